@@ -1,36 +1,52 @@
 import { type Since, selectSince } from "postern/since";
+import { appArmorProfile } from "./checks/baseline/app-armor.ts";
+import { capabilitiesBaseline } from "./checks/baseline/capabilities.ts";
+import { hostNamespaces } from "./checks/baseline/host-namespaces.ts";
+import { hostPathVolumes } from "./checks/baseline/host-path-volumes.ts";
+import { hostPorts } from "./checks/baseline/host-ports.ts";
+import { hostProbesAndHostLifecycle } from "./checks/baseline/host-probes.ts";
+import { privileged } from "./checks/baseline/privileged.ts";
+import { procMount } from "./checks/baseline/proc-mount.ts";
+import { seLinuxOptions } from "./checks/baseline/se-linux.ts";
+import { seccompProfileBaseline } from "./checks/baseline/seccomp.ts";
+import { sysctls } from "./checks/baseline/sysctls.ts";
+import { windowsHostProcess } from "./checks/baseline/windows-host-process.ts";
 import type {
   PodSecurityCheck,
   PodSecurityCheckFunction,
   PodSecurityViolation,
   PodSubject,
 } from "./checks/check-builders.ts";
-import * as containers from "./checks/containers.ts";
-import * as contexts from "./checks/contexts.ts";
-import * as pods from "./checks/pod.ts";
+import { capabilitiesRestricted } from "./checks/restricted/capabilities.ts";
+import { allowPrivilegeEscalation } from "./checks/restricted/privilege-escalation.ts";
+import { procMountRestricted } from "./checks/restricted/proc-mount.ts";
+import { runAsNonRoot } from "./checks/restricted/run-as-non-root.ts";
+import { runAsUser } from "./checks/restricted/run-as-user.ts";
+import { seccompProfileRestricted } from "./checks/restricted/seccomp.ts";
+import { restrictedVolumes } from "./checks/restricted/volume-types.ts";
 import type { PodSecurityLevelAndVersion } from "./policy.ts";
 
 /** All checks, in the order in which upstream reports offences. */
 const checks: readonly PodSecurityCheck[] = [
-  contexts.appArmorProfile,
-  containers.capabilitiesBaseline,
-  pods.hostNamespaces,
-  pods.hostPathVolumes,
-  containers.hostPorts,
-  containers.hostProbesAndHostLifecycle,
-  containers.privileged,
-  containers.procMount,
-  contexts.seLinuxOptions,
-  contexts.seccompProfileBaseline,
-  pods.sysctls,
-  contexts.windowsHostProcess,
-  containers.allowPrivilegeEscalation,
-  containers.capabilitiesRestricted,
-  containers.procMountRestricted,
-  pods.restrictedVolumes,
-  contexts.runAsNonRoot,
-  contexts.runAsUser,
-  contexts.seccompProfileRestricted,
+  appArmorProfile,
+  capabilitiesBaseline,
+  hostNamespaces,
+  hostPathVolumes,
+  hostPorts,
+  hostProbesAndHostLifecycle,
+  privileged,
+  procMount,
+  seLinuxOptions,
+  seccompProfileBaseline,
+  sysctls,
+  windowsHostProcess,
+  allowPrivilegeEscalation,
+  capabilitiesRestricted,
+  procMountRestricted,
+  restrictedVolumes,
+  runAsNonRoot,
+  runAsUser,
+  seccompProfileRestricted,
 ];
 
 /** For the rule's `since`: the newest version of the standards that each minor version of Kubernetes knows. */

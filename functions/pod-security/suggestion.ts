@@ -1,5 +1,5 @@
 import type { Container, Namespace, Pod, PodSpec, Volume } from "postern/kubernetes/core/v1";
-import { type AnyContext, getContext, type PodSecurityViolation } from "./checks/check-builders.ts";
+import { type AnyContext, getContext, isAllowedProfile, type PodSecurityViolation } from "./checks/check-builders.ts";
 import { toSubject } from "./pods.ts";
 import { type NamespacePolicy, parseNamespacePolicy, podSecurityLevels } from "./policy.ts";
 
@@ -113,8 +113,6 @@ const fixes: Record<string, (edited: EditedPod, offence: PodSecurityViolation) =
 };
 
 const runtimeDefault = { type: "RuntimeDefault" };
-
-const isAllowedProfile = ({ type }: { type: string }) => type === "RuntimeDefault" || type === "Localhost";
 
 const deleteCapabilities = (contexts: readonly AnyContext[], isLeftOut: (name: string) => boolean) => {
   for (const { capabilities } of contexts) {

@@ -41,6 +41,9 @@ const listContexts = ({ spec, containers }: PodSubject): AnyContext[] => [
 /** Returns the names of containers. */
 export const listNames = (containers: readonly Container[]) => containers.map(({ name = "" }) => name);
 
+/** Reports whether a seccomp or AppArmor profile confines a container. */
+export const isAllowedProfile = ({ type }: { type: string }) => type === "RuntimeDefault" || type === "Localhost";
+
 /** Builds a check of containers. `detail` gets each forbidden value once. */
 export const buildContainersCheck =
   (

@@ -1,0 +1,19 @@
+// A container must not take a port of its node.
+// Field: ports[*].hostPort of each container. Allowed: unset, 0.
+
+import {
+  buildContainersCheck,
+  chooseSingularOrPlural,
+  formatQuotedNames,
+  type PodSecurityCheck,
+} from "../check-builders.ts";
+
+const checkPorts = buildContainersCheck(
+  "hostPort",
+  ({ ports }) => (ports ?? []).flatMap(({ hostPort }) => (hostPort ? [String(hostPort)] : [])),
+  (names, ports) => {
+    const use = chooseSingularOrPlural(names.length, "uses", "use");
+    return `${formatQuotedNames("container", names)} ${use} ${chooseSingularOrPlural(ports.length, "hostPort")} ${ports.join(", ")}`;
+  },
+);
+export const hostPorts: PodSecurityCheck = { level: "baseline", since: { "1.0": checkPorts } };

@@ -1,0 +1,35 @@
+// Containers must not run as root.
+// Field: securityContext.runAsNonRoot of the pod and of each container. Allowed: true; unset in containers if the
+// pod's is true; unset in the pod if each container's is true.
+// Since 1.35, pods with spec.hostUsers=false are exempt.
+
+import {
+  buildSecurityContextsCheck,
+  formatQuotedNames,
+  getContext,
+  listNames,
+  type PodSecurityCheck,
+  type PodSecurityCheckFunction,
+  skipPodsWithUserNamespace,
+} from "../check-builders.ts";
+
+const checkRunAsRoot = buildSecurityContextsCheck(
+  "runAsNonRoot != true",
+  ({ runAsNonRoot }) => runAsNonRoot === false,
+  (setters) => `${setters} must not set securityContext.runAsNonRoot=false`,
+);
+const requireNonRoot: PodSecurityCheckFunction = (subject) => {
+  const found = checkRunAsRoot(subject);
+  if (found || subject.spec.securityContext?.runAsNonRoot === true) return found;
+
+  const without = listNames(subject.containers.filter((container) => getContext(container).runAsNonRoot === undefined));
+  if (without.length > 0)
+    return {
+      reason: "runAsNonRoot != true",
+      detail: `pod or ${formatQuotedNames("container", without)} must set securityContext.runAsNonRoot=true`,
+    };
+};
+export const runAsNonRoot: PodSecurityCheck = {
+  level: "restricted",
+  since: { "1.0": requireNonRoot, "1.35": skipPodsWithUserNamespace(requireNonRoot) },
+};
