@@ -146,7 +146,7 @@ export const applyToEach = <T>(items: Iterable<T>, act: (item: T) => boolean): b
 };
 
 /** Sets members of the map under a key; creates the map only if there are members to set. */
-export const setMembers = (parent: object, key: string, members: JsonMap, field: string): boolean =>
+export const setMapMembers = (parent: object, key: string, members: JsonMap, field: string): boolean =>
   applyToEach(Object.entries(members), ([name, value]) =>
     setMemberToCopy(getOrCreateMap(parent, key, field), name, value),
   );

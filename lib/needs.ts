@@ -105,15 +105,17 @@ export interface HttpsRequest {
   isLasting?: boolean;
   /** The time limit of the request in milliseconds, if it is shorter than the time that the review has left. */
   milliseconds?: number;
-  most?: number;
-  isWhole?: boolean;
+  /** The maximum size of the answer in bytes. */
+  maximumBytes?: number;
+  /** Returns the headers and trailers of the answer, too. */
+  withHeaders?: boolean;
   connect?: Pick<RequestOptions, "agent" | "lookup"> & Pick<ConnectionOptions, "secureContext">;
 }
 
 export interface HttpsResponse {
   status: number;
   body: string;
-  /** The response headers by name; present only if the request had `isWhole`. */
+  /** The response headers by name; present only if the request had `withHeaders`. */
   headers?: NodeJS.Dict<string[]>;
   trailers?: NodeJS.Dict<string[]>;
   json?: unknown;

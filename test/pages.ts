@@ -90,12 +90,12 @@ const splitCommands = (lines: readonly string[]): string[] => {
 export const getFirstLine = (text: string): string => (text.trim().split("\n")[0] ?? "").replace(/\s+#.*$/, "");
 
 /** Reports whether an output has the lines that a page shows. "…" stands for any text; on a line alone for any lines. */
-export const hasShownOutput = (shown: string, output: string, isWhole: boolean): boolean => {
+export const hasShownOutput = (shown: string, output: string, isExact: boolean): boolean => {
   const lines = normalise(shown.trim().replace(/[\w-]+…/g, "…")).split("\n");
   const patterns = lines.map((line) =>
     line === "…" ? "(?:.*\n)*?" : `${line.split("…").map(RegExp.escape).join(".*?")}\n`,
   );
-  const [start, end] = isWhole ? ["^", "$"] : ["(?:^|\n)", ""];
+  const [start, end] = isExact ? ["^", "$"] : ["(?:^|\n)", ""];
   return new RegExp(`${start}${patterns.join("")}${end}`).test(`${normalise(output.trim())}\n`);
 };
 

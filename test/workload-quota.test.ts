@@ -59,7 +59,7 @@ type Step =
   | { forge: string; replicas: number | undefined; isUpdate: boolean }
   | { commit: number }
   | { fail: number }
-  | { recount: string; isWhole: boolean; isExpired: boolean }
+  | { recount: string; isComplete: boolean; isExpired: boolean }
   | { force: string; cluster: string; replicas: number | undefined }
   | { pass: number };
 
@@ -145,12 +145,12 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
   };
   const snapshots: Deployment[][] = [];
   /** Recounts a cluster to the end, or until a page of Deployments has been read. */
-  const recount = (cluster: string, isWhole: boolean, isExpired = false) => {
+  const recount = (cluster: string, isComplete: boolean, isExpired = false) => {
     const readPage = createPageReader(cluster, isExpired);
     let isOver = 0;
     const listPage: typeof readPage = async (kind, ...rest) => {
       const page = await readPage(kind, ...rest);
-      if (kind.resource === "deployments" && !isWhole) isOver = 1;
+      if (kind.resource === "deployments" && !isComplete) isOver = 1;
       return page;
     };
     const capabilities = { ...createRecordedCapabilities({ cluster }), ledger: () => ledger, listPage };
@@ -183,7 +183,7 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
         if (object) at(cluster).set(name, object);
         else at(cluster).delete(name);
       } else if ("fail" in step) takePending(step.fail);
-      else if ("recount" in step) await recount(step.recount, step.isWhole, step.isExpired);
+      else if ("recount" in step) await recount(step.recount, step.isComplete, step.isExpired);
       else if ("force" in step) {
         if (step.replicas === undefined) at(step.cluster).delete(step.force);
         else at(step.cluster).set(step.force, buildDeployment(step.force, step.replicas));
@@ -278,7 +278,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
   { weight: 4, arbitrary: fc.record({ commit: fc.nat(9) }) },
   { weight: 1, arbitrary: fc.record({ fail: fc.nat(9) }) },
   { weight: 2, arbitrary: fc.record({ pass: fc.constantFrom(1, 30, 71, 400) }) },
-  { weight: 2, arbitrary: fc.record({ recount: cluster, isWhole: fc.boolean(), isExpired: fc.boolean() }) },
+  { weight: 2, arbitrary: fc.record({ recount: cluster, isComplete: fc.boolean(), isExpired: fc.boolean() }) },
 );
 const makeSequences = (steps: fc.Arbitrary<Step>) =>
   fc.array(fc.array(steps, { minLength: 1, maxLength: 4 }), { minLength: 10, maxLength: 40 });
@@ -412,7 +412,7 @@ describe("workload-quota", () => {
 
   it("credits nothing that was created after a list began, whenever the list ends", async () => {
     const model = createModel(undefined, undefined);
-    const recount = (isWhole: boolean) => model.run({ recount: "east", isWhole, isExpired: false });
+    const recount = (isComplete: boolean) => model.run({ recount: "east", isComplete, isExpired: false });
     const create = async (write: string) => {
       await model.run(buildWrite(write, 3));
       await model.run({ commit: 0 });

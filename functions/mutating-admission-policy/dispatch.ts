@@ -22,7 +22,7 @@ interface PlannedInvocation extends Invocation<MutatingBinding> {
  * Applies policies to the object of a request. If they changed it, upstream evaluates all of them once more: the
  * conditions of all, and the mutations of those with reinvocationPolicy IfNeeded that were applied before.
  */
-export const applyPolicies = async (
+export const applyMutatingPolicies = async (
   { policies }: MutatingPolicySettings,
   policyRequest: PolicyRequest,
   answers: AuthorizationAnswers,

@@ -83,10 +83,12 @@ const findBindingFaults = ({ metadata, spec }: MutatingBinding): FieldFault[] =>
 const findCustomKindFaults = ({ metadata, spec }: Partial<CustomKind>): FieldFault[] => {
   const { group, names, versions } = toMap(spec);
   const { kind, plural } = toMap(names);
-  const isWhole = [group, kind, plural].every((text) => typeof text === "string") && Array.isArray(versions);
+  const isComplete = [group, kind, plural].every((text) => typeof text === "string") && Array.isArray(versions);
   return [
     ...findNameFaults(metadata),
-    ...(isWhole ? [] : [{ path: ["spec"], sentence: "spec must have group, names.kind, names.plural and versions" }]),
+    ...(isComplete
+      ? []
+      : [{ path: ["spec"], sentence: "spec must have group, names.kind, names.plural and versions" }]),
   ];
 };
 

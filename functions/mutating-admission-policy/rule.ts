@@ -7,7 +7,7 @@ import { buildPolicyVariants, listPolicyMatches } from "postern/admission-polici
 import { isMap } from "postern/json";
 import type { KubernetesObject } from "postern/review";
 import { rule, type Verdict } from "postern/rule";
-import { applyPolicies } from "./dispatch.ts";
+import { applyMutatingPolicies } from "./dispatch.ts";
 import { readPolicyDocuments } from "./documents.ts";
 import { compilePolicy, findExpressionFault, type MutatingPolicySettings, mutatingOperations } from "./policies.ts";
 import { buildStatus } from "./report.ts";
@@ -44,7 +44,7 @@ export default rule<KubernetesObject, MutatingPolicySettings, typeof needs>({
     const { request } = policyRequest;
     if (request.operation === "DELETE" || !isMap(request.object) || !isGovernedResource(request)) return;
     try {
-      const { object, denials } = await applyPolicies(settings, policyRequest, createAuthorizationAnswers(may));
+      const { object, denials } = await applyMutatingPolicies(settings, policyRequest, createAuthorizationAnswers(may));
       const [first] = denials;
       if (first) return { refuse: buildStatus(request, first, denials) };
       replaceMembers(draft, request.object, object);

@@ -7,9 +7,9 @@ export interface PodGroup {
   /** The paths to numbers of Pods, which are multiplied. A number that is absent counts as 1. */
   replicas: readonly string[];
   /** The path to a number that replaces the first of `replicas` if it is larger. */
-  least?: string;
-  /** The path to the most Pods that one of the last of `replicas` makes. */
-  most?: string;
+  minimum?: string;
+  /** The path to a number that replaces the last of `replicas` if it is smaller. */
+  maximum?: string;
 }
 
 /** The values of which an object must have one at a path; `undefined` stands for none. */
@@ -52,7 +52,7 @@ const createJobGroup = (spec: string, ...replicas: string[]): PodGroup => {
   return {
     template: `${spec}.template`,
     replicas: [...replicas, `${spec}.parallelism`],
-    most: `${spec}.completions`,
+    maximum: `${spec}.completions`,
   };
 };
 
@@ -75,7 +75,7 @@ const createRayGroups = (spec: string): PodGroup[] => [
   {
     template: `${spec}.workerGroupSpecs.*.template`,
     replicas: [`${spec}.workerGroupSpecs.*.replicas`, `${spec}.workerGroupSpecs.*.numOfHosts`],
-    least: `${spec}.workerGroupSpecs.*.minReplicas`,
+    minimum: `${spec}.workerGroupSpecs.*.minReplicas`,
   },
 ];
 
@@ -152,7 +152,7 @@ export const countedKinds: readonly CountedKind[] = [
         template: "spec.executor",
         notation: "spark",
         replicas: ["spec.executor.instances"],
-        least: "spec.dynamicAllocation.maxExecutors",
+        minimum: "spec.dynamicAllocation.maxExecutors",
       },
     ],
     suspended: isSuspended,

@@ -98,7 +98,7 @@ export const hasEnded = (object: unknown, { phase, conditions = [], endsIf = [] 
 /** Returns the product of the numbers of Pods of a group, each within its bounds. */
 const countPods = (
   object: unknown,
-  { replicas, least, most }: PodGroup,
+  { replicas, minimum, maximum }: PodGroup,
   picks: readonly (string | number)[],
 ): bigint | string => {
   let pods = 1n;
@@ -112,8 +112,8 @@ const countPods = (
     if (!isReplicaCount(value))
       return `${place.join(".")} must be a whole number from 0 to 2147483647, not ${JSON.stringify(value)}`;
     const [isFirst, isLast] = [index === 0, index === replicas.length - 1];
-    const raised = isFirst ? Math.max(value, getBound(least) ?? 0) : value;
-    pods *= BigInt(isLast ? Math.min(raised, getBound(most) ?? raised) : raised);
+    const raised = isFirst ? Math.max(value, getBound(minimum) ?? 0) : value;
+    pods *= BigInt(isLast ? Math.min(raised, getBound(maximum) ?? raised) : raised);
   }
   return pods;
 };

@@ -280,6 +280,13 @@ export const charge = (
   replaceReservation(ledgered, place, { ...reservation, ...(unseen.size > 0 && { unseen: toAmounts([...unseen]) }) });
 };
 
+/** A reservation, and what the cluster was seen with; `seen` is undefined if the object is gone. */
+export interface Sighting {
+  place: ReservationPlace;
+  before: Reservation;
+  seen: Measure | undefined;
+}
+
 /** Returns a reservation after the cluster has been seen with just this. */
 export const toSeen = ({ unseen: _, isRead: __, ...before }: Reservation, used: Amounts, now: number): Reservation => ({
   ...before,
@@ -300,13 +307,7 @@ export const release = (ledgered: Ledgered, place: ReservationPlace, now: number
  * Replaces a reservation by what the cluster was seen with, unless another review has changed it since. While a write may
  * come, only `unseen` is replaced.
  */
-export const settle = (
-  ledgered: Ledgered,
-  place: ReservationPlace,
-  before: Reservation,
-  seen: Measure | undefined,
-  now: number,
-): void => {
+export const applySighting = (ledgered: Ledgered, { place, before, seen }: Sighting, now: number): void => {
   const current = getReservation(ledgered, place);
   if (!current || !isSame(current, before)) return;
   const limits = (ledgered.get(place.scope)?.hards ?? []).flatMap(({ hard }) => Object.keys(hard));

@@ -15,6 +15,7 @@ import { recount } from "./recount.ts";
 import { countRunningPods } from "./remains.ts";
 import {
   type Amounts,
+  applySighting,
   buildWarnings,
   charge,
   type Excess,
@@ -25,7 +26,6 @@ import {
   type Reservation,
   recordHard,
   release,
-  settle,
 } from "./reservations.ts";
 import { findSettingsFault, getUnseenPercent, listCountedKinds, type WorkloadQuotaSettings } from "./settings.ts";
 import { readLapsed, type Settlement } from "./settlement.ts";
@@ -115,7 +115,7 @@ export default rule({
       let warnings: string[] = [];
       await ledger.change<Kept>(keys, (values) => {
         const settled = new Map(keys.map((key, index) => [key, values[index]]));
-        for (const { place, before, seen } of sightings) settle(settled, place, before, seen, time);
+        for (const sighting of sightings) applySighting(settled, sighting, time);
         if (change.grows) for (const { quota, place } of parts) recordHard(settled, place.scope, quota.hard, time);
         const charged = new Map(settled);
         if (!change.grows) for (const { place } of parts) release(charged, place, time);

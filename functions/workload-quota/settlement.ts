@@ -12,14 +12,8 @@ import {
   partCount,
   type Reservation,
   type ReservationPlace,
+  type Sighting,
 } from "./reservations.ts";
-
-/** A reservation, and what the cluster was seen with; `seen` is undefined if the object is gone. */
-interface Sighting {
-  place: ReservationPlace;
-  before: Reservation;
-  seen: Measure | undefined;
-}
 
 export interface Settlement {
   sightings: Sighting[];

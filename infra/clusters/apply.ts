@@ -88,7 +88,7 @@ export const applyWantedObjectsToCluster = async (
   changes.push(...(await deleteRetiredEntries(api, all, name)));
   // An interrupted update may have changed something right before this one.
   let changedAt = Date.now();
-  const settle = () => wait(Math.max(0, changedAt + settleMilliseconds - Date.now()));
+  const waitForChange = () => wait(Math.max(0, changedAt + settleMilliseconds - Date.now()));
   const unproven = new Set<PolicyKind>();
   const findPolicyKind = (kind: DeployedKind) => {
     const policyKind = kind.replace("WebhookConfiguration", "AdmissionPolicy") as PolicyKind;
@@ -106,7 +106,7 @@ export const applyWantedObjectsToCluster = async (
   for (const object of all.filter(({ kind }) => !isRbacKind(kind))) {
     const isFirst = object.kind === "MutatingWebhookConfiguration" && (await isNewInBoth(api, all, name));
     const policyKind = isWebhookKind(object.kind) ? findPolicyKind(object.kind) : undefined;
-    if (policyKind && (await losesEntries(api, object))) await awaitEffect(policyKind).then(settle);
+    if (policyKind && (await losesEntries(api, object))) await awaitEffect(policyKind).then(waitForChange);
     const change = await applyObject(api, object);
     if (change === undefined) continue;
     changes.push(change);
@@ -117,10 +117,10 @@ export const applyWantedObjectsToCluster = async (
   const unwanted = await listUnwanted(api, all, name);
   for (const { kind } of unwanted.filter((object) => isWebhookKind(object.kind))) {
     const policyKind = findPolicyKind(kind);
-    if (policyKind) await awaitEffect(policyKind).then(settle);
+    if (policyKind) await awaitEffect(policyKind).then(waitForChange);
   }
   for (const kind of unproven) await awaitEffect(kind);
-  if (unwanted.some(({ kind }) => isPolicyKind(kind))) await settle();
+  if (unwanted.some(({ kind }) => isPolicyKind(kind))) await waitForChange();
   for (const live of unwanted) changes.push(...(await deleteObject(api, live)));
   return mergeChanges(changes);
 };

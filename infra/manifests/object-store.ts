@@ -46,9 +46,9 @@ export const openObjectStore = (kinds: KindIndex, note: (sentence: string) => vo
   const reviews: RecordedAccess[] = [];
   const getObjects = ({ group, resource }: ResourceType): ObjectsByNamespace => {
     const name = `${group}/${resource}`;
-    const shelf = objectsByKind.get(name) ?? new Map();
-    objectsByKind.set(name, shelf);
-    return shelf;
+    const objects = objectsByKind.get(name) ?? new Map();
+    objectsByKind.set(name, objects);
+    return objects;
   };
   /** Objects that controllers create and whose content is unknown; reading one calls `note`. */
   const assumed = new WeakSet<object>();
@@ -63,14 +63,14 @@ export const openObjectStore = (kinds: KindIndex, note: (sentence: string) => vo
     const { namespace = "", name = "" } = object.metadata ?? {};
     const review = readReview(object);
     if (review) reviews.push(review);
-    const shelf = getObjects(kind);
-    const box = shelf.get(namespace) ?? new Map<string, KubernetesObject>();
-    shelf.set(namespace, box.set(name, freezeDeep(object)));
+    const byNamespace = getObjects(kind);
+    const byName = byNamespace.get(namespace) ?? new Map<string, KubernetesObject>();
+    byNamespace.set(namespace, byName.set(name, freezeDeep(object)));
     if (kind.group !== "" || kind.resource !== "namespaces") return;
     for (const namedObject of listInitialNamespaceObjects(name)) {
-      const its = kinds.of("v1", namedObject.kind ?? "")?.resource;
-      if (its === undefined || getObjects(its).get(name)?.has(namedObject.metadata.name)) continue;
-      put(its, namedObject);
+      const resource = kinds.of("v1", namedObject.kind ?? "")?.resource;
+      if (resource === undefined || getObjects(resource).get(name)?.has(namedObject.metadata.name)) continue;
+      put(resource, namedObject);
       assumed.add(namedObject);
     }
   };
@@ -84,12 +84,13 @@ export const openObjectStore = (kinds: KindIndex, note: (sentence: string) => vo
     },
     put,
     remove: (kind, name, namespace = "") => void getObjects(kind).get(namespace)?.delete(name),
-    listAll: (namespace) => [...objectsByKind.values()].flatMap((shelf) => [...(shelf.get(namespace)?.values() ?? [])]),
+    listAll: (namespace) =>
+      [...objectsByKind.values()].flatMap((byNamespace) => [...(byNamespace.get(namespace)?.values() ?? [])]),
     list: async (kind, namespace, { most, labels } = {}) => {
-      const shelf = getObjects(kind);
-      const boxes = namespace === undefined ? listValuesInOrder(shelf) : [shelf.get(namespace) ?? new Map()];
+      const byNamespace = getObjects(kind);
+      const read = namespace === undefined ? listValuesInOrder(byNamespace) : [byNamespace.get(namespace) ?? new Map()];
       // The API server sorts lists by namespace and name.
-      const objects = boxes.flatMap((box) => listValuesInOrder(box));
+      const objects = read.flatMap((byName) => listValuesInOrder(byName));
       const selected = objects.filter(({ metadata }) => !labels || isSelected(labels, metadata?.labels));
       return selected.slice(0, most).map(noteAssumed);
     },

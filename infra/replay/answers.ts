@@ -34,8 +34,8 @@ export const readRecordedAnswer = (entry: Case): ReplayedReviewOutcome => {
   const audit = fitAuditAnnotationKeys(entry.audit ?? {});
   const { refused, becomes, mutate, code = 403, reason = "Forbidden", details } = entry;
   if (refused !== undefined) {
-    const isWhole = details !== undefined || entry.recorded !== undefined;
-    const status = { message: refused, code, ...(reason !== null && { reason }), ...(isWhole && { details }) };
+    const hasDetails = details !== undefined || entry.recorded !== undefined;
+    const status = { message: refused, code, ...(reason !== null && { reason }), ...(hasDetails && { details }) };
     return { made: { verdict: "denied", ...status, warnings, audit } };
   }
   if (entry.admitted === undefined && becomes === undefined) return { fault: "it has no recorded answer" };
@@ -78,7 +78,7 @@ const aspects = ["verdict", "message", "code", "reason", "warnings", "audit", "o
 /** Lists how two replay answers differ: patches by their results, modes unless both verdicts are `allowed`. */
 export const listDifferingAspects = (left: KnownAnswer, right: KnownAnswer): DecisionAspect[] => {
   const [leftDecision, rightDecision] = [left.made, right.made];
-  const isWhole = "details" in leftDecision && "details" in rightDecision;
+  const haveDetails = "details" in leftDecision && "details" in rightDecision;
   const isSilent = leftDecision.verdict === "allowed" && rightDecision.verdict === "allowed";
   const hasMode = left.mode !== undefined && right.mode !== undefined && !isSilent;
   return [
@@ -86,7 +86,7 @@ export const listDifferingAspects = (left: KnownAnswer, right: KnownAnswer): Dec
       if (aspect === "object" && (!("object" in leftDecision) || !("object" in rightDecision))) return false;
       return !isDeepStrictEqual(leftDecision[aspect], rightDecision[aspect]);
     }),
-    ...(isWhole && !isDeepStrictEqual(leftDecision.details, rightDecision.details) ? ["details" as const] : []),
+    ...(haveDetails && !isDeepStrictEqual(leftDecision.details, rightDecision.details) ? ["details" as const] : []),
     ...(hasMode && left.mode !== right.mode ? ["mode" as const] : []),
   ];
 };

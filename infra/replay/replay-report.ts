@@ -60,15 +60,15 @@ const formatAnswer = (
   const { made, mode } = answer;
   const { warnings, audit } = made;
   // An answer without a differing aspect is shown in full: the other side of the replay has no answer to compare.
-  const isWhole = differs.length === 0;
+  const isShownInFull = differs.length === 0;
   const has = (...some: DecisionAspect[]) => some.some((aspect) => differs.includes(aspect));
-  const isTold = mode !== undefined && (isWhole ? mode !== "enforce" && made.verdict !== "allowed" : has("mode"));
+  const isTold = mode !== undefined && (isShownInFull ? mode !== "enforce" && made.verdict !== "allowed" : has("mode"));
   const verdict = `${side}: ${formatVerdict(made, differs)}${isTold ? `, in mode ${mode}` : ""}`;
   const warned = has("warnings") && warnings.length === 0 ? ["nothing"] : warnings;
-  const hasAudit = has("audit") || (isWhole && Object.keys(audit).length > 0);
+  const hasAudit = has("audit") || (isShownInFull && Object.keys(audit).length > 0);
   return [
-    ...(isWhole || has(...verbal) ? [verdict] : []),
-    ...(isWhole || has("warnings") ? warned.map((warning) => `${side} warns of ${warning}`) : []),
+    ...(isShownInFull || has(...verbal) ? [verdict] : []),
+    ...(isShownInFull || has("warnings") ? warned.map((warning) => `${side} warns of ${warning}`) : []),
     ...(hasAudit ? [`${side} tells the audit log ${JSON.stringify(audit)}`] : []),
   ]
     .map(formatLine)

@@ -139,9 +139,9 @@ export const findRuleModeAndSettings = (
   if (variant === undefined) return standing;
 
   const usual = getOwn(getOwn(functionConfig, "variants"), variant);
-  const its = getOwn(getOwn(found, "variants") ?? getOwn(functionConfig, "variants"), variant);
-  if (its === undefined) return { absent: `has no variant ${variant} of it` };
-  const together = mergeWithDefaults(settings, its);
+  const variantSettings = getOwn(getOwn(found, "variants") ?? getOwn(functionConfig, "variants"), variant);
+  if (variantSettings === undefined) return { absent: `has no variant ${variant} of it` };
+  const together = mergeWithDefaults(settings, variantSettings);
   // The function will merge its variant's usual settings over the sent ones. If that would change the sent ones, this
   // replay isn't possible.
   if (!isDeepStrictEqual(mergeWithDefaults(together, usual), together))

@@ -18,7 +18,7 @@ import { semverFunctions } from "./libraries/kubernetes/semver.ts";
 import { urlFunctions } from "./libraries/kubernetes/url.ts";
 import { limitedRangeFunctions } from "./libraries/limited-range.ts";
 import { listFunctions } from "./libraries/lists.ts";
-import { optionalFunctions } from "./libraries/optionals.ts";
+import { optionalTypeFunctions } from "./libraries/optionals.ts";
 import { regexFunctions } from "./libraries/regex.ts";
 import { setFunctions } from "./libraries/sets.ts";
 import { standardFunctions } from "./libraries/standard.ts";
@@ -41,7 +41,7 @@ const functions: readonly FunctionDeclaration[] = [
   ...regexFunctions,
   ...listFunctions,
   ...authorizerFunctions,
-  ...optionalFunctions,
+  ...optionalTypeFunctions,
   ...quantityFunctions,
   ...stringFunctions,
   ...setFunctions,

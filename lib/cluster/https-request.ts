@@ -32,7 +32,7 @@ export const requireUnansweredError = (error: unknown): UnansweredError => {
   throw error;
 };
 
-/** The most bytes of one answer, or of all pages of a list. */
+/** The maximumBytes bytes of one answer, or of all pages of a list. */
 export const maximumHttpsAnswerBytes = 32 * 1024 * 1024;
 
 /** Functions that load Node's modules at first use: at the start, they would take a third of a cold start. */
@@ -41,7 +41,7 @@ const loadHttp = () => process.getBuiltinModule("node:http");
 const loadZlib = () => process.getBuiltinModule("node:zlib");
 
 /**
- * Sends one request and reads the answer of at most `most` bytes, until `deadline` (in milliseconds since the epoch).
+ * Sends one request and reads the answer of at maximumBytes `maximumBytes` bytes, until `deadline` (in milliseconds since the epoch).
  * Every failure is an `UnansweredError`. No redirect is followed.
  */
 export const sendRequest = async (
@@ -49,7 +49,7 @@ export const sendRequest = async (
   options: RequestOptions,
   body: string | Uint8Array | undefined,
   deadline: number,
-  most = maximumHttpsAnswerBytes,
+  maximumBytes = maximumHttpsAnswerBytes,
 ): Promise<HttpsAnswer> => {
   const { promise, resolve, reject } = Promise.withResolvers<HttpsAnswer>();
   const request = beginRequest(url, options);
@@ -66,7 +66,7 @@ export const sendRequest = async (
   const timer = setTimeout(() => fail(createTimeout()), Math.max(0, deadline - Date.now()));
   request.on("error", fail);
   request.on("response", (response) => {
-    readBody(response, most).then((text) => {
+    readBody(response, maximumBytes).then((text) => {
       const { statusCode = 0, headersDistinct: headers, trailersDistinct: trailers } = response;
       const seconds = Number(headers["retry-after"]?.[0]);
       const retryAfter = Number.isFinite(seconds) ? seconds : undefined;
@@ -94,7 +94,7 @@ export const awaitUntil = <T>(deadline: number, answer: Promise<T>): Promise<T> 
 
 const createTimeout = () => new UnansweredError("it did not answer in time", "lost");
 
-const readBody = async (response: IncomingMessage, most: number): Promise<string> => {
+const readBody = async (response: IncomingMessage, maximumBytes: number): Promise<string> => {
   const isPacked = response.headers["content-encoding"] === "gzip";
   const chunks: Buffer[] = [];
   let bytes = 0;
@@ -104,9 +104,9 @@ const readBody = async (response: IncomingMessage, most: number): Promise<string
   response.on("aborted", () => source.destroy(new UnansweredError("it broke off its answer", "lost")));
   for await (const chunk of source) {
     bytes += chunk.length;
-    if (bytes > most) {
+    if (bytes > maximumBytes) {
       response.destroy();
-      throw new UnansweredError(`its answer has more than ${most} bytes`, "large");
+      throw new UnansweredError(`its answer has more than ${maximumBytes} bytes`, "large");
     }
     chunks.push(chunk);
   }

@@ -138,8 +138,8 @@ const ask = async (
     ca,
     serverName,
     connect,
-    most,
-    isWhole,
+    maximumBytes,
+    withHeaders,
     tries = 1,
     pause = 0,
   } = request;
@@ -153,7 +153,7 @@ const ask = async (
   };
   let last: HttpsAnswer | undefined;
   for (let attempt = 1, delay = pause; ; attempt++, delay *= 1.5) {
-    const answer = await sendRequest(url, options, body, deadline, most).catch(requireUnansweredError);
+    const answer = await sendRequest(url, options, body, deadline, maximumBytes).catch(requireUnansweredError);
     if (!(answer instanceof UnansweredError)) last = answer;
     const retryAfter = answer instanceof UnansweredError ? 0 : (answer.retryAfter ?? 0) * 1000;
     const longer = Math.max(delay * (1 + Math.random() / 5), retryAfter);
@@ -161,7 +161,7 @@ const ask = async (
     else if (last === undefined || (answer instanceof UnansweredError && Date.now() < deadline)) throw answer;
     else {
       const { status, body, headers, trailers } = last;
-      return { status, body, ...(isWhole && { headers, trailers }) };
+      return { status, body, ...(withHeaders && { headers, trailers }) };
     }
   }
 };

@@ -294,8 +294,8 @@ const ways = {
 } as const;
 
 /** Returns the expected part of an object: the API server adds defaults. */
-const keepExpected = (expected: unknown, actual: unknown, isWhole = false): unknown => {
-  if (isWhole) return normalizeObjectForComparison(actual);
+const keepExpected = (expected: unknown, actual: unknown, comparesAll = false): unknown => {
+  if (comparesAll) return normalizeObjectForComparison(actual);
   if (Array.isArray(expected) && Array.isArray(actual))
     return actual.map((inner, index) => keepExpected(expected[index], inner));
   if (typeof expected !== "object" || expected === null || Array.isArray(expected)) return actual;

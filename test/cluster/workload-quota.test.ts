@@ -46,9 +46,9 @@ import {
 //
 // POSTERN_QUOTA_SECONDS=300 is the whole proof: 64 clients for five minutes, and 70 s of quiet before the recount.
 const { POSTERN_QUOTA_SECONDS, POSTERN_SEED } = process.env;
-const isWhole = POSTERN_QUOTA_SECONDS !== undefined;
+const isLongRun = POSTERN_QUOTA_SECONDS !== undefined;
 const seconds = Number(POSTERN_QUOTA_SECONDS ?? 12);
-const [clients, functions] = isWhole ? [64, 12] : [12, 4];
+const [clients, functions] = isLongRun ? [64, 12] : [12, 4];
 const seed = Number(POSTERN_SEED ?? 1);
 /** The milliseconds until no admitted write can come any more, by the README of the rule, and one second. */
 const quiet = 71_000;
@@ -424,7 +424,7 @@ describe(
       };
       const killFunctions = async () => {
         while (!isOver()) {
-          await wait((isWhole ? 200 : 400) + random.drawBelow(1000));
+          await wait((isLongRun ? 200 : 400) + random.drawBelow(1000));
           if (processes.kill(random.draw())) counts.kills++;
         }
       };
@@ -508,8 +508,8 @@ describe(
     };
 
     it("equal what is stored after a recount", async () => {
-      if (isWhole) await wait(quiet);
-      program = await moveClock(recountInterval + (isWhole ? 0 : quiet));
+      if (isLongRun) await wait(quiet);
+      program = await moveClock(recountInterval + (isLongRun ? 0 : quiet));
       const lines = await recount();
       for (const name of names)
         assert.ok(

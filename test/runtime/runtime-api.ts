@@ -30,7 +30,7 @@ interface Invocation {
   id: string;
   event: string;
   qualifier: string;
-  settle: PromiseWithResolvers<unknown>;
+  answer: PromiseWithResolvers<unknown>;
 }
 
 /** The Runtime API that Lambda offers its runtimes on loopback, for one function, and the client that asks it. */
@@ -46,7 +46,7 @@ export const start = async (
 
   const fail = (sentence: string, reported?: unknown) => {
     broken ??= outcomeOf(sentence, reported);
-    for (const { settle } of [...queue.splice(0), ...open.values()]) settle.reject(broken);
+    for (const { answer } of [...queue.splice(0), ...open.values()]) answer.reject(broken);
     open.clear();
   };
   const hand = () => {
@@ -75,8 +75,8 @@ export const start = async (
     response.writeHead(202).end();
     const [, id = "", outcome] = path;
     if (path.join("/") === "init/error") fail(`the function did not start: ${body}`, reportedIn(body));
-    else if (outcome === "response") open.get(id)?.settle.resolve(JSON.parse(body));
-    else open.get(id)?.settle.reject(outcomeOf(`the function threw: ${body}`, reportedIn(body)));
+    else if (outcome === "response") open.get(id)?.answer.resolve(JSON.parse(body));
+    else open.get(id)?.answer.reject(outcomeOf(`the function threw: ${body}`, reportedIn(body)));
     open.delete(id);
   });
   server.listen(0, "127.0.0.1");
@@ -101,10 +101,10 @@ export const start = async (
   return {
     invoke: (event, qualifier = "live") => {
       if (broken) return Promise.reject(broken);
-      const settle = Promise.withResolvers<unknown>();
-      queue.push({ id: randomUUID(), event: JSON.stringify(event), qualifier, settle });
+      const answer = Promise.withResolvers<unknown>();
+      queue.push({ id: randomUUID(), event: JSON.stringify(event), qualifier, answer });
       hand();
-      return inTime(settle.promise, patience);
+      return inTime(answer.promise, patience);
     },
     isOver: () => broken !== undefined,
     stop: async () => {

@@ -38,8 +38,9 @@ const dropNulls = (value: unknown, key = ""): unknown => {
   const kept = entries
     .filter(([, member]) => member !== null || maps.has(key))
     .map(([name, member]) => [name, dropNulls(member, name)] as const);
-  const isWhole = kept.length === entries.length && kept.every(([, member], index) => member === entries[index]?.[1]);
-  return isWhole ? value : Object.fromEntries(kept);
+  const isUnchanged =
+    kept.length === entries.length && kept.every(([, member], index) => member === entries[index]?.[1]);
+  return isUnchanged ? value : Object.fromEntries(kept);
 };
 
 /**

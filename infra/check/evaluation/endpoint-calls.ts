@@ -62,9 +62,9 @@ const known = new WeakMap<object, boolean>();
 const hasBigInteger = (value: unknown): boolean => {
   if (!isObject(value)) return typeof value === "bigint";
   // To remember parts of an object would take longer than to look again, and much memory.
-  const isWhole = Object.hasOwn(value, "metadata");
-  const found = (isWhole ? known.get(value) : undefined) ?? Object.values(value).some(hasBigInteger);
-  if (isWhole) known.set(value, found);
+  const isKubernetesObject = Object.hasOwn(value, "metadata");
+  const found = (isKubernetesObject ? known.get(value) : undefined) ?? Object.values(value).some(hasBigInteger);
+  if (isKubernetesObject) known.set(value, found);
   return found;
 };
 

@@ -186,14 +186,14 @@ export const evaluatePodOfWorkload = async function* (
 const readIdentity = ({ source, line }: Manifest, object: unknown) => {
   const { apiVersion, kind, metadata } = toMap(object);
   const { name, generateName, namespace } = toMap(metadata);
-  const givenName = name ?? generateName;
+  const shownName = name ?? generateName;
   return {
     file: source.name,
     line,
     apiVersion: String(apiVersion ?? ""),
     kind: String(kind ?? ""),
     ...(typeof namespace === "string" && { namespace }),
-    name: typeof givenName === "string" ? givenName : "",
+    name: typeof shownName === "string" ? shownName : "",
   };
 };
 

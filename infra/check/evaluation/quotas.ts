@@ -90,15 +90,15 @@ export const createQuotaEvaluation =
       return counted;
     };
     const takeOut = async (all: readonly Quota[], counted: AdmissionRequest) => {
-      const { isWhole, getUse } = await measure([counted], all, opened, evaluate);
-      if (!isWhole) tell(`what the object has in use of the quotas of namespace ${namespace}`);
+      const { isComplete, getUse } = await measure([counted], all, opened, evaluate);
+      if (!isComplete) tell(`what the object has in use of the quotas of namespace ${namespace}`);
       return all.map((quota) => changeUse(quota, getUse(quota), -1n));
     };
     const count = async (quota: Quota, creations: readonly AdmissionRequest[]): Promise<Quota> => {
       const uncounted = { ...quota, status: undefined };
-      const { isWhole, getUse } = await measure(creations, [uncounted], opened, evaluate);
+      const { isComplete, getUse } = await measure(creations, [uncounted], opened, evaluate);
       const unknown = `what quota ${quota.metadata?.name} of namespace ${namespace} has in use; its status in --state would say it`;
-      if (!isWhole) for (const part of [uncertainUse.less, uncertainUse.more]) part.set(namespace, unknown);
+      if (!isComplete) for (const part of [uncertainUse.less, uncertainUse.more]) part.set(namespace, unknown);
       // The plugin reads limits as texts or numbers, as the manifest has them.
       const hard = quota.spec?.hard as Amounts;
       const used = { ...removeLimit(uncounted).status.used, ...formatAmounts(getUse(quota)) };
@@ -113,9 +113,9 @@ export const createQuotaEvaluation =
     };
     if (made?.newPods !== undefined && made.newPods > 1) {
       const listed = await list();
-      const { isWhole, getUse } = await measure([request], listed, opened, evaluate, false);
+      const { isComplete, getUse } = await measure([request], listed, opened, evaluate, false);
       // Without an amount that a quota demands, no Pod is created.
-      const others = isWhole ? countFitting(listed, getUse, BigInt(made.newPods - 1)) : 0n;
+      const others = isComplete ? countFitting(listed, getUse, BigInt(made.newPods - 1)) : 0n;
       for (const quota of others > 0n ? listed : [])
         if (getUse(quota).size > 0) await keep(changeUse(quota, getUse(quota), others));
     }
@@ -153,7 +153,7 @@ const removeLimit = (quota: Quota) => {
 };
 
 /**
- * Measures what creations use of quotas together. `isWhole` is false if the use of one isn't known. With `fillsZeros`, an
+ * Measures what creations use of quotas together. `isComplete` is false if the use of one isn't known. With `fillsZeros`, an
  * amount that a quota demands and an object lacks is zero: the object may be older than the quota.
  */
 const measure = async (
@@ -172,14 +172,14 @@ const measure = async (
     () => [...measured.values()],
     (quota) => void measured.set(quota.metadata?.name, quota),
   );
-  let isWhole = true;
+  let isComplete = true;
   for (const creation of names.length === 0 ? [] : creations)
-    if ((await evaluate(fillsZeros ? fillZeros(creation, names) : creation, capabilities)).refused) isWhole = false;
+    if ((await evaluate(fillsZeros ? fillZeros(creation, names) : creation, capabilities)).refused) isComplete = false;
   const getUse = ({ metadata }: Quota): QuantityByResource => {
     const used = parseAmounts(measured.get(metadata?.name)?.status?.used);
     return new Map([...used].filter(([, { nanos }]) => nanos !== 0n));
   };
-  return { isWhole, getUse };
+  return { isComplete, getUse };
 };
 
 const fillZeros = (request: AdmissionRequest, names: readonly string[]): AdmissionRequest => {

@@ -18,7 +18,7 @@ interface RequestSample {
   subResource?: string;
   home?: KubernetesObject;
   isAssumed?: boolean;
-  isWhole?: boolean;
+  isComplete?: boolean;
 }
 
 interface PolicyCase {
@@ -62,7 +62,7 @@ const findNames = (objects: KubernetesObject[], sample: RequestSample = {}): str
     call: async () => ({ unsupported: "it is not called" }),
   };
   const attributes = { ...request, ...(subResource !== undefined && { subResource }) };
-  const { findMatching } = createUnevaluatedPolicyMatcher(objects, sample.isWhole ?? true);
+  const { findMatching } = createUnevaluatedPolicyMatcher(objects, sample.isComplete ?? true);
   const last = operation === "DELETE" ? null : sample.last ? toObject(sample.last) : object;
   return findMatching(attributes, last, context, isAssumed).map((sentence) => sentence.split(" ", 2).join(" "));
 };

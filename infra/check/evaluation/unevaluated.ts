@@ -39,8 +39,8 @@ const policyGroup = "admissionregistration.k8s.io";
 
 /**
  * Returns a matcher of the admission policies among some objects, without those that `isEvaluated` reports.
- * `isWhole` says that no others exist; otherwise a binding without
- * its policy stands for the policy. Policies and quotas of the kinds in `unreadable` may match any request.
+ * `isComplete` says that no others exist; otherwise a binding
+ * without its policy stands for the policy. Policies and quotas of the kinds in `unreadable` may match any request.
  */
 export const createUnevaluatedPolicyMatcher = (
   objects: readonly KubernetesObject[],
@@ -80,7 +80,7 @@ export const createUnevaluatedPolicyMatcher = (
   };
 };
 
-const readPolicies = (objects: readonly KubernetesObject[], kind: string, isWhole: boolean): Policy[] => {
+const readPolicies = (objects: readonly KubernetesObject[], kind: string, isComplete: boolean): Policy[] => {
   const isMutating = kind === "MutatingAdmissionPolicy";
   const found = objects.filter((object) => object.kind === kind);
   const bindings = Map.groupBy(
@@ -91,30 +91,30 @@ const readPolicies = (objects: readonly KubernetesObject[], kind: string, isWhol
     sentence: string,
     selection: Selection,
     parts: KubernetesObject[],
-    its: KubernetesObject[],
+    policyBindings: KubernetesObject[],
   ): Policy => ({
     isMutating,
     sentence: `${kind} ${sentence}`,
     selection,
-    bindings: its.map(readBinding),
-    parts: [...parts, ...its],
+    bindings: policyBindings.map(readBinding),
+    parts: [...parts, ...policyBindings],
   });
   const bound = found.flatMap((policy) => {
     const { name = "" } = policy.metadata ?? {};
-    const its = bindings.get(name);
-    if (its === undefined) return [];
+    const policyBindings = bindings.get(name);
+    if (policyBindings === undefined) return [];
     const { matchConstraints, matchConditions, failurePolicy } = toMap(getSpec(policy));
     const selection = readSelection(matchConstraints, { matchConditions, failurePolicy });
-    return [build(`${name} matches it, and it can't be evaluated here`, selection, [policy], its)];
+    return [build(`${name} matches it, and it can't be evaluated here`, selection, [policy], policyBindings)];
   });
-  if (isWhole) return bound;
+  if (isComplete) return bound;
   const names = new Set(found.map(({ metadata }) => metadata?.name));
   const alone = [...bindings].filter(([name]) => !names.has(name));
   return [
     ...bound,
-    ...alone.map(([name, its]) => {
+    ...alone.map(([name, policyBindings]) => {
       const sentence = `${name} may match it: a binding names the policy, which is not among the manifests`;
-      return build(sentence, readSelection(everything), [{ kind }], its);
+      return build(sentence, readSelection(everything), [{ kind }], policyBindings);
     }),
   ];
 };

@@ -49,7 +49,7 @@ const list = listOf(v);
 const optionals = listOf(optional);
 
 /** The functions of optional values. Operators with optional values, such as `_?._`, are standard. */
-export const optionalFunctions: readonly FunctionDeclaration[] = [
+export const optionalTypeFunctions: readonly FunctionDeclaration[] = [
   declareFunction("optional.of", "optional_of", [v], optional, toOptional),
   declareFunction("optional.ofNonZeroValue", "optional_ofNonZeroValue", [v], optional, toNonZero),
   declareFunction("optional.none", "optional_none", [], optional, () => emptyOptional),

@@ -6,7 +6,7 @@ import {
   type JsonMap,
   requireMap,
   requireTexts,
-  setMembers,
+  setMapMembers,
   unescapeJsonPointerStep,
 } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
@@ -23,7 +23,7 @@ export const changeMetadata = (
     const members = buildMembers(template, referenced);
     return (
       Object.keys(members).length > 0 &&
-      setMembers(getOrCreateMap(object, "metadata", "metadata"), name, members, place)
+      setMapMembers(getOrCreateMap(object, "metadata", "metadata"), name, members, place)
     );
   }
   const key = requireKey(template);

@@ -73,7 +73,7 @@ export const createPolicyHttpCapabilities = (
       throw new Error(`${url.host} must not be called: http.addresses doesn't list it, and it is not a public address`);
     // Each request opens its own connection: a pooled one may lead to an IP address that was not checked.
     const connect = { agent: false, lookup, ...(url.protocol === "https:" && { secureContext: openContext() }) };
-    return ask({ most: maximumBytes.answer, ...request, url: url.href, connect }).catch((error: Error) => {
+    return ask({ maximumBytes: maximumBytes.answer, ...request, url: url.href, connect }).catch((error: Error) => {
       throw new Error(error.message, { cause: error });
     });
   };
@@ -85,7 +85,7 @@ export const createPolicyHttpCapabilities = (
       method: "POST",
       headers: { ...buildBasicAuthHeaders(auth), "content-length": "0" },
       milliseconds: timeouts.token,
-      most: maximumBytes.token,
+      maximumBytes: maximumBytes.token,
       isLasting: true,
       keep: computeTokenCacheSeconds(auth, refused),
       ...(!auth.password && findCredential(settings, url, auth.username)),
@@ -141,7 +141,7 @@ const buildReferenceRequest = ({ url: text, method, header, params, body: conten
   const request: Omit<HttpsRequest, "url"> = {
     method: parseMethod(method, ["GET", "POST"]),
     milliseconds: timeouts.reference,
-    isWhole: true,
+    withHeaders: true,
     headers: { ...ofBody, ...buildPolicyRequestHeaders(header ?? {}, body) },
     ...(body !== undefined && { body }),
   };

@@ -99,11 +99,11 @@ const requirePathSegment = (name: string, field: string): string => {
 };
 
 const fillLabelSelector = (selector: Record<string, unknown>, object: KubernetesObject): unknown => {
-  let isWhole = true;
+  let isComplete = true;
   const fillText = (value: unknown): unknown => {
     if (typeof value !== "string") return value;
     const text = fillPlaceholders(value, object);
-    if (text === undefined) isWhole = false;
+    if (text === undefined) isComplete = false;
     return text;
   };
   const { matchLabels, matchExpressions } = selector;
@@ -119,7 +119,7 @@ const fillLabelSelector = (selector: Record<string, unknown>, object: Kubernetes
       ),
     }),
   };
-  return isWhole ? result : undefined;
+  return isComplete ? result : undefined;
 };
 
 const fetchValue = async (
@@ -189,7 +189,7 @@ export const fillPlaceholders = (
   encode: (value: string, at: number) => string = (value) => value,
 ): string | undefined => {
   let filled = "";
-  let [at, isWhole] = [0, true];
+  let [at, isComplete] = [0, true];
   for (;;) {
     const open = text.indexOf("{{", at);
     const close = open < 0 ? -1 : text.indexOf("}}", open + 2);
@@ -198,11 +198,11 @@ export const fillPlaceholders = (
     const path = text.slice(open + 2, close);
     if (path === "") throw new Error(`${quoteValue(text)} has a placeholder without a path; write {{metadata.name}}`);
     const value = lookUp(object, path.split("."))?.value;
-    if (typeof value === "object" || value === undefined) isWhole = false;
+    if (typeof value === "object" || value === undefined) isComplete = false;
     else filled += text.slice(at, open) + encode(String(value), open);
     if (filled.length > maximumLength)
       throw new Error(`${quoteValue(text)} gets longer than ${maximumLength} characters`);
     at = close + 2;
   }
-  return isWhole ? filled + text.slice(at) : undefined;
+  return isComplete ? filled + text.slice(at) : undefined;
 };

@@ -108,6 +108,6 @@ const listMeant = ({ key, operator = "", value }: Toleration): object[] => {
 const meantDefinition = `_meant: {
 	of: _
 	by: [...]
-	its: {key: ${renderCueValueOrElse("of.key", "null")}}
-	out: list.Contains(by, its) || list.Contains(by, {its, value: ${renderCueValueOrElse("of.value", "null")}})
+	keyOnly: {key: ${renderCueValueOrElse("of.key", "null")}}
+	out: list.Contains(by, keyOnly) || list.Contains(by, {keyOnly, value: ${renderCueValueOrElse("of.value", "null")}})
 }`;
