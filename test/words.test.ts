@@ -35,11 +35,6 @@ const replacements: Record<string, string> = {
   survey: "cluster inspection",
 };
 
-/** Quotations from other software, by file. */
-const quotations: Record<string, string[]> = {
-  "serverless.yml": ['--param="door=url"'],
-};
-
 const forbidden = new RegExp(`\\b(?:${Object.keys(replacements).join("|")})\\b`, "gi");
 
 const comments = /^\s*(?:\/\/|\/\*\*|\*(?!\/)).*/gm;
@@ -68,11 +63,10 @@ interface Found {
 const findForbidden = (file: string, text: string): Found[] => {
   const patterns = Object.entries(readable).find(([end]) => file.endsWith(`.${end}`))?.[1] ?? [];
   const prose = blank(text, file.endsWith(".md") ? /^```[\s\S]*?^```$|`[^`]+`/gm : /\$\{[^{}]*\}/g);
-  const kept = (quotations[file] ?? []).reduce((rest, quotation) => rest.replace(quotation, ""), prose);
   return patterns.flatMap((pattern) =>
-    [...kept.matchAll(pattern)].flatMap(({ 0: sentence, index }) =>
+    [...prose.matchAll(pattern)].flatMap(({ 0: sentence, index }) =>
       [...sentence.matchAll(forbidden)].map(({ 0: word, index: offset }) => ({
-        line: kept.slice(0, index + offset).split("\n").length,
+        line: prose.slice(0, index + offset).split("\n").length,
         word,
       })),
     ),

@@ -114,10 +114,11 @@ const runOsls = async (verb: string, stage: string, more: string[] = [], signal?
   await run(process.execPath, words, options).catch((error) => {
     signal?.throwIfAborted();
     const lines = `${error.stdout}\n${error.stderr}`.split("\n").map((line) => line.trim());
-    const [first = "it ended without a message"] = [
+    const [first = "it ended without a message", cause] = [
       ...lines.slice(lines.findLastIndex((line) => /^(Error|Warning):?$/.test(line)) + 1),
     ].filter(Boolean);
-    throw new Complaint(`osls ${verb} fails: ${first.replace(/^(Error|✖)[: ]*/, "")}`, 3);
+    const sentence = first.endsWith(":") && cause !== undefined ? cause.replace(/^- /, "") : first;
+    throw new Complaint(`osls ${verb} fails: ${sentence.replace(/^(Error|✖)[: ]*/, "")}`, 3);
   });
 };
 

@@ -61,7 +61,7 @@ const say = (line: string) => void process.stdout.write(`${line}\n`);
 const deployBoth = async (suite: Suite): Promise<boolean> => {
   const stages = [suite.http, suite.url];
   await suite.http.setParams({ slowMilliseconds: 1500, logRetentionInDays: 1 });
-  await suite.url.setParams({ slowMilliseconds: 1500, logRetentionInDays: 1, door: "url" });
+  await suite.url.setParams({ slowMilliseconds: 1500, logRetentionInDays: 1, endpoint: "url" });
   const done = await Promise.all(stages.map((stage) => deploy(suite, stage)));
   return done.every(Boolean);
 };

@@ -876,7 +876,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
 
     it("with a URL for each function", async () => {
       await build("no");
-      await deploy("deploy", "--param=door=url");
+      await deploy("deploy", "--param=endpoint=url");
       assert.equal(Object(await openS3().listBuckets({})).Buckets.length, 1, "nothing is left of before");
       const { AlwaysDashdenyBaseUrl, AlwaysDashadmitBaseUrl } = Object(getOutputs());
       const [deny, admit] = [AlwaysDashdenyBaseUrl, AlwaysDashadmitBaseUrl].map((output) =>

@@ -217,7 +217,10 @@ for (const type of ["http", "url"] as const)
       await writeFile(join(folder, "serverless.yml"), service.replace("alarmTopics: []", `alarmTopics: [${topics}]`));
       await buildPackage(folder);
       const env = { PATH: process.env.PATH, HOME: folder, NO_COLOR: "1", ...cacheVariables, ...account.env };
-      await run(process.execPath, [osls, "deploy", "--stage", "test", `--param=door=${type}`], { cwd: folder, env });
+      await run(process.execPath, [osls, "deploy", "--stage", "test", `--param=endpoint=${type}`], {
+        cwd: folder,
+        env,
+      });
       for (const fn of account.lambda.functions.values())
         for (const version of [fn.latest, ...fn.versions.values()]) version.timeout = 2;
     });

@@ -181,11 +181,11 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
       )
       .map(({ deletion }) => deletion);
 
-  for (const door of ["http", "url"])
-    it(`gets the new stack without a failed review (${door})`, async () => {
-      const stage = `live-${door}`;
+  for (const type of ["http", "url"])
+    it(`gets the new stack without a failed review (${type})`, async () => {
+      const stage = `live-${type}`;
       const service = await readFile(join(checkout.folder, "serverless.yml"), "utf8");
-      await checkout.write("serverless.yml", service.replace(/door: \w+/, `door: ${door}`));
+      await checkout.write("serverless.yml", service.replace(/endpoint: \w+/, `endpoint: ${type}`));
       await account.reset();
       const old = await openJob(stage, "old");
       await deploy(old, true);

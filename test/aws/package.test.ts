@@ -124,13 +124,19 @@ describe("a package of 60 rules", () => {
     keys = { publicKey: signer.publicKey, segment: signer.signSegment("local", 1) };
     await buildBundles(folder, names, keys.publicKey);
     http = await pack(folder);
-    url = await pack(folder, "--param=door=url");
+    url = await pack(folder, "--param=endpoint=url");
     const elsewhere = await createCheckout(names);
     await buildBundles(elsewhere, names, keys.publicKey);
     again = await pack(elsewhere);
   });
 
   const getPackages = () => [http, url];
+
+  it("is not made with the former name of the parameter for the endpoint type", async () => {
+    const folder = await createCheckout([]);
+    await buildBundles(folder, [], keys.publicKey);
+    await assert.rejects(pack(folder, "--param=door=url"), /the parameter door is named endpoint now/);
+  });
 
   it("has fewer than 450 resources, at most 7 a rule, and 2 for a schedule", () => {
     for (const { resources } of getPackages()) {
@@ -346,7 +352,7 @@ describe("a package for a stage and rules with long names", () => {
   it("has function names that cfn-lint finds nothing wrong with", cfnLint, async () => {
     const folder = await createCheckout(rules);
     await buildBundles(folder, rules, "key", stage);
-    for (const options of [[], ["--param=door=url"]]) {
+    for (const options of [[], ["--param=endpoint=url"]]) {
       const packaged = await pack(folder, "--stage", stage, ...options);
       await lint(packaged.template);
       const functions = selectResources(packaged, "Lambda::Function").map(([, { Properties }]) => [

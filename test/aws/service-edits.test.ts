@@ -151,4 +151,11 @@ describe("an edit of serverless.yml", await needs("moto"), () => {
       assert.equal(code, 2);
       assert.match(stderr, sentence);
     });
+
+  it("is refused if it has the former name of the parameter for the endpoint type", async () => {
+    await checkout.write("serverless.yml", serverless.replace(/^params:\n/m, "params:\n  test: { door: url }\n"));
+    const { code, stderr } = await deploy("--plan-only");
+    assert.equal(code, 3);
+    assert.match(stderr, /osls package fails: .*the parameter door is named endpoint now.* Received: url/);
+  });
 });
