@@ -120,7 +120,7 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
       },
     };
     const replicas = object?.spec.replicas ?? 0;
-    // The object may be stored, and its reservation be settled, before its request has ended here.
+    // The object may be stored, and its reservation be replaced, before its request has ended here.
     if (cluster === "east" && !forged && !isDry) largest.set(name, Math.max(largest.get(name) ?? 0, replicas));
     const { outcome } = await decide("validate", request, { settings, now: new Date(started), capabilities });
     message = outcome.status?.message ?? "";
@@ -193,8 +193,8 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
     /** Returns the message of the last review; empty if it was admitted. */
     readMessage: () => message,
     readPart: async (key: string) => (await change<Kept>([key], (kept) => kept))[0],
-    /** Has requests refused in each cluster, until there is nothing left to settle. */
-    settleAll: async (): Promise<void> => {
+    /** Has requests refused in each cluster, until no reservation has lapsed. */
+    replaceLapsed: async (): Promise<void> => {
       isConcurrent = false;
       time += 3_601_000;
       pending = [];
@@ -304,7 +304,7 @@ const buildWrite = (write: string, replicas: number, cluster = "east"): Step => 
 };
 
 describe("workload-quota", () => {
-  it("never lets clusters store more than a quota, and counts what they store once it has settled", async () => {
+  it("never lets clusters store more than a quota, and counts what they store once reservations have lapsed", async () => {
     await fc.assert(
       fc.asyncProperty(fc.scheduler(), makeSequences(steps), shares, async (scheduler, sequence, share) => {
         const model = createModel(scheduler, share);
@@ -317,7 +317,7 @@ describe("workload-quota", () => {
           assert.ok(used <= hard, `${used} are reserved`);
           assert.ok(model.sumStored() <= used, `${model.sumStored()} are stored, and ${used} are reserved`);
         }
-        await model.settleAll();
+        await model.replaceLapsed();
         // An object that became smaller a second time may have been seen before that.
         await model.recountAll();
         const { used, unseen } = await model.readLedger();
@@ -328,7 +328,7 @@ describe("workload-quota", () => {
     );
   });
 
-  it("lets clusters fill a quota, and forged reviews reserve as much as they may, until that is settled", async () => {
+  it("lets clusters fill a quota, and forged reviews reserve as much as they may, until that lapses", async () => {
     const model = createModel(undefined, undefined);
     for (const [name, replicas] of [
       ["a", 10],
@@ -349,7 +349,7 @@ describe("workload-quota", () => {
         await forged.run({ forge, replicas, isUpdate: false });
       const before = await forged.readLedger();
       assert.equal(before.forged, share ? 12 : most);
-      await forged.settleAll();
+      await forged.replaceLapsed();
       assert.equal((await forged.readLedger()).used, 0);
     }
   });

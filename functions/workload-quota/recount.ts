@@ -15,11 +15,11 @@ import {
   getScopeKey,
   hasMore,
   type Kept,
+  lapseMilliseconds,
   measureReservation,
   partCount,
   type Reservation,
   replaceReservations,
-  settleableAfter,
   toSeen,
 } from "./reservations.ts";
 import { listCountedKinds, type Quota, type WorkloadQuotaSettings } from "./settings.ts";
@@ -335,7 +335,7 @@ const listCorrections = (
   for (const [object, before] of reservations) {
     const since = findTime(object);
     // The reservation has not changed since before the list was read: every change sets the time.
-    if (since === undefined || before.at + settleableAfter >= since) continue;
+    if (since === undefined || before.at + lapseMilliseconds >= since) continue;
     const found = seen.get(object);
     const isCounted = found?.quotas.includes(quota) && (before.isOwned || !found.isCountedWithOwner);
     if (isCounted && typeof found?.measure === "string") continue;

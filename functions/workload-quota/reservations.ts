@@ -57,7 +57,7 @@ export type Ledgered = Map<string, Kept | undefined>;
  * Milliseconds until no write that a review admitted can come any more: the API server's request timeout of 60 s, and
  * the most by which the clocks of two functions differ, because a ledger refuses a clock that is 5 s off.
  */
-export const settleableAfter = 60_000 + 10_000;
+export const lapseMilliseconds = 60_000 + 10_000;
 
 /** The number of values over which the reservations of one quota in one cluster are spread. */
 export const partCount = 64;
@@ -65,8 +65,8 @@ export const partCount = 64;
 /** The most characters that the reservations in one value may have before new ones. An item has at most 400 KB. */
 const longestPart = 300_000;
 
-/** Reports whether what the cluster has now may replace a reservation, because no write can come any more. */
-export const isSettleable = ({ at }: Reservation, now: number): boolean => at + settleableAfter < now;
+/** Reports whether a reservation has lapsed: no write can come any more, so what the cluster has now may replace it. */
+export const hasLapsed = ({ at }: Reservation, now: number): boolean => at + lapseMilliseconds < now;
 
 /** Where the reservation of an object is: the keys of two values of the ledger, and its key in the second. */
 export interface ReservationPlace {
@@ -256,7 +256,7 @@ export const charge = (
   if (!before && JSON.stringify(ledgered.get(place.part) ?? {}).length > longestPart)
     return { quota, place, of: "room", requested: {}, used: {}, limited: {} };
 
-  // Whatever a charge makes larger, or only keeps from being settled, may never be stored. What is stored is only known
+  // Whatever a charge makes larger, or only keeps from lapsing, may never be stored. What is stored is only known
   // if the cluster has been read since the charge before.
   const isKnown = !before || before.phase === "seen" || before.isRead;
   const unseen = new Map<string, Quantity>();
@@ -298,7 +298,7 @@ export const toSeen = ({ unseen: _, isRead: __, ...before }: Reservation, used: 
 /** Notes that an object may have become smaller, or be gone. Its reservation stays until the cluster has been seen. */
 export const release = (ledgered: Ledgered, place: ReservationPlace, now: number): void => {
   const before = getReservation(ledgered, place);
-  // Repeated releases don't keep a reservation from being settled.
+  // Repeated releases don't keep a reservation from lapsing.
   if (before && before.phase !== "released")
     replaceReservation(ledgered, place, { ...before, at: Math.max(before.at, now), phase: "released" });
 };
@@ -313,7 +313,7 @@ export const applySighting = (ledgered: Ledgered, { place, before, seen }: Sight
   const limits = (ledgered.get(place.scope)?.hards ?? []).flatMap(({ hard }) => Object.keys(hard));
   const names = [...new Set([...limits, ...Object.keys(before.used)])];
   const used = seen && toAmounts(names.map((name) => [name, getAmount(seen, name)]));
-  if (isSettleable(before, now)) {
+  if (hasLapsed(before, now)) {
     replaceReservation(ledgered, place, used && toSeen(before, used, now));
     return;
   }

@@ -197,7 +197,7 @@ describe("a recount", () => {
       { objects: [owned], ledger: reserve(web, {}), used: {}, metrics: ["drift_credited"] },
     ],
     [
-      "charges nothing to a quota with users, but settles what it has",
+      "charges nothing to a quota with users, but replaces what it has",
       {
         objects: [buildDeployment("web"), buildDeployment("other")],
         quota: { hard, users: ["jane"] },

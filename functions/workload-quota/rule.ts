@@ -10,6 +10,7 @@ import {
   listReleaseMatches,
   listStatusMatches,
 } from "./entries.ts";
+import { type ReadReservations, readLapsed } from "./lapsed-reservations.ts";
 import { measureWorkload } from "./measure.ts";
 import { recount } from "./recount.ts";
 import { countRunningPods } from "./remains.ts";
@@ -19,8 +20,8 @@ import {
   buildWarnings,
   charge,
   type Excess,
+  hasLapsed,
   hasMore,
-  isSettleable,
   type Kept,
   locate,
   type Reservation,
@@ -28,7 +29,6 @@ import {
   release,
 } from "./reservations.ts";
 import { findSettingsFault, getUnseenPercent, listCountedKinds, type WorkloadQuotaSettings } from "./settings.ts";
-import { readLapsed, type Settlement } from "./settlement.ts";
 
 const settings: WorkloadQuotaSettings = {
   quotas: [],
@@ -39,7 +39,7 @@ const settings: WorkloadQuotaSettings = {
 /** The timeout of entries for the status of Pods: nodes and their Pods depend on these writes. */
 const podStatusTimeout = 2;
 
-const unsettled: Settlement = { sightings: [], note: "" };
+const noReservations: ReadReservations = { sightings: [], note: "" };
 
 export default rule({
   summary: "Limits what workloads request in several clusters together, before their Pods exist.",
@@ -107,27 +107,27 @@ export default rule({
     });
 
     /** Changes the ledger by what was seen and, unless that exceeds a quota, by the request. */
-    const decide = async ({ sightings }: Settlement) => {
+    const decide = async ({ sightings }: ReadReservations) => {
       const places = [...parts, ...sightings].map(({ place }) => place);
       // What may have become smaller isn't credited, so the sum stays.
       const keys = [...new Set(places.flatMap(({ scope, part }) => (change.grows ? [scope, part] : [part])))];
       let excess: Excess[] = [];
       let warnings: string[] = [];
       await ledger.change<Kept>(keys, (values) => {
-        const settled = new Map(keys.map((key, index) => [key, values[index]]));
-        for (const sighting of sightings) applySighting(settled, sighting, time);
-        if (change.grows) for (const { quota, place } of parts) recordHard(settled, place.scope, quota.hard, time);
-        const charged = new Map(settled);
+        const replaced = new Map(keys.map((key, index) => [key, values[index]]));
+        for (const sighting of sightings) applySighting(replaced, sighting, time);
+        if (change.grows) for (const { quota, place } of parts) recordHard(replaced, place.scope, quota.hard, time);
+        const charged = new Map(replaced);
         if (!change.grows) for (const { place } of parts) release(charged, place, time);
         excess = change.grows ? parts.flatMap((part) => charge(charged, part, time) ?? []) : [];
         warnings = change.grows ? quotas.flatMap((quota) => buildWarnings(charged, quota)) : [];
-        const changed = excess.length > 0 ? settled : charged;
+        const changed = excess.length > 0 ? replaced : charged;
         return request.dryRun ? values : keys.map((key) => changed.get(key));
       });
       return { excess, warnings };
     };
 
-    const first = await decide(unsettled);
+    const first = await decide(noReservations);
     if (first.excess.length === 0) return { warnings: first.warnings };
 
     const readObject = async (quotaName: string, path: string, { version, isOwned }: Reservation) => {
@@ -144,19 +144,19 @@ export default rule({
       if (!found || (!isOwned && findCountedOwner(found, kinds))) return undefined;
       return measureWorkload(found, kind, runtimeClasses);
     };
-    const settlement = await readLapsed(first.excess, ledger, time, request.uid, readObject, (namespace, isReserved) =>
+    const read = await readLapsed(first.excess, ledger, time, request.uid, readObject, (namespace, isReserved) =>
       countRunningPods(namespace, kinds, workloads, isReserved),
     );
-    const second = settlement.sightings.length > 0 ? await decide(settlement) : first;
-    const unseen = settlement.sightings.filter(
-      ({ before, seen }) => before.phase === "charged" && !seen && isSettleable(before, time),
+    const second = read.sightings.length > 0 ? await decide(read) : first;
+    const unseen = read.sightings.filter(
+      ({ before, seen }) => before.phase === "charged" && !seen && hasLapsed(before, time),
     );
     if (!request.dryRun)
       count(unseen.map(() => ({ metric: "unseen_reservations", labels: { rule: "workload-quota" } })));
     if (second.excess.length === 0) return { warnings: second.warnings };
     return {
-      refuse: second.excess.map(formatExcess).join("; ") + settlement.note,
-      ...(settlement.fault && { audit: { unread: settlement.fault } }),
+      refuse: second.excess.map(formatExcess).join("; ") + read.note,
+      ...(read.fault && { audit: { unread: read.fault } }),
     };
   },
 });

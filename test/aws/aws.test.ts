@@ -19,7 +19,12 @@ import { bundleRule } from "../../infra/build/bundle.ts";
 import { zip } from "../../infra/build/zip.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
 import { buildProbeReview } from "../../infra/clusters/probe.ts";
-import { disarmRule, readFunctionState, restoreDisarmedRule, rollBack } from "../../infra/rollout/clusters/disarm.ts";
+import {
+  disarmRule,
+  readFunctionState,
+  restoreDisarmedRule,
+  rollBackAlias,
+} from "../../infra/rollout/clusters/disarm.ts";
 import { runCases } from "../../infra/rollout/versions/case-runs.ts";
 import { buildBenchEndpointConfig } from "../bench/handlers.ts";
 import { runProgram } from "../checkout.ts";
@@ -357,7 +362,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
   describe("that are rolled back", () => {
     it("have the previous version, without weights", async () => {
       deploy(crashing);
-      assert.equal(await rollBack(functions, rule), "1");
+      assert.equal(await rollBackAlias(functions, rule), "1");
       assert.deepEqual([getLiveAlias()?.version, getLiveAlias()?.weights], ["1", {}]);
       assert.equal((await askLiveVersion()).response.allowed, false);
     });
@@ -366,36 +371,36 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       deploy(good);
       deploy(crashing);
       Object.assign(getLiveAlias() ?? {}, { version: "2", weights: { 3: 0.1 } });
-      assert.equal(await rollBack(functions, rule), "2");
+      assert.equal(await rollBackAlias(functions, rule), "2");
       assert.deepEqual([getLiveAlias()?.version, getLiveAlias()?.weights], ["2", {}]);
-      assert.equal(await rollBack(functions, rule), "1");
+      assert.equal(await rollBackAlias(functions, rule), "1");
     });
 
     it("accept any existing version that isn't disarmed", async () => {
       deploy(good);
       deploy(good);
-      assert.equal(await rollBack(functions, rule, "1"), "1");
-      assert.equal(await rollBack(functions, rule, "3"), "3");
+      assert.equal(await rollBackAlias(functions, rule, "1"), "1");
+      assert.equal(await rollBackAlias(functions, rule, "3"), "3");
       await disarmRule(functions, rule, new Date(Date.now() + 60_000));
-      await assert.rejects(rollBack(functions, rule, "4"), /version 4 of always-deny is a disarmed version/);
-      assert.equal(await rollBack(functions, rule), "2");
+      await assert.rejects(rollBackAlias(functions, rule, "4"), /version 4 of always-deny is a disarmed version/);
+      assert.equal(await rollBackAlias(functions, rule), "2");
     });
 
     it("need a previous version", async () => {
-      await assert.rejects(rollBack(functions, rule), /always-deny has no version before version 1/);
-      await assert.rejects(rollBack(functions, rule, "7"), /always-deny has no version 7; it has 1/);
-      await assert.rejects(rollBack(functions, "none"), /stage test has no function for none/);
+      await assert.rejects(rollBackAlias(functions, rule), /always-deny has no version before version 1/);
+      await assert.rejects(rollBackAlias(functions, rule, "7"), /always-deny has no version 7; it has 1/);
+      await assert.rejects(rollBackAlias(functions, "none"), /stage test has no function for none/);
     });
 
     it("need a version that accepts the keys in use", async () => {
       deploy(good, { POSTERN_KEYS: `${signer.publicKey},second` });
       await assert.rejects(
-        rollBack(functions, rule),
+        rollBackAlias(functions, rule),
         /version 1 of always-deny doesn't accept the keys that are in use now/,
       );
       deploy(good, { POSTERN_KEYS: signer.publicKey, POSTERN_ACCEPTS: "bench.1,bench.2,other.1" });
       await assert.rejects(
-        rollBack(functions, rule, "1"),
+        rollBackAlias(functions, rule, "1"),
         /doesn't accept the clusters and key versions that are in use now/,
       );
     });
@@ -417,7 +422,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         action === "lambda:UpdateAlias" && when === "before" && refusals-- > 0
           ? { status: 429, error: "TooManyRequestsException" }
           : undefined;
-      assert.equal(await rollBack(functions, rule), "1");
+      assert.equal(await rollBackAlias(functions, rule), "1");
     });
   });
 

@@ -17,7 +17,7 @@ import type { StackTemplate, StageStack } from "../../infra/aws/stack.ts";
 import { zip } from "../../infra/build/zip.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { parseConfig } from "../../infra/project/project.ts";
-import { readFunctionState, rollBack } from "../../infra/rollout/clusters/disarm.ts";
+import { readFunctionState, rollBackAlias } from "../../infra/rollout/clusters/disarm.ts";
 import type { StagePackage } from "../../infra/rollout/versions/package.ts";
 import { createTestSigner } from "../parity/test-key.ts";
 import { needs } from "../parts.ts";
@@ -159,7 +159,7 @@ describe("a stage on moto", await needs("moto"), () => {
       await functions.moveAlias(rule, "2", await functions.readAlias(rule));
       assert.deepEqual(await readAlias(), { version: "2", weights: {} });
       assert.equal((await readFunctionState(functions, rule)).previous, "1");
-      assert.equal(await rollBack(functions, rule), "1");
+      assert.equal(await rollBackAlias(functions, rule), "1");
       assert.deepEqual(await readAlias(), { version: "1", weights: {} });
     });
 

@@ -100,8 +100,8 @@ const countUnits = async (proxy: FaultyDynamoDb): Promise<ReviewUnits[]> => {
     ["an update that changes no amount", buildUpdate(namespace, "web", 9, 9), "admitted"],
     ["a creation, or an update that needs more", buildUpdate(namespace, "web", 9, 10), "admitted"],
     ["an update that needs less, or a deletion", buildUpdate(namespace, "web", 10, 9), "admitted"],
-    ["a refusal with nothing to settle", large, "refused"],
-    ["a refusal that settles 10 objects", large, "refused", () => reserveGone(10)],
+    ["a refusal without lapsed reservations", large, "refused"],
+    ["a refusal that replaces the reservations of 10 objects", large, "refused", () => reserveGone(10)],
   ];
   const units: ReviewUnits[] = [];
   for (const [what, request, expected, prepare] of sorts) {

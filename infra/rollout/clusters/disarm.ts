@@ -90,7 +90,7 @@ export interface RecordedKeyVersions {
 }
 
 /** Points `live` at an earlier version, by default the previous one; ends a canary instead if one runs. */
-export const rollBack = async (
+export const rollBackAlias = async (
   functions: StageFunctions,
   rule: string,
   to?: string,

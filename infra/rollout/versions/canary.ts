@@ -83,7 +83,7 @@ export const runCanary = async (
     const stray = await pointAlias(functions, trial, version).catch((error) => toSentence(error));
     outcomes.push(stray === undefined ? outcome : { trial, is: "lost", why: stray });
   };
-  const rollBackOpen = async (describeReason: (trial: CanaryVersionPair) => string) => {
+  const rollBackCanaries = async (describeReason: (trial: CanaryVersionPair) => string) => {
     for (const trial of [...open.values()])
       await endTrial(trial, trial.old, { trial, is: "rolled back", why: describeReason(trial) });
   };
@@ -127,7 +127,7 @@ export const runCanary = async (
       }
       if (bad.size > 0) {
         const others = [...bad.keys()].join(", ");
-        await rollBackOpen(({ rule }) => bad.get(rule) ?? `it can only be promoted together with ${others}`);
+        await rollBackCanaries(({ rule }) => bad.get(rule) ?? `it can only be promoted together with ${others}`);
         break;
       }
       for (const { trial, fresh } of observed)
@@ -146,7 +146,7 @@ export const runCanary = async (
     }
   } catch (error) {
     const why = signal?.aborted ? "it was interrupted" : `the canary could not continue: ${toSentence(error)}`;
-    await rollBackOpen(() => why);
+    await rollBackCanaries(() => why);
   }
   return outcomes;
 };

@@ -12,7 +12,7 @@ import {
   listEntries,
   webhookConfigurationName,
 } from "../clusters/cluster-manifests.ts";
-import { type FunctionState, readFunctionState, requireRollbackTarget, rollBack } from "../clusters/disarm.ts";
+import { type FunctionState, readFunctionState, requireRollbackTarget, rollBackAlias } from "../clusters/disarm.ts";
 import { readKeyring } from "../stage/keyring.ts";
 import { getPersonOrPipelineName, lockStage } from "../stage/lock.ts";
 import { type DeploymentTargets, openTargetCluster, requireOwnEntries } from "../targets.ts";
@@ -62,7 +62,7 @@ export const rollBackOne = async (
   const found = wanted === undefined ? undefined : findReleasedRule(all, rule, wanted);
   if (newest && found) requireNoOrphans(newest, new Map([[rule, found]]), `version ${wanted} of ${rule}`);
   const recorded = newest && found && { inUse: getAcceptedKeyVersions(newest), target: found.share };
-  const version = await rollBack(stage.functions, rule, wanted, released, recorded);
+  const version = await rollBackAlias(stage.functions, rule, wanted, released, recorded);
   const last = newest?.rules[rule];
   if (releases && newest && last && found && last.version !== version) {
     const earlier = [...new Set([last.version, ...last.earlier])].filter((candidate) => candidate !== version);

@@ -6,8 +6,8 @@ import {
   computeHash,
   type Excess,
   getPartKey,
+  hasLapsed,
   hasPodsLess,
-  isSettleable,
   type Kept,
   partCount,
   type Reservation,
@@ -15,7 +15,8 @@ import {
   type Sighting,
 } from "./reservations.ts";
 
-export interface Settlement {
+/** What was read of the objects of reservations that may have lapsed. */
+export interface ReadReservations {
   sightings: Sighting[];
   /** What a refusal says if not all that may have lapsed could be read. */
   note: string;
@@ -40,7 +41,7 @@ export const readLapsed = async (
   uid: string,
   readObject: (quota: string, object: string, reservation: Reservation) => Promise<Measure | undefined | string>,
   countRunning: (namespace: string, isReserved: (object: string) => boolean) => ReturnType<typeof countRunningPods>,
-): Promise<Settlement> => {
+): Promise<ReadReservations> => {
   const reserved = new Set<string>();
   const lapsed: { quota: string; place: ReservationPlace; before: Reservation; order: number }[] = [];
   for (const { quota, place, of } of excesses)
@@ -56,7 +57,7 @@ export const readLapsed = async (
           reserved.add(`${quota.name} ${object}`);
           const isOwn = part === place.part && object === place.object;
           // A recount finds objects that are gone without a review.
-          const isLapsed = before.phase !== "seen" && isSettleable(before, now);
+          const isLapsed = before.phase !== "seen" && hasLapsed(before, now);
           if (!isLapsed && !(of === "unseen" && (isOwn || before.unseen))) continue;
           const order = isOwn ? -1 : computeHash(`${object} ${uid}`) + (before.isRead ? 2 ** 32 : 0);
           lapsed.push({ quota: quota.name, place: { ...place, part, object }, before, order });
@@ -80,7 +81,7 @@ export const readLapsed = async (
       const look = async (): Promise<Sighting[]> => {
         const seen = await readObject(quota, place.object, before);
         if (typeof seen === "string") throw new Error(seen);
-        const hasFewer = isSettleable(before, now) && hasPodsLess(before, seen) && !isPod(place.object);
+        const hasFewer = hasLapsed(before, now) && hasPodsLess(before, seen) && !isPod(place.object);
         if (!hasFewer || !(await mayRunMore(quota, place.object, seen))) return [{ place, before, seen }];
         remaining++;
         return [];
