@@ -41,13 +41,15 @@ export const callEndpoint = async (
   review: ReviewToSend,
   subject: QuotaSubject,
 ): Promise<HookCallResult> => {
+  const { object, oldObject, options } = review.request;
   const unknown: string[] = [];
   const { endpoint, capabilities } = open((sentence) => void unknown.push(sentence), review.request, subject);
   const { response, status } = await endpoint.evaluateReview({
     phase,
     variant,
     cluster,
-    review: isExact ? review : roundIntegers(review),
+    // Nothing else in a request has integers.
+    review: !isExact && hasBigInteger([object, oldObject, options]) ? roundIntegers(review) : review,
     capabilities,
     deadline: Date.now() + reviewTime,
   });

@@ -61,12 +61,14 @@ export const collectFindings = async (
   return {
     verdict,
     denials,
-    warnings: steps.flatMap((step) => listWarnings(getName(step), step)),
+    warnings: steps.filter(hasWarnings).flatMap((step) => listWarnings(getName(step), step)),
     changes,
     undecided: [...new Set(undecided)],
     passed: [...new Set(passing)],
   };
 };
+
+const hasWarnings = ({ warnings }: HookTraceStep) => warnings.length > 0;
 
 /** Returns a rule's warnings without its name, with which those in mode warn begin: reports show it anyway. */
 const listWarnings = (rule: string, { warnings }: HookTraceStep) =>
