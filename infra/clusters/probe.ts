@@ -45,10 +45,9 @@ const spreadMilliseconds = 20_000;
 export const probeEndpoint = async (
   url: string,
   ca?: string,
-  review: object = buildProbeReview([]),
-  patience: Partial<EndpointProbeLimits> = {},
-  agent: Agent | false = false,
+  options: Partial<EndpointProbeLimits> & { review?: object; agent?: Agent } = {},
 ): Promise<EndpointProbeResult> => {
+  const { review = buildProbeReview([]), agent = false, ...patience } = options;
   const { tries, pause, timeoutSeconds, spreadingUntil } = { ...defaultLimits, ...patience };
   const body = JSON.stringify(review);
   const begun = Date.now();
@@ -56,9 +55,9 @@ export const probeEndpoint = async (
     const start = performance.now();
     const headers = { "content-type": "application/json", accept: "application/json", "user-agent": "postern" };
     // Another try opens a new connection.
-    const options = { method: "POST", headers, agent: attempt === 1 ? agent : false, ...(ca && { ca }) };
+    const request = { method: "POST", headers, agent: attempt === 1 ? agent : false, ...(ca && { ca }) };
     const deadline = Date.now() + timeoutSeconds * 1000;
-    const answer = await sendRequest(`${url}?timeout=${timeoutSeconds}s`, options, body, deadline).catch(
+    const answer = await sendRequest(`${url}?timeout=${timeoutSeconds}s`, request, body, deadline).catch(
       requireUnansweredError,
     );
     const milliseconds = Math.round(performance.now() - start);
@@ -111,8 +110,8 @@ export const probeEntries = async (
   const probes = entries.map(({ name, clientConfig: { url, caBundle }, rules, timeoutSeconds }) =>
     takeTurn(async () => {
       const ca = caBundle && Buffer.from(caBundle, "base64").toString();
-      const limits = { timeoutSeconds, ...patience };
-      return { entry: name, ...(await probeEndpoint(url, ca, buildProbeReview(rules), limits, agent)) };
+      const options = { timeoutSeconds, ...patience, review: buildProbeReview(rules), agent };
+      return { entry: name, ...(await probeEndpoint(url, ca, options)) };
     }),
   );
   try {

@@ -42,7 +42,7 @@ const describeEvaluation = async ({ line, origin, mode }: RecordedReview, loaded
     refusal: refused,
     warnings,
     audit,
-    conditions: listConditions(loaded, rule, cluster, phase, entry.variant),
+    conditions: listConditions(loaded, { rule, cluster, phase, variant: entry.variant }),
     caseText: `${formatYamlLines([entry]).join("\n")}\n`,
     isRedacted: recorded.redacted === true,
   };
@@ -51,10 +51,7 @@ const describeEvaluation = async ({ line, origin, mode }: RecordedReview, loaded
 /** Returns the matchConditions of the webhook entry of a rule or its group, with those of its exemptions. */
 const listConditions = (
   { config, served }: LoadedHandlers,
-  rule: string,
-  cluster: string,
-  phase: Phase,
-  variant: string | undefined,
+  { rule, cluster, phase, variant }: { rule: string; cluster: string; phase: Phase; variant: string | undefined },
 ): Record<string, string> => {
   const listed = served.flatMap((each) => each.members ?? [each]).find(({ name }) => name === rule);
   const known = config.clusters.get(cluster);

@@ -92,7 +92,7 @@ export const prepareDeployment = async (
   const parts = planRuleChanges(built.parts, states, releases.all, [...config.clusters.keys()]);
   const readCounts = createStageCountsReader({ stage, catalogue, config }, outputs);
   const clusters = await runInParallel(maxParallelFunctionChanges, job.clusters, async (name) => {
-    const planned = await planCluster(job, name, releases.all[0], keyring, outputs, readCounts);
+    const planned = await planCluster(job, name, { newest: releases.all[0], outputs, readCounts }, keyring);
     const version = versionNotes.get(name) ?? [];
     return {
       ...planned,

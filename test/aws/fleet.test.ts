@@ -493,7 +493,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         const { job } = await openJob(guarded, how);
         const outputs = await job.stage.stack.readOutputs();
         const readCounts = createStageCountsReader(job, outputs);
-        return (await planCluster(job, "east", await readNewestRelease(), undefined, outputs, readCounts)).notes;
+        return (await planCluster(job, "east", { newest: await readNewestRelease(), outputs, readCounts })).notes;
       };
       const open = "keep-notes still fails open: 0 of 1 reviews without a failure";
       const clearCounts = () => {

@@ -966,12 +966,12 @@ describe("a probe", () => {
   for (const { endpoint, status = 200, body, says, tries } of rows.faulty)
     it(`reports that an endpoint ${endpoint}`, async () => {
       answers = Array(5).fill(() => (body === "cut" ? body : { status, body }));
-      const found = await probeEndpoint(url, certificate.ca, undefined, threeTries);
+      const found = await probeEndpoint(url, certificate.ca, threeTries);
       assert.deepEqual([found.ok, found.sentence, requests.length], [false, `${maskUrl()}: ${says}`, tries]);
     });
   it("passes if failures stop in time", async () => {
     answers = [() => ({ status: 503, body: "{}" }), () => "cut"];
-    assert.equal((await probeEndpoint(url, certificate.ca, undefined, threeTries)).ok, true);
+    assert.equal((await probeEndpoint(url, certificate.ca, threeTries)).ok, true);
     assert.equal(requests.length, 3);
   });
   const spreading = [
@@ -983,12 +983,12 @@ describe("a probe", () => {
   it("waits until AWS's changes have spread, and not longer", async () => {
     answers = spreading.map((answer) => () => answer);
     const limits = { ...threeTries, spreadingUntil: Date.now() + 60_000 };
-    assert.equal((await probeEndpoint(url, certificate.ca, undefined, limits)).ok, true);
+    assert.equal((await probeEndpoint(url, certificate.ca, limits)).ok, true);
     assert.equal(requests.length, spreading.length + 1);
     for (const answer of spreading) {
       answers = Array(2000).fill(() => answer);
       const brief = { tries: 1, pause: 100, spreadingUntil: Date.now() + 500 };
-      const { ok, sentence } = await probeEndpoint(url, certificate.ca, undefined, brief);
+      const { ok, sentence } = await probeEndpoint(url, certificate.ca, brief);
       assert.equal(ok, false);
       assert.match(sentence, / \(the last of \d+ answers in \d+ s\)$/);
     }
@@ -996,12 +996,12 @@ describe("a probe", () => {
   it("doesn't wait for a rule that fails", async () => {
     answers = Array(5).fill(() => ({ status: 500, body: '{"kind":"Status","message":"the rule failed"}' }));
     const limits = { ...threeTries, spreadingUntil: Date.now() + 60_000 };
-    const { sentence } = await probeEndpoint(url, certificate.ca, undefined, limits);
+    const { sentence } = await probeEndpoint(url, certificate.ca, limits);
     assert.deepEqual([sentence, requests.length], [`${maskUrl()}: it answers 500: the rule failed`, 3]);
   });
   it("refuses certificates that the API server would refuse", async () => {
     for (const ca of [undefined, otherCertificate.ca]) {
-      const { ok, sentence } = await probeEndpoint(url, ca, undefined, threeTries);
+      const { ok, sentence } = await probeEndpoint(url, ca, threeTries);
       assert.equal(ok, false);
       assert.match(sentence, /: it can't be reached: (self-signed certificate|unable to )/);
     }

@@ -28,11 +28,17 @@ const isAnnotationKey = (key: string): boolean => {
 
 const mutation = "mutation.webhook.admission.k8s.io/";
 
+/** The call of a webhook entry, `hook`, in a round of a request. */
+interface AnnotatedCall {
+  phase: "mutate" | "validate";
+  round: number;
+  index: number;
+  configuration: string;
+  hook: string;
+}
+
 export const buildMutationAnnotation = (
-  round: number,
-  index: number,
-  configuration: string,
-  webhook: string,
+  { round, index, configuration, hook: webhook }: AnnotatedCall,
   mutated: boolean,
 ) =>
   [
@@ -41,10 +47,7 @@ export const buildMutationAnnotation = (
   ] as const;
 
 export const buildPatchAuditAnnotation = (
-  round: number,
-  index: number,
-  configuration: string,
-  webhook: string,
+  { round, index, configuration, hook: webhook }: AnnotatedCall,
   patch: unknown[],
 ) => {
   // The keys of each operation are sorted, as Go sorts a map's keys when it encodes JSON.
@@ -59,13 +62,8 @@ export const buildPatchAuditAnnotation = (
 };
 
 /** Returns the audit annotation of a hook whose failure was ignored. */
-export const buildFailedOpenAnnotation = (
-  phase: "mutate" | "validate",
-  round: number,
-  index: number,
-  webhook: string,
-) =>
+export const buildFailedOpenAnnotation = ({ phase, round, index, hook }: AnnotatedCall) =>
   [
     `failed-open.${phase === "mutate" ? mutation : "validating.webhook.admission.k8s.io/"}round_${round}_index_${index}`,
-    webhook,
+    hook,
   ] as const;

@@ -117,7 +117,7 @@ export const applyFailurePolicy = (
   if (hook.failurePolicy === "Fail")
     return { refusal: noteRefusalInTraceStep(step, createInternalError(step.failure)) };
   step.ignored = true;
-  run.audit.add(...buildFailedOpenAnnotation(hook.phase, step.round, step.index, hook.name));
+  run.audit.add(...buildFailedOpenAnnotation(step));
   return {};
 };
 

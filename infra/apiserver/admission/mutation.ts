@@ -98,9 +98,9 @@ const runHook = async (
 
   const { answer, refusal } = await callHook(run, hook, taken.invocation, seen, step);
   const changed = answer?.allowed ? applyResponsePatch(run, hook, view, step, answer, rounds.isStamped) : unchanged;
-  const { configuration, name, isPlugin = false } = hook;
+  const { isPlugin = false } = hook;
   if (!isPlugin && (step.outcome === "called" || refusal))
-    run.audit.add(...buildMutationAnnotation(step.round, step.index, configuration, name, changed.isChanged));
+    run.audit.add(...buildMutationAnnotation(step, changed.isChanged));
   if (!isPlugin && (changed.isChanged || changed.isApplied)) rounds.isStamped = false;
   rounds.isChanged ||= changed.isChanged && !isRepeated;
   rounds.again.note(hook.identity, changed.isChanged, hook.reinvocationPolicy === "IfNeeded");
@@ -181,8 +181,7 @@ const applyResponsePatch = (
     }
     // Compiled-in changes are made in memory; what a webhook or a policy makes of the object is read as a new one.
     step.after = hook.reinvocationPolicy === "Always" ? read : run.context.fill(read, "patch");
-    if (!hook.isPlugin)
-      run.audit.add(...buildPatchAuditAnnotation(step.round, step.index, hook.configuration, hook.name, step.patch));
+    if (!hook.isPlugin) run.audit.add(...buildPatchAuditAnnotation(step, step.patch));
     view.put(step.after);
     return { isChanged: (isStamped && !hook.isPlugin) || !isSameBesidesEmptyMembers(before, read), isApplied: true };
   } catch (error) {

@@ -4,7 +4,7 @@ import { findDifferences } from "../../clusters/apply.ts";
 import { compareManifests } from "../../clusters/drift.ts";
 import { describeWaits, type WebhookEntry } from "../../webhooks/configurations.ts";
 import { type PolicyPlacement, placePolicies } from "../../webhooks/native-policies.ts";
-import { chooseFailClosedRules, type StageCountsReader } from "../plan/hardening.ts";
+import { chooseFailClosedRules, type StageRecord } from "../plan/hardening.ts";
 import type { Keyring } from "../stage/keyring.ts";
 import {
   type DeploymentTargets,
@@ -40,11 +40,10 @@ export interface ClusterPlan {
 export const planCluster = async (
   targets: DeploymentTargets,
   name: string,
-  newest: Release | undefined,
-  keyring: Keyring | undefined,
-  outputs: Record<string, string>,
-  readCounts: StageCountsReader,
+  known: StageRecord,
+  keyring?: Keyring,
 ): Promise<ClusterPlan> => {
+  const { newest, outputs } = known;
   const found = await inspectClusterOfDeployment(targets, name, newest?.clusters[name], {
     isPlan: keyring === undefined,
   }).catch(requireComplaint);
@@ -56,10 +55,8 @@ export const planCluster = async (
   const { hardened, notes: open } = await chooseFailClosedRules(
     targets,
     [name, cluster],
-    { newest, entries: "entries" in opened ? opened.entries : [] },
+    { ...known, entries: "entries" in opened ? opened.entries : [] },
     endpoints,
-    outputs,
-    readCounts,
   );
   const notes = [...found.notes, ...open];
   const manifests = buildClusterManifests(targets.catalogue, cluster, endpoints, new Set(hardened));

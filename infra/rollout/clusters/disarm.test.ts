@@ -70,7 +70,7 @@ describe("a version to roll back to", () => {
         latest: ruleVersion,
         ruleVersion,
       };
-      const check = () => requireRollbackTarget(state, "1", undefined, recorded);
+      const check = () => requireRollbackTarget(state, "1", { recorded });
       if (isRefused)
         assert.throws(check, /version 1 of a doesn't accept the clusters and key versions that are in use now/);
       else assert.doesNotThrow(check);

@@ -89,21 +89,26 @@ export interface RecordedKeyVersions {
   target: EndpointConfig;
 }
 
+/** What releases record of a rule: the versions that went live, and the clusters' keys. */
+interface KnownReleases {
+  released?: string[] | undefined;
+  recorded?: RecordedKeyVersions | undefined;
+}
+
 /** Points `live` at an earlier version, by default the previous one; ends a canary instead if one runs. */
 export const rollBackAlias = async (
   functions: StageFunctions,
   rule: string,
   to?: string,
-  released?: string[],
-  recorded?: RecordedKeyVersions,
+  known: KnownReleases = {},
 ): Promise<string> => {
-  const state = await readFunctionState(functions, rule, released);
+  const state = await readFunctionState(functions, rule, known.released);
   const { live } = state;
   // A rollback during a canary ends the canary and keeps the main version.
   const isOnTrial = Object.keys(live.weights).length > 0;
   const wanted = to ?? (isOnTrial ? live.version : state.previous);
   if (wanted === undefined) throw new Complaint(`${rule} has no version before version ${live.version}`, 1);
-  if (to !== undefined || !isOnTrial) requireRollbackTarget(state, wanted, released, recorded);
+  if (to !== undefined || !isOnTrial) requireRollbackTarget(state, wanted, known);
   if (wanted !== live.version || Object.keys(live.weights).length > 0) await functions.moveAlias(rule, wanted, live);
   return wanted;
 };
@@ -112,8 +117,7 @@ export const rollBackAlias = async (
 export const requireRollbackTarget = (
   { rule, versions, ruleVersion }: FunctionState,
   wanted: string,
-  released?: string[],
-  recorded?: RecordedKeyVersions,
+  { released, recorded }: KnownReleases,
 ): void => {
   const target = versions.find(({ version }) => version === wanted);
   if (target === undefined)

@@ -93,9 +93,9 @@ const choose = async (written: Written) => {
   const endpoints = { base: () => "https://a.example", stage: "test", identity: "aws:123456789012:eu-west-1:test" };
   const allOutputs = { BaseUrl: "https://a.example", LossMetric: "any", ...outputs };
   const readCounts = createStageCountsReader({ stage, catalogue, config }, allOutputs);
-  const present = { newest: release, entries };
+  const present = { newest: release, entries, outputs: allOutputs, readCounts };
   const chooseFor = (one: typeof cluster) =>
-    chooseFailClosedRules({ catalogue, harden: 10, soften }, one, present, endpoints, allOutputs, readCounts);
+    chooseFailClosedRules({ catalogue, harden: 10, soften }, one, present, endpoints);
   return { ...(await chooseFor(cluster)), other: await chooseFor(other), spans };
 };
 

@@ -17,10 +17,8 @@ import type { Release, ReleasedCluster } from "../versions/releases.ts";
 export const chooseFailClosedRules = async (
   { catalogue, harden, soften = [] }: Pick<DeploymentTargets, "catalogue" | "harden" | "soften">,
   [name, cluster]: [string, ClusterConfig],
-  { newest, entries }: PresentEntries,
+  { newest, entries, outputs, readCounts }: StageRecord & PresentEntries,
   endpoints: RuleEndpoints,
-  outputs: Record<string, string>,
-  readCounts: StageCountsReader,
 ): Promise<{ hardened: string[]; notes: string[] }> => {
   const hardenable = findHardenable(catalogue, cluster, endpoints);
   const candidates = [...hardenable.keys()].filter((rule) => !soften.includes(rule));
@@ -54,9 +52,15 @@ export const chooseFailClosedRules = async (
   return { hardened: candidates.filter((rule) => already.includes(rule) || ready.has(rule)), notes };
 };
 
-/** What is known of a cluster's entries: the newest release, and the entries in the cluster, none if they can't be read. */
-export interface PresentEntries {
+/** What is known of a stage: its newest release, the outputs of its stack, and what CloudWatch counts. */
+export interface StageRecord {
   newest: Release | undefined;
+  outputs: Record<string, string>;
+  readCounts: StageCountsReader;
+}
+
+/** The entries in a cluster; none if they can't be read. */
+export interface PresentEntries {
   entries: readonly Pick<WebhookEntry, "name" | "failurePolicy">[];
 }
 

@@ -62,7 +62,7 @@ export const rollBackOne = async (
   const found = wanted === undefined ? undefined : findReleasedRule(all, rule, wanted);
   if (newest && found) requireNoOrphans(newest, new Map([[rule, found]]), `version ${wanted} of ${rule}`);
   const recorded = newest && found && { inUse: getAcceptedKeyVersions(newest), target: found.share };
-  const version = await rollBackAlias(stage.functions, rule, wanted, released, recorded);
+  const version = await rollBackAlias(stage.functions, rule, wanted, { released, recorded });
   const last = newest?.rules[rule];
   if (releases && newest && last && found && last.version !== version) {
     const earlier = [...new Set([last.version, ...last.earlier])].filter((candidate) => candidate !== version);
@@ -144,7 +144,7 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
   for (const state of states) {
     const share = target.rules[state.rule]?.share;
     const recorded = share && { inUse, target: share };
-    requireRollbackTarget(state, getReleasedVersion(target, state.rule), undefined, recorded);
+    requireRollbackTarget(state, getReleasedVersion(target, state.rule), { recorded });
   }
   const lost = Object.values(target.clusters).flatMap(({ manifests }) =>
     listCalledRules(manifests).filter((rule) => !there.includes(rule)),

@@ -55,7 +55,7 @@ describe("the plan of a rule's warm environments", () => {
 describe("warm environments", () => {
   const buildWarm = (status: WarmVersion["status"], count = 2): WarmVersion[] => [{ version: "5", count, status }];
   const waitFor = (functions: StageFunctions, goOn = async () => {}, most?: number) =>
-    waitUntilWarm(functions, "a", "5", 2, goOn, most);
+    waitUntilWarm(functions, { rule: "a", version: "5", wanted: 2 }, goOn, most);
 
   it("are requested once, and awaited", async () => {
     const { functions, requests } = createFunctions([], buildWarm("IN_PROGRESS"), buildWarm("READY"));

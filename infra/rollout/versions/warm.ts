@@ -67,8 +67,8 @@ export const startWarmEnvironments = async (
   if (starting.length === 0) return;
   await job.progress.step("warm environments", async (tell) => {
     let done = 0;
-    await runInParallel(atOnce, starting, async ({ rule, version, wanted }) => {
-      await waitUntilWarm(job.stage.functions, rule, version, wanted, goOn);
+    await runInParallel(atOnce, starting, async (start) => {
+      await waitUntilWarm(job.stage.functions, start, goOn);
       tell(++done, starting.length);
     });
     return `${starting.reduce((sum, { wanted }) => sum + wanted, 0)} ready, of ${formatCount(starting.length, "rule")}`;
@@ -78,9 +78,7 @@ export const startWarmEnvironments = async (
 /** Requests the warm environments of a version unless they are requested already, and waits until all are ready. */
 export const waitUntilWarm = async (
   functions: Pick<StageFunctions, "listWarmVersions" | "requestWarmEnvironments">,
-  rule: string,
-  version: string,
-  wanted: number,
+  { rule, version, wanted }: { rule: string; version: string; wanted: number },
   goOn: () => Promise<void>,
   maxMilliseconds = 600_000,
 ): Promise<void> => {
