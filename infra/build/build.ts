@@ -34,35 +34,35 @@ export const buildFunctions = async (
 ): Promise<BuildResult> => {
   const served = listServedRulesAndGroups(config, catalogue);
   if (served.length === 0) throw new Complaint("no rule is on; postern.yaml says which are");
-  // The time limit of a function must be at least as long as any cluster waits for one of the function's rules.
-  const listTimeouts = ({ members, ...listed }: CatalogueRule) =>
-    [...config.clusters.values()].flatMap(({ rules }) =>
-      (members ?? [listed]).map(({ name, rule }) => findLongestTimeoutSeconds(rule, rules.get(name))),
-    );
-  // A group's function gets the largest number of its members. A rule that is off everywhere needs no environments.
-  const findLargest = (key: "reserved" | "warm", { members, ...listed }: CatalogueRule) => {
-    const configs = [...config.clusters.values()].flatMap(({ rules }) =>
-      (members ?? [listed]).flatMap(({ name }) => rules.get(name) ?? []),
-    );
-    const numbers = configs.flatMap((own) => (key === "warm" && own.mode === "off" ? [] : (own[key] ?? [])));
-    return numbers.length > 0 ? { [key]: Math.max(...numbers) } : {};
-  };
   const { connections, faults, notes } = await readClusterConnections(config, catalogue, file, "aws");
   if (faults.length > 0) throw new Complaint(faults.join("\n"));
-  // A bundle has connections only to the clusters that it asks, and its role may read only their tokens.
-  const listConnections = ({ members, ...listed }: CatalogueRule) =>
-    [...connections].filter(
-      ([name]) => listRulesAskingCluster(members ?? [listed], config.clusters.get(name)).length > 0,
-    );
+  const clusters = [...config.clusters.values()];
   const distFolder = getDistFolder();
   const bundles = await Promise.all(
     served.map(async (listed) => {
-      const timeoutSeconds = Math.max(...listTimeouts(listed));
-      const own = Object.fromEntries(listConnections(listed));
-      const endpointConfig = buildEndpointConfig(config, listed);
-      const places = listRecordingBucketSettings(config, listed);
-      const made = await bundleRule(listed, endpointConfig, distFolder, undefined, own, places);
-      return { ...made, timeoutSeconds, ...findLargest("reserved", listed), ...findLargest("warm", listed) };
+      const members = listed.members ?? [listed];
+      // The time limit of a function must be at least as long as any cluster waits for one of the function's rules.
+      const timeouts = clusters.flatMap(({ rules }) =>
+        members.map(({ name, rule }) => findLongestTimeoutSeconds(rule, rules.get(name))),
+      );
+      // A group's function gets the largest number of its members. A rule that is off everywhere needs no environments.
+      const configs = clusters.flatMap(({ rules }) => members.flatMap(({ name }) => rules.get(name) ?? []));
+      const reserved = configs.flatMap((own) => own.reserved ?? []);
+      const warm = configs.flatMap((own) => (own.mode === "off" ? [] : (own.warm ?? [])));
+      // A bundle has connections only to the clusters that it asks, and its role may read only their tokens.
+      const asked = [...connections].filter(
+        ([name]) => listRulesAskingCluster(members, config.clusters.get(name)).length > 0,
+      );
+      const made = await bundleRule(listed, buildEndpointConfig(config, listed), distFolder, {
+        connections: Object.fromEntries(asked),
+        places: listRecordingBucketSettings(config, listed),
+      });
+      return {
+        ...made,
+        timeoutSeconds: Math.max(...timeouts),
+        ...(reserved.length > 0 && { reserved: Math.max(...reserved) }),
+        ...(warm.length > 0 && { warm: Math.max(...warm) }),
+      };
     }),
   );
   await deleteStaleBundles(
@@ -90,7 +90,9 @@ export const buildDirectInvocationBundles = async (
   const wanted = names.length === 0 ? served : [...served.filter(isWanted), ...others];
   return Promise.all(
     wanted.map(async (listed) => {
-      const built = await bundleRule(listed, buildEndpointConfig(config, listed), outDir, Number.POSITIVE_INFINITY);
+      const built = await bundleRule(listed, buildEndpointConfig(config, listed), outDir, {
+        budgetBytes: Number.POSITIVE_INFINITY,
+      });
       if (hasNeed(listed, "cue"))
         for (const [file, content] of Object.entries(await readCueRuntimeFiles()))
           await writeFile(join(outDir, listed.name, file), getInflatedContents(content));

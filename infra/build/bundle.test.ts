@@ -68,7 +68,7 @@ describe("a bundle", () => {
     const settings = JSON.parse(
       '{ "any": { "__proto__": { "polluted": true }, "constructor": 1 }, "text": "\\u2028\\u2029 \\ud800 \' \\" ` $$ \\\\ </script> é" }',
     );
-    await bundleRule(await listed, buildConfig(settings), toOutputPath("odd"), largeBudget);
+    await bundleRule(await listed, buildConfig(settings), toOutputPath("odd"), { budgetBytes: largeBudget });
     const { handler } = createRequire(import.meta.url)(toOutputPath("odd/telltale/index.cjs"));
     const { response } = await handler({ phase: "validate", cluster: "local", review }, {});
     assert.equal(response.auditAnnotations.settings, JSON.stringify(settings));
@@ -76,13 +76,12 @@ describe("a bundle", () => {
   });
 
   it("has the same bytes in any folder", async () => {
-    const firstBundle = await bundleRule(await listed, buildConfig({}), toOutputPath("one"), largeBudget);
-    const secondBundle = await bundleRule(
-      await createTelltaleRule(),
-      buildConfig({}),
-      toOutputPath("other"),
-      largeBudget,
-    );
+    const firstBundle = await bundleRule(await listed, buildConfig({}), toOutputPath("one"), {
+      budgetBytes: largeBudget,
+    });
+    const secondBundle = await bundleRule(await createTelltaleRule(), buildConfig({}), toOutputPath("other"), {
+      budgetBytes: largeBudget,
+    });
     const [first, second] = await Promise.all(
       ["one", "other"].map((name) => readFile(toOutputPath(`${name}/telltale/index.cjs`), "utf8")),
     );
@@ -159,14 +158,16 @@ describe("a bundle", () => {
       "notary.settings": '{"any":{"name":"notary"}}',
     });
     await assert.rejects(
-      bundleRule(group, config, toOutputPath("narrow"), 15_000),
+      bundleRule(group, config, toOutputPath("narrow"), { budgetBytes: 15_000 }),
       /^Error: the group together has a bundle of \d+ bytes/,
     );
   });
 
   it("has another hash for other settings", async () => {
     const [first, second] = await Promise.all(
-      [1, 2].map(async (any) => bundleRule(await listed, buildConfig({ any }), toOutputPath(`${any}`), largeBudget)),
+      [1, 2].map(async (any) =>
+        bundleRule(await listed, buildConfig({ any }), toOutputPath(`${any}`), { budgetBytes: largeBudget }),
+      ),
     );
     assert.notEqual(first?.hash, second?.hash);
     assert.match(first?.hash ?? "", /^[\w-]{43}$/);
@@ -174,10 +175,10 @@ describe("a bundle", () => {
 
   it("is refused over its budget, with the names of its largest inputs", async () => {
     const config = buildConfig({ any: { large: "x".repeat(30_000) } });
-    const { bytes } = await bundleRule(await listed, config, toOutputPath("fits"), largeBudget);
+    const { bytes } = await bundleRule(await listed, config, toOutputPath("fits"), { budgetBytes: largeBudget });
     const code = bytes - JSON.stringify(config).length;
     assert.ok(code < 24_000, "the settings are not counted");
-    await assert.rejects(bundleRule(await listed, config, toOutputPath("over"), code - 1), {
+    await assert.rejects(bundleRule(await listed, config, toOutputPath("over"), { budgetBytes: code - 1 }), {
       name: "Error",
       message: new RegExp(
         `^${RegExp.escape((await listed).place)} has a bundle of ${code} bytes without its settings, over its budget of ${code - 1}; the largest inputs are (\\S+ \\(\\d+\\)(, )?){3}$`,
@@ -187,7 +188,7 @@ describe("a bundle", () => {
 
   it("does not contain code that only webhook entries and checks use, or that the rule can't reach", async () => {
     const rule = await createTelltaleRule("bare", "validate", 'suggest: () => "use another name",');
-    const { name } = await bundleRule(rule, buildConfig({}), toOutputPath("bare"), largeBudget);
+    const { name } = await bundleRule(rule, buildConfig({}), toOutputPath("bare"), { budgetBytes: largeBudget });
     const code = await readFile(toOutputPath(`bare/${name}/index.cjs`), "utf8");
     assert.doesNotMatch(code, /Reports its settings|use another name|new Proxy|no answer is recorded/);
     assert.match(code, /JSON.stringify\(\w+\)/, "the code contains the rule's function");
@@ -197,7 +198,10 @@ describe("a bundle", () => {
     const asking = await createTelltaleRule("asking", "validate", 'needs: { all: list("namespaces") },');
     const credentials = { token: "t" };
     const connections = { local: { server: "https://127.0.0.1:1", credentials } };
-    await bundleRule(asking, { ...buildConfig({}), rule: "asking" }, toOutputPath("asking"), largeBudget, connections);
+    await bundleRule(asking, { ...buildConfig({}), rule: "asking" }, toOutputPath("asking"), {
+      budgetBytes: largeBudget,
+      connections,
+    });
     const code = await readFile(toOutputPath("asking/asking/index.cjs"), "utf8");
     assert.doesNotMatch(code, /require\("node:(https|http|zlib|tls|worker_threads)"\)|worker_threads/);
     const { handler } = createRequire(import.meta.url)(toOutputPath("asking/asking/index.cjs"));
@@ -315,8 +319,11 @@ describe("a bundle", () => {
   it("has the addresses of clusters in a file of its own, which only a rule that asks a cluster reads", async () => {
     const asking = await createTelltaleRule("reading", "validate", 'needs: { all: list("namespaces") },');
     const buildWith = (server: string, name: string) =>
-      bundleRule(asking, { ...buildConfig({}), rule: "reading" }, toOutputPath(name), largeBudget, {
-        local: { server, credentials: { token: "t" } },
+      bundleRule(asking, { ...buildConfig({}), rule: "reading" }, toOutputPath(name), {
+        budgetBytes: largeBudget,
+        connections: {
+          local: { server, credentials: { token: "t" } },
+        },
       });
     const [one, other] = [
       await buildWith("https://127.0.0.1:1", "here"),
@@ -342,7 +349,7 @@ describe("a bundle", () => {
         ...(typeof usual === "object" && { usual }),
         clusters: { ...clusters, ...more },
       };
-      const { accepts } = await bundleRule(await listed, config, toOutputPath(name), largeBudget);
+      const { accepts } = await bundleRule(await listed, config, toOutputPath(name), { budgetBytes: largeBudget });
       return { accepts, keys: JSON.parse(await readFile(toOutputPath(`${name}/telltale/keys.json`), "utf8")) };
     };
     const raised = { b: { ...setup, keyVersions: [1, 2] }, c: { ...setup, keyVersions: [] }, d: "c", e: setup };
@@ -408,14 +415,10 @@ describe("a bundle", () => {
   it("that records reviews may be larger; other bundles have no code for recording", async () => {
     const recordingPlaces = { local: { telltale: { bucket: "reviews", prefix: "", share: 1 } } };
     const off = await bundleRule(await listed, buildConfig({}), toOutputPath("silent"));
-    const on = await bundleRule(
-      await listed,
-      buildConfig({}),
-      toOutputPath("recording"),
-      undefined,
-      {},
-      recordingPlaces,
-    );
+    const on = await bundleRule(await listed, buildConfig({}), toOutputPath("recording"), {
+      connections: {},
+      places: recordingPlaces,
+    });
     assert.deepEqual([off.records, on.records], [[], ["reviews/local/telltale/"]]);
     assert.ok(off.bytes <= 20 * 1024 && on.bytes > 20 * 1024 && on.bytes <= 44 * 1024, `${on.bytes}`);
     const code = await readFile(toOutputPath("silent/telltale/index.cjs"), "utf8");
@@ -423,7 +426,7 @@ describe("a bundle", () => {
   });
 
   it("loads only the needed modules of Node", async () => {
-    await bundleRule(await listed, buildConfig({}), toOutputPath("lean"), largeBudget);
+    await bundleRule(await listed, buildConfig({}), toOutputPath("lean"), { budgetBytes: largeBudget });
     const code = await readFile(toOutputPath("lean/telltale/index.cjs"), "utf8");
     assert.deepEqual([...new Set(Array.from(code.matchAll(/require\("([^"]+)"\)/g), ([, name]) => name))].sort(), [
       "./review-faults.cjs",

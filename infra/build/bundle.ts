@@ -97,6 +97,13 @@ const isRecorded = (places: RecordingBucketSettingsByRule) => Object.keys(places
 
 const hasNeeds = ({ rule }: CatalogueRule) => Object.keys(rule.needs ?? {}).length > 0;
 
+interface BundleOptions {
+  /** The largest size of the bundle; by default, that of the rule's features. */
+  budgetBytes?: number;
+  connections?: Record<string, ApiServerConnection>;
+  places?: RecordingBucketSettingsByRule;
+}
+
 /**
  * Writes the bundle of a rule to `<outDir>/<name>/index.cjs`, its part of postern.yaml to `settings.json` beside it,
  * and the zip to `<outDir>/<name>.zip`. The zip has the addresses of clusters in a file of its own, which is read when
@@ -107,14 +114,12 @@ export const bundleRule = async (
   listed: CatalogueRule,
   config: EndpointConfig,
   outDir: string,
-  chosenBudgetBytes?: number,
-  connections: Record<string, ApiServerConnection> = {},
-  places: RecordingBucketSettingsByRule = {},
+  { budgetBytes, connections = {}, places = {} }: BundleOptions = {},
 ): Promise<RuleBundle> => {
   const { name, phases, rule } = listed;
   const rules = listed.members ?? [listed];
   // Bundles without a limit of their size are for direct invocation: an event brings other settings.
-  const isForAnySettings = chosenBudgetBytes === Number.POSITIVE_INFINITY;
+  const isForAnySettings = budgetBytes === Number.POSITIVE_INFINITY;
   const asks = isForAnySettings ? hasNeeds(listed) : listUsedNeeds(listed, config).length > 0;
   const hasConnections = asks && Object.keys(connections).length > 0;
   const features = listFeatures(listed, asks, places);
@@ -128,7 +133,7 @@ export const bundleRule = async (
   });
   // The budget in bytes limits the code of a bundle. Not counted is what postern.yaml brings: its data, the schemas of
   // kinds, and the functions that expressions call.
-  const budget = chosenBudgetBytes ?? computeBudget(listed, asks, places, metafile);
+  const budget = budgetBytes ?? computeBudget(listed, asks, places, metafile);
   const inputs = Object.entries(Object.values(metafile.outputs)[0]?.inputs ?? {});
   const uncounted = inputs.filter(([file]) => file === schemasFile || file.startsWith(celLibraries));
   const uncountedBytes = uncounted.reduce((sum, [, { bytesInOutput }]) => sum + bytesInOutput, 0);

@@ -858,7 +858,9 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
           await writeFile(join(home, file), text);
         const clusters = { local: { keyVersions: [1], mode: "enforce" as const, settings: {} } };
         bundles.push(
-          await bundleRule(await readRule(home, name), { rule: name, clusters }, join(folder, "dist"), 30_000),
+          await bundleRule(await readRule(home, name), { rule: name, clusters }, join(folder, "dist"), {
+            budgetBytes: 30_000,
+          }),
         );
       }
       await writeServerlessIncludes(bundles, signer.publicKey, join(folder, "dist"));

@@ -426,7 +426,11 @@ const buildPackage = async (folder: string) => {
     for (const [file, text] of Object.entries({ "rule.ts": source, "cases.yaml": "[]", "README.md": "" }))
       await writeFile(join(home, file), text);
     const clusters = { local: { keyVersions: [1], mode: "enforce" as const, settings: {} } };
-    bundles.push(await bundleRule(await readRule(home, name), { rule: name, clusters }, join(folder, "dist"), 30_000));
+    bundles.push(
+      await bundleRule(await readRule(home, name), { rule: name, clusters }, join(folder, "dist"), {
+        budgetBytes: 30_000,
+      }),
+    );
   }
   await writeServerlessIncludes(bundles, signer.publicKey, join(folder, "dist"));
 };

@@ -76,7 +76,7 @@ const buildBundles = async (folder: string, names: string[], publicKey: string, 
       rule: name,
       clusters: { local: { keyVersions: [1], mode: "enforce" as const, settings: {} } },
     };
-    const bundle = await bundleRule(listed, endpointConfig, join(folder, "dist"), 30_000);
+    const bundle = await bundleRule(listed, endpointConfig, join(folder, "dist"), { budgetBytes: 30_000 });
     built.push({ ...bundle, reconciles: name === scheduled });
   }
   await writeServerlessIncludes(built, publicKey, join(folder, "dist"), stage);

@@ -54,14 +54,10 @@ before(async () => {
   catalogue = await readCatalogue();
   config = parseConfig(yaml, catalogue);
   for (const listed of listServedRulesAndGroups(config, catalogue))
-    await bundleRule(
-      listed,
-      buildEndpointConfig(config, listed),
-      folder,
-      undefined,
-      {},
-      listRecordingBucketSettings(config, listed),
-    );
+    await bundleRule(listed, buildEndpointConfig(config, listed), folder, {
+      connections: {},
+      places: listRecordingBucketSettings(config, listed),
+    });
 });
 after(() => rm(folder, { recursive: true, force: true }));
 

@@ -85,7 +85,7 @@ export const compareColdStartsWithEmptyHandler = async (
       const connection = { server: `${url}/${name}`, ca, credentials: { token: "bench" } };
       const connections = asked && { [benchCluster]: connection };
       const share = buildBenchEndpointConfig(listed, asked?.entry.settings);
-      const { bytes } = await bundleRule(listed, share, folder, undefined, connections);
+      const { bytes } = await bundleRule(listed, share, folder, { connections });
       const path = `/${signer.signSegment(benchCluster, 1)}/${name}/${asked ? getCasePhase(asked.entry) : listed.phases[0]}`;
       const event = buildHttpApiEvent(path, asked ? toBody(asked.review) : buildPodReview(5_000));
       await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
@@ -211,7 +211,7 @@ export const compareCueColdStartsWithCueWasm = async (
   const name = "policy-validate";
   const listed = await readRule(join(getFunctionsFolder(), name), name);
   const share = buildBenchEndpointConfig(listed, { policies: [policy], inCluster: false });
-  await bundleRule(listed, share, folder, Number.POSITIVE_INFINITY);
+  await bundleRule(listed, share, folder, { budgetBytes: Number.POSITIVE_INFINITY });
   const event = buildHttpApiEvent(`/${signer.signSegment(benchCluster, 1)}/${name}/validate`, buildPodReview(5_000));
   await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
   const alone = await writeHandler(join(folder, "cue-wasm"), byItself);

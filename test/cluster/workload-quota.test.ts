@@ -195,7 +195,7 @@ describe(
       const { connections } = await readClusterConnections(config, catalogue, file, "here");
       const dist = join(folder, "dist");
       const endpoint = buildEndpointConfig(config, listed);
-      const bundle = await bundleRule(listed, endpoint, dist, undefined, Object.fromEntries(connections));
+      const bundle = await bundleRule(listed, endpoint, dist, { connections: Object.fromEntries(connections) });
       const signer = await readOrCreateUrlSigner(state);
       const settings = computeFunctionSettings(bundle, signer.publicKey, "test");
       table = settings.environment.POSTERN_LEDGER ?? "";
