@@ -1,6 +1,6 @@
 import { createRecorder } from "#lib/recording/recorder.ts";
 import { isRegion } from "#lib/service-settings.ts";
-import { type Command, writeNote, writeOutput } from "../cli/command.ts";
+import { type Command, type ParsedOptions, writeNote, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { requireConfig } from "../project/project-rules.ts";
 import {
@@ -62,10 +62,8 @@ export default {
   },
 } satisfies Command;
 
-type CommandOptions = Parameters<Command["run"]>[0]["options"];
-
 /** Loads the AWS SDK only when recordings are fetched. */
-const fetchIntoFolder = async (from: string, folder: string, most: number, options: CommandOptions) => {
+const fetchIntoFolder = async (from: string, folder: string, most: number, options: ParsedOptions) => {
   const [{ openBucket, openS3 }, { rethrowAwsErrorsAsComplaints: reportAwsErrors }] = await Promise.all([
     import("../aws/bucket.ts"),
     import("../aws/stage.ts"),
