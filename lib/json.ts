@@ -16,6 +16,8 @@ export const isMap = (value: unknown): value is JsonMap => isObject(value) && !A
 
 export const isText = (value: unknown): value is string => typeof value === "string";
 
+export const isTextOrNumber = (value: unknown): value is string | number => isText(value) || typeof value === "number";
+
 export const isTextList = (value: unknown): value is string[] => Array.isArray(value) && value.every(isText);
 
 export const parseJson = (text: string, parse: (text: string) => unknown = JSON.parse): unknown => {

@@ -80,9 +80,7 @@ export const invalid = ({ kind }: AdmissionRequest, name: string, errors: readon
     reason: "Invalid",
     message: `${groupKind} "${name}" is invalid: ${joinErrors(errors.map((error) => `${error.field}: ${formatFieldError(error)}`))}`,
     details: {
-      ...(name && { name }),
-      ...(kind.group && { group: kind.group }),
-      kind: kind.kind,
+      ...buildDetails({ group: kind.group, resource: kind.kind }, name),
       causes: errors.map((error) => ({
         reason: causes[error.type],
         message: formatFieldError(error),

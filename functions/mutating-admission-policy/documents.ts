@@ -18,7 +18,7 @@ import {
 } from "postern/admission-policies/documents/validation";
 import { createPolicyCompiler } from "postern/admission-policies/expressions";
 import type { CustomKind } from "postern/admission-policies/types";
-import { isMap, toMap } from "postern/json";
+import { isMap, isText, toMap } from "postern/json";
 import type { Mutation } from "postern/kubernetes/admissionregistration/v1";
 import {
   applyConfigurationType,
@@ -83,7 +83,7 @@ const findBindingFaults = ({ metadata, spec }: MutatingBinding): FieldFault[] =>
 const findCustomKindFaults = ({ metadata, spec }: Partial<CustomKind>): FieldFault[] => {
   const { group, names, versions } = toMap(spec);
   const { kind, plural } = toMap(names);
-  const isComplete = [group, kind, plural].every((text) => typeof text === "string") && Array.isArray(versions);
+  const isComplete = [group, kind, plural].every(isText) && Array.isArray(versions);
   return [
     ...findNameFaults(metadata),
     ...(isComplete

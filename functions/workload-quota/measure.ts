@@ -1,4 +1,4 @@
-import { isMap, lookUp, toList, toMap } from "postern/json";
+import { isMap, isTextOrNumber, lookUp, toList, toMap } from "postern/json";
 import type { Container, Pod } from "postern/kubernetes/core/v1";
 import type { RuntimeClass } from "postern/kubernetes/node/v1";
 import { parseQuantity, type Quantity, requireQuantity, zeroQuantity } from "postern/objects/quantity";
@@ -132,7 +132,7 @@ const measurePod = async (
   const faults: string[] = [];
   const readAmounts = (value: unknown, place: string): Record<string, string> => {
     const entries = Object.entries(toMap(value)).map(([name, written]) => {
-      const amount = typeof written === "string" || typeof written === "number" ? parseQuantity(written) : undefined;
+      const amount = isTextOrNumber(written) ? parseQuantity(written) : undefined;
       if (amount && amount.nanos >= 0n) return [name, String(written)];
       faults.push(`${place}.${name} must be a quantity from 0 such as 500m, not ${JSON.stringify(written)}`);
       return [name, "0"];

@@ -180,7 +180,8 @@ export const recordHard = (
     ledgered.set(scopeKey, { ...scope, hards: [...others, { hard: { ...hard }, until: now + hardMilliseconds }] });
   const smallest = new Map<string, Quantity>();
   for (const [name, written] of [hard, ...others.map((one) => one.hard)].flatMap((one) => Object.entries(one))) {
-    const [amount, present] = [requireQuantity(written), smallest.get(name)];
+    const amount = requireQuantity(written);
+    const present = smallest.get(name);
     if (!present || compareQuantities(amount, present) < 0) smallest.set(name, amount);
   }
   return smallest;

@@ -1,4 +1,4 @@
-import { isMap } from "postern/json";
+import { isMap, isTextOrNumber } from "postern/json";
 import { parseQuantity } from "postern/objects/quantity";
 import { type CountedKind, countedKinds } from "./kinds.ts";
 import { getCountName, isQuotaName } from "./measure.ts";
@@ -115,7 +115,7 @@ const findQuotaFault = (quota: unknown, at: string): string | undefined => {
   for (const [resource, amount] of Object.entries(hard)) {
     if (!isQuotaName(resource))
       return `must have names such as requests.cpu, requests.nvidia.com/gpu, pods or count/deployments.apps in ${at}.hard, not ${resource}`;
-    const parsed = typeof amount === "string" || typeof amount === "number" ? parseQuantity(amount) : undefined;
+    const parsed = isTextOrNumber(amount) ? parseQuantity(amount) : undefined;
     if (!parsed || parsed.nanos < 0n)
       return `must have a quantity from 0 such as 200 or 1Gi as ${at}.hard.${resource}, not ${JSON.stringify(amount)}`;
   }

@@ -107,7 +107,8 @@ const listTokens = (script: string): ScriptToken[] => {
 
   const skipString = (string: OpenQuote) => {
     const { hashes, quote, start } = string;
-    const [end, escaping] = [quote + hashes, `\\${hashes}`];
+    const end = quote + hashes;
+    const escaping = `\\${hashes}`;
     for (; at < script.length; at++) {
       if (script.startsWith(end, at)) {
         at += end.length;

@@ -3,8 +3,8 @@ import { parseTimeout, type WaitingCaller } from "../core/deadline.ts";
 import { buildAnswerHeaders, isPhase, type ReviewHttpRequest, type ReviewToEvaluate } from "../core/endpoint.ts";
 import { createNotTextFailure, Failure } from "../failure.ts";
 import "../features.ts";
-import { type JsonMap, toMap, toText } from "../json.ts";
-import { createCapabilitiesFromRecord } from "../recording/recorded-answers.ts";
+import { isObject, type JsonMap, toMap, toText } from "../json.ts";
+import { createRecordedCapabilities } from "../recording/recorded-answers.ts";
 
 /** An HTTP request, read from a Lambda event; `answer` builds the response in that event's format. */
 export interface LambdaHttpRequest extends Omit<ReviewHttpRequest, "deadline">, WaitingCaller {
@@ -26,6 +26,8 @@ export const readDirectInvocation = (
   if (!isPhase(phase)) throw new Failure(400, "phase must be mutate or validate");
   const time = now === undefined ? undefined : new Date(String(now));
   if (Number.isNaN(time?.getTime())) throw new Failure(400, "now must be a time, for instance 2026-01-01T00:00:00Z");
+  // An event with settings must bring the answers, too: the function's rights fit only the function's settings.
+  const answers = settings === undefined ? needs : (needs ?? {});
   return {
     phase,
     variant: toOptionalText(variant),
@@ -34,10 +36,7 @@ export const readDirectInvocation = (
     review,
     settings,
     kubernetes: toOptionalText(kubernetes),
-    // An event with settings must bring the answers, too: the function's rights fit only the function's settings.
-    capabilities: POSTERN_NEEDS
-      ? createCapabilitiesFromRecord(settings === undefined ? needs : (needs ?? {}))
-      : undefined,
+    capabilities: POSTERN_NEEDS && isObject(answers) ? createRecordedCapabilities(answers) : undefined,
     now: time,
     deadline,
   };

@@ -52,16 +52,12 @@ const createRecording = async (
   // redacted text.
   const traced = await repeatEvaluationToTrackReads(evaluation, createFieldReadTracker())
     .catch(() => repeatEvaluationToTrackReads(evaluation, inactiveFieldReadTracker))
-    .catch(() => ({
-      reads: inactiveFieldReadTracker,
-      answers: createRepeater(evaluation),
-    }));
+    .catch(() => ({ reads: inactiveFieldReadTracker, answers: createRepeater(evaluation) }));
   const isSecret = [request.kind.kind, request.requestKind?.kind].includes("Secret");
   const redact = createRedactor({ reads: traced.reads, isSecret });
 
-  const redacted = redact(convertRequestToCase(request, phase), [
-    ...[phase, "oldObject"].flatMap((member) => keep.map((path) => [member, ...path])),
-  ]);
+  const kept = [phase, "oldObject"].flatMap((member) => keep.map((path) => [member, ...path]));
+  const redacted = redact(convertRequestToCase(request, phase), kept);
   const settings = selectChangedSettings(context.settings, rule.settings, redact);
   const input = {
     ...redacted,

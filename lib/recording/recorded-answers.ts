@@ -1,6 +1,6 @@
 import { toAccessAnswer } from "../core/capabilities.ts";
 import { Failure } from "../failure.ts";
-import { freezeDeep, isObject } from "../json.ts";
+import { freezeDeep } from "../json.ts";
 import { createMemoryLedger } from "../ledger.ts";
 import type {
   AccessAnswer,
@@ -148,9 +148,6 @@ const createUnansweredFailure = (question: unknown) =>
     500,
     `no answer is recorded to ${JSON.stringify(question, omitSecrets)}; the case's needs must hold one`,
   );
-
-export const createCapabilitiesFromRecord = (answers: unknown): Capabilities | undefined =>
-  isObject(answers) ? createRecordedCapabilities(answers) : undefined;
 
 /** Leaves out Authorization headers and `connect` options when a question is compared with a recorded one. */
 const omitSecrets = (name: string, value: unknown) => (/^(authorization|connect)$/i.test(name) ? undefined : value);

@@ -44,8 +44,9 @@ export const createRecorder = (
   const open = new WeakMap<object, RecordedEvaluation[]>();
 
   const finishRequest = ({ request, cluster, key, code, version, group }: AnsweredReviewFacts) => {
-    const all = request && !group ? (open.get(request.userInfo) ?? []) : [];
-    if (request && !group) open.delete(request.userInfo);
+    if (!request || group) return;
+    const all = open.get(request.userInfo) ?? [];
+    open.delete(request.userInfo);
     if (code !== 200 || cluster === undefined || key === "direct") return;
     for (const evaluation of all) {
       const { name, now, mode } = evaluation.context;

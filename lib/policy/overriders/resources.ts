@@ -3,6 +3,7 @@ import {
   deleteMember,
   getOrCreateMap,
   getOwn,
+  isTextOrNumber,
   type JsonMap,
   requireList,
   requireMap,
@@ -112,11 +113,8 @@ const setQuantity = (
   );
 };
 
-const isTextOrNumber = (value: unknown): value is string | number =>
-  typeof value === "string" || typeof value === "number";
-
 export const requireFactor = (text: unknown, field: string): ExactFraction => {
-  const factor = typeof text === "string" || typeof text === "number" ? parseDecimal(text) : undefined;
+  const factor = isTextOrNumber(text) ? parseDecimal(text) : undefined;
   if (factor === undefined || factor.numerator < 0n)
     throw new Error(`${field} must be a decimal such as "0.5", not ${quoteValue(text)}`);
   return factor;
@@ -130,7 +128,7 @@ export const requireFractionBelowOne = (text: unknown, field: string): ExactFrac
 };
 
 export const parseTemplateQuantity = (value: unknown, field: string): Quantity => {
-  const quantity = typeof value === "string" || typeof value === "number" ? parseQuantity(value) : undefined;
+  const quantity = isTextOrNumber(value) ? parseQuantity(value) : undefined;
   if (quantity === undefined) throw new Error(`${field} must be a quantity, not ${quoteValue(value)}`);
   return quantity;
 };

@@ -64,7 +64,8 @@ const renderSetting = (termLists: TermList[], parents: ParentMap[], adds: boolea
     renderListOrEmptyAsCue(name, `${within}.${steps.at(-1)}`),
   );
   const operations = termLists.flatMap(({ name, steps, terms }) => {
-    const [path, wanted] = [renderPodTemplatePointerAsCue(...steps), `${name}Wanted`];
+    const path = renderPodTemplatePointerAsCue(...steps);
+    const wanted = `${name}Wanted`;
     if (!adds) return [renderCuePatchOperation("add", path, wanted)];
     return [
       renderCuePatchOperation("add", path, wanted, `if len(${name}) == 0`),

@@ -1,4 +1,4 @@
-import { isMap } from "../../json.ts";
+import { isMap, isTextOrNumber } from "../../json.ts";
 import type { PolicyCondition } from "../types.ts";
 import {
   calculateWithExactFractions,
@@ -45,8 +45,7 @@ const knownConditions = [...Object.keys(comparisons), "Exist", "NotExist"];
 const processValue = (value: unknown, process: PolicyCondition["valueProcess"]): ExactFraction => {
   if (!isMap(process)) throw new Error("valueProcess must be an object");
   const { operation, operationWith } = process;
-  const isWritten = typeof operationWith === "string" || typeof operationWith === "number";
-  const percentage = isWritten ? parseDecimalOrPercentage(operationWith) : undefined;
+  const percentage = isTextOrNumber(operationWith) ? parseDecimalOrPercentage(operationWith) : undefined;
   if (percentage === undefined)
     throw new Error("valueProcess.operationWith must be a number or a percentage such as 50%");
   const number = parseDecimalOrQuantity(value);

@@ -1,4 +1,4 @@
-import { isMap } from "../../json.ts";
+import { isMap, isTextOrNumber } from "../../json.ts";
 import { parseQuantity } from "../../objects/quantity.ts";
 
 /** An exact fraction with a positive denominator. No value from JSON can look like one: JSON has no bigint. */
@@ -38,7 +38,7 @@ export const parseDecimalOrPercentage = (written: string | number): ExactFractio
 /** Returns the number of a value, which may be a decimal text or a quantity such as `500m`; undefined if none. */
 export const parseDecimalOrQuantity = (value: unknown): ExactFraction | undefined => {
   if (isExactFraction(value)) return value;
-  if (typeof value !== "string" && typeof value !== "number") return undefined;
+  if (!isTextOrNumber(value)) return undefined;
   const quantity = parseDecimal(value) ?? parseQuantity(value);
   return quantity && "nanos" in quantity ? { numerator: quantity.nanos, denominator: 10n ** 9n } : quantity;
 };
