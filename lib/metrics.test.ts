@@ -28,7 +28,11 @@ describe("formatCounts", () => {
               },
             ],
           },
-          ...{ cluster: "prod", name: "a", resource_type: "/v1/Pod", matched: 2, changed: 1 },
+          cluster: "prod",
+          name: "a",
+          resource_type: "/v1/Pod",
+          matched: 2,
+          changed: 1,
         },
         {
           _aws: {
@@ -41,7 +45,10 @@ describe("formatCounts", () => {
               },
             ],
           },
-          ...{ cluster: "prod", name: "b", resource_type: "/v1/Pod", matched: 1 },
+          cluster: "prod",
+          name: "b",
+          resource_type: "/v1/Pod",
+          matched: 1,
         },
       ],
     );

@@ -15,7 +15,9 @@ const buildPolicy = (spec: object) => {
 };
 const buildBinding = (spec: object) => {
   return {
-    ...{ apiVersion, kind: "MutatingAdmissionPolicyBinding", metadata: { name: "b" } },
+    apiVersion,
+    kind: "MutatingAdmissionPolicyBinding",
+    metadata: { name: "b" },
     spec: { policyName: "a", ...spec },
   };
 };
@@ -23,7 +25,9 @@ const buildCustomKind = (spec: object) => {
   const valid = { group: "example.com", names: { kind: "Widget", plural: "widgets" }, versions: [] };
   const metadata = { name: "c" };
   return {
-    ...{ apiVersion: "apiextensions.k8s.io/v1", kind: "CustomResourceDefinition", metadata },
+    apiVersion: "apiextensions.k8s.io/v1",
+    kind: "CustomResourceDefinition",
+    metadata,
     spec: { ...valid, ...spec },
   };
 };

@@ -10,7 +10,9 @@ const configmaps = { apiGroups: [""], apiVersions: ["v1"], resources: ["configma
 const buildMutation = (expression: string) => ({ patchType: "JSONPatch", jsonPatch: { expression } });
 const appending = buildMutation(`[JSONPatch{op: "add", path: "/data/a", value: object.data.a + "x"}]`);
 const buildPolicy = (name: string, spec: object) => ({
-  ...{ apiVersion, kind: "MutatingAdmissionPolicy", metadata: { name } },
+  apiVersion,
+  kind: "MutatingAdmissionPolicy",
+  metadata: { name },
   spec: {
     matchConstraints: { resourceRules: [{ ...configmaps, operations: ["*"] }] },
     mutations: [appending],
@@ -19,7 +21,9 @@ const buildPolicy = (name: string, spec: object) => ({
   },
 });
 const buildBinding = (policyName: string, spec: object = {}) => ({
-  ...{ apiVersion, kind: "MutatingAdmissionPolicyBinding", metadata: { name: policyName } },
+  apiVersion,
+  kind: "MutatingAdmissionPolicyBinding",
+  metadata: { name: policyName },
   spec: { policyName, ...spec },
 });
 const listEntries = (...policies: object[]) => entries({ exempt: { namespaces: [] }, settings: { policies } });

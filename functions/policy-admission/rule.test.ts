@@ -6,9 +6,11 @@ import { openRule } from "postern/test";
 
 const { decide } = await openRule(import.meta.dirname);
 
-const buildPolicy = (text: string): KubernetesObject => ({
-  ...{ apiVersion: "policy.kcloudlabs.io/v1alpha1", kind: "ClusterOverridePolicy", metadata: { name: "old" } },
-  ...{ spec: { overrideRules: [{ overriders: { renderedCue: text } }] } },
+const buildPolicy = (text: string) => ({
+  apiVersion: "policy.kcloudlabs.io/v1alpha1",
+  kind: "ClusterOverridePolicy",
+  metadata: { name: "old" },
+  spec: { overrideRules: [{ overriders: { renderedCue: text } }] },
 });
 const update = (phase: Phase, object: KubernetesObject, oldObject: KubernetesObject) => {
   const request = { operation: "UPDATE", object, oldObject } as unknown as AdmissionRequest;

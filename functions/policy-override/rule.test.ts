@@ -11,7 +11,9 @@ const { decide } = await openRule(import.meta.dirname);
 const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "a", namespace: "team" } };
 const buildPolicy = (name: string, ...overriders: object[]): KinitirasPolicy =>
   ({
-    ...{ apiVersion: "policy.kcloudlabs.io/v1alpha1", kind: "ClusterOverridePolicy", metadata: { name } },
+    apiVersion: "policy.kcloudlabs.io/v1alpha1",
+    kind: "ClusterOverridePolicy",
+    metadata: { name },
     spec: {
       resourceSelectors: [{ apiVersion: "v1", kind: "Pod" }],
       overrideRules: overriders.map((overrider) => ({ overriders: overrider })),

@@ -10,11 +10,15 @@ const rules = [{ apiGroups: ["apps"], apiVersions: ["v1"], resources: ["deployme
 const isSmall = { name: "is-small", expression: "object.spec.replicas < 5" };
 const paramKind = { apiVersion: "v1", kind: "ConfigMap" };
 const buildPolicy = (name: string, spec: object) => ({
-  ...{ apiVersion, kind: "ValidatingAdmissionPolicy", metadata: { name } },
+  apiVersion,
+  kind: "ValidatingAdmissionPolicy",
+  metadata: { name },
   spec: { matchConstraints: { resourceRules: rules }, validations: [{ expression: "true" }], ...spec },
 });
 const buildBinding = (policyName: string, spec: object = {}) => ({
-  ...{ apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata: { name: policyName } },
+  apiVersion,
+  kind: "ValidatingAdmissionPolicyBinding",
+  metadata: { name: policyName },
   spec: { policyName, validationActions: ["Deny"], ...spec },
 });
 const listEntries = (...policies: object[]) => entries({ exempt: { namespaces: [] }, settings: { policies } });

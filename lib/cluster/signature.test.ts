@@ -15,7 +15,11 @@ describe("a request signature", () => {
     const url = new URL(
       presignUrl(
         {
-          ...{ method: "GET", host: "sts.eu-west-1.amazonaws.com", path: "/", service: "sts", region: "eu-west-1" },
+          method: "GET",
+          host: "sts.eu-west-1.amazonaws.com",
+          path: "/",
+          service: "sts",
+          region: "eu-west-1",
           query: { Action: "GetCallerIdentity", Version: "2011-06-15" },
           headers: { "x-k8s-aws-id": "prod eu" },
         },

@@ -57,7 +57,10 @@ describe("the resources of a pod", () => {
     const resources = { requests: { cpu: "3", "hugepages-2Mi": "4Mi", "example.com/gpu": "2" } };
     const containers = [buildContainer({ cpu: "1", memory: "1Gi", "example.com/gpu": "1" })];
     assert.deepEqual(computeRequests({ containers, resources }), {
-      ...{ cpu: "3", memory: "1Gi", "example.com/gpu": "1", "hugepages-2Mi": "4Mi" },
+      cpu: "3",
+      memory: "1Gi",
+      "example.com/gpu": "1",
+      "hugepages-2Mi": "4Mi",
     });
   });
 

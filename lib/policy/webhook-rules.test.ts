@@ -17,7 +17,13 @@ import {
 } from "./webhook-rules.ts";
 
 const usual: PolicySettings = {
-  ...{ policies: [], inCluster: true, intercept: [], objectSelector: {}, reads: [], scripts: true, metrics: false },
+  policies: [],
+  inCluster: true,
+  intercept: [],
+  objectSelector: {},
+  reads: [],
+  scripts: true,
+  metrics: false,
   http: defaultHttpSettings,
 };
 const pod = { apiVersion: "v1", kind: "Pod" };

@@ -62,7 +62,9 @@ const recordLine = async (
   const answerRequest = async () => ({ status: 200, body: toText(answer) });
   const capabilities = {
     ...createRecordedCapabilities({}),
-    ...{ https: answerRequest, http: answerRequest, aws: answerRequest },
+    https: answerRequest,
+    http: answerRequest,
+    aws: answerRequest,
     get: async () => buildObject("Pod"),
     list: async () => [buildObject("Secret")],
   };

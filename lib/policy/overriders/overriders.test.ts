@@ -187,9 +187,16 @@ const templateType = pickFrom("annotations", "labels", "resources", "resourcesOv
 const template = fc.record({ type: templateType, operation, ...inTemplate });
 
 const inOrigin = {
-  ...{ annotations: texts, labels: texts, nodeSelector: texts, tolerations },
-  ...{ hostNetwork: fc.boolean(), schedulerName: pickFrom("a", ""), replace: fc.boolean(), containerCount: fc.nat(2) },
-  ...{ resourceRequirements: resources, resourcesOversell: resources },
+  annotations: texts,
+  labels: texts,
+  nodeSelector: texts,
+  tolerations,
+  hostNetwork: fc.boolean(),
+  schedulerName: pickFrom("a", ""),
+  replace: fc.boolean(),
+  containerCount: fc.nat(2),
+  resourceRequirements: resources,
+  resourcesOversell: resources,
 };
 const originType = pickFrom(
   ...["annotations", "labels", "nodeSelector", "hostNetwork", "schedulerName", "resourceRequirements"],
@@ -227,7 +234,9 @@ const overriders: fc.Arbitrary<Given> = fc.oneof(fc.record({ template }), fc.rec
 const object = fc
   .tuple(
     buildPartial({
-      ...{ tolerations, affinity, nodeSelector: texts },
+      tolerations,
+      affinity,
+      nodeSelector: texts,
       containers: listUpTo(2, fc.record({ resources, name: fc.constant("c") }, { requiredKeys: ["name"] })),
       other: fc.oneof(fc.jsonValue({ maxDepth: 1 }), pickFrom({ a: [{ b: [1, 2] }, 2], b: { a: 1 } })),
     }),

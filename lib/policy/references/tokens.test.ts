@@ -33,18 +33,24 @@ describe("a token", () => {
 
 describe("a duration", () => {
   const durations: Record<string, number | undefined> = {
-    ...{ "1h30m": 5_400_000, "1.5h": 5_400_000, "300ms": 300, "10s": 10_000, "1m0.5s": 60_500, "2us": 0.002 },
-    ...{ "2µs": 0.002, "1ns": 1e-6, "+1s": 1000, ".5s": 500 },
-    ...{
-      "": undefined,
-      "1": undefined,
-      h: undefined,
-      "1d": undefined,
-      "1.2.3s": undefined,
-      "-1s": undefined,
-      "1 s": undefined,
-    },
-    ...{ ".s": undefined },
+    "1h30m": 5_400_000,
+    "1.5h": 5_400_000,
+    "300ms": 300,
+    "10s": 10_000,
+    "1m0.5s": 60_500,
+    "2us": 0.002,
+    "2µs": 0.002,
+    "1ns": 1e-6,
+    "+1s": 1000,
+    ".5s": 500,
+    "": undefined,
+    "1": undefined,
+    h: undefined,
+    "1d": undefined,
+    "1.2.3s": undefined,
+    "-1s": undefined,
+    "1 s": undefined,
+    ".s": undefined,
   };
   for (const [text, milliseconds] of Object.entries(durations))
     it(`"${text}" is ${milliseconds ?? "none"}`, () => assert.equal(parseGoDurationMilliseconds(text), milliseconds));
