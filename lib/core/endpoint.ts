@@ -183,12 +183,10 @@ export const createEndpoint = (
     { cluster = "", capabilities: given, now = new Date(), deadline }: EvaluationLimits,
   ): RuleDecision | Promise<RuleDecision> => {
     const context = { name: config.rule, ...treatment, now };
-    return POSTERN_NEEDS && rule.needs
+    const openCapabilities = (left: number) => given ?? host.openCapabilities?.(cluster, left);
+    return POSTERN_NEEDS
       ? evaluateInTime(deadline - Date.now(), (left) =>
-          evaluate(rule, phase, request, {
-            ...context,
-            capabilities: given ?? host.openCapabilities?.(cluster, left),
-          }),
+          evaluate(rule, phase, request, { ...context, capabilities: rule.needs && openCapabilities(left) }),
         )
       : evaluate(rule, phase, request, context);
   };
