@@ -168,8 +168,10 @@ const isNewInBoth = async (api: ClusterApi, all: DeployedObject[], name: string)
 };
 
 /** Returns the mutating and the validating webhook configuration of a name; undefined in the place of an absent one. */
-export const readConfigurations = (api: ClusterApi, name: string): Promise<(DeployedObject | undefined)[]> =>
-  Promise.all(webhookKinds.map((kind) => api.get({ kind, name })));
+export const readConfigurations = async (api: ClusterApi, name: string): Promise<(DeployedObject | undefined)[]> => {
+  const [mutating, validating] = webhookKinds;
+  return [await api.get({ kind: mutating, name }), await api.get({ kind: validating, name })];
+};
 
 const listEntryNames = (configuration: DeployedObject | undefined): string[] =>
   toNamedWebhookEntries(configuration?.webhooks).map(({ name }) => name);
