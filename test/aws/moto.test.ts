@@ -73,7 +73,10 @@ describe("a stage on moto", await needs("moto"), () => {
   const loadModules = async (): Promise<
     typeof import("../../infra/aws/stack.ts") & typeof import("../../infra/rollout/versions/package.ts")
   > => {
-    return { ...(await importFromCheckout("aws/stack.ts")), ...(await importFromCheckout("rollout/package.ts")) };
+    return {
+      ...(await importFromCheckout("aws/stack.ts")),
+      ...(await importFromCheckout("rollout/versions/package.ts")),
+    };
   };
 
   /** Packages the checkout, and deploys it with osls. */
