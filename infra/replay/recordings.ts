@@ -2,7 +2,7 @@ import { isUtf8 } from "node:buffer";
 import { createReadStream } from "node:fs";
 import { readdir, stat } from "node:fs/promises";
 import { basename, join, normalize } from "node:path";
-import { isSeq, LineCounter, parseDocument } from "yaml";
+import { isNode, isSeq, LineCounter, parseDocument } from "yaml";
 import { isDeeper, isMap, parseJson } from "#lib/json.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import { caseMembers } from "../catalogue/case-shape.ts";
@@ -129,7 +129,7 @@ const parseWrittenCases = (lines: readonly NumberedLine[]): Found[] => {
     return [{ line: first, sentence: `is no YAML: ${toSentence(error)}` }];
   }
   return contents.items.map((item, index) => {
-    const offset = Object(item).range?.[0] ?? 0;
+    const offset = isNode(item) ? (item.range?.[0] ?? 0) : 0;
     return { line: getLine(offset), ...readCase(values[index]) };
   });
 };
