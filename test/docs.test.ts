@@ -5,7 +5,7 @@ import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { readCatalogue } from "../infra/catalogue/registry.ts";
 import { compiledInPlugins } from "../infra/catalogue/upstream-plugins.ts";
-import { buildCheckPage } from "../infra/check/page.ts";
+import { buildTablesOfCheckPage } from "../infra/check/documented-coverage.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 /** The text of each page, without its code blocks: those show other files. */
@@ -91,7 +91,7 @@ describe("the pages", () => {
   });
 
   it("say what check evaluates; npm run fix writes it", async () => {
-    const { present, wanted } = await buildCheckPage(await readCatalogue());
+    const { present, wanted } = await buildTablesOfCheckPage(await readCatalogue());
     assert.equal(present, wanted);
     for (const list of ["kinds", "plugins"]) assert.ok(present.includes(`<!-- End of the table of ${list}. -->`));
   });

@@ -30,9 +30,9 @@ const partsAtOnce = 16;
 const isPod = (object: string) => object.startsWith("/pods/");
 
 /**
- * Reads the objects of reservations that may use less than they have reserved. If a quota has too much that is unseen,
- * these are all that are unseen there, and the object of the request. Which ones are read depends on the request's uid, so
- * that objects that can't be read don't keep others from being read.
+ * Reads the objects of reservations that may use less than they have reserved. If too much of a quota is unseen, these are
+ * the objects of all its unseen reservations, and the object of the request. Which ones are read depends on the request's
+ * uid, so that objects that can't be read don't keep others from being read.
  */
 export const readLapsed = async (
   excesses: readonly Excess[],

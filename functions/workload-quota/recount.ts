@@ -13,9 +13,9 @@ import {
   getPartKey,
   getPartNumber,
   getScopeKey,
+  hasLapsed,
   hasMore,
   type Kept,
-  lapseMilliseconds,
   measureReservation,
   partCount,
   type Reservation,
@@ -260,7 +260,7 @@ const correctReservations = async (
     const isCovered = coversCluster(quota, ledger.cluster);
     const findTime = (object: string) => {
       const since = isCovered ? findReadTime(slice, object) : slice.began;
-      // What runs of an object that is gone is counted by itself only if it was gone when Pods, the first kind, were read.
+      // The Pods of a deleted object are counted by themselves only if it was gone when Pods, the first kind, were read.
       return since && Math.min(since, place.began);
     };
     const find = (kept: Kept | undefined) =>
@@ -308,8 +308,8 @@ const correctReservations = async (
 };
 
 /**
- * Reports whether an object may remain of one that has a reservation: the namespaces and names of these are `reserved`. A
- * Deployment and its ReplicaSet, which may both be gone, have names of which one begins with the other.
+ * Reports whether an object may be left over from an object with a reservation; `reserved` has the namespaces and names of
+ * those. A Deployment and its ReplicaSet, which may both be gone, have names of which one begins with the other.
  */
 const mayRemainOf = (reserved: ReadonlySet<string>, object: string, { owner, isCountedWithOwner }: SeenObject) => {
   if (owner === undefined || isCountedWithOwner) return false;
@@ -335,7 +335,7 @@ const listCorrections = (
   for (const [object, before] of reservations) {
     const since = findTime(object);
     // The reservation has not changed since before the list was read: every change sets the time.
-    if (since === undefined || before.at + lapseMilliseconds >= since) continue;
+    if (since === undefined || !hasLapsed(before, since)) continue;
     const found = seen.get(object);
     const isCounted = found?.quotas.includes(quota) && (before.isOwned || !found.isCountedWithOwner);
     if (isCounted && typeof found?.measure === "string") continue;

@@ -29,7 +29,7 @@ export interface Reservation {
   version: string;
   /** True if the object counts although a counted object controls it. */
   isOwned?: true;
-  /** What of `used` the cluster has not been seen with. Only quotas that limit it have it. */
+  /** The part of `used` with which no read of the cluster has shown the object. Only quotas that limit it keep it. */
   unseen?: Amounts;
   /** True if the cluster has been read since the last charge, for `unseen` alone. */
   isRead?: true;
@@ -57,7 +57,7 @@ export type Ledgered = Map<string, Kept | undefined>;
  * Milliseconds until no write that a review admitted can come any more: the API server's request timeout of 60 s, and
  * the most by which the clocks of two functions differ, because a ledger refuses a clock that is 5 s off.
  */
-export const lapseMilliseconds = 60_000 + 10_000;
+const lapseMilliseconds = 60_000 + 10_000;
 
 /** The number of values over which the reservations of one quota in one cluster are spread. */
 export const partCount = 64;
@@ -257,8 +257,8 @@ export const charge = (
   if (!before && JSON.stringify(ledgered.get(place.part) ?? {}).length > longestPart)
     return { quota, place, of: "room", requested: {}, used: {}, limited: {} };
 
-  // Whatever a charge makes larger, or only keeps from lapsing, may never be stored. What is stored is only known
-  // if the cluster has been read since the charge before.
+  // The API server may never store what a charge makes larger, or what it only keeps from lapsing. What it has stored is
+  // known only if the cluster has been read since the charge before.
   const isKnown = !before || before.phase === "seen" || before.isRead;
   const unseen = new Map<string, Quantity>();
   const percent = getUnseenPercent(quota);

@@ -55,7 +55,7 @@ export default rule({
       failurePolicy: "Fail",
       timeoutSeconds: podStatusTimeout,
     },
-    // What these requests release stays charged if they aren't seen.
+    // If no webhook is called for these requests, what they release stays charged until a recount.
     {
       name: "releases",
       match: listReleaseMatches(settings),

@@ -1,6 +1,6 @@
 import { dirname } from "node:path";
 import { readCatalogue, updateRuleListInReadme } from "../catalogue/registry.ts";
-import { updateCheckPage } from "../check/page.ts";
+import { updateTablesOfCheckPage } from "../check/documented-coverage.ts";
 import { type Command, commonCommandOptions, formatTable, writeJson, writeOutput } from "../cli/command.ts";
 import { getConfigFile, hasOwnRules } from "../cli/roots.ts";
 import { toOneLine } from "../cli/terminal.ts";
@@ -25,7 +25,7 @@ export default {
       await writeSchemas(dirname(getConfigFile()), await readAllRules());
       const rules = await readCatalogue();
       await updateRuleListInReadme(rules);
-      return updateCheckPage(rules);
+      return updateTablesOfCheckPage(rules);
     }
     const { catalogue, broken, config } = await readProjectIfAny("all");
     const { clusters } = config;

@@ -69,7 +69,8 @@ export const buildRuleWebhookEntries = (
     const isOpen = setup.failurePolicy === "Ignore" || failurePolicy === undefined;
     const own = { ...setup, settings, ...(!isOpen && { failurePolicy }) };
     const entry = buildRuleWebhookEntry({ ...listed, rule }, phase, own, harden);
-    // A condition that fails lets a request pass an entry that fails open, so a policy that fails closed has none there.
+    // If a matchCondition can't be evaluated, an entry with Ignore lets the request pass. A policy that fails closed would be
+    // skipped then, so its entry gets no conditions.
     const isOpened = native !== undefined && failurePolicy === "Fail" && entry.failurePolicy === "Ignore";
     return [{ variant, native, entry: isOpened ? { ...entry, conditions: {} } : entry }];
   });

@@ -1,4 +1,4 @@
-import { mostExpressionCost } from "../cel/cost.ts";
+import { mostExpressionCost } from "../cel/cost-formulas.ts";
 import {
   type CompiledExpression,
   compileExpression,

@@ -1,7 +1,7 @@
 // The environment of CEL expressions in Kubernetes' admission: matchConditions and policies.
 import { mergeSince, newestKubernetes, type Since, selectSince } from "../since.ts";
 import type { AdmissionEnvironment, ExpressionContext } from "./contexts.ts";
-import { mostExpressionCost } from "./cost.ts";
+import { mostExpressionCost } from "./cost-formulas.ts";
 import { createEnvironment } from "./environment.ts";
 import { checkExpression, createDeclarations } from "./expression-check.ts";
 import type { FunctionDeclaration } from "./functions.ts";

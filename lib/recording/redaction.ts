@@ -163,7 +163,7 @@ const placeholderShape = /^(?:[a-z][a-z0-9+.-]{0,11}:\/\/|\/)?redacted(?:\d{4}|\
 /** Reports whether a text contains a placeholder that replaced redacted text. */
 export const hasPlaceholder = (text: string): boolean => /redacted\d{4}/.test(text);
 
-/** Keys of an object's members that have the value of what the object is named after, or is the member of. */
+/** Keys such as `value` in `{ name: token, value: … }`: what they hold is the value of what the object names. */
 const valueKey =
   /^(?:values?|val|text|string|plain|literal|inline|raw|content|data|default|\w*(?:[Vv]alues?|Default))$/;
 

@@ -1,4 +1,4 @@
-import { mostExpressionCost } from "#lib/cel/cost.ts";
+import { mostExpressionCost } from "#lib/cel/cost-formulas.ts";
 import { type CompiledExpression, compileExpression, createAdmissionEnvironment } from "#lib/cel/kubernetes.ts";
 import { dyn, optionalOf } from "#lib/cel/types.ts";
 import { Double, Duration, emptyOptional, Optional, Timestamp, type Value } from "#lib/cel/values.ts";

@@ -1,4 +1,4 @@
-import { countInner } from "../cost.ts";
+import { countInner } from "../cost-formulas.ts";
 import { declareFunction, type FunctionDeclaration, overload } from "../functions.ts";
 import { bool, bytes, double, duration, dyn, int, parameter, string, type Type, timestamp, uint } from "../types.ts";
 import {

@@ -1,4 +1,4 @@
-import { getActualSize, mostExpressionCost } from "../cost.ts";
+import { getActualSize, mostExpressionCost } from "../cost-formulas.ts";
 import { type FunctionDeclaration, member, overload } from "../functions.ts";
 import { nameGoType } from "../go-types.ts";
 import { dyn, int, listOf, parameter } from "../types.ts";

@@ -1,4 +1,4 @@
-import { mostExpressionCost } from "../cost.ts";
+import { mostExpressionCost } from "../cost-formulas.ts";
 import { type FunctionDeclaration, overload } from "../functions.ts";
 import { int, listOf } from "../types.ts";
 import { EvaluationError, type Value } from "../values.ts";

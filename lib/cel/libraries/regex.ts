@@ -1,4 +1,4 @@
-import { countTraversal, getActualSize } from "../cost.ts";
+import { countTraversal, getActualSize } from "../cost-formulas.ts";
 import { declareMethod, type FunctionDeclaration } from "../functions.ts";
 import { int, listOf, string } from "../types.ts";
 import type { Value } from "../values.ts";

@@ -1,4 +1,4 @@
-import { getActualSize, mostExpressionCost } from "../cost.ts";
+import { getActualSize, mostExpressionCost } from "../cost-formulas.ts";
 import { type FunctionDeclaration, overload } from "../functions.ts";
 import { bool, listOf, parameter } from "../types.ts";
 import type { Value } from "../values.ts";

@@ -1,4 +1,4 @@
-import { countTraversal, getInnerSize } from "../cost.ts";
+import { countTraversal, getInnerSize } from "../cost-formulas.ts";
 import { type Evaluate, type FunctionDeclaration, member, type Overload, overload } from "../functions.ts";
 import { requireHashable } from "../program/evaluation.ts";
 import { StructValue } from "../structs.ts";

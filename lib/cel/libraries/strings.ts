@@ -1,6 +1,6 @@
 import { quoteAsGo } from "../../objects/go/quoted.ts";
 import { trimAsGo } from "../../objects/go/trimmed.ts";
-import { countInner, countReading, countReadingTwice, countTraversal, getActualSize } from "../cost.ts";
+import { countInner, countReading, countReadingTwice, countTraversal, getActualSize } from "../cost-formulas.ts";
 import { declareMethod, type FunctionDeclaration, member, overload } from "../functions.ts";
 import { dyn, int, listOf, string } from "../types.ts";
 import { countCodePoints, EvaluationError, type Value } from "../values.ts";

@@ -1,4 +1,4 @@
-import { countTraversal, getInnerSize } from "../cost.ts";
+import { countTraversal, getInnerSize } from "../cost-formulas.ts";
 import type { Evaluate, FunctionDeclaration, Overload } from "../functions.ts";
 import { toNative } from "../structs.ts";
 import type { Type } from "../types.ts";

@@ -16,7 +16,7 @@ export type Evaluator = (frame: Frame) => Result;
 /** Ten times the rounds of the longest loops that cost something. */
 const mostRounds = 10_000_000;
 
-/** The bytes that a cost of 1 pays for: twice those of the ten characters that a function reads for it. */
+/** The bytes that a cost of 1 pays for. A function reads ten characters for it, which are 20 bytes; this is twice that. */
 const bytesPerCost = 40;
 /** The most bytes that functions allocate beyond what their costs pay for. */
 const mostUnpaidBytes = 2 ** 25;
@@ -99,7 +99,7 @@ export const toResult = (error: unknown): EvaluationError => {
 
 const unhashableTypes = new Set(["bytes", "kubernetes.NamedFormat", "kubernetes.Semver"]);
 
-/** Ends the evaluation for a value that Go doesn't take as a key of a map, which is read or written, or deleted. */
+/** Ends the evaluation if Go can't use the value as a key of a map. The message for `isDeleted` differs. */
 export const requireHashable = (value: Value, isDeleted = false): void => {
   if (typeof value !== "object" || !unhashableTypes.has(getType(value).name)) return;
   const problem = isDeleted ? "hash of unhashable type:" : "runtime error: hash of unhashable type";

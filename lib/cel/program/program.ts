@@ -75,7 +75,7 @@ const toEvaluator = (plan: Plan): Evaluator => {
     return () => value;
   }
   const resolve = buildResolver(plan.attribute);
-  // A test costs nothing: upstream takes 1 back, also from a condition that it didn't charge.
+  // A test costs nothing. Upstream subtracts 1 for it, also where it has charged nothing before: the cost can be -1.
   const cost = Number(plan.attribute.kind === "path") - Number(plan.isTest);
   if (!plan.isTest && cost === 0) return resolve;
   return (frame) => {

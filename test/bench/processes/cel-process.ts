@@ -1,5 +1,5 @@
 import { createInterface } from "node:readline";
-import { mostExpressionCost } from "#lib/cel/cost.ts";
+import { mostExpressionCost } from "#lib/cel/cost-formulas.ts";
 import { type CompiledExpression, compileExpression, createAdmissionEnvironment } from "#lib/cel/kubernetes.ts";
 import type { Program } from "#lib/cel/program/program.ts";
 import { bool } from "#lib/cel/types.ts";

@@ -1,5 +1,5 @@
 import { isSubdomain } from "../../../objects/label.ts";
-import { countTraversal, getActualSize } from "../../cost.ts";
+import { countTraversal, getActualSize } from "../../cost-formulas.ts";
 import { declareMethod, type FunctionDeclaration } from "../../functions.ts";
 import { bool, string, struct, type Type } from "../../types.ts";
 import { createNoSuchOverloadError, EvaluationError, LibraryObject, type Value } from "../../values.ts";

@@ -5,7 +5,7 @@ import {
   findValueFaults,
   isSubdomain,
 } from "../../../objects/label.ts";
-import { countTraversal, getActualSize } from "../../cost.ts";
+import { countTraversal, getActualSize } from "../../cost-formulas.ts";
 import { declareFunction, declareMethod, type FunctionCost, type FunctionDeclaration } from "../../functions.ts";
 import { listOf, optionalOf, string, struct } from "../../types.ts";
 import { EvaluationError, emptyOptional, LibraryObject, Optional } from "../../values.ts";

@@ -1,5 +1,5 @@
 import { quoteAsGo } from "../../../objects/go/quoted.ts";
-import { countReading, countReadingTwice } from "../../cost.ts";
+import { countReading, countReadingTwice } from "../../cost-formulas.ts";
 import { declareFunction, declareMethod, type FunctionCost, type FunctionDeclaration } from "../../functions.ts";
 import { bool, int, opaque, string } from "../../types.ts";
 import { EvaluationError, LibraryObject } from "../../values.ts";

@@ -1,4 +1,4 @@
-import { countReading } from "../../cost.ts";
+import { countReading } from "../../cost-formulas.ts";
 import { type FunctionDeclaration, overload } from "../../functions.ts";
 import { dyn, string, type Type } from "../../types.ts";
 

@@ -1,4 +1,4 @@
-import { countReading } from "../../cost.ts";
+import { countReading } from "../../cost-formulas.ts";
 import { declareFunction, declareMethod, type FunctionDeclaration } from "../../functions.ts";
 import { bool, double, int, string, struct } from "../../types.ts";
 import {

@@ -1,5 +1,5 @@
 import { quoteAsGo } from "../../../objects/go/quoted.ts";
-import { countReading } from "../../cost.ts";
+import { countReading } from "../../cost-formulas.ts";
 import { declareFunction, declareMethod, type FunctionDeclaration } from "../../functions.ts";
 import { bool, listOf, mapOf, string, struct } from "../../types.ts";
 import { CelMap, EvaluationError, LibraryObject, toMapKey, type Value } from "../../values.ts";

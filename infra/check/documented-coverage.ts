@@ -12,7 +12,7 @@ import { getProjectRoot } from "../cli/roots.ts";
 const getPage = (): string => join(getProjectRoot(), "docs/check.md");
 
 /** Returns docs/check.md as it is, and with current tables of kinds and plugins. */
-export const buildCheckPage = async (
+export const buildTablesOfCheckPage = async (
   catalogue: readonly CatalogueRule[],
 ): Promise<{ present: string; wanted: string }> => {
   const present = await readFile(getPage(), "utf8");
@@ -21,8 +21,8 @@ export const buildCheckPage = async (
 };
 
 /** Updates the tables in docs/check.md. Does nothing in a project, which has no such page. */
-export const updateCheckPage = async (catalogue: readonly CatalogueRule[]): Promise<void> => {
-  if (existsSync(getPage())) await writeFile(getPage(), (await buildCheckPage(catalogue)).wanted);
+export const updateTablesOfCheckPage = async (catalogue: readonly CatalogueRule[]): Promise<void> => {
+  if (existsSync(getPage())) await writeFile(getPage(), (await buildTablesOfCheckPage(catalogue)).wanted);
 };
 
 const formatMarkdownTable = (headings: readonly string[], rows: readonly (readonly unknown[])[]): string =>
