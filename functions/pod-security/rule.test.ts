@@ -1,8 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import type { Container } from "postern/kubernetes/core/v1";
 import type { Capabilities } from "postern/needs";
 import type { AdmissionRequest } from "postern/review";
 import { createRecordedCapabilities, openRule } from "postern/test";
+import { appArmorProfile } from "./checks/baseline/app-armor.ts";
+import { seccompProfileBaseline } from "./checks/baseline/seccomp.ts";
+import { toSubject } from "./pods.ts";
 import { toLabelKey } from "./policy.ts";
 import type { PodSecuritySettings } from "./settings.ts";
 
@@ -59,5 +63,19 @@ describe("a namespace with a stricter level", () => {
     assert.deepEqual(await listWarnings(500), [few, warning]);
     const named = await listWarnings(500, { namesExistingPods: true });
     assert.deepEqual(named, [few, warning, "1-000 (and 499 other pods): host namespaces"]);
+  });
+});
+
+describe("a profile without a type", () => {
+  it("is named as an empty text, as upstream names it", () => {
+    const container: object = { name: "c", securityContext: { appArmorProfile: {}, seccompProfile: {} } };
+    const subject = toSubject({ metadata: {}, spec: { containers: [container as Container] } });
+    const details = [appArmorProfile.since["1.0"], seccompProfileBaseline.since["1.19"]].map(
+      (check) => check?.(subject)?.detail,
+    );
+    assert.deepEqual(details, [
+      'container "c" must not set AppArmor profile type to ""',
+      'container "c" must not set securityContext.seccompProfile.type to ""',
+    ]);
   });
 });

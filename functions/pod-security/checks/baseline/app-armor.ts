@@ -24,7 +24,7 @@ const checkAppArmor: PodSecurityCheckFunction = (subject) => {
   const types = new Set<string>();
   const setters = describeMatchingPodParts(subject, ({ appArmorProfile }) => {
     if (!appArmorProfile || isAllowedProfile(appArmorProfile)) return false;
-    types.add(appArmorProfile.type);
+    types.add(appArmorProfile.type ?? "");
     return true;
   });
   const annotations = Object.entries(subject.annotations)
