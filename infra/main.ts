@@ -59,6 +59,13 @@ const runVerb = async ([verb, ...rest]: readonly string[]): Promise<number> => {
   return runCommand(`postern ${verb}`, await loadCommand(verb), rest);
 };
 
+/** Commands that take exactly one word, by their usage: what the word names, and an example. */
+const singleWords: Record<string, [what: string, example: string]> = {
+  CLUSTER: ["cluster", "local"],
+  RULE: ["rule", "pod-security"],
+  NAME: ["rule", "require-owner-label"],
+};
+
 const runCommand = async (name: string, command: Command, args: string[]): Promise<number> => {
   const { values, words } = parseCommandArguments(name, command, args);
   if (values.help) {
@@ -66,14 +73,14 @@ const runCommand = async (name: string, command: Command, args: string[]): Promi
     return 0;
   }
   const { usage } = command;
-  if (words.length > 0 && usage === undefined) throw new Complaint(`${name} takes no ${words[0]}`);
-  const isOneWord = /^[A-Z]+$/.test(usage ?? "");
-  if (isOneWord && words.length !== 1) throw new Complaint(`${name} takes one ${usage?.toLowerCase()}`);
+  if (words.length > 0 && usage === undefined) throw new Complaint(`${name} takes only options, not "${words[0]}"`);
+  const [what, example] = singleWords[usage ?? ""] ?? [];
+  if (what !== undefined && words.length !== 1) throw new Complaint(`name one ${what}: ${name} ${example}`);
   // Checks --output, except for a verb where it may be repeated: such a verb checks the values itself.
   const { output } = command.options;
   const forms = output?.value?.split("|") ?? [];
   if (values.output !== undefined && !output?.multiple && !forms.includes(String(values.output)))
-    throw new Complaint(`--output takes ${forms.join(" or ")}`);
+    throw new Complaint(`--output takes ${forms.join(" or ")}, not "${values.output}"`);
   const options = createOptions(values);
   openProject(command.options.config?.opensProject ? options.text("config") : undefined);
   return (await command.run({ options, words })) ?? 0;

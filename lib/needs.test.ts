@@ -15,6 +15,7 @@ import {
   https,
   ledger,
   list,
+  type ObjectPlace,
   sharedLedger,
   updateStatus,
 } from "./needs.ts";
@@ -52,7 +53,7 @@ describe("needs", () => {
     return { questions, capabilities };
   };
   interface Bound {
-    account: (name: string, namespace?: string) => Promise<unknown>;
+    account: (place: ObjectPlace) => Promise<unknown>;
     ranges: (namespace?: string) => Promise<unknown>;
     provision: (object: object) => Promise<unknown>;
     charge: (object: object) => Promise<unknown>;
@@ -81,7 +82,7 @@ describe("needs", () => {
     const { questions, capabilities } = countQuestions();
     const { account, ranges, provision, charge, may, call, kinds, plain, volumes } = bound(capabilities);
     await Promise.all([
-      account("default", "a"),
+      account({ name: "default", namespace: "a" }),
       ranges("a"),
       ranges(),
       provision({ a: 1 }),
@@ -123,8 +124,8 @@ describe("needs", () => {
     await Promise.all([
       ranges("a"),
       ranges("a"),
-      account("x", "a"),
-      account("x", "a"),
+      account({ name: "x", namespace: "a" }),
+      account({ name: "x", namespace: "a" }),
       may({ verb: "get" }),
       may({ verb: "get" }),
     ]);
@@ -155,7 +156,7 @@ describe("needs", () => {
 
   it("fail only the rule if several of them fail at the same time", async () => {
     const { account } = bound(createUnconnectedCapabilities("prod"));
-    const [first, second] = [account("a"), account("b")];
+    const [first, second] = [account({ name: "a" }), account({ name: "b" })];
     await assert.rejects(first);
     await new Promise(setImmediate);
     await assert.rejects(second);
@@ -189,11 +190,16 @@ describe("needs", () => {
     ]);
   });
 
+  it("refuse a name that is not in an object, because two texts are easily swapped", () => {
+    const { account } = bound(createUnconnectedCapabilities("prod"));
+    assert.throws(() => account("default" as never), /^Error: get takes \{ name, namespace \}, not "default"$/);
+  });
+
   it("fail with 503 if the cluster is not connected", async () => {
     const { account, ranges, provision, charge, may, call } = bound(createUnconnectedCapabilities("prod"));
     const sentence = 'nothing can be read from cluster "prod": it has no connection here';
     for (const ask of [
-      () => account("a"),
+      () => account({ name: "a" }),
       () => ranges(),
       () => provision({}),
       () => charge({}),

@@ -4,6 +4,7 @@ import { evaluateCue } from "./cue/engine.ts";
 import { Failure } from "./failure.ts";
 import { parseJson } from "./json.ts";
 import type {
+  ConfigMap,
   LimitRange,
   Namespace,
   Node,
@@ -25,6 +26,7 @@ import type { KubernetesObject, Status, UserInfo } from "./review.ts";
 
 /** The kinds that a rule can read by their plural alone, without group and version. */
 interface ReadableKinds {
+  configmaps: ConfigMap;
   ingressclasses: IngressClass;
   limitranges: LimitRange;
   namespaces: Namespace;
@@ -260,27 +262,46 @@ type NamedObject<K> = K extends keyof ReadableKinds ? ReadableKinds[K] : Kuberne
 const toResourceType = (kind: keyof ReadableKinds | ResourceType): ResourceType =>
   typeof kind === "string" ? { group: groups[kind] ?? "", resource: kind } : kind;
 
-/** Declares the need to read one object by name; the read returns undefined if the object doesn't exist. */
-export const get = <K extends keyof ReadableKinds | ResourceType, Object = NamedObject<K>>(
-  kind: K,
-  freshness?: ReadOptions,
-): Need<(name: string, namespace?: string) => Promise<Object | undefined>> => ({
-  verb: "get",
-  kind: toResourceType(kind),
-  bind: (capabilities) => (name, namespace) =>
-    capabilities.get(toResourceType(kind), name, namespace, freshness) as Promise<Object | undefined>,
-});
+/** Which object to read; without a namespace, one of the whole cluster. */
+export interface ObjectPlace {
+  name: string;
+  namespace?: string | undefined;
+}
 
-/** Lists the objects of a namespace; without a namespace, of the whole cluster. */
-export const list = <K extends keyof ReadableKinds | ResourceType, Object = NamedObject<K>>(
+type GetObject<Object> = (place: ObjectPlace) => Promise<Object | undefined>;
+
+/**
+ * Declares the need to read one object; the read returns undefined if the object doesn't exist. The type of the objects of
+ * a kind that has no name here is stated: `get<Widget>({ group: "example.com", resource: "widgets" })`.
+ */
+export function get<K extends keyof ReadableKinds>(kind: K, freshness?: ReadOptions): Need<GetObject<ReadableKinds[K]>>;
+export function get<Object = KubernetesObject>(kind: ResourceType, freshness?: ReadOptions): Need<GetObject<Object>>;
+export function get(kind: keyof ReadableKinds | ResourceType, freshness?: ReadOptions): Need<GetObject<object>> {
+  return {
+    verb: "get",
+    kind: toResourceType(kind),
+    bind: (capabilities) => (place) => {
+      if (typeof place === "string") throw new Failure(500, `get takes { name, namespace }, not "${place}"`);
+      return capabilities.get(toResourceType(kind), place.name, place.namespace, freshness);
+    },
+  };
+}
+
+type ListObjects<Object> = (namespace?: string) => Promise<Object[]>;
+
+/** Lists the objects of a namespace; without a namespace, of the whole cluster. Their type is stated as for `get`. */
+export function list<K extends keyof ReadableKinds>(
   kind: K,
   freshness?: ReadOptions,
-): Need<(namespace?: string) => Promise<Object[]>> => ({
-  verb: "list",
-  kind: toResourceType(kind),
-  bind: (capabilities) => (namespace) =>
-    capabilities.list(toResourceType(kind), namespace, freshness) as Promise<Object[]>,
-});
+): Need<ListObjects<ReadableKinds[K]>>;
+export function list<Object = KubernetesObject>(kind: ResourceType, freshness?: ReadOptions): Need<ListObjects<Object>>;
+export function list(kind: keyof ReadableKinds | ResourceType, freshness?: ReadOptions): Need<ListObjects<object>> {
+  return {
+    verb: "list",
+    kind: toResourceType(kind),
+    bind: (capabilities) => (namespace) => capabilities.list(toResourceType(kind), namespace, freshness),
+  };
+}
 
 /** Creates an object of this kind; resolves to `exists` if it exists already. */
 export const create = <K extends keyof ReadableKinds | ResourceType>(

@@ -2,7 +2,7 @@ import type { AnyBinding, AnyPolicy } from "./admission-policies/types.ts";
 import type { Answers, Capabilities, Needs } from "./needs.ts";
 import type { LabelSelector } from "./objects/selection.ts";
 import type { AdmissionRequest, KubernetesObject, Operation, Status } from "./review.ts";
-import type { SettingChoices } from "./settings.ts";
+import type { SettingChoices, SettingElements } from "./settings.ts";
 import type { Since } from "./since.ts";
 
 /** The requests that concern a rule, as in a webhook entry's `rules`. */
@@ -162,6 +162,8 @@ export interface RuleDefinition<Object, Settings extends object, N extends Needs
   settings?: Settings;
   /** The values that settings may have, by their path, such as `mode` or `limits.type`. */
   choices?: SettingChoices;
+  /** Examples of what lists and open maps of the settings hold, by their path, such as `labels: ""` for texts. */
+  elements?: SettingElements;
   /** Reads settings that hold objects: in postern.yaml they may be files or folders of manifests. */
   manifests?: { readonly [Setting in keyof Settings]?: (documents: readonly unknown[]) => ParsedManifests };
   /**

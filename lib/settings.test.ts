@@ -61,9 +61,34 @@ describe("findMistakes", () => {
   for (const { name, settings, found } of rows)
     it(`finds ${name}`, () =>
       assert.deepEqual(
-        findSettingsMistakes(defaults, settings).map(({ path, sentence }) => [path.join("."), sentence]),
+        findSettingsMistakes({ settings: defaults }, settings).map(({ path, sentence }) => [path.join("."), sentence]),
         found,
       ));
+
+  it("compares elements of lists and values of open maps with their examples, and with nothing else", () => {
+    const rule = {
+      settings: { names: [], labels: { "cost-center": "unknown" }, quotas: [], any: {} },
+      elements: { names: "", labels: "", quotas: { hard: {}, on: true }, "quotas.*.hard": 1 },
+    };
+    const find = (settings: object) =>
+      findSettingsMistakes(rule, settings).map(({ path, sentence }) => `${path.join(".")} ${sentence}`);
+    assert.deepEqual(find({ names: ["a"], labels: { team: "a" }, quotas: [{ hard: { cpu: 2 } }], any: { a: [] } }), []);
+    assert.deepEqual(
+      find({
+        names: [1],
+        labels: { team: 2, ["__proto__"]: 3 },
+        quotas: [{ hard: { cpu: "2" }, off: true }, 5],
+      }),
+      [
+        "names.0 must be a text, not 1",
+        "labels.team must be a text, not 2",
+        "labels.__proto__ must be a text, not 3",
+        'quotas.0.hard.cpu must be a number, not "2"',
+        "quotas.0.off is unknown; one of hard, on is expected",
+        "quotas.1 must be a map, not 5",
+      ],
+    );
+  });
 
   it("reports that a rule has no settings", () =>
     assert.deepEqual(findSettingsMistakes({}, { a: 1 }), [
@@ -83,15 +108,15 @@ describe("findMistakes", () => {
       },
       { requiredKeys: [] },
     );
-    fc.assert(fc.property(like, (settings) => findSettingsMistakes(defaults, settings).length === 0));
+    fc.assert(fc.property(like, (settings) => findSettingsMistakes({ settings: defaults }, settings).length === 0));
   });
 
   it("finds mistakes in all settings that would change the shape", () => {
     const anything = fc.dictionary(fc.constantFrom(...Object.keys(defaults), "other"), fc.jsonValue());
     fc.assert(
       fc.property(anything, (settings) => {
-        if (findSettingsMistakes(defaults, settings).length > 0) return;
-        assert.deepEqual(findSettingsMistakes(defaults, mergeWithDefaults(defaults, settings)), []);
+        if (findSettingsMistakes({ settings: defaults }, settings).length > 0) return;
+        assert.deepEqual(findSettingsMistakes({ settings: defaults }, mergeWithDefaults(defaults, settings)), []);
         assert.deepEqual(Object.keys(mergeWithDefaults(defaults, settings)), Object.keys(defaults));
       }),
       { numRuns: 1000 },

@@ -1,7 +1,8 @@
 import { freezeDeep, isMap } from "./json.ts";
+import { quoteValue } from "./policy/values/texts.ts";
 
 // The defaults of a rule define the shape of its settings: a member that they lack is unknown, a value of another type
-// is wrong. An empty map or list takes any members.
+// is wrong. An empty map or list takes any members, unless the rule has an example of them.
 
 /** A wrong member of settings: its path, and a sentence that continues the path. */
 export interface SettingsMistake {
@@ -26,13 +27,25 @@ export const settingsHeader = ["apiVersion", "kind"];
 /** The values that settings may have, by their path, such as `defaults.enforce`. A list's elements have its path. */
 export type SettingChoices = Readonly<Record<string, readonly string[]>>;
 
-/** Compares settings with the defaults of a rule, and with its choices. */
+/**
+ * Examples of the elements of lists, and of the values of maps that take any key, by the path of the list or map. A `*`
+ * stands for an element, as in `quotas.*.labels`.
+ */
+export type SettingElements = Readonly<Record<string, unknown>>;
+
+/** What a rule says of its settings. */
+interface SettingsShape {
+  settings?: object;
+  choices?: SettingChoices;
+  elements?: SettingElements;
+}
+
+/** Compares settings with the defaults of a rule, with its examples of elements, and with its choices. */
 export const findSettingsMistakes = (
-  defaults: object,
+  { settings: defaults = {}, choices = {}, elements = {} }: SettingsShape,
   settings: unknown,
-  choices: SettingChoices = {},
 ): SettingsMistake[] => {
-  const mistakes = compareMaps(defaults, settings, []);
+  const mistakes = compareMaps(defaults, settings, [], "", elements);
   if (mistakes.length > 0) return mistakes;
   return Object.entries(choices).flatMap(([place, words]) =>
     listValues(settings, place.split("."), []).flatMap(({ path, value }) => {
@@ -58,8 +71,19 @@ const listValues = (
   return isMap(value) && Object.hasOwn(value, key) ? listValues(value[key], rest, [...path, key]) : [];
 };
 
-const compareMaps = (defaults: object, settings: unknown, path: (string | number)[]): SettingsMistake[] => {
-  if (!isMap(settings)) return [{ path, sentence: `must be a map, not ${describeType(settings)}` }];
+/** `place` is the path with `*` for each element. */
+const compareMaps = (
+  defaults: object,
+  settings: unknown,
+  path: (string | number)[],
+  place: string,
+  elements: SettingElements,
+): SettingsMistake[] => {
+  if (!isMap(settings)) return [{ path, sentence: `must be a map, not ${describeValue(settings)}` }];
+  if (Object.hasOwn(elements, place))
+    return Object.entries(settings).flatMap(([key, value]) =>
+      compareValues(elements[place], value, [...path, key], `${place}.*`, elements),
+    );
   const known = Object.keys(defaults);
   return Object.entries(settings).flatMap(([key, value]) => {
     const at = [...path, key];
@@ -71,29 +95,36 @@ const compareMaps = (defaults: object, settings: unknown, path: (string | number
           sentence: `is unknown; ${known.length > 0 ? `one of ${known.join(", ")} is expected` : "there are no settings here"}`,
         },
       ];
-    return compareValues(Reflect.get(defaults, key), value, at);
+    return compareValues(Reflect.get(defaults, key), value, at, place === "" ? key : `${place}.${key}`, elements);
   });
 };
 
-const compareValues = (example: unknown, value: unknown, path: (string | number)[]): SettingsMistake[] => {
+const compareValues = (
+  example: unknown,
+  value: unknown,
+  path: (string | number)[],
+  place: string,
+  elements: SettingElements,
+): SettingsMistake[] => {
   if (example === null || example === undefined) return [];
   if (typeof example !== typeof value || value === null || Array.isArray(example) !== Array.isArray(value))
-    return [{ path, sentence: `must be ${describeType(example)}, not ${describeType(value)}` }];
+    return [{ path, sentence: `must be ${describeType(example)}, not ${describeValue(value)}` }];
   if (typeof value === "number" && Number.isInteger(example) && !Number.isSafeInteger(value))
-    return [{ path, sentence: "must be a whole number" }];
+    return [{ path, sentence: `must be a whole number, not ${value}` }];
   if (Array.isArray(example) && Array.isArray(value)) {
-    const [element] = example;
-    return element === undefined ? [] : value.flatMap((item, index) => compareValues(element, item, [...path, index]));
+    const element: unknown = Object.hasOwn(elements, place) ? elements[place] : example[0];
+    return value.flatMap((item, index) => compareValues(element, item, [...path, index], `${place}.*`, elements));
   }
-  return isMap(example) && Object.keys(example).length > 0 ? compareMaps(example, value, path) : [];
+  const isCompared = isMap(example) && (Object.keys(example).length > 0 || Object.hasOwn(elements, place));
+  return isCompared ? compareMaps(example, value, path, place, elements) : [];
 };
 
-const describeType = (value: unknown): string => {
-  if (value === null || value === undefined) return "nothing";
-  if (Array.isArray(value)) return "a list";
-  if (typeof value === "object") return "a map";
-  return typeof value === "string" ? "a text" : typeof value === "number" ? "a number" : "true or false";
+const describeType = (example: unknown): string => {
+  if (typeof example === "object") return describeValue(example);
+  return typeof example === "string" ? "a text" : typeof example === "number" ? "a number" : "true or false";
 };
+
+const describeValue = (value: unknown): string => (isMap(value) ? "a map" : quoteValue(value));
 
 /** The settings that differ in each of a rule's variants, by name. */
 export type SettingsVariants = Record<string, object>;

@@ -266,7 +266,7 @@ describe("a guarded write", () => {
       needs: { space: get("namespaces") },
       async validate(_, { space }) {
         setTimeout(() => gone.abort(), 20);
-        await space("a");
+        await space({ name: "a" });
       },
     });
     const send: typeof fetch = (_, init) =>

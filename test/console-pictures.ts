@@ -59,14 +59,19 @@ const pictures: Record<string, (page: Page, open: (hash: string) => Promise<unkn
   },
 };
 
+/** Each look has all pictures, but of a phone's only these. */
+const looks = { dark: [1280, 800], light: [1280, 800], phone: [390, 844] } as const;
+const ofPhone = ["live", "review"];
+
 const folder = await mkdtemp(join(tmpdir(), "postern-pictures-"));
 const target = fileURLToPath(new URL("../docs/images/", import.meta.url));
 await mkdir(target, { recursive: true });
 const gateway = await serveWithConsole(folder, config);
 const browser = await openBrowser();
 try {
-  for (const colorScheme of ["dark", "light"] as const) {
-    const page = await browser.newPage({ viewport: { width: 1200, height: 760 }, colorScheme, timezoneId: "UTC" });
+  for (const [look, [width, height]] of Object.entries(looks)) {
+    const colorScheme = look === "dark" ? "dark" : "light";
+    const page = await browser.newPage({ viewport: { width, height }, colorScheme });
     await page.goto(gateway.console);
     await page.getByText("connected", { exact: true }).waitFor();
     for (let index = 0; index < 60; index++) {
@@ -76,7 +81,7 @@ try {
         apiVersion: "v1",
         kind: "Pod",
         metadata: { name, namespace: "shop" },
-        spec: { containers: [container] },
+        spec: { ...(index % 3 === 0 && { securityContext: { runAsUser: 0 } }), containers: [container] },
       };
       const user = { username: users[index % users.length] ?? "" };
       await gateway.send(
@@ -86,9 +91,10 @@ try {
       if (index % 5 === 0) await page.waitForTimeout(400);
     }
     for (const [name, show] of Object.entries(pictures)) {
+      if (look === "phone" && !ofPhone.includes(name)) continue;
       await show(page, (hash) => page.goto(`${gateway.console}${hash}`));
       await page.waitForTimeout(500);
-      const file = join(target, `console-${name}-${colorScheme}.png`);
+      const file = join(target, `console-${name}-${look}.png`);
       await page.screenshot({ path: file });
       execFileSync("pngquant", ["--force", "--strip", "--speed=1", "--output", file, "32", file]);
     }

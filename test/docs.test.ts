@@ -5,7 +5,8 @@ import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { readCatalogue } from "../infra/catalogue/registry.ts";
 import { compiledInPlugins } from "../infra/catalogue/upstream-plugins.ts";
-import { buildTablesOfCheckPage } from "../infra/check/documented-coverage.ts";
+import { buildTableOfCheckPage } from "../infra/check/documented-coverage.ts";
+import { readersFiles } from "./readers-files.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 /** The text of each page, without its code blocks: those show other files. */
@@ -18,9 +19,7 @@ const pages = new Map(
 /** All pages but the changelog, which names files of older versions. */
 const present = [...pages].filter(([page]) => page !== "CHANGELOG.md");
 
-/** Folders that readers of a page create, and placeholders. */
-const examples = /^functions\/require-owner-label\b|\/(?:RULE|VERB)\b/;
-const doesExist = (path: string): boolean => examples.test(path) || globSync(path, { cwd: root }).length > 0;
+const doesExist = (path: string): boolean => readersFiles.test(path) || globSync(path, { cwd: root }).length > 0;
 
 /** Returns the anchors that GitHub makes of a page's headings. */
 const listAnchors = (page: string): string[] =>
@@ -91,9 +90,9 @@ describe("the pages", () => {
   });
 
   it("say what check evaluates; npm run fix writes it", async () => {
-    const { present, wanted } = await buildTablesOfCheckPage(await readCatalogue());
+    const { present, wanted } = await buildTableOfCheckPage(await readCatalogue());
     assert.equal(present, wanted);
-    for (const list of ["kinds", "plugins"]) assert.ok(present.includes(`<!-- End of the table of ${list}. -->`));
+    assert.ok(present.includes("<!-- End of the table of plugins. -->"));
   });
 
   it("list every port beside its upstream plugin, in the order of the plugins", async () => {

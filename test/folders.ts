@@ -1,14 +1,17 @@
-import { mkdtemp, rm } from "node:fs/promises";
+import { rmSync } from "node:fs";
+import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after } from "node:test";
 
-/**
- * Creates an empty folder. Called in a test, it deletes the folder after that test; called at the top of a file, after
- * all tests of the file. A call in a hook such as before() would delete the folder too early.
- */
+// Not by after(): at the top of a file that awaits anything, Node may run it before the tests.
+const folders: string[] = [];
+process.on("exit", () => {
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+});
+
+/** Creates an empty folder, which is deleted when the tests of this process have ended. */
 export const createTestFolder = async (): Promise<string> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-test-"));
-  after(() => rm(folder, { recursive: true, force: true }));
+  folders.push(folder);
   return folder;
 };

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, it } from "node:test";
 import { type AnsweredReviewFacts, formatLogLine } from "#lib/core/log-line.ts";
+import { buildSavedQueries } from "../infra/aws/saved-queries.ts";
 import { evaluateQuery } from "./aws/insights.ts";
 
 // The queries of docs/logs.md, on lines as functions, Lambda and the gateway write them.
@@ -10,7 +11,7 @@ const review: AnsweredReviewFacts = {
   ...{ rule: "limit-notes", phase: "validate", cluster: "prod-eu", mode: "enforce", key: "abcdefgh.1" },
   ...{ code: 200, refused: false, operations: 0, milliseconds: 4, function: "postern-prod-limit-notes", version: "7" },
   request: {
-    ...{ uid: "u", operation: "CREATE", name: "web", namespace: "shop", userInfo: {} },
+    ...{ uid: "u", operation: "CREATE", name: "web", namespace: "shop", userInfo: { username: "jane" } },
     kind: { group: "", version: "v1", kind: "ConfigMap" },
     resource: { group: "", version: "v1", resource: "configmaps" },
   },
@@ -18,7 +19,7 @@ const review: AnsweredReviewFacts = {
 const stranger = { ...review, cluster: undefined, key: undefined, mode: undefined, request: undefined, code: 404 };
 const lines = [
   formatLogLine(review, "prod", time, 150),
-  formatLogLine({ ...review, refused: true }, "prod", time),
+  formatLogLine({ ...review, refused: true, message: "it has no label" }, "prod", time),
   formatLogLine({ ...review, cluster: "prod-us", milliseconds: 900 }, "prod", time),
   formatLogLine({ ...review, code: 500, error: new Error("boom") }, "prod", time),
   formatLogLine(stranger, "prod", time),
@@ -27,29 +28,52 @@ const lines = [
   JSON.stringify({ routeKey: "POST /{cluster}/limit-notes/{phase+}", status: "429", function: "-" }),
   JSON.stringify({ routeKey: "POST /{cluster}/limit-notes/{phase+}", status: "500", function: "500" }),
   formatLogLine({ ...review, code: 400, error: new Error("a wrong type") }, "prod", time),
+  formatLogLine(
+    { ...review, cluster: "prod-us", mode: "warn", logs: "minimal", refused: true, message: "it has no label" },
+    "prod",
+    time,
+  ),
+  // A case that a new version must pass.
+  formatLogLine({ ...review, cluster: undefined, key: undefined, refused: true, message: "no" }, "prod", time),
 ];
 const stream = "2026/11/23/postern-prod-limit-notes[7][0a1b]";
 const events = lines.map((line, index) => ({ time: time + index, line, stream }));
 
+const named = { function: "postern-prod-limit-notes" };
+
 const found: Record<string, Record<string, string>[]> = {
-  "Reviews by cluster": [
-    { Cluster: "prod-eu", reviews: "3", denials: "1", errors: "1", p99: "154" },
-    { Cluster: "prod-us", reviews: "1", denials: "0", errors: "0", p99: "900" },
+  "`denials`": [
+    ["prod-eu", "enforce", { user: "jane", message: "it has no label" }, time + 1] as const,
+    ["prod-us", "warn", {}, time + 10] as const,
+  ].map(([Cluster, Mode, told, last]) => ({
+    ...{ Cluster, Rule: "limit-notes", Mode, ...told, operation: "CREATE", group: "", resource: "configmaps" },
+    ...{ namespace: "shop", times: "1", last: `${last}`, example: "web" },
+  })),
+  "`errors by rule`": [
+    { ...named, Rule: "limit-notes", Cluster: "prod-eu", code: "500", errors: "1", last: `${time + 3}` },
+    { ...named, "record.status": "timeout", errors: "1", last: `${time + 5}` },
   ],
-  "Denials by rule and namespace, also those of the modes warn and audit": [
-    { Rule: "limit-notes", Mode: "enforce", Cluster: "prod-eu", namespace: "shop", denials: "1" },
-  ],
-  "The slowest reviews": [
+  "`slowest reviews`": [
     ["10:00:00.002", "prod-us", "900", "0"] as const,
     ["10:00:00.000", "prod-eu", "154", "150"] as const,
     ["10:00:00.001", "prod-eu", "4", "0"] as const,
     ["10:00:00.003", "prod-eu", "4", "0"] as const,
     ["10:00:00.009", "prod-eu", "4", "0"] as const,
+    ["10:00:00.010", "prod-us", "4", "0"] as const,
   ].map(([clock, Cluster, Latency, Init]) => ({
     ...{ "@timestamp": `2026-11-23 ${clock}`, Rule: "limit-notes", Cluster, Latency, Init },
     ...{ operation: "CREATE", resource: "configmaps", namespace: "shop", name: "web" },
   })),
-  "Cold starts by rule": [{ Rule: "limit-notes", starts: "1", p50: "150", longest: "150" }],
+  "`cold starts`": [{ Rule: "limit-notes", starts: "1", p50: "150", longest: "150" }],
+  "`guards that failed`": [
+    { ...named, Rule: "limit-notes", Cluster: "prod-eu", code: "500", failures: "1", last: `${time + 3}` },
+    { ...named, "record.status": "timeout", failures: "1", last: `${time + 5}` },
+    { ...named, Rule: "limit-notes", Cluster: "prod-eu", code: "400", failures: "1", last: `${time + 9}` },
+  ],
+  "Reviews by cluster": [
+    { Cluster: "prod-eu", reviews: "3", denials: "1", errors: "1", p99: "154" },
+    { Cluster: "prod-us", reviews: "2", denials: "1", errors: "0", p99: "900" },
+  ],
   "Failed reviews": [
     {
       ...{ "@timestamp": "2026-11-23 10:00:00.003", Rule: "limit-notes", Cluster: "prod-eu", code: "500" },
@@ -67,10 +91,10 @@ const found: Record<string, Record<string, string>[]> = {
   ],
   "Which keys are in use": [
     { Cluster: "prod-eu", Key: "abcdefgh.1", reviews: "4" },
-    { Cluster: "prod-us", Key: "abcdefgh.1", reviews: "1" },
+    { Cluster: "prod-us", Key: "abcdefgh.1", reviews: "2" },
   ],
   "What versions did, without the time of starts": [
-    { Rule: "limit-notes", Version: "7", reviews: "4", denials: "1", errors: "1", p99: "900" },
+    { Rule: "limit-notes", Version: "7", reviews: "5", denials: "2", errors: "1", p99: "900" },
   ],
   "Requests without a valid key": [{ Rule: "limit-notes", requests: "1" }],
   "In the log group `/aws/vendedlogs/postern-STAGE`, what the HTTP API answered itself": [
@@ -91,9 +115,17 @@ describe("a query of docs/logs.md", async () => {
       Object.keys(found),
     );
   });
+  it("is what the stack saves, if it stands under saved queries", () => {
+    const saved = Object.entries(buildSavedQueries(["postern-STAGE-pod-security"]));
+    assert.deepEqual(
+      queries.slice(0, saved.length),
+      saved.map(([name, query]) => ({ title: `\`${name}\``, query: `${query}\n` })),
+    );
+  });
   for (const { title, query } of queries)
     it(`finds: ${title}`, () => {
-      const rows = evaluateQuery(query, events).map((row) =>
+      const ours = query.replace("postern-STAGE-pod-security", named.function);
+      const rows = evaluateQuery(ours, events).map((row) =>
         row.error === undefined ? row : { ...row, error: row.error.replace(/\n.*/s, "") },
       );
       assert.deepEqual(rows, found[title]);

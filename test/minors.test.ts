@@ -1,6 +1,16 @@
 import assert from "node:assert/strict";
+import { globSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import { it } from "node:test";
-import { describeUnknownMinor, newestKubernetes, oldestKubernetes } from "../lib/since.ts";
+import { fileURLToPath } from "node:url";
+import { isFit, minorShape } from "../infra/cli/shape.ts";
+import {
+  describeUnknownMinor,
+  knownMinors,
+  newestKubernetes,
+  oldestKubernetes,
+  supportedClusters,
+} from "../lib/since.ts";
 import { minors } from "./control-plane/binaries.ts";
 
 it("the known minors of Kubernetes are those whose API servers are compared", () => {
@@ -11,4 +21,34 @@ it("an unknown minor is named, with the one that is assumed", () => {
   for (const minor of [undefined, ...minors]) assert.equal(describeUnknownMinor(minor), undefined);
   assert.equal(describeUnknownMinor("1.99"), `Kubernetes 1.99 isn't known here; ${newestKubernetes} is assumed`);
   assert.equal(describeUnknownMinor("1.9"), `Kubernetes 1.9 isn't known here; ${oldestKubernetes} is assumed`);
+});
+
+it("the README and the pages say alike which clusters can call Postern, and which versions postern.yaml can name", async () => {
+  for (const page of ["README.md", "docs/clusters.md", "docs/configuration.md"]) {
+    const text = await readFile(new URL(`../${page}`, import.meta.url), "utf8");
+    assert.ok(text.replace(/\s+/g, " ").includes(supportedClusters), `${page} has: ${supportedClusters}`);
+  }
+  for (const minor of minors) assert.ok(isFit(minorShape, minor), minor);
+  const older = `1.${Number(oldestKubernetes.slice(2)) - 1}`;
+  assert.ok(!isFit(minorShape, older), older);
+});
+
+it("the pages name no other range of minors from the oldest on, but for what a managed service has on", async () => {
+  const root = fileURLToPath(new URL("..", import.meta.url));
+  const pages = globSync(["*.md", "{docs,functions,infra,lib,test}/**/*.md"], {
+    cwd: root,
+    exclude: ["**/node_modules/**", "CHANGELOG.md"],
+  });
+  const range = new RegExp(`(?<!\\bon in )\\b${RegExp.escape(oldestKubernetes)} to 1\\.\\d+`, "g");
+  const found = await Promise.all(
+    pages.map(async (page) => {
+      const text = (await readFile(`${root}/${page}`, "utf8")).replace(/\s+/g, " ");
+      return [...text.matchAll(range)].map(([range]) => `${page}: ${range}`);
+    }),
+  );
+  assert.ok(found.flat().length > 5);
+  assert.deepEqual(
+    found.flat().filter((place) => !place.endsWith(`: ${knownMinors}`)),
+    [],
+  );
 });

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 
-// The names postern and create-postern aren't claimed in npm's registry, so a command that fetches one would run a
+// The names postern, postern-kubernetes and create-postern aren't claimed in npm's registry, so a command that fetches one would run a
 // stranger's code. SECURITY.md says so. With the first release, the pages may name the packages, and this test ends.
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -12,7 +12,7 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const fetching =
   /\b(?:(?:npm|pnpm|yarn|bun)(?:\s+--?[\w-]+)*\s+(?:create|init|install|i|in|ins|add|exec|x|dlx)|(?:npx|bunx|pnpx)(?=[^;&|`]*\s-|\s+create-|\s+postern@))\b[^;&|`]*?/;
 /** The names, but not as a part of a path or of another name. */
-const named = /(?<![\w./@-])(?:create-)?postern(?![\w/-]|\.\w)/;
+const named = /(?<![\w./@-])(?:create-)?postern(?:-kubernetes)?(?![\w/-]|\.\w)/;
 const fetchesName = new RegExp(`${fetching.source}${named.source}|\\bnpm create\\b|@latest\\b`);
 
 /** Returns the commands of a text: its lines, with continued lines joined, and its quotations. */
@@ -48,6 +48,7 @@ describe("no page and no message shows a command that fetches an unclaimed name"
     "npm install postern",
     "npm install --save-dev postern@0.1.0",
     "npm install @acme/rules postern",
+    "npm install postern-kubernetes",
     "`npm install\n// postern@VERSION` upgrades",
     "npm install \\\n  postern",
     "pnpm dlx postern check",
@@ -63,7 +64,7 @@ describe("no page and no message shows a command that fetches an unclaimed name"
 
   for (const command of [
     "npx postern check pod.yaml -o json",
-    "npm install ./postern-0.1.0.tgz",
+    "npm install ./postern-*.tgz",
     "npx --yes ./dist/packages/create-postern-0.1.0.tgz ../my-rules",
     "npm install && npx postern new NAME",
     "npm install --save-dev osls",

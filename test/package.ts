@@ -4,15 +4,20 @@ import { mkdir, mkdtemp, readdir, readFile, rename, symlink } from "node:fs/prom
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { findModule } from "../infra/kubernetes/find-module.ts";
 import { packPackages } from "../infra/package/pack.ts";
+import { modulePackageName } from "../infra/package/package-manifest.ts";
 import { createTestFolder } from "./folders.ts";
 
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("..", import.meta.url));
 const shared = process.env.POSTERN_SHARED ?? (await createTestFolder());
 
-/** Packs Postern, unless another test file of this run has done it. Returns the tarballs of its packages. */
-export const packOnce = async (): Promise<{ postern: string; create: string }> => {
+/**
+ * Packs Postern, unless another test file of this run has done it. Returns the tarballs of its packages; there is none of
+ * the module of Kubernetes' handlers if that wasn't built.
+ */
+export const packOnce = async (): Promise<{ postern: string; create: string; module?: string }> => {
   const folder = join(shared, "packages");
   if (!existsSync(folder)) {
     const draft = await mkdtemp(join(shared, "draft-"));
@@ -22,8 +27,17 @@ export const packOnce = async (): Promise<{ postern: string; create: string }> =
       if (!existsSync(folder)) throw error;
     });
   }
-  const [create = "", postern = ""] = (await readdir(folder)).sort().map((file) => join(folder, file));
-  return { postern, create };
+  const [create = "", postern = "", module] = (await readdir(folder)).sort().map((file) => join(folder, file));
+  return { postern, create, ...(module !== undefined && { module }) };
+};
+
+/** Writes the files of the module's package into a folder, if the module was built. Returns the folder in a list. */
+export const unpackModulePackage = async (folder: string): Promise<string[]> => {
+  const { module } = await packOnce();
+  if (module === undefined) return [];
+  await mkdir(folder, { recursive: true });
+  await run("tar", ["-xzf", module, "--strip-components=1", "-C", folder]);
+  return [folder];
 };
 
 /** Installs the package postern into a project, with links to the dependencies that it declares. */
@@ -35,6 +49,7 @@ export const installPackage = async (project: string): Promise<void> => {
   for (const name of Object.keys(dependencies)) {
     const link = join(project, "node_modules", name);
     await mkdir(dirname(link), { recursive: true });
-    await symlink(join(root, "node_modules", name), link);
+    const module = name === modulePackageName ? await findModule() : undefined;
+    await symlink(module ?? join(root, "node_modules", name), link);
   }
 };

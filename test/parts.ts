@@ -1,4 +1,5 @@
 import { spawnSync } from "node:child_process";
+import { findModule } from "../infra/kubernetes/find-module.ts";
 import { findActionlint } from "./actionlint/actionlint.ts";
 import { findCfnLint, findDynamoDb, findMissingRuntimeClient, findMoto, type Tool } from "./aws/tools.ts";
 import { celMinors, findCelEvaluator } from "./bench/peers/cel-go.ts";
@@ -41,6 +42,8 @@ const parts = {
       findBuiltKinitirasEngine,
       "kinitiras' engine is not here: node test/bench/peers/kinitiras.ts builds it",
     ),
+  "Kubernetes module": () =>
+    explainIfMissing(findModule, "Kubernetes' handlers are not here: npm run kubernetes builds them"),
   moto: () => getMissingTool(findMoto()),
   "Pod Security evaluator": () =>
     explainIfMissing(

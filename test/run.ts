@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { run } from "node:test";
 import { spec } from "node:test/reporters";
 import { fileURLToPath, pathToFileURL } from "node:url";
+import { inspect } from "node:util";
 import { listLeftOut } from "./choices.ts";
 
 // Runs tests by tier or by file: `node infra/node.js test/run.ts unit lib/core/patch.test.ts`. The output ends with
@@ -65,6 +66,7 @@ process.env.GOMAXPROCS ||= "1";
 // With rare garbage collection, TypeScript's compiler works a sixth less.
 process.env.GOGC ||= "400";
 const skipped: Skipped[] = [];
+const failed: string[] = [];
 const events = run({
   cwd,
   files,
@@ -75,18 +77,22 @@ const events = run({
 events.on("test:pass", ({ name, skip }) => {
   if (skip !== undefined) skipped.push({ name, reason: skip === true ? "no reason is given" : String(skip) });
 });
-events.on("test:fail", ({ todo }) => {
+events.on("test:fail", ({ name, todo, details }) => {
   if (todo === undefined) process.exitCode = 1;
+  // A suite fails with its tests, and says only how many. The rest of each error stands above the skipped tests.
+  const { cause = details.error, failureType } = details.error as { cause?: unknown; failureType?: string };
+  if (failureType !== "subtestsFailed") failed.push(`${name}\n    ${inspect(cause).split("\n", 12).join("\n    ")}`);
 });
 events.on("end", () => process.nextTick(report));
 events.compose(spec).pipe(process.stdout);
 
-/** Prints the skipped tests by reason, and the seed of the run. */
+/** Prints the skipped tests by reason, those that failed, and the seed of the run. */
 const report = () => {
   const byReason = Map.groupBy(skipped, ({ reason }) => reason);
   if (skipped.length > 0) process.stdout.write(`\nSkipped:\n`);
   for (const [reason, tests] of byReason)
     process.stdout.write(`- ${reason}\n${tests.map(({ name }) => `    ${name}\n`).join("")}`);
   if (leftOut.length > 0) process.stdout.write(`\nOther seeds also run ${leftOut.join(", ")}.\n`);
+  for (const text of failed) process.stdout.write(`\nFailed: ${text}\n`);
   process.stdout.write(`\nPOSTERN_SEED=${process.env.POSTERN_SEED} repeats this run.\n`);
 };

@@ -67,7 +67,7 @@ export default rule({
     if (!isEviction && !isMarkedAndNotBeingDeleted(object, settings)) return;
     // A deletecollection request causes one review per object, and `request.name` is empty in each.
     const name = request.name || object.metadata?.name || "";
-    const pod = await pods(name, request.namespace);
+    const pod = await pods({ name, namespace: request.namespace });
     if (!pod || !isMarkedAndNotBeingDeleted(pod, settings) || !isRunningOnNode(pod) || isFinished(pod, settings))
       return;
     // The pod that was read now isn't the one in the request: another pod of the same name has replaced that one.
@@ -75,7 +75,7 @@ export default rule({
     const { gracePeriodSeconds, dryRun } = toMap(isEviction ? toMap(object).deleteOptions : request.options);
     if (gracePeriodSeconds === 0 && mayForceDeletion(request, settings)) return;
     if (!settings.endingNamespaces) {
-      const namespace = await namespaces(request.namespace ?? "");
+      const namespace = await namespaces({ name: request.namespace ?? "" });
       if (!namespace || namespace.metadata?.deletionTimestamp) return;
     }
     const context = { settings, now, calls, ask };

@@ -27,7 +27,7 @@ export default rule({
   },
   needs: {
     served: discovery(),
-    group: get<ResourceType, PodGroup>(podGroups),
+    group: get<PodGroup>(podGroups),
     groups: list(podGroups),
   },
 
@@ -42,7 +42,7 @@ export default rule({
     const own: (PodGroup | undefined)[] =
       name === undefined
         ? (await groups(namespace)).filter((podGroup) => isControlledBy(podGroup, oldObject))
-        : [await group(name, namespace)];
+        : [await group({ name, namespace })];
     const gang = own.find((podGroup) => podGroup?.spec?.schedulingPolicy?.gang);
     if (gang)
       return {

@@ -33,12 +33,11 @@ export default rule({
     }),
   }),
   settings,
-  checkSettings({ minimum, namespaces, namespaceLabels }) {
+  elements: { namespaces: "", namespaceLabels: "" },
+  checkSettings({ minimum, namespaces }) {
     if (minimum < 1) return `must have a whole number of at least 1 as minimum, not ${minimum}`;
-    const [noName] = namespaces.filter((name: unknown) => typeof name !== "string" || !namespaceName.test(name));
-    if (noName !== undefined) return `must list names of namespaces under namespaces, not ${JSON.stringify(noName)}`;
-    const [key] = Object.keys(namespaceLabels).filter((key) => typeof namespaceLabels[key] !== "string");
-    if (key !== undefined) return `must have a string as namespaceLabels.${key}`;
+    const noName = namespaces.find((name) => !namespaceName.test(name));
+    if (noName !== undefined) return `must list names of namespaces under namespaces, not "${noName}"`;
   },
 
   validate(object: ReplicatedObject, { request, oldObject, settings: { minimum, allowZero, namespaces } }) {

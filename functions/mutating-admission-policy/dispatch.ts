@@ -26,6 +26,7 @@ export const applyMutatingPolicies = async (
   { policies }: MutatingPolicySettings,
   policyRequest: PolicyRequest,
   answers: AuthorizationAnswers,
+  typed: readonly string[],
 ): Promise<DispatchResult> => {
   const customKinds = policies.filter(isCustomKind);
   const denials: PolicyDenial[] = [];
@@ -50,7 +51,7 @@ export const applyMutatingPolicies = async (
     }
     for (const { policy, binding, ...values } of planned) {
       const key = formatKey(policy, binding, values.params);
-      const context = { request, customKinds, isInvoked: isFirst || reinvoked.has(key) };
+      const context = { request, customKinds, typed, isInvoked: isFirst || reinvoked.has(key) };
       const seen = object;
       const result = await evaluateWithAuthorizer(request, answers, (authorizer) =>
         evaluatePolicy(policy, seen, { ...authorizer, ...values }, context),

@@ -3,7 +3,6 @@ import {
   evaluatePass,
   mostPassCost,
   type PolicyInput,
-  typedInput,
 } from "postern/admission-policies/expressions";
 import { createRequestVariables, toConditionsInput } from "postern/admission-policies/input";
 import { applyConfigurationValue, applyPatchValue, MutationError } from "postern/admission-policies/mutation";
@@ -27,6 +26,8 @@ export interface MutationResult {
 export interface MutationContext {
   request: Omit<AdmissionRequest, "object">;
   customKinds: readonly CustomKind[];
+  /** The parts of the input that are typed objects; see evaluatePass. */
+  typed: readonly string[];
   /** False if only the conditions are evaluated. */
   isInvoked: boolean;
 }
@@ -39,24 +40,30 @@ export const evaluatePolicy = (
   policy: MutatingPolicy,
   original: JsonMap,
   values: PolicyInput,
-  { request, customKinds, isInvoked }: MutationContext,
+  { request, customKinds, isInvoked, typed }: MutationContext,
 ): MutationResult => {
   const { spec } = policy;
   const { conditions, variables, mutations } = compilePolicy(policy);
   const createInput = (object: JsonMap): PolicyInput => {
     return { ...createRequestVariables({ ...request, object }), ...values };
   };
-  const matches = evaluateMatchConditions(conditions, variables, toConditionsInput(createInput(original)), spec);
+  const matches = evaluateMatchConditions(conditions, variables, toConditionsInput(createInput(original)), spec, typed);
   const result: MutationResult = { object: original, isMatched: matches === true, errors: [] };
   if (typeof matches === "object") return { ...result, errors: [matches.error] };
   if (!matches || !isInvoked) return result;
 
   // Upstream has typed objects for mutations only if conditions were evaluated before.
-  const typed =
-    conditions.length > 0 ? typedInput : typedInput.filter((name) => name !== "object" && name !== "oldObject");
+  const typedInMutations =
+    conditions.length > 0 ? typed : typed.filter((name) => name !== "object" && name !== "oldObject");
   for (const { isJsonPatch, expression } of mutations) {
     const { object } = result;
-    const results = evaluatePass([expression], variables, createInput(object), { left: mostPassCost }, typed);
+    const results = evaluatePass(
+      [expression],
+      variables,
+      createInput(object),
+      { left: mostPassCost },
+      typedInMutations,
+    );
     const [first] = "exhausted" in results ? [{ error: results.exhausted }] : results;
     try {
       if (first && "error" in first) throw new MutationError(first.error);

@@ -1,4 +1,5 @@
 import { createAuthorizationAnswers } from "postern/admission-policies/authorization";
+import { typedInput } from "postern/admission-policies/expressions";
 import { isGovernedResource } from "postern/admission-policies/matching";
 import { listPolicies } from "postern/admission-policies/policies";
 import { buildPolicyNeeds } from "postern/admission-policies/settings";
@@ -16,7 +17,7 @@ import { findMutatingSettingsFault } from "./settings.ts";
 // Values of parameters may become part of an object.
 const needs = buildPolicyNeeds({ maxAge: 0 });
 
-export default rule<KubernetesObject, MutatingPolicySettings, typeof needs>({
+export default rule<KubernetesObject, MutatingPolicySettings, typeof needs, { typed: readonly string[] }>({
   summary: "Changes objects by MutatingAdmissionPolicies in files beside postern.yaml.",
   order: 36,
   upstreamPlugin: {
@@ -24,6 +25,7 @@ export default rule<KubernetesObject, MutatingPolicySettings, typeof needs>({
     worthwhile:
       "Every API server since 1.36 evaluates such policies itself. The rule is for older clusters, for clusters whose version lacks a CEL function, and for fleets that keep policies in one place.",
   },
+  since: { "1.0": { typed: [] }, "1.37": { typed: typedInput } },
   match: (settings) => listPolicyMatches(settings, mutatingOperations),
   variants: (settings) =>
     buildPolicyVariants(settings, {
@@ -40,11 +42,16 @@ export default rule<KubernetesObject, MutatingPolicySettings, typeof needs>({
   },
   needs,
 
-  async mutate(draft: KubernetesObject, { settings, may, ...policyRequest }): Promise<Verdict> {
+  async mutate(draft: KubernetesObject, { settings, may, upstream, ...policyRequest }): Promise<Verdict> {
     const { request } = policyRequest;
     if (request.operation === "DELETE" || !isMap(request.object) || !isGovernedResource(request)) return;
     try {
-      const { object, denials } = await applyMutatingPolicies(settings, policyRequest, createAuthorizationAnswers(may));
+      const { object, denials } = await applyMutatingPolicies(
+        settings,
+        policyRequest,
+        createAuthorizationAnswers(may),
+        upstream.typed,
+      );
       const [first] = denials;
       if (first) return { refuse: buildStatus(request, first, denials) };
       replaceMembers(draft, request.object, object);

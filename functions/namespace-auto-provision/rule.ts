@@ -14,7 +14,7 @@ export default rule({
 
   async mutate(_, { request, namespaces, provision }) {
     const name = getObjectNamespace(request);
-    if (!name || request.dryRun || (await namespaces(name))) return;
+    if (!name || request.dryRun || (await namespaces({ name }))) return;
 
     const result = await provision({ apiVersion: "v1", kind: "Namespace", metadata: { name } });
     if (typeof result === "string") return;

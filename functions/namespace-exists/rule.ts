@@ -23,7 +23,7 @@ export default rule({
   // them, the compiled-in PodSecurity fails, because it can't read a missing namespace.
   async mutate(_, { request, namespaces }) {
     const home = getObjectNamespace(request);
-    if (!home || (await namespaces(home))) return;
+    if (!home || (await namespaces({ name: home }))) return;
 
     return { refuse: notFound({ group: "", resource: "namespaces" }, home) };
   },

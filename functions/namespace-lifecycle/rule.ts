@@ -43,7 +43,7 @@ export default rule({
     if (!home || isAccessReview(request) || !upstream.checked.includes(request.operation)) return;
 
     const isNew = request.operation === "CREATE";
-    const namespace = await (isNew ? current : recent)(home);
+    const namespace = await (isNew ? current : recent)({ name: home });
     if (!namespace) return { refuse: notFound({ group: "", resource: "namespaces" }, home) };
     if (isNew && namespace.status?.phase === "Terminating") return { refuse: buildTerminatingStatus(request, home) };
   },
@@ -51,7 +51,7 @@ export default rule({
   async suggest(_, { request, current }) {
     if (request.operation === "DELETE") return;
     const { namespace = "" } = request;
-    if (!(await current(namespace))) return describeNamespaceCreation(namespace);
+    if (!(await current({ name: namespace }))) return describeNamespaceCreation(namespace);
     return `wait until namespace ${JSON.stringify(namespace)} is deleted, and create it again`;
   },
 });

@@ -43,7 +43,7 @@ export default rule({
     const required = Object.keys(upstream.features).filter((name) => upstream.features[name]?.(oldObject, pod));
     if (required.length === 0) return;
 
-    const assigned = await node(name);
+    const assigned = await node({ name });
     if (!assigned) return { refuse: forbidden(request, `node "${name}" not found`) };
     const missing = required.filter((feature) => !assigned.status?.declaredFeatures?.includes(feature)).join(", ");
     if (missing !== "")

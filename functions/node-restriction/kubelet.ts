@@ -10,7 +10,7 @@ export const kubeletNeeds = {
   accounts: get("serviceaccounts"),
   claims: get("persistentvolumeclaims"),
   volumes: get("persistentvolumes"),
-  drivers: get<{ group: string; resource: string }, CSIDriver>({ group: "storage.k8s.io", resource: "csidrivers" }),
+  drivers: get<CSIDriver>({ group: "storage.k8s.io", resource: "csidrivers" }),
   may: accessReview(),
 };
 

@@ -27,12 +27,12 @@ export const checkPodCertificateRequest = async (
   const accountHere = quoteText(`${namespace}/${serviceAccountName}`);
   const ofPod = `PodCertificateRequest for pod ${podHere}`;
 
-  const foundNode = await nodes(nodeName);
+  const foundNode = await nodes({ name: nodeName });
   if (!foundNode) return buildNotFound("node", `node ${quoteText(nodeName)}`, nodeName);
   if (foundNode.metadata?.uid !== nodeUID)
     return buildForbidden(`${ofPod} names node UID ${quoteText(nodeUID)}, inconsistent with the running node`);
 
-  const pod = await pods(podName, namespace);
+  const pod = await pods({ name: podName, namespace });
   if (!pod) return buildNotFound("pod", `pod ${podHere}`, podName);
   if (pod.metadata?.uid !== podUID)
     return buildForbidden(`${ofPod} contains pod UID (${quoteText(podUID)}) which differs from running pod`);
@@ -43,7 +43,7 @@ export const checkPodCertificateRequest = async (
   if ((pod.spec.serviceAccountName ?? "") !== serviceAccountName)
     return `${ofPod} contains serviceAccountName (${quoteText(serviceAccountName)}) that differs from running pod (${quoteText(pod.spec.serviceAccountName)})`;
 
-  const account = await accounts(serviceAccountName, namespace);
+  const account = await accounts({ name: serviceAccountName, namespace });
   if (!account) return buildNotFound("serviceaccount", `service account ${accountHere}`, serviceAccountName);
   if (account.metadata?.uid !== serviceAccountUID)
     return buildForbidden(

@@ -30,7 +30,7 @@ const checkMirrorPod = async (pod: Pod, { node, upstream, nodes }: KubeletReques
     return `${subject} can only create pods with an owner reference set to itself`;
   if (!owner.controller) return `${subject} can only create pods with a controller owner reference set to itself`;
   if (owner.blockOwnerDeletion) return `${subject} must not set blockOwnerDeletion on an owner reference`;
-  const found = await nodes(node);
+  const found = await nodes({ name: node });
   if (!found) return notFound({ group: "", resource: "node" }, node);
   // The message omits the real UID, which upstream prints: the sender of a forged review must not learn it.
   if (owner.uid !== found.metadata?.uid) return `node ${node} UID mismatch: expected ${owner.uid ?? ""} got another`;
@@ -42,7 +42,7 @@ const checkMirrorPod = async (pod: Pod, { node, upstream, nodes }: KubeletReques
 
 const checkDeletion = async ({ node, request, pods }: KubeletRequestContext): Promise<KubeletOffence> => {
   const { name = "", namespace } = request;
-  const pod = await pods(name, namespace);
+  const pod = await pods({ name, namespace });
   if (!pod) return notFound({ group: "", resource: "pod" }, name);
   if (pod.spec?.nodeName !== node)
     return `node ${quoteText(node)} can only delete pods with spec.nodeName set to itself`;
@@ -55,7 +55,7 @@ const checkEviction = async (
   if (request.operation !== "CREATE") return `unexpected operation ${request.operation}`;
   const name = request.name || metadata?.name;
   if (!name) return "could not determine pod from request data";
-  const pod = await pods(name, request.namespace);
+  const pod = await pods({ name, namespace: request.namespace });
   if (!pod) return notFound({ group: "", resource: "pod" }, name);
   if (pod.spec?.nodeName !== node) return `node ${node} can only evict pods with spec.nodeName set to itself`;
 };

@@ -20,7 +20,7 @@ export const checkTokenRequest = async (
   const { apiVersion, kind, name, uid } = spec.boundObjectRef ?? {};
   if (apiVersion !== "v1" || kind !== "Pod" || !name) return "node requested token not bound to a pod";
   if (!uid) return "node requested token with a pod binding without a uid";
-  const pod = await context.pods(name, request.namespace);
+  const pod = await context.pods({ name, namespace: request.namespace });
   if (!pod) return notFound({ group: "", resource: "pod" }, name);
   if (pod.metadata?.uid !== uid)
     return `the UID in the bound object reference (${uid}) does not match the UID in record. The object might have been deleted and then recreated`;
@@ -67,7 +67,7 @@ const usesAudience = async (
   const found = claim === undefined ? { driver: getDriver(volume) } : await findClaimDriver(claim, context);
   if ("error" in found) return found.error;
   if (!found.driver) return false;
-  const driver = await context.drivers(found.driver);
+  const driver = await context.drivers({ name: found.driver });
   if (!driver) return `csidriver.storage.k8s.io ${quoteText(found.driver)} not found`;
   return driver.spec?.tokenRequests?.some((token) => isForAudience(token, audience)) ?? false;
 };
@@ -76,9 +76,9 @@ const findClaimDriver = async (
   name: string,
   { claims, volumes, request }: KubeletRequestContext,
 ): Promise<{ error: string } | { driver: string | undefined }> => {
-  const claim = await claims(name, request.namespace);
+  const claim = await claims({ name, namespace: request.namespace });
   if (!claim) return { error: `persistentvolumeclaim ${quoteText(name)} not found` };
-  const volume = await volumes(claim.spec?.volumeName ?? "");
+  const volume = await volumes({ name: claim.spec?.volumeName ?? "" });
   return volume
     ? { driver: getDriver(volume.spec ?? {}) }
     : { error: `persistentvolume ${quoteText(claim.spec?.volumeName)} not found` };

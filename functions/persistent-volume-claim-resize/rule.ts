@@ -20,7 +20,8 @@ export default rule({
       return { refuse: forbidden(request, "Only bound persistent volume claims can be expanded") };
 
     const name = getClassName(claim);
-    const canGrow = name !== "" && name === getClassName(oldObject) && (await storageClass(name))?.allowVolumeExpansion;
+    const canGrow =
+      name !== "" && name === getClassName(oldObject) && (await storageClass({ name }))?.allowVolumeExpansion;
     if (!canGrow) return { refuse: forbidden(request, unsupported) };
   },
 
@@ -29,7 +30,7 @@ export default rule({
     const as = `keep spec.resources.requests.storage at ${getSize(oldObject)}`;
     if (oldObject.status?.phase !== "Bound") return `${as} until the claim is bound`;
     const name = getClassName(oldObject);
-    if (name === "" || name !== getClassName(claim) || !(await storageClass(name))) return as;
+    if (name === "" || name !== getClassName(claim) || !(await storageClass({ name }))) return as;
     return `${as}, or set allowVolumeExpansion of StorageClass ${JSON.stringify(name)} to true if its driver can expand volumes`;
   },
 });

@@ -1,4 +1,4 @@
-import { get, type ResourceType } from "postern/needs";
+import { get } from "postern/needs";
 import { forbidden } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
@@ -31,7 +31,7 @@ export default rule({
   ],
   matchConditions: { "is-made-of-a-template": "object.?spec.?podGroupTemplateRef.?workload.hasValue()" },
   needs: {
-    workloads: get<ResourceType, Workload>({ group: "scheduling.k8s.io", version: "v1alpha2", resource: "workloads" }),
+    workloads: get<Workload>({ group: "scheduling.k8s.io", version: "v1alpha2", resource: "workloads" }),
   },
 
   async validate(group: PodGroup, { request, workloads }) {
@@ -39,7 +39,7 @@ export default rule({
     if (!reference) return;
 
     const { workloadName = "", podGroupTemplateName = "" } = reference;
-    const workload = await workloads(workloadName, request.namespace);
+    const workload = await workloads({ name: workloadName, namespace: request.namespace });
     const refuseRequest = (why: string) => ({ refuse: forbidden(request, `PodGroup rejected: ${why}`) });
     if (!workload) return refuseRequest(`Workload "${workloadName}" not found`);
     if (workload.metadata?.deletionTimestamp) return refuseRequest(`Workload "${workloadName}" is being deleted`);
@@ -49,7 +49,7 @@ export default rule({
 
   async suggest(group: PodGroup, { request, workloads }) {
     const { workloadName = "" } = group.spec?.podGroupTemplateRef?.workload ?? {};
-    const workload = await workloads(workloadName, request.namespace);
+    const workload = await workloads({ name: workloadName, namespace: request.namespace });
     if (!workload) return `create Workload ${JSON.stringify(workloadName)} first`;
     if (workload.metadata?.deletionTimestamp) return;
     const names = (workload.spec?.podGroupTemplates ?? []).slice(0, 3).map(({ name }) => JSON.stringify(name));

@@ -35,7 +35,7 @@ export default rule({
   },
 
   async mutate(pod: Pod, { request, current, ...context }) {
-    const chosen = getNodes(request, await current(request.namespace ?? ""), context);
+    const chosen = getNodes(request, await current({ name: request.namespace ?? "" }), context);
     if ("refuse" in chosen) return chosen;
 
     const own = pod.spec?.nodeSelector ?? {};
@@ -46,12 +46,12 @@ export default rule({
   },
 
   async validate(pod: Pod, { request, recent, ...context }) {
-    const chosen = getNodes(request, await recent(request.namespace ?? ""), context);
+    const chosen = getNodes(request, await recent({ name: request.namespace ?? "" }), context);
     return "refuse" in chosen ? chosen : checkSelector(request, pod, pod.spec?.nodeSelector ?? {}, chosen);
   },
 
   async suggest({ spec }: Pod, { request, current, ...context }) {
-    const namespace = await current(request.namespace ?? "");
+    const namespace = await current({ name: request.namespace ?? "" });
     if (!namespace) return describeNamespaceCreation(request.namespace);
     const chosen = getNodes(request, namespace, context);
     if ("refuse" in chosen || !spec) return;

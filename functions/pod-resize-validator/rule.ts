@@ -35,7 +35,7 @@ export default rule({
       const status = forbidden(request, text);
       return { refuse: reason ? { ...status, details: { ...status.details, causes: [{ reason }] } } : status };
     };
-    const assigned = await node(name);
+    const assigned = await node({ name });
     if (!assigned) return refuseRequest(`node "${name}" not found`);
 
     const system = assigned.metadata?.labels?.["kubernetes.io/os"] ?? "linux";
@@ -52,7 +52,7 @@ export default rule({
 
   async suggest(pod: Pod, { node }) {
     const name = pod.spec?.nodeName ?? "";
-    const assigned = await node(name);
+    const assigned = await node({ name });
     if (!assigned || listShortages(pod, assigned).length === 0) return;
     const { cpu, memory } = assigned.status?.allocatable ?? {};
     // Nothing is suggested if the node has no cpu or no memory: it has no room for any request.

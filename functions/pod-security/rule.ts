@@ -78,7 +78,7 @@ export default rule({
       );
 
     const name = request.namespace ?? "";
-    return (isPod ? current : recent)(name).then((namespace): Verdict => {
+    return (isPod ? current : recent)({ name }).then((namespace): Verdict => {
       if (namespace) {
         const parsed = parseNamespacePolicy(namespace.metadata?.labels ?? {}, defaults);
         return evaluatePod(subject, parsed, request, upstream);
@@ -94,7 +94,7 @@ export default rule({
     if (request.resource.resource === "namespaces") return suggestLabelCorrection(object, defaults);
     // Nothing is suggested for an update: the fields that Pod Security checks can't be changed in an existing pod.
     if (request.operation !== "CREATE") return;
-    const namespace = getNamespaceLabelsOfEntry(variant) ? undefined : await current(request.namespace ?? "");
+    const namespace = getNamespaceLabelsOfEntry(variant) ? undefined : await current({ name: request.namespace ?? "" });
     const labels = getNamespaceLabelsOfEntry(variant) ?? (namespace && (namespace.metadata?.labels ?? {}));
     if (!labels) return describeNamespaceCreation(request.namespace);
     const { enforce } = parseNamespacePolicy(labels, defaults).policy;

@@ -1,5 +1,5 @@
 import type { Namespace, Pod, Toleration } from "postern/kubernetes/core/v1";
-import { get } from "postern/needs";
+import { get, type ObjectPlace } from "postern/needs";
 import { describeNamespaceCreation } from "postern/objects/namespace";
 import { listContainers } from "postern/objects/pod";
 import { parseQuantity } from "postern/objects/quantity";
@@ -58,7 +58,7 @@ export default rule({
   async suggest({ spec }: Pod, { current: namespaces, ...rest }) {
     const context = { ...rest, namespaces };
     const { request, settings } = context;
-    if (!(await namespaces(request.namespace ?? ""))) return describeNamespaceCreation(request.namespace);
+    if (!(await namespaces({ name: request.namespace ?? "" }))) return describeNamespaceCreation(request.namespace);
     // An update can't remove tolerations of an existing pod, so there is nothing to suggest.
     if (request.operation !== "CREATE") return;
     const { refuse, tolerations: allowed = settings.whitelist } = await readAnnotation("tolerationsWhitelist", context);
@@ -72,7 +72,7 @@ export default rule({
 interface TolerationContext {
   request: AdmissionRequest;
   settings: Settings;
-  namespaces(name: string): Promise<Namespace | undefined>;
+  namespaces(place: ObjectPlace): Promise<Namespace | undefined>;
 }
 
 const checkTolerations = async ({ spec }: Pod, context: TolerationContext) => {
@@ -91,7 +91,7 @@ const readAnnotation = async (
   key: "defaultTolerations" | "tolerationsWhitelist",
   { request: { namespace: name = "" }, namespaces }: TolerationContext,
 ): Promise<{ tolerations?: Toleration[]; refuse?: string | Status }> => {
-  const namespace = await namespaces(name);
+  const namespace = await namespaces({ name });
   if (namespace === undefined) return { refuse: notFound({ group: "", resource: "namespaces" }, name) };
 
   const annotation = `scheduler.alpha.kubernetes.io/${key}`;

@@ -47,7 +47,7 @@ export default rule({
 
     const refuseRequest = (text: string) => ({ refuse: forbidden(request, text) });
     const name = spec.priorityClassName;
-    const chosen = name ? await needs.class(name) : findDefault(await needs.classes());
+    const chosen = name ? await needs.class({ name }) : findDefault(await needs.classes());
     if (name && !chosen) return refuseRequest(`no PriorityClass with name ${name} was found`);
 
     const { value: priority, preemptionPolicy } = chosen ?? { value: 0, preemptionPolicy: "PreemptLowerPriority" };
@@ -81,7 +81,7 @@ export default rule({
     }
     const { spec } = object;
     const name = spec?.priorityClassName;
-    if (name && !(await needs.class(name))) {
+    if (name && !(await needs.class({ name }))) {
       const names = (await needs.classes()).flatMap(({ metadata }) => metadata?.name ?? []);
       const others = names.filter((other) => !other.startsWith("system-")).slice(0, 3);
       const instead = others.length > 0 ? `, or use an existing one, such as ${others.join(", ")}` : "";

@@ -1,5 +1,6 @@
 import type { Pod } from "postern/kubernetes/core/v1";
 import type { DeviceClass, DeviceRequest, ExactDeviceRequest, ResourceClaim } from "postern/kubernetes/resource/v1";
+import type { ObjectPlace } from "postern/needs";
 import {
   compareQuantities,
   type Quantity,
@@ -17,7 +18,7 @@ import type { QuotaGates } from "./versions.ts";
 export interface DeviceReads {
   classes(): Promise<DeviceClass[]>;
   claims(namespace?: string): Promise<ResourceClaim[]>;
-  pod(name: string, namespace?: string): Promise<Pod | undefined>;
+  pod(place: ObjectPlace): Promise<Pod | undefined>;
 }
 
 const countName = "count/resourceclaims.resource.k8s.io";
@@ -99,7 +100,7 @@ const findOwner = async (
   reads: DeviceReads,
 ): Promise<Pod | undefined> => {
   const owner = getOwningPod(claim);
-  const pod = owner && (await reads.pod(owner.name, namespace));
+  const pod = owner && (await reads.pod({ name: owner.name, namespace }));
   if (!pod || pod.metadata?.uid !== owner.uid) return undefined;
   const { name = "", creationTimestamp = "" } = claim.metadata ?? {};
   const { extendedResourceClaimStatus } = pod.status ?? {};

@@ -91,8 +91,8 @@ export default rule({
     current: list("resourcequotas", { maxAge: 0 }),
     recent: list("resourcequotas"),
     update: onlyIf(({ charges }: ResourceQuotaSettings) => charges, updateStatus("resourcequotas")),
-    classes: onlyIf(countsDevices, list<ResourceType, DeviceClass>(devices("deviceclasses"), { maxAge: 0 })),
-    claims: onlyIf(countsDevices, list<ResourceType, ResourceClaim>(devices("resourceclaims"), { maxAge: 0 })),
+    classes: onlyIf(countsDevices, list<DeviceClass>(devices("deviceclasses"), { maxAge: 0 })),
+    claims: onlyIf(countsDevices, list<ResourceClaim>(devices("resourceclaims"), { maxAge: 0 })),
     pod: onlyIf(countsDevices, get("pods", { maxAge: 0 })),
   },
 

@@ -25,6 +25,9 @@ export const scopeNames = [
 ] as const;
 export const scopeOperators = ["In", "NotIn", "Exists", "DoesNotExist"] as const;
 
+/** Returns the end of a sentence: the wrong value, if there is one. */
+const describeFound = (value: unknown) => (value === undefined ? "" : `, not ${JSON.stringify(value)}`);
+
 /** Returns what is wrong with the settings, in a sentence. */
 export const findSettingsFault = ({ charges, limitedResources }: ResourceQuotaSettings): string | undefined => {
   if (!charges && limitedResources.length === 0)
@@ -36,10 +39,11 @@ export const findSettingsFault = ({ charges, limitedResources }: ResourceQuotaSe
     if (unknown !== undefined)
       return `must have only apiGroup, resource, matchContains and matchScopes in ${at}, not ${unknown}`;
     if (typeof resource !== "string" || !/^[^/*]+$/.test(resource))
-      return `must have a resource such as pods in ${at}, without a subresource`;
-    if (typeof apiGroup !== "string") return `must have a text as apiGroup in ${at}`;
-    if (!isTextList(matchContains)) return `must have a list of texts as matchContains in ${at}`;
-    if (!Array.isArray(matchScopes)) return `must have a list as matchScopes in ${at}`;
+      return `must have a resource such as pods in ${at}, without a subresource${describeFound(resource)}`;
+    if (typeof apiGroup !== "string") return `must have a text as apiGroup in ${at}${describeFound(apiGroup)}`;
+    if (!isTextList(matchContains))
+      return `must have a list of texts as matchContains in ${at}${describeFound(matchContains)}`;
+    if (!Array.isArray(matchScopes)) return `must have a list as matchScopes in ${at}${describeFound(matchScopes)}`;
     for (const [place, scope] of matchScopes.entries()) {
       const fault = findMatchScopeFault(scope);
       if (fault) return `${fault} in ${at}.matchScopes[${place}]`;
@@ -57,10 +61,12 @@ const findMatchScopeFault = (scope: unknown): string | undefined => {
   if (scopeName === undefined) return "must have a scopeName";
   const operator = scopeOperators.find((name) => name === writtenOperator);
   if (operator === undefined) return "must have an operator";
-  if (!isTextList(values)) return "must have a list of texts as values";
+  if (!isTextList(values)) return `must have a list of texts as values${describeFound(values)},`;
   const hasClasses = ["PriorityClass", "VolumeAttributesClass"].includes(scopeName);
-  if (!hasClasses && operator !== "Exists") return `must have the operator Exists for ${scopeName}`;
+  if (!hasClasses && operator !== "Exists") return `must have the operator Exists for ${scopeName}, not ${operator},`;
   if (["In", "NotIn"].includes(operator) !== values.length > 0)
     return `must have values for In and NotIn only, not ${values.length} for ${operator},`;
-  return findScopeFault({ scopeName, operator, values }) ? "must have values that a label can have" : undefined;
+  return findScopeFault({ scopeName, operator, values })
+    ? `must have values that a label can have${describeFound(values)},`
+    : undefined;
 };

@@ -26,7 +26,7 @@ export default rule({
 
   async mutate({ spec }: Pod, { request, current }) {
     if (spec?.runtimeClassName === undefined) return;
-    const found = await current(spec.runtimeClassName);
+    const found = await current({ name: spec.runtimeClassName });
     if (found === undefined) return refuseMissingClass(request, spec.runtimeClassName);
 
     const { overhead, scheduling } = found;
@@ -50,7 +50,7 @@ export default rule({
 
   async validate({ spec }: Pod, { request, recent }) {
     const name = spec?.runtimeClassName;
-    const found = name === undefined ? undefined : await recent(name);
+    const found = name === undefined ? undefined : await recent({ name });
     if (name !== undefined && found === undefined) return refuseMissingClass(request, name);
 
     const podFixed = found?.overhead && (found.overhead.podFixed ?? {});
@@ -61,7 +61,7 @@ export default rule({
 
   async suggest({ spec }: Pod, { current }) {
     const name = spec?.runtimeClassName;
-    const found = name === undefined ? undefined : await current(name);
+    const found = name === undefined ? undefined : await current({ name });
     if (name !== undefined && !found)
       return `create the RuntimeClass ${JSON.stringify(name)} first, or use an existing one`;
     if (!spec) return;

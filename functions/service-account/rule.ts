@@ -1,5 +1,5 @@
 import type { Pod, ServiceAccount } from "postern/kubernetes/core/v1";
-import { get } from "postern/needs";
+import { get, type ObjectPlace } from "postern/needs";
 import { isMirrorPod } from "postern/objects/pod";
 import { listSecrets } from "postern/objects/secret";
 import { forbidden } from "postern/refusals";
@@ -63,7 +63,7 @@ export default rule({
     if (isMirrorPod(pod)) return;
     const name = pod.spec?.serviceAccountName || pod.spec?.serviceAccount || "default";
     const called = `ServiceAccount ${JSON.stringify(name)}`;
-    const account = await current(name, request.namespace);
+    const account = await current({ name, namespace: request.namespace });
     if (!account) return `create ${called} in namespace ${JSON.stringify(request.namespace)} first`;
     const offence = (request.subResource ? findUnlistedEphemeralSecret : describeUnlistedSecret)(pod, account);
     const list = offence?.startsWith("imagePullSecrets") ? "imagePullSecrets" : "secrets";
@@ -76,7 +76,7 @@ interface AccountContext {
   settings: { limitSecretReferences: boolean };
 }
 
-type Accounts = (name: string, namespace?: string) => Promise<ServiceAccount | undefined>;
+type Accounts = (place: ObjectPlace) => Promise<ServiceAccount | undefined>;
 
 const refuseRequest = (request: AdmissionRequest, text: string) => ({ refuse: forbidden(request, text) });
 
@@ -87,7 +87,7 @@ const findAccount = async (
 ): Promise<{ account: ServiceAccount } | { refuse: Status }> => {
   const { namespace = "" } = request;
   const name = spec?.serviceAccountName;
-  const account = name ? await read(name, namespace) : undefined;
+  const account = name ? await read({ name, namespace }) : undefined;
   if (account) return { account };
   return refuseRequest(
     request,

@@ -7,7 +7,7 @@ const evaluate = (spec: object) => {
   const matchConstraints = { resourceRules: [] };
   const policy = { kind: "ValidatingAdmissionPolicy", metadata: { name: "a" }, spec: { matchConstraints, ...spec } };
   // The cast is safe: each test adds the members that its policy has.
-  return evaluatePolicy(policy as ValidatingPolicy, { object: null, oldObject: null, request: {} });
+  return evaluatePolicy(policy as ValidatingPolicy, { object: null, oldObject: null, request: {} }, []);
 };
 
 /** Returns an expression whose value repeats a character. */

@@ -31,8 +31,12 @@ const nothing: PolicyResult = { violations: [], annotations: [], refusals: [] };
 const longestMessage = 5 * 1024;
 const longestAnnotation = 10 * 1024;
 
-/** Evaluates a policy with one value of `params`, in upstream's passes, each with a budget of its own. */
-export const evaluatePolicy = (policy: ValidatingPolicy, input: PolicyInput): PolicyResult => {
+/** Evaluates a policy with one value of `params`, in upstream's passes, each with a budget of its own. `typed` is that of evaluatePass. */
+export const evaluatePolicy = (
+  policy: ValidatingPolicy,
+  input: PolicyInput,
+  typed: readonly string[],
+): PolicyResult => {
   const { spec } = policy;
   const isClosed = isFailingClosed(spec);
   const expressions = compilePolicy(policy);
@@ -40,17 +44,17 @@ export const evaluatePolicy = (policy: ValidatingPolicy, input: PolicyInput): Po
   const fail = (message: string): PolicyResult =>
     isClosed ? { ...nothing, violations: [{ index: 0, message }] } : nothing;
 
-  const matches = evaluateMatchConditions(expressions.conditions, variables, toConditionsInput(input), spec);
+  const matches = evaluateMatchConditions(expressions.conditions, variables, toConditionsInput(input), spec, typed);
   if (typeof matches === "object") return fail(matches.error);
   if (!matches) return nothing;
 
   const budget = { left: mostPassCost };
-  const results = evaluatePass(expressions.validations, variables, input, budget);
+  const results = evaluatePass(expressions.validations, variables, input, budget, typed);
   if ("exhausted" in results) return fail(results.exhausted);
   const { authorizer: _, "authorizer.requestResource": __, ...withoutAuthorizer } = input;
   // Messages have what the validations leave of the budget. They are evaluated even if all validations are true,
   // because a pass that is out of budget is an error of each validation.
-  const messages = evaluatePass(expressions.messages, variables, withoutAuthorizer, budget);
+  const messages = evaluatePass(expressions.messages, variables, withoutAuthorizer, budget, typed);
   const violations = results.flatMap((result, index): Violation[] => {
     if (result && "error" in result) return isClosed ? [{ index, message: result.error }] : [];
     if ("exhausted" in messages)
@@ -63,7 +67,7 @@ export const evaluatePolicy = (policy: ValidatingPolicy, input: PolicyInput): Po
   });
 
   // Upstream compiles these expressions with the authorizer, but evaluates them without.
-  const values = evaluatePass(expressions.annotations, variables, withoutAuthorizer, { left: mostPassCost });
+  const values = evaluatePass(expressions.annotations, variables, withoutAuthorizer, { left: mostPassCost }, typed);
   if ("exhausted" in values) return fail(values.exhausted);
   const annotations: [string, string][] = [];
   const refusals: string[] = [];

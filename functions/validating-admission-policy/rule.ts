@@ -1,4 +1,5 @@
 import { createAuthorizationAnswers, evaluateWithAuthorizer } from "postern/admission-policies/authorization";
+import { typedInput } from "postern/admission-policies/expressions";
 import { createRequestVariables } from "postern/admission-policies/input";
 import { findInvocations } from "postern/admission-policies/invocations";
 import { isGovernedResource } from "postern/admission-policies/matching";
@@ -16,7 +17,7 @@ import { PolicyReport } from "./report.ts";
 type Settings = PolicySettings<ValidatingPolicy | ValidatingBinding>;
 const needs = buildPolicyNeeds();
 
-export default rule<KubernetesObject, Settings, typeof needs, { mostFailures: number }>({
+export default rule<KubernetesObject, Settings, typeof needs, { mostFailures: number; typed: readonly string[] }>({
   summary: "Refuses requests by ValidatingAdmissionPolicies in files beside postern.yaml.",
   order: 38,
   upstreamPlugin: {
@@ -24,7 +25,7 @@ export default rule<KubernetesObject, Settings, typeof needs, { mostFailures: nu
     worthwhile:
       "Every API server since 1.30 evaluates such policies itself. The rule is for clusters whose version lacks a CEL function, for clusters whose plugin is turned off, and for fleets that keep policies in one place.",
   },
-  since: { "1.0": { mostFailures: 1 }, "1.37": { mostFailures: 50 } },
+  since: { "1.0": { mostFailures: 1, typed: [] }, "1.37": { mostFailures: 50, typed: typedInput } },
   match: (settings) => listPolicyMatches(settings, ["*"]),
   variants: (settings) =>
     buildPolicyVariants(settings, {
@@ -56,7 +57,8 @@ export default rule<KubernetesObject, Settings, typeof needs, { mostFailures: nu
           report.addConfigurationError(policy, error, binding);
         for await (const invocation of findInvocations(policy, bindings, usesNamespace, policyRequest, fail)) {
           const { binding, ...values } = invocation;
-          const evaluate = (authorizer: object) => evaluatePolicy(policy, { ...input, ...authorizer, ...values });
+          const evaluate = (authorizer: object) =>
+            evaluatePolicy(policy, { ...input, ...authorizer, ...values }, upstream.typed);
           report.add(policy, binding, await evaluateWithAuthorizer(request, answers, evaluate));
         }
       }

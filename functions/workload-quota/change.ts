@@ -1,6 +1,6 @@
 import { isSame } from "postern/json";
 import type { RuntimeClass } from "postern/kubernetes/node/v1";
-import type { ObjectReader } from "postern/needs";
+import type { ObjectPlace, ObjectReader } from "postern/needs";
 import type { AdmissionRequest, KubernetesObject } from "postern/review";
 import { findCountedOwner, includesUser } from "./coverage.ts";
 import type { CountedKind } from "./kinds.ts";
@@ -21,7 +21,7 @@ export interface Change {
 
 export interface ObjectReads {
   workloads: ObjectReader;
-  runtimeClasses(name: string): Promise<RuntimeClass | undefined>;
+  runtimeClasses(place: ObjectPlace): Promise<RuntimeClass | undefined>;
 }
 
 /**
@@ -51,7 +51,11 @@ export const findChange = async (
     if (!before) return undefined;
     after = withValue(before, kind.scale, getValue(object, "spec.replicas") ?? 0);
   }
-  if (request.subResource === "status" && !hasEnded(after, kind) && !hasEnded(before, kind)) return undefined;
+  if (request.subResource === "status") {
+    // An API server changes no spec by a status request; a forged review might.
+    if (before) after = withValue(object, "spec", getValue(before, "spec"));
+    if (!hasEnded(after, kind) && !hasEnded(before, kind)) return undefined;
+  }
 
   const owner = findCountedOwner(after, kinds);
   const [isOwned, wasOwned] = [owner !== undefined, findCountedOwner(before, kinds) !== undefined];

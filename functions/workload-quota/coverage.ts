@@ -1,5 +1,6 @@
 import { isMap, toList, toMap } from "postern/json";
 import type { Namespace } from "postern/kubernetes/core/v1";
+import type { ObjectPlace } from "postern/needs";
 import { splitApiVersion } from "postern/objects/api-version";
 import type { UserInfo } from "postern/review";
 import type { CountedKind } from "./kinds.ts";
@@ -12,13 +13,13 @@ export const selectQuotas = async (
   quotas: readonly Quota[],
   cluster: string,
   namespace: string,
-  getNamespace: (name: string) => Promise<Namespace | undefined>,
+  getNamespace: (place: ObjectPlace) => Promise<Namespace | undefined>,
 ): Promise<Quota[]> => {
   const named = quotas.filter(
     (quota) => coversCluster(quota, cluster) && (quota.namespaces?.includes(namespace) ?? true),
   );
   if (named.every(({ namespaceLabels }) => namespaceLabels === undefined)) return named;
-  const labels = toMap((await getNamespace(namespace))?.metadata?.labels);
+  const labels = toMap((await getNamespace({ name: namespace }))?.metadata?.labels);
   return named.filter(({ namespaceLabels = {} }) =>
     Object.entries(namespaceLabels).every(([key, value]) => Object.hasOwn(labels, key) && labels[key] === value),
   );

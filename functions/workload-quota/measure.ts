@@ -1,6 +1,7 @@
 import { isMap, isTextOrNumber, lookUp, toList, toMap } from "postern/json";
 import type { Container, Pod } from "postern/kubernetes/core/v1";
 import type { RuntimeClass } from "postern/kubernetes/node/v1";
+import type { ObjectPlace } from "postern/needs";
 import { parseQuantity, type Quantity, requireQuantity, zeroQuantity } from "postern/objects/quantity";
 import {
   addAmounts,
@@ -30,7 +31,7 @@ export const nothing: Measure = { count: "", pods: 0n, requests: new Map(), limi
 export const getCountName = ({ group, resource }: Pick<CountedKind, "group" | "resource">): string =>
   `count/${resource}${group && `.${group}`}`;
 
-type GetRuntimeClass = (name: string) => Promise<RuntimeClass | undefined>;
+type GetRuntimeClass = (place: ObjectPlace) => Promise<RuntimeClass | undefined>;
 
 /** Returns what a workload uses; or a sentence about what of it can't be counted. */
 export const measureWorkload = async (
@@ -160,7 +161,7 @@ const measurePod = async (
   };
   const className = spec.runtimeClassName;
   const ownClass =
-    spec.overhead == null && typeof className === "string" ? await getRuntimeClass(className) : undefined;
+    spec.overhead == null && typeof className === "string" ? await getRuntimeClass({ name: className }) : undefined;
   const overhead = readAmounts(spec.overhead ?? ownClass?.overhead?.podFixed, `${at}.overhead`);
   if (faults.length > 0) return faults.slice(0, 3).join("; ");
 

@@ -63,6 +63,9 @@ const share = /^([1-9][0-9]?|100)%$/;
 /** The most quotas: a transaction of the ledger has at most 100 values, and an object may be in all quotas. */
 const mostQuotas = 40;
 
+/** Returns the end of a sentence: the wrong value, if there is one. */
+const describeFound = (value: unknown) => (value === undefined ? "" : `, not ${JSON.stringify(value)}`);
+
 /** Returns what is wrong with the settings, in a sentence. */
 export const findSettingsFault = (
   settings: WorkloadQuotaSettings,
@@ -98,19 +101,19 @@ export const findSettingsFault = (
 };
 
 const findQuotaFault = (quota: unknown, at: string): string | undefined => {
-  if (!isMap(quota)) return `must have a map as ${at}`;
+  if (!isMap(quota)) return `must have a map as ${at}${describeFound(quota)}`;
   const unknown = Object.keys(quota).find((key) => !quotaMembers.includes(key));
   if (unknown !== undefined) return `must have only ${quotaMembers.join(", ")} in ${at}, not ${unknown}`;
   const { name, namespaceLabels = {}, hard } = quota;
   if (typeof name !== "string" || !quotaName.test(name))
-    return `must have small letters, digits and hyphens as name in ${at}, not ${JSON.stringify(name)}`;
+    return `must have small letters, digits and hyphens as name in ${at}${describeFound(name)}`;
   for (const member of ["clusters", "namespaces", "users", "groups"]) {
     const list = quota[member] ?? ["any"];
     if (!Array.isArray(list) || list.length === 0 || list.some((text) => typeof text !== "string" || text === ""))
-      return `must have a list of texts as ${member} in ${at}, or leave it out`;
+      return `must have a list of texts as ${member} in ${at}, or leave it out${describeFound(list)}`;
   }
   if (!isMap(namespaceLabels) || Object.values(namespaceLabels).some((text) => typeof text !== "string"))
-    return `must have a map of texts as namespaceLabels in ${at}`;
+    return `must have a map of texts as namespaceLabels in ${at}${describeFound(namespaceLabels)}`;
   if (!isMap(hard) || Object.keys(hard).length === 0) return `must have at least one name in ${at}.hard`;
   for (const [resource, amount] of Object.entries(hard)) {
     if (!isQuotaName(resource))
@@ -127,16 +130,16 @@ const findQuotaFault = (quota: unknown, at: string): string | undefined => {
 };
 
 const findKindFault = (kind: unknown, at: string): string | undefined => {
-  if (!isMap(kind)) return `must have a map as ${at}`;
+  if (!isMap(kind)) return `must have a map as ${at}${describeFound(kind)}`;
   const unknown = Object.keys(kind).find((key) => !kindMembers.includes(key));
   if (unknown !== undefined) return `must have only ${kindMembers.join(", ")} in ${at}, not ${unknown}`;
   const { group, resource, kind: name, template, replicas } = kind;
   for (const [member, text] of Object.entries({ group, resource, kind: name }))
     if (typeof text !== "string" || !/^[A-Za-z0-9][A-Za-z0-9.-]*$/.test(text))
-      return `must have a ${member} such as ${member === "group" ? "example.com" : member === "kind" ? "Trainer" : "trainers"} in ${at}`;
+      return `must have a ${member} such as ${member === "group" ? "example.com" : member === "kind" ? "Trainer" : "trainers"} in ${at}${describeFound(text)}`;
   for (const [member, text] of Object.entries({ template, replicas })) {
     if (member === "replicas" && text === undefined) continue;
     if (typeof text !== "string" || !path.test(text))
-      return `must have a path such as spec.${member} or spec.workers.*.${member} as ${member} in ${at}`;
+      return `must have a path such as spec.${member} or spec.workers.*.${member} as ${member} in ${at}${describeFound(text)}`;
   }
 };

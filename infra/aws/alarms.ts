@@ -14,8 +14,8 @@ export interface StageAlarm {
   isEnabled: boolean;
   /** The ARNs of the SNS topics that the alarm notifies. */
   topics: string[];
-  /** The Lambda functions whose metrics the alarm watches. */
-  functions: string[];
+  /** The Lambda functions whose metrics the alarm watches, and the name of that metric of each. */
+  functions: { name: string; metric: string }[];
   /** The alarm as CloudWatch returns it. */
   properties: MetricAlarm;
 }
@@ -47,16 +47,11 @@ export const createStageAlarmsReader = (
 });
 
 const readAlarm = (properties: MetricAlarm): StageAlarm => {
-  const {
-    AlarmName: name = "",
-    StateValue,
-    ActionsEnabled = true,
-    AlarmActions = [],
-    Dimensions = [],
-    Metrics = [],
-  } = properties;
-  const dimensions = [...Dimensions, ...Metrics.flatMap(({ MetricStat }) => MetricStat?.Metric?.Dimensions ?? [])];
-  const functions = dimensions.flatMap(({ Name, Value = "" }) => (Name === "FunctionName" ? [Value] : []));
+  const { AlarmName: name = "", StateValue, ActionsEnabled = true, AlarmActions = [], Metrics = [] } = properties;
+  const metrics = [properties, ...Metrics.flatMap(({ MetricStat }) => MetricStat?.Metric ?? [])];
+  const functions = metrics.flatMap(({ MetricName: metric = "", Dimensions = [] }) =>
+    Dimensions.flatMap(({ Name, Value = "" }) => (Name === "FunctionName" ? [{ name: Value, metric }] : [])),
+  );
   return { name, state: String(StateValue), isEnabled: ActionsEnabled, topics: AlarmActions, functions, properties };
 };
 

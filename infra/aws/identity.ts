@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { parse } from "yaml";
-import { getAwsDomain } from "#lib/cluster/credentials.ts";
+import { createRenewedSource, getAwsDomain } from "#lib/cluster/credentials.ts";
 import { type AwsKeys, signHeaders } from "#lib/cluster/signature.ts";
 import { toMap } from "#lib/json.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
@@ -29,28 +29,62 @@ export const isSameStage = (written: string, stage: StageIdentity): boolean => {
   return parts.length === own.length && own.every((part, index) => part === "" || part === parts[index]);
 };
 
-/** Asks STS whose credentials these are. That needs no right, and no SDK, because it is the only call of STS. */
-export const readCallerAccount = async (
+/** Calls STS, without the SDK. A refusal or a missing answer is a Complaint that continues `what`. */
+const askSts = async (
+  query: Record<string, string>,
   identity: AwsKeys,
   region: string,
-): Promise<Pick<StageIdentity, "partition" | "account">> => {
+  what: string,
+): Promise<{ status: number; text: string; complain(): never }> => {
   const { AWS_ENDPOINT_URL_STS, AWS_ENDPOINT_URL } = process.env;
   const { origin, host } = new URL(
     AWS_ENDPOINT_URL_STS || AWS_ENDPOINT_URL || `https://sts.${region}.${getAwsDomain(region)}`,
   );
-  const query = { Action: "GetCallerIdentity", Version: "2011-06-15" };
-  const headers = signHeaders({ method: "GET", host, path: "/", query, service: "sts", region }, identity, new Date());
-  const complain = (why: string) => {
-    throw new Complaint(`STS doesn't say of which AWS account these credentials are: ${why}`, 3);
+  const all = { ...query, Version: "2011-06-15" };
+  const request = { method: "GET", host, path: "/", query: all, service: "sts", region };
+  const fail = (why: string) => {
+    throw new Complaint(`${what}: ${why}`, 3);
   };
-  const answer = await fetch(`${origin}/?${new URLSearchParams(query)}`, {
-    headers,
+  const answer = await fetch(`${origin}/?${new URLSearchParams(all)}`, {
+    headers: signHeaders(request, identity, new Date()),
     signal: AbortSignal.timeout(10_000),
-  }).catch((error) => complain(toSentence(error.cause ?? error)));
-  const text = await answer.text().catch((error) => complain(toSentence(error)));
+  }).catch((error) => fail(toSentence(error.cause ?? error)));
+  const text = await answer.text().catch((error) => fail(toSentence(error)));
+  const { status } = answer;
+  const complain = () => fail(toSentence(/<Message>([^<]*)/.exec(text)?.[1] ?? `it answers ${status}`));
+  return { status, text, complain };
+};
+
+/** Asks STS whose credentials these are. That needs no right. */
+export const readCallerAccount = async (
+  identity: AwsKeys,
+  region: string,
+): Promise<Pick<StageIdentity, "partition" | "account">> => {
+  const what = "STS doesn't say of which AWS account these credentials are";
+  const { status, text, complain } = await askSts({ Action: "GetCallerIdentity" }, identity, region, what);
   const [, partition, account] = /arn:([a-z-]+):(?:sts|iam)::(\d{12}):/.exec(text) ?? [];
-  if (answer.status === 200 && partition !== undefined && account !== undefined) return { partition, account };
-  return complain(toSentence(/<Message>([^<]*)/.exec(text)?.[1] ?? `it answers ${answer.status}`));
+  return status === 200 && partition !== undefined && account !== undefined ? { partition, account } : complain();
+};
+
+/** Returns a function that returns the keys of a role. It takes the role when it is called first, and before they end. */
+export const createRoleIdentity = (
+  role: string,
+  region: string,
+  readIdentity: () => Promise<AwsKeys>,
+): (() => Promise<AwsKeys>) => {
+  const { read } = createRenewedSource(async () => {
+    const query = { Action: "AssumeRole", RoleArn: role, RoleSessionName: "postern" };
+    const what = `the role ${role} in postern.yaml can't be assumed`;
+    const { status, text, complain } = await askSts(query, await readIdentity(), region, what);
+    const find = (name: string) => new RegExp(`<${name}>([^<]+)</${name}>`).exec(text)?.[1] ?? complain();
+    if (status !== 200) complain();
+    const [accessKeyId, secretAccessKey, sessionToken] = ["AccessKeyId", "SecretAccessKey", "SessionToken"].map(find);
+    return {
+      value: { accessKeyId, secretAccessKey, sessionToken } as AwsKeys,
+      until: Date.parse(find("Expiration")) - 5 * 60_000,
+    };
+  });
+  return () => read(Number.POSITIVE_INFINITY);
 };
 
 /** The account and the region that `stages` in postern.yaml names for a stage. */

@@ -2,10 +2,11 @@ import { CloudWatch, type MetricDataQuery, paginateGetMetricData } from "#aws/cl
 
 /** A query for one CloudWatch metric. */
 export interface CloudWatchMetricQuery {
-  namespace: "AWS/Lambda";
+  namespace: "AWS/Lambda" | "AWS/DynamoDB" | "Postern";
   metric: string;
   dimensions: Record<string, string>;
-  stat: "Sum";
+  /** "SampleCount" is the number of values. */
+  stat: "Sum" | "SampleCount";
 }
 
 /** The metrics of a stage in CloudWatch, where a call appears after a minute or two. */

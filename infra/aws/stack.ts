@@ -71,6 +71,7 @@ export interface StageStack {
 const bucketId = "ServerlessDeploymentBucket";
 const functionType = "AWS::Lambda::Function";
 export const logGroupType = "AWS::Logs::LogGroup";
+export const queryDefinitionType = "AWS::Logs::QueryDefinition";
 export const alarmType = "AWS::CloudWatch::Alarm";
 /** The states of a stack's resource that doesn't exist, or that the stack no longer has. */
 const goneStates = /^(CREATE_FAILED|DELETE_IN_PROGRESS|DELETE_COMPLETE|DELETE_SKIPPED)$/;

@@ -8,6 +8,7 @@ import { Complaint, toSentence } from "../cli/complaint.ts";
 import { stagePattern } from "../cli/options.ts";
 import { createStageAlarmsReader, type StageAlarmsReader } from "./alarms.ts";
 import { openBucket, openS3, type StageBucket } from "./bucket.ts";
+import { toCredentialsComplaint } from "./credentials.ts";
 import { createDynamoDbClient } from "./dynamodb.ts";
 import { guardAwsClient, type StageLockGuard } from "./guard.ts";
 import {
@@ -53,7 +54,9 @@ export const createAwsStageClients = (name: string): AwsStage => {
   const ssm = guardAwsClient(new SSM({ maxAttempts: 5 }), guard);
   const stack = openStack(name, guardAwsClient(new CloudFormation({ maxAttempts: 5 }), guard), guard);
   const readIdentity = async (): Promise<AwsKeys> => {
-    const { accessKeyId, secretAccessKey, sessionToken } = await lambda.config.credentials();
+    const { accessKeyId, secretAccessKey, sessionToken } = await lambda.config.credentials().catch(async (error) => {
+      throw await toCredentialsComplaint(error);
+    });
     return { accessKeyId, secretAccessKey, sessionToken };
   };
   const readRegion = async () => lambda.config.region();
@@ -98,7 +101,9 @@ export const runInStage = async <T>(
   const name = options.text("stage");
   if (name === undefined) throw new Complaint("--stage must name the stage, for instance --stage prod");
   if (!stagePattern.test(name))
-    throw new Complaint(`--stage takes lower-case letters, digits and hyphens, at most 21, not "${name}"`);
+    throw new Complaint(
+      `--stage takes a name such as prod, not "${name}": it must begin with a letter, and have at most 21 lower-case letters, digits and hyphens`,
+    );
   return rethrowAwsErrorsAsComplaints(async () => act(await openPinnedStage(name, isEmergency)));
 };
 
@@ -106,6 +111,8 @@ const openPinnedStage = async (name: string, isEmergency: boolean): Promise<AwsS
   const stage = createAwsStageClients(name);
   const pin = await readStagePin(name);
   if (isEmergency) return openStageInEmergency(stage, pin);
+  // Missing credentials are reported here, once, and not by each call of AWS.
+  await stage.readIdentity();
   if (pin === undefined) return stage;
   requirePinned(name, pin, "region", await stage.readRegion());
   requirePinned(name, pin, "account", (await stage.readStageIdentity()).account);

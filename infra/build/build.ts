@@ -4,11 +4,13 @@
 import { readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type CatalogueRule, hasNeed } from "../catalogue/registry.ts";
+import { writeNote } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { getProjectRoot } from "../cli/roots.ts";
+import { getConfigFile, getProjectRoot } from "../cli/roots.ts";
 import type { PosternConfig } from "../config/config.ts";
 import { listRulesAskingCluster, readClusterConnections } from "../config/connections.ts";
 import { listRecordingBucketSettings } from "../config/record-section.ts";
+import { requireRightRules } from "../project/rule-mistakes.ts";
 import { buildEndpointConfig, listServedRulesAndGroups } from "../project/served.ts";
 import { findLongestTimeoutSeconds } from "../webhooks/entry.ts";
 import { bundleRule, type RuleBundle } from "./bundle.ts";
@@ -34,6 +36,7 @@ export const buildFunctions = async (
 ): Promise<BuildResult> => {
   const served = listServedRulesAndGroups(config, catalogue);
   if (served.length === 0) throw new Complaint("no rule is on; postern.yaml says which are");
+  const warnings = await requireRightRules(listMembers(served), file);
   const { connections, faults, notes } = await readClusterConnections(config, catalogue, file, "aws");
   if (faults.length > 0) throw new Complaint(faults.join("\n"));
   const clusters = [...config.clusters.values()];
@@ -70,7 +73,7 @@ export const buildFunctions = async (
     bundles.map(({ name }) => name),
   );
   const resources = await writeServerlessIncludes(bundles, publicKeys, distFolder, stage);
-  return { bundles, resources, notes };
+  return { bundles, resources, notes: [...warnings, ...notes] };
 };
 
 /**
@@ -88,6 +91,7 @@ export const buildDirectInvocationBundles = async (
     names.includes(name) || members?.some((member) => names.includes(member.name));
   const others = catalogue.filter((listed) => names.includes(listed.name) && !served.includes(listed));
   const wanted = names.length === 0 ? served : [...served.filter(isWanted), ...others];
+  for (const warning of await requireRightRules(listMembers(wanted), getConfigFile())) writeNote(warning);
   return Promise.all(
     wanted.map(async (listed) => {
       const built = await bundleRule(listed, buildEndpointConfig(config, listed), outDir, {
@@ -100,6 +104,10 @@ export const buildDirectInvocationBundles = async (
     }),
   );
 };
+
+/** Returns the rules, with the members of groups in place of these. */
+const listMembers = (served: readonly CatalogueRule[]): CatalogueRule[] =>
+  served.flatMap((listed) => listed.members ?? [listed]);
 
 /** Deletes what an earlier build made for rules that are no longer named. */
 const deleteStaleBundles = async (distFolder: string, names: string[]) => {

@@ -51,6 +51,8 @@ export interface RuleBundle {
   ledgerRules: string[];
   /** Whether one of these rules is on in any cluster, so that the stage needs the ledger's table. */
   opensLedger: boolean;
+  /** Whether one of the function's rules guards security. */
+  guards: boolean;
   /** Whether a schedule calls the function, for work that no review asks for. */
   reconciles: boolean;
   /** The SHA-256 of keys.json in the zip, base64url: which clusters' keys the function accepts. */
@@ -65,8 +67,8 @@ const keysFile = "keys.json";
 const connectionsFile = "clusters.json";
 
 /**
- * Returns the largest allowed size of a bundle in bytes: 26 kB, 66 with needs or 41 if the settings use none of
- * them, 101 with scripts; 44 more with policies in CEL, 9 more if the rule reconciles clusters, and 3 more for each member
+ * Returns the largest allowed size of a bundle in bytes: 27 kB, 67 with needs or 42 if the settings use none of
+ * them, 102 with scripts; 44 more with policies in CEL, 9 more if the rule reconciles clusters, and 3 more for each member
  * and for recording. A cold start reads the whole bundle.
  */
 const computeBudget = (
@@ -75,7 +77,7 @@ const computeBudget = (
   places: RecordingBucketSettingsByRule,
   { inputs }: Metafile,
 ) =>
-  ((hasNeed(listed, "cue") ? 101 : asks ? 66 : hasNeeds(listed) ? 41 : 26) +
+  ((hasNeed(listed, "cue") ? 102 : asks ? 67 : hasNeeds(listed) ? 42 : 27) +
     (celEvaluator in inputs ? 44 : 0) +
     (listed.rule.reconcile ? 9 : 0) +
     3 * (listed.members?.length ?? 0) +
@@ -177,6 +179,7 @@ export const bundleRule = async (
     tokens: listTokens(Object.values(connections), listSecrets(listed, config)),
     actions: Object.values(rule.needs ?? {}).flatMap(({ action }) => action ?? []),
     records: listWritableBucketPaths(places),
+    guards: rules.some(({ rule }) => rule.guards),
     ledgerRules: rules.filter((one) => hasNeed(one, "ledger")).map(({ name }) => name),
     opensLedger: listUsedNeeds(listed, config).some(({ need }) => need.verb === "ledger"),
     // A rule that is off keeps its schedule, because a rollback can turn it on again.
@@ -400,6 +403,7 @@ const entryFields = new Set([
   "compileExpressions",
   "suggest",
   "choices",
+  "elements",
 ]);
 
 /**

@@ -24,6 +24,7 @@ const sample: RuleBundle = {
   tokens: [],
   actions: [],
   records: [],
+  guards: false,
   ledgerRules: [],
   opensLedger: false,
   reconciles: false,
@@ -76,6 +77,12 @@ describe("a function's version", () => {
       Principal: "events.amazonaws.com",
       SourceArn: { "Fn::GetAtt": ["LimitDashitSchedule", "Arn"] },
     });
+    // An alarm on missing data begins without data; it sends a message when data ends, and when it comes again.
+    const { Dimensions, TreatMissingData, InsufficientDataActions, OKActions } =
+      Resources.LimitDashitScheduleAlarm.Properties;
+    assert.deepEqual(Dimensions, [{ Name: "FunctionName", Value: { Ref: "LimitDashitLambdaFunction" } }]);
+    const topics = `\${param:alarmTopics}`;
+    assert.deepEqual([TreatMissingData, InsufficientDataActions, OKActions], ["missing", topics, topics]);
     assert.deepEqual([lambda?.timeout, Resources.LimitDashitIntegration.Properties.TimeoutInMillis], [60, 10_000]);
     assert.ok(!("LimitDashitSchedule" in (await writeTestDeployment()).Resources));
   });
@@ -117,6 +124,11 @@ describe("a function that reads a cluster", () => {
         Effect: "Allow",
         Action: "ssm:GetParameter",
         Resource: buildArn("ssm:eu-west-3", "parameter/postern/prod"),
+      },
+      // A secret in another account must have a key of that account.
+      {
+        ...{ Effect: "Allow", Action: "kms:Decrypt", Resource: ["arn:aws:kms:eu-west-1:123456789012:key/*"] },
+        Condition: { StringEquals: { "kms:EncryptionContext:SecretARN": [arn] } },
       },
     ]);
   });

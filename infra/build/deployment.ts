@@ -3,6 +3,7 @@ import { basename, join } from "node:path";
 import { parse } from "yaml";
 import { reconcileEvent } from "#lib/lambda/schedule.ts";
 import type { SecretPlace } from "#lib/needs.ts";
+import { buildSavedQueries } from "../aws/saved-queries.ts";
 import { buildFunctionName, buildLedgerTableName, toLogicalId } from "../catalogue/rule-names.ts";
 import type { RuleBundle } from "./bundle.ts";
 
@@ -180,7 +181,7 @@ const buildResources = (
   const groups = Array.from({ length: Math.ceil(rules.length / maxAlarmMetrics) }, (_, index) => {
     const some = rules.slice(index * maxAlarmMetrics, (index + 1) * maxAlarmMetrics);
     return buildGroupAlarms(
-      some.map(({ id }, place) => fill({ id, place: `m${place}`, group: index + 1 })[type].eachGroup ?? {}),
+      some.map(({ id }, place) => fill({ id, place: `m${place}`, group: index + 1 }).both.eachGroup ?? {}),
     );
   });
   const resources: Resources = Object.assign(
@@ -192,7 +193,7 @@ const buildResources = (
   );
   const alarms = Object.keys(resources).filter((id) => resources[id]?.Type === "AWS::CloudWatch::Alarm");
   return {
-    Resources: { ...resources, Dashboard: buildDashboard(once, type, alarms) },
+    Resources: { ...resources, Dashboard: buildDashboard(once, type, alarms), ...buildQueryDefinitions(rules) },
     Outputs: Object.assign({}, once[type].outputs, ...each.map(({ outputs }) => outputs)),
   };
 };
@@ -215,6 +216,18 @@ const buildDashboard = (template: Template, type: "http" | "url", alarms: string
   };
 };
 
+const buildQueryDefinitions = (rules: PlannedFunction[]): Record<string, Json> => {
+  const prefix = `postern-${toPlaceholder("sls:stage")}`;
+  const guards = rules.filter((rule) => rule.guards);
+  const queries = buildSavedQueries(guards.map(({ name, functionName }) => functionName ?? `${prefix}-${name}`));
+  const resources = Object.entries(queries).map(([name, QueryString]) => {
+    const Properties = { Name: `${prefix}/${name}`, LogGroupNames: [{ Ref: "FunctionsLogGroup" }], QueryString };
+    const id = name.replace(/(?:^| )(\w)/g, (_, letter: string) => letter.toUpperCase());
+    return [`${id}Query`, { Type: "AWS::Logs::QueryDefinition", Properties }] as const;
+  });
+  return Object.fromEntries(resources);
+};
+
 /** The most metrics of a CloudWatch alarm on an expression. */
 const maxAlarmMetrics = 10;
 
@@ -230,7 +243,7 @@ const buildGroupAlarms = ([first = {}, ...others]: Resources[]): Resources => {
 
 /** Returns the policies of a function's role beside its log's: for tokens, AWS, recordings, the ledger and a VPC. */
 const buildPolicies = ({ tokens, actions, records, ledgerRules, callsOut }: PlannedFunction): Json[] => [
-  ...(tokens.length > 0 ? [buildPolicy("tokens", ...tokens.map(allowReading))] : []),
+  ...(tokens.length > 0 ? [buildPolicy("tokens", ...tokens.map(allowReading), ...allowDecrypting(tokens))] : []),
   // IAM allows AWS actions that describe resources only for Resource "*".
   ...(actions.length > 0 ? [buildPolicy("needs", { Effect: "Allow", Action: actions, Resource: "*" })] : []),
   ...(records.length > 0 ? [buildPolicy("records", ...records.map(allowRecording))] : []),
@@ -282,6 +295,18 @@ const allowReading = (token: SecretPlace): Json => {
       ? name
       : { "Fn::Sub": `arn:${own[0]}:${service}:${token.region}:${own[1]}:${path}` },
   };
+};
+
+/**
+ * Returns the IAM statement that allows decrypting secrets that are named by their ARNs, with keys of their accounts: a
+ * secret in another account must have a key of that account. Secrets Manager names the secret whenever it uses a key.
+ */
+const allowDecrypting = (tokens: SecretPlace[]): Json[] => {
+  const arns = tokens.flatMap((token) => ("secret" in token && token.secret.startsWith("arn:") ? [token.secret] : []));
+  if (arns.length === 0) return [];
+  const keys = arns.map((arn) => `${arn.split(":").slice(0, 5).join(":").replace(":secretsmanager:", ":kms:")}:key/*`);
+  const Condition = { StringEquals: { "kms:EncryptionContext:SecretARN": arns } };
+  return [{ Effect: "Allow", Action: "kms:Decrypt", Resource: [...new Set(keys)], Condition }];
 };
 
 /** Returns an IAM statement that allows writing recordings of one cluster and rule, not reading or listing. */

@@ -53,10 +53,10 @@ const rows: [rule: string, what: string, settings: object, kilobytes: number][] 
     "validating-admission-policy",
     "ten usual validations, parameters, namespaceObject and authorizer",
     buildPolicySettings([...usualValidations, ...reading], { paramKind }),
-    109,
+    110,
   ],
-  ["mutating-admission-policy", "a JSON patch", buildMutation("JSONPatch", pods), 91],
-  ["mutating-admission-policy", "an ApplyConfiguration for pods", buildMutation("ApplyConfiguration", pods), 114],
+  ["mutating-admission-policy", "a JSON patch", buildMutation("JSONPatch", pods), 92],
+  ["mutating-admission-policy", "an ApplyConfiguration for pods", buildMutation("ApplyConfiguration", pods), 115],
   [
     "mutating-admission-policy",
     "an ApplyConfiguration for all kinds",

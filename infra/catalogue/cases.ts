@@ -1,17 +1,18 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { type Document, isNode, isSeq, LineCounter, parseDocument } from "yaml";
 import type { RuleDecision } from "#lib/core/evaluation.ts";
 import { evaluateRule } from "#lib/core/evaluation.ts";
-import { freezeDeep } from "#lib/json.ts";
+import { freezeDeep, isMap, toList, toMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { createRecordedCapabilities, toPlural } from "#lib/recording/recorded-answers.ts";
 import { type Case, caseRequestUid, restoreRequest } from "#lib/recording/recording.ts";
 import { type AdmissionRequest, type AdmissionReview, type Operation, requireValidReview } from "#lib/review.ts";
 import { type Phase, type Rule, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
-import { Complaint, toSentence } from "../cli/complaint.ts";
-import { findMisfits, type ShapeMismatch } from "../cli/shape.ts";
+import { Complaint } from "../cli/complaint.ts";
+import { describeKnownWords } from "../cli/did-you-mean.ts";
+import { describeFoundValue, findMisfits, type InputShape, type ShapeMismatch } from "../cli/shape.ts";
+import { parseYamlDocument } from "../cli/yaml-document.ts";
 import { caseShape, outcomes } from "./case-shape.ts";
 import { applyVariant, type CatalogueRule } from "./registry.ts";
 
@@ -20,57 +21,62 @@ export const readCases = async ({ place, folder, phases }: CatalogueRule): Promi
 
 /** Returns the line of cases.yaml at which each case begins, in the order of `readCases`. */
 export const readCaseLineNumbers = async ({ folder }: Pick<CatalogueRule, "folder">): Promise<number[]> => {
-  const lines = new LineCounter();
-  const { contents } = parseDocument(await readFile(join(folder, "cases.yaml"), "utf8"), { lineCounter: lines });
-  return (isSeq(contents) ? contents.items : []).map((item) =>
-    isNode(item) && item.range ? lines.linePos(item.range[0]).line : 1,
-  );
+  const { value, findLine } = parseYamlDocument(await readFile(join(folder, "cases.yaml"), "utf8"), "cases.yaml", -1);
+  return toList(value).map((_, index) => findLine([index]));
 };
 
-/** Parses the cases of a file. Throws if a case has a phase not in `phases`, or doesn't have the shape. */
+/**
+ * Parses the cases of a file. Throws one Complaint with all mistakes: a case has a phase not in `phases`, or doesn't have
+ * the shape.
+ */
 export const parseCases = (text: string, file: string, phases: readonly Phase[], shape = caseShape): Case[] => {
-  const document = parseDocument(text);
-  if (document.errors[0]) throw new Complaint(`${file}: ${document.errors[0].message.split("\n")[0]}`);
-  const { properties = {} } = shape;
-  const possible = outcomes.filter((key) => Object.hasOwn(properties, key));
-  const cases = resolveAliases(document, file);
+  // Any number of aliases is allowed: many cases share an object, and the file is the user's own.
+  const { value: cases, findLine } = parseYamlDocument(text, file, -1);
   if (!Array.isArray(cases) || cases.length === 0)
     throw new Complaint(`${file} must be a list of cases, with at least one`);
-  for (const entry of cases) {
-    if (typeof entry?.name !== "string")
-      throw new Complaint(`${file}: every case has a name, a sentence that completes "it …"`);
-    const createComplaint = (sentence: string) => new Complaint(`${file}: "${entry.name}" ${sentence}`);
-    const unknown = Object.keys(entry).find((key) => !Object.hasOwn(properties, key));
-    if (unknown !== undefined) throw createComplaint(`has an unknown member ${unknown}`);
-    const phase = getCasePhase(entry);
-    if (!phases.includes(phase)) throw createComplaint(`has ${phase}, a phase that the rule does not have`);
-    if ("mutate" in entry === "validate" in entry) throw createComplaint("must say either mutate or validate");
-    const expected = possible.filter((key) => key in entry);
-    if (expected.length !== 1) throw createComplaint(`must say one of ${joinWithAnd(possible)}`);
-    if ("validate" in entry && "becomes" in entry)
-      throw createComplaint("can't have an expected object: a validating phase changes nothing");
-    const [misfit] = findMisfits(entry, shape);
-    if (misfit) throw createComplaint(describeMisfit(misfit));
-  }
+  const mistakes = cases.flatMap((entry: unknown, index) =>
+    findCaseMistakes(entry, phases, shape).map(({ path, sentence }) => {
+      const { name } = toMap(entry);
+      const what = typeof name === "string" ? `"${name}"` : "a case";
+      return `${file}:${findLine([index, ...path])} ${what} ${sentence}`;
+    }),
+  );
+  if (mistakes.length > 0) throw new Complaint(mistakes.join("\n"));
   return cases;
 };
 
-const describeMisfit = ({ path, expected, known }: ShapeMismatch) =>
-  known
-    ? `has an unknown ${path.join(".")}; ${known.join(", ")} are known`
-    : `must have ${expected} as ${path.join(".")}`;
-
-/** Allows any number of aliases: many cases share an object, and the file is the user's own. */
-const resolveAliases = (document: Document, file: string): unknown => {
-  try {
-    return document.toJS({ maxAliasCount: -1 });
-  } catch (error) {
-    // toJS throws if the YAML of the cases uses an alias without an anchor.
-    throw new Complaint(`${file}: ${toSentence(error)}`);
-  }
+/** Returns the mistakes in the members of a case, or, if there are none, in what they are together. */
+const findCaseMistakes = (
+  entry: unknown,
+  phases: readonly Phase[],
+  shape: InputShape,
+): { path: string[]; sentence: string }[] => {
+  if (!isMap(entry) || typeof entry.name !== "string")
+    return [{ path: [], sentence: 'must be a map with a name, a sentence that completes "it …"' }];
+  const misfits = findMisfits(entry, shape);
+  if (misfits.length > 0) return misfits.map((misfit) => ({ path: misfit.path, sentence: describeMisfit(misfit) }));
+  const possible = outcomes.filter((key) => Object.hasOwn(shape.properties ?? {}, key));
+  const [subject, ...others] = ["mutate", "validate"].filter((key) => key in entry);
+  const expected = possible.filter((key) => key in entry);
+  const complain = (sentence: string, path: string[] = []) => [{ path, sentence }];
+  if (subject === undefined || others.length > 0) return complain("must have either mutate or validate", others);
+  if (!phases.some((phase) => phase === subject))
+    return complain(`has ${subject}, a phase that the rule does not have`, [subject]);
+  if (expected.length !== 1) return complain(`must have one of ${joinWithOr(possible)}`, expected.slice(1, 2));
+  if (subject === "validate" && "becomes" in entry)
+    return complain("can't have an expected object: a validating phase changes nothing", ["becomes"]);
+  return [];
 };
 
-const joinWithAnd = (words: readonly string[]) => `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
+const describeMisfit = (misfit: ShapeMismatch) => {
+  const { path, expected, known } = misfit;
+  const place = path.join(".");
+  if (known === undefined)
+    return path.length === 0 ? `must be ${expected}` : `must have ${expected} as ${place}${describeFoundValue(misfit)}`;
+  return `has no member ${place}; ${describeKnownWords(path.at(-1) ?? "", known)}`;
+};
+
+const joinWithOr = (words: readonly string[]) => `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
 
 export const getCasePhase = (entry: Case): Phase => (entry.mutate === undefined ? "validate" : "mutate");
 

@@ -1,15 +1,14 @@
 import { existsSync } from "node:fs";
-import { readFile, writeFile } from "node:fs/promises";
 import { dirname, join, relative, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Need } from "#lib/needs.ts";
 import { getVariants, listPhases, type Phase, type Rule } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { Complaint, requireComplaint, toSentence } from "../cli/complaint.ts";
-import { replaceList } from "./generated-lists.ts";
 import { requireValidRuleName } from "./rule-names.ts";
+import { findShapeMistakes } from "./rule-shape.ts";
+import { formatRuleMistake, locateMistakes } from "./rule-source.ts";
 import {
-  getFunctionsFolder,
   getProjectSource,
   listRuleFolders,
   projectSourceName,
@@ -17,7 +16,7 @@ import {
   type RuleSource,
   toRuleFolder,
 } from "./sources.ts";
-import { compiledInPluginHeading, compiledInPlugins, describeCompiledInPlugin } from "./upstream-plugins.ts";
+import { compiledInPlugins } from "./upstream-plugins.ts";
 
 /** A rule, or a group in the form of a rule. */
 export interface CatalogueRule extends RuleFolder {
@@ -29,8 +28,10 @@ export interface CatalogueRule extends RuleFolder {
 
 /** A folder whose rule can't be loaded. */
 export interface BrokenRule extends RuleFolder {
-  /** A sentence on why the rule can't be loaded, with the file and, if known, the line. */
+  /** Sentences on why the rule can't be loaded, with the file and, if known, the line. */
   sentence: string;
+  /** The rule as its file exports it, if only members of it are wrong. */
+  listed?: CatalogueRule;
 }
 
 /** The position of webhooks in kube-apiserver's plugin chain, for rules without `order`. */
@@ -51,14 +52,20 @@ export const loadRules = async (
 ): Promise<{ rules: CatalogueRule[]; broken: BrokenRule[] }> => {
   const broken: BrokenRule[] = [];
   const found = await Promise.all(
-    folders.map((place) =>
-      loadRule(place).catch((error) => {
-        const { message } = requireComplaint(error);
+    folders.map(async (place) => {
+      const addBroken = (message: string, listed?: CatalogueRule): [] => {
         const sentence = place.source === projectSourceName ? message : `${place.source}: ${message}`;
-        broken.push({ ...place, sentence });
+        broken.push({ ...place, sentence, ...(listed && { listed }) });
         return [];
-      }),
-    ),
+      };
+      try {
+        const listed = await loadRule(place);
+        const mistakes = await locateMistakes(place, findShapeMistakes(listed.rule));
+        return mistakes.length === 0 ? [listed] : addBroken(mistakes.map(formatRuleMistake).join("\n"), listed);
+      } catch (error) {
+        return addBroken(requireComplaint(error).message);
+      }
+    }),
   );
   const rules = found.flat();
   return {
@@ -170,24 +177,3 @@ export const applyVariant = (rule: Rule, settings: object, variant: string | und
 /** Reports whether a rule has a need of this verb, such as `ledger`. */
 export const hasNeed = ({ rule }: Pick<CatalogueRule, "rule">, wanted: Need<unknown>["verb"]): boolean =>
   Object.values(rule.needs ?? {}).some(({ verb }) => verb === wanted);
-
-const getReadme = (): string => join(getFunctionsFolder(), "README.md");
-
-/** Returns functions/README.md as it is, and with a current list; the text around the list stays. */
-export const buildCatalogueReadme = async (
-  catalogue: CatalogueRule[],
-): Promise<{ present: string; wanted: string }> => {
-  const present = await readFile(getReadme(), "utf8");
-  const rows = catalogue.map(
-    ({ name, phases, rule }) =>
-      `| [${name}](${name}/README.md) | ${phases.join(", ")} | ${rule.summary} | ${describeCompiledInPlugin(rule.upstreamPlugin?.plugin)} | ${hasNeed({ rule }, "ledger") ? "yes" : ""} |`,
-  );
-  const headings = `| rule | phase | what it does | ${compiledInPluginHeading} | [ledger](../docs/rollout.md#the-ledger) |`;
-  const list = [headings, "| --- | --- | --- | --- | --- |", ...rows].join("\n");
-  return { present, wanted: replaceList(present, "list", list) };
-};
-
-/** Updates the list of rules in functions/README.md if this page has one, as that of Postern's own catalogue. */
-export const updateRuleListInReadme = async (catalogue: CatalogueRule[]): Promise<void> => {
-  if (existsSync(getReadme())) await writeFile(getReadme(), (await buildCatalogueReadme(catalogue)).wanted);
-};

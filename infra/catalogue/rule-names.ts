@@ -9,7 +9,7 @@ export const isRuleName = (name: string) => ruleNamePattern.test(name);
 export const requireValidRuleName = (name: string, place = `functions/${name}`): void => {
   if (isRuleName(name)) return;
   throw new Complaint(
-    `${place} is no name for a rule: lower-case letters, digits and hyphens, at most 42, a letter first`,
+    `${place} is no name for a rule: it must begin with a letter, have at most 42 lower-case letters, digits and hyphens, and no hyphen last`,
   );
 };
 

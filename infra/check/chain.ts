@@ -5,6 +5,7 @@ import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { Manifest } from "../manifests/manifests.ts";
 import { createNativeCopyPredicate } from "../webhooks/native-policies.ts";
+import type { Tell } from "./evaluation/assumptions.ts";
 import { callEndpoint, reviewTime } from "./evaluation/endpoint-calls.ts";
 import { noteSecretsRead } from "./evaluation/existing-objects.ts";
 import type { ChainOptions, ObjectEvaluationEnvironment } from "./evaluation/object-evaluation.ts";
@@ -21,10 +22,12 @@ interface ObjectSource {
   isLive: boolean;
   /** True if all objects that exist are known. */
   isStateKnown: boolean;
+  /** True if it is known what quotas have in use, at least by assumption. */
+  isUseKnown: boolean;
   /** The webhook configurations of other programs. */
   foreign: readonly Manifest[];
   /** Opens what answers the questions of rules, or of the named plugin; `tell` gets what has no answer. */
-  openCapabilities(tell: (sentence: string) => void, milliseconds: number, plugin?: string): Capabilities;
+  openCapabilities(tell: Tell, milliseconds: number, plugin?: string): Capabilities;
   /** Returns the admission policies, quotas and definitions of kinds; and the kinds of policies that can't be read. */
   readPolicies(): Promise<{ objects: KubernetesObject[]; unreadable: string[] }>;
   /** The requests that create what exists, if it is known without asking a cluster. */
@@ -43,13 +46,13 @@ export const createUncertainUse = (): UncertainUse => ({ less: new Map(), more: 
  */
 export const assembleChain = async (options: ChainOptions, source: ObjectSource, note: (sentence: string) => void) => {
   const { catalogue, cluster, plugins: changes } = options;
-  const { isLive, isStateKnown, listCreations } = source;
+  const { isLive, isStateKnown, isUseKnown, listCreations } = source;
   const [name, config] = cluster;
   const { kubernetes } = config;
   const secretsRead = new Set<object>();
   const openCapabilities: ObjectSource["openCapabilities"] = (...question) =>
     noteSecretsRead(source.openCapabilities(...question), secretsRead);
-  const openForReview = (tell: (sentence: string) => void) => openCapabilities(tell, reviewTime);
+  const openForReview = (tell: Tell) => openCapabilities(tell, reviewTime);
 
   const quotaUse = await createQuotaUse(options, isStateKnown, note);
   await quotaUse?.count(source.creations ?? [], openForReview);
@@ -71,7 +74,7 @@ export const assembleChain = async (options: ChainOptions, source: ObjectSource,
     kubernetes,
     openCapabilities: (plugin, tell) => openCapabilities(tell, reviewTime, plugin),
     objects,
-    quotaKnowledge: { isUseKnown: isStateKnown, listCreations, uncertainUse },
+    quotaKnowledge: { isUseKnown, listCreations, uncertainUse },
   });
 
   const configurations = [...rules.configurations, ...source.foreign.map(({ object }) => object)];
@@ -79,8 +82,11 @@ export const assembleChain = async (options: ChainOptions, source: ObjectSource,
   const chain = plugins.insert(webhooks);
   if (!rules.hasRules && chain.mutating.length + chain.validating.length + faults.length === 0)
     throw new Complaint(`no rule is on for cluster "${name}"; postern.yaml says which are, and --rules names others`);
+  const own = rules.configurations.flatMap((configuration) => listEntryFaults(configuration, kubernetes));
+  if (own.length > 0) throw new Complaint(own.join("\n"));
   if (faults.length > 0) throw new Complaint(faults.map((fault) => `--webhooks: ${fault}`).join("\n"));
   for (const warning of warnings) note(warning);
+  const unevaluated = createUnevaluatedPolicyMatcher(objects, isStateKnown, policies.unreadable, plugins.evaluates);
   const hooks = [...webhooks.mutating, ...webhooks.validating];
   const hasConditions = objects.length > 0 || hooks.some(({ matchConditions }) => matchConditions.length > 0);
   const environment = {
@@ -93,12 +99,21 @@ export const assembleChain = async (options: ChainOptions, source: ObjectSource,
     cel: await createConditionEvaluator(rules, isLive || hasConditions),
     getHookName: (hook, message) => rules.findRuleName(hook, message) ?? hook,
     findSuggestion: rules.findSuggestion,
-    unevaluated: createUnevaluatedPolicyMatcher(objects, isStateKnown, policies.unreadable, plugins.evaluates),
+    unevaluated: {
+      hooks: unevaluated.hooks,
+      findMatching: (...request) => [...unevaluated.findMatching(...request), ...rules.unknown],
+    },
     uncertainUse,
     alsoPods: options.alsoPods,
   } satisfies Partial<ObjectEvaluationEnvironment>;
   return { environment, rules, hooks, objects, quotaUse, secretsRead, openForReview };
 };
+
+/** Returns why an API server would refuse the entries of rules, each with the entry's name, which begins with the rule's. */
+const listEntryFaults = (configuration: CallableRules["configurations"][number], kubernetes?: string): string[] =>
+  parseWebhookConfigurations([configuration], kubernetes).faults.map((fault) =>
+    fault.replace(/^.*?webhooks\[(\d+)\]\.?/, (_, index) => `${configuration.webhooks[index]?.name}: `),
+  );
 
 /** Returns the evaluator of matchConditions. CEL is loaded only if something has such conditions. */
 const createConditionEvaluator = async (rules: CallableRules, isNeeded: boolean): Promise<CelEvaluator> => {

@@ -4,11 +4,17 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { parse, stringify } from "yaml";
 import type { Operation, UserInfo } from "#lib/review.ts";
+import { rule } from "#lib/rule.ts";
+import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import { createTestFolder } from "../../test/folders.ts";
+import { startSharedKubernetes } from "../../test/kubernetes.ts";
+import { needs } from "../../test/parts.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { chooseCluster } from "../config/config.ts";
 import { parseConfig } from "../project/project.ts";
 import { prepareManifestCheck } from "./check.ts";
+import type { FieldValidation } from "./evaluation/object-evaluation.ts";
+import { describeMissingKubernetes } from "./notes.ts";
 import { createJsonReport } from "./reports/json-report.ts";
 
 interface CheckCase {
@@ -24,20 +30,28 @@ interface CheckCase {
   kubernetes?: string;
   user?: UserInfo;
   alsoPods?: boolean;
+  strict?: boolean;
+  validate?: FieldValidation;
+  /** True for a case about Kubernetes' own handlers; the others have the same outcome without them. */
+  needsKubernetes?: boolean;
   /** By default none, so that a case shows what rules do. */
   plugins?: string[];
   verdicts?: Record<string, string>;
+  assumed?: Record<string, string[]>;
   notes?: string[];
   passed?: Record<string, string[]>;
   after?: Record<string, object>;
+  /** What an API server would store. */
+  stored?: Record<string, object>;
   error?: string;
 }
 
 // These cases test what check assumes about a cluster and what it reports as unknown. test/local/check.test.ts tests
 // the command.
 const text = await readFile(new URL("check.test.yaml", import.meta.url), "utf8");
-const cases: CheckCase[] = parse(text, { maxAliasCount: -1 });
-const catalogue = await readCatalogue();
+const cases: CheckCase[] = parse(text, { maxAliasCount: -1, merge: true });
+const shipped = await readCatalogue();
+const kubernetes = await needs("Kubernetes module");
 const folder = await createTestFolder();
 
 /** Writes objects to a file, and returns its path in a list; an empty list if there are no objects. */
@@ -48,7 +62,10 @@ const writeManifests = async (name: string, objects?: object[]): Promise<string[
   return [file];
 };
 
-const runCheck = async ({ rules, manifests, state, old, webhooks, ...options }: Omit<CheckCase, "name">) => {
+const runCheck = async (
+  { rules, manifests, state, old, webhooks, ...options }: Omit<CheckCase, "name">,
+  catalogue = shipped,
+) => {
   const config = parseConfig(`rules: { ${rules}${rules.includes(":") ? "" : ":"} }`, catalogue);
   const [name, cluster] = chooseCluster(config, undefined);
   const { kubernetes } = options;
@@ -59,6 +76,8 @@ const runCheck = async ({ rules, manifests, state, old, webhooks, ...options }: 
     paths: await writeManifests("manifests.yaml", manifests),
     reviews: [],
     state: await writeManifests("state.yaml", state),
+    isStrict: options.strict ?? false,
+    validate: options.validate ?? "strict",
     old: await writeManifests("old.yaml", old),
     webhooks: await writeManifests("webhooks.yaml", webhooks),
     hosts: [],
@@ -67,21 +86,28 @@ const runCheck = async ({ rules, manifests, state, old, webhooks, ...options }: 
     namespace: options.namespace ?? "default",
     alsoPods: options.alsoPods ?? false,
     user: options.user ?? { username: "jane" },
+    startKubernetes: startSharedKubernetes,
   });
   const report = createJsonReport();
   let json = "";
   const verdicts: Record<string, string> = {};
   const passed: Record<string, string[]> = {};
+  const assumed: Record<string, string[]> = {};
   const after: Record<string, unknown> = {};
+  const stored: Record<string, unknown> = {};
   for await (const evaluation of check.evaluations) {
     const { name, verdict, denials, undecided, passed: rules } = evaluation.checked;
     verdicts[name] = [verdict, ...denials.map(({ message }) => message), ...undecided].join("; ");
     passed[name] = rules;
+    assumed[name] = evaluation.checked.assumed;
     after[name] = evaluation.after;
+    stored[name] = evaluation.stored;
     json += report.add(evaluation);
   }
-  const notes = [...check.notes].map((note) => note.replaceAll(`${folder}/`, ""));
-  return { verdicts, passed, after, notes, objects: JSON.parse(`${json}]}`).objects };
+  const notes = [...check.notes]
+    .filter((note) => note !== describeMissingKubernetes())
+    .map((note) => note.replaceAll(`${folder}/`, ""));
+  return { verdicts, passed, assumed, after, stored, notes, objects: JSON.parse(`${json}]}`).objects };
 };
 
 /** Reports whether a text is the expected one; an expected text between slashes is a regular expression. */
@@ -100,8 +126,8 @@ const assertTexts = (actual: readonly string[], expected: readonly string[]) => 
 };
 
 describe("check", () => {
-  for (const { name, error, ...expected } of cases)
-    it(name, async () => {
+  for (const { name, error, needsKubernetes, ...expected } of cases)
+    it(name, needsKubernetes ? kubernetes : {}, async () => {
       if (error !== undefined) {
         const { message } = await runCheck(expected).then(
           () => assert.fail("it throws nothing"),
@@ -109,17 +135,38 @@ describe("check", () => {
         );
         return assertTexts([message.replaceAll(`${folder}/`, "")], [error]);
       }
-      const { verdicts, notes, passed, after } = await runCheck(expected);
+      const { verdicts, notes, passed, assumed, after, stored } = await runCheck(expected);
       if (expected.verdicts !== undefined) {
         assert.deepEqual(Object.keys(verdicts).sort(), Object.keys(expected.verdicts).sort());
         for (const [object, verdict] of Object.entries(expected.verdicts))
           assertTexts([String(verdicts[object])], [verdict]);
       }
       if (expected.notes !== undefined) assertTexts(notes, expected.notes);
+      if (expected.assumed !== undefined) assert.deepEqual(assumed, expected.assumed);
       if (expected.passed !== undefined) assert.deepEqual(passed, expected.passed);
       if (expected.after !== undefined) assert.partialDeepStrictEqual(after, expected.after);
+      if (expected.stored !== undefined) assert.partialDeepStrictEqual(stored, expected.stored);
       return undefined;
     });
+
+  it("names the rule whose settings give an entry that an API server would refuse", async () => {
+    const wrong = rule({
+      summary: "Has operations of its settings.",
+      match: ({ operation }) => [
+        { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: [operation] },
+      ],
+      settings: { operation: "CREATE" as Operation },
+      validate() {},
+    });
+    const listed = [toCatalogueRule("forbid-operations", wrong)];
+    await assert.rejects(
+      runCheck({ rules: "forbid-operations: { settings: { operation: CREAT } }", manifests: [] }, listed),
+      {
+        message:
+          'forbid-operations.postern.dev: rules[0].operations: Unsupported value: "CREAT": supported values: "*", "CONNECT", "CREATE", "DELETE", "UPDATE"',
+      },
+    );
+  });
 
   it("reports for each call of a policy's variant and of a webhook whether it changed the object", async () => {
     const apiVersion = "admissionregistration.k8s.io/v1";

@@ -1,22 +1,29 @@
 import { getOwn, toMap } from "#lib/json.ts";
-import type { Capabilities, ResourceType } from "#lib/needs.ts";
+import type { ResourceType } from "#lib/needs.ts";
 import type { KubernetesObject, Operation } from "#lib/review.ts";
 import { describeUnknownMinor } from "#lib/since.ts";
 import { apiServerOwnObjects } from "../apiserver/initial-objects.ts";
 import { buildKindIndex, type KindIndex } from "../apiserver/kinds/kinds.ts";
-import { createCustomKinds } from "../apiserver/validation/custom-resources.ts";
-import { createValidation } from "../apiserver/validation/validation.ts";
 import { Complaint } from "../cli/complaint.ts";
+import type { Kubernetes } from "../kubernetes/kubernetes.ts";
 import { readInput, readManifests } from "../manifests/input.ts";
 import { type Manifest, toSourceName } from "../manifests/manifests.ts";
 import { toStoredObject } from "../manifests/object-store.ts";
 import { assembleChain } from "./chain.ts";
+import { type Assumption, describeAssumption, restrictToManifests } from "./evaluation/assumptions.ts";
 import { evaluateManifestsInOrder, isAssumedNamespace } from "./evaluation/evaluate.ts";
 import { createEmptyObjectStore } from "./evaluation/existing-objects.ts";
-import type { ChainOptions, CheckRequestOptions } from "./evaluation/object-evaluation.ts";
+import { createRequestHandlers, selectDefinitions } from "./evaluation/kubernetes-handlers.ts";
+import type { ChainOptions, CheckRequestOptions, FieldValidation } from "./evaluation/object-evaluation.ts";
 import { buildCreation, isReview, normalizeManifestObjects } from "./evaluation/requests.ts";
 import { isPolicyOrQuota } from "./evaluation/unevaluated.ts";
-import { describeDuplicateOrLostManifests, describeMissingNamespaces, describeUnknownValidation } from "./notes.ts";
+import {
+  describeAssumptions,
+  describeDuplicateOrLostManifests,
+  describeMissingKubernetes,
+  describeMissingNamespaces,
+  describeUnknownValidation,
+} from "./notes.ts";
 
 interface CheckOptions extends ChainOptions {
   /** The files, folders and globs that name the manifests to check. */
@@ -25,10 +32,15 @@ interface CheckOptions extends ChainOptions {
   reviews: readonly string[];
   /** Paths of manifest files with the objects that already exist in the imitated cluster. */
   state: readonly string[];
+  /** True if what depends on an assumption of the cluster is undecided. */
+  isStrict: boolean;
   /** Paths of the manifests of old objects, from which updates start. */
   old: readonly string[];
   operation: Operation | undefined;
+  validate: FieldValidation;
   namespace: string;
+  /** Starts Kubernetes' own handlers; returns undefined if they aren't there. */
+  startKubernetes(minor: string | undefined): Promise<Kubernetes | undefined>;
 }
 
 /**
@@ -37,10 +49,14 @@ interface CheckOptions extends ChainOptions {
  */
 export const prepareManifestCheck = async (options: CheckOptions) => {
   const { cluster, user, namespace } = options;
+  const { kubernetes } = cluster[1];
+  // Without plugins, only rules and webhooks are asked.
+  const isValidated = options.plugins[0] !== "none";
+  const starting = isValidated ? options.startKubernetes(kubernetes) : undefined;
+  starting?.catch(() => {});
   const { manifests, recorded, old, state, webhooks, faults, notes } = await readFiles(options);
   const note = (sentence: string) => void notes.add(sentence);
   const all = [...manifests, ...recorded];
-  const { kubernetes } = cluster[1];
   const unknown = describeUnknownMinor(kubernetes);
   if (unknown !== undefined) note(unknown);
   const given = [...state, ...old, ...all].map(({ object }) => object);
@@ -50,7 +66,10 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
   const isStateKnown = options.state.length > 0;
   if (isStateKnown && state.length === 0)
     note(`--state ${options.state.join(", ")} contains no manifest, so no object exists`);
-  const existing = createEmptyObjectStore(cluster[0], kinds, note);
+  const isAssuming = !isStateKnown && !options.isStrict;
+  const assumptions = new Map<string, Assumption>();
+  const noteAssumption = (assumption: Assumption) => void assumptions.set(describeAssumption(assumption), assumption);
+  const existing = createEmptyObjectStore(cluster[0], kinds, isAssuming ? () => {} : note);
   // The checked DELETEs need existing objects, so the manifests are put into the imitated API server, too.
   const deleted = options.operation === "DELETE" ? manifests : [];
   const filled = [...fillAll([...deleted, ...state], kinds, sending, kubernetes).values()];
@@ -60,15 +79,24 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
   }
   const buildCreations = (objects: readonly KubernetesObject[]) =>
     objects.flatMap((object) => buildCreation(object, kinds, user));
-  const { environment, rules, objects, secretsRead } = await assembleChain(
+  const { environment, secretsRead } = await assembleChain(
     options,
     {
       isLive: false,
       isStateKnown,
+      isUseKnown: isStateKnown || isAssuming,
       foreign: webhooks,
       openCapabilities: (tell, _, plugin) => {
-        const capabilities = existing.capabilities(tell);
-        return isStateKnown || plugin === undefined ? capabilities : restrictToKnown(plugin, capabilities, tell);
+        if (isStateKnown) return existing.capabilities(tell);
+        return restrictToManifests(existing.capabilities(tell), {
+          plugin,
+          isStrict: options.isStrict,
+          isAssumed: isAssumedNamespace,
+          tell: (sentence, doubt) => {
+            if (doubt?.assumed) noteAssumption(doubt.assumed);
+            tell(sentence, doubt);
+          },
+        });
       },
       // Each admission policy or quota among the manifests concerns all of them, also earlier ones: the API server
       // applies it only some time after it was sent.
@@ -88,31 +116,36 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
   );
   const missing = new Set<string>();
   const unvalidated = new Set<string>();
-  const findCustomKind = createCustomKinds(objects, kubernetes);
+  const definitions = selectDefinitions([...state, ...manifests], all);
+  const module = await (starting ?? (definitions.length > 0 ? options.startKubernetes(kubernetes) : undefined));
+  if (isValidated && module === undefined) note(describeMissingKubernetes());
   const evaluations = evaluateManifestsInOrder(all, {
     ...environment,
     kinds,
     existing,
     asking: { ...sending, operation: options.operation },
     old: fillAll(old, kinds, sending, kubernetes),
-    findCustomKind,
-    // Without plugins, only rules and webhooks are asked.
-    validate:
-      options.plugins[0] === "none"
-        ? undefined
-        : createValidation(
-            kubernetes,
-            findCustomKind,
-            ({ apiVersion, kind }) => void unvalidated.add(`${kind} (${apiVersion})`),
-          ),
+    handlers:
+      module &&
+      (await createRequestHandlers(module, {
+        kinds,
+        definitions,
+        isValidated,
+        reportUnknown: ({ apiVersion, kind }) => void unvalidated.add(`${kind} (${apiVersion})`),
+      })),
     isStateKnown,
+    validate: options.validate,
+    ...(isAssuming && { noteAssumption }),
+    ...(isValidated && {
+      noteUndefinedKind: ({ apiVersion, kind }) => void unvalidated.add(`${kind} (${apiVersion})`),
+    }),
     namespaceHint: "that may be among the manifests or in --state",
     noteMissingNamespace: (namespace) => void missing.add(namespace),
   });
   const end = () => {
-    for (const sentence of describeMissingNamespaces(missing, isStateKnown)) note(sentence);
+    if (isStateKnown) for (const sentence of describeMissingNamespaces(missing)) note(sentence);
     for (const sentence of describeUnknownValidation(unvalidated)) note(sentence);
-    if (!isStateKnown && rules.asking.size > 0) note(describeAskingRules(rules.asking));
+    for (const sentence of describeAssumptions([...assumptions.values()])) note(sentence);
   };
   return { faults, notes, secretsRead, evaluations: runAtEnd(evaluations, end) };
 };
@@ -120,8 +153,10 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
 const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
   if (options.user.username === "") throw new Complaint("--as must name a user");
   if (!isLabel(options.namespace))
-    throw new Complaint(`--namespace takes the name of one, such as default, not ${JSON.stringify(options.namespace)}`);
-  const input = await readInput(paths);
+    throw new Complaint(
+      `--namespace takes a namespace name, such as default, not ${JSON.stringify(options.namespace)}`,
+    );
+  const input = await readInput(paths, { acceptsRepeated: true });
   const recorded = await readInput(reviews);
   const old = await readManifests(options.old, "--old");
   const state = await readManifests(options.state, "--state");
@@ -150,36 +185,6 @@ const runAtEnd = async function* <T>(all: AsyncGenerator<T>, end: () => void): A
   }
 };
 
-/**
- * Returns the capabilities of a plugin without --state. Nothing is known of what the cluster has beside the manifests: neither
- * whether an object exists that no manifest has, nor which objects a list has.
- */
-const restrictToKnown = (
-  plugin: string,
-  capabilities: Capabilities,
-  tell: (sentence: string) => void,
-): Capabilities => ({
-  ...capabilities,
-  list: (kind, namespace, ...more) => {
-    const place = namespace === undefined ? "" : ` in namespace ${namespace}`;
-    tell(`which ${kind.resource} exist${place}; they may be among the manifests or in --state`);
-    return capabilities.list(kind, namespace, ...more);
-  },
-  get: async (kind, name, ...more) => {
-    const found = await capabilities.get(kind, name, ...more);
-    const isAssumed = found !== undefined && isAssumedNamespace(found);
-    // NamespaceLifecycle and its like read a namespace to see whether it exists, other plugins for its labels.
-    if (isAssumed && !plugin.startsWith("Namespace"))
-      tell(`what labels namespace ${name} has; that may be among the manifests or in --state`);
-    else if (isAssumed || found === undefined)
-      tell(`whether ${kind.resource} "${name}" exists; that may be among the manifests or in --state`);
-    return found;
-  },
-});
-
-const describeAskingRules = (rules: ReadonlySet<string>): string =>
-  `${[...rules].sort().join(", ")} ${rules.size === 1 ? "asks" : "ask"} the cluster, of which nothing is known but these manifests; --state says what exists`;
-
 const hookKinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 const isConfiguration = ({ object: { kind } }: Manifest) => hookKinds.includes(String(kind));
 
@@ -192,8 +197,8 @@ const isLabel = (text: string) => /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/.test(te
 const isForKustomize = ({ object: { apiVersion } }: Manifest) =>
   /^kustomize\.config\.k8s\.io\//.test(String(apiVersion));
 
-const describeLeftOut = ({ source, object }: Manifest) =>
-  `${toSourceName(source.name)} is for kustomize, and left out; kustomize build prints manifests of this ${object.kind}, which - reads`;
+const describeLeftOut = ({ source }: Manifest) =>
+  `${toSourceName(source.name)} is for kustomize, and left out; run kustomize build FOLDER | postern check -`;
 
 const fillAll = (
   manifests: readonly Manifest[],

@@ -1,6 +1,9 @@
 import { toMap } from "#lib/json.ts";
 import type { KindIndex } from "../apiserver/kinds/kinds.ts";
+import { formatPage } from "../catalogue/sources.ts";
+import { isCheckout } from "../cli/roots.ts";
 import { type Manifest, toSourceName } from "../manifests/manifests.ts";
+import { type Assumption, formatAssumedObject } from "./evaluation/assumptions.ts";
 import type { CheckRequestOptions } from "./evaluation/object-evaluation.ts";
 import { normalizeManifestObjects } from "./evaluation/requests.ts";
 
@@ -32,31 +35,55 @@ export const describeDuplicateOrLostManifests = (
   return [...limitSentences(again), ...limitSentences(strange)];
 };
 
-export const describeMissingNamespaces = (names: ReadonlySet<string>, isStateKnown: boolean): string[] => {
+export const describeMissingNamespaces = (names: ReadonlySet<string>): string[] => {
   if (names.size === 0) return [];
   const isOne = names.size === 1;
-  const subject = `${isOne ? "namespace" : "namespaces"} ${formatNames(names)}`;
-  if (isStateKnown) return [`${subject} ${isOne ? "is" : "are"} neither in --state nor among the manifests`];
   return [
-    `${subject} ${isOne ? "isn't" : "aren't"} among the manifests; ${
-      isOne
-        ? "it is treated as existing, without labels of its"
-        : "they are treated as existing, without labels of their"
-    } own`,
+    `${isOne ? "namespace" : "namespaces"} ${formatNames(names)} ${isOne ? "is" : "are"} neither in --state nor among the manifests`,
   ];
 };
 
-/** Names kinds of which check knows neither defaults nor validation. */
+/** Sums up what a check assumes of the cluster. */
+export const describeAssumptions = (assumptions: readonly Assumption[]): string[] => {
+  const named = assumptions.filter(({ name }) => name !== undefined);
+  const isNamespace = ({ resource }: Assumption) => resource === "namespaces";
+  const namespaces = new Set(named.filter(isNamespace).map(({ name = "" }) => name));
+  const objects = new Set(named.filter((one) => !isNamespace(one)).map(formatAssumedObject));
+  const lists = assumptions.filter(
+    ({ resource, namespace = "", name }) =>
+      name === undefined && !(/^(limitranges|resourcequotas)$/.test(resource) && namespaces.has(namespace)),
+  );
+  const exist = ({ size }: ReadonlySet<string>) => (size === 1 ? "exists" : "exist");
+  const parts = [
+    ...(namespaces.size > 0
+      ? [
+          `${namespaces.size === 1 ? "namespace" : "namespaces"} ${formatNames(namespaces)} ${exist(namespaces)}, without limits, quotas or Pod Security labels`,
+        ]
+      : []),
+    ...(objects.size > 0 ? [`${formatNames(objects)} ${exist(objects)}`] : []),
+    ...(lists.length > 0
+      ? [`only the ${formatNames(new Set(lists.map(({ resource }) => resource)))} of the manifests exist`]
+      : []),
+  ];
+  return parts.length === 0 ? [] : [`Assumed of the cluster: ${parts.join("; ")} (give --state or --live)`];
+};
+
+/** Says that objects aren't validated, and what would change that. */
+export const describeMissingKubernetes = (): string =>
+  `API validation isn't evaluated, because Kubernetes' own handlers aren't here; ${
+    isCheckout ? "npm run kubernetes builds them" : `${formatPage("projects.md")} says how to add them`
+  }`;
+
+/** Names kinds that Kubernetes' handlers don't serve. */
 export const describeUnknownValidation = (kinds: ReadonlySet<string>): string[] =>
   kinds.size === 0
     ? []
-    : [
-        `defaults and API validation of ${formatNames(kinds)} aren't known here; an API server may refuse what check allows`,
-      ];
+    : [`API validation of ${formatNames(kinds)} isn't evaluated; an API server may refuse what check allows`];
 
 const formatNames = (names: ReadonlySet<string>): string => {
   const [all, more] = [[...names].sort(), names.size - most];
-  return more > 0 ? `${all.slice(0, most).join(", ")} and ${more} more` : all.join(", ");
+  if (more > 0) return `${all.slice(0, most).join(", ")} and ${more} more`;
+  return [all.slice(0, -1).join(", "), ...all.slice(-1)].filter((part) => part !== "").join(" and ");
 };
 
 /** The most remarks of one kind in a report: a second overlay repeats every object of the first one. */

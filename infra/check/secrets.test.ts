@@ -5,6 +5,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { stringify } from "yaml";
 import { createTestFolder } from "../../test/folders.ts";
+import { startSharedKubernetes } from "../../test/kubernetes.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { chooseCluster } from "../config/config.ts";
 import { formatManifestFault } from "../manifests/manifests.ts";
@@ -215,14 +216,17 @@ const printCheck = async (
     reviews: await write("reviews"),
     state: await write("state"),
     old: await write("old"),
+    isStrict: false,
+    validate: "warn" as const,
   };
   try {
     const check = await prepareManifestCheck({
       ...{ catalogue, cluster: clusters[isDenied ? 0 : 1] as (typeof clusters)[0], harden: false, ...all },
       ...{ webhooks: [], hosts: [], plugins: [], operation: undefined, namespace: "default", alsoPods: true },
+      startKubernetes: startSharedKubernetes,
       user: { username: "jane" },
     });
-    const context = { isLive: false, catalogue, reportVersion: undefined };
+    const context = { isLive: false, listsAll: true, catalogue, reportVersion: undefined };
     const reports = await Promise.all(
       checkReportFormats.map((form) => createCheckReport({ form, file: "x" }, context)),
     );

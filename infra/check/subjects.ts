@@ -11,7 +11,13 @@ import type { ClusterConfig } from "../config/config.ts";
 import { resolveConfigPath } from "../config/connections.ts";
 import { formatManifestFault, type ManifestFault } from "../manifests/manifests.ts";
 import { prepareManifestCheck } from "./check.ts";
-import { noFindings, type ObjectCheckResult, type ObjectEvaluation } from "./evaluation/object-evaluation.ts";
+import { startKubernetes } from "./evaluation/kubernetes-handlers.ts";
+import {
+  type FieldValidation,
+  noFindings,
+  type ObjectCheckResult,
+  type ObjectEvaluation,
+} from "./evaluation/object-evaluation.ts";
 import type { InputReadFailure } from "./reports/check-report.ts";
 import type { PolicyReportVersion } from "./reports/policyreport.ts";
 
@@ -48,9 +54,12 @@ export const startFileCheck = async (request: CheckRequest, signal: AbortSignal)
     paths: words,
     reviews: options.texts("review"),
     state: state.length === 0 && written !== undefined ? [resolveConfigPath(written, dirname(file))] : state,
+    isStrict: options.flag("strict"),
     old: options.texts("old"),
     operation: readOperation(options),
+    validate: readValidation(options),
     namespace,
+    startKubernetes,
   });
   return {
     unread: check.faults.map(toUnread),
@@ -123,6 +132,12 @@ export const toUnread = (fault: ManifestFault): InputReadFailure => {
   const about = { file, line, apiVersion: "", kind: "Document", name: file };
   const checked: ObjectCheckResult = { ...about, ...noFindings, verdict: "undecided", undecided: [sentence] };
   return { fault, text: formatManifestFault(fault), checked };
+};
+
+const readValidation = (options: ParsedOptions): FieldValidation => {
+  const validate = options.text("validate") ?? "strict";
+  if (validate === "strict" || validate === "warn" || validate === "ignore") return validate;
+  throw new Complaint(`--validate takes strict, warn or ignore, not "${validate}"`);
 };
 
 const readOperation = (options: ParsedOptions): Operation | undefined => {

@@ -1,5 +1,6 @@
 // The folder infra/cli knows nothing of rules, postern.yaml, AWS or clusters.
 import type { CommandGrammar, CommandOption } from "./arguments.ts";
+import { stringifySafely } from "./terminal.ts";
 
 export type { CommandOption };
 
@@ -46,7 +47,7 @@ export const formatTable = (rows: (string | undefined)[][]): string => {
 
 export const writeOutput = (text: string) => void process.stdout.write(text);
 
-export const writeJson = (value: unknown) => writeOutput(`${JSON.stringify(value, null, 2)}\n`);
+export const writeJson = (value: unknown) => writeOutput(`${stringifySafely(value)}\n`);
 
 /** Prints a line beside the output of a command, to standard error. */
 export const writeNote = (line: string) => void process.stderr.write(`${line}\n`);

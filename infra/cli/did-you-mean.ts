@@ -16,6 +16,10 @@ export const formatDidYouMean = (text: string, known: readonly string[], prefix 
   return name === undefined ? "" : `did you mean ${prefix}${name}? `;
 };
 
+/** Returns the known word that a wrong one most likely means; all known words if none is near. */
+export const describeKnownWords = (text: string, known: readonly string[]): string =>
+  formatDidYouMean(text, known).trim() || `${known.join(", ")} exist${known.length === 1 ? "s" : ""}`;
+
 export const normalizeRuleName = (name: string): string => name.replaceAll("-", "").toLowerCase();
 
 /** Returns the edit distance of two words: the letters to insert, delete, replace or swap with their neighbour. */

@@ -38,15 +38,22 @@ export const readListOption = (options: ParsedOptions, name: string): string[] =
   return all;
 };
 
-/** Parses `90s`, `30m` or `2h` into milliseconds. Throws for less than a minute: changes in AWS take that long. */
-export const parseDurationMilliseconds = (text: string | undefined, option: string): number => {
-  const [, number = "", unit = ""] = /^(\d{1,4})([smh])$/.exec(text ?? "") ?? [];
-  const milliseconds = Number(number) * ({ s: 1000, m: 60_000, h: 3_600_000 }[unit] ?? 0);
-  if (milliseconds < 60_000 || milliseconds > 24 * 3_600_000)
+/**
+ * Parses `90s`, `30m`, `2h` or `7d` into milliseconds. Throws for more than `longest`, and for less than a minute: changes in
+ * AWS take that long.
+ */
+export const parseDurationMilliseconds = (text: string | undefined, option: string, longest = "24h"): number => {
+  const milliseconds = toMilliseconds(text);
+  if (milliseconds < 60_000 || milliseconds > toMilliseconds(longest))
     throw new Complaint(
-      `--${option} takes a time from 1m to 24h, for instance 90s, 30m or 2h${text === undefined ? "" : `, not "${text}"`}`,
+      `--${option} takes a time from 1m to ${longest}, for instance 90s, 30m or 2h${text === undefined ? "" : `, not "${text}"`}`,
     );
   return milliseconds;
+};
+
+const toMilliseconds = (text = ""): number => {
+  const [, number = "", unit = ""] = /^(\d{1,4})([smhd])$/.exec(text) ?? [];
+  return Number(number) * ({ s: 1000, m: 60_000, h: 3_600_000, d: 24 * 3_600_000 }[unit] ?? 0);
 };
 
 /** Checks a base URL. The API server accepts only https, without user, query or fragment. */

@@ -6,7 +6,8 @@ import { toOneLine } from "./terminal.ts";
 /** The extension of Postern's own modules: `.ts` in a checkout, `.js` in the installed package. */
 export const moduleExtension = extname(import.meta.url);
 
-const isCheckout = moduleExtension === ".ts";
+/** Whether Postern runs from a checkout, and not as a package. */
+export const isCheckout = moduleExtension === ".ts";
 
 /** The folder of Postern's own files, with a separator at the end: a checkout, or the installed package. */
 export const packageRoot = fileURLToPath(new URL("../../", import.meta.url));

@@ -1,6 +1,7 @@
 // Shapes of values in input files, in the keywords of JSON Schema: editors check files by the same data as commands. A
 // misfit names the path and what was expected there; the caller adds the file and the line.
 import { isMap } from "#lib/json.ts";
+import { quoteValue } from "#lib/policy/values/texts.ts";
 
 type JsonType = keyof typeof typeChecks;
 
@@ -33,9 +34,26 @@ export type InputShape = JsonSchema & { expected: string };
 export interface ShapeMismatch {
   path: string[];
   expected: string;
+  /** The value there; undefined if no value would fit. */
+  value: unknown;
   /** The known members, if the misfit is an unknown member. */
   known?: string[];
 }
+
+/** Returns the end of a sentence about a misfit: the value that is there. Of a list or map, a part is enough. */
+export const describeFoundValue = ({ value }: Pick<ShapeMismatch, "value">): string => {
+  if (value === undefined) return "";
+  if (Array.isArray(value)) return `, not [${joinFirst(value.map(quoteInner))}]`;
+  if (!isMap(value)) return `, not ${quoteValue(value)}`;
+  const members = Object.entries(value).map(([key, member]) => `${key}: ${quoteInner(member)}`);
+  return `, not ${members.length > 0 ? `{ ${joinFirst(members)} }` : "{}"}`;
+};
+
+const quoteInner = (value: unknown): string =>
+  Array.isArray(value) ? "[…]" : isMap(value) ? "{…}" : quoteValue(value);
+
+const joinFirst = (parts: readonly string[]): string =>
+  parts.length > 3 ? `${parts.slice(0, 3).join(", ")}, …` : parts.join(", ");
 
 const typeChecks = {
   string: (value: unknown) => typeof value === "string",
@@ -61,7 +79,7 @@ export const anyShape: InputShape = { expected: "anything" };
 
 /** The shape of a minor version of Kubernetes, from the oldest that Postern supports. */
 export const minorShape: InputShape = {
-  expected: 'a minor version in quotes, from "1.33" on, for instance "1.35"',
+  expected: 'a minor version in quotes, from "1.33" on (also for an older cluster), for instance "1.35"',
   type: "string",
   pattern: "^1\\.(3[3-9]|[4-9][0-9]|[1-9][0-9]{2})$",
 };
@@ -125,10 +143,12 @@ export const findMisfits = (value: unknown, wanted: InputShape, path: string[] =
   const found = Object.entries(isMap(value) ? value : {}).flatMap(([key, member]): ShapeMismatch[] => {
     const inner = findMemberSchema(wanted, key);
     const at = [...path, key];
-    if (inner === false) return [{ path: at, expected: `one of ${known.join(", ")}`, known }];
+    if (inner === false) return [{ path: at, expected: `one of ${known.join(", ")}`, value: member, known }];
     return inner?.expected === undefined ? [] : findMisfits(member, { ...inner, expected: inner.expected }, at);
   });
-  return found.length > 0 ? found : [{ path, expected: wanted.expected }];
+  return found.length > 0
+    ? found
+    : [{ path, expected: wanted.expected, value: wanted.enum?.length === 0 ? undefined : value }];
 };
 
 /** Returns a shape as the JSON Schema for editors, without members that no value fits. */

@@ -1,7 +1,7 @@
-import { createCredentialSource, getAwsDomain } from "#lib/cluster/credentials.ts";
-import { requireUnansweredError, sendRequest } from "#lib/cluster/https-request.ts";
-import { type AwsKeys, signHeaders } from "#lib/cluster/signature.ts";
-import { parseJson, toMap } from "#lib/json.ts";
+import { createCredentialSource } from "#lib/cluster/credentials.ts";
+import { sendRequest } from "#lib/cluster/https-request.ts";
+import type { AwsKeys } from "#lib/cluster/signature.ts";
+import { toMap } from "#lib/json.ts";
 import type { StageLockGuard } from "../aws/guard.ts";
 import type { ParsedOptions } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
@@ -9,6 +9,7 @@ import type { ClusterConnectConfig } from "../config/config.ts";
 import { resolveConfigPath } from "../config/connections.ts";
 import { chooseKubeconfigOfVariable, readCertificatesFromPemOrFile, readKubeconfig } from "../config/kubeconfig.ts";
 import { type ClusterApi, type ClusterConnection, createClusterApi } from "./api.ts";
+import { chooseEksIdentity, openEks } from "./eks.ts";
 
 export interface ClusterCredentialOptions {
   kubeconfig?: string | undefined;
@@ -58,15 +59,15 @@ export const resolveClusterConnection = async (
   if (connect?.eks !== undefined && identity !== undefined && context === undefined)
     return connectByEks(name, connect, identity, folder);
   if (choice !== undefined) return connectByKubeconfig(choice, "KUBECONFIG");
+  const give = `--kubeconfig FILE of a user that may ${right} there`;
+  if (connect === undefined) throw new Complaint(`cluster ${name} needs connect in postern.yaml, or ${give}`);
   const why =
-    connect === undefined
-      ? `clusters.${name} has no connect`
-      : connect.eks !== undefined
-        ? `${here} needs an AWS identity, but no credentials were found`
-        : connect.manifests !== undefined
-          ? `${here} is a folder of manifests`
-          : `${here} has a token that only rules use`;
-  throw new Complaint(`${why}: give --kubeconfig FILE of a user that may ${right} there`);
+    connect.eks !== undefined
+      ? `${here} needs an AWS identity, but no credentials were found`
+      : connect.manifests !== undefined
+        ? `${here} is a folder of manifests`
+        : `${here} has a token that only rules use`;
+  throw new Complaint(`${why}: give ${give}`);
 };
 
 const connectByKubeconfig = async (
@@ -84,7 +85,7 @@ const connectByEks = async (
   readIdentity: () => Promise<AwsKeys>,
   folder: string,
 ): Promise<ClusterConnection> => {
-  const { eks = "", region = "" } = connect;
+  const { eks = "", region = "", role } = connect;
   const complain = rethrowAsComplaint(`clusters.${cluster}.connect`);
   const { server, ca } =
     connect.server === undefined || connect.ca === undefined
@@ -93,8 +94,9 @@ const connectByEks = async (
           server: new URL(connect.server).origin,
           ca: await readCertificatesFromPemOrFile(connect.ca, folder).catch(complain),
         };
-  const credentials = createCredentialSource({ eks, region }, { identity: readIdentity, ask: sendRequest });
-  const credentialsAdvice = `give the AWS identity that deploys an access entry of the EKS cluster ${eks}`;
+  const identity = chooseEksIdentity(connect, readIdentity);
+  const credentials = createCredentialSource({ eks, region }, { identity, ask: sendRequest });
+  const credentialsAdvice = `give ${role ?? "the AWS identity that deploys"} an access entry of the EKS cluster ${eks}`;
   return { server, ca, credentials, credentialsAdvice };
 };
 
@@ -141,33 +143,14 @@ export const readEksNetwork = async (
 
 /** Returns the answer of EKS's DescribeCluster. */
 const describeEksCluster = async (
-  { eks = "", region = "" }: ClusterConnectConfig,
+  connect: ClusterConnectConfig,
   readIdentity: () => Promise<AwsKeys>,
 ): Promise<Record<string, unknown>> => {
-  const base = findEksAddress(region);
-  const path = `${base.pathname.replace(/\/$/, "")}/clusters/${encodeURIComponent(eks)}`;
-  const headers = signHeaders(
-    { method: "GET", host: base.host, path, service: "eks", region },
-    await readIdentity(),
-    new Date(),
-  );
-  const answer = await sendRequest(`${base.origin}${path}`, { headers }, undefined, Date.now() + 10_000).catch(
-    requireUnansweredError,
-  );
-  if (!("status" in answer)) throw new Complaint(`EKS can't be reached at ${base.origin}: ${toSentence(answer)}`, 3);
-  const { cluster, message } = toMap(parseJson(answer.body));
-  if (answer.status !== 200) {
-    const why = toSentence(typeof message === "string" ? message : answer.body.slice(0, 200));
-    const remedy = answer.status === 403 ? "; allow eks:DescribeCluster, or name server and ca in its connect" : "";
-    throw new Complaint(`EKS doesn't describe cluster ${eks} in ${region} (${answer.status}): ${why}${remedy}`, 1);
-  }
-  return toMap(cluster);
-};
-
-/** Returns the URL of the EKS API; the environment variables that replace it are those of the AWS SDKs. */
-const findEksAddress = (region: string): URL => {
-  const { AWS_ENDPOINT_URL_EKS, AWS_ENDPOINT_URL } = process.env;
-  return new URL(AWS_ENDPOINT_URL_EKS || AWS_ENDPOINT_URL || `https://eks.${region}.${getAwsDomain(region)}`);
+  const { eks, region } = connect;
+  const { status, content, sentence } = await openEks(connect, readIdentity)();
+  if (status === 200) return toMap(content.cluster);
+  const remedy = status === 403 ? "; allow eks:DescribeCluster, or name server and ca in its connect" : "";
+  throw new Complaint(`EKS doesn't describe cluster ${eks} in ${region} (${status}): ${sentence}${remedy}`, 1);
 };
 
 /** Returns the credentials for clusters that the options --kubeconfig and --context choose. */

@@ -19,7 +19,8 @@ export const openInspectedCluster = async (
   file: string,
 ) => {
   if (deployer.kubeconfig === undefined && connect?.manifests !== undefined) {
-    const { list } = await readManifestCluster(resolveConfigPath(connect.manifests, dirname(file)), kubernetes);
+    const folder = dirname(file);
+    const { list } = await readManifestCluster(resolveConfigPath(connect.manifests, folder), kubernetes, folder);
     return { list };
   }
   return createInspectedCluster(await openClusterApi(name, connect, deployer));

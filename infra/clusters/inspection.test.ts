@@ -88,8 +88,8 @@ describe("entries that depend on objects", () => {
     for (const [wanted, sentence] of [
       ["odd.yaml", /^postern\.yaml:4 rules\.follower\.settings\.wanted odd\.yaml: Wish odd: is none$/],
       ["[one.yaml, broken.yaml]", /^postern\.yaml:4 rules\.follower\.settings\.wanted\.1 broken\.yaml:\d+ is no YAML/],
-      ["nowhere", /^postern\.yaml:4 .* .*nowhere is no file or folder/],
-      ["1", /wanted must be a list, not a number/],
+      ["nowhere", /^postern\.yaml:4 .* there is no file, folder or match for .*nowhere$/],
+      ["1", /wanted must be a list, not 1/],
     ] as const)
       await assert.rejects(read(wanted), { message: sentence });
   });

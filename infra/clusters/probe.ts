@@ -7,6 +7,7 @@ import {
   sendRequest,
   type UnansweredError,
 } from "#lib/cluster/https-request.ts";
+import { probeUser } from "#lib/core/log-line.ts";
 import { parseJson, toMap } from "#lib/json.ts";
 import type { Operation } from "#lib/review.ts";
 import type { RequestMatch } from "#lib/rule.ts";
@@ -35,11 +36,21 @@ interface EndpointProbeLimits {
    * route.
    */
   spreadingUntil: number;
+  /** Whether EKS may not know yet that a function may read the cluster. */
+  hasNewRights: boolean;
 }
 
-const defaultLimits: EndpointProbeLimits = { tries: 3, pause: 500, timeoutSeconds: 3, spreadingUntil: 0 };
+const defaultLimits: EndpointProbeLimits = {
+  tries: 3,
+  pause: 500,
+  timeoutSeconds: 3,
+  spreadingUntil: 0,
+  hasNewRights: false,
+};
 /** The milliseconds for which a deployment waits until AWS's endpoints have its changes. */
 const spreadMilliseconds = 20_000;
+/** The milliseconds for which it waits until the API servers of an EKS cluster know a new access entry. */
+const accessMilliseconds = 60_000;
 
 /** Sends an endpoint a harmless dry-run review, as the API server would. */
 export const probeEndpoint = async (
@@ -48,7 +59,7 @@ export const probeEndpoint = async (
   options: Partial<EndpointProbeLimits> & { review?: object; agent?: Agent } = {},
 ): Promise<EndpointProbeResult> => {
   const { review = buildProbeReview([]), agent = false, ...patience } = options;
-  const { tries, pause, timeoutSeconds, spreadingUntil } = { ...defaultLimits, ...patience };
+  const { tries, pause, timeoutSeconds, spreadingUntil, hasNewRights } = { ...defaultLimits, ...patience };
   const body = JSON.stringify(review);
   const begun = Date.now();
   for (let attempt = 1; ; attempt++) {
@@ -65,7 +76,7 @@ export const probeEndpoint = async (
     if (fault === undefined)
       return { ok: true, milliseconds, sentence: hideUrlKeys(`${url} answers in ${milliseconds} ms`) };
     const mayPass = !("status" in answer) || answer.status >= 500 || answer.status === 429;
-    const isSpreading = spreadingUntil > begun && mayBeSpreading(answer);
+    const isSpreading = spreadingUntil > begun && mayBeSpreading(answer, hasNewRights);
     if (isSpreading ? Date.now() >= spreadingUntil : !mayPass || attempt >= tries) {
       const seconds = Math.round((Date.now() - begun) / 1000);
       const others = isSpreading ? ` (the last of ${attempt} answers in ${seconds} s)` : "";
@@ -125,18 +136,25 @@ export const probeEntries = async (
  * Probes the endpoints of entries after changes in AWS, and waits until the changes have spread. Returns the results of
  * those that fail.
  */
-export const probeForFailingEntries = async (entries: readonly WebhookEntry[]): Promise<WebhookEntryProbe[]> => {
-  const found = await probeEntries(entries, { spreadingUntil: Date.now() + spreadMilliseconds });
+export const probeForFailingEntries = async (
+  entries: readonly WebhookEntry[],
+  { hasNewRights = false } = {},
+): Promise<WebhookEntryProbe[]> => {
+  const patience = hasNewRights ? accessMilliseconds : spreadMilliseconds;
+  const found = await probeEntries(entries, { spreadingUntil: Date.now() + patience, hasNewRights });
   return found.filter(({ ok }) => !ok);
 };
 
 /**
  * Reports whether an endpoint may answer so only until a change in AWS has spread: without its permission or route, API
- * Gateway answers 500 or 404 and a function URL 403; a version that an alias has just left may not know a key.
+ * Gateway answers 500 or 404 and a function URL 403; a version that an alias has just left may not know a key; and a
+ * function that can't read its cluster answers 503.
  */
-const mayBeSpreading = (answer: HttpsAnswer | UnansweredError): boolean =>
+const mayBeSpreading = (answer: HttpsAnswer | UnansweredError, hasNewRights: boolean): boolean =>
   "status" in answer &&
-  ([403, 404].includes(answer.status) || (answer.status === 500 && toMap(parseJson(answer.body)).kind !== "Status"));
+  ([403, 404].includes(answer.status) ||
+    (answer.status === 503 && hasNewRights) ||
+    (answer.status === 500 && toMap(parseJson(answer.body)).kind !== "Status"));
 
 /**
  * Describes what is wrong with an endpoint's answer to a probe; undefined if nothing is. A refusal is a valid answer.
@@ -207,7 +225,7 @@ export const buildProbeReview = ([match]: readonly RequestMatch[]) => {
       name,
       ...(namespace && { namespace }),
       operation,
-      userInfo: { username: "postern:probe", groups: [] },
+      userInfo: { username: probeUser, groups: [] },
       object: operation === "DELETE" ? null : object,
       oldObject: operation === "UPDATE" || operation === "DELETE" ? object : null,
       dryRun: true,

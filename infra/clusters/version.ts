@@ -1,15 +1,32 @@
 import { toList, toMap } from "#lib/json.ts";
+import { isManagedService, type ManagedService } from "../catalogue/managed-services.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { PolicySupport } from "../config/config.ts";
 import type { ClusterApi } from "./api.ts";
 
-/** Returns the minor version of Kubernetes that a cluster runs, such as `1.35`. */
-export const readClusterMinor = async ({ cluster, read }: Pick<ClusterApi, "cluster" | "read">): Promise<string> => {
-  const minor = parseMinor(await read("/version"));
+/** What an API server says of its version. */
+export interface ClusterVersion {
+  /** The minor version of Kubernetes, such as `1.35`. */
+  minor: string;
+  /** The managed service whose name is in the version, such as `v1.35.2-eks-1a2b3c4`; AKS has no name there. */
+  service?: ManagedService;
+}
+
+export const readClusterVersion = async ({
+  cluster,
+  read,
+}: Pick<ClusterApi, "cluster" | "read">): Promise<ClusterVersion> => {
+  const answer = await read("/version");
+  const minor = parseMinor(answer);
   if (minor === undefined)
     throw new Complaint(`cluster ${cluster}: its API server answers /version without a minor version`, 3);
-  return minor;
+  const [, service = ""] = /[-+](eks|gke)\b/.exec(String(toMap(answer).gitVersion)) ?? [];
+  return { minor, ...(isManagedService(service) && { service }) };
 };
+
+/** Returns the minor version of Kubernetes that a cluster runs, such as `1.35`. */
+export const readClusterMinor = async (api: Pick<ClusterApi, "cluster" | "read">): Promise<string> =>
+  (await readClusterVersion(api)).minor;
 
 /** Returns the minor version in an answer to /version. EKS adds a plus sign to it, such as `35+`. */
 export const parseMinor = (answer: unknown): string | undefined => {

@@ -15,13 +15,14 @@ import { createRuleConfiguredPredicate, readProject, reportBroken } from "../pro
 import { rulesOption } from "./shared/rules-option.ts";
 
 export default {
-  summary: "Builds a bundle of every rule that is on in dist/, for npx osls package.",
+  summary:
+    "Writes a bundle of each rule that is on into the folder dist/. deploy does so itself; npx osls package needs it.",
   options: {
     config: commonCommandOptions.config,
     to: {
       type: "string",
       value: "FOLDER",
-      says: "write only the bundles, into this folder; they answer direct invocations",
+      says: "write only bundles, into this folder; they answer when the function itself is called, without an HTTPS address",
     },
     rules: { ...rulesOption, says: "with --to, build only these rules, even if they are off" },
     output: commonCommandOptions.output,

@@ -63,6 +63,10 @@ export default {
       says: "the namespace of manifests without one (default: default); with --live: check only these namespaces",
     },
     state: { type: "string", multiple: true, value: "PATH", says: "manifests of objects that exist in the cluster" },
+    strict: {
+      type: "boolean",
+      says: "without --state and --live, assume nothing of the cluster: what depends on it is undecided",
+    },
     review: { type: "string", multiple: true, value: "PATH", says: "also check these recorded AdmissionReviews" },
     webhooks: {
       type: "string",
@@ -95,6 +99,12 @@ export default {
       value: "N",
       says: `with --live: how many objects one request reads (default: ${defaultObjectsPerClusterListPage})`,
     },
+    validate: {
+      type: "string",
+      value: "MODE",
+      says: "what becomes of unknown fields, as for kubectl: strict (denied, the default), warn or ignore",
+    },
+    all: { type: "boolean", says: "list all objects in text, not only those with findings, and group none" },
     output: {
       ...commonCommandOptions.output,
       multiple: true,
@@ -135,7 +145,13 @@ export default {
     const isWatched = isLive && process.stdout.isTTY === true;
     const outlets = await openReportWriter(
       outputs,
-      (output) => createCheckReport(output, { isLive, catalogue, reportVersion: source.reportVersion }),
+      (output) =>
+        createCheckReport(output, {
+          isLive,
+          listsAll: options.flag("all"),
+          catalogue,
+          reportVersion: source.reportVersion,
+        }),
       () => isWatched && clearLine(),
     );
     const forget = catchSignals(stop);
@@ -199,7 +215,7 @@ const markBrokenRules = (evaluation: ObjectEvaluation, broken: readonly BrokenRu
 const checkOptions = (options: ParsedOptions, words: readonly string[]): void => {
   const isSaid = (name: string) => options.flag(name) || options.texts(name).length > 0;
   if (options.flag("live")) {
-    const files = ["state", "old", "review", "fix"].filter(isSaid).map((name) => `--${name}`);
+    const files = ["state", "strict", "validate", "old", "review", "fix"].filter(isSaid).map((name) => `--${name}`);
     const [wrong] = [...words, ...files];
     if (wrong !== undefined)
       throw new Complaint(`--live checks what the cluster has; it can't be combined with ${wrong}`);
@@ -212,7 +228,9 @@ const checkOptions = (options: ParsedOptions, words: readonly string[]): void =>
       "--namespace takes one name, the namespace of manifests without one; with --live it takes several",
     );
   if (words.length + options.texts("review").length === 0)
-    throw new Complaint("postern check takes files or folders of manifests, or - for standard input, or --live");
+    throw new Complaint(
+      "name files or folders of manifests, or a cluster: postern check PATH…, or postern check --live; the path - is standard input",
+    );
 };
 
 /** Lets the first signal end the check with a report; a second signal ends the program. */

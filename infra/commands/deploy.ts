@@ -1,6 +1,6 @@
 import { runInStage } from "../aws/stage.ts";
 import { findRuleByNameOrPlugin } from "../catalogue/rule-names.ts";
-import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } from "../cli/command.ts";
+import { type Command, commonCommandOptions, type ParsedOptions, writeJson, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { formatDidYouMean } from "../cli/did-you-mean.ts";
 import { clusterAccessOptions, parseDurationMilliseconds, readListOption, stageOption } from "../cli/options.ts";
@@ -61,21 +61,21 @@ export default {
     const project = await readDeploymentConfig(options);
     const stop = new AbortController();
     const halt = () => stop.abort();
+    // Mistakes in options are reported before anything of AWS is.
+    const chosen = {
+      ...project,
+      deployer: readClusterCredentials(options, project.clusters),
+      ...(await readEndpointOptions(options)),
+      harden: options.flag("harden") || parseHardenAfter(options),
+      soften: parseSoften(options, project),
+      canary: parseCanary(options, stop.signal),
+      forgotten: readListOption(options, "forget"),
+      signal: stop.signal,
+      wave: parseWave(options),
+      write: options.text("write"),
+    };
     return runInStage(options, async (stage) => {
-      const job: DeploymentJob = {
-        ...project,
-        stage,
-        deployer: readClusterCredentials(options, project.clusters),
-        ...(await readEndpointOptions(options)),
-        harden: options.flag("harden") || parseHardenAfter(options),
-        soften: parseSoften(options, project),
-        canary: parseCanary(options, stop.signal),
-        forgotten: readListOption(options, "forget"),
-        signal: stop.signal,
-        wave: parseWave(options),
-        write: options.text("write"),
-        progress: createProgressPrinter(),
-      };
+      const job: DeploymentJob = { ...chosen, stage, progress: createProgressPrinter() };
       const asData = options.text("output") === "json";
       const show = async (plan: DeploymentPlan) => {
         const costs = await estimateStageCosts(
@@ -83,7 +83,8 @@ export default {
           readEndpointType(plan.template),
           plan.parts.map(({ part }) => part),
         );
-        writeOutput(asData ? `${JSON.stringify(toPlanData(plan, costs), null, 2)}\n` : formatPlan(plan, costs));
+        if (asData) writeJson(toPlanData(plan, costs));
+        else writeOutput(formatPlan(plan, costs));
       };
       if (options.flag("plan-only")) {
         const plan = await planDeployment(job);
@@ -104,7 +105,7 @@ export default {
 
 const parseHardenAfter = (options: ParsedOptions): number => {
   const number = options.number("harden-after") ?? 1000;
-  if (number === 0) throw new Complaint("--harden-after takes a number from 1 on; --harden does it at once");
+  if (number === 0) throw new Complaint("--harden-after takes a number from 1, not 0; --harden does it at once");
   return number;
 };
 
@@ -126,7 +127,7 @@ const parseSoften = (
 
 const parseWave = (options: ParsedOptions): number => {
   const number = options.number("wave") ?? 1;
-  if (number === 0) throw new Complaint("--wave takes a number from 1 on");
+  if (number === 0) throw new Complaint("--wave takes a number from 1, not 0");
   return number;
 };
 

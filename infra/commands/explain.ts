@@ -24,7 +24,9 @@ export default {
     const policy = options.text("policy");
     if (policy !== undefined && text === undefined) return explainPolicies(policy, options.text("output") === "json");
     if (text === undefined || policy !== undefined || rest.length > 0)
-      throw new Complaint("postern explain takes the name of one rule, or --policy FILE");
+      throw new Complaint(
+        "name one rule, or a file of policies: postern explain RULE, or postern explain --policy FILE",
+      );
     const { catalogue, broken, names, config } = await readProjectIfAny([text]);
     const [name = ""] = resolveRuleNames([text], names);
     reportBroken(broken, (rule) => rule === name);
@@ -51,9 +53,8 @@ const explainPolicies = async (file: string, asJson: boolean): Promise<number> =
   const [{ explainPolicyManifests, readPolicyManifests: readPolicies, formatExplanation }, { evaluateCue }] =
     await Promise.all([import("../policies/explanation.ts"), import("#lib/cue/engine.ts")]);
   const all = await explainPolicyManifests(await readPolicies([file]), (source) => evaluateCue(source));
-  writeOutput(
-    asJson ? `${JSON.stringify(all, null, 2)}\n` : `${all.map(formatExplanation).join("\n")}\n${differences}\n`,
-  );
+  if (asJson) writeJson(all);
+  else writeOutput(`${all.map(formatExplanation).join("\n")}\n${differences}\n`);
   return all.some(({ faults }) => faults.length > 0) ? 1 : 0;
 };
 

@@ -58,7 +58,7 @@ export default {
   async run({ options, words }) {
     if (words.join(" ") !== "apiserver")
       throw new Complaint(
-        `postern import takes one word, apiserver${words.length > 0 ? `, not ${words.join(" ")}` : ""}`,
+        `name what to import: postern import apiserver${words.length > 0 ? `, not postern import ${words.join(" ")}` : ""}`,
       );
     const target = await readTarget(options);
     const file = options.text("config");
@@ -103,7 +103,9 @@ const openLiveCluster = async (options: ParsedOptions): Promise<ClusterApi> => {
 const readFlags = async (options: ParsedOptions, file: string | undefined): Promise<AdmissionFlags> => {
   const value = options.text("flags");
   if (value === undefined && file === undefined)
-    throw new Complaint("one of --flags and --config must say what the API server had");
+    throw new Complaint(
+      "name the flags of the API server, or its AdmissionConfiguration: --flags FILE, or --config FILE",
+    );
   const noFlags: AdmissionFlags = { enabled: [], disabled: [], gates: new Map<string, boolean>() };
   const flags = value === undefined ? noFlags : parseAdmissionFlags(...(await readFlagText(value)));
   if (flags.configFile !== undefined && file === undefined)

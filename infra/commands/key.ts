@@ -7,7 +7,7 @@ import { loadStageOrLocalUrlSigner } from "./shared/options.ts";
 
 export default {
   summary:
-    "Prints a cluster's key, the first segment of its URLs. Keep it secret: a caller with the key counts as the cluster.",
+    "Prints the key of a cluster: the first part of the path of its URLs. Keep it secret: anyone with it can send reviews as the cluster.",
   usage: "CLUSTER",
   options: { ...stageOption, config: commonCommandOptions.config, output: commonCommandOptions.output },
 

@@ -1,4 +1,3 @@
-import { writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { parse } from "yaml";
 import type { CatalogueRule } from "../catalogue/registry.ts";
@@ -24,7 +23,6 @@ import { countAnnotationBytesAfterApply, mostAnnotationBytes } from "../webhooks
 import { describeWaits } from "../webhooks/configurations.ts";
 import { describePlacements, placePolicies, toPolicySupport } from "../webhooks/native-policies.ts";
 import { buildClusterObjects } from "../webhooks/objects.ts";
-import { buildEksAccessEntryTemplate } from "../webhooks/rbac.ts";
 import {
   instanceNameOption,
   loadStageOrLocalUrlSigner,
@@ -56,11 +54,6 @@ export default {
       type: "string",
       value: "TEXT",
       says: "write this text instead of the key, so that the output can be committed",
-    },
-    eks: {
-      type: "string",
-      value: "FILE",
-      says: "also write the access entries of the EKS cluster into this file, for CloudFormation",
     },
     kubeconfig: {
       ...clusterAccessOptions.kubeconfig,
@@ -102,12 +95,6 @@ export default {
       ca: ca === undefined ? undefined : await readCaOption(ca),
       harden: options.flag("harden"),
     });
-    const eks = options.text("eks");
-    if (eks !== undefined) {
-      if (cluster.connect?.eks === undefined)
-        throw new Complaint(`--eks needs clusters.${clusterName}.connect.eks in postern.yaml`);
-      await writeFile(eks, `${JSON.stringify(buildEksAccessEntryTemplate(catalogue, cluster, name), null, 2)}\n`);
-    }
     if (documents.every((document) => (Reflect.get(document, "webhooks") ?? []).length === 0))
       writeNote(`cluster ${clusterName} gets no webhook entry: postern.yaml turns on no rule that needs one`);
     for (const document of documents) warnIfTooLarge(document);

@@ -2,7 +2,8 @@ import { mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/promis
 import { createRequire } from "node:module";
 import { basename, dirname, join } from "node:path";
 import { isMap, parseDocument } from "yaml";
-import { loadRules, readRule, updateRuleListInReadme } from "../catalogue/registry.ts";
+import { updateRuleListInReadme } from "../catalogue/readme.ts";
+import { loadRules, readRule } from "../catalogue/registry.ts";
 import { requireValidRuleName } from "../catalogue/rule-names.ts";
 import { getFunctionsFolder, getProjectSource, listRuleFolders } from "../catalogue/sources.ts";
 import { type Command, commonCommandOptions, writeNote, writeOutput } from "../cli/command.ts";
@@ -10,6 +11,7 @@ import { Complaint } from "../cli/complaint.ts";
 import { findNearestFile, getConfigFile, getProjectRoot, hasConfig, openProject, packageRoot } from "../cli/roots.ts";
 import { addSchemaLine, writeSchemas } from "../config/schemas.ts";
 import { formatYamlFlow } from "../diff/yaml-lines.ts";
+import { type CustomKindFiles, readCustomKind } from "../project/custom-kind.ts";
 import { reportBroken } from "../project/project.ts";
 import { readAllRules, readConfigText } from "../project/project-rules.ts";
 
@@ -21,6 +23,11 @@ export default {
       type: "boolean",
       says: "create a rule that changes objects (default for names that begin with default- or add-)",
     },
+    crd: {
+      type: "string",
+      value: "FILE",
+      says: "create a rule for the custom kind whose CustomResourceDefinition this file has, with its TypeScript types",
+    },
     config: commonCommandOptions.config,
   },
 
@@ -30,7 +37,9 @@ export default {
     const file = getConfigFile();
     const text = hasConfig() ? await readConfigText(file) : "";
     const mutates = options.flag("mutate") || /^(default|add)-/.test(name);
-    await createRuleFolder(folder, name, new URL(mutates ? "new/mutate/" : "new/validate/", import.meta.url));
+    const crd = options.text("crd");
+    const kind = crd === undefined ? undefined : await readCustomKind(crd);
+    await createRuleFolder(folder, name, new URL(mutates ? "new/mutate/" : "new/validate/", import.meta.url), kind);
     await turnOnRule(file, text, name);
     // Now there is a postern.yaml, if there was none.
     openProject(file);
@@ -45,7 +54,7 @@ export default {
   },
 } satisfies Command;
 
-const createRuleFolder = async (folder: string, name: string, from: URL) => {
+const createRuleFolder = async (folder: string, name: string, from: URL, kind?: CustomKindFiles) => {
   await mkdir(getFunctionsFolder(), { recursive: true });
   await mkdir(folder).catch((error) => {
     throw new Complaint(
@@ -55,9 +64,10 @@ const createRuleFolder = async (folder: string, name: string, from: URL) => {
     );
   });
   for (const file of await readdir(from)) {
-    const text = await readFile(new URL(file, from), "utf8");
-    await writeFile(join(folder, file), file === "README.md" ? text.replace("NAME", name) : text);
+    const text = (await readFile(new URL(file, from), "utf8")).replace(/^# NAME/, `# ${name}`);
+    await writeFile(join(folder, file), kind ? kind.adapt(file, text) : text);
   }
+  for (const [file, text] of Object.entries(kind?.files ?? {})) await writeFile(join(folder, file), text);
   await makeImportable(folder);
   // Removes the new rule's folder if the rule can't be loaded from it.
   await readRule(folder, name).catch(async (error) => {

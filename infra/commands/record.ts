@@ -44,7 +44,7 @@ export default {
   async run({ options }) {
     const [folder, from, most = 0] = [options.text("to"), options.text("from"), options.number("most")];
     if (!folder) throw new Complaint("--to must name the folder for recordings");
-    if (most === 0) throw new Complaint("--most takes a number from 1 on");
+    if (most === 0) throw new Complaint("--most takes a number from 1, not 0");
     for (const option of ["region", "since"])
       if (from === undefined && options.text(option) !== undefined)
         throw new Complaint(`--${option} needs --from s3://BUCKET`);

@@ -50,7 +50,7 @@ export default {
 
   async run({ options, words }) {
     if (words.length === 0)
-      throw new Complaint("postern replay takes files or folders of recordings, or - for standard input");
+      throw new Complaint("name files or folders of recordings: postern replay PATH…; the path - is standard input");
     return runWithScratch((scratch) =>
       options.text("stage") === undefined
         ? run(words, options, scratch, undefined)
@@ -74,14 +74,14 @@ const run = async (
   // An unknown name is kept as it is: the other version may have the rule.
   const rules = readListOption(options, "rules").map((text) => findRuleByNameOrPlugin(text, known) ?? text);
   const wrong = rules.find((name) => !isRuleName(name));
-  if (wrong !== undefined) throw new Complaint(`--rules takes names of rules; "${wrong}" can't be one`);
+  if (wrong !== undefined) throw new Complaint(`--rules takes rule names, such as pod-security, not "${wrong}"`);
   const config = options.text("config");
   const wish = { rules, ...(config !== undefined && { config: resolve(config) }) };
   const means = { stage, wish, milliseconds: seconds * 1000, scratch, say: writeNote };
   const [against, tried] = [options.text("against") ?? "", options.text("with") ?? ""];
   if (against === tried) throw new Complaint(`--against and --with are both ${against}; two versions are compared`);
   if (config !== undefined && ![against, tried].includes("working-tree"))
-    throw new Complaint("--config is for working-tree, which is neither of the two versions");
+    throw new Complaint("--config needs --with working-tree or --against working-tree");
   // The versions are built one after the other, because each build uses both processors.
   const sides = [await openReplaySide(against, means), await openReplaySide(tried, means)] as const;
   const terms = { sides, rules, cluster: options.text("cluster"), asRecorded: settings !== undefined };

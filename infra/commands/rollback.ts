@@ -30,7 +30,8 @@ export default {
   async run({ options, words: [text, ...rest] }) {
     const progress = createProgressPrinter();
     if (!options.flag("all")) {
-      if (text === undefined || rest.length > 0) throw new Complaint("postern rollback takes one rule, or --all");
+      if (text === undefined || rest.length > 0)
+        throw new Complaint("name one rule, or all: postern rollback RULE, or postern rollback --all");
       if (options.text("cluster") !== undefined)
         throw new Complaint("--cluster needs --all: all clusters use the same function of a rule");
       const rule = await resolveStageRule(text);
@@ -38,7 +39,7 @@ export default {
       writeOutput(`${rule} is at version ${version}\n`);
       return;
     }
-    if (text !== undefined) throw new Complaint("postern rollback takes one rule or --all, not both");
+    if (text !== undefined) throw new Complaint(`postern rollback --all is for all rules; leave out ${text}`);
     const project = await readDeploymentConfig(options);
     const deployer = readClusterCredentials(options, project.clusters);
     const { id, like } = await runInStage(options, (stage) =>

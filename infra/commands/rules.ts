@@ -1,12 +1,17 @@
 import { dirname } from "node:path";
-import { readCatalogue, updateRuleListInReadme } from "../catalogue/registry.ts";
-import { updateTablesOfCheckPage } from "../check/documented-coverage.ts";
+import { asksCluster } from "#lib/needs.ts";
+import type { Rule } from "#lib/rule.ts";
+import { updateRuleListInReadme } from "../catalogue/readme.ts";
+import { readCatalogue } from "../catalogue/registry.ts";
+import { updateTableOfCheckPage } from "../check/documented-coverage.ts";
 import { type Command, commonCommandOptions, formatTable, writeJson, writeOutput } from "../cli/command.ts";
 import { getConfigFile, hasOwnRules } from "../cli/roots.ts";
 import { toOneLine } from "../cli/terminal.ts";
 import { writeSchemas } from "../config/schemas.ts";
+import { findPresentPlugins, formatPresentPlugins, getStatedFacts } from "../project/present-plugins.ts";
 import { readProjectIfAny } from "../project/project.ts";
 import { readAllRules, requireConfig } from "../project/project-rules.ts";
+import { estimateDollarsPerMillionCalls } from "../rollout/plan/cost.ts";
 
 export default {
   summary: "Lists the rules, where they come from, and the mode of each in each cluster.",
@@ -25,7 +30,7 @@ export default {
       await writeSchemas(dirname(getConfigFile()), await readAllRules());
       const rules = await readCatalogue();
       await updateRuleListInReadme(rules);
-      return updateTablesOfCheckPage(rules);
+      return updateTableOfCheckPage(rules);
     }
     const { catalogue, broken, config } = await readProjectIfAny("all");
     const { clusters } = config;
@@ -35,9 +40,22 @@ export default {
       );
       return Object.fromEntries(modes);
     };
+    const known = [...clusters].map(([name, cluster]) => ({ name, cluster, facts: getStatedFacts(cluster) }));
+    const present = findPresentPlugins(catalogue, known);
     const rules = [
       ...catalogue.map(({ name, source, phases, rule }) => {
-        return { name, from: source, phases, summary: rule.summary, modes: getModes(name) };
+        const found = present.find((other) => other.rule === name);
+        return {
+          name,
+          from: source,
+          phases,
+          summary: rule.summary,
+          modes: getModes(name),
+          ...(found && {
+            presentPlugin: { plugin: found.plugin, clusters: found.clusters },
+            millionReviews: estimateMillionReviews(rule),
+          }),
+        };
       }),
       ...broken.map(({ name, source, sentence }) => {
         return { name, from: source, phases: [], broken: sentence, modes: getModes(name) };
@@ -64,5 +82,24 @@ export default {
         ]),
       ]),
     );
+    const describeCosts = (name: string) => {
+      const some = catalogue.filter((listed) => listed.name === name);
+      const members = config.groups.find((group) => group.name === name)?.members ?? some;
+      const { url, http } = estimateMillionReviews(...members.map(({ rule }) => rule));
+      return `about $${url.toFixed(2)} for a million reviews with function URLs, and $${http.toFixed(2)} with an HTTP API`;
+    };
+    const lines = formatPresentPlugins(present, describeCosts);
+    if (lines.length > 0) writeOutput(`\n${lines.join("\n")}\n`);
   },
 } satisfies Command;
+
+/** Estimates the dollars for a million reviews of a rule, or of the rules of a group, by endpoint type. */
+const estimateMillionReviews = (...rules: Rule[]) => {
+  const asks = rules.some((rule) => asksCluster(rule));
+  // No rule that keeps a ledger is a port of a plugin that some API server has on.
+  const factors = { memoryMegabytes: 256, milliseconds: asks ? 30 : 5, asks, phases: 1, warm: 0, ledger: 0 };
+  return {
+    url: estimateDollarsPerMillionCalls(factors, "url"),
+    http: estimateDollarsPerMillionCalls(factors, "http"),
+  };
+};

@@ -1,6 +1,9 @@
 import { describeStageIdentity } from "../aws/identity.ts";
 import type { WarmVersion } from "../aws/lambda-functions.ts";
+import { mostDenials } from "../aws/saved-queries.ts";
+import { queryDefinitionType, type StackTemplate } from "../aws/stack.ts";
 import { type AwsStage, runInStage } from "../aws/stage.ts";
+import { isRuleName } from "../catalogue/rule-names.ts";
 import {
   type Command,
   commonCommandOptions,
@@ -11,18 +14,20 @@ import {
   writeOutput,
 } from "../cli/command.ts";
 import { Complaint, requireComplaint, toSentence } from "../cli/complaint.ts";
-import { clusterAccessOptions, stageOption } from "../cli/options.ts";
+import { clusterAccessOptions, parseDurationMilliseconds, stageOption } from "../cli/options.ts";
 import { createProgressPrinter, formatCount, runInParallel } from "../cli/progress.ts";
 import { getConfigFile } from "../cli/roots.ts";
 import { quoteForShell, toOneLine } from "../cli/terminal.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
 import { type RegisteredCluster, readRegisteredCluster } from "../clusters/registered.ts";
+import { isClusterName } from "../config/validation.ts";
 import { readProject, reportBroken } from "../project/project.ts";
 import { type ClusterHealth, probeClusterHealth } from "../rollout/clusters/cluster-health.ts";
 import { type LiveRuleState, readFunctionState } from "../rollout/clusters/disarm.ts";
 import { tryFindStageDifferences } from "../rollout/plan/differences.ts";
 import { formatDifferences, toDifferenceData } from "../rollout/plan/plan-report.ts";
 import { type AlarmHealth, checkStageAlarms } from "../rollout/stage/alarm-health.ts";
+import { formatDenials, readDenials, requireReleased } from "../rollout/stage/denials.ts";
 import { checkLedger, formatLedgerHealth } from "../rollout/stage/ledger-table.ts";
 import { formatQuotas, readQuotas } from "../rollout/stage/quota-status.ts";
 import { getClusterConfig, openTargetCluster } from "../rollout/targets.ts";
@@ -42,11 +47,16 @@ export default {
     kubeconfig,
     context,
     ...instanceNameOption,
+    denials: { type: "boolean", says: "print only which users were refused what, by which rule, why and how often" },
+    since: { type: "string", value: "TIME", default: "24h", says: "with --denials: how far back, from 1m to 30d" },
+    rule: { type: "string", value: "RULE", says: "with --denials: only this rule" },
     config: commonCommandOptions.config,
     output: commonCommandOptions.output,
   },
 
   async run({ options }) {
+    if (options.flag("denials")) return showDenials(options);
+    if (options.text("rule") !== undefined) throw new Complaint("--rule is for --denials");
     if (options.text("stage") === undefined) return showRegisteredClusters(options);
     const file = getConfigFile();
     // Most of the status can be shown even if postern.yaml can't be read.
@@ -74,7 +84,12 @@ export default {
       for (const fault of faults) writeNote(fault);
       if (standings.length + faults.length === 0) throw new Complaint(`stage ${stage.name} has no functions`, 1);
       const [newest] = all;
-      const { differences, notes } = await tryFindStageDifferences(stage, states, newest, stage.stack.readTemplate);
+      const queries: string[] = [];
+      const { differences, notes } = await tryFindStageDifferences(stage, states, newest, async () => {
+        const template = await stage.stack.readTemplate();
+        queries.push(...listSavedQueries(template));
+        return template;
+      });
       for (const note of notes) writeNote(note);
       const [released, wanted] = [Object.keys(newest?.clusters ?? {}), options.text("cluster")];
       if (newest && wanted !== undefined && !released.includes(wanted))
@@ -104,6 +119,7 @@ export default {
           ledger,
           ...quotas,
           alarms,
+          queries,
           clusters,
         });
       else
@@ -115,6 +131,7 @@ export default {
             ledger ? formatLedgerHealth(ledger) : "",
             quotas ? formatQuotas(quotas) : "",
             formatAlarms(alarms),
+            formatQueries(queries),
             ...clusters.map(formatHealth),
           ].join(""),
         );
@@ -133,6 +150,25 @@ export default {
   },
 } satisfies Command;
 
+const showDenials = async (options: ParsedOptions): Promise<number> => {
+  const [rule, cluster] = [options.text("rule"), options.text("cluster")];
+  if (rule !== undefined && !isRuleName(rule))
+    throw new Complaint(`--rule takes a rule name, such as pod-security, not "${rule}"`);
+  if (cluster !== undefined && !isClusterName(cluster))
+    throw new Complaint(`--cluster takes a cluster name, such as prod-eu, not "${cluster}"`);
+  const since = new Date(Date.now() - parseDurationMilliseconds(options.text("since"), "since", "30d"));
+  return runInStage(options, async (stage) => {
+    const request = { since, rule, cluster };
+    const releases = await tryReadReleaseStore(stage, createProgressPrinter());
+    requireReleased(releases?.all ?? [], request);
+    const denials = await readDenials(stage, request);
+    if (options.text("output") === "json")
+      writeJson({ stage: stage.name, since, denials, complete: denials.length < mostDenials });
+    else writeOutput(formatDenials(denials, request));
+    return 0;
+  });
+};
+
 /** Prints what clusters have of the objects that `postern manifests` prints. */
 const showRegisteredClusters = async (options: ParsedOptions): Promise<number> => {
   const { file, catalogue, config, clusters: names } = await readDeploymentConfig(options);
@@ -150,7 +186,7 @@ const showRegisteredClusters = async (options: ParsedOptions): Promise<number> =
     }
   });
   const clusters = found.filter((registered) => registered !== undefined);
-  for (const line of [...clusters.flatMap(({ notes }) => notes), ...unknown]) writeNote(toOneLine(line));
+  for (const line of [...clusters.flatMap(({ notes }) => notes), ...new Set(unknown)]) writeNote(toOneLine(line));
   if (options.text("output") === "json") writeJson({ clusters });
   else writeOutput(clusters.map(formatRegisteredCluster).join("\n"));
   if (clusters.some(({ differences }) => differences.length > 0)) return 1;
@@ -241,13 +277,22 @@ const formatStandings = (
 const formatAlarms = (alarms: AlarmHealth[] = []): string => {
   if (alarms.length === 0) return "";
   const isSilent = alarms.every(({ topics }) => topics.length === 0);
-  const rows = alarms.map(({ alarm, state, canRing, reasons }) => {
+  const rows = alarms.map(({ alarm, state, canRing, reasons, causes }) => {
     const ability = { true: "can ring", false: "can't ring", null: "unknown whether it can ring" }[`${canRing}`];
-    return [alarm, state, isSilent ? "" : [ability, ...reasons].join("; ")];
+    return [alarm, state, [...(isSilent ? [] : [ability, ...reasons]), ...causes].join("; ")];
   });
   const hint = "no alarm can ring: alarmTopics in serverless.yml names no SNS topic\n";
   return `\n${formatTable([["ALARM", "STATE", ""], ...rows])}${isSilent ? hint : ""}`;
 };
+
+/** Lists the names of the queries that a stack saves in CloudWatch Logs Insights. */
+const listSavedQueries = (template: StackTemplate | undefined): string[] =>
+  Object.values(template?.Resources ?? {}).flatMap(({ Type, Properties }) =>
+    Type === queryDefinitionType ? [String(Object(Properties).Name)] : [],
+  );
+
+const formatQueries = (queries: string[]): string =>
+  queries.length === 0 ? "" : `\nqueries that CloudWatch Logs Insights has saved: ${queries.join(", ")}\n`;
 
 const formatHealth = ({
   cluster,

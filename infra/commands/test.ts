@@ -1,8 +1,8 @@
 import { resolveRuleNames } from "../catalogue/rule-names.ts";
-import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } from "../cli/command.ts";
+import { type Command, commonCommandOptions, type ParsedOptions, writeJson, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { getConfigFile } from "../cli/roots.ts";
-import { sanitizeTerminalText, stringifySafely } from "../cli/terminal.ts";
+import { sanitizeTerminalText } from "../cli/terminal.ts";
 import { chooseCluster } from "../config/config.ts";
 import { readConfig, reportBroken } from "../project/project.ts";
 import { readAllRules, requireConfig } from "../project/project-rules.ts";
@@ -33,7 +33,9 @@ export default {
     const [policies, cases] = [options.texts("policy"), options.texts("cases")];
     if (policies.length + cases.length > 0) {
       if (policies.length === 0 || cases.length === 0 || words.length > 0)
-        throw new Complaint("postern test takes the names of rules, or --policy FILE and --cases FILE");
+        throw new Complaint(
+          "name rules, or files of policies and of their cases: postern test RULE…, or postern test --policy FILE --cases FILE",
+        );
       return testPolicies(policies, cases, options);
     }
     if (options.text("cluster") !== undefined)
@@ -62,7 +64,7 @@ const reportResults = async (
     rule = test.rule;
     writeOutput(formatTestResult(test));
   }
-  if (output === "json") writeOutput(`${stringifySafely({ cases: all })}\n`);
+  if (output === "json") writeJson({ cases: all });
   else if (output === "junit") writeOutput(formatJunit(all));
   else writeOutput(`\n${formatTestSummary(all, what)}`);
   return toExitCode(all);
@@ -92,8 +94,7 @@ const testPolicies = async (places: string[], files: string[], options: ParsedOp
   );
   if (faulty.length > 0) {
     const faults = faulty.map((policy) => ({ ...policy, does: [], warnings: [], unlikeKinitiras: [] }));
-    if (output === "json")
-      writeOutput(`${stringifySafely({ policies: faulty.map(({ policy, faults }) => ({ policy, faults })) })}\n`);
+    if (output === "json") writeJson({ policies: faulty.map(({ policy, faults }) => ({ policy, faults })) });
     else if (output === "junit") writeOutput(formatJunit(faulty.map(toFailedResult)));
     else writeOutput(faults.map(formatExplanation).join("\n"));
     return 1;

@@ -63,24 +63,30 @@ describe("an invalid postern.yaml", () => {
     })
     .join("\n");
 
+  /** How messages show values that they don't show as YAML does. */
+  const shown = new Map([
+    ["", ", not null"],
+    [".nan", ", not NaN"],
+    ["[[1]]", ", not [[…]]"],
+  ]);
   const table: [string, string, string][] = [
     ...rows,
     ...["0", "31", "1.5", '"3"', "[3]", ".nan"].map((seconds): [string, string, string] => [
       `timeoutSeconds ${seconds}`,
       `rules: { plain: { timeoutSeconds: ${seconds} } }`,
-      "postern.yaml:1 rules.plain.timeoutSeconds must be a whole number from 1 to 30",
+      `postern.yaml:1 rules.plain.timeoutSeconds must be a whole number from 1 to 30${shown.get(seconds) ?? `, not ${seconds}`}`,
     ]),
     ...["reserved", "warm"].flatMap((member) =>
       ["0", "1.5", '"3"', "[3]", ""].map((number): [string, string, string] => [
         `${member} ${number}`,
         `rules: { plain: { ${member}: ${number} } }`,
-        `postern.yaml:1 rules.plain.${member} must be a whole number from 1`,
+        `postern.yaml:1 rules.plain.${member} must be a whole number from 1${shown.get(number) ?? `, not ${number}`}`,
       ]),
     ),
     ...["One", "-a", "a_b", "a.b", `a${"b".repeat(63)}`, "__proto__"].map((name): [string, string, string] => [
       `a cluster called ${name}`,
       `clusters: { ${name}: }`,
-      `postern.yaml:1 clusters.${name} is no name for a cluster: lower-case letters, digits and hyphens, at most 63`,
+      `postern.yaml:1 clusters.${name} is no name for a cluster: it must have at most 63 lower-case letters, digits and hyphens, and no hyphen first or last`,
     ]),
     ...[
       "0",
@@ -98,7 +104,7 @@ describe("an invalid postern.yaml", () => {
     ].map((version): [string, string, string] => [
       `the keyVersion ${version}`,
       `clusters: { one: { keyVersion: ${version} } }`,
-      "postern.yaml:1 clusters.one.keyVersion must be a whole number from 1, or two such numbers while the key changes, the new one last",
+      `postern.yaml:1 clusters.one.keyVersion must be a whole number from 1, or two such numbers while the key changes, the new one last${shown.get(version) ?? `, not ${version}`}`,
     ]),
     ["an alias bomb", bomb, "postern.yaml is no YAML: Excessive alias count indicates a resource exhaustion attack"],
   ];
@@ -122,7 +128,7 @@ describe("an invalid postern.yaml", () => {
   it("with duplicate keys is refused", () =>
     assert.throws(
       () => parse("rules:\n  plain:\n  plain:"),
-      /^Error: postern\.yaml:\d is no YAML: Map keys must be unique$/,
+      /^Error: postern\.yaml:3 is no YAML: the key plain is there twice$/,
     ));
   for (const [open, close] of [
     ["[", "]"],
@@ -245,10 +251,20 @@ clusters:
         listed,
       );
     const usual = { keyVersions: [1], mode: "enforce", settings: { a: 2 } };
+    const match = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE" as const] }];
 
     it("nothing about a cluster with the usual settings, so that adding it changes no function", () => {
       assert.deepEqual(build("one: "), { rule: "plain", usual, clusters: {} });
       assert.deepEqual(build("one: , two: { rules: { plain: { timeoutSeconds: 4 } } }"), build("one: "));
+    });
+    it("how much its log lines have, if that is little", () => {
+      const buildWith = (logs: string) =>
+        buildEndpointConfig(parseConfig(`{ rules: { plain: { settings: { a: 2 } } }${logs} }`, [listed]), listed);
+      assert.deepEqual(buildWith(", logs: minimal"), { rule: "plain", logs: "minimal", usual, clusters: {} });
+      assert.deepEqual(buildWith(", logs: full"), buildWith(""));
+      const config = parseConfig("{ rules: { plain: }, logs: minimal }", [listed]);
+      const group = toGroupRule({ name: "all", members: [toCatalogueRule("plain", rule({ ...listed.rule, match }))] });
+      assert.equal(buildEndpointConfig(config, group).logs, "minimal");
     });
     it("equal settings of clusters once, in any order of clusters and keys", () => {
       const three = "three: { rules: { plain: { mode: warn, settings: { a: 3 } } } }";
@@ -261,7 +277,6 @@ clusters:
       );
     });
     it("the minor version of Kubernetes if the rule behaves otherwise in the newest", () => {
-      const match = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE" as const] }];
       const differing = toCatalogueRule("plain", rule({ ...listed.rule, match, since: { "1.0": {}, "1.36": {} } }));
       const clusters =
         "old: { kubernetes: '1.35' }, new: { kubernetes: '1.36' }, off: { kubernetes: '1.35', rules: { plain: { mode: off } } }";

@@ -1,5 +1,6 @@
 // The types of postern.yaml after validation. infra/project reads the file; validation.ts checks it.
 import type { EnforcementMode } from "#lib/core/evaluation.ts";
+import type { LogDetail } from "#lib/core/log-line.ts";
 import type { UnredactedPath } from "#lib/recording/redaction.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -35,6 +36,8 @@ export interface PosternConfig {
   /** The clusters that an earlier release had and postern.yaml no longer names: functions refuse their keys. */
   refused?: readonly string[];
   groups: RuleGroup[];
+  /** What the functions' log lines have; undefined for everything. */
+  logs?: LogDetail;
 }
 
 /** Requests that the API server doesn't send to the rule. Matching any one value exempts a request. */
@@ -71,6 +74,8 @@ export interface RuleGroup {
 export interface ClusterConnectConfig {
   eks?: string;
   region?: string;
+  /** The IAM role with which commands call EKS and the cluster; without it, they use their own AWS identity. */
+  role?: string;
   server?: string;
   /** The CA certificates of the cluster's API server: PEM, its base64, or the name of a file with PEM. */
   ca?: string;

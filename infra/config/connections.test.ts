@@ -89,7 +89,7 @@ describe("a connect setting", () => {
   it("with a number is refused", () =>
     assert.rejects(
       read({ eks: 1, region: "b" }),
-      expectComplaint("postern.yaml:1 clusters.prod.connect.eks must be a text"),
+      expectComplaint("postern.yaml:1 clusters.prod.connect.eks must be a text, not 1"),
     ));
   it("for an EKS cluster without an address names the command that prints it", () =>
     assert.rejects(

@@ -6,7 +6,7 @@ import { isRegion } from "#lib/service-settings.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { formatPage } from "../catalogue/sources.ts";
 import { toSentence } from "../cli/complaint.ts";
-import { createMapShape, type InputShape } from "../cli/shape.ts";
+import { createMapShape, describeFoundValue, type InputShape } from "../cli/shape.ts";
 import type { ManifestCluster } from "../manifests/manifest-cluster.ts";
 import type { ClusterConfig, ClusterConnectConfig, PosternConfig } from "./config.ts";
 import {
@@ -27,6 +27,9 @@ export const connectShape: InputShape = {
   ...createMapShape({
     eks: describeText("the name of the EKS cluster; rules read it with the role of their function"),
     region: describeText("the region of the EKS cluster or of the token, unless an ARN has it"),
+    role: describeText(
+      "the ARN of the IAM role with which deploy and other commands reach an EKS cluster of another account",
+    ),
     server: describeText("the address of the cluster's API server, for instance https://203.0.113.7:6443"),
     ca: describeText("the CA certificates of the API server: PEM, its base64 as AWS prints it, or a file with PEM"),
     tokenSecret: describeText("the secret in Secrets Manager that contains a token, by name or ARN"),
@@ -43,14 +46,22 @@ export const connectShape: InputShape = {
 
 /** Returns the fault of a `connect` setting in words that continue its name; undefined if it is valid. */
 export const findConnectFault = (connect: ClusterConnectConfig): string | undefined => {
-  const { eks, region, server, ca, kubeconfig, context, tokenSecret, tokenParameter, manifests } = connect;
+  const { eks, region, role, server, ca, kubeconfig, context, tokenSecret, tokenParameter, manifests } = connect;
   const ways = credentialMembers.filter((member) => connect[member] !== undefined);
-  if (ways.length !== 1) return "must have one of eks, tokenSecret, tokenParameter, kubeconfig and manifests";
+  if (ways.length !== 1)
+    return `must have exactly one of eks, tokenSecret, tokenParameter, kubeconfig and manifests, not ${ways.join(" and ") || "none"}`;
   if (manifests !== undefined)
-    return (region ?? server ?? ca ?? context) ? "is a folder of manifests; nothing else can be set" : undefined;
+    return (region ?? role ?? server ?? ca ?? context)
+      ? "is a folder of manifests; nothing else can be set"
+      : undefined;
   if (kubeconfig !== undefined)
-    return (region ?? server ?? ca) ? "reads everything from the kubeconfig; only context can be set, too" : undefined;
+    return (region ?? role ?? server ?? ca)
+      ? "reads everything from the kubeconfig; only context can be set, too"
+      : undefined;
   if (context !== undefined) return "has a context, which needs a kubeconfig";
+  if (role !== undefined && eks === undefined) return "has a role, which needs an EKS cluster";
+  if (role !== undefined && !/^arn:aws[a-z-]*:iam::\d{12}:role\/[\w+=,.@/-]+$/.test(role))
+    return `must have the ARN of an IAM role as its role, such as arn:aws:iam::111122223333:role/postern, not "${role}"`;
   if (eks === undefined && server === undefined) return "must name the server, for instance https://203.0.113.7:6443";
   if (server !== undefined && !isServerAddress(server))
     return `must have an https:// address without a path as its server, not "${server}"`;
@@ -59,7 +70,8 @@ export const findConnectFault = (connect: ClusterConnectConfig): string | undefi
   const own = parseRegion(tokenSecret ?? tokenParameter);
   if (own !== undefined && region !== undefined && own !== region)
     return `is of region ${region}, but its token is kept in ${own}`;
-  if (!isRegion(region ?? own ?? "")) return "must have a region, for instance eu-west-1";
+  if (!isRegion(region ?? own ?? ""))
+    return `must have a region, for instance eu-west-1${describeFoundValue({ value: region })}`;
   return undefined;
 };
 
@@ -106,7 +118,7 @@ export const readClusterConnections = async (
         `${here}.connect is ${what}, which only works on this machine: functions can't read the cluster`,
       );
     } else if (connect.manifests !== undefined)
-      await openManifestCluster(resolveConfigPath(connect.manifests, dirname(file)), cluster.kubernetes).then(
+      await openManifestCluster(connect.manifests, dirname(file), cluster.kubernetes).then(
         (manifests) => found.manifestClusters.set(name, manifests),
         (error) => found.faults.push(`${here}.connect: ${toSentence(error)}`),
       );
@@ -120,8 +132,12 @@ export const readClusterConnections = async (
 };
 
 /** Loads the defaults of all kinds only now: most commands don't need them. */
-const openManifestCluster = async (folder: string, kubernetes: string | undefined): Promise<ManifestCluster> =>
-  (await import("../manifests/manifest-cluster.ts")).readManifestCluster(folder, kubernetes);
+const openManifestCluster = async (path: string, base: string, kubernetes?: string): Promise<ManifestCluster> =>
+  (await import("../manifests/manifest-cluster.ts")).readManifestCluster(
+    resolveConfigPath(path, base),
+    kubernetes,
+    base,
+  );
 
 export const describeMissingConnectSetting = (asking: CatalogueRule[]) =>
   `has no connect, but ${asking.map(({ name }) => name).join(", ")} must read it; ${formatPage("clusters.md")} says how`;

@@ -10,7 +10,7 @@ import {
   createRenewedSource,
   isHeaderSafeToken,
 } from "#lib/cluster/credentials.ts";
-import { isMap, toMap } from "#lib/json.ts";
+import { isMap, isText, toMap } from "#lib/json.ts";
 import { parseCredentialPlace } from "#lib/service-settings.ts";
 import type { ExecTarget } from "./exec-credentials.ts";
 
@@ -231,6 +231,15 @@ const readText = async ({ content, file }: NamedEntry, key: string): Promise<str
   if (typeof data === "string" && data !== "") return Buffer.from(data, "base64").toString();
   return typeof name === "string" && name !== "" ? readFile(resolve(dirname(file), name), "utf8") : undefined;
 };
+
+/** Returns the files that a kubeconfig names; none if it can't be read. */
+export const listFilesOfKubeconfig = async (file: string): Promise<string[]> => {
+  const { clusters, users } = await readKubeconfigs([file]).then(mergeKubeconfigs, () => mergeKubeconfigs([]));
+  const names = [...clusters, ...users].flatMap(({ content }) => fileMembers.map((key) => content[key]));
+  return names.filter(isText).map((name) => resolve(dirname(file), name));
+};
+
+const fileMembers = ["certificate-authority", "client-certificate", "client-key", "tokenFile"];
 
 /** Reads kubeconfigs. Of several, those that don't exist are skipped, as in kubectl. */
 const readKubeconfigs = async (files: readonly string[]): Promise<Kubeconfig[]> => {

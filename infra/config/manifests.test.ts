@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { describe, it } from "node:test";
 import { rule } from "#lib/rule.ts";
 import { toCatalogueRule } from "../../test/catalogue-rules.ts";
@@ -25,8 +25,8 @@ const reading = rule({
 
 const buildObject = (kind: string) => ({ apiVersion: "v1", kind });
 
-const readPolicies = async (policies: string) => {
-  const file = join(folder, "postern.yaml");
+const readPolicies = async (policies: string, project = folder) => {
+  const file = join(project, "postern.yaml");
   await writeFile(file, `rules:\n  reading:\n    settings:\n      policies: ${policies}\n`);
   const { clusters } = await readConfig(file, [toCatalogueRule("reading", reading)]);
   return Object(clusters.get("local")?.rules.get("reading")?.settings).policies;
@@ -64,4 +64,29 @@ describe("objects of a setting", () => {
       message: `${place}:9:7: is wrong\n${place}: has no place`,
     });
   });
+
+  for (const [what, policies, files] of [
+    ["a folder", "team/prod", ["team/prod/wrong.yaml", "team/prod/broken.yaml"]],
+    ["a file", "team/prod/wrong.yaml", ["team/prod/wrong.yaml"]],
+    ["a pattern", '"team/*/wrong.yaml"', ["team/prod/wrong.yaml"]],
+    ["a folder outside of the project", "../outside", ["../outside/wrong.yaml"]],
+  ] as const)
+    it(`of ${what} are refused with the file's path from the folder of postern.yaml`, async () => {
+      const project = await createTestFolder();
+      const inner = join(project, "inner");
+      await mkdir(inner);
+      for (const file of files) {
+        await mkdir(dirname(join(inner, file)), { recursive: true });
+        const text = "apiVersion: v1\nkind: A\n---\napiVersion: v1\nkind: B\n";
+        await writeFile(join(inner, file), file.includes("broken") ? "kind: [" : text);
+      }
+      const place = "postern.yaml:4 rules.reading.settings.policies";
+      const [broken] = files.filter((file) => file.includes("broken"));
+      await assert.rejects(readPolicies(policies, inner), ({ message }: Error) => {
+        const [first = ""] = message.split("\n");
+        if (broken) assert.ok(first.startsWith(`${place} ${broken}:1 is no YAML`), first);
+        else assert.equal(first, `${place} ${files[0]}:4:1: is wrong`);
+        return true;
+      });
+    });
 });

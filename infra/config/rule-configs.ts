@@ -2,6 +2,7 @@
 import { relative } from "node:path";
 import type { EnforcementMode } from "#lib/core/evaluation.ts";
 import { isMap, toList, toMap } from "#lib/json.ts";
+import { quoteValue } from "#lib/policy/values/texts.ts";
 import type { ParsedManifests, Rule } from "#lib/rule.ts";
 import { findSettingsMistakes, mergeWithDefaults } from "#lib/settings.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
@@ -32,6 +33,8 @@ export interface CatalogueAndManifestFiles {
   catalogue: CatalogueRule[];
   /** The names of all rules, including rules that are not loaded or can't be. */
   names: readonly string[];
+  /** The folder of postern.yaml. */
+  folder: string;
   places: ManifestsByConfigPath;
   services: ServicesByConfigPath;
 }
@@ -213,7 +216,7 @@ const readRule = (
   const { settings, exempt, record, ...fields } = section;
   const settingsPath = [...path, "settings"];
   const own = rule && fillManifestSettings(rule, settings, settingsPath, reading);
-  const wrong = own == null ? [] : findSettingsMistakes(rule?.settings ?? {}, own, rule?.choices);
+  const wrong = own == null ? [] : findSettingsMistakes(rule ?? {}, own);
   for (const mistake of wrong) complain([...settingsPath, ...mistake.path], mistake.sentence);
   const complainOfService: ReportMistake = (path, sentence) => {
     wrong.push({ path, sentence });
@@ -241,7 +244,7 @@ const readExempt = (section: ExemptSection, path: ConfigPath, complain: ReportMi
   const labels = toMap(namespaceLabels);
   for (const [key, label] of Object.entries(labels))
     if (typeof label !== "string" || !labelKey.test(key) || !labelValue.test(label))
-      complain([...path, "namespaceLabels", key], "must be a valid label and label value");
+      complain([...path, "namespaceLabels", key], `must be a valid label and label value, not ${quoteValue(label)}`);
   for (const [index, namespace] of toList(exempt.namespaces).entries())
     if (typeof namespace === "string" && !dnsLabel.test(namespace))
       complain([...path, "namespaces", index], `must be the name of a namespace, not "${namespace}"`);
@@ -291,7 +294,7 @@ const readManifestSetting = (
   value: unknown,
   read: (documents: readonly unknown[]) => ParsedManifests,
   path: ConfigPath,
-  { places, complain }: ConfigReading,
+  { folder, places, complain }: ConfigReading,
 ): unknown => {
   const parts: unknown[] = typeof value === "string" ? [value] : Array.isArray(value) ? value : [];
   if (parts.length === 0) return value;
@@ -311,7 +314,7 @@ const readManifestSetting = (
         const manifest = manifests[document];
         const { line, column } = manifest ? findPosition(manifest, path) : {};
         const position = line === undefined ? "" : `:${line}:${column}`;
-        if (source) complain(at, `${relative(source.folder ?? "", source.name)}${position}: ${sentence}`);
+        if (source) complain(at, `${relative(folder, source.name)}${position}: ${sentence}`);
         else complain([...at, ...path], sentence);
       }
       return objects;

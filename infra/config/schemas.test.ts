@@ -37,7 +37,7 @@ const isRefused = (check: () => unknown): boolean => {
   }
 };
 const checkConfig = (text: string) => {
-  const known = { catalogue, names, places: new Map([["policies/", []]]), services: new Map() };
+  const known = { catalogue, names, folder: "", places: new Map([["policies/", []]]), services: new Map() };
   const [mistake] = validateConfig(parseYaml(text), known).mistakes;
   if (mistake) throw new Complaint(`${mistake.path.join(".")} ${mistake.sentence}`);
 };

@@ -6,11 +6,16 @@ type Keywords = Record<string, unknown>;
 
 /** Returns the JSON Schema of a rule's settings: what `findSettingsMistakes` checks, with defaults and descriptions. */
 export const buildSettingsSchema = (
-  { settings = {}, choices = {}, manifests = {} }: Pick<Rule, "settings" | "choices" | "manifests">,
+  {
+    settings = {},
+    choices = {},
+    elements = {},
+    manifests = {},
+  }: Pick<Rule, "settings" | "choices" | "elements" | "manifests">,
   descriptions: ReadonlyMap<string, string>,
 ): Keywords => {
   const describe = (example: unknown, path: string): Keywords => {
-    const description = descriptions.get(path);
+    const description = descriptions.get(withoutElements(path));
     return {
       ...(description && { description }),
       ...describeValue(example, path),
@@ -19,13 +24,20 @@ export const buildSettingsSchema = (
   };
 
   const describeValue = (example: unknown, path: string): Keywords => {
-    const words = choices[path];
+    const words = choices[withoutElements(path)];
+    const isOpen = Object.hasOwn(elements, path);
+    if (isMap(example) && isOpen)
+      return { type: "object", additionalProperties: describeValue(elements[path], `${path}.*`) };
     if (hasMembers(example)) return describeMembers(example, path);
     if (Array.isArray(example)) {
-      const [element] = example;
-      return { type: "array", items: element === undefined ? describeUnknown(path) : describeValue(element, path) };
+      const element: unknown = isOpen ? elements[path] : example[0];
+      return {
+        type: "array",
+        items: element === undefined ? describeUnknown(withoutElements(path)) : describeValue(element, `${path}.*`),
+      };
     }
-    if (typeof example === "object" || example === undefined) return describeUnknown(path, isMap(example));
+    if (typeof example === "object" || example === undefined)
+      return describeUnknown(withoutElements(path), isMap(example));
     const type = typeof example === "number" && Number.isInteger(example) ? "integer" : typeof example;
     return { type, ...(words && { enum: words }) };
   };
@@ -58,5 +70,8 @@ export const buildSettingsSchema = (
 };
 
 const hasMembers = (value: unknown): value is object => isMap(value) && Object.keys(value).length > 0;
+
+/** Choices and descriptions of a list's elements have the list's path. */
+const withoutElements = (path: string) => path.replaceAll(".*", "");
 
 const join = (path: string, key: string) => (path === "" ? key : `${path}.${key}`);

@@ -1,13 +1,17 @@
 // Checks postern.yaml against the catalogue. rules.ts checks the parts about rules.
 import { isMap, type JsonMap, toList, toMap } from "#lib/json.ts";
 import type { SettingsMistake } from "#lib/settings.ts";
+import { supportedClusters } from "#lib/since.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { findRuleByNameOrPlugin, isRuleName, ruleNamePattern } from "../catalogue/rule-names.ts";
+import { formatDidYouMean } from "../cli/did-you-mean.ts";
 import { stagePattern } from "../cli/options.ts";
 import {
   allowNull,
   anyShape,
+  createEnumShape,
   createMapShape,
+  describeFoundValue,
   findMisfits,
   type InputShape,
   isFit,
@@ -75,8 +79,7 @@ export const createConfigShape = (
     keyVersion: { ...anyShape, ...keyVersionKeywords },
     kubernetes: {
       ...minorShape,
-      description:
-        "the cluster's minor version of Kubernetes; by default `postern deploy` asks the cluster, and other commands take the newest",
+      description: `the cluster's minor version of Kubernetes; by default \`postern deploy\` asks the cluster, and other commands take the newest. ${supportedClusters}`,
     },
     connect: allowNull(connectShape),
   });
@@ -101,6 +104,11 @@ export const createConfigShape = (
         additionalProperties: { type: "array", items: members, minItems: 1 },
       },
     },
+    logs: {
+      ...createEnumShape("minimal or full", "minimal", "full"),
+      description: "`minimal` leaves the user and the message of a denial out of the functions' log",
+      default: "full",
+    },
   });
 };
 
@@ -111,16 +119,24 @@ export const validateConfig = (
   settings: unknown,
   known: CatalogueAndManifestFiles,
 ): { config: PosternConfig; mistakes: SettingsMistake[] } => {
-  const mistakes = findMisfits(settings, configShape).map(({ path, expected, known }): SettingsMistake => {
-    return { path, sentence: known ? `is unknown; ${expected} is expected` : `must be ${expected}` };
+  const mistakes = findMisfits(settings, configShape).map((misfit): SettingsMistake => {
+    const { path, expected, known } = misfit;
+    if (known === undefined) return { path, sentence: `must be ${expected}${describeFoundValue(misfit)}` };
+    const meant = formatDidYouMean(path.at(-1) ?? "", known).trim();
+    return { path, sentence: `is unknown; ${meant || `${expected} is expected`}` };
   });
   const complain: ReportMistake = (path, sentence) => {
-    const isKnown = mistakes.some((mistake) => mistake.sentence === sentence && mistake.path.join() === path.join());
+    const isKnown = mistakes.some(
+      (mistake) => mistake.sentence.startsWith(sentence) && mistake.path.join() === path.join(),
+    );
     if (!isKnown) mistakes.push({ path, sentence });
   };
-  const { rules: section, clusters, groups, stages } = toMap(settings);
+  const { rules: section, clusters, groups, stages, logs } = toMap(settings);
   for (const name of Object.keys(toMap(stages)).filter((name) => !stagePattern.test(name)))
-    complain(["stages", name], "is no name for a stage: lower-case letters, digits and hyphens, at most 21");
+    complain(
+      ["stages", name],
+      "is no name for a stage: it must begin with a letter, and have at most 21 lower-case letters, digits and hyphens",
+    );
   const clusterNames = clusters == null ? undefined : Object.keys(toMap(clusters));
   const reading = { ...known, clusterNames, complain };
   const together = readGroups(groups, reading);
@@ -130,7 +146,9 @@ export const validateConfig = (
   );
   if (named.length === 0) complain(["clusters"], "must name at least one cluster, or be left out");
   const rules = finishGeneralRuleConfigs(general, reading);
-  return { config: { rules, clusters: new Map(named), groups: together }, mistakes };
+  const config: PosternConfig = { rules, clusters: new Map(named), groups: together };
+  if (logs === "minimal") config.logs = logs;
+  return { config, mistakes };
 };
 
 const readCluster = (
@@ -142,7 +160,10 @@ const readCluster = (
   const { complain } = reading;
   const path = ["clusters", name];
   if (!isClusterName(name))
-    complain(path, "is no name for a cluster: lower-case letters, digits and hyphens, at most 63");
+    complain(
+      path,
+      "is no name for a cluster: it must have at most 63 lower-case letters, digits and hyphens, and no hyphen first or last",
+    );
   const unfit = isMap(connect) && isFit(connectShape, connect) ? findConnectFault(connect) : undefined;
   if (unfit !== undefined) complain([...path, "connect"], unfit);
   return {
@@ -158,7 +179,10 @@ const readKeyVersions = (value: unknown, path: ConfigPath, complain: ReportMista
   const versions = list.filter((version): version is number => Number.isSafeInteger(version) && Number(version) >= 1);
   const [first, second = Number.POSITIVE_INFINITY] = versions;
   if (first === undefined || second <= first || list.length > 2 || versions.length < list.length)
-    complain(path, "must be a whole number from 1, or two such numbers while the key changes, the new one last");
+    complain(
+      path,
+      `must be a whole number from 1, or two such numbers while the key changes, the new one last${describeFoundValue({ value })}`,
+    );
   return versions;
 };
 
@@ -171,7 +195,11 @@ const readGroups = (value: unknown, { catalogue, names, complain }: ConfigReadin
   };
   return Object.entries(toMap(value)).flatMap(([name, members]) => {
     const path = ["groups", name];
-    if (!isRuleName(name)) complain(path, "is no name for a group: lower-case letters, digits and hyphens, at most 42");
+    if (!isRuleName(name))
+      complain(
+        path,
+        "is no name for a group: it must begin with a letter, have at most 42 lower-case letters, digits and hyphens, and no hyphen last",
+      );
     if (findRuleByNameOrPlugin(name, names) !== undefined) complain(path, "is the name of a rule, too");
     const memberNames = toList(members).filter((member) => typeof member === "string");
     if (memberNames.length === 0) complain(path, "must be a list of rules, with at least one");

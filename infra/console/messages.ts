@@ -1,8 +1,10 @@
 // What the console's server sends to its page, as JSON. The page is compiled for browsers, so this file imports nothing.
 
-/** A line of the list of reviews. Its texts are redacted as in recordings. */
+/** A line of the list of reviews. Its names are redacted as in recordings. */
 export interface ReviewRow
   extends Record<"cluster" | "rule" | "phase" | "operation" | "object" | "user" | "verdict", string> {
+  /** The refusal, the warnings or the failure, as logs have them; empty if there is none. */
+  sentence: string;
   /** The gateway's start and a number, so that reviews of an earlier start stay different. */
   id: string;
   /** The time of the answer, in milliseconds since 1970. */

@@ -1,4 +1,5 @@
 import { exactJson } from "#lib/exact-json.ts";
+import { isMap, toMap } from "#lib/json.ts";
 import type { RecordedReview } from "#lib/recording/recorder.ts";
 import type { Recording } from "#lib/recording/recording.ts";
 import type { Phase } from "#lib/rule.ts";
@@ -30,7 +31,8 @@ const describeEvaluation = async ({ line, origin, mode }: RecordedReview, loaded
   const { rule, cluster } = origin;
   const keep = loaded.config.clusters.get(cluster)?.rules.get(rule)?.record?.keep;
   // A recording is a line of a list: a dash, and JSON.
-  const { recorded, ...entry } = exactJson.parse((await line(keep)).slice(2)) as Recording;
+  const recording = exactJson.parse((await line(keep)).slice(2));
+  const { recorded, ...entry } = withoutManagedFields(recording) as Recording;
   const { mutate, validate, becomes, refused, warnings = [], audit = {} } = entry;
   const phase: Phase = mutate === undefined ? "validate" : "mutate";
   return {
@@ -46,6 +48,15 @@ const describeEvaluation = async ({ line, origin, mode }: RecordedReview, loaded
     caseText: `${formatYamlLines([entry]).join("\n")}\n`,
     isRedacted: recorded.redacted === true,
   };
+};
+
+/** Returns a copy of a value without metadata.managedFields, which are longer than all else and say nothing of the object. */
+const withoutManagedFields = (value: unknown): unknown => {
+  if (Array.isArray(value)) return value.map(withoutManagedFields);
+  if (!isMap(value)) return value;
+  const { managedFields: _, ...metadata } = toMap(value.metadata);
+  const copied = isMap(value.metadata) ? { ...value, metadata } : value;
+  return Object.fromEntries(Object.entries(copied).map(([key, member]) => [key, withoutManagedFields(member)]));
 };
 
 /** Returns the matchConditions of the webhook entry of a rule or its group, with those of its exemptions. */

@@ -62,8 +62,8 @@ export const createReviewFeed = (host: EndpointHost, limits = usualLimits): Revi
     recorder.host.writeLogLine(report);
     const evaluations = recorded.splice(0);
     const members = report.members && { members: listMembers(report, evaluations) };
-    const row = { id: `${session}-${++count}`, ...describeFacts(report), ...members };
     const failure = sentence && truncateText(toSentence(sentence), 1000);
+    const row = { id: `${session}-${++count}`, ...describeFacts(report, failure), ...members };
     const review: KeptReview = { row, evaluations, ...(failure !== undefined && { failure }), bytes: 0 };
     review.bytes = measure(review);
     kept.set(row.id, review);
@@ -130,7 +130,7 @@ const measure = ({ row, failure, evaluations }: KeptReview): number => {
   return 2 * json.length + 80 * json.replace(/[^[{,]+/g, "").length;
 };
 
-/** Returns the verdicts of a group's members. The report has only those that refused, changed the object or failed. */
+/** Returns the verdicts of a group's members. The report leaves out those that allowed the object as it was, without a warning. */
 const listMembers = (report: AnsweredReviewFacts, evaluations: readonly RecordedReview[]) => {
   const verdicts = Object.fromEntries(evaluations.map(({ origin }) => [origin.rule, "allowed"]));
   for (const { error, ...member } of report.members ?? [])
@@ -138,13 +138,20 @@ const listMembers = (report: AnsweredReviewFacts, evaluations: readonly Recorded
   return verdicts;
 };
 
-/** Returns what a row shows of a review; names are redacted as in recordings, and are short also when escaped in JSON. */
-const describeFacts = (report: AnsweredReviewFacts): Omit<ReviewRow, "id"> => {
+/** Returns the beginning of a text, which is short also when escaped in JSON. */
+const cut = (text: unknown, most = 300) => truncateText(String(text ?? "").replace(/[\p{Cc}\p{Cs}]/gu, "\ufffd"), most);
+
+/** Returns the refusal or the warnings of a review; of a group, those of its members. */
+const getSentence = ({ message, members = [] }: AnsweredReviewFacts): string =>
+  message ?? members.flatMap(({ rule, message }) => (message ? `${rule}: ${message}` : [])).join("; ");
+
+/** Returns what a row shows of a review; names are redacted as in recordings. */
+const describeFacts = (report: AnsweredReviewFacts, failure = getSentence(report)): Omit<ReviewRow, "id"> => {
   const { request, cluster = "", rule, phase = "", code, milliseconds } = report;
   const verdict = code === 200 ? getVerdictForLog(report) : `failed: ${code}`;
-  const facts = { at: Date.now(), cluster, rule, phase, verdict, milliseconds };
+  const sentence = cut(failure.replace(/\s+/g, " "), 500);
+  const facts = { at: Date.now(), cluster, rule, phase, verdict, milliseconds, sentence };
   if (request === undefined) return { ...facts, operation: "", object: "", user: "" };
-  const cut = (text: unknown) => truncateText(String(text ?? "").replace(/[\p{Cc}\p{Cs}]/gu, "\ufffd"), 300);
   const { user, metadata } = createRedactor()({
     user: { username: cut(request.userInfo.username) },
     metadata: { namespace: cut(request.namespace), name: cut(getObjectName(request)) },

@@ -11,14 +11,16 @@ import { buildRuleWebhookEntries } from "../webhooks/entry.ts";
 import { buildGroupWebhookEntry } from "../webhooks/groups.ts";
 import type { CatalogueSummary, RuleDetails, RuleSummary } from "./messages.ts";
 
-/** Returns all rules that the project can use, with their modes as postern.yaml has them now. */
+/** Returns all rules that the project can use, with their modes as postern.yaml has them now; those that are on first. */
 export const listRules = async (file: string): Promise<CatalogueSummary> => {
   const { catalogue, broken, config } = await readProject(file, "all");
   const rules = catalogue.map((listed) => summarizeRule(listed, config));
   const others = broken.map(({ name, source, sentence }) => {
     return { name, source, phases: [], summary: sentence, modes: {} };
   });
-  return { rules: [...rules, ...others], clusters: [...config.clusters.keys()] };
+  const isOff = ({ modes }: RuleSummary) => Object.values(modes).every((mode) => mode === "off");
+  const [off, on] = [rules.filter(isOff), rules.filter((rule) => !isOff(rule))];
+  return { rules: [...on, ...others, ...off], clusters: [...config.clusters.keys()] };
 };
 
 /** Describes a rule; undefined if there is none of this name. */

@@ -20,7 +20,7 @@ const buildFiles = ({ name, dependencies }) => ({
     private: true,
     type: "module",
     engines: { node: ">=24" },
-    scripts: { start: "postern serve", test: "postern test" },
+    scripts: { start: "postern serve", test: "postern test", check: "tsc && postern test && postern build --to dist" },
     devDependencies: dependencies,
     allowScripts,
   }),
@@ -80,7 +80,7 @@ const createProject = async (folder) => {
 
 const [word, ...rest] = argv.slice(2);
 if (word === undefined || word.startsWith("-") || rest.length > 0) {
-  stderr.write("create-postern takes one word, the folder of the new project: create-postern my-rules\n");
+  stderr.write("name one folder for the new project: create-postern my-rules\n");
   process.exitCode = 2;
 } else {
   try {
@@ -91,7 +91,7 @@ if (word === undefined || word.startsWith("-") || rest.length > 0) {
   ${manager} install
   ${manager} test
 
-${manager} start then serves the rule, and npx postern new NAME makes another one.
+${manager} run check also checks types and builds. ${manager} start serves the rule, and npx postern new NAME makes another one.
 `);
   } catch (error) {
     stderr.write(`${word} can't become a project: ${error.message}\n`);

@@ -4,7 +4,7 @@ import { isMap, toList, toMap } from "#lib/json.ts";
 import type { SettingsMistake } from "#lib/settings.ts";
 import { toSentence } from "../cli/complaint.ts";
 import { readOptionFile } from "../cli/options.ts";
-import { type ConfigDocument, parseYamlDocument } from "../project/config-document.ts";
+import { parseYamlDocument, type YamlDocument } from "../cli/yaml-document.ts";
 import { findPluginNameFault, renamePlugin } from "./plugins.ts";
 
 /** The configuration of a plugin. */
@@ -63,7 +63,7 @@ export const readAdmissionConfiguration = async (file: string): Promise<Map<stri
 };
 
 const toPluginConfiguration = (
-  { folder, document, path }: { folder: string; document: ConfigDocument; path: SettingsMistake["path"] },
+  { folder, document, path }: { folder: string; document: YamlDocument; path: SettingsMistake["path"] },
   value: unknown,
 ): PluginConfiguration => {
   const complain = (mistakes: readonly SettingsMistake[]) =>

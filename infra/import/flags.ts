@@ -3,7 +3,7 @@
 import { isMap, toList, toMap } from "#lib/json.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { truncateText } from "../cli/terminal.ts";
-import { parseYamlDocument } from "../project/config-document.ts";
+import { parseYamlDocument } from "../cli/yaml-document.ts";
 import { findPluginNameFault, renamePlugin } from "./plugins.ts";
 
 /** The flags of a kube-apiserver that say what its admission plugins do. */

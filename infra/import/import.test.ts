@@ -71,9 +71,9 @@ describe("postern import apiserver", () => {
 
   it("takes one word, and the word is apiserver", async () => {
     for (const [words, sentence] of [
-      [[], "postern import takes one word, apiserver"],
-      [["kubelet"], "postern import takes one word, apiserver, not kubelet"],
-      [["apiserver", "kubelet"], "postern import takes one word, apiserver, not apiserver kubelet"],
+      [[], "name what to import: postern import apiserver"],
+      [["kubelet"], "name what to import: postern import apiserver, not postern import kubelet"],
+      [["apiserver", "kubelet"], "name what to import: postern import apiserver, not postern import apiserver kubelet"],
     ] as const)
       assert.deepEqual(await runVerb(tmpdir(), ["import", ...words]), { code: 2, stdout: "", stderr: `${sentence}\n` });
   });

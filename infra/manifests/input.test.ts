@@ -57,9 +57,7 @@ describe("the input of check", () => {
     await write("chart/templates/a.yaml", `{{- if .Values.a }}\n${fine}{{- end }}\n`);
     assert.deepEqual(await readPaths("chart"), {
       names: [],
-      faults: [
-        "chart/templates/a.yaml:1 is a template; helm template prints the manifests that it makes, which - reads",
-      ],
+      faults: ["chart/templates/a.yaml:1 is a Helm template; run helm template CHART | postern check -"],
       notes: [
         "chart/Chart.yaml holds no manifest, and is left out",
         "chart/values.yaml holds no manifest, and is left out",
@@ -98,10 +96,10 @@ describe("the input of check", () => {
     ["", /^one of the paths is empty$/],
     [
       "https://example.com/a.yaml",
-      /^https:\/\/example.com\/a.yaml is an address, and none is read; pipe what is there/,
+      /^https:\/\/example.com\/a.yaml is an address; run curl ADDRESS \| postern check -$/,
     ],
-    ["*.nothing", /^\*\.nothing is no file or folder, and matches none$/],
-    ["[z-a", /^\[z-a is no file or folder, and matches none$/],
+    ["*.nothing", /^there is no file, folder or match for \*\.nothing$/],
+    ["[z-a", /^there is no file, folder or match for \[z-a$/],
   ];
   for (const [path, sentence] of nowhere)
     it(`can't be the path ${JSON.stringify(path)}`, () => assert.rejects(readInput([path]), { message: sentence }));

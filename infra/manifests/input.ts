@@ -24,11 +24,11 @@ interface FoundFile {
 /**
  * Reads the manifests in files, folders, globs and, for `-`, standard input, in the order of the paths and then of
  * the file names. With `mayHoldOthers`, files of other programs are left out of folders, and
- * a file that is named holds something.
+ * a file that is named holds something. With `acceptsRepeated`, a key may be there twice in a map.
  */
 export const readInput = async (
   paths: readonly string[],
-  { mayHoldOthers = true, readStdin = () => readStream(process.stdin) } = {},
+  { mayHoldOthers = true, acceptsRepeated = false, readStdin = () => readStream(process.stdin) } = {},
 ): Promise<ManifestInput> => {
   const input: ManifestInput = { manifests: [], faults: [], notes: [] };
   const files = new Map<string, FoundFile>();
@@ -41,7 +41,7 @@ export const readInput = async (
     const bytes = await (file.name === "-" ? readStdin() : readContents(file.name)).catch((error: unknown) => {
       input.faults.push({ file: file.name, line: 1, sentence: `can't be read: ${toSentence(error)}` });
     });
-    if (bytes) addFile(input, file, bytes, mayHoldOthers);
+    if (bytes) addFile(input, file, bytes, { mayHoldOthers, acceptsRepeated });
   }
   return input;
 };
@@ -81,9 +81,8 @@ const findFiles = async (path: string, faults: ManifestFault[], root?: string): 
 
 const describeMissingPath = (path: string): string => {
   if (path === "") return "one of the paths is empty";
-  if (/^https?:\/\//.test(path))
-    return `${path} is an address, and none is read; pipe what is there into postern check -`;
-  return `${path} is no file or folder, and matches none`;
+  if (/^https?:\/\//.test(path)) return `${path} is an address; run curl ADDRESS | postern check -`;
+  return `there is no file, folder or match for ${path}`;
 };
 
 const isManifestFile = (name: string) => /\.(ya?ml|json)$/i.test(name);
@@ -137,7 +136,7 @@ const addFile = (
   input: ManifestInput,
   { name, folder, isChosen }: FoundFile,
   bytes: Buffer,
-  mayHoldOthers: boolean,
+  { mayHoldOthers, acceptsRepeated }: { mayHoldOthers: boolean; acceptsRepeated: boolean },
 ): void => {
   const unreadable = findEncodingFault(bytes);
   if (unreadable !== undefined) {
@@ -147,7 +146,7 @@ const addFile = (
   const decoded = bytes.toString();
   const mark = decoded.startsWith("\uFEFF") ? "\uFEFF" : "";
   const text = decoded.slice(mark.length);
-  const { manifests, strangers, faults } = parseManifests({ name, folder, mark, text });
+  const { manifests, strangers, faults } = parseManifests({ name, folder, mark, text }, acceptsRepeated);
   for (const manifest of manifests) input.manifests.push(manifest);
   // Folders may hold files of other programs. A file that the user didn't name is left out if no document of it is a
   // manifest and its text doesn't look like one.
@@ -181,5 +180,5 @@ const findTemplate = (file: string, text: string): ManifestFault | undefined => 
   const at = text.search(/\{\{-?\s*[\w.$("/]/);
   if (at < 0) return undefined;
   const line = text.slice(0, at).split("\n").length;
-  return { file, line, sentence: "is a template; helm template prints the manifests that it makes, which - reads" };
+  return { file, line, sentence: "is a Helm template; run helm template CHART | postern check -" };
 };

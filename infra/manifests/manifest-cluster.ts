@@ -16,9 +16,13 @@ export type ManifestCluster = Pick<
   "get" | "list" | "listPage" | "create" | "updateStatus" | "may" | "discover"
 >;
 
-/** Reads a folder of manifests as a cluster. */
-export const readManifestCluster = async (folder: string, kubernetes?: string): Promise<ManifestCluster> => {
-  const nameFile = (file: string) => relative(folder, file) || basename(file);
+/** Reads a folder of manifests as a cluster. Messages name its files relative to `base`. */
+export const readManifestCluster = async (
+  folder: string,
+  kubernetes?: string,
+  base = folder,
+): Promise<ManifestCluster> => {
+  const nameFile = (file: string) => relative(base, file) || basename(file);
   const manifests = await readOnlyManifests([folder], nameFile);
   // A cluster answers this kind and stores none of it.
   for (const { object, source, line } of manifests)

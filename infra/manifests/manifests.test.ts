@@ -103,6 +103,11 @@ items:
     assert.notEqual(a, c);
   });
 
+  it("have texts of a point, signs and underscores without a digit, as kubectl reads them", () => {
+    const words = [".", "-.", "+.", "._", "._5", ".5", "-.5", "1.", "1_0.5", ".5_5", "-._5"];
+    const { manifests } = read(`apiVersion: v1\nkind: A\nall:\n${words.map((word) => `- ${word}\n`).join("")}`);
+    assert.deepEqual(manifests[0]?.object.all, [".", "-.", "+.", "._", "._5", 0.5, -0.5, 1, 10.5, 0.55, -0.5]);
+  });
   it("have sets and ordered maps as kubectl reads them, as plain maps and lists", () => {
     const texts = "a: !!omap [{ x: 1 }, { z: 2 }]\nb: !!set {? x, ? z}\nc: !!pairs [x: 1, x: 2]\n";
     assert.deepEqual(read(`apiVersion: v1\nkind: A\n${texts}`).manifests[0]?.object, {
@@ -212,6 +217,31 @@ items:
       assert.deepEqual(faults, [{ file: "a.yaml", line, sentence: "is no JSON, as what is before it" }]);
       assert.equal(Object(manifests[0]?.object.metadata).name, "a");
     });
+
+  it("may have a key twice, of which the last one counts, if that is accepted", () => {
+    const text = 'apiVersion: v1\nkind: A\nmetadata:\n  name: a\n  "name": b\n';
+    assert.match(read(text).faults[0]?.sentence ?? "", /keys must be unique/);
+    const { faults, manifests } = parseManifests({ name: "a.yaml", text }, true);
+    assert.deepEqual(faults, []);
+    assert.deepEqual(manifests[0]?.object.metadata, { name: "b" });
+    assert.deepEqual(manifests[0]?.repeated, [{ key: '"name"', line: 5 }]);
+    assert.deepEqual(parseManifests({ name: "a.json", text: '{"apiVersion":"v1","kind":"A","kind":"B"}' }, true), {
+      ...{ faults: [], strangers: [] },
+      manifests: [
+        {
+          ...{ source: { name: "a.json", text: '{"apiVersion":"v1","kind":"A","kind":"B"}' }, document: 0, path: [] },
+          ...{ line: 1, object: { apiVersion: "v1", kind: "B" }, repeated: [{ key: '"kind"', line: 1 }] },
+        },
+      ],
+    });
+  });
+
+  it("may have a key a hundred thousand times, read in linear time", () => {
+    const text = `apiVersion: v1\nkind: A\ndata:\n${"  k: a\n".repeat(100_000)}`;
+    const [manifest] = parseManifests({ name: "a.yaml", text }, true).manifests;
+    assert.deepEqual(manifest?.repeated?.length, 99_999);
+    assert.deepEqual(manifest.repeated.at(-1), { key: "k", line: 100_003 });
+  });
 
   it("are refused if a key of a JSON object is there twice", () => {
     assert.match(read('{"apiVersion":"v1","kind":"A","kind":"B"}').faults[0]?.sentence ?? "", /keys must be unique/);

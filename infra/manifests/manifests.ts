@@ -1,4 +1,4 @@
-import { type Document, isAlias, isMap as isMapNode, isNode, isScalar, isSeq, visit } from "yaml";
+import { type Document, isAlias, isMap as isMapNode, isNode, isScalar, isSeq, visit, type YAMLParseError } from "yaml";
 import { exactJson } from "#lib/exact-json.ts";
 import { isMap, toMap } from "#lib/json.ts";
 import { toSentence } from "../cli/complaint.ts";
@@ -26,6 +26,8 @@ export interface Manifest {
   path: FieldPath;
   line: number;
   object: Record<string, unknown>;
+  /** Keys that a map of the document has more than once; the last one counts. */
+  repeated?: readonly { key: string; line: number }[];
 }
 
 /** A fault of a manifest. `sentence` has no subject, because the file and the line are printed before it. */
@@ -50,19 +52,30 @@ interface ManifestParseResult {
 /** The limit for the depth of a manifest: deeper than any schema, but not deep enough to overflow the stack. */
 const deepest = 200;
 
-/** Parses a manifest text into its objects and faults. The items of Lists become objects of their own. */
-export const parseManifests = (source: ManifestSourceText): ManifestParseResult => {
+/**
+ * Parses a manifest text into its objects and faults. The items of Lists become objects of their own. With `acceptsRepeated`,
+ * a key may be there twice in a map, as kubectl reads it.
+ */
+export const parseManifests = (source: ManifestSourceText, acceptsRepeated = false): ManifestParseResult => {
   const found: ManifestParseResult = { manifests: [], strangers: [], faults: [] };
   const addFault = (line: number, sentence: string) => void found.faults.push({ file: source.name, line, sentence });
   let line = 1;
-  const take = (document: number, value: unknown, findLine: (path: FieldPath) => number) => {
+  // The text is split once, because it may have thousands of repeated keys.
+  let lines: string[] | undefined;
+  const take = (
+    document: number,
+    value: unknown,
+    findLine: (path: FieldPath) => number,
+    repeated: Manifest["repeated"] = [],
+  ) => {
     if (value === null || value === undefined) return;
     for (const { path, value: object } of listObjects(value)) {
       const place = path.length === 0 ? line : findLine(path);
       const fault = findFault(object);
       if (fault !== undefined) addFault(place, fault);
       else if (!isNamed(object)) found.strangers.push(place);
-      else found.manifests.push({ source, document, path, line: place, object });
+      else
+        found.manifests.push({ source, document, path, line: place, object, ...(repeated.length > 0 && { repeated }) });
     }
   };
   try {
@@ -86,9 +99,16 @@ export const parseManifests = (source: ManifestSourceText): ManifestParseResult 
       index++;
       const getLine = (node: unknown) => (isNode(node) && node.range ? getPosition(node.range[0]).line : line);
       line = getLine(document.contents);
-      const [fault] = document.errors;
+      const isAccepted = ({ code }: YAMLParseError) => acceptsRepeated && code === "DUPLICATE_KEY";
+      const fault = document.errors.find((error) => !isAccepted(error));
+      const repeated = document.errors.filter(isAccepted).map(({ pos: [from, to] }) => {
+        const { line, column } = getPosition(from);
+        lines ??= source.text.split("\n");
+        return { key: lines[line - 1]?.slice(column - 1, column - 1 + to - from) ?? "", line };
+      });
       if (fault) addFault(getPosition(fault.pos[0]).line, `is no YAML: ${describeError(fault)}`);
-      else take(index, toContent(document, mayAlias, mayMerge), (path) => getLine(document.getIn(path, true)));
+      else
+        take(index, toContent(document, mayAlias, mayMerge), (path) => getLine(document.getIn(path, true)), repeated);
     }
     if (broken !== undefined) addFault(broken, "is no JSON, as what is before it");
   } catch (error) {

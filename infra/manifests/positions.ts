@@ -61,7 +61,7 @@ export const findPosition = (
   for (const step of [...path, ...field]) {
     if (isNode(node) && !isCollection(node)) break;
     const pair = isMap(node)
-      ? node.items.find(({ key }) => (isScalar(key) ? String(key.value) : "") === String(step))
+      ? node.items.findLast(({ key }) => (isScalar(key) ? String(key.value) : "") === String(step))
       : undefined;
     const inner = isSeq(node) ? node.items[Number(step)] : pair?.value;
     if (inner === undefined) break;

@@ -37,7 +37,7 @@ type Tags = Extract<
 
 /**
  * kubectl reads YAML 1.1, where 0644 is octal and `yes` is true, but without timestamps; it reads 0o644 as octal, too,
- * and requires a digit before an exponent: `e1` is a string.
+ * and requires a digit in a number: `e1` and `.` are strings.
  */
 const selectTags: Tags = (all) => {
   const own = all.flatMap((tag): ReturnType<Tags> => {
@@ -46,7 +46,8 @@ const selectTags: Tags = (all) => {
     // kubectl reads sets and ordered maps as the maps and lists that they are written as.
     if ("collection" in tag && tag.collection && !tag.default) return [{ tag: tag.tag, collection: tag.collection }];
     if (tag.tag === "tag:yaml.org,2002:int") return [readExactly(tag as ScalarTag)];
-    return "format" in tag && tag.format === "EXP" ? [{ ...tag, test: exponent } as ScalarTag] : [tag];
+    if ("format" in tag && tag.format === "EXP") return [{ ...tag, test: exponent } as ScalarTag];
+    return "test" in tag && tag.test?.test("1.") ? [{ ...tag, test: fraction } as ScalarTag] : [tag];
   });
   return [...own, "intOct"];
 };
@@ -60,6 +61,8 @@ const readExactly = (tag: ScalarTag): ScalarTag => {
   return { ...tag, resolve };
 };
 
+/** Matches a number with a point. */
+const fraction = /^(?:\.[0-9][0-9_]*|[-+]\._*[0-9][0-9_]*|[-+]?[0-9][0-9_]*\.[0-9_]*)$/;
 const exponent = /^[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)[eE][-+]?[0-9]+$/;
 
 const options = {
@@ -164,8 +167,8 @@ const findRepeatedKeys = ({ items }: YAMLMap): YAMLParseError[] => {
     if (!isScalar(key)) return [];
     const isRepeated = seen.has(key.value);
     seen.add(key.value);
-    const [from] = key.range ?? [0];
-    return isRepeated ? [new YAMLParseError([from, from + 1], "DUPLICATE_KEY", "Map keys must be unique")] : [];
+    const [from, to] = key.range ?? [0, 1];
+    return isRepeated ? [new YAMLParseError([from, to], "DUPLICATE_KEY", "Map keys must be unique")] : [];
   });
 };
 

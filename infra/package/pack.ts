@@ -6,34 +6,77 @@ import { basename, dirname, join, relative, sep } from "node:path";
 import { promisify } from "node:util";
 import { packageRoot } from "../cli/roots.ts";
 import { bundlePage } from "../console/page-files.ts";
+import { findModule } from "../kubernetes/find-module.ts";
+import { readModule } from "../kubernetes/module-files.ts";
 import { bundleAwsClients } from "./aws-clients.ts";
 import { writeLicenses } from "./licenses.ts";
-import { buildCreatePackageManifest, buildPackageManifest } from "./package-manifest.ts";
+import {
+  buildCreatePackageManifest,
+  buildModulePackageManifest,
+  buildPackageManifest,
+  modulePackageName,
+} from "./package-manifest.ts";
 import { adaptPages } from "./pages.ts";
 
 const run = promisify(execFile);
 
-/** What only this checkout has: what makes the packages, and the console's page, which the package has as a bundle. */
-const checkoutOnly = ["infra/package", "infra/create", "infra/console/page"];
+/**
+ * What only this checkout has: what makes the packages and the module of Kubernetes' handlers, and the console's page, which
+ * the package has as a bundle.
+ */
+const checkoutOnly = [
+  "infra/package",
+  "infra/create",
+  "infra/console/page",
+  "infra/kubernetes/build",
+  "infra/kubernetes/module",
+];
 /** Templates of rules, which stay TypeScript. */
 const templates = "infra/commands/new";
 const texts = ["LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "docs", "serverless.yml"];
 
-/** Writes the packages of a release as `NAME-VERSION.tgz` into a folder. Returns their paths. */
+/**
+ * Writes the packages of a release as `NAME-VERSION.tgz` into a folder. Returns their paths. Without the module of
+ * Kubernetes' handlers, its package is missing, and postern doesn't depend on it.
+ */
 export const packPackages = async (folder: string): Promise<string[]> => {
   await mkdir(folder, { recursive: true });
-  return Promise.all([packFiles(folder, writePackage), packFiles(folder, writeCreatePackage)]);
+  const [manifest, module] = [await readCheckoutManifest(), await openModule()];
+  return Promise.all([
+    packFiles(folder, (draft) => writePackage(draft, module?.version)),
+    packFiles(folder, (draft) => writeCreatePackage(draft, { postern: manifest.version })),
+    ...(module === undefined ? [] : [packFiles(folder, (draft) => writeModulePackage(draft, module))]),
+  ]);
 };
 
 /**
- * Writes the same packages for use without a registry: create-postern has the package postern in it, and a new project
- * installs that file. By its name, npm would install what the registry has under it.
+ * Writes the same packages for use without a registry: create-postern has the others in it, and a new project
+ * installs these files. By their names, npm would install what the registry has under them.
  */
 const packUnpublishedPackages = async (folder: string): Promise<string[]> => {
   await mkdir(folder, { recursive: true });
-  const postern = await packFiles(folder, writePackage);
-  return [postern, await packFiles(folder, (draft) => writeCreatePackage(draft, postern))];
+  const module = await openModule();
+  const packed: Record<string, string> = { postern: await packFiles(folder, writePackage) };
+  if (module === undefined) process.stderr.write(`packs no ${modulePackageName}: npm run kubernetes builds it first\n`);
+  else packed[modulePackageName] = await packFiles(folder, (draft) => writeModulePackage(draft, module));
+  const files = Object.entries(packed).map(([name, file]) => [name, `file:./${basename(file)}`]);
+  const create = await packFiles(folder, async (draft) => {
+    await writeCreatePackage(draft, Object.fromEntries(files));
+    for (const file of Object.values(packed)) await cp(file, join(draft, "template/packages", basename(file)));
+  });
+  return [...Object.values(packed), create];
 };
+
+/** Returns the module's folder, and the version of its package; undefined if it wasn't built. */
+const openModule = async () => {
+  const folder = await findModule();
+  return folder === undefined ? undefined : { folder, version: (await readModule(folder)).version };
+};
+
+const readCheckoutManifest = async () => JSON.parse(await readFile(join(packageRoot, "package.json"), "utf8"));
+
+const writeManifest = (folder: string, manifest: object): Promise<void> =>
+  writeFile(join(folder, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);
 
 /** Packs the files that a function writes into an empty folder. Returns the path of the tarball. */
 const packFiles = async (folder: string, writeFiles: (draft: string) => Promise<void>): Promise<string> => {
@@ -46,16 +89,19 @@ const packFiles = async (folder: string, writeFiles: (draft: string) => Promise<
   }
 };
 
-/** Writes the files of the package create-postern into an empty folder, with the tarball that new projects install. */
-const writeCreatePackage = async (folder: string, postern?: string): Promise<void> => {
-  const manifest = JSON.parse(await readFile(join(packageRoot, "package.json"), "utf8"));
-  const { version } = manifest;
-  const own = buildCreatePackageManifest(manifest, postern === undefined ? version : `file:./${basename(postern)}`);
-  await writeFile(join(folder, "package.json"), `${JSON.stringify(own, null, 2)}\n`);
+/** Writes the files of the package create-postern into an empty folder. `packages` are those that new projects install. */
+const writeCreatePackage = async (folder: string, packages: Record<string, string>): Promise<void> => {
+  await writeManifest(folder, buildCreatePackageManifest(await readCheckoutManifest(), packages));
   for (const [file, from] of Object.entries(createPackageFiles))
     await cp(join(packageRoot, from), join(folder, file), { recursive: true });
-  if (postern !== undefined) await cp(postern, join(folder, "template/packages", basename(postern)));
   await adaptYaml(folder, ["template/github.yml"]);
+};
+
+/** Writes the files of the module's package into an empty folder. */
+const writeModulePackage = async (folder: string, module: { folder: string; version: string }): Promise<void> => {
+  await cp(module.folder, folder, { recursive: true });
+  await cp(join(packageRoot, "LICENSE"), join(folder, "LICENSE"));
+  await writeManifest(folder, buildModulePackageManifest(await readCheckoutManifest(), module.version));
 };
 
 const createPackageFiles = {
@@ -66,8 +112,7 @@ const createPackageFiles = {
 };
 
 /** Writes the files of the package postern into an empty folder. */
-const writePackage = async (folder: string): Promise<void> => {
-  const manifest = JSON.parse(await readFile(join(packageRoot, "package.json"), "utf8"));
+const writePackage = async (folder: string, module?: string): Promise<void> => {
   await Promise.all([compile(folder), copyData(folder), bundlePackages(folder)]);
   const pages = await Array.fromAsync(glob("**/*.md", { cwd: folder }));
   await adaptPages(
@@ -75,7 +120,7 @@ const writePackage = async (folder: string): Promise<void> => {
     pages.map((page) => page.split(sep).join("/")).filter((page) => !page.startsWith(`${templates}/`)),
   );
   // The compiler has written the package.json of this checkout, which infra imports.
-  await writeFile(join(folder, "package.json"), `${JSON.stringify(buildPackageManifest(manifest), null, 2)}\n`);
+  await writeManifest(folder, buildPackageManifest(await readCheckoutManifest(), module));
 };
 
 /** Bundles what the package doesn't install. Returns the paths of the bundled packages, as in package-lock.json. */

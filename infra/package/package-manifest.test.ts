@@ -3,14 +3,18 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { packageRoot } from "../cli/roots.ts";
-import { buildCreatePackageManifest, buildPackageManifest } from "./package-manifest.ts";
+import { buildCreatePackageManifest, buildModulePackageManifest, buildPackageManifest } from "./package-manifest.ts";
 
 const checkout = JSON.parse(await readFile(join(packageRoot, "package.json"), "utf8"));
 
 describe("the package.json of", () => {
   for (const [name, build] of [
     ["postern", buildPackageManifest],
-    ["create-postern", (manifest: typeof checkout) => buildCreatePackageManifest(manifest, manifest.version)],
+    ["postern-kubernetes", (manifest: typeof checkout) => buildModulePackageManifest(manifest, manifest.version)],
+    [
+      "create-postern",
+      (manifest: typeof checkout) => buildCreatePackageManifest(manifest, { postern: manifest.version }),
+    ],
   ] as const)
     describe(name, () => {
       // npm publishes no private package, and refuses provenance of another repository than the stated one.
@@ -26,8 +30,28 @@ describe("the package.json of", () => {
       });
     });
 
+  it("postern depends on one version of the module, or on what a project has", () => {
+    const [released, packed] = [
+      buildPackageManifest(checkout, "1.37.2-sha256-862565fa5b76"),
+      buildPackageManifest(checkout),
+    ];
+    const { dependencies, peerDependencies, peerDependenciesMeta } = checkout;
+    assert.deepEqual(released.dependencies, { ...dependencies, "postern-kubernetes": "1.37.2-sha256-862565fa5b76" });
+    assert.deepEqual(
+      [released.peerDependencies, released.peerDependenciesMeta, packed.dependencies],
+      [peerDependencies, peerDependenciesMeta, dependencies],
+    );
+    assert.deepEqual(packed.peerDependencies, { ...peerDependencies, "postern-kubernetes": "*" });
+    assert.deepEqual(packed.peerDependenciesMeta, {
+      ...peerDependenciesMeta,
+      "postern-kubernetes": { optional: true },
+    });
+  });
+
   it("create-postern has no dependencies, so that it starts at once", () => {
-    const { dependencies }: Record<string, unknown> = buildCreatePackageManifest(checkout, checkout.version);
+    const { dependencies }: Record<string, unknown> = buildCreatePackageManifest(checkout, {
+      postern: checkout.version,
+    });
     assert.equal(dependencies, undefined);
   });
 });

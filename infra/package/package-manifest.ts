@@ -6,10 +6,18 @@ interface PackageManifest {
   imports: Record<string, string>;
   dependencies: Record<string, string>;
   devDependencies: Record<string, string>;
+  peerDependencies: Record<string, string>;
+  peerDependenciesMeta: Record<string, { optional: boolean }>;
 }
 
-/** Returns the package.json of the published package, which has compiled files, from the one of this checkout. */
-export const buildPackageManifest = (manifest: PackageManifest): Partial<PackageManifest> => {
+/** The package with the module of Kubernetes' handlers. */
+export const modulePackageName = "postern-kubernetes";
+
+/**
+ * Returns the package.json of the package postern, which has compiled files, from the one of this checkout. It depends on
+ * `module`, a version of the module's package; without it, on what a project has of that package.
+ */
+export const buildPackageManifest = (manifest: PackageManifest, module?: string): Partial<PackageManifest> => {
   const {
     private: _private,
     scripts: _scripts,
@@ -21,6 +29,12 @@ export const buildPackageManifest = (manifest: PackageManifest): Partial<Package
     Object.fromEntries(Object.entries(paths).map(([name, path]) => [name, change(path)]));
   return {
     ...published,
+    ...(module === undefined
+      ? {
+          peerDependencies: { ...manifest.peerDependencies, [modulePackageName]: "*" },
+          peerDependenciesMeta: { ...manifest.peerDependenciesMeta, [modulePackageName]: { optional: true } },
+        }
+      : { dependencies: { ...manifest.dependencies, [modulePackageName]: module } }),
     engines: { node: ">=24" },
     exports: mapValues(manifest.exports, (path) => path.replace(/\.ts$/, ".js")),
     // Sources import "#lib/rule.ts" in the package, too.
@@ -28,10 +42,19 @@ export const buildPackageManifest = (manifest: PackageManifest): Partial<Package
   };
 };
 
-/** Returns the package.json of create-postern. `config.dependencies` are those of a new project, postern as stated. */
+/** Returns the package.json of the module's package. */
+export const buildModulePackageManifest = ({ license, repository }: PackageManifest, version: string) => ({
+  name: modulePackageName,
+  version,
+  description: "Kubernetes' own handlers of API requests, compiled to WebAssembly for Postern",
+  license,
+  repository,
+});
+
+/** Returns the package.json of create-postern. `packages` are those of Postern that a new project depends on. */
 export const buildCreatePackageManifest = (
   { version, license, repository, devDependencies }: PackageManifest,
-  postern: string,
+  packages: Record<string, string>,
 ) => ({
   name: "create-postern",
   version,
@@ -41,5 +64,5 @@ export const buildCreatePackageManifest = (
   type: "module",
   bin: { "create-postern": "create.js" },
   engines: { node: ">=20" },
-  config: { dependencies: { postern, osls: devDependencies.osls } },
+  config: { dependencies: { ...packages, osls: devDependencies.osls, typescript: devDependencies.typescript } },
 });

@@ -6,6 +6,8 @@ import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import { Complaint } from "../cli/complaint.ts";
 import { packageRoot } from "../cli/roots.ts";
+import { findModule } from "../kubernetes/find-module.ts";
+import { readModule } from "../kubernetes/module-files.ts";
 import { findReleaseNotes } from "./changelog.ts";
 import { bundlePackages, packPackages } from "./pack.ts";
 import { buildSbom, type SbomSource } from "./sbom.ts";
@@ -22,12 +24,16 @@ export const writeReleaseFiles = async (tag: string): Promise<string[]> => {
   const notes = findReleaseNotes(await readText("CHANGELOG.md"), version);
   if (notes === undefined) throw new Complaint(`CHANGELOG.md must have a section "## ${version} (DATE)"`, 1);
 
+  const module = await findModule();
+  if (module === undefined)
+    throw new Complaint("Kubernetes' handlers are not here: npm run kubernetes builds them, before a release", 3);
   const folder = join(packageRoot, "dist/packages");
   await rm(folder, { recursive: true, force: true });
   const tarballs = await packPackages(folder);
   const { packages: locked } = JSON.parse(await readText("package-lock.json"));
   const manifest = await readManifest(join(folder, `postern-${version}.tgz`));
-  const sbom = buildSbom({ manifest, locked, bundled: await listBundledPackages(), date: notes.date });
+  const bundled = await listBundledPackages();
+  const sbom = buildSbom({ manifest, locked, bundled, module: await readModule(module), date: notes.date });
   const write = async (name: string, text: string) => {
     await writeFile(join(folder, name), text);
     return join(folder, name);

@@ -82,7 +82,7 @@ const prepareRelease = async (version: string): Promise<void> => {
 const [word = "", tag = "", ...more] = process.argv.slice(2);
 try {
   if (word === "" || more.length > 0 || (word === "--tag") === (tag === ""))
-    throw new Complaint("release takes one version: npm run release -- 0.2.0");
+    throw new Complaint("name one version: npm run release -- 0.2.0");
   await (word === "--tag" ? writeReleaseFiles(tag) : prepareRelease(word));
 } catch (error) {
   process.stderr.write(`${error instanceof Complaint ? error.message : (error as Error).stack}\n`);

@@ -23,6 +23,11 @@ const integrity = `sha512-${Buffer.alloc(64, 1).toString("base64")}`;
 const manifest = { name: "postern", version: "0.2.0", description: "rules", license: "Apache-2.0" };
 const date = "2026-11-23";
 
+const module: SbomSource["module"] = {
+  manifest: { kubernetes: "1.37.2", go: "go1.26.8", modules: { "k8s.io/kubernetes": "v1.37.2" }, files: {} },
+  version: "1.37.2-sha256-862565fa5b76",
+};
+
 const source: SbomSource = {
   manifest: {
     ...manifest,
@@ -51,6 +56,7 @@ const source: SbomSource = {
     "node_modules/tool": { version: "1.0.0", license: "MIT", integrity },
   },
   bundled: ["node_modules/client", "node_modules/client/node_modules/c"],
+  module,
   date,
 };
 
@@ -68,7 +74,10 @@ describe("a software bill of materials", () => {
         ["pkg:npm/d@1.0.0", "optional"],
         ["pkg:npm/native@1.0.0", "optional"],
         ["pkg:npm/runner@1.0.0", "required"],
-      ].toSorted(),
+        ["pkg:npm/postern-kubernetes@1.37.2-sha256-862565fa5b76", "required"],
+        ["pkg:golang/std@1.26.8", "required"],
+        ["pkg:golang/k8s.io/kubernetes@v1.37.2", "required"],
+      ],
     );
   });
 
@@ -79,6 +88,7 @@ describe("a software bill of materials", () => {
         "pkg:npm/%40scope/b@1.0.0",
         "pkg:npm/a@1.0.0",
         "pkg:npm/client@3.0.0",
+        "pkg:npm/postern-kubernetes@1.37.2-sha256-862565fa5b76",
         "pkg:npm/runner@1.0.0",
       ],
       "pkg:npm/%40scope/b@1.0.0": ["pkg:npm/c@2.0.0", "pkg:npm/native@1.0.0"],
@@ -89,6 +99,12 @@ describe("a software bill of materials", () => {
       "pkg:npm/d@1.0.0": ["pkg:npm/native@1.0.0"],
       "pkg:npm/native@1.0.0": ["pkg:npm/d@1.0.0"],
       "pkg:npm/runner@1.0.0": [],
+      "pkg:npm/postern-kubernetes@1.37.2-sha256-862565fa5b76": [
+        "pkg:golang/std@1.26.8",
+        "pkg:golang/k8s.io/kubernetes@v1.37.2",
+      ],
+      "pkg:golang/std@1.26.8": [],
+      "pkg:golang/k8s.io/kubernetes@v1.37.2": [],
     });
   });
 
@@ -105,7 +121,13 @@ describe("a software bill of materials", () => {
     const { packages } = JSON.parse(await readFile(join(packageRoot, "package-lock.json"), "utf8"));
     const { "": root, ...locked } = packages;
     const names = { ...root.dependencies, ...root.devDependencies };
-    const { components } = await read({ manifest: { ...manifest, dependencies: names }, locked, bundled: [], date });
+    const { components } = await read({
+      manifest: { ...manifest, dependencies: names },
+      locked,
+      bundled: [],
+      module,
+      date,
+    });
     assert.ok(components.length > 100);
     assert.deepEqual(components.filter(({ name }) => name === "osls").length, 1);
   });

@@ -1,4 +1,6 @@
 import { hash } from "node:crypto";
+import type { PackedModule } from "../kubernetes/module-files.ts";
+import { modulePackageName } from "./package-manifest.ts";
 
 /** What a package.json says about the packages that npm installs with it. */
 interface Dependencies {
@@ -17,15 +19,18 @@ export interface SbomSource {
   locked: LockedPackages;
   /** The paths of the packages whose code is bundled into the packed package. */
   bundled: readonly string[];
+  /** The module of Kubernetes' handlers, whose package npm installs, too. */
+  module: PackedModule;
   /** The day of the release, such as 2026-11-23. */
   date: string;
 }
 
 /**
- * Returns a software bill of materials (CycloneDX 1.6): the packages that are bundled, and those that npm installs with
- * the package, in the versions of package-lock.json. Equal sources give an equal document.
+ * Returns a software bill of materials (CycloneDX 1.6): the packages that are bundled, those that npm installs with
+ * the package, in the versions of package-lock.json, and what is compiled into the module of Kubernetes' handlers. Equal
+ * sources give an equal document.
  */
-export const buildSbom = ({ manifest, locked, bundled, date }: SbomSource): object => {
+export const buildSbom = ({ manifest, locked, bundled, module, date }: SbomSource): object => {
   const installed = collectInstalled(manifest, locked, listAllNames);
   const required = collectInstalled(manifest, locked, listRequiredNames);
   const all = new Set([...bundled, ...installed]);
@@ -40,25 +45,30 @@ export const buildSbom = ({ manifest, locked, bundled, date }: SbomSource): obje
   const direct = [...listDependencies("", manifest), ...bundled.filter((path) => !used.has(path))];
   const { name, version, description, license } = manifest;
   const ref = `pkg:npm/${name}@${version}`;
+  const { ref: moduleRef, components, dependencies } = describeModule(module, license);
   const content = {
     metadata: {
       timestamp: `${date}T00:00:00Z`,
       component: { type: "application", "bom-ref": ref, name, version, description, purl: ref, ...toLicenses(license) },
     },
-    components: copies.map(([purl, paths]) => ({
-      ...describePackage(locked, purl, paths[0] ?? ""),
-      scope: paths.some((path) => bundled.includes(path) || required.has(path)) ? "required" : "optional",
-      // The name is of CycloneDX's list of properties for npm.
-      properties: paths.some((path) => bundled.includes(path))
-        ? [{ name: "cdx:npm:package:bundled", value: "true" }]
-        : [],
-    })),
+    components: [
+      ...copies.map(([purl, paths]) => ({
+        ...describePackage(locked, purl, paths[0] ?? ""),
+        scope: paths.some((path) => bundled.includes(path) || required.has(path)) ? "required" : "optional",
+        // The name is of CycloneDX's list of properties for npm.
+        properties: paths.some((path) => bundled.includes(path))
+          ? [{ name: "cdx:npm:package:bundled", value: "true" }]
+          : [],
+      })),
+      ...components,
+    ],
     dependencies: [
-      { ref, dependsOn: toRefs(direct) },
+      { ref, dependsOn: [...toRefs(direct), moduleRef].sort() },
       ...copies.map(([purl, paths]) => ({
         ref: purl,
         dependsOn: toRefs(paths.flatMap((path) => listDependencies(path, locked[path]))),
       })),
+      ...dependencies,
     ],
   };
   return {
@@ -122,6 +132,25 @@ const describePackage = (locked: LockedPackages, purl: string, path: string) => 
       hashes: [{ alg: "SHA-512", content: Buffer.from(digest, "base64").toString("hex") }],
     }),
     ...toLicenses(license),
+  };
+};
+
+/** Describes the module's package, and what is compiled into it. */
+const describeModule = ({ manifest: { go, modules }, version }: PackedModule, license: string) => {
+  const ref = `pkg:npm/${modulePackageName}@${version}`;
+  const describe = (name: string, version: string, purl: string) => {
+    return { type: "library", "bom-ref": purl, name, version, purl, scope: "required", properties: [] };
+  };
+  const compiled = Object.entries({ std: go.replace("go", ""), ...modules }).map(([name, version]) =>
+    describe(name, version, `pkg:golang/${name}@${version.replaceAll("+", "%2B")}`),
+  );
+  return {
+    ref,
+    components: [{ ...describe(modulePackageName, version, ref), ...toLicenses(license) }, ...compiled],
+    dependencies: [
+      { ref, dependsOn: compiled.map(({ purl }) => purl) },
+      ...compiled.map(({ purl }) => ({ ref: purl, dependsOn: [] })),
+    ],
   };
 };
 

@@ -3,7 +3,7 @@
 #
 #   MANIFESTS  a file, a folder, a glob, or - for standard input; the default is the folder k8s, if it exists
 #   CLUSTER    the cluster with the rules to check, if postern.yaml has several
-#   STRICT     if not empty, an undecided verdict is a failure, too
+#   STRICT     if not empty, nothing is assumed of the cluster (--strict), and an undecided verdict is a failure, too
 #
 # It writes check.txt, check.json, check.sarif and, for JUnit, check.xml to postern-check/. The exit code is 0 if everything
 # is allowed, 1 if an object is denied or a file can't be read, 2 if the options are wrong, and 3 if an object is undecided
@@ -28,7 +28,7 @@ rm -f "$folder"/check.*
 status=0
 # Not by npx, which would run a program of this checkout's node_modules. --config keeps its postern.yaml from being used.
 node "$postern/infra/postern.js" check "${MANIFESTS:-k8s}" --config "$project/postern.yaml" \
-  ${CLUSTER:+--cluster "$CLUSTER"} "$@" -o text -o json="$folder/check.json" -o sarif="$folder/check.sarif" \
+  ${CLUSTER:+--cluster "$CLUSTER"} ${STRICT:+--strict} "$@" -o text -o json="$folder/check.json" -o sarif="$folder/check.sarif" \
   -o junit="$folder/check.xml" -o github="$folder/check.github" >"$folder/check.txt" 2>&1 || status=$?
 
 if [ -n "${GITHUB_STEP_SUMMARY:-}" ]; then

@@ -110,7 +110,7 @@ const warnOfAbsentKinds = (policy: KinitirasPolicy): string[] => {
       );
     })
     .map(({ at, what: { apiVersion, kind }, effect }) => {
-      return `${at} ${effect}: Kubernetes ${newestKubernetes} has no ${kind} of ${apiVersion}${describeSimilarKinds(kind)}`;
+      return `${at} ${effect}: kind ${kind} doesn't exist in ${apiVersion} of Kubernetes ${newestKubernetes}${describeSimilarKinds(kind)}`;
     });
 };
 

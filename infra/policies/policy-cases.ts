@@ -175,7 +175,7 @@ const findCaseSettingsFault = (
   { listed: { rule }, held }: RuleWithTestedPolicies,
   expected: object | undefined,
 ): string | undefined => {
-  const [mistake] = findSettingsMistakes(rule.settings ?? {}, expected ?? {}, rule.choices);
+  const [mistake] = findSettingsMistakes(rule, expected ?? {});
   if (mistake) return `settings.${mistake.path.join(".")} ${mistake.sentence}`;
   const twice = held.find((key) => Object.hasOwn(expected ?? {}, key));
   if (twice !== undefined) return `can't have settings.${twice}: they are those that are tested`;

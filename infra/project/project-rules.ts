@@ -14,7 +14,8 @@ import {
 } from "../catalogue/sources.ts";
 import { Complaint, requireComplaint, toSentence } from "../cli/complaint.ts";
 import { getConfigFile, hasConfig, hasOwnRules } from "../cli/roots.ts";
-import { type ConfigDocument, parseConfigDocument } from "./config-document.ts";
+import type { YamlDocument } from "../cli/yaml-document.ts";
+import { parseConfigDocument } from "./config-document.ts";
 
 /** The rules that a command needs. */
 export interface ProjectRules {
@@ -48,7 +49,7 @@ export const readConfigTextIfAny = async (): Promise<string> =>
   hasConfig() ? readConfigText(getConfigFile()) : "rules: {}";
 
 /** Loads the rules that a postern.yaml names, and wanted ones. */
-export const loadProjectRules = async (document: ConfigDocument, wanted: WantedRules): Promise<ProjectRules> => {
+export const loadProjectRules = async (document: YamlDocument, wanted: WantedRules): Promise<ProjectRules> => {
   const { sources, mistakes } = await listSources(document.value);
   document.complain(mistakes);
   const folders = await listRuleFolders(sources);
@@ -72,7 +73,7 @@ export const readRuleNames = async (): Promise<string[]> => {
   return (await listRuleFolders(sources)).map(({ name }) => name);
 };
 
-const readConfigDocumentIfAny = async (): Promise<ConfigDocument> =>
+const readConfigDocumentIfAny = async (): Promise<YamlDocument> =>
   parseConfigDocument(await readConfigTextIfAny(), basename(getConfigFile()));
 
 /** Returns the catalogues and the project's functions/. The form of `catalogues` is checked with all of postern.yaml. */

@@ -1,19 +1,20 @@
 import { basename, dirname, relative } from "node:path";
-import { toMap } from "#lib/json.ts";
+import { isText, toMap } from "#lib/json.ts";
 import type { SettingsMistake } from "#lib/settings.ts";
 import type { BrokenRule, CatalogueRule } from "../catalogue/registry.ts";
 import { findRuleByNameOrPlugin } from "../catalogue/rule-names.ts";
 import { writeNote } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { getConfigFile } from "../cli/roots.ts";
+import type { YamlDocument } from "../cli/yaml-document.ts";
 import type { ClusterConfig, PosternConfig } from "../config/config.ts";
 import { resolveConfigPath } from "../config/connections.ts";
-import { readServiceKubeconfig } from "../config/kubeconfig.ts";
+import { listFilesOfKubeconfig, readServiceKubeconfig } from "../config/kubeconfig.ts";
 import { type CatalogueAndManifestFiles, getSetting } from "../config/rule-configs.ts";
 import { validateConfig } from "../config/validation.ts";
 import { readOnlyManifests } from "../manifests/input.ts";
 import { listSharedEntryConflicts } from "../webhooks/groups.ts";
-import { type ConfigDocument, parseConfigDocument } from "./config-document.ts";
+import { parseConfigDocument } from "./config-document.ts";
 import {
   loadProjectRules,
   type ProjectRules,
@@ -78,7 +79,7 @@ export const readConfig = async (
 
 /** Reads the files that a postern.yaml names, and checks it. Paths in it start at the folder of `file`. */
 export const readConfigDocument = async (
-  document: ConfigDocument,
+  document: YamlDocument,
   file: string,
   catalogue: CatalogueRule[],
   names?: readonly string[],
@@ -91,33 +92,44 @@ export const readConfigDocument = async (
         ),
       ),
     );
+  const folder = dirname(file);
   const files = {
-    places: await readAll("manifests", (path) =>
-      readOnlyManifests([path], (file) => relative(path, file) || basename(file)),
-    ),
+    folder,
+    places: await readAll("manifests", (path) => readOnlyManifests([path], (file) => relative(folder, file))),
     services: await readAll("kubeconfigs", readServiceKubeconfig),
   };
   return validateDocument(document, catalogue, files, names);
 };
 
-/**
- * Returns the files and folders in postern.yaml, for settings of rules and for manifest clusters. They are not complete
- * if one of the rules can't be loaded.
- */
-export const listConfigManifestPaths = async (file: string): Promise<{ paths: string[]; isComplete: boolean }> => {
+/** The files and folders that a postern.yaml names. They are not complete if one of the rules can't be loaded. */
+interface ConfigPaths {
+  /** Those with manifests. */
+  manifests: string[];
+  /** All, with those that kubeconfigs name. */
+  paths: string[];
+  isComplete: boolean;
+}
+
+/** Returns the files and folders that postern.yaml names for settings of rules and for clusters. */
+export const listConfigPaths = async (file: string): Promise<ConfigPaths> => {
   const document = parseConfigDocument(await readConfigText(file), basename(file));
   const { catalogue, broken } = await loadProjectRules(document, []);
   const { value } = document;
-  const standing = Object.values(toMap(toMap(value).clusters)).map(
-    (cluster) => toMap(toMap(cluster).connect).manifests,
-  );
-  const all = [
-    ...listSettingPaths(value, catalogue, "manifests"),
+  const connects = Object.values(toMap(toMap(value).clusters)).map((cluster) => toMap(toMap(cluster).connect));
+  const resolveAll = (places: unknown[]) =>
+    places.filter(isText).map((place) => resolveConfigPath(place, dirname(file)));
+  const kubeconfigs = resolveAll([
     ...listSettingPaths(value, catalogue, "kubeconfigs"),
-    ...standing.filter((path) => typeof path === "string"),
-  ];
-  const paths = [...new Set(all.map((place) => resolveConfigPath(place, dirname(file))))];
-  return { paths, isComplete: broken.length === 0 };
+    ...connects.map(({ kubeconfig }) => kubeconfig),
+  ]);
+  const manifests = resolveAll([
+    ...listSettingPaths(value, catalogue, "manifests"),
+    ...connects.map(({ manifests }) => manifests),
+  ]);
+  const authorities = resolveAll(connects.map(({ ca }) => ca));
+  const named = (await Promise.all(kubeconfigs.map(listFilesOfKubeconfig))).flat();
+  const paths = [...new Set([...kubeconfigs, ...manifests, ...authorities, ...named])];
+  return { manifests: [...new Set(manifests)], paths, isComplete: broken.length === 0 };
 };
 
 /** The members of a rule whose keys are settings that name files. */
@@ -141,12 +153,12 @@ const listSettingPaths = (value: unknown, catalogue: CatalogueRule[], member: Se
 
 export const parseConfig = (text: string, catalogue: CatalogueRule[], names?: readonly string[]): PosternConfig =>
   validateDocument(parseConfigDocument(text, "postern.yaml"), catalogue, noFiles, names);
-const noFiles = { places: new Map(), services: new Map() };
+const noFiles = { folder: "", places: new Map(), services: new Map() };
 
 const validateDocument = (
-  document: ConfigDocument,
+  document: YamlDocument,
   catalogue: CatalogueRule[],
-  files: Pick<CatalogueAndManifestFiles, "places" | "services">,
+  files: Omit<CatalogueAndManifestFiles, "catalogue" | "names">,
   names: readonly string[] = catalogue.map(({ name }) => name),
 ): PosternConfig => {
   const { config, mistakes } = validateConfig(document.value, { catalogue, names, ...files });

@@ -32,8 +32,11 @@ export const buildEndpointConfig = (config: PosternConfig, listed: CatalogueRule
     const variants = buildVariants(rule, settings);
     return { mode, settings, ...(!isDeepStrictEqual(variants, usual) && variants) };
   });
-  return { rule: name, ...usual, ...setups };
+  return { rule: name, ...selectLogs(config), ...usual, ...setups };
 };
+
+/** A bundle without `logs` is the one that earlier versions of Postern built. */
+const selectLogs = ({ logs }: PosternConfig) => (logs === undefined ? {} : { logs });
 
 /**
  * Returns the usual setup, which is that of postern.yaml's section for all clusters, and the setups of the clusters
@@ -107,6 +110,7 @@ export const buildGroupEndpointConfig = ({ name, members }: RuleGroup, config: P
   const buildOffConfig = ({ rule }: CatalogueRule): RuleConfig => ({ mode: "off", settings: rule.settings ?? {} });
   return {
     rule: name,
+    ...selectLogs(config),
     ...listSetups(config, members, (rules) => {
       const settings = mapMembers((listed) => rules.get(listed.name) ?? buildOffConfig(listed));
       const mode = Object.values(settings).every((member) => member.mode === "off") ? "off" : "enforce";

@@ -18,13 +18,18 @@ export const compareSetups = (before: EndpointConfig, after: EndpointConfig, clu
     names.flatMap((name) => compareOnce(name).map((line) => ({ name, line }))),
     ({ line }) => line,
   );
-  return [...where].map(([line, places]) => {
-    const all = places.map(({ name }) => name);
-    const shown = all.length > 3 ? [...all.slice(0, 2), `${all.length - 2} others`] : all;
+  const logs = compareSettings({ logs: before.logs }, { logs: after.logs });
+  const settings = [...where].map(([line, places]) => {
+    const shown = shortenList(places.map(({ name }) => name));
     // A line without a path is about a cluster as a whole.
-    return `${shown.join(", ")}${line.startsWith(":") ? "" : "."}${line}`;
+    return `${shown}${line.startsWith(":") ? "" : "."}${line}`;
   });
+  return [...logs, ...settings];
 };
+
+/** Returns names as text: all of them up to three, otherwise the first two and the number of the others. */
+export const shortenList = (names: readonly string[]): string =>
+  (names.length > 3 ? [...names.slice(0, 2), `${names.length - 2} others`] : names).join(", ");
 
 /** Returns a line for each changed setting, such as `settings.minimum: 2 → 3`. */
 const compareSettings = (before: unknown, after: unknown, path: string[] = []): string[] => {

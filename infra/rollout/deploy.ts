@@ -4,6 +4,8 @@ import type { AwsStage } from "../aws/stage.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, runInParallel } from "../cli/progress.ts";
 import { applyWantedObjectsToCluster } from "../clusters/apply.ts";
+import { listRulesAskingCluster } from "../config/connections.ts";
+import { requireAccessEntryRights } from "./clusters/access-entries.ts";
 import { insertKeyIntoUrls, listEntries, webhookConfigurationName } from "./clusters/cluster-manifests.ts";
 import { updateCluster } from "./clusters/cluster-update.ts";
 import { changesNothing, type DeploymentPlan } from "./plan/plan.ts";
@@ -64,6 +66,9 @@ const createStageBucket = async (job: DeploymentJob) => {
   const isNew = status === undefined || status === "CREATE_IN_PROGRESS";
   if (isNew) {
     await requireNoOtherStage(job);
+    for (const name of job.clusters)
+      if (listRulesAskingCluster(job.catalogue, job.config.clusters.get(name)).length > 0)
+        await requireAccessEntryRights(job, name);
     await progress.step("bucket", async () => {
       await stack.createBucket();
       return "created";

@@ -3,6 +3,7 @@ import type { AwsStage } from "../aws/stage.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, type Progress } from "../cli/progress.ts";
 import { deletePosternObjects, findEntriesCallingUrls } from "../clusters/apply.ts";
+import { deleteAccessEntries } from "./clusters/access-entries.ts";
 import { webhookConfigurationName } from "./clusters/cluster-manifests.ts";
 import { readKeyring } from "./stage/keyring.ts";
 import { lockObjectKey, lockStage, type StageLock } from "./stage/lock.ts";
@@ -91,11 +92,17 @@ const deleteEntries = async (demolition: DestroyOptions, names: string[]) => {
         const api = await openTargetCluster(demolition, name);
         await requireOwnEntries(api, demolition);
         const removed = await deletePosternObjects(api, webhookConfigurationName);
-        return removed.length === 0 ? "nothing to delete" : `${formatCount(removed.length, "object")} deleted`;
+        const access = await deleteAccessEntries(demolition, name).catch((error) => {
+          if (demolition.configsOnly === undefined) throw error;
+          demolition.progress.say(`cluster ${name}: its access entries could not be deleted: ${toSentence(error)}`);
+          return 0;
+        });
+        const count = removed.length + access;
+        return count === 0 ? "nothing to delete" : `${formatCount(count, "object")} deleted`;
       })
       // A cluster that can't be reached must not prevent the deletion in the others.
       .catch((error) => failures.push(toSentence(error)));
-  if (failures.length > 0) throw new Complaint(failures.join("\n"), 1);
+  if (failures.length > 0) throw new Complaint([...new Set(failures)].join("\n"), 1);
 };
 
 /** Throws if other webhook configurations, of another name or made by hand, still call these endpoints. */

@@ -2,7 +2,9 @@ import { requireChangeableStack } from "../aws/stack.ts";
 import type { AwsStage } from "../aws/stage.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { runInParallel } from "../cli/progress.ts";
-import { chooseClusterMinors, readClusterMinors } from "./clusters/cluster-minors.ts";
+import type { ClusterVersion } from "../clusters/version.ts";
+import { findPresentPlugins, getStatedFacts } from "../project/present-plugins.ts";
+import { chooseClusterMinors, type FoundVersions, readClusterVersions } from "./clusters/cluster-minors.ts";
 import { describeClusterNetwork } from "./clusters/cluster-network.ts";
 import { planCluster } from "./clusters/cluster-plan.ts";
 import { readFunctionState } from "./clusters/disarm.ts";
@@ -13,7 +15,7 @@ import { findExceededLimits } from "./plan/limits.ts";
 import { type DeploymentPlan, planRuleChanges, type RuleChangePlan, readFunctionStates } from "./plan/plan.ts";
 import type { Keyring } from "./stage/keyring.ts";
 import { planLedger } from "./stage/ledger-table.ts";
-import { type DeploymentTargets, resolveEksServers } from "./targets.ts";
+import { type DeploymentTargets, getClusterConfig, resolveEksServers } from "./targets.ts";
 import type { CanaryOptions } from "./versions/canary.ts";
 import { packageStage } from "./versions/package.ts";
 import {
@@ -62,8 +64,8 @@ export const prepareDeployment = async (
   const { stage, catalogue, file } = job;
   const identity = await stage.readStageIdentity();
   const resolved = await resolveEksServers(job);
-  const [minors, releases, deployed, outputs] = await Promise.all([
-    readClusterMinors(job),
+  const [versions, releases, deployed, outputs] = await Promise.all([
+    readClusterVersions(job),
     readReleaseStore(stage.openStageBucket),
     stage.stack.readTemplate(),
     stage.stack.readOutputs(),
@@ -77,7 +79,7 @@ export const prepareDeployment = async (
     clusters: versioned,
     kubernetes,
     notes: versionNotes,
-  } = chooseClusterMinors(resolved, catalogue, minors, last);
+  } = chooseClusterMinors(resolved, catalogue, versions, last);
   const config = { ...resolved, clusters: versioned, refused: Object.keys(refused) };
   const built = await build(stage.name, config, catalogue, file, publicKeys);
   const names = built.parts.map(({ name }) => name);
@@ -118,10 +120,20 @@ export const prepareDeployment = async (
     ...(lost.length > 0 ? [lostKeyNote] : []),
     ...compared.notes,
   ];
+  const presentPlugins = findPresentPlugins(catalogue, listKnownClusters({ ...job, config }, versions));
   const changes = { stack, template, parts, kept, warm, ledger, differences, rights, clusters };
-  const plan = { identity, ...changes, limits, notes };
+  const plan = { identity, ...changes, presentPlugins, limits, notes };
   return { job, releases, keyring, publicKeys, refused, kubernetes, plan };
 };
+
+/** Returns what is known of the API servers of a deployment's clusters: by their own answers, or by postern.yaml. */
+const listKnownClusters = (targets: Pick<DeploymentTargets, "config" | "clusters">, versions: FoundVersions) =>
+  targets.clusters.map((name) => {
+    const [cluster, found] = [getClusterConfig(targets, name), versions.get(name)];
+    const live: Partial<ClusterVersion> = found === undefined || found instanceof Complaint ? {} : found;
+    const { service, kubernetes } = getStatedFacts(cluster);
+    return { name, cluster, facts: { service: live.service ?? service, kubernetes: live.minor ?? kubernetes } };
+  });
 
 /** Adds the repair of an unpublished function: it gets what the plan wants of its rule. */
 const addRepair = (difference: StageDifference, { functions }: AwsStage, parts: RuleChangePlan[]): StageDifference => {

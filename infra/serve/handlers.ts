@@ -14,7 +14,7 @@ import { getFunctionsFolder, getProjectSource, listRuleFolders } from "../catalo
 import { Complaint } from "../cli/complaint.ts";
 import { getProjectRoot } from "../cli/roots.ts";
 import type { PosternConfig } from "../config/config.ts";
-import { createRuleConfiguredPredicate, listConfigManifestPaths, readProject } from "../project/project.ts";
+import { createRuleConfiguredPredicate, listConfigPaths, readProject } from "../project/project.ts";
 import { buildEndpointConfig, buildGroupEndpointConfig, listServedRulesAndGroups } from "../project/served.ts";
 import { functionTimeout, type GatewayHandler } from "./gateway.ts";
 
@@ -84,7 +84,7 @@ export const createListedEndpoint = (
 let generation = 0;
 
 /**
- * Calls `handleChange` after every change of a rule, of postern.yaml or of manifests that it names, one call at a time.
+ * Calls `handleChange` after every change of a rule, of postern.yaml or of files that it names, one call at a time.
  * Rules are then imported again. Once the promise resolves, no change is missed.
  */
 export const watchRulesAndConfig = async (file: string, handleChange: () => Promise<void>): Promise<() => void> => {
@@ -118,8 +118,8 @@ export const watchRulesAndConfig = async (file: string, handleChange: () => Prom
   // Folders are watched, because editors replace files; singly, because a recursive watch misses replaced files.
   const open = async () => {
     const ruleFolders = (await listRuleFolders([getProjectSource()])).map(({ folder }) => folder);
-    // The former manifests of a rule are still watched while the rule can't be loaded.
-    places = await listConfigManifestPaths(file)
+    // The former files of a rule are still watched while the rule can't be loaded.
+    places = await listConfigPaths(file)
       .then(({ paths, isComplete }) => (isComplete ? paths : [...new Set([...places, ...paths])]))
       .catch(() => places);
     const below = (await Promise.all(places.map(listFolders))).flat();
@@ -130,7 +130,7 @@ export const watchRulesAndConfig = async (file: string, handleChange: () => Prom
       ...watchFolder(getProjectRoot(), (_, name) => name === basename(functionsFolder) && scheduleReload()),
       ...[functionsFolder, ...ruleFolders].flatMap((folder) => watchFolder(folder, scheduleReload)),
       ...below.flatMap((folder) => watchFolder(folder, scheduleReload)),
-      // The parent folder is watched, too: a deleted folder or file of manifests may be created again.
+      // The parent folder is watched, too: a deleted file or folder may be created again.
       ...places.flatMap((place) =>
         watchFolder(dirname(place), (_, name) => name === basename(place) && scheduleReload()),
       ),

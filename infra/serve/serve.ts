@@ -26,7 +26,7 @@ import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";
 import { getConfigFile } from "../cli/roots.ts";
 import type { PosternConfig, RuleConfig } from "../config/config.ts";
-import { type ParsedConnections, readClusterConnections } from "../config/connections.ts";
+import { listRulesAskingCluster, readClusterConnections } from "../config/connections.ts";
 import { chooseKubeconfigOfVariable } from "../config/kubeconfig.ts";
 import { writeSchemas } from "../config/schemas.ts";
 import { readOrCreateServerCertificate, readOrCreateUrlSigner, type WebhookUrlSigner } from "../keys/keys.ts";
@@ -45,7 +45,10 @@ export const servingCommandOptions = {
     says: "the address to listen on; it is also in the certificate",
   },
   port: { type: "string", value: "PORT", default: "8443", says: "the port to listen on; 0 chooses a free port" },
-  watch: { type: "boolean", says: "reload rules, postern.yaml and the manifests that it names when they change" },
+  watch: {
+    type: "boolean",
+    says: "reload rules, postern.yaml, and the manifests and kubeconfigs that it names, when they change",
+  },
 } satisfies Record<string, CommandOption>;
 
 /** What a listener beside the gateway gets to know of it. */
@@ -107,20 +110,23 @@ export const serveRules = async (
     (cluster, rule) => findRuleConfig(cluster, rule),
   );
 
-  let currentManifests: ParsedConnections["manifestClusters"] = new Map();
+  let connected: readonly string[] = [];
   let kept: ReadonlySet<string> = new Set();
   const open = async () => {
     const opened = await createServedRuleHandlers(file, wrappedHost, evaluate, kept);
     // Duplicates are removed: a rule that also validates is served in its group and by itself.
     const rules = [...new Set(opened.served.flatMap((listed) => listed.members ?? [listed]))];
     const { connections, manifestClusters, faults } = await readClusterConnections(opened.config, rules, file, "here");
-    const isLost = (name: string) =>
-      opened.config.clusters.get(name)?.connect?.manifests && !manifestClusters.has(name);
-    // A reload that can't read a cluster's manifests is refused, so that those of the last good reload stay in use.
-    if (faults.length > 0 && [...currentManifests.keys()].some(isLost)) throw new Complaint(faults.join("; "));
+    const isLost = (name: string) => {
+      const cluster = opened.config.clusters.get(name);
+      const isAsked = cluster?.connect && listRulesAskingCluster(rules, cluster).length > 0;
+      return isAsked && !connections.has(name) && !manifestClusters.has(name);
+    };
+    // A reload that can't read a cluster's kubeconfig or manifests is refused, so that those from before stay in use.
+    if (connected.some(isLost)) throw new Complaint(faults.join("; "));
     for (const fault of faults) writeOutput(`${fault}\n`);
     for (const { name, sentence } of opened.broken) writeOutput(`${name} is not served: ${sentence}\n`);
-    currentManifests = manifestClusters;
+    connected = [...connections.keys(), ...manifestClusters.keys()];
     if (rules.some((listed) => needsScripts(listed, opened.config))) warmUpCueEngine();
     kept = new Set(rules.map(({ name }) => name));
     findRuleConfig = (cluster, rule) => opened.config.clusters.get(cluster)?.rules.get(rule);

@@ -6,9 +6,12 @@ import { stripVTControlCharacters } from "node:util";
 import { toMap } from "#lib/json.ts";
 import { readCaseLineNumbers, readCases } from "../catalogue/cases.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
+import { formatRuleMistake } from "../catalogue/rule-source.ts";
 import { projectSourceName, type RuleFolder } from "../catalogue/sources.ts";
+import { writeNote } from "../cli/command.ts";
 import { configVariable, getConfigFile, getProjectRoot, hasConfig, moduleExtension } from "../cli/roots.ts";
 import type { ProjectRules } from "../project/project-rules.ts";
+import { findRuleMistakes, readConfigManifests } from "../project/rule-mistakes.ts";
 import type { TestResult } from "./results.ts";
 
 const shared = join(import.meta.dirname, `rule-tests${moduleExtension}`);
@@ -34,6 +37,12 @@ export async function* runTests(
       chosen.map(async (listed) => [listed.name, await readCasePlaces(listed).catch(() => [])] as const),
     ),
   );
+  const checks = await checkRules([...chosen, ...lost.flatMap(({ listed }) => listed ?? [])]);
+  const takeChecks = (rule = "") => {
+    const results = checks.get(rule) ?? [];
+    checks.delete(rule);
+    return results;
+  };
   process.env.POSTERN_RULES = [...chosen, ...lost].map(({ name }) => name).join(",");
   if (hasConfig()) process.env[configVariable] = resolve(getConfigFile());
   // With this variable, which Node sets in tests, Node would run nothing.
@@ -61,11 +70,15 @@ export async function* runTests(
     const cases = isShared && rule !== undefined && path.length === 2 ? (places.get(rule) ?? []) : [];
     const index = cases.findIndex((testCase) => testCase.name === name);
     const [found] = index < 0 ? [] : cases.splice(index, 1);
-    const place = brokenRule
-      ? { file: `${brokenRule.place}/${brokenRule.file}` }
-      : found
-        ? { file: `${ruleFolder?.place}/cases.yaml`, line: found.line }
+    // A failure of what is common to all rules is a fault of the rule, not of the file with these tests.
+    const place = found
+      ? { file: `${ruleFolder?.place}/cases.yaml`, line: found.line }
+      : ruleFolder && (isShared || brokenRule)
+        ? { file: `${ruleFolder.place}/${name === casesTestName ? "cases.yaml" : ruleFolder.file}` }
         : { file: relative(getProjectRoot(), file).split(sep).join("/"), ...(line !== undefined && { line }) };
+    yield* takeChecks(rule);
+    // The checks have said what is wrong in members of the rule.
+    if (brokenRule?.listed) continue;
     const reason = typeof data.skip === "string" ? [data.skip] : [];
     yield {
       ...(rule !== undefined && { rule }),
@@ -76,7 +89,27 @@ export async function* runTests(
         failure === undefined ? reason : describeFailure(failure, [place.file, place.line].join(":"), ruleFolder),
     };
   }
+  for (const rule of checks.keys()) yield* takeChecks(rule);
 }
+
+/** Returns the results of the checks that need no cases, by rule. Writes warnings to stderr. */
+const checkRules = async (rules: CatalogueRule[]): Promise<Map<string, TestResult[]>> => {
+  const manifests = hasConfig() ? await readConfigManifests(getConfigFile()) : [];
+  const found = [...(await findRuleMistakes(rules, manifests))].map(([{ name: rule, place, file }, all]) => {
+    for (const warning of all.filter(({ isWarning }) => isWarning)) writeNote(formatRuleMistake(warning));
+    const mistakes = all.filter(({ isWarning }) => !isWarning);
+    const test = { rule, name: "has no mistakes, and uses only what it is given" };
+    const failed = mistakes.map(({ file, line, sentence }): TestResult => {
+      return { ...test, file, line, result: "failed", because: [sentence] };
+    });
+    const passed: TestResult = { ...test, file: `${place}/${file}`, result: "passed", because: [] };
+    return [rule, failed.length > 0 ? failed : [passed]] as const;
+  });
+  return new Map(found);
+};
+
+/** The name of the test that reads a rule's cases. */
+const casesTestName = "has cases";
 
 const toResult = (skip: string | boolean | undefined) => (skip === undefined ? "passed" : "skipped");
 

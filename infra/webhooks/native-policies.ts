@@ -75,9 +75,12 @@ export const createNativeCopyPredicate = (catalogue: CatalogueRule[], cluster: C
   const originals = listPolicyEntries(catalogue, cluster).flatMap(({ listed, variantEntry: { native } }) =>
     [native.policy, ...native.bindings].map(({ kind, metadata }) => `${listed.name} ${kind} ${metadata.name}`),
   );
-  return ({ kind, metadata: { name = "", annotations = {}, labels = {} } = {} }: KubernetesObject): boolean => {
-    const original = annotations[policyNameAnnotation];
-    return name.endsWith(`.${original}`) && originals.includes(`${labels[ruleLabel]} ${kind} ${original}`);
+  return ({ kind, metadata }: KubernetesObject): boolean => {
+    // An object of a manifest may have any types.
+    const { name, annotations, labels } = toMap(metadata);
+    const original = toMap(annotations)[policyNameAnnotation];
+    const isNamed = typeof name === "string" && name.endsWith(`.${original}`);
+    return isNamed && originals.includes(`${toMap(labels)[ruleLabel]} ${kind} ${original}`);
   };
 };
 

@@ -5,7 +5,7 @@ import { rule } from "#lib/rule.ts";
 import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import { parseConfig } from "../project/project.ts";
 import { instanceLabel } from "./labels.ts";
-import { buildEksAccessEntryTemplate, buildFunctionRbacObjects } from "./rbac.ts";
+import { buildFunctionRbacObjects } from "./rbac.ts";
 
 // test/cluster/rights.test.ts checks what these roles allow in a cluster.
 
@@ -127,22 +127,5 @@ describe("a rule's rights", () => {
       "ClusterRole postern:both",
       "ClusterRoleBinding postern:both",
     ]);
-  });
-});
-
-describe("the access entries of an EKS cluster", () => {
-  it("make each function's role a member of its rule's group", () => {
-    const cluster = parseCluster(`${rules}\nclusters: { prod: { connect: ${eks} } }`);
-    const template = buildEksAccessEntryTemplate(catalogue, cluster, "postern");
-    assert.deepEqual(Reflect.get(template, "Resources").ReadsAccessEntry, {
-      Type: "AWS::EKS::AccessEntry",
-      Properties: {
-        ClusterName: "prod",
-        PrincipalArn: { Ref: "ReadsRoleArn" },
-        Type: "STANDARD",
-        KubernetesGroups: ["postern:reads"],
-      },
-    });
-    assert.deepEqual(Object.keys(Reflect.get(template, "Parameters")), ["ReadsRoleArn", "AsksRoleArn"]);
   });
 });

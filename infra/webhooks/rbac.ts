@@ -1,6 +1,5 @@
 import type { Need, Needs, ResourceType } from "#lib/needs.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import { toLogicalId } from "../catalogue/rule-names.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { listRulesAskingCluster } from "../config/connections.ts";
 import { buildObjectLabels } from "./labels.ts";
@@ -119,37 +118,4 @@ const listPolicyRules = ({ verb, kind, kinds, isUsed }: Need<unknown>, settings:
     ...some.map((type) => createReadRule(type, "get", "list")),
     ...(some.length > 0 ? [discovery] : []),
   ];
-};
-
-/** Returns a CloudFormation template of EKS access entries that put each function's role into its Kubernetes group. */
-export const buildEksAccessEntryTemplate = (
-  catalogue: CatalogueRule[],
-  cluster: ClusterConfig,
-  name: string,
-): object => {
-  const rules = listFunctionNeeds(catalogue, cluster).map((rule) => ({ ...rule, id: toLogicalId(rule.name) }));
-  return {
-    AWSTemplateFormatVersion: "2010-09-09",
-    Description: `Lets ${name}'s functions read what their rules need in ${cluster.connect?.eks}`,
-    Parameters: Object.fromEntries(
-      rules.map(({ name, id }) => [
-        `${id}RoleArn`,
-        { Type: "String", Description: `The role of ${name}; the output ${id}RoleArn of the functions' stack has it` },
-      ]),
-    ),
-    Resources: Object.fromEntries(
-      rules.map(({ name: rule, id }) => [
-        `${id}AccessEntry`,
-        {
-          Type: "AWS::EKS::AccessEntry",
-          Properties: {
-            ClusterName: cluster.connect?.eks,
-            PrincipalArn: { Ref: `${id}RoleArn` },
-            Type: "STANDARD",
-            KubernetesGroups: [buildKubernetesGroupName(name, rule)],
-          },
-        },
-      ]),
-    ),
-  };
 };

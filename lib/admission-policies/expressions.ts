@@ -96,7 +96,7 @@ const toDeclaredType = (type: types.Type): types.Type => {
 /** The values of `object`, `request`, `params` and so on. Variables that a pass doesn't have are absent. */
 export type PolicyInput = Readonly<Record<string, Value>>;
 
-/** The input without which nothing is a typed object of upstream. */
+/** The parts of the input that upstream evaluates as typed objects from Kubernetes 1.37 on, if their kind is a built-in one. */
 export const typedInput: readonly string[] = ["object", "oldObject", "params", "request", "namespaceObject"];
 
 /** The results of a pass, one for each expression; `exhausted` if the pass ended because it cost too much. */
@@ -104,15 +104,15 @@ export type PassResults = readonly (ExpressionResult | undefined)[] | { readonly
 
 /**
  * Evaluates expressions in order, with a common budget. A variable is evaluated when it is first used in a pass, and
- * its cost is added to that of the expression that uses it. `typed` names the parts of the input that upstream evaluates as
- * typed objects if their kind is a built-in one.
+ * its cost is added to that of the expression that uses it. `typed` names those parts of `typedInput` that upstream
+ * evaluates so here.
  */
 export const evaluatePass = (
   expressions: readonly (PolicyExpression | undefined)[],
   variables: PolicyCompiler["variables"],
   input: PolicyInput,
   budget: { left: number },
-  typed = typedInput,
+  typed: readonly string[],
 ): PassResults => {
   const isTyped = createTypedTest(typed.map((name) => input[name]));
   const composed = new ComposedVariables(variables, input, isTyped);
@@ -181,8 +181,9 @@ export const evaluateMatchConditions = (
   variables: PolicyCompiler["variables"],
   input: PolicyInput,
   spec: PolicySpec,
+  typed: readonly string[],
 ): boolean | { error: string } => {
-  const results = evaluatePass(conditions, variables, input, { left: mostConditionsCost });
+  const results = evaluatePass(conditions, variables, input, { left: mostConditionsCost }, typed);
   const errors: string[] = [];
   if ("exhausted" in results) errors.push(results.exhausted);
   else

@@ -1,7 +1,7 @@
 import type { Value } from "../cel/values.ts";
 import type { MatchResources } from "../kubernetes/admissionregistration/v1.ts";
 import type { Namespace } from "../kubernetes/core/v1.ts";
-import type { ObjectReader } from "../needs.ts";
+import type { ObjectPlace, ObjectReader } from "../needs.ts";
 import { getObjectNamespace } from "../objects/namespace.ts";
 import { notFound } from "../refusals.ts";
 import type { AdmissionRequest, Status } from "../review.ts";
@@ -22,7 +22,7 @@ export interface PolicyRequest {
   variant?: string | undefined;
   reader: ObjectReader;
   discover: ObjectReader["discover"];
-  namespaces(name: string): Promise<Namespace | undefined>;
+  namespaces(place: ObjectPlace): Promise<Namespace | undefined>;
 }
 
 /** One evaluation of a policy: under a binding that matches the request, with one value of `params`. */
@@ -56,7 +56,7 @@ export async function* findInvocations<B extends AnyBinding>(
   };
   const readLabels = async () => {
     const name = request.namespace ?? "";
-    const namespace = await namespaces(name);
+    const namespace = await namespaces({ name });
     if (namespace === undefined) throw new PolicyConfigurationError(describeMissingNamespace(name).message);
     return namespace.metadata?.labels ?? {};
   };
@@ -75,7 +75,7 @@ export async function* findInvocations<B extends AnyBinding>(
       (await matches(matchResources)) ? collectParameters(kind, paramRef, request.namespace, reader) : [],
     );
     for (const params of parameters ?? []) {
-      const namespace = home === undefined ? undefined : await namespaces(home);
+      const namespace = home === undefined ? undefined : await namespaces({ name: home });
       if (home !== undefined && namespace === undefined) throw new PolicyStatusError(describeMissingNamespace(home));
       yield { binding, params, namespaceObject: namespace ? toNamespaceObject(namespace) : null };
     }

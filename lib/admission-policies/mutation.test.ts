@@ -27,7 +27,7 @@ describe("an apply configuration", () => {
   const compiler = createPolicyCompiler({}, { isMutation: true, hasVariables: false });
   const apply = (text: string, object: JsonMap = pod) => {
     const expression = compiler.compile(text, [struct("Object")]);
-    const results = evaluatePass([expression], new Map(), { object: pod }, { left: mostPassCost });
+    const results = evaluatePass([expression], new Map(), { object: pod }, { left: mostPassCost }, []);
     const [first] = "exhausted" in results ? [] : results;
     assert.ok(first && "value" in first, JSON.stringify(first));
     return applyConfigurationValue(first.value, object, { group: "", version: "v1", kind: "Pod" }, []);

@@ -52,7 +52,7 @@ export const createGuardEntries = (rules: Record<string, GuardRule>): RuleAsWebh
     .map(([name, rule]) => createCheckedEntry(name, rule));
 
 const createCheckedEntry = (name: string, { rule, settings: overrides = {}, mode = "enforce", variant }: GuardRule) => {
-  const [mistake] = findSettingsMistakes(rule.settings ?? {}, overrides, rule.choices);
+  const [mistake] = findSettingsMistakes(rule, overrides);
   if (mistake) throw new Error(`rules.${[name, "settings", ...mistake.path].join(".")} ${mistake.sentence}`);
   const settings = freezeDeep(structuredClone(mergeWithDefaults(rule.settings ?? {}, overrides)));
   const fault = rule.checkSettings?.(settings);

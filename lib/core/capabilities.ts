@@ -20,20 +20,32 @@ export const interceptCalls = (
 
 /**
  * Returns what the needs give a rule for one review. A question that only reads is asked once, and again after the rule
- * has written.
+ * has written. Adds answers with Secrets to `secrets`.
  */
-export const bindNeeds = (needs: Needs, capabilities: Capabilities, rule: string): Record<string, unknown> => {
+export const bindNeeds = (
+  needs: Needs,
+  capabilities: Capabilities,
+  rule: string,
+  secrets: unknown[] = [],
+): Record<string, unknown> => {
   const answers = new Map<string, Promise<unknown>>();
+  const note = (answer: unknown): unknown => {
+    secrets.push(answer);
+    return answer;
+  };
   const remembering = interceptCalls(capabilities, (verb, args, ask) => {
     if (isWrite(verb)) answers.clear();
     if (effects.includes(verb)) return ignoreRejection(ask());
     const question = JSON.stringify([verb, ...args]);
-    const answer = answers.get(question) ?? ignoreRejection(ask());
+    const answer = answers.get(question) ?? ignoreRejection(isSecretRead(verb, args) ? ask().then(note) : ask());
     answers.set(question, answer);
     return answer;
   });
   return Object.fromEntries(Object.entries(needs).map(([name, need]) => [name, need.bind(remembering, rule)]));
 };
+
+const isSecretRead = (verb: CapabilityVerb, [kind]: readonly unknown[]): boolean =>
+  (verb === "get" || verb === "list") && Object(kind).resource === "secrets";
 
 /**
  * The capability verbs that may have side effects: equal questions with them are sent each time, not answered once.

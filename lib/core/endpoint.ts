@@ -17,7 +17,7 @@ import type { Phase, Rule } from "../rule.ts";
 import { findVariantSettings, mergeWithDefaults, type SettingsVariants } from "../settings.ts";
 import { evaluateInTime } from "./deadline.ts";
 import { type EnforcementMode, evaluateRule, type RuleDecision } from "./evaluation.ts";
-import type { AnsweredReviewFacts } from "./log-line.ts";
+import type { AnsweredReviewFacts, LogDetail } from "./log-line.ts";
 import { explainFailure } from "./review-explanation.ts";
 import { createUrlKeyVerifier } from "./url-key.ts";
 
@@ -36,6 +36,7 @@ export interface ClusterSetup<Settings extends object = object> {
 /** The part of postern.yaml for one function, which is bundled with the rule's code. */
 export interface EndpointConfig<Settings extends object = object> {
   rule: string;
+  logs?: LogDetail;
   /** The rule's variants, for setups without `variants`. */
   variants?: SettingsVariants;
   /**
@@ -199,6 +200,7 @@ export const createEndpoint = (
       code: 200,
       refused: false,
       operations: 0,
+      logs: config.logs,
       ...facts,
       milliseconds: Math.round((readClock() - started) * 1000) / 1000,
     });

@@ -11,6 +11,7 @@ import { evaluateRule } from "./evaluation.ts";
 
 const request = (changes?: Partial<AdmissionRequest>) =>
   buildPodRequest({ object: { metadata: { name: "a", labels: {} } }, oldObject: null, ...changes });
+const asked = { ranges: list("limitranges") };
 const buildContext = (mode: EnforcementMode = "enforce"): RuleEvaluationContext => ({
   name: "sample",
   mode,
@@ -43,7 +44,9 @@ const none = { warnings: [], audit: {} };
 const expectAdmitted = (outcome: ReviewOutcome): RuleDecision => ({ outcome, refused: false, operations: 0 });
 
 describe("a decision", () => {
-  const expectRefused = (outcome: ReviewOutcome): RuleDecision => ({ outcome, refused: true, operations: 0 });
+  const expectRefused = (outcome: ReviewOutcome, message = "no"): RuleDecision => {
+    return { outcome, refused: true, operations: 0, message };
+  };
   const expectChanged = (outcome: ReviewOutcome): RuleDecision => ({ outcome, refused: false, operations: 1 });
   const admitted = { allowed: true, ...none };
   const denied = { allowed: false, status, ...none };
@@ -56,14 +59,20 @@ describe("a decision", () => {
       "keeps warnings and audit annotations of an admission",
       "enforce",
       also,
-      expectAdmitted({ allowed: true, ...also }),
+      { ...expectAdmitted({ allowed: true, ...also }), message: "w" },
+    ],
+    [
+      "joins several warnings in its message",
+      "audit",
+      { warnings: ["one", "two"] },
+      { ...expectAdmitted({ allowed: true, warnings: ["one", "two"], audit: {} }), message: "one; two" },
     ],
     ["refuses in mode enforce", "enforce", "no", expectRefused(denied)],
     [
       "keeps the Status of a refusal",
       "enforce",
       invalidAlso,
-      expectRefused({ allowed: false, status: invalid, ...also }),
+      expectRefused({ allowed: false, status: invalid, ...also }, "wrong"),
     ],
     [
       "refuses with reason Forbidden for a sentence beside warnings",
@@ -81,7 +90,7 @@ describe("a decision", () => {
       "keeps warnings and audit annotations of a refusal in mode warn",
       "warn",
       invalidAlso,
-      expectRefused({ allowed: true, warnings: ["sample would deny: wrong", "w"], audit: { k: "v" } }),
+      expectRefused({ allowed: true, warnings: ["sample would deny: wrong", "w"], audit: { k: "v" } }, "wrong"),
     ],
     [
       "admits with an audit annotation for a refusal in mode audit",
@@ -93,7 +102,7 @@ describe("a decision", () => {
       "keeps warnings and audit annotations of a refusal in mode audit",
       "audit",
       invalidAlso,
-      expectRefused({ allowed: true, warnings: ["w"], audit: { k: "v", "would-deny": "wrong" } }),
+      expectRefused({ allowed: true, warnings: ["w"], audit: { k: "v", "would-deny": "wrong" } }, "wrong"),
     ],
     ["admits without an evaluation in mode off", "off", "no", expectAdmitted({ allowed: true })],
   ];
@@ -108,9 +117,14 @@ describe("a decision", () => {
       "keeps warnings and audit annotations beside a patch",
       "enforce",
       also,
-      expectChanged({ allowed: true, patch, ...also }),
+      { ...expectChanged({ allowed: true, patch, ...also }), message: "w" },
     ],
-    ["warns instead of a patch in mode warn", "warn", undefined, expectChanged({ ...admitted, warnings: [would] })],
+    [
+      "warns instead of a patch in mode warn",
+      "warn",
+      undefined,
+      { ...expectChanged({ ...admitted, warnings: [would] }), message: would },
+    ],
     [
       "has an audit annotation instead of a patch in mode audit",
       "audit",
@@ -214,10 +228,10 @@ describe("a rule", () => {
   const ranges = createRecordedCapabilities({
     objects: [{ apiVersion: "v1", kind: "LimitRange", metadata: { name: "small", namespace: "a" } }],
   });
-  const asking = rule<KubernetesObject, object, { ranges: ReturnType<typeof list<"limitranges">> }>({
+  const asking = rule<KubernetesObject, object, typeof asked>({
     summary: "Asks.",
     match: [],
-    needs: { ranges: list("limitranges") },
+    needs: asked,
     async mutate(object, context) {
       label(object);
       const [first] = await context.ranges("a");
@@ -239,6 +253,7 @@ describe("a rule", () => {
       outcome: { allowed: true, patch, warnings: ["there is small"], audit: {} },
       refused: false,
       operations: 1,
+      message: "there is small",
     });
     assert.deepEqual((await refused).outcome.status?.message, "there is none");
   });
@@ -257,10 +272,10 @@ describe("a rule", () => {
       const { outcome } = await evaluateRule(picky, "validate", request(), { ...buildContext(), capabilities });
       return outcome.allowed;
     };
-    const picky = rule<KubernetesObject, object, { ranges: ReturnType<typeof list<"limitranges">> }>({
+    const picky = rule<KubernetesObject, object, typeof asked>({
       summary: "Wants a range.",
       match: [],
-      needs: { ranges: list("limitranges") },
+      needs: asked,
       validate: async (_, { ranges }) => ((await ranges("a")).length === 0 ? "there is none" : undefined),
     });
     assert.deepEqual([await evaluatePicky(outdated, ranges), questions.splice(0)], [true, ["anew"]], "made meanwhile");

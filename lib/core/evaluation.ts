@@ -1,6 +1,7 @@
 import { Failure } from "../failure.ts";
 import { bindNeeds } from "./capabilities.ts";
 import "../features.ts";
+import { formatError } from "../masking/masked-error.ts";
 import type { Capabilities } from "../needs.ts";
 import type { AdmissionRequest, KubernetesObject, Patch, ReviewOutcome } from "../review.ts";
 import type { Phase, Rule, Verdict } from "../rule.ts";
@@ -36,15 +37,18 @@ export interface RuleDecision {
   outcome: ReviewOutcome;
   refused: boolean;
   operations: number;
+  /**
+   * Why the rule refuses, in every mode, or else what it warns of. Where a Secret was reviewed or read, it is masked as an
+   * error is.
+   */
+  message?: string;
   members?: GroupMemberDecision[];
 }
 
 /** What one member of a group decided; `operations` is the number of operations in its patch. */
-export interface GroupMemberDecision {
+export interface GroupMemberDecision extends Omit<RuleDecision, "outcome" | "members"> {
   rule: string;
   mode: EnforcementMode;
-  refused: boolean;
-  operations: number;
   error?: Failure | undefined;
 }
 
@@ -58,8 +62,9 @@ export const evaluateRule: EvaluateRequest = (rule, phase, request, context) => 
   const object = (request.operation === "DELETE" ? request.oldObject : request.object) as KubernetesObject;
   const { value, changes: listChanges } =
     POSTERN_MUTATES && phase === "mutate" ? createDraft(object) : { value: object, changes: () => [] };
+  const secrets: unknown[] = [];
   const verdict = decide.call(rule, value, {
-    ...(POSTERN_NEEDS && rule.needs && capabilities && bindNeeds(rule.needs, capabilities, name)),
+    ...(POSTERN_NEEDS && rule.needs && capabilities && bindNeeds(rule.needs, capabilities, name, secrets)),
     ...rest,
     ...(POSTERN_SINCE && rule.since && { upstream: mergeSince(rule.since, kubernetes) }),
     request,
@@ -69,7 +74,10 @@ export const evaluateRule: EvaluateRequest = (rule, phase, request, context) => 
     const decision = concludeVerdict(verdict, listChanges, request, context);
     // A refusal is evaluated anew with fresh answers; one that is a few seconds old is only good enough to admit.
     const fresh = decision.refused ? capabilities?.anew?.() : undefined;
-    return fresh ? evaluateRule(rule, phase, request, { ...context, capabilities: fresh }) : decision;
+    if (fresh) return evaluateRule(rule, phase, request, { ...context, capabilities: fresh });
+    if (decision.message !== undefined && (secrets.length > 0 || request.resource?.resource === "secrets"))
+      decision.message = formatError(new Failure(403, decision.message), { request, rule: name, secrets });
+    return decision;
   };
   return verdict instanceof Promise ? verdict.then(concludeOrRepeat) : concludeOrRepeat(verdict);
 };
@@ -84,12 +92,12 @@ const concludeVerdict = (
 ): RuleDecision => {
   const { refuse, warnings = [], audit = {} } = typeof verdict === "string" ? { refuse: verdict } : (verdict ?? {});
   const status = typeof refuse === "string" ? { code: 403, reason: "Forbidden", message: refuse } : refuse;
-  const patch = status === undefined ? listChanges() : [];
+  const patch = status ? [] : listChanges();
   if (patch.length > 0 && request.operation === "DELETE")
     throw new Failure(500, `the rule edited ${patch[0]?.path} on DELETE`);
 
   const outcome: ReviewOutcome = { allowed: true, warnings, audit };
-  const decision = { outcome, refused: status !== undefined, operations: patch.length };
+  const decision: RuleDecision = { outcome, refused: status !== undefined, operations: patch.length };
   if (mode === "enforce") {
     if (status) {
       outcome.allowed = false;
@@ -102,5 +110,7 @@ const concludeVerdict = (
     if (mode === "warn") outcome.warnings = [`${name} would ${would}: ${what}`, ...warnings];
     else outcome.audit = { ...audit, [`would-${would}`]: what };
   }
+  const message = status?.message ?? outcome.warnings?.join("; ");
+  if (message) decision.message = message;
   return decision;
 };

@@ -241,6 +241,29 @@ describe("a group", () => {
         ["no", "enforce", 0, 1, 0, "denied"],
       ],
     );
+    assert.deepEqual(
+      lines.map(({ user, message }) => [user, message]),
+      [
+        [undefined, undefined],
+        ["jane", "hm"],
+        ["jane", "no"],
+      ],
+    );
+  });
+
+  it("reports what its members warn of", async () => {
+    const warning = rule({ summary: "Warns.", match: [], mutate: () => ({ warnings: ["it is old", "it is large"] }) });
+    const { ask, reports } = createGroup({ a: buildScribe("a"), warning, quiet: buildFollower("quiet", "none") });
+    await ask();
+    assert.deepEqual(
+      reports.map(({ members }) => members?.map(({ rule, message }) => [rule, message])),
+      [
+        [
+          ["a", undefined],
+          ["warning", "it is old; it is large"],
+        ],
+      ],
+    );
   });
 
   it("keeps apart needs of members that have the same name", async () => {
@@ -250,7 +273,7 @@ describe("a group", () => {
         match: [],
         needs: { thing: get(kind) },
         async mutate(object: KubernetesObject, { thing }) {
-          const found = await thing("x");
+          const found = await thing({ name: "x" });
           object.metadata = { ...object.metadata, labels: { ...object.metadata?.labels, [kind]: String(found?.kind) } };
         },
       });

@@ -92,7 +92,12 @@ const selectMember = (name: string, members: Record<string, Rule>, config: Group
   ]);
   return [
     member ?? rule({ summary: "No member.", match: [], mutate: rejectUnknownMember, validate: rejectUnknownMember }),
-    { rule: name, ...(config.usual && { usual: selectSetup(config.usual) }), clusters: Object.fromEntries(clusters) },
+    {
+      rule: name,
+      ...(config.logs && { logs: config.logs }),
+      ...(config.usual && { usual: selectSetup(config.usual) }),
+      clusters: Object.fromEntries(clusters),
+    },
   ];
 };
 
@@ -123,9 +128,10 @@ const evaluateMembers =
         results.set(name, { ...before, error });
         return false;
       }
-      const refused = before.refused || decision.refused;
-      results.set(name, { ...before, refused, operations: before.operations + decision.operations });
-      const { status, ...own } = decision.outcome;
+      const { outcome: made, ...facts } = decision;
+      const [refused, operations] = [before.refused || facts.refused, before.operations + facts.operations];
+      results.set(name, { ...before, ...facts, refused, operations });
+      const { status, ...own } = made;
       for (const warning of own.warnings ?? []) warnings.push(warning);
       for (const [key, value] of Object.entries(own.audit ?? {})) audit[`${name}.${key}`] = value;
       if (status) {
@@ -144,7 +150,7 @@ const evaluateMembers =
     // take part in the second.
     await callMutatorsInRounds(concerned, ([, { mode }]) => mode === "enforce", evaluateMember);
     const reported = [...results.values()].filter(
-      ({ refused, operations, error }) => refused || operations > 0 || error,
+      ({ refused, operations, error, message }) => refused || operations > 0 || error || message,
     );
     return { outcome, refused: !outcome.allowed, operations: patch.length, members: reported };
   };

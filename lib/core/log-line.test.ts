@@ -1,12 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { Ajv } from "ajv";
 import type { Context } from "aws-lambda";
 import fc from "fast-check";
 import { createTestSigner } from "../../test/parity/test-key.ts";
 import { createLambdaHandler } from "../lambda/handler.ts";
 import { rule } from "../rule.ts";
 import { createUnconnectedCapabilities } from "./capabilities.ts";
-import type { EndpointConfig } from "./endpoint.ts";
+import type { EndpointConfig, EndpointHost } from "./endpoint.ts";
+import schema from "./log-line.schema.json" with { type: "json" };
 import { type AnsweredReviewFacts, formatLogLine, getVerdictForLog } from "./log-line.ts";
 
 const report: AnsweredReviewFacts = {
@@ -29,8 +31,14 @@ interface Directive {
   Metrics: { Name: string }[];
 }
 
-/** Returns the metrics that CloudWatch reads from a line. Follows the specification of the embedded metric format. */
+const isLogLine = new Ajv({ strict: true }).compile(schema);
+
+/**
+ * Returns the metrics that CloudWatch reads from a line. Follows the specification of the embedded metric format. Fails if
+ * the line doesn't have the form of the schema.
+ */
 const parseMetrics = (text: string): Record<string, unknown>[] => {
+  assert.ok(isLogLine(JSON.parse(text)), `${JSON.stringify(isLogLine.errors)}: ${text}`);
   const { _aws, ...values } = JSON.parse(text);
   if (_aws === undefined) return [];
   assert.ok(Number.isSafeInteger(_aws.Timestamp) && _aws.CloudWatchMetrics.length > 0);
@@ -156,6 +164,54 @@ describe("a log line", () => {
     });
   });
 
+  const request = {
+    uid: "u",
+    kind: { group: "", version: "v1", kind: "Pod" },
+    resource: { group: "", version: "v1", resource: "pods" },
+    operation: "CREATE" as const,
+    userInfo: { username: "jane@example.com" },
+    object: {},
+  };
+  const denied = { ...report, request, refused: true, message: "it has no label" };
+  it("counts a probe neither among the reviews of its rule nor as a denial, but all else that its user does", () => {
+    const probe = { ...denied, request: { ...request, userInfo: { username: "postern:probe" }, dryRun: true } };
+    assert.deepEqual(parseMetrics(formatLogLine(probe, "prod", 5)), [
+      { Errors: 0, by: "prod" },
+      { Latency: 1.25, by: "prod" },
+    ]);
+    assert.equal(JSON.parse(formatLogLine(probe, "prod", 5)).Denials, 0);
+    const real = { ...probe, request: { ...probe.request, dryRun: false } };
+    assert.ok(parseMetrics(formatLogLine(real, "prod", 5)).some((metric) => "Denials" in metric));
+    assert.equal(JSON.parse(formatLogLine(real, "prod", 5)).Denials, 1);
+  });
+  const denials: [string, Partial<AnsweredReviewFacts>, object][] = [
+    ["an admitted review", { refused: false, message: undefined }, {}],
+    ["a denied one", {}, { user: "jane@example.com", message: "it has no label" }],
+    ["one in mode warn", { mode: "warn" }, { user: "jane@example.com", message: "it has no label" }],
+    ["one in mode audit", { mode: "audit" }, { user: "jane@example.com", message: "it has no label" }],
+    ["a denied one with little detail", { logs: "minimal" }, {}],
+    ["a user without a name", { request: { ...request, userInfo: {} } }, { user: "", message: "it has no label" }],
+    ["a group, whose members have lines", { members: [] }, {}],
+    ["lines of text", { message: "one\ntwo" }, { user: "jane@example.com", message: "one\ntwo" }],
+    [
+      "characters that harm terminals",
+      { message: "a\u0007\u009b\u202eb\u2028\ud800", request: { ...request, userInfo: { username: "x\u001b[2J\n" } } },
+      { user: "x?[2J\n", message: "a???b\u2028?" },
+    ],
+    [
+      "long texts",
+      { message: "m".repeat(5_000_000), request: { ...request, userInfo: { username: "u".repeat(5_000_000) } } },
+      { user: `${"u".repeat(500)}…`, message: `${"m".repeat(4000)}…` },
+    ],
+  ];
+  for (const [name, change, expected] of denials)
+    it(`has the user and the message for a denial alone: ${name}`, () => {
+      const line = formatLogLine({ ...denied, ...change }, "prod", 5);
+      const { user, message } = JSON.parse(line);
+      parseMetrics(line);
+      assert.deepEqual({ ...(user !== undefined && { user }), ...(message !== undefined && { message }) }, expected);
+    });
+
   it("has an error with all its causes", () => {
     const error = new Error("outer", {
       cause: new TypeError("middle", { cause: new RangeError("inner", { cause: "no error" }) }),
@@ -164,6 +220,14 @@ describe("a log line", () => {
       JSON.parse(formatLogLine({ ...report, code: 500, error }, "prod", 5)).error,
       /^Error: outer\n.*\ncaused by TypeError: middle\n.*\ncaused by RangeError: inner\n/s,
     );
+  });
+
+  it("has no member that the schema doesn't describe, and all members that it requires", () => {
+    const wrong = [{ Reviews: "1" }, { verdict: "refused" }, { extra: 1 }, { Latency: -1 }, { Rule: undefined }];
+    for (const change of wrong) {
+      const line = { ...JSON.parse(formatLogLine(report, "prod", 5)), ...change };
+      assert.ok(!isLogLine(JSON.parse(JSON.stringify(line))), JSON.stringify(change));
+    }
   });
 
   it("is one line of JSON with valid metrics for any report", () => {
@@ -187,6 +251,7 @@ describe("a log line", () => {
         request,
         code: fc.constantFrom(200, 400, 500),
         refused: fc.boolean(),
+        message: fc.string({ unit: "binary", maxLength: 5000 }),
         operations: fc.nat(),
         milliseconds: fc.double({ min: 0, noNaN: true, noDefaultInfinity: true }),
         error: text.map((message) => new Error(message)),
@@ -216,28 +281,27 @@ describe("the log of an endpoint", () => {
       for (const [key, value] of Object.entries(object.metadata?.labels ?? {})) key.concat(value.trim());
       object.metadata = { ...object.metadata, labels: {} };
     },
-    validate: ({ metadata }) => (metadata?.labels?.bad ? "it is bad" : undefined),
+    validate: ({ metadata }) => (metadata?.labels?.bad ? `it is bad: ${metadata.labels.bad}` : undefined),
   });
   const lines: string[] = [];
   const config: EndpointConfig = {
     rule: "sample",
     clusters: { "prod-eu": { keyVersions: [1], mode: "enforce", settings: { token: "settings-s3cret" } } },
   };
-  const handler = createLambdaHandler(
-    { rules: { sample: changingRule }, config },
-    {
-      functionName: "postern-sample",
-      functionVersion: "7",
-      publicKeys: signer.publicKey,
-      openCapabilities: createUnconnectedCapabilities,
-      writeLogLine: (facts) => lines.push(formatLogLine(facts, "test", Date.now())),
-    },
-  );
+  const host: EndpointHost = {
+    functionName: "postern-sample",
+    functionVersion: "7",
+    publicKeys: signer.publicKey,
+    openCapabilities: createUnconnectedCapabilities,
+    writeLogLine: (facts) => lines.push(formatLogLine(facts, "test", Date.now())),
+  };
+  const usualHandler = createLambdaHandler({ rules: { sample: changingRule }, config }, host);
   const context = { getRemainingTimeInMillis: () => 1000 } as Context;
-  const logEvent = async (event: unknown): Promise<string> => {
+  const logEvent = async (event: unknown, handler = usualHandler): Promise<string> => {
     lines.length = 0;
     await handler(event, context);
     assert.equal(lines.length, 1);
+    assert.ok(isLogLine(JSON.parse(String(lines[0]))), `${JSON.stringify(isLogLine.errors)}: ${lines[0]}`);
     return lines[0] ?? "";
   };
   const buildEvent = (path: string, body: string, method = "POST") => ({
@@ -257,7 +321,7 @@ describe("the log of an endpoint", () => {
       resource: { group: "", version: "v1", resource: "secrets" },
       name: "web",
       operation: "CREATE",
-      userInfo: { username: "user-s3cret" },
+      userInfo: { username: "jane", groups: ["group-s3cret"] },
       object,
       oldObject: object,
     },
@@ -283,6 +347,21 @@ describe("the log of an endpoint", () => {
       ),
       { numRuns: 300 },
     );
+  });
+
+  it("has the user and the message of a denial, unless postern.yaml says that lines have little", async () => {
+    const event = { phase: "validate", review: review({ metadata: { labels: { bad: "QWZ789" } } }) };
+    const little: EndpointConfig = { ...config, logs: "minimal" };
+    const handlers = [usualHandler, createLambdaHandler({ rules: { sample: changingRule }, config: little }, host)];
+    const found = [];
+    for (const handler of handlers) {
+      const { Denials, user, message } = JSON.parse(await logEvent(event, handler));
+      found.push([Denials, user, message]);
+    }
+    assert.deepEqual(found, [
+      [1, "jane", "it is bad: ***"],
+      [1, undefined, undefined],
+    ]);
   });
 
   const strangers: [string, string][] = [

@@ -28,10 +28,11 @@ describe("splitScript", () => {
       fc.asyncProperty(fc.array(fc.constantFrom(...pieces), { maxLength: 7 }), async (parts) => {
         const script = parts.join("");
         const isAccepted = (source: string) =>
-          // A script may have open values. CUE reports unused imports only in packages.
+          // A script may have open values. CUE reports unused and repeated imports only in packages.
           evaluateCue(source).then(
             () => true,
-            ({ message }: Error) => /^cue: marshal error|imported and not used/.test(message),
+            ({ message }: Error) =>
+              /^cue: marshal error|imported and not used|redeclared as imported package name/.test(message),
           );
         const wrap = () => {
           const { imports, declarations } = splitCueScript(script);
@@ -51,6 +52,8 @@ describe("splitScript", () => {
           ["package p\n", "// o\n", ","],
           ["package p\n", ","],
           ["package p\n", 'import "list"'],
+          ["@x(", ")", 'import "list"\n'],
+          ["@x(", "\n", ")", "package p\n"],
         ].map((parts) => [parts]),
       },
     ));

@@ -18,12 +18,16 @@ export const splitCueScript = (source: string): SplitCueScript => {
   const skip = () => {
     while (tokens[at]?.kind === "attribute" || tokens[at]?.text === ",") at++;
   };
+  const requireSeparator = (from: ScriptToken | undefined, to: ScriptToken | undefined) => {
+    if (from && to && from.text !== "," && to.text !== "," && !script.slice(from.end, to.start).includes("\n"))
+      throw new Error(`a comma or a new line must stand between ${from.text} and ${to.text}`);
+  };
   const cut = (last: number) => {
     const [start, end] = [tokens[at]?.start ?? 0, tokens[last]?.end ?? script.length];
     const behind = tokens[last + 1];
+    requireSeparator(tokens[at - 1], tokens[at]);
+    requireSeparator(tokens[last], behind);
     const between = script.slice(end, behind?.start);
-    if (behind && behind.text !== "," && !between.includes("\n"))
-      throw new Error(`a comma or a new line must follow ${script.slice(start, end)}`);
     // A comma that follows is cut, too, unless a comment stands before it, where CUE accepts no comma.
     at = behind?.text === "," && !between.includes("//") ? last + 2 : last + 1;
     cuts.push([start, tokens[at - 1]?.end ?? end]);
@@ -81,6 +85,8 @@ interface OpenBracket {
   text: string;
   closes: string;
   string?: OpenQuote;
+  /** Where the attribute starts that the bracket belongs to. */
+  attribute?: number;
 }
 interface OpenQuote {
   hashes: string;
@@ -144,9 +150,8 @@ const listTokens = (script: string): ScriptToken[] => {
     at += word?.[0].length ?? 1;
     const closes = word ? undefined : closingBrackets[sign];
     if (attribute) {
-      add("attribute", start);
-      // The brackets of a CUE attribute, as in `@tag(data)`, contain no declarations, so they are marked.
-      open.push({ text: "@", closes: ")" });
+      // The brackets of a CUE attribute, as in `@tag(data)`, contain no declarations.
+      open.push({ text: "@", closes: ")", attribute: start });
       at++;
     } else if (closes !== undefined) {
       const isImport = sign === "(" && tokens.at(-1)?.text === "import";
@@ -156,7 +161,8 @@ const listTokens = (script: string): ScriptToken[] => {
       const last = open.pop();
       if (last?.closes !== sign) throw new Error(`the "${sign}" in line ${countLine(script, start)} closes nothing`);
       if (last.string) skipString(last.string);
-      else if (last.text !== "@") add("other", start);
+      else if (last.attribute === undefined) add("other", start);
+      else add("attribute", last.attribute);
     } else add(word ? "word" : "other", start);
   }
   const last = open.at(-1);

@@ -29,7 +29,7 @@ const reads = rule({
   needs: { pod: get("pods") },
   async mutate(object: KubernetesObject, { pod }) {
     if (object.metadata?.name === "lost") throw new Error("lost");
-    return (await pod(object.metadata?.name ?? "", "shop")) ? "it is there" : undefined;
+    return (await pod({ name: object.metadata?.name ?? "", namespace: "shop" })) ? "it is there" : undefined;
   },
 });
 const everywhere = { bucket: "reviews", prefix: "a/", share: 1 };

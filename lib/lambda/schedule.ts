@@ -12,7 +12,10 @@ import type { Rule } from "../rule.ts";
 /** The event by which a schedule calls a function. No event that AWS makes of an HTTP request has this member. */
 export const reconcileEvent = { reconcile: true };
 
-/** Lets a schedule's event reconcile all clusters that have connections. Other events go on. */
+/**
+ * Lets a schedule's event reconcile all clusters that have connections. Other events go on. A failure is a line in the log,
+ * which CloudWatch also reads as a metric, and no error for Lambda: Lambda would call the function again.
+ */
 export const schedule = (
   rule: Rule,
   config: EndpointConfig,
@@ -39,7 +42,7 @@ const describeResult = (
   const outcome =
     typeof result === "string"
       ? { verdict: "reconciled", done: result }
-      : { verdict: "failed", error: formatError(result, { rule, cluster }) };
+      : { verdict: "failed", error: formatError(result, { rule, cluster }), ScheduleErrors: 1, _aws: describeMetric() };
   return {
     Rule: rule,
     Cluster: cluster,
@@ -47,5 +50,14 @@ const describeResult = (
     Version: functionVersion,
     Stage: process.env.POSTERN_STAGE,
     ...outcome,
+  };
+};
+
+/** Describes the metric in a line (embedded metric format). It has no values, and so costs nothing, while nothing fails. */
+const describeMetric = () => {
+  const Metrics = [{ Name: "ScheduleErrors" }];
+  return {
+    Timestamp: Date.now(),
+    CloudWatchMetrics: [{ Namespace: "Postern", Dimensions: [["Stage", "Rule"]], Metrics }],
   };
 };

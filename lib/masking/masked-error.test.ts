@@ -7,6 +7,7 @@ import { createUnconnectedCapabilities } from "../core/capabilities.ts";
 import { formatLogLine } from "../core/log-line.ts";
 import { Failure, toFailure } from "../failure.ts";
 import { createLambdaHandler } from "../lambda/handler.ts";
+import { get, list } from "../needs.ts";
 import type { AdmissionRequest } from "../review.ts";
 import { rule } from "../rule.ts";
 import { formatError } from "./masked-error.ts";
@@ -237,4 +238,88 @@ describe("a line of a failed review", () => {
         ),
         { numRuns: 40 },
       ));
+});
+
+/** What a rule's message may show of a Secret's value. */
+const shown: Record<string, (value: string, object: object) => string> = {
+  "the value": (value) => `the value ${value} is weak`,
+  "the value in quotes": (value) => `must not be "${value}", '${value}' or \`${value}\``,
+  "the value alone": (value) => value,
+  JSON: (value) => JSON.stringify({ value }),
+  "the object": (_, object) => JSON.stringify(object),
+  base64: (value, object) => ("stringData" in object ? "" : Buffer.from(value).toString("base64")),
+  "a part": (value) => `begins with ${value.slice(0, 11)}`,
+  "a long text": (value, object) => `${JSON.stringify(object)}${" ".repeat(3900)}${value}`,
+};
+
+describe("a line of a denial", () => {
+  const core = fc.string({ unit: fc.constantFrom(..."QXZJ"), minLength: 2, maxLength: 14 });
+  const around = fc.constantFrom("", "-", '"', "'", "\\", "\n", "é");
+  const encode = (value: string) => ({ data: { a: Buffer.from(value).toString("base64") } });
+  const places: Record<string, (value: string) => { reviewed: object; read?: string }> = {
+    "the reviewed Secret": (value) => ({ reviewed: encode(value) }),
+    // API servers encode these texts before they ask.
+    "a new text of it": (value) => ({ reviewed: { stringData: { a: value } } }),
+    "a Secret that the rule read": () => ({ reviewed: {}, read: "one" }),
+    "a Secret in a list": () => ({ reviewed: {}, read: "all" }),
+  };
+  const refusing = rule({
+    summary: "Refuses.",
+    match: [],
+    needs: { secret: get("secrets"), all: list("secrets") },
+    settings: { how: "", value: "", read: "" },
+    async validate(object, { settings: { how, value, read }, secret, all }) {
+      const found =
+        read === "one"
+          ? await secret({ name: "other", namespace: "shop" })
+          : read === "all"
+            ? await all("shop")
+            : object;
+      return shown[how]?.(value, found ?? object);
+    },
+  });
+  const lines: string[] = [];
+  const handler = createLambdaHandler(
+    { rules: { sample: refusing }, config: { rule: "sample", clusters: {} } },
+    {
+      publicKeys: "",
+      openCapabilities: createUnconnectedCapabilities,
+      writeLogLine: (facts) => void lines.push(formatLogLine(facts, "test", 1)),
+    },
+  );
+  for (const how of Object.keys(shown))
+    for (const [place, build] of Object.entries(places))
+      it(`has no value of ${place} if the message has ${how}`, () =>
+        fc.assert(
+          fc.asyncProperty(around, core, around, async (before, text, after) => {
+            const value = `${before}${text}${after}`;
+            const { reviewed, read = "" } = build(value);
+            const request = buildRequest(reviewed, read ? "ConfigMap" : "Secret");
+            const review = { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", request };
+            const metadata = { name: "other", namespace: "shop" };
+            const secret = { apiVersion: "v1", kind: "Secret", metadata, ...encode(value) };
+            lines.length = 0;
+            const event = { phase: "validate", review, settings: { how, value, read }, needs: { objects: [secret] } };
+            await handler(event, {} as Parameters<typeof handler>[1]);
+            const { verdict, message } = JSON.parse(String(lines[0]));
+            assert.equal(verdict, "denied");
+            for (const form of [text, Buffer.from(value).toString("base64")].map((one) => one.slice(0, 9)))
+              assert.ok(!message.includes(form), message);
+          }),
+          { numRuns: 40 },
+        ));
+
+  it("has the message of other objects as it is, and at most its first 4000 characters", async () => {
+    const review = { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", request: buildRequest({}) };
+    lines.length = 0;
+    for (const value of ['spec.tier: "x" is wrong', "a".repeat(5000)])
+      await handler(
+        { phase: "validate", review, settings: { how: "the value alone", value }, needs: {} },
+        {} as Parameters<typeof handler>[1],
+      );
+    assert.deepEqual(
+      lines.map((line) => JSON.parse(line).message),
+      ['spec.tier: "x" is wrong', `${"a".repeat(4000)}…`],
+    );
+  });
 });

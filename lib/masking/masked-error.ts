@@ -3,10 +3,15 @@ import { toMap, toText } from "../json.ts";
 import type { AdmissionRequest } from "../review.ts";
 import { coverTexts, listTexts, mask, replaceCovered } from "./masked-text.ts";
 
-/** What an error is about. The names in it and in its request stay readable: a log line has them anyway. */
-type ErrorSubject = { request?: AdmissionRequest | undefined } & Partial<
-  Record<"rule" | "cluster", string | undefined>
->;
+/**
+ * What an error is about. The names in it and in its request stay readable: a log line has them anyway. `message` is no
+ * name: it is what the rule says of the review.
+ */
+type ErrorSubject = {
+  request?: AdmissionRequest | undefined;
+  /** The Secrets that the rule read, as objects and lists of them. */
+  secrets?: readonly unknown[] | undefined;
+} & Partial<Record<"rule" | "cluster" | "message", string | undefined>>;
 
 /** A part of a line: a place in code, a name in code, our own words, or the words of another program. */
 type Piece = [text: string, origin: number];
@@ -93,15 +98,18 @@ const splitFrames = (error: Error): Piece[] => {
 
 /** Masks the texts of a review, which are looked for once, and then what is quoted. */
 const maskPieces = (pieces: readonly Piece[], subject: ErrorSubject): string => {
-  const { request } = subject;
-  const names = [subject, request ?? {}, request?.kind ?? {}, request?.resource ?? {}].flatMap((named) =>
+  const { message: _, ...named } = subject;
+  const { request, secrets } = named;
+  const names = [named, request ?? {}, request?.kind ?? {}, request?.resource ?? {}].flatMap((named) =>
     Object.values(named).filter((value) => typeof value === "string"),
   );
   const parts = pieces.map(([text, origin]) => (origin ? text.slice(0, longest) : ""));
   const all = parts.join("\0");
+  const isSecret = secrets !== undefined || request?.resource?.resource === "secrets";
   const covered = coverTexts(
     all,
-    listTexts([request?.object, request?.oldObject, request?.userInfo, request?.options]),
+    listTexts([request?.object, request?.oldObject, request?.userInfo, request?.options, secrets]),
+    isSecret ? 1 : undefined,
   );
   for (const shown of [...names, "the rule failed: "])
     if (shown.length > 3)

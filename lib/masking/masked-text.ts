@@ -56,7 +56,7 @@ export const listTexts = function* (root: unknown): Generator<string> {
     else if (typeof value === "string") {
       yield value;
       if (/^\s*["[{]/.test(value)) open.push(parseJson(value));
-      if (/^[\w+/\r\n-]{6,}={0,2}\s*$/.test(value)) {
+      if (/^[\w+/\r\n-]{2,}={0,2}\s*$/.test(value)) {
         const bytes = Buffer.from(value, "base64");
         if (isUtf8(bytes)) open.push(`${bytes}`);
       }

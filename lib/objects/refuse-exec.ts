@@ -1,4 +1,5 @@
 import type { Pod } from "../kubernetes/core/v1.ts";
+import type { ObjectPlace } from "../needs.ts";
 import { forbidden } from "../refusals.ts";
 import type { AdmissionRequest, Status } from "../review.ts";
 import { listContainers } from "./pod.ts";
@@ -15,7 +16,7 @@ type Escalation = keyof typeof escalations;
 interface ExecContext {
   request: AdmissionRequest;
   settings: { ephemeralContainers: boolean };
-  pods(name: string, namespace?: string): Promise<Pod | undefined>;
+  pods(place: ObjectPlace): Promise<Pod | undefined>;
 }
 
 /** Refuses to exec into or attach to a pod that has one of the escalations `of`; names the first one that it has. */
@@ -23,7 +24,7 @@ export const refuseExec = async (
   of: readonly Escalation[],
   { request, settings, pods }: ExecContext,
 ): Promise<{ refuse: Status } | undefined> => {
-  const pod = await pods(request.name ?? "", request.namespace);
+  const pod = await pods({ name: request.name ?? "", namespace: request.namespace });
   if (pod === undefined) return { refuse: forbidden(request, `pods "${request.name ?? ""}" not found`) };
   const found = of.find((field) => (field === "privileged" ? isPrivileged(pod, settings) : pod.spec?.[field] === true));
   if (found) return { refuse: forbidden(request, `cannot exec into or attach to ${escalations[found]}`) };

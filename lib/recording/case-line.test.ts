@@ -23,7 +23,7 @@ const gossip = rule({
   needs: { pod: get("pods"), secrets: list("secrets"), https: https(), http: http(), aws: aws("ec2:DescribeVolumes") },
   async mutate(object: KubernetesObject, { request, settings, pod, secrets, https, http, aws }) {
     const answers = [
-      await pod("one", "shop"),
+      await pod({ name: "one", namespace: "shop" }),
       await secrets("shop"),
       await https({ url: "https://a.example/", method: "POST", headers: { a: toText(object) }, body: toText(object) }),
       await http({ url: "http://a.example/", headers: { authorization: toText(request.userInfo) } }),

@@ -85,6 +85,16 @@ export const listPoliciesNaming = async ({ logs: client }: Clients, logGroups: s
   );
 };
 
+/** Returns the queries that are saved in CloudWatch Logs Insights, whose names begin with this. */
+export const listSavedQueries = async (
+  { logs }: Clients,
+  prefix: string,
+): Promise<{ name: string; query: string }[]> => {
+  const asked = { queryDefinitionNamePrefix: prefix, maxResults: 1000 };
+  const { queryDefinitions = [] } = await logs.describeQueryDefinitions(asked);
+  return queryDefinitions.map(({ name = "", queryString = "" }) => ({ name, query: queryString }));
+};
+
 /** Lists everything in the account whose name is that of one of these stages, by kind. */
 export const listResources = async (clients: Clients, stages: string[]): Promise<string[]> => {
   const isOurs = (name: string, prefix = "postern-") =>
@@ -120,10 +130,11 @@ export const listResources = async (clients: Clients, stages: string[]): Promise
   });
   const policies = await listPoliciesNaming(clients, stages.map(getAccessLogGroup));
   const alarms = paginateDescribeAlarms({ client: cloudwatch }, { AlarmNamePrefix: "postern-" });
-  const [{ Items: apis = [] }, { Buckets = [] }, { DashboardEntries = [] }] = await Promise.all([
+  const [{ Items: apis = [] }, { Buckets = [] }, { DashboardEntries = [] }, queries] = await Promise.all([
     gateway.getApis({ MaxResults: "500" }),
     s3.listBuckets({}),
     cloudwatch.listDashboards({ DashboardNamePrefix: "postern-" }),
+    listSavedQueries(clients, "postern-"),
   ]);
   const nameOf = ({ Name }: { Name?: string | undefined }) => Name;
   return [
@@ -143,6 +154,11 @@ export const listResources = async (clients: Clients, stages: string[]): Promise
     ...select(
       "dashboard",
       DashboardEntries.map(({ DashboardName }) => DashboardName),
+    ),
+    ...select(
+      "saved query",
+      // A slash ends the name of the folder.
+      queries.map(({ name }) => name.replaceAll("/", "-")),
     ),
     ...(await Promise.all(parameters)).flat(),
     ...select("bucket", Buckets.map(nameOf)),

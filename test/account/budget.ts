@@ -33,8 +33,9 @@ export const resources: { kind: string; number: number; type?: string }[] = [
   { kind: "HTTP APIs", number: 1, type: "AWS::ApiGatewayV2::Api" },
   { kind: "function URLs", number: 2, type: "AWS::Lambda::Url" },
   { kind: "log groups", number: 3, type: "AWS::Logs::LogGroup" },
-  { kind: "alarms", number: 7, type: "AWS::CloudWatch::Alarm" },
+  { kind: "alarms", number: 9, type: "AWS::CloudWatch::Alarm" },
   { kind: "dashboards", number: 2, type: "AWS::CloudWatch::Dashboard" },
+  { kind: "saved queries", number: 10, type: "AWS::Logs::QueryDefinition" },
   { kind: "custom metrics", number: 11 },
   { kind: "parameters in SSM", number: 2 },
 ];
@@ -65,7 +66,10 @@ export const listCosts = (): CostItem[] => {
     { what: "metrics", dollars: perMonth(count("custom metrics") * prices.metric) },
     { what: "alarms, each of at most five metrics", dollars: perMonth(5 * count("alarms") * prices.alarm) },
     { what: "dashboards", dollars: perMonth(count("dashboards") * prices.dashboard) },
-    { what: "requests to S3, CloudWatch and CloudFormation, and queries of logs", dollars: 0.25 },
+    {
+      what: "probes and cases of commands, data out, requests to S3, CloudWatch and CloudFormation, queries of logs",
+      dollars: 0.25,
+    },
   ];
 };
 
@@ -76,8 +80,8 @@ export const describePlan = (name: string, region: string): string =>
   [
     `This creates the stages ${name} (HTTP API) and ${name}-url (function URLs) in ${region}, and destroys them at the end:\n`,
     formatTable(resources.map(({ kind, number }) => [`  ${number}`, kind])),
-    `\nFor a moment there is also the stack postern-${name}-facts, with a log group.`,
-    `It sends at most ${limits.reviews} reviews, takes at most ${limits.minutes} minutes, and costs at most (prices of ${prices.date}):\n`,
+    `\nFor a moment there is also the stack postern-${name}-facts, with a log group, then with a role.`,
+    `It sends at most ${limits.reviews} reviews, takes at most ${limits.minutes} minutes, and costs at most (prices of ${prices.region}, ${prices.date}):\n`,
     formatTable([
       ...listCosts().map(({ what, dollars }) => [`  $${dollars.toFixed(2)}`, what]),
       [`  $${sumCosts().toFixed(2)}`, "together"],

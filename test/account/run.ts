@@ -49,7 +49,9 @@ const readArguments = (): Arguments => {
   const { stage = "", region = "", budget = "", destroy = false } = values;
   // CloudFormation cuts the names of roles and buckets if a stage has more than 16 characters, with `-url`.
   if (!/^[a-z][a-z0-9-]{0,11}$/.test(stage))
-    throw new Complaint("--stage takes the name of a new stage: lower-case letters, digits and hyphens, at most 12");
+    throw new Complaint(
+      "--stage takes a name for a new stage, such as try: it must have at most 12 lower-case letters, digits and hyphens",
+    );
   if (!/^[a-z]{2,}(-[a-z]+)+-\d$/.test(region)) throw new Complaint("--region takes a region, for instance eu-west-1");
   if (destroy) return { stage, region, budget: undefined };
   if (!(Number(budget) > 0)) throw new Complaint("--budget takes the most dollars that a run may cost, for instance 5");

@@ -1,6 +1,11 @@
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { findGoProgram, findOrBuildGoProgram, type GoProgram, runCommand } from "../control-plane/go-programs.ts";
+import {
+  findGoProgram,
+  findOrBuildGoProgram,
+  type GoProgram,
+  runCommand,
+} from "../../infra/kubernetes/build/go-programs.ts";
 
 const actionlint: GoProgram = {
   sources: fileURLToPath(new URL("./", import.meta.url)),

@@ -21,6 +21,7 @@ import {
 import { type CloudFormation, openCloudFormation } from "./cloudformation.ts";
 import { type CloudWatch, openCloudWatch } from "./cloudwatch.ts";
 import { openDynamoDb } from "./dynamodb-service.ts";
+import { type Eks, openEks } from "./eks.ts";
 import { openGateways } from "./gateways.ts";
 import { codePath, createLambda, defaultQuotas, type Lambda } from "./lambda.ts";
 import { type Logs, openLogs } from "./logs.ts";
@@ -55,8 +56,9 @@ export interface Account extends CallRecorder {
   logs: Logs;
   storage: Storage;
   s3: S3;
-  /** The answers of eks:DescribeCluster by name; moto answers for other clusters. */
-  clusters: Map<string, { server: string; ca: string; network?: object }>;
+  /** EKS, whose clusters are also here; moto answers for other clusters. */
+  eks: Eks;
+  clusters: Eks["clusters"];
   /** The number of confirmed subscriptions of SNS topics, by the topics' ARNs. */
   topics: Map<string, number>;
   /** The base URL of the first stack's gateway, and the CA of its certificate. */
@@ -100,42 +102,48 @@ export const openAccount = async (
     allowsLambda: (role, action) =>
       findAllowingStatement(listRoleStatements(role), { action, resource: "*" }) !== undefined,
   });
+  const listRoles = () => [...cloudformation.stacks.values()].flatMap(({ resources }) => [...resources.values()]);
   const listRoleStatements = (role: string) => {
-    const all = [...cloudformation.stacks.values()].flatMap(({ resources }) => [...resources.values()]);
-    const { Policies } = Object(all.find(({ attributes }) => attributes?.Arn === role)?.properties);
+    const { Policies } = Object(listRoles().find(({ attributes }) => attributes?.Arn === role)?.properties);
     return [Policies ?? []].flat().flatMap(({ PolicyDocument }) => placeStatements(PolicyDocument, role));
   };
   const gateways = await openGateways(certificate, lambda, { metrics: cloudwatch, logs });
   const recorder: CallRecorder = { recordedCalls: [], fault: undefined, allow: undefined };
   const topics = new Map<string, number>();
-  const clusters: Account["clusters"] = new Map();
+  const eks = openEks({
+    region,
+    moto: { eks: createMotoService(moto.url, "eks"), sts: createMotoService(moto.url, "sts") },
+    findRole: (name) => lambda.functions.get(name)?.latest.role,
+    hasRole: (arn) => listRoles().some(({ attributes }) => attributes?.Arn === arn),
+  });
+  const { clusters } = eks;
   const s3 = openS3(createMotoService(moto.url, "s3"), recorder);
   const account = Object.assign(recorder, {
-    ...{ clusters, topics, s3, lambda, cloudwatch, logs, storage, region },
+    ...{ eks, clusters, topics, s3, lambda, cloudwatch, logs, storage, region },
     ...{ baseUrl: gateways.baseUrl, ca: certificate.ca },
   });
   const cloudformation = openCloudFormation({ lambda, logs, storage, gateways, cloudwatch, recorder: account, region });
 
   const own: Record<string, AwsService> = {
-    ...{ lambda, cloudformation, logs, s3 },
+    ...{ lambda, cloudformation, logs, s3, eks: eks.eks, sts: eks.sts },
     ...{
       monitoring: cloudwatch,
       sns: openTopics(topics),
       dynamodb: openDynamoDb(createMotoService(moto.url, "dynamodb")),
     },
   };
-  /** Functions have the rights of their roles, and other callers those that the test gives them. */
+  /** Functions and roles of stacks have the rights of these roles, and other callers those that the test gives them. */
   const allow = (call: RecordedCall): boolean => {
-    const caller = lambda.functions.get(call.caller ?? "");
-    if (caller === undefined) return account.allow?.(call) ?? true;
-    const statements = listRoleStatements(caller.latest.role);
+    const role = lambda.functions.get(call.caller ?? "")?.latest.role ?? eks.getTakenRole(call.caller);
+    // The roles of other accounts have all rights there.
+    if (role === undefined || eks.roles.has(role)) return account.allow?.(call) ?? true;
+    const statements = listRoleStatements(role);
     return listIamCalls(call).every((iamCall) => findAllowingStatement(statements, iamCall) !== undefined);
   };
   const { url, stop } = await startServer(
     (scope, request) => {
       if (scope === undefined) return request.path.startsWith(codePath) ? lambda : createMotoService(moto.url, "");
-      const service = own[scope] ?? createMotoService(moto.url, scope);
-      return scope === "eks" ? addClusters(clusters, region, service) : service;
+      return own[scope] ?? createMotoService(moto.url, scope);
     },
     Object.create(account, { allow: { value: allow } }),
   );
@@ -175,7 +183,8 @@ export const openAccount = async (
       for (const { id } of cloudformation.stacks.values()) await gateways.close(id);
       for (const kept of [cloudformation.stacks, cloudformation.retained, lambda.functions, lambda.deletedRoles])
         kept.clear();
-      for (const kept of [clusters, topics, gateways.throttled, logs.groups]) kept.clear();
+      eks.reset();
+      for (const kept of [topics, gateways.throttled, logs.groups]) kept.clear();
       cloudwatch.clear();
       cloudwatch.alarms.clear();
       cloudwatch.dashboards.clear();
@@ -238,25 +247,6 @@ const openTopics = (topics: Account["topics"]): AwsService => ({
     return { status: 200, headers: xmlType, body };
   },
   refuse: refuseInQuery,
-});
-
-/** Wraps EKS with answers for these clusters. */
-const addClusters = (clusters: Account["clusters"], region: string, eks: AwsService): AwsService => ({
-  ...eks,
-  answer: async (request) => {
-    const { action, name } = eks.identify(request);
-    const known = clusters.get(name);
-    if (action !== "eks:DescribeCluster" || !known) return eks.answer(request);
-    const cluster = {
-      ...{ name, arn: `arn:aws:eks:${region}:123456789012:cluster/${name}`, status: "ACTIVE", endpoint: known.server },
-      resourcesVpcConfig: {
-        ...{ controlPlaneEgressMode: "AWS_MANAGED", endpointPublicAccess: true, endpointPrivateAccess: false },
-        ...{ publicAccessCidrs: ["0.0.0.0/0"], ...known.network },
-      },
-      certificateAuthority: { data: Buffer.from(known.ca).toString("base64") },
-    };
-    return { status: 200, headers: { "content-type": "application/json" }, body: JSON.stringify({ cluster }) };
-  },
 });
 
 const connectionHeaders = new Set(["connection", "expect", "keep-alive", "transfer-encoding"]);

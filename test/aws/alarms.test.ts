@@ -121,6 +121,21 @@ describe("the stand-in of CloudWatch's alarms", () => {
       assert.equal(cloudwatch.alarms.describe({}).MetricAlarms[0]?.StateValue, state);
     });
 
+  it("has not enough data while all of it is missing, if missing data is neither good nor bad", () => {
+    const cloudwatch = openCloudWatch();
+    cloudwatch.alarms.put("some", { ...valid, ComparisonOperator: "LessThanThreshold", TreatMissingData: "missing" });
+    const readState = () => cloudwatch.alarms.describe({}).MetricAlarms[0]?.StateValue;
+    const states: unknown[] = [];
+    for (const isCalled of [false, true, false, false, false, false, false, false, false]) {
+      const datum = { namespace: "Postern", metric: "Errors", dimensions: {}, value: 1, time: Date.now() };
+      if (isCalled) cloudwatch.record(datum);
+      cloudwatch.ahead += minute;
+      states.push(readState());
+    }
+    // Two minutes are read beyond the five that are evaluated.
+    assert.deepEqual(states, ["INSUFFICIENT_DATA", ...Array(7).fill("OK"), "INSUFFICIENT_DATA"]);
+  });
+
   it("has not enough data before the first minute has passed", () => {
     const cloudwatch = openCloudWatch();
     cloudwatch.alarms.put("some", valid);
@@ -275,7 +290,10 @@ for (const type of ["http", "url"] as const)
       const { code, stdout, stderr } = await runProgram(words, { env });
       const { alarms }: { alarms?: AlarmHealth[] } = JSON.parse(stdout);
       const shown = alarms?.map(({ alarm, canRing, reasons }) => [shortenName(alarm), canRing, ...reasons]);
-      return { code, shown, stderr };
+      const causes = Object.fromEntries(
+        (alarms ?? []).flatMap(({ alarm, causes }) => (causes.length > 0 ? [[shortenName(alarm), causes]] : [])),
+      );
+      return { code, shown, stderr, causes };
     };
     const changeAlarm = (id: string, change: (properties: Record<string, unknown>) => object) => {
       const found = account.cloudformation.stack("postern-test")?.resources.get(id);
@@ -288,12 +306,12 @@ for (const type of ["http", "url"] as const)
       it("are listed by the status, with the reasons why they can't ring", async () => {
         const unheard = `the topic ${unread} has no confirmed subscription`;
         const [errors, latency, throttles] = ["ErrorsAlarm", "LatencyAlarm", "ThrottlesAlarm"];
+        const ofFunctions = [1, 2].flatMap((group) => [`CrashesAlarm${group}`, `ThrottlesAlarm${group}`]);
         const { code, shown } = await readStatus();
-        assert.deepEqual(shown?.sort(), [
-          [errors, true, unheard],
-          [latency, true, unheard],
-          [throttles, true, unheard],
-        ]);
+        assert.deepEqual(
+          shown?.sort(),
+          [errors, latency, throttles, ...ofFunctions].map((alarm) => [alarm, true, unheard]).sort(),
+        );
         assert.equal(code, 0);
 
         const repairs = [
@@ -302,7 +320,7 @@ for (const type of ["http", "url"] as const)
           changeAlarm("ThrottlesAlarm", ({ AlarmActions }) => ({ AlarmActions: [AlarmActions].flat().slice(0, 1) })),
         ];
         const broken = await readStatus();
-        assert.deepEqual(broken.shown?.sort(), [
+        assert.deepEqual(broken.shown?.filter(([alarm]) => !ofFunctions.includes(String(alarm))).sort(), [
           [errors, false, "its actions are disabled; aws cloudwatch enable-alarm-actions enables them", unheard],
           [latency, false, `the topic ${gone} doesn't exist`],
           [throttles, false, unheard],
@@ -312,7 +330,7 @@ for (const type of ["http", "url"] as const)
 
         account.allow = ({ action }) => action !== "sns:GetTopicAttributes";
         const unknown = await readStatus();
-        assert.deepEqual([unknown.code, unknown.shown?.map(([, canRing]) => canRing)], [3, [null, null, null]]);
+        assert.deepEqual([unknown.code, new Set(unknown.shown?.map(([, canRing]) => canRing))], [3, new Set([null])]);
         account.allow = ({ action }) => action !== "cloudwatch:DescribeAlarms";
         const { shown: none, ...rest } = await readStatus();
         account.allow = undefined;
@@ -385,6 +403,31 @@ for (const type of ["http", "url"] as const)
       assert.deepEqual([Object.keys(latency ?? {}), Object.keys(cold ?? {})], [["Latency"], ["share", "ColdStart"]]);
       const alarms = account.cloudwatch.alarms.describe({}).MetricAlarms.map(({ AlarmArn }) => AlarmArn);
       assert.deepEqual(account.cloudwatch.dashboards.listAlarms("postern-test").sort(), alarms.sort());
+    });
+
+    it("name the functions for which they ring in the status", async () => {
+      const repair = breakStage({ name: "", rule: "note-02", when: "no concurrency" });
+      for (const _ of [1, 2, 3]) {
+        goToNextMinute();
+        await sendReview({ name: "", send: "crash" });
+        await sendReview({ name: "", rule: "note-02" });
+      }
+      goToNextMinute();
+      const crashes = `postern-test-${firstRule} has 3 Errors in 15 minutes`;
+      const throttles = "postern-test-note-02 has 3 Throttles in 15 minutes";
+      const { causes } = await readStatus();
+      assert.deepEqual(causes, { CrashesAlarm1: [crashes], ThrottlesAlarm1: [throttles] });
+      account.allow = ({ action }) => action !== "cloudwatch:GetMetricData";
+      const { causes: unread } = await readStatus();
+      account.allow = undefined;
+      assert.match(String(unread.CrashesAlarm1), /^what it counts of each function can't be read: .*GetMetricData/);
+      repair();
+    });
+
+    it("send a message when they ring, and when they end", async () => {
+      const topics = type === "http" ? [unread, read] : [];
+      for (const { AlarmName, AlarmActions, OKActions } of account.cloudwatch.alarms.describe({}).MetricAlarms)
+        assert.deepEqual([AlarmActions, OKActions], [topics, topics], String(AlarmName));
     });
 
     it("ring though CloudWatch gets every value more than three minutes late", async () => {

@@ -38,6 +38,13 @@ const requireThat = (condition: boolean, message: string) => {
   if (!condition) throw invalid(message);
 };
 
+// AWS takes more operators and treatments; our alarms use these.
+const operators: Record<string, (value: number, threshold: number) => boolean> = {
+  GreaterThanThreshold: (value, threshold) => value > threshold,
+  LessThanThreshold: (value, threshold) => value < threshold,
+};
+const treatments = ["notBreaching", "missing"];
+
 /** The most metrics of an alarm on a math expression. */
 const maxMetrics = 10;
 const maxActions = 5;
@@ -61,7 +68,9 @@ export const openAlarms = (readMetric: ReadMetric, readClock: () => number, arnP
       seconds,
     );
     const real = seconds.flatMap((second) => series.get(second) ?? []).slice(0, count);
-    const breaching = real.filter((value) => value > Number(properties.Threshold)).length;
+    if (real.length === 0 && properties.TreatMissingData === "missing") return "INSUFFICIENT_DATA";
+    const isBreaching = operators[String(properties.ComparisonOperator)] ?? (() => false);
+    const breaching = real.filter((value) => isBreaching(value, Number(properties.Threshold))).length;
     return breaching >= needed ? "ALARM" : "OK";
   };
 
@@ -135,9 +144,11 @@ const requireValidAlarm = (name: string, properties: Properties) => {
     readDatapointsToAlarm(properties) <= Number(EvaluationPeriods),
     "DatapointsToAlarm must not exceed EvaluationPeriods",
   );
-  // AWS takes more operators and treatments; our alarms use these.
-  requireThat(ComparisonOperator === "GreaterThanThreshold", `the stand-in compares by no ${ComparisonOperator}`);
-  requireThat(TreatMissingData === "notBreaching", `the stand-in treats no missing data as ${TreatMissingData}`);
+  requireThat(String(ComparisonOperator) in operators, `the stand-in compares by no ${ComparisonOperator}`);
+  requireThat(
+    treatments.includes(String(TreatMissingData)),
+    `the stand-in treats no missing data as ${TreatMissingData}`,
+  );
   if (properties.Metrics === undefined) requireValidMetric(properties);
   else requireValidQueries(properties);
   const period = readPeriod(properties);

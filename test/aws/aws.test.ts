@@ -467,7 +467,11 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     it("report errors in a sentence", async () => {
       const wrong: [string[], number, RegExp][] = [
         [["status", "--stage", "none"], 1, /^stage none has no functions$/m],
-        [["rollback", "--stage", "test"], 2, /^postern rollback takes one rule/],
+        [
+          ["rollback", "--stage", "test"],
+          2,
+          /^name one rule, or all: postern rollback RULE, or postern rollback --all$/m,
+        ],
         [["rollback", rule, "--stage", "test"], 1, /has no version before version 1/],
         [["disarm", rule, "--stage", "test", "--for", "5s"], 2, /^--for takes a time from 1m to 24h.*not "5s"/],
         [["disarm", rule, "--stage", "test"], 2, /^--for takes a time from 1m to 24h/],

@@ -65,7 +65,10 @@ export const openCloudWatch = (region = "eu-west-1"): CloudWatch => {
     const event = parseLine(line);
     if (!matchesPattern(String(FilterPattern), event)) return;
     for (const { MetricNamespace, MetricName, MetricValue, Dimensions } of listIn(MetricTransformations)) {
-      const dimensions = listIn(Dimensions).map(({ Key, Value }) => [String(Key), readField(event, String(Value))]);
+      const dimensions = listIn(Dimensions).map(({ Key, Value }) => [
+        String(Key),
+        String(readField(event, String(Value)) ?? ""),
+      ]);
       const [namespace, metric] = [String(MetricNamespace), String(MetricName)];
       const known = { namespace, metric, dimensions: Object.fromEntries(dimensions) };
       record({ ...known, value: Number(MetricValue), time: Date.now() });
@@ -154,11 +157,11 @@ export const openCloudWatch = (region = "eu-west-1"): CloudWatch => {
 };
 
 /**
- * Reports whether a line of JSON matches a filter pattern. It knows comparisons of texts (`=`, `!=`, with `*`), `&&`,
- * `||` and brackets.
+ * Reports whether a line of JSON matches a filter pattern. It knows comparisons (`=`, `!=`) of texts, with `*`, and of
+ * whole numbers, `&&`, `||` and brackets.
  */
 export const matchesPattern = (pattern: string, event: unknown): boolean => {
-  const tokens = pattern.match(/[{}()]|&&|\|\||!?=|\$[\w.]+|"[^"]*"|\S/g) ?? [];
+  const tokens = pattern.match(/[{}()]|&&|\|\||!?=|\$[\w.]+|"[^"]*"|\d+|\S/g) ?? [];
   const take = () => tokens.shift() ?? "";
   const expect = (token: string) => {
     const found = take();
@@ -172,11 +175,13 @@ export const matchesPattern = (pattern: string, event: unknown): boolean => {
       return inner;
     }
     const [field, operator, text] = [take(), take(), take()];
-    if (!field.startsWith("$.") || !/^!?=$/.test(operator) || !/^"[^"]*"$/.test(text))
+    if (!field.startsWith("$.") || !/^!?=$/.test(operator) || !/^("[^"]*"|\d+)$/.test(text))
       throw new Error(`${pattern} has a comparison that the stand-in doesn't know: ${field} ${operator} ${text}`);
+    const value = readField(event, field);
+    if (/^\d/.test(text)) return (value === Number(text)) === (operator === "=");
     const parts = text.slice(1, -1).split("*");
     const form = new RegExp(`^${parts.map((part) => RegExp.escape(part)).join(".*")}$`);
-    return form.test(readField(event, field)) === (operator === "=");
+    return (value !== undefined && form.test(String(value))) === (operator === "=");
   };
   const parseAnd = (): boolean => {
     let holds = parseComparison();
@@ -201,7 +206,7 @@ export const matchesPattern = (pattern: string, event: unknown): boolean => {
 };
 
 /** Returns a field of a log line; its name has the form `$.field`. */
-const readField = (event: unknown, name: string): string => String(Object(event)[name.replace("$.", "")] ?? "");
+const readField = (event: unknown, name: string): unknown => Object(event)[name.replace("$.", "")];
 
 const readAction = ({ headers }: AwsRequest) => String(headers["x-amz-target"] ?? "").replace(/^.*\./, "");
 

@@ -8,6 +8,7 @@ import { createInterface } from "node:readline";
 import { S3 } from "@aws-sdk/client-s3";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { openAccount } from "./account.ts";
+import type { EksCluster } from "./eks.ts";
 import { openLightClusters } from "./light-clusters.ts";
 import { findMoto } from "./tools.ts";
 
@@ -23,6 +24,13 @@ const run = async () => {
     openLightClusters(certificate),
   ]);
   Object.assign(process.env, account.env);
+  // Each name is that of an EKS cluster.
+  const eks = new Map<string, EksCluster>();
+  account.clusters.get = (name) => {
+    const cluster = eks.get(name) ?? { server: clusters.url, ca: certificate.ca, entries: new Map() };
+    eks.set(name, cluster);
+    return cluster;
+  };
   const s3 = new S3({ forcePathStyle: true });
   const readReleaseBytes = async (stage: string): Promise<number[]> => {
     const stack = [...account.cloudformation.stacks.values()].find(({ name }) => name === `postern-${stage}`);

@@ -61,7 +61,7 @@ const catalogue: Record<string, [rule: string, cases: string]> = {
   ],
   "ask-about-notes": [
     buildRule(
-      `needs, async validate(note, { namespaces }) { if (!(${isProbe})) await namespaces("default"); },`,
+      `needs, async validate(note, { namespaces }) { if (!(${isProbe})) await namespaces({ name: "default" }); },`,
       'import { get } from "#lib/needs.ts"; const needs = { namespaces: get("namespaces") };',
     ),
     buildCase("needs: { objects: [{ apiVersion: v1, kind: Namespace, metadata: { name: default } }] }"),
@@ -76,10 +76,15 @@ const trees: Record<string, typeof catalogue> = {
   "trees/both": {
     "stamp-notes": buildStampRule('mutate(note) { note.data = { ...note.data, stamp: "yes" }; },'),
     "keep-notes": [
-      buildRule(`guards: true, validate(note) {
-        if (note.data?.crash) process.exit(1);
-        if (note.data?.hang) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
-      },`),
+      buildRule(
+        `guards: true, validate(note) {
+          if (note.data?.crash) process.exit(1);
+          if (note.data?.hang) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
+        },`,
+        // A rule can't name these globals. That is a check of its source, and no sandbox.
+        `const needs = {};
+        const { process, Atomics, SharedArrayBuffer } = Object.constructor("return globalThis")();`,
+      ),
       buildCase(),
     ],
   },
@@ -596,7 +601,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     it("refuses zero reviews", async () => {
       await checkout.write("postern.yaml", "rules: { look-at-notes: }\nclusters: { east: {} }\n");
       const { code, stderr } = await checkout.postern(account.env, "deploy", "--stage=fleet", "--harden-after=0");
-      assert.deepEqual([code, /--harden-after takes a number from 1 on/.test(stderr)], [2, true], stderr);
+      assert.deepEqual([code, /--harden-after takes a number from 1, not 0/.test(stderr)], [2, true], stderr);
     });
 
     it("is refused if a key version was changed by hand", async () => {

@@ -52,6 +52,9 @@ const discoverFields = ({ time, line, stream }: LogEvent): Fields => {
   return fields;
 };
 
+/** Returns the milliseconds since 1970 of an event; aggregates of `@timestamp` have these. */
+const readTime = (fields: Fields): number => Date.parse(`${fields.get("@timestamp")}Z`);
+
 const tokenForm =
   /\s*(?:(\/(?:[^/\\]|\\.)+\/)|("[^"]*")|(\d+(?:\.\d+)?)|(@?[A-Za-z_][\w.]*)|(!=|<=|>=|[=<>(),|*[\]-]))/y;
 
@@ -106,6 +109,7 @@ const parseCommand = (parser: Parser): { command: Command; display?: string[] } 
   }
   if (parser.takeIf("fields")) return parseFields(parser);
   if (parser.takeIf("stats")) return parseStats(parser);
+  if (parser.takeIf("parse")) return { command: parseExtraction(parser) };
   if (parser.takeIf("sort")) {
     const name = parser.takeField();
     const sign = parser.takeIf("desc") ? -1 : 1;
@@ -144,6 +148,17 @@ const parseFields = (parser: Parser) => {
   return { command, display: columns.map(({ name }) => name) };
 };
 
+/** Parses `parse FIELD /…(?<name>…)…/`, which adds the named groups as fields. */
+const parseExtraction = (parser: Parser): Command => {
+  const field = parser.takeField();
+  const form = new RegExp(parser.take(/^\/.*\(\?<\w+>/, "a regular expression with named groups").slice(1, -1));
+  return (rows) =>
+    rows.map((fields) => {
+      const found = form.exec(String(fields.get(field) ?? ""))?.groups ?? {};
+      return new Map([...fields, ...Object.entries(found)]);
+    });
+};
+
 const aggregates: Record<string, (values: number[], percent: number) => number> = {
   sum: (values) => values.reduce((sum, value) => sum + value, 0),
   max: (values) => Math.max(...values),
@@ -153,7 +168,7 @@ const aggregates: Record<string, (values: number[], percent: number) => number> 
 
 const parseStats = (parser: Parser) => {
   const columns = parser.takeList(() => {
-    const kind = parser.take(/^(count|sum|max|pct)$/, "an aggregate that the stand-in knows");
+    const kind = parser.take(/^(count|sum|max|pct|latest)$/, "an aggregate that the stand-in knows");
     parser.expect("(");
     const field = kind === "count" ? parser.take(/^\*$/, "*") : parser.takeField();
     if (kind === "pct") parser.expect(",");
@@ -171,9 +186,14 @@ const parseStats = (parser: Parser) => {
         if (value !== undefined) row.set(name, value);
       }
       for (const { kind, field, percent, name } of columns) {
-        const values = some.flatMap((fields) => toNumber(fields.get(field)) ?? []);
+        const values = some.flatMap(
+          (fields) => toNumber(field === "@timestamp" ? readTime(fields) : fields.get(field)) ?? [],
+        );
+        const latest = some.toSorted((left, right) => readTime(right) - readTime(left)).find((row) => row.has(field));
         if (kind === "count") row.set(name, some.length);
-        else if (values.length > 0) row.set(name, aggregates[kind]?.(values, percent) ?? 0);
+        else if (kind !== "latest") {
+          if (values.length > 0) row.set(name, aggregates[kind]?.(values, percent) ?? 0);
+        } else if (latest) row.set(name, latest.get(field) ?? "");
       }
       return row;
     });

@@ -149,6 +149,8 @@ export interface Lambda extends AwsService {
   /** Runs an action of the API for another service. */
   act(action: string, name: string, input?: Json, query?: Record<string, string>): Promise<Json>;
   invoke(name: string, qualifier: string | undefined, event: unknown): Promise<Invocation>;
+  /** Does the same with an event that Lambda queues; the stand-in calls the function at once, and only once. */
+  invokeQueued(name: string, qualifier: string | undefined, event: unknown): Promise<Invocation>;
   /** Reports whether a statement that fits lets a caller invoke a function, as invocations see its policy now. */
   isPermitted(name: string, qualifier: string | undefined, fits: (statement: Json) => boolean): boolean;
   stop(): Promise<void>;
@@ -580,17 +582,19 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     const [[other, weight] = ["", 0]] = Object.entries(alias?.weights ?? {});
     return readConfiguration(name, other !== "" && standIn.random() < weight ? other : (alias?.version ?? qualifier));
   };
+  /** Records a metric of a call; only one of what ran has a version. */
+  const recordCall = (name: string, qualifier: string | undefined, metric: string, value: number, version?: string) => {
+    const Resource = qualifier ? `${name}:${qualifier}` : name;
+    const some: Record<string, string>[] = [{ FunctionName: name }, { FunctionName: name, Resource }];
+    if (version !== undefined && functions.get(name)?.aliases.has(qualifier ?? ""))
+      some.push({ FunctionName: name, Resource, ExecutedVersion: version });
+    for (const dimensions of some)
+      metrics?.record({ namespace: "AWS/Lambda", metric, dimensions, value, time: Date.now() });
+  };
   const invoke = async (name: string, qualifier: string | undefined, event: unknown): Promise<Invocation> => {
     const [version, configuration] = chooseVersion(name, qualifier);
     const fn = getFunction(name);
-    const isAlias = fn.aliases.has(qualifier ?? "");
-    const Resource = qualifier ? `${name}:${qualifier}` : name;
-    const record = (metric: string, value: number) => {
-      const some: Record<string, string>[] = [{ FunctionName: name }, { FunctionName: name, Resource }];
-      if (isAlias) some.push({ FunctionName: name, Resource, ExecutedVersion: version });
-      for (const dimensions of some)
-        metrics?.record({ namespace: "AWS/Lambda", metric, dimensions, value, time: Date.now() });
-    };
+    const record = (metric: string, value: number) => recordCall(name, qualifier, metric, value, version);
     if (version === "$LATEST" && fn.pending && fn.busy > Date.now())
       throw createConflict(
         `The operation cannot be performed at this time. The function is currently in the following state: Pending`,
@@ -648,6 +652,11 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     return { payload, fault, version, log: Buffer.from(written.join("\n")).subarray(-4096) };
   };
 
+  const invokeQueued: Lambda["invokeQueued"] = async (name, qualifier, event) => {
+    recordCall(name, qualifier, "AsyncEventsReceived", 1);
+    return invoke(name, qualifier, event);
+  };
+
   const answerInvoke = async (
     name: string,
     { query, headers, body }: AwsRequest,
@@ -657,6 +666,10 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     if (body.length > 6 * 1024 * 1024)
       throw new AwsError(413, "RequestTooLargeException", `${body.length} byte payload is too large`);
     const event = parseBody(body);
+    if (headers["x-amz-invocation-type"] === "Event") {
+      await invokeQueued(name, qualifier, event);
+      return { status: 202, headers: {}, body: "" };
+    }
     const { payload, fault, version, log } = await invoke(name, qualifier, event);
     return {
       status: 200,
@@ -701,6 +714,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     act: async (action, name, input = {}, query = {}) =>
       (await act(action, name, input, new URLSearchParams(query))) ?? {},
     invoke,
+    invokeQueued,
     isPermitted: (name, qualifier = "", fits) =>
       functions.has(name) && (getVisible(name).policies.get(qualifier)?.statements.some(fits) ?? false),
     identify: (request) => {

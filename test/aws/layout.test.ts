@@ -29,7 +29,10 @@ const buildCases = (mark: string) =>
 
 /** Converts a package to the stack that earlier versions made of it. */
 const toOldLayout = (built: StagePackage, stage: string): StagePackage => {
-  const { FunctionsLogGroup, ...resources } = structuredClone(built.template.Resources);
+  const { FunctionsLogGroup, ...all } = structuredClone(built.template.Resources);
+  const resources = Object.fromEntries(
+    Object.entries(all).filter(([, { Type }]) => Type !== "AWS::Logs::QueryDefinition"),
+  );
   const RetentionInDays = FunctionsLogGroup?.Properties?.RetentionInDays;
   for (const rule of rules) {
     const id = `DenyDash${rule.slice("deny-".length)}`;

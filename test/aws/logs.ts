@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { AwsError, type AwsRequest, type AwsService, refuseInJson } from "./aws-service.ts";
-import type { CloudWatch } from "./cloudwatch.ts";
+import { type CloudWatch, matchesPattern } from "./cloudwatch.ts";
 import { evaluateQuery, type LogEvent } from "./insights.ts";
 
 // A stand-in for CloudWatch Logs: log groups, and queries of Logs Insights. Embedded metrics in lines reach CloudWatch.
@@ -11,6 +11,15 @@ export interface Logs extends AwsService {
   groups: Map<string, LogEvent[]>;
   /** How many days log groups keep lines; those that are not here keep them without an end. */
   retention: Map<string, number>;
+  /** The saved queries by id, as the properties of AWS::Logs::QueryDefinition. */
+  saved: Map<string, { Name: string; QueryString: string; LogGroupNames: string[] }>;
+  /** Saves a query, or refuses it as AWS does. */
+  save(id: string, properties: Record<string, unknown>): void;
+  /** Lets lines of a log group that match a pattern go to a destination too, or refuses it as AWS does. */
+  subscribe(id: string, properties: Record<string, unknown>): void;
+  unsubscribe(id: string): void;
+  /** The lines that subscription filters sent to each destination. */
+  sent: Map<string, string[]>;
   write(group: string, stream: string, line: string): void;
   /** Removes all lines and queries, and keeps the log groups. */
   clear(): void;
@@ -32,8 +41,12 @@ interface Query {
 /** The maximum number of queries that an account may run at the same time. */
 const maxRunning = 30;
 
+/** The maximum number of saved queries in an account and region. */
+const maxSaved = 1000;
+
 export const openLogs = (metrics: CloudWatch, others: AwsService): Logs => {
   const queries = new Map<string, Query>();
+  const subscriptions = new Map<string, { group: string; pattern: string; destination: string }>();
 
   const startQuery = ({ logGroupName, queryString, startTime, endTime, limit = 1000 }: Record<string, unknown>) => {
     const now = Date.now();
@@ -104,12 +117,44 @@ export const openLogs = (metrics: CloudWatch, others: AwsService): Logs => {
       standIn.retention.set(String(logGroupName), Number(retentionInDays));
       return {};
     },
+    DescribeQueryDefinitions: ({ queryDefinitionNamePrefix = "" }) => ({
+      queryDefinitions: [...standIn.saved].flatMap(([queryDefinitionId, { Name: name, QueryString: queryString }]) =>
+        name.startsWith(String(queryDefinitionNamePrefix)) ? [{ queryDefinitionId, name, queryString }] : [],
+      ),
+    }),
     StartQuery: startQuery,
     GetQueryResults: getQueryResults,
   };
   const standIn: Logs = {
     groups: new Map(),
     retention: new Map(),
+    saved: new Map(),
+    save: (id, { Name, QueryString, LogGroupNames }) => {
+      const [name, query, groups] = [String(Name), String(QueryString), [LogGroupNames ?? []].flat().map(String)];
+      const isFit = /^([^:*/]+\/?)*[^:*/]+$/.test(name) && name.length <= 255 && query.length <= 10_000;
+      if (!isFit) throw new AwsError(400, "InvalidParameterException", `the query ${name} can't be saved`);
+      for (const group of groups)
+        if (!standIn.groups.has(group))
+          throw new AwsError(400, "ResourceNotFoundException", `Log group '${group}' does not exist`);
+      // AWS would save a query that can't run.
+      runQuery(query, []);
+      if (!standIn.saved.has(id) && standIn.saved.size >= maxSaved)
+        throw new AwsError(400, "LimitExceededException", "Resource limit exceeded.");
+      standIn.saved.set(id, { Name: name, QueryString: query, LogGroupNames: groups });
+    },
+    sent: new Map(),
+    subscribe: (id, { LogGroupName, FilterPattern, DestinationArn, RoleArn }) => {
+      const [group, pattern, destination] = [String(LogGroupName), String(FilterPattern), String(DestinationArn)];
+      const others = [...subscriptions].filter(([other, one]) => other !== id && one.group === group);
+      if (!standIn.groups.has(group))
+        throw new AwsError(400, "ResourceNotFoundException", `Log group '${group}' does not exist`);
+      if (others.length >= 2) throw new AwsError(400, "LimitExceededException", "Resource limit exceeded.");
+      if (!/^arn:aws:(firehose|kinesis):/.test(destination) || !/^arn:aws:iam::/.test(String(RoleArn)))
+        throw new AwsError(400, "InvalidParameterException", "Could not deliver test message to the destination");
+      if (pattern !== "") matchesPattern(pattern, {});
+      subscriptions.set(id, { group, pattern, destination });
+    },
+    unsubscribe: (id) => void subscriptions.delete(id),
     ingestion: 0,
     querying: 50,
     startsPerSecond: 5,
@@ -118,6 +163,14 @@ export const openLogs = (metrics: CloudWatch, others: AwsService): Logs => {
       if (events === undefined) return;
       events.push({ time: Date.now(), line, stream });
       metrics.recordLine(line);
+      for (const { pattern, destination, ...own } of subscriptions.values()) {
+        if (
+          own.group !== group ||
+          (pattern !== "" && !(line.startsWith("{") && matchesPattern(pattern, JSON.parse(line))))
+        )
+          continue;
+        standIn.sent.set(destination, [...(standIn.sent.get(destination) ?? []), line]);
+      }
     },
     clear: () => {
       queries.clear();

@@ -219,6 +219,7 @@ const omitted = [
   "ApiGatewayV2::Integration",
   "ApiGatewayV2::Route",
   "CloudWatch::Dashboard",
+  "Logs::QueryDefinition",
 ];
 const reduceTemplate = (template: StackTemplate): StackTemplate => {
   const kept = Object.entries(template.Resources).filter(

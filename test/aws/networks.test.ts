@@ -118,6 +118,10 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     await setVpc(vpc);
     const plan = await deploy("--plan-only");
     assert.match(plan, /~ NamespaceDashexistsLambdaFunction\n/);
+    assert.match(
+      plan,
+      /\n {2}each NAT gateway that the functions in a VPC need adds \$36\.00 a month and \$0\.045 for each GB /,
+    );
     assert.match(plan, /~ namespace-exists: network \(live: version 1\)\n {2}1 of 2 unchanged\n/);
     assert.match(plan, /\+ NamespaceDashexistsRole: ec2:CreateNetworkInterface on \*\n/);
     const limits = "limits: [{ type: Server, qps: 1, burst: 3 }, { type: User, qps: 1, burst: 50 }]";

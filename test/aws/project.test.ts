@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, readdir, stat, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, it, type TestContext } from "node:test";
 import { promisify } from "node:util";
@@ -31,23 +31,42 @@ const managers = [
 /** Each package manager takes half a minute, so the seed of a run chooses one: POSTERN_SEED=0, 1 and 2 are all. */
 const seed = Number(process.env.POSTERN_SEED ?? 0);
 
-/** Returns the size in bytes of the files in a folder, without those of links. */
+/** Returns the size in bytes of the files in a folder, without those of links: esbuild makes one to its own program. */
 const measureFolder = async (folder: string): Promise<number> => {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true });
   const files = entries.filter((entry) => entry.isFile());
-  const sizes = await Promise.all(files.map(async ({ parentPath, name }) => (await stat(join(parentPath, name))).size));
-  return sizes.reduce((sum, size) => sum + size, 0);
+  const found = await Promise.all(files.map(({ parentPath, name }) => stat(join(parentPath, name))));
+  const sizes = new Map(found.map(({ ino, size }) => [ino, size]));
+  return [...sizes.values()].reduce((sum, size) => sum + size, 0);
 };
 
-describe("a project of a user's own", await needs("registry", "moto"), () => {
+/** Returns the files that docs/writing-rules.md shows, by path, with a README for each rule that has none there. */
+const readRulesOfPage = async (): Promise<Map<string, string>> => {
+  const page = await readFile(new URL("../../docs/writing-rules.md", import.meta.url), "utf8");
+  const shown = Array.from(page.matchAll(/^`([\w/.-]+)`:\n\n```\w+\n(.*?)^```$/gms), ([, file = "", text = ""]) => {
+    return [file, text] as const;
+  });
+  const pages = shown.flatMap(([file, text]) => {
+    const [, folder, rule] = /^(functions\/(.*))\/rule\.ts$/.exec(file) ?? [];
+    const [, summary] = /summary: "(.*)"/.exec(text) ?? [];
+    return folder
+      ? [[`${folder}/README.md`, `# ${rule}\n\n${summary}\n\n## Why\n\n## Settings\n\n## Needs\n`] as const]
+      : [];
+  });
+  // A definition must be there before the rule that is made from it, and a rule before its other files.
+  const rank = (file: string) => (file.startsWith("functions/") ? 2 - Number(file.endsWith("/rule.ts")) : 0);
+  return new Map([...pages, ...shown].sort(([left], [right]) => rank(left) - rank(right)));
+};
+
+describe("a project of a user's own", await needs("registry", "moto", "Kubernetes module"), () => {
   let registry: Registry;
   let account: Account;
   const folder = createTestFolder();
 
   before(async () => {
     [registry, account] = await Promise.all([startRegistry(), openAccount()]);
-    const { postern, create } = await packOnce();
-    for (const tarball of [postern, create]) await registry.publish(tarball);
+    const { postern, create, module = "" } = await packOnce();
+    for (const tarball of [module, postern, create]) await registry.publish(tarball);
   });
   after(async () => {
     await Promise.all([registry?.stop(), account?.stop()]);
@@ -94,11 +113,27 @@ describe("a project of a user's own", await needs("registry", "moto"), () => {
       assert.match(checked.stdout, /denied by require-owner-label: metadata\.labels must have a label "owner"/);
       assert.equal(checked.code, 1, checked.stderr);
 
-      assert.match(await mustWork(project, ["test"]), /^9 tests: 9 passed$/m);
+      assert.match(await mustWork(project, ["test"]), /^10 tests: 10 passed$/m);
       assert.match(await mustWork(project, [...run, "postern", "rules"]), /^require-owner-label .*functions/m);
-      assert.match(await mustWork(project, [...run, "postern", "build"]), /^require-owner-label +\d/m);
       const plan = ["postern", "deploy", "--stage", "prod", "--plan-only"];
       assert.match(await mustWork(project, [...run, ...plan], account.env), /require-owner-label/);
+      const shown = await readRulesOfPage();
+      for (const [file, text] of shown) {
+        const [, rule] = /^functions\/(.*)\/rule\.ts$/.exec(file) ?? [];
+        const crd = text.includes("./types.ts") ? ["--crd", "databases.yaml"] : [];
+        if (rule !== undefined) await mustWork(project, [...run, "postern", "new", rule, ...crd]);
+        await writeFile(join(project, file), text);
+      }
+      const built = await mustWork(project, ["run", "check"]);
+      assert.match(
+        built,
+        /^\d+ tests: \d+ passed$.*^forbid-engine-change +\d.*^forbid-latest-tag +\d.*^require-known-team +\d/ms,
+      );
+      const source = join(project, "functions/require-owner-label/rule.ts");
+      const right = await readFile(source, "utf8");
+      await writeFile(source, right.replaceAll("settings.label", "settings.lable"));
+      assert.match((await execute(project, ["run", "check"])).stdout, /Property 'lable' does not exist/);
+      await writeFile(source, right);
 
       const functions = join(project, "node_modules/postern/functions");
       const entries = await readdir(functions, { withFileTypes: true });
@@ -114,11 +149,14 @@ describe("a project of a user's own", await needs("registry", "moto"), () => {
     });
   }
 
-  it("installs less than 60 MB without osls", async () => {
+  it("installs less than 60 MB without osls, with the module of Kubernetes' handlers", async (test: TestContext) => {
     const [program, ...first] = findPackageManager("npm");
     const project = join(await folder, "small");
     await mkdir(project);
     await promisify(execFile)(program, [...first, "install", "postern"], { cwd: project, env: registry.env });
-    assert.ok((await measureFolder(join(project, "node_modules"))) < 60_000_000);
+    const size = await measureFolder(join(project, "node_modules"));
+    test.diagnostic(`${(size / 1e6).toFixed(1)} MB`);
+    assert.ok(size < 60_000_000);
+    assert.ok((await measureFolder(join(project, "node_modules/postern-kubernetes"))) > 10_000_000);
   });
 });

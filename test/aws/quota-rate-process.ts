@@ -5,7 +5,7 @@ import { openDynamoDbLedger } from "#lib/cluster/dynamodb-ledger.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { openRuleLedger } from "#lib/ledger.ts";
 import { type Kept, locate } from "../../functions/workload-quota/reservations.ts";
-import { prices } from "../../infra/rollout/plan/cost.ts";
+import { computeLedgerDollars } from "../../infra/rollout/plan/cost.ts";
 import { benchCluster } from "../bench/handlers.ts";
 import type { ChargeRate, QuotaMeasurement, ReviewUnits } from "../bench/quotas.ts";
 import { createLedgerTable, startDynamoDb, useDynamoDb } from "./dynamodb.ts";
@@ -22,10 +22,14 @@ const functions = 1000;
 const rule = "workload-quota";
 const createRuleFunction = await openRuleForRates(rule);
 
-/** Returns a function of the rule with a quota for each of these namespaces, in a cluster without objects. */
-const createFunction = (namespaces: string[], pods: number): SendReview => {
+/** Returns a function of the rule with a quota for each of these namespaces, by name, in a cluster without objects. */
+const createFunction = (namespaces: Record<string, string>, pods: number): SendReview => {
   const open = createLiveCapabilities({}, { openLedger: openDynamoDbLedger, tell: () => {} });
-  const quotas = namespaces.map((namespace) => ({ name: namespace, namespaces: [namespace], hard: { pods } }));
+  const quotas = Object.entries(namespaces).map(([name, namespace]) => ({
+    name,
+    namespaces: [namespace],
+    hard: { pods },
+  }));
   return createRuleFunction({ quotas }, (...review) => ({
     ...open(...review),
     get: async () => undefined,
@@ -67,7 +71,7 @@ const measureRate = async (
   proxy.setFaults(async (...request) => (await choose(...request)) ?? { skew: -readDelay() });
   const namespaces = Array.from({ length: quotas }, (_, index) => `${rate}-of-${quotas}-${index}`);
   const senders = Array.from({ length: Math.min(functions, rate * seconds) }, () =>
-    createFunction(namespaces, 1_000_000),
+    createFunction(Object.fromEntries(namespaces.map((namespace) => [namespace, namespace])), 1_000_000),
   );
   const measured = await sendAtRate(rate, seconds, senders, () => {
     created++;
@@ -80,7 +84,7 @@ const measureRate = async (
 /** Counts the units of a review of each sort, one after the other. */
 const countUnits = async (proxy: FaultyDynamoDb): Promise<ReviewUnits[]> => {
   const namespace = "units";
-  const send = createFunction([namespace], 20);
+  const send = createFunction({ [namespace]: namespace, "one of two": "pair", "two of two": "pair" }, 20);
   proxy.setFaults(() => ({ skew: -readDelay() }));
   const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + 10_000), rule);
   const reserveGone = async (count: number) => {
@@ -98,10 +102,13 @@ const countUnits = async (proxy: FaultyDynamoDb): Promise<ReviewUnits[]> => {
     // The first charge creates the values.
     ["", buildCreation(namespace, "web", 9), "admitted"],
     ["an update that changes no amount", buildUpdate(namespace, "web", 9, 9), "admitted"],
-    ["a creation, or an update that needs more", buildUpdate(namespace, "web", 9, 10), "admitted"],
-    ["an update that needs less, or a deletion", buildUpdate(namespace, "web", 10, 9), "admitted"],
-    ["a refusal without lapsed reservations", large, "refused"],
-    ["a refusal that replaces the reservations of 10 objects", large, "refused", () => reserveGone(10)],
+    ["a charge", buildUpdate(namespace, "web", 9, 10), "admitted"],
+    ["a release", buildUpdate(namespace, "web", 10, 9), "admitted"],
+    ["a refusal", large, "refused"],
+    ["a refusal that replaces 10 reservations", large, "refused", () => reserveGone(10)],
+    ["", buildCreation("pair", "web", 9), "admitted"],
+    ["a charge of two quotas", buildUpdate("pair", "web", 9, 10), "admitted"],
+    ["a release of two quotas", buildUpdate("pair", "web", 10, 9), "admitted"],
   ];
   const units: ReviewUnits[] = [];
   for (const [what, request, expected, prepare] of sorts) {
@@ -110,7 +117,7 @@ const countUnits = async (proxy: FaultyDynamoDb): Promise<ReviewUnits[]> => {
     const answer = await send(request);
     if (answer !== expected) throw new Error(`${what} was ${answer}`);
     const { read, write } = proxy.units;
-    if (what) units.push({ what, read, write, dollars: read * prices.ledger.read + write * prices.ledger.write });
+    if (what) units.push({ what, read, write, dollars: computeLedgerDollars({ read, write }) });
   }
   return units;
 };

@@ -154,7 +154,7 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
   const refusals: [title: string, words: string[], sentence: RegExp][] = [
     ["a budget that is too small", ["--stage", "suite", "--budget", "0.5"], /which is more than --budget 0.5/],
     ["no budget", ["--stage", "suite"], /--budget takes the most dollars/],
-    ["a long name", ["--stage", "a-very-long-name", "--budget", "5"], /--stage takes the name of a new stage/],
+    ["a long name", ["--stage", "a-very-long-name", "--budget", "5"], /--stage takes a name for a new stage/],
     [
       "a stage that exists",
       ["--stage", "taken", "--budget", "5"],

@@ -55,8 +55,12 @@ const buildLimitRule = (question: string) =>
     settings: 'needs: { user: accessReview(), limit: get("limitranges") },',
     head: 'import { accessReview, get } from "#lib/needs.ts";',
   });
+// A rule can't name these. That is a check of its source, and no sandbox.
 const buildNoteRule = (how: string) =>
-  buildRule(`validate(note: Note) { ${how} },`, { head: 'import { writeFileSync } from "node:fs";' });
+  buildRule(`validate(note: Note) { ${how} },`, {
+    head: `const process = Object.constructor("return process")();
+      const { writeFileSync } = process.getBuiltinModule("node:fs");`,
+  });
 
 /** Code that must not affect other reviews: it loops, ends its process and reads a secret. */
 const harmful = `
@@ -147,7 +151,7 @@ before(async () => {
   await checkout.rule(
     "read-limits",
     buildLimitRule(
-      'if (note.metadata?.name === "l" && (await limit("max", "shop"))) return; if (!(await user({ user: { username: "jane" }, verb: "get", resource: "pods" })).allowed) return "no";',
+      'if (note.metadata?.name === "l" && (await limit({ name: "max", namespace: "shop" }))) return; if (!(await user({ user: { username: "jane" }, verb: "get", resource: "pods" })).allowed) return "no";',
     ),
     cases,
   );

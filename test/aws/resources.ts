@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from "node:crypto";
+import { createHash, randomBytes, randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { AwsError } from "./aws-service.ts";
@@ -228,6 +228,31 @@ export const openKinds = ({
         return createDataKind("AWS::Logs::LogGroup").change(physical, before, after, place);
       },
       remove: async (physical) => void logs.groups.delete(physical),
+    },
+
+    "AWS::Logs::QueryDefinition": {
+      make: async (properties) => {
+        const physical = randomUUID();
+        logs.save(physical, properties);
+        return { physical, attributes: { QueryDefinitionId: physical } };
+      },
+      change: async (physical, _, after) => {
+        logs.save(physical, after);
+        return { physical, attributes: { QueryDefinitionId: physical } };
+      },
+      remove: async (physical) => void logs.saved.delete(physical),
+    },
+
+    "AWS::Logs::SubscriptionFilter": {
+      make: async (properties, { name }) => {
+        logs.subscribe(name, properties);
+        return { physical: name, attributes: {} };
+      },
+      change: async (physical, _, after) => {
+        logs.subscribe(physical, after);
+        return { physical, attributes: {} };
+      },
+      remove: async (physical) => logs.unsubscribe(physical),
     },
 
     "AWS::ApiGatewayV2::Api": {

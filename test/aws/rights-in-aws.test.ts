@@ -38,11 +38,17 @@ const unused: Record<string, string> = {
   "EmergencyPolicy dynamodb:BatchGetItem": "the same",
   "DeployPolicy s3:CreateBucket": "the stage's bucket isn't lost; the one of identity.test.ts is",
   "DeployPolicy s3:PutBucketPolicy": "the same",
+  "PlanPolicy eks:DescribeAccessEntry": "the stage has no access entries; the one of eks.test.ts has some",
+  "DeployPolicy eks:CreateAccessEntry": "the same",
+  "DeployPolicy eks:TagResource": "the same",
+  "DeployPolicy eks:DeleteAccessEntry": "the same",
   "DeployPolicy cloudformation:TagResource": "the stand-in asks no right of its own for a stack's tags",
 };
 
-const { types, refusedToDeploy, refusedToRead, refusedToFunctions } = readRows<{
+const { types, accessEntry, refusedToDeploy, refusedToRead, refusedToFunctions } = readRows<{
   types: Record<string, { on: string[]; actions: string[]; anywhere?: string[]; tagged?: Call[] }>;
+  /** A call that the role for deployments may make; `refusedToDeploy` has calls that differ from it. */
+  accessEntry: Call;
   refusedToDeploy: Call[];
   refusedToRead: Call[];
   refusedToFunctions: Call[];
@@ -86,7 +92,7 @@ describe("the roles for one stage", () => {
     ].flatMap(policy)) {
       assert.deepEqual(Object.keys(rest), ["Action"], name);
       for (const operator of Object.keys(Condition ?? {}))
-        assert.match(operator, /^(StringEquals(IfExists)?|ForAllValues:StringLike|ArnLike)$/, name);
+        assert.match(operator, /^(StringEquals(IfExists)?|ForAllValues:StringLike|ArnLike|Null)$/, name);
       for (const action of actions) {
         assert.match(action, /^[a-z0-9]+:[A-Za-z]+$/);
         assert.ok(Resource !== "*" || resourceless.has(action), `${name}: ${action} on *`);
@@ -157,7 +163,7 @@ describe("the roles for one stage", () => {
   });
 
   it("can't be used to change itself, to reach another stage, or to create a role without the boundary", async () => {
-    const { role, resources } = await readAccess(github);
+    const { role, resources } = await readAccess({ ...github, EksClusters: [buildArn("eks", "cluster/shop")] });
     const deploy = role("DeployRole");
     const context = { ...cloudFormationContext, "iam:PermissionsBoundary": boundary };
     const own = ["PlanRole", "DeployRole", "EmergencyRole"].map((id) => String(resources.get(id)?.Properties.RoleName));
@@ -169,6 +175,7 @@ describe("the roles for one stage", () => {
     );
     for (const call of [...changesOfItself, ...refusedToDeploy])
       assert.equal(findAllowingStatement(deploy, call), undefined, JSON.stringify(call));
+    assert.ok(findAllowingStatement(deploy, accessEntry));
     const created = { action: "iam:CreateRole", resource: refusedToDeploy[0]?.resource ?? "", context };
     assert.ok(findAllowingStatement(deploy, created));
   });
@@ -219,7 +226,7 @@ describe("the roles for one stage", () => {
     for (const verb of listVerbs("EmergencyRole"))
       assert.match(
         verb,
-        /^(Get|BatchGetItem$|List|Describe|UpdateAlias|UpdateFunction|PublishVersion|InvokeFunction|PutObject)/,
+        /^(Get|BatchGetItem$|List|Describe|StartQuery$|UpdateAlias|UpdateFunction|PublishVersion|InvokeFunction|PutObject)/,
       );
   });
 
@@ -255,6 +262,10 @@ describe("the roles for one stage", () => {
       { action: "logs:PutLogEvents", resource: log },
       { action: "logs:PutLogEvents", resource: oldLog },
       { action: "secretsmanager:GetSecretValue", resource: secret },
+      {
+        ...{ action: "kms:Decrypt", resource: "arn:aws:kms:us-east-1:444455556666:key/1a2b" },
+        context: { "kms:EncryptionContext:SecretARN": secret },
+      },
       { action: "ssm:GetParameter", resource: parameter },
       { action: "s3:PutObject", resource: "arn:aws:s3:::reviews/prod/eu/pod-security/2026-01-01/a.yaml" },
       ...["GetItem", "PutItem", "ConditionCheckItem"].map((name) => {
@@ -367,15 +378,17 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
       const child = spawn(process.execPath, words, {
         cwd: checkout.folder,
         env: { ...account.actAs("DeployRole").env, PATH, HOME: checkout.folder, CI: "true", ...cacheVariables },
-        stdio: "ignore",
+        stdio: ["ignore", "pipe", "pipe"],
       });
+      let printed = "";
+      for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk) => (printed += chunk));
       account.fault = (call, when) => {
         if (when === "after" && call.action === action && name.test(call.name)) child.kill("SIGKILL");
         return undefined;
       };
       const [, signal] = await once(child, "exit");
       account.fault = undefined;
-      assert.equal(signal, "SIGKILL");
+      assert.equal(signal, "SIGKILL", printed);
       await account.cloudformation.waitUntilIdle();
       if (action !== "cloudformation:CreateStack") {
         const { code, text } = await runAs("DeployRole", "deploy", ...options);
@@ -518,7 +531,17 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
 
   it("rolls back a rule, disarms it and arms it again with the role for emergencies", async () => {
     const rule = "always-pull-images";
-    assert.match(await requireSuccess("EmergencyRole", "status", ...options.slice(0, 2)), /all answer/);
+    const { cloudwatch } = account;
+    const dimensions = { FunctionName: `postern-test-${rule}` };
+    for (const _ of [1, 2, 3]) {
+      cloudwatch.record({ namespace: "AWS/Lambda", metric: "Throttles", dimensions, value: 1, time: Date.now() });
+      cloudwatch.ahead += 60_000;
+    }
+    const status = await requireSuccess("EmergencyRole", "status", ...options.slice(0, 2));
+    assert.match(status, /ThrottlesAlarm1-\S+ +ALARM +postern-test-always-pull-images has 3 Throttles in 15 minutes\n/);
+    assert.match(status, /all answer/);
+    cloudwatch.ahead = 0;
+    assert.match(await requireSuccess("EmergencyRole", "status", "--denials"), /^\d+ denials? since /);
     // The role may describe the EKS cluster; the cluster itself refuses its token.
     const { code, text } = await runAs("EmergencyRole", "status", "--config", "eks.yaml");
     assert.equal(code, 3, text);

@@ -144,6 +144,7 @@ const operators: Record<string, (values: string[], wanted: string[]) => boolean>
   StringEquals: forOneValue((value, wanted) => value === wanted),
   StringEqualsIfExists: forOneValue((value, wanted) => value === undefined || value === wanted),
   ArnLike: forOneValue((value, wanted) => value !== undefined && matchesArn(wanted, value)),
+  Null: ([value], [wanted]) => (value === undefined) === (wanted === "true"),
   // As in IAM, a call without values meets this condition.
   "ForAllValues:StringLike": (values, wanted) =>
     values.every((value) => wanted.some((pattern) => matchesPattern(pattern, value))),
@@ -184,7 +185,19 @@ export const listIamCalls = ({ service, action, name, caller, context: own, righ
   if (service === "s3")
     return buildCalls(`arn:aws:s3:::${action === "s3:DeleteObject" && !name.includes("/") ? `${name}/any` : name}`);
   if (service === "ssm") return buildCalls(buildArn("ssm", `parameter${name}`));
-  if (service === "eks") return buildCalls(buildArn("eks", `cluster/${name}`));
+  if (service === "eks") {
+    const [cluster = "", principal] = name.split(" ");
+    const ofCluster = buildCalls(buildArn("eks", `cluster/${cluster}`));
+    if (principal === undefined) return ofCluster;
+    const [, , , , account, role] = principal.split(":");
+    const resource = buildArn("eks", `access-entry/${cluster}/${role?.replace("/", `/${account}/`)}/1a2b`);
+    // A new entry with tags also needs the right to tag it.
+    if (action === "eks:CreateAccessEntry") {
+      const isTagged = Object.keys(context).some((key) => key.startsWith("aws:RequestTag/"));
+      return [...ofCluster, ...(isTagged ? [{ action: "eks:TagResource", resource, context }] : [])];
+    }
+    return [{ action, resource, context }];
+  }
   if (service === "sns") return buildCalls(name);
   if (rights)
     return rights.map(({ action, table, key }) => {

@@ -9,6 +9,7 @@ import { type Account, openAccount } from "./account.ts";
 import { runSchedules } from "./schedules.ts";
 
 // A rule that reconciles clusters, from its first deployment to the last.
+const minute = 60_000;
 const [rule, other] = ["count-minutes", "deny-notes"];
 const match = 'match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE"] }]';
 const buildRule = (mark: string) => `
@@ -19,7 +20,9 @@ export default rule({
   ${match},
   needs: { ledger: sharedLedger(), listPage: pageReader(() => [{ group: "", resource: "pods" }]) },
   validate() {},
-  async reconcile({ ledger }) {
+  settings: { fails: false },
+  async reconcile({ ledger, settings }) {
+    if (settings.fails && ledger.cluster === "east") throw new Error("east can't be read");
     const [count] = await ledger.change([ledger.cluster], ([count = 0]) => [count + 1]);
     return "${mark} " + count;
   },
@@ -71,11 +74,22 @@ describe("a rule that reconciles clusters", await needs("moto", "runtime client"
   const passMinute = async () => {
     const calls = await runSchedules(account.cloudformation, account.lambda);
     for (const { fault, payload } of calls) assert.equal(fault, undefined, JSON.stringify(payload));
+    account.cloudwatch.ahead += minute;
     const lines = calls.flatMap(({ log }) => String(log).split("\n")).filter((line) => line.startsWith('{"Rule"'));
     const reports = lines
       .map((line) => JSON.parse(line))
       .map(({ Cluster, done, verdict }) => [Cluster, done ?? verdict]);
     return { calls: calls.length, reports: reports.map((report) => report.join(": ")).sort() };
+  };
+  /** Returns the states of the schedule's alarms: whether it runs, and whether its work fails. */
+  const readAlarms = () => {
+    const { MetricAlarms } = account.cloudwatch.alarms.describe({});
+    const read = (kind: string) =>
+      MetricAlarms.find(({ AlarmName }) => AlarmName === `postern-test-${rule}-${kind}`)?.StateValue;
+    return [read("schedule"), read("schedule-errors")];
+  };
+  const passMinutes = async (count: number) => {
+    for (let minutes = 0; minutes < count; minutes++) await passMinute();
   };
   const runPostern = async (...words: string[]) => {
     const { code, stderr } = await checkout.postern(account.actAs("tester").env, ...words, "--stage", "test");
@@ -84,6 +98,9 @@ describe("a rule that reconciles clusters", await needs("moto", "runtime client"
 
   it("is called by the schedule for each cluster with a connection, and keeps its ledger", async () => {
     await deploy(`${rule}: {}`, "first");
+    // Nothing rings before the first call.
+    const [running, failing] = readAlarms();
+    assert.deepEqual([running, failing === "ALARM"], ["INSUFFICIENT_DATA", false]);
     assert.deepEqual(await passMinute(), { calls: 1, reports: ["east: first 1", "west: first 1"] });
     assert.deepEqual((await passMinute()).reports, ["east: first 2", "west: first 2"]);
   });
@@ -104,6 +121,34 @@ describe("a rule that reconciles clusters", await needs("moto", "runtime client"
     assert.deepEqual(await passMinute(), { calls: 1, reports: [] });
   });
 
+  it("has alarms that ring if its work fails or the schedule doesn't run, and not if it is rolled back or disarmed", async () => {
+    await deploy(`${rule}: { settings: { fails: true } }`, "failing");
+    assert.deepEqual((await passMinute()).reports, ["east: failed", "west: failing 6"]);
+    await passMinutes(20);
+    assert.deepEqual(readAlarms(), ["OK", "ALARM"]);
+
+    await runPostern("rollback", rule);
+    await passMinutes(50);
+    assert.deepEqual(readAlarms(), ["OK", "OK"]);
+
+    const schedule = account.cloudformation.stack("postern-test")?.resources.get("CountDashminutesSchedule");
+    assert.ok(schedule);
+    schedule.properties.State = "DISABLED";
+    await passMinutes(13);
+    assert.deepEqual(readAlarms(), ["INSUFFICIENT_DATA", "OK"]);
+    const { stdout } = await checkout.postern(account.actAs("tester").env, "status", "--stage", "test");
+    assert.match(
+      stdout,
+      /^postern-test-count-minutes-schedule +INSUFFICIENT_DATA +postern-test-count-minutes has not been called by its schedule$/m,
+    );
+    schedule.properties.State = "ENABLED";
+
+    await runPostern("disarm", rule, "--for", "5m");
+    await passMinutes(15);
+    assert.deepEqual(readAlarms(), ["OK", "OK"]);
+    await runPostern("arm", rule);
+  });
+
   it("is called no more once postern.yaml doesn't name it, or the stage is destroyed", async () => {
     await deploy(`${rule}: {}`, "fourth");
     assert.equal((await passMinute()).calls, 1);
@@ -112,6 +157,7 @@ describe("a rule that reconciles clusters", await needs("moto", "runtime client"
     assert.equal((await passMinute()).calls, 1);
     await deploy("", "sixth");
     assert.deepEqual(await passMinute(), { calls: 0, reports: [] });
+    assert.deepEqual(readAlarms(), [undefined, undefined]);
     await deploy(`${rule}: {}`, "seventh");
     const { destroyStage } =
       await checkout.load<typeof import("../../infra/rollout/destroy.ts")>("infra/rollout/destroy.ts");

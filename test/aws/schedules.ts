@@ -2,7 +2,7 @@ import type { CloudFormation } from "./cloudformation.ts";
 import { type Invocation, type Lambda, parseFunctionName } from "./lambda.ts";
 
 /**
- * Does what EventBridge does once a minute: calls the targets of all rules with a schedule, if the functions' policies
+ * Does what EventBridge does once a minute: calls the targets of all rules with a schedule that are enabled, if the functions' policies
  * allow it.
  */
 export const runSchedules = async (
@@ -12,11 +12,13 @@ export const runSchedules = async (
   const resources = [...stacks.values()].flatMap((stack) => [...stack.resources.values()]);
   const rules = resources.filter(({ type }) => type === "AWS::Events::Rule");
   const calls = rules.flatMap(({ properties, attributes }) => {
-    const { ScheduleExpression, Targets } = properties as {
+    const { ScheduleExpression, State, Targets } = properties as {
       ScheduleExpression: string;
+      State?: string;
       Targets: { Arn: string; Input: string }[];
     };
     if (ScheduleExpression !== "rate(1 minute)") throw new Error(`the stand-in knows no ${ScheduleExpression}`);
+    if (State === "DISABLED") return [];
     return Targets.map(({ Arn, Input }) => ({ source: attributes.Arn, target: Arn, event: JSON.parse(Input) }));
   });
   return Promise.all(
@@ -28,7 +30,7 @@ export const runSchedules = async (
         return isEvents && Action === "lambda:InvokeFunction" && from === source;
       });
       if (!isPermitted) throw new Error(`${source} may not call ${target}`);
-      return lambda.invoke(name, qualifier, event);
+      return lambda.invokeQueued(name, qualifier, event);
     }),
   );
 };

@@ -5,7 +5,7 @@ import { cp, mkdir, readdir, rename, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { cacheFolder } from "../control-plane/go-programs.ts";
+import { cacheFolder } from "../../infra/kubernetes/build/go-programs.ts";
 import { findMissingRegistry } from "../registry/registry.ts";
 
 // The tools that replace AWS in tests: moto and cfn-lint (Python), Lambda's own runtime client (Node), DynamoDB Local

@@ -6,6 +6,7 @@ import type { LedgerMeasurement } from "./ledger.ts";
 import type { QuotaMeasurement } from "./quotas.ts";
 import type { BenchResult, RatioSummary } from "./ratios.ts";
 import type { ClusterReadMeasurement } from "./reads.ts";
+import type { ValidatorMeasurement } from "./validators.ts";
 
 /** Returns a table of measured ratios, each with its bar: the limit that it must not exceed. */
 export const describeBenchResults = (title: string, results: BenchResult[]): string => {
@@ -79,6 +80,26 @@ export const formatCheckMeasurement = ({
     ],
     ["memory at most", `${formatMegabytes(memory)}${describeBar(memory / 1e6, 400, 1)}`],
   ]);
+};
+
+/** Returns a table of what `check` and other tools find in the same files, and what they need for it. */
+export const formatValidatorMeasurement = ({
+  kubernetes,
+  seed,
+  files,
+  refused,
+  rows,
+}: ValidatorMeasurement): string => {
+  const title = `FINDINGS, ${files} files, Kubernetes ${kubernetes} refuses ${refused} (seed ${seed})`;
+  const cells = rows.map(({ name, found, wrong, cpu, wall, memory }) => [
+    name,
+    `${found} (${((100 * found) / refused).toFixed(1)} %)`,
+    String(wrong),
+    `${cpu.toFixed(1)} s`,
+    `${wall.toFixed(1)} s`,
+    `${(memory / 1e6).toFixed(0)} MB`,
+  ]);
+  return formatTable([[title, "FOUND", "WRONG", "CPU", "TIME", "MEMORY"], ...cells]);
 };
 
 /** Returns a table of what commands for a fleet cost, and how it grows from the smallest fleet to the others. */

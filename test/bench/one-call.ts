@@ -2,9 +2,9 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import type { Pod } from "#lib/kubernetes/core/v1.ts";
+import type { CachedGoProgram } from "../../infra/kubernetes/build/go-programs.ts";
 import type { ControlPlaneBinaries } from "../control-plane/binaries.ts";
 import { createTokenClient } from "../control-plane/client.ts";
-import type { CachedGoProgram } from "../control-plane/go-programs.ts";
 import type { WebhookManifests } from "../parity/rule-server.ts";
 import {
   type BenchPodCreator,

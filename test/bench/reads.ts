@@ -3,7 +3,7 @@ import { createUnconnectedCapabilities } from "#lib/core/capabilities.ts";
 import { createEndpoint } from "#lib/core/endpoint.ts";
 import type { LimitRange, Namespace, Pod } from "#lib/kubernetes/core/v1.ts";
 import type { StorageClass } from "#lib/kubernetes/storage/v1.ts";
-import { get, list } from "#lib/needs.ts";
+import { get, list, type ObjectPlace } from "#lib/needs.ts";
 import { type Rule, rule } from "#lib/rule.ts";
 import type { ControlPlaneBinaries } from "../control-plane/binaries.ts";
 import { bootCluster } from "../control-plane/cluster.ts";
@@ -33,8 +33,8 @@ const createSingleReadRule = (maxAge: number) =>
   rule({
     ...names,
     needs: { namespaces: get("namespaces", { maxAge }) },
-    async mutate(pod: Pod, { namespaces }: { namespaces(name: string): Promise<Namespace | undefined> }) {
-      label(pod, (await namespaces("default"))?.metadata?.name);
+    async mutate(pod: Pod, { namespaces }: { namespaces(place: ObjectPlace): Promise<Namespace | undefined> }) {
+      label(pod, (await namespaces({ name: "default" }))?.metadata?.name);
     },
   });
 const createTripleReadRule = (maxAge: number) =>
@@ -48,12 +48,16 @@ const createTripleReadRule = (maxAge: number) =>
     async mutate(
       pod: Pod,
       asked: {
-        namespaces(name: string): Promise<Namespace | undefined>;
+        namespaces(place: ObjectPlace): Promise<Namespace | undefined>;
         ranges(namespace: string): Promise<LimitRange[]>;
         classes(): Promise<StorageClass[]>;
       },
     ) {
-      const found = await Promise.all([asked.namespaces("default"), asked.ranges("default"), asked.classes()]);
+      const found = await Promise.all([
+        asked.namespaces({ name: "default" }),
+        asked.ranges("default"),
+        asked.classes(),
+      ]);
       label(pod, found.length);
     },
   });

@@ -17,6 +17,7 @@ import {
   formatLedgerMeasurement,
   formatQuotaMeasurement,
   formatReadMeasurement,
+  formatValidatorMeasurement,
 } from "./bench-report.ts";
 
 interface Context {
@@ -89,10 +90,24 @@ const sections: Record<string, Section> = {
   },
   check: {
     rounds: 5,
-    async measure({ folder, rounds }) {
+    async measure({ folder, rounds, requireBinaries, leaveOut }) {
+      const { findValidators } = await import("./peers/validators.ts");
+      const { compareValidators } = await import("./validators.ts");
       const { measureCheck } = await import("./checks.ts");
-      const results = await measureCheck(folder, rounds);
-      return { results, text: formatCheckMeasurement(results) };
+      const check = await measureCheck(folder, rounds);
+      const binaries = await requireBinaries().catch((error: Error) => {
+        leaveOut(`what check finds is left out, for ${error.message}`);
+      });
+      if (!binaries) return { results: { check }, text: formatCheckMeasurement(check) };
+      const tools = await findValidators();
+      if (!tools)
+        leaveOut(
+          "kubectl-validate and kubeconform are left out, because they are not here: node infra/node.js test/bench/peers/validators.ts builds them",
+        );
+      const seed = Number(process.env.POSTERN_SEED ?? Math.floor(Math.random() * 1e9));
+      const findings = await compareValidators(binaries, tools, folder, { files: 3000, seed });
+      const text = `${formatCheckMeasurement(check)}\n${formatValidatorMeasurement(findings)}`;
+      return { results: { check, findings }, text };
     },
   },
   fleet: {

@@ -11,14 +11,16 @@ import { compareWebhookCallTimes } from "../bench/one-call.ts";
 import { findCelEvaluator } from "../bench/peers/cel-go.ts";
 import { findBenchControllerRuntimeWebhook } from "../bench/peers/controller-runtime.ts";
 import { findBuiltKinitirasEngine } from "../bench/peers/kinitiras.ts";
+import { findValidators } from "../bench/peers/validators.ts";
 import { compareManyPoliciesWithOne, measureAgainstKinitirasEngine } from "../bench/policies.ts";
 import { measureReviewsWithReads } from "../bench/reads.ts";
+import { compareValidators } from "../bench/validators.ts";
 import { requireBinaries } from "../control-plane/binaries.ts";
 import { needs } from "../parts.ts";
 
 // Runs the sections of npm run bench, with too few rounds for meaningful times.
 
-describe("npm run bench, through an API server", await needs("API server", "Go webhook"), () => {
+describe("npm run bench, through an API server", await needs("API server", "Go webhook", "Kubernetes module"), () => {
   let folder: string;
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "postern-bench-"));
@@ -52,6 +54,18 @@ describe("npm run bench, through an API server", await needs("API server", "Go w
     );
     for (const { what, cpu } of measured.slice(1))
       assert.ok(cpu !== undefined && cpu >= 0, `${what} has used ${cpu} ms`);
+  });
+
+  it("compares what check finds with what the API server refuses", async () => {
+    const files = 300;
+    const { refused, rows } = await compareValidators(await requireBinaries(), await findValidators(), folder, {
+      files,
+      seed: Number(process.env.POSTERN_SEED),
+    });
+    const [check] = rows;
+    assert.ok(refused > files / 2 && refused < files, String(refused));
+    assert.ok(check && check.found >= 0.99 * refused && check.cpu > 0 && check.memory > 0, JSON.stringify(check));
+    assert.equal(check.wrong, 0);
   });
 
   it("measures chains that are called, skipped and grouped", async () => {

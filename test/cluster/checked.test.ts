@@ -20,6 +20,7 @@ import { chooseMinors } from "../choices.ts";
 import { listPlugins, requireBinaries, webhookPlugins } from "../control-plane/binaries.ts";
 import type { TestClusterClient, TestClusterResponse } from "../control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
+import { startSharedKubernetes } from "../kubernetes.ts";
 import { formatAnswerDiff } from "../parity/compare.ts";
 import { createObjectGenerators } from "../parity/generators/object-generators.ts";
 import { type GeneratedKind, parityGeneratedKinds } from "../parity/generators/steps.ts";
@@ -132,11 +133,14 @@ for (const minor of chooseMinors(POSTERN_RUNS, 0))
             paths: [buildPath("manifests.json")],
             reviews: [],
             state: [buildPath("state.json")],
+            isStrict: true,
+            validate: "warn",
             old: [],
             webhooks: [],
           },
           ...{ hosts: [], plugins: ["none"], operation: "CREATE", namespace: "default", alsoPods: false },
           user: { username: "admin", groups: ["system:masters", "system:authenticated"] },
+          startKubernetes: startSharedKubernetes,
         });
         const evaluations = new Map<string, ObjectEvaluation>();
         for await (const evaluation of check.evaluations) evaluations.set(evaluation.checked.name, evaluation);

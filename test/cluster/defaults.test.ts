@@ -17,7 +17,7 @@ import { listPlugins, requireBinaries, webhookPlugins } from "../control-plane/b
 import type { TestClusterClient, TestClusterResponse } from "../control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
 import { formatAnswerDiff } from "../parity/compare.ts";
-import { createObjectGenerators } from "../parity/generators/object-generators.ts";
+import { createUsualObject } from "../parity/generators/object-generators.ts";
 import { openScriptedWebhookEndpoints } from "../parity/scripted-endpoints.ts";
 import { needsApiServer } from "../parts.ts";
 import { readRows } from "../rows.ts";
@@ -113,21 +113,6 @@ const createAnyObject = (minor: string, odd: boolean): Arbitrary<Fields> => {
     .chain(({ apiVersion, kind, type }) =>
       createStructArbitrary(type, 0, odd).map((fields): Fields => ({ ...fields, apiVersion, kind })),
     );
-};
-
-/** Returns an arbitrary for the objects of the parity tests. */
-const createUsualObject = (odd: boolean): Arbitrary<Fields> => {
-  const { buildObject } = createObjectGenerators(odd);
-  const usual = [
-    "pods",
-    "services",
-    "persistentvolumeclaims",
-    "deployments",
-    "statefulsets",
-    "ingresses",
-    "jobs",
-  ] as const;
-  return fc.constantFrom(...usual).chain(buildObject);
 };
 
 /** Returns an arbitrary for Pods and templates that an API server still changes after mutating webhooks. */

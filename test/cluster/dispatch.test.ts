@@ -265,7 +265,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       needs,
       match: configMaps,
       async validate(_, { node }) {
-        await node("n1");
+        await node({ name: "n1" });
       },
     });
     const table: { code: number; sentence: string; data?: Fields; rule?: Partial<Rule> }[] = [

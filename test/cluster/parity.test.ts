@@ -43,11 +43,17 @@ describe("npm run parity", () => {
     assert.deepEqual([code, stdout], [2, ""]);
   });
 
-  it("writes no table of some rules or of other settings", async () => {
-    const [some, other] = [["always-admit"], ["--config", "postern.yaml"]];
-    for (const words of [some, other]) {
+  it("writes no results of other settings, and none of a rule with other requests than those of the page", async () => {
+    const refused: [words: string[], sentence: RegExp][] = [
+      [["--config", "postern.yaml"], /^--write needs the settings of the plugins; leave out --config\n$/],
+      [
+        ["always-admit", "--requests", "5"],
+        /^--write: functions\/README.md has the results of \d+ requests of the seed \d+; /,
+      ],
+    ];
+    for (const [words, sentence] of refused) {
       const { code, stderr } = await runParity([...words, "--write"]);
-      assert.match(stderr, /^--write needs .*; leave out (the names|--config)\n$/);
+      assert.match(stderr, sentence);
       assert.equal(code, 2);
     }
   });

@@ -4,36 +4,33 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import type { KubernetesObject } from "#lib/review.ts";
-import type { Since } from "#lib/since.ts";
-import { fillDefaults, prepareForStorage } from "../../infra/apiserver/defaults/defaults.ts";
+import { newestKubernetes } from "#lib/since.ts";
 import { prepareManifestCheck } from "../../infra/check/check.ts";
-import type { ObjectEvaluation } from "../../infra/check/evaluation/object-evaluation.ts";
+import type { FieldValidation, ObjectEvaluation } from "../../infra/check/evaluation/object-evaluation.ts";
 import { chooseCluster } from "../../infra/config/config.ts";
-import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { parseConfig } from "../../infra/project/project.ts";
 import { listPlugins, requireBinaries } from "../control-plane/binaries.ts";
 import type { TestClusterClient, TestClusterResponse } from "../control-plane/client.ts";
 import { bootCluster, type TestClusterOptions } from "../control-plane/cluster.ts";
+import { startSharedKubernetes } from "../kubernetes.ts";
 import { formatAnswerDiff } from "../parity/compare.ts";
-import { selectNewest } from "../parity/generators/served-versions.ts";
-import { openScriptedWebhookEndpoints } from "../parity/scripted-endpoints.ts";
-import { createObserver, registerWitness, type Seen } from "./witness.ts";
 
 /** A test cluster with the plugins that are on by default, and what check says of manifests for it. */
 export interface PredictedCluster {
   admin: TestClusterClient;
-  /** The objects that the API server got, as its mutating plugins left them. */
-  seen: Seen;
   /** Writes manifests to a file and returns its path. */
   writeManifests(items: readonly object[]): Promise<string>;
   /** Returns the objects of lists, which are read by these paths. */
   readLists(paths: readonly string[]): Promise<KubernetesObject[]>;
   /** Returns the evaluations of the manifests in these files, as creations in the present state of the cluster. */
   predict(paths: readonly string[]): Promise<ObjectEvaluation[]>;
+  /** Returns the evaluations of the manifests in these files, as creations in a cluster that is assumed. */
+  predictAssumed(paths: readonly string[]): Promise<ObjectEvaluation[]>;
   /** Returns the evaluations of manifests and reviews in a state, and the notes of the check. */
   predictIn(
     state: readonly object[],
     given: { manifests?: readonly object[]; reviews?: readonly object[] },
+    isStrict?: boolean,
   ): Promise<{ evaluations: ObjectEvaluation[]; notes: string[] }>;
   stop(): Promise<unknown>;
 }
@@ -45,24 +42,24 @@ export interface PredictedCluster {
 export const bootPredictedCluster = async (
   minor: string,
   statePaths: readonly string[],
-  options: TestClusterOptions & { fill(admin: TestClusterClient): Promise<unknown> },
+  {
+    validate = "warn",
+    ...options
+  }: TestClusterOptions & { fill(admin: TestClusterClient): Promise<unknown>; validate?: FieldValidation },
 ): Promise<PredictedCluster> => {
   const binaries = await requireBinaries(minor);
   const folder = await mkdtemp(join(tmpdir(), "postern-predicted-"));
-  const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-  const seen: Seen = new Map();
-  const scripted = await openScriptedWebhookEndpoints(certificate, { witness: createObserver(seen) });
-  const stops = [scripted.stop, () => rm(folder, { recursive: true, force: true })];
+  const stops = [() => rm(folder, { recursive: true, force: true })];
   const stopAll = () => Promise.all(stops.map((stop) => stop()));
   const { defaultOn } = await listPlugins(binaries);
   const fill: NonNullable<TestClusterOptions["late"]>["fill"] = (as) => options.fill(as("admin"));
   let admin: TestClusterClient;
   try {
     const late = { enable: defaultOn, fill };
-    const cluster = await bootCluster(binaries, { ...options, disable: defaultOn, late });
+    const flags = ["--allow-privileged=true", ...(options.flags ?? [])];
+    const cluster = await bootCluster(binaries, { ...options, flags, disable: defaultOn, late });
     stops.push(cluster.stop);
     admin = cluster.admin;
-    await registerWitness(admin, scripted.url, certificate.ca, seen);
   } catch (error) {
     await stopAll();
     throw error;
@@ -82,13 +79,20 @@ export const bootPredictedCluster = async (
       return (Array.isArray(body.items) ? body.items : []).map((item) => ({ ...type, ...item }));
     });
   };
-  const runCheck = async (files: Record<"paths" | "reviews" | "state", readonly string[]>, operation?: "CREATE") => {
+  const runCheck = async (
+    files: Record<"paths" | "reviews" | "state", readonly string[]>,
+    operation?: "CREATE",
+    isStrict = true,
+  ) => {
     const yaml = JSON.stringify({ rules: {}, clusters: { local: { kubernetes: minor } } });
     const check = await prepareManifestCheck({
       ...files,
       ...{ catalogue: [], cluster: chooseCluster(parseConfig(yaml, []), undefined), harden: false },
+      isStrict,
+      validate,
       ...{ old: [], webhooks: [], hosts: [], plugins: [], operation, namespace: "default", alsoPods: false },
       user: predictedUser,
+      startKubernetes: startSharedKubernetes,
     });
     const evaluations = await Array.fromAsync(check.evaluations);
     assert.deepEqual(check.faults, []);
@@ -98,14 +102,14 @@ export const bootPredictedCluster = async (
     const state = [await writeManifests(await readLists(statePaths))];
     return (await runCheck({ paths, reviews: [], state }, "CREATE")).evaluations;
   };
+  const predictAssumed = async (paths: readonly string[]): Promise<ObjectEvaluation[]> =>
+    (await runCheck({ paths, reviews: [], state: [] }, "CREATE", false)).evaluations;
   const writeIfAny = async (items: readonly object[] = []) => (items.length > 0 ? [await writeManifests(items)] : []);
-  const predictIn: PredictedCluster["predictIn"] = async (state, { manifests, reviews }) =>
-    runCheck({
-      paths: await writeIfAny(manifests),
-      reviews: await writeIfAny(reviews),
-      state: await writeIfAny(state),
-    });
-  return { admin, seen, writeManifests, readLists, predict, predictIn, stop: stopAll };
+  const predictIn: PredictedCluster["predictIn"] = async (state, { manifests, reviews }, isStrict) => {
+    const paths = await writeIfAny(manifests);
+    return runCheck({ paths, reviews: await writeIfAny(reviews), state: await writeIfAny(state) }, undefined, isStrict);
+  };
+  return { admin, writeManifests, readLists, predict, predictAssumed, predictIn, stop: stopAll };
 };
 
 /** Returns how check's outcome differs from the API server's, as a text; undefined if they are equal. */
@@ -127,61 +131,53 @@ export const isByValidation = ({ code, body }: TestClusterResponse): boolean =>
 const isByAllocation = ({ message }: TestClusterResponse["body"]): boolean =>
   /\bfailed to allocate\b/.test(String(message));
 
-/** Returns the faults of an object that the API server refuses as invalid, each with its field; undefined if it looks at none. */
-const listFaults = ({ body }: TestClusterResponse): string[] | undefined => {
-  const causes: Record<string, string>[] = Object(body.details).causes ?? [];
-  // Of a change that isn't allowed, check shows neither the value nor the difference.
-  const shorten = (message = "") =>
-    message.split("\n", 1)[0]?.replace(/^(Invalid value: ).*: (field is immutable)$/, "$1$2");
-  return isByAllocation(body) ? undefined : causes.map(({ field, message }) => `${field}: ${shorten(message)}`);
+/** Returns the faults of an object that the API server refuses as invalid; undefined if it looks at none. */
+const listFaults = (answer: TestClusterResponse): string[] | undefined => {
+  const causes: Record<string, string>[] = Object(answer.body.details).causes ?? [];
+  return isByAllocation(answer.body)
+    ? undefined
+    : causes.map(({ field, message = "" }) => `${field}: ${message.split("\n", 1)[0]}`);
 };
 
 /** Returns the faults for which check says that API validation refuses an object. */
-export const listPredictedFaults = ({ denials }: ObjectEvaluation["checked"]): string[] =>
+const listPredictedFaults = ({ denials }: ObjectEvaluation["checked"]): string[] =>
   denials
     .filter(({ rule }) => rule === "API validation")
-    .map(({ message }) => message.replace(/; \S+ changed the object$/, ""));
+    .map(({ message }) => message.replace(/; \S[^;]* changed the object$/, ""));
+
+/** Of an emulated minor, only the fields of faults are compared: it prints values as the newest minor does. */
+const reduceFaults = (faults: readonly string[] | undefined, minor: string): string[] | undefined =>
+  faults &&
+  [...new Set(faults.map((fault) => (minor === newestKubernetes ? fault : (fault.split(": ", 1)[0] ?? ""))))].sort();
 
 const isByPolicy = (message: unknown): boolean => / denied request: /.test(String(message));
 
 /**
  * Returns the API server's outcome and check's, reduced to the parts that can be compared. The API server validates an
- * object between both phases of admission; what validating plugins would say of an invalid one, it doesn't ask. `last` is
- * the object that a creation's last webhook got.
+ * object between both phases of admission; what validating plugins would say of an invalid one, it doesn't ask.
  */
 const compareOutcomes = (
   answer: TestClusterResponse,
-  last: Record<string, unknown> | undefined,
-  { checked, after }: ObjectEvaluation,
+  { checked, after, stored, subject }: ObjectEvaluation,
   minor: string,
 ): [unknown, unknown] => {
   const { code, body, warnings } = answer;
-  // The witness gets an object before the API server prepares it for storage, and before it is read again.
-  const prepared = last && prepareForStorage(last as KubernetesObject, minor);
-  const object = prepared && dropServerFields(fillDefaults(prepared, minor).object, serverFields);
+  const random = createRandomNamePattern(Object(subject.manifest.object.metadata).generateName);
+  const sortParts = (message: unknown) => sortLimits(String(message).replaceAll(random, "RANDOM"));
   // The order among policies is random in the API server.
   const denial =
     checked.denials.find(({ message }) => sortParts(message) === sortParts(body.message)) ?? checked.denials[0];
   // check says in its own words, with the field, why an object can't be read.
   if (code === 400) return [code, denial?.code];
   if (isByValidation(answer)) {
-    // check knows only some of the faults, but each of them is one of the API server's.
-    const faults = listFaults(answer);
-    // The API server doesn't look into a field that it refuses as a whole, such as the second source of a volume.
-    const isInside = (fault: string) => faults?.some((known) => fault.startsWith(`${known.split(": ", 1)[0]}.`));
-    const unfounded = listPredictedFaults(checked).filter(
-      (fault) => faults && !faults.includes(fault) && !isInside(fault),
-    );
-    const predicted = last && dropServerFields(after, serverFields);
-    if (unfounded.length > 0) return [faults, unfounded];
-    // What check can't decide, such as a plugin, may have changed the object.
-    return checked.undecided.length > 0 ? [undefined, undefined] : [object, predicted];
+    const [theirs, ours] = [listFaults(answer), listPredictedFaults(checked)].map((all) => reduceFaults(all, minor));
+    return [theirs, theirs && ours];
   }
   // Go's words for a patch of a policy that makes an object unreadable; check looks at the policy's next mutation, too.
   if (code === 500 && /json: cannot unmarshal|strict decoding/.test(String(body.message)))
     return [true, denial !== undefined];
-  // Of a policy that check can't decide, the API server may show the refusal.
-  if (isByPolicy(body.message) && checked.undecided.length > 0) return [true, denial !== undefined];
+  // Of a plugin or a policy that check can't decide, the API server may show the refusal.
+  if ((code === 403 || isByPolicy(body.message)) && checked.undecided.length > 0) return [true, denial !== undefined];
   if (code >= 300)
     return [
       { code, message: sortParts(body.message) },
@@ -189,14 +185,9 @@ const compareOutcomes = (
     ];
   const ours = checked.warnings.map(({ text }) => text);
   const isDeletion = body.kind === "Status" || Object(body.metadata).deletionTimestamp !== undefined;
-  const dropped = last
-    ? serverFields
-    : [...serverFields, ...storageFields, ...(selectNewest(gatedFields, minor) ?? [])];
-  const [stored, predicted] = isDeletion
-    ? []
-    : [object ?? dropServerFields(body, dropped), dropServerFields(after, dropped)];
+  const [wanted, predicted] = isDeletion ? [] : [body, stored ?? after].map(dropServerFields);
   return [
-    { object: stored, warnings: warnings.filter(isOfPlugin).sort(), denied: undefined },
+    { object: wanted, warnings: warnings.filter(isOfPlugin).sort(), denied: undefined },
     { object: predicted, warnings: ours.filter(isOfPlugin).sort(), denied: denial?.message },
   ];
 };
@@ -205,26 +196,26 @@ const compareOutcomes = (
  * Sorts what LimitRanger lists, which has the random order of Go's maps; and replaces the no-break space that the package
  * of protobuf puts into its errors in some programs.
  */
-const sortParts = (message: unknown): string =>
-  String(message)
+const sortLimits = (message: string): string =>
+  message
     .replaceAll("\u00a0", " ")
     .replace(/(?<=is forbidden: \[)(?=m|\S+ max limit ).*(?=\]$)/, (parts) => parts.split(", ").sort().join());
 
-/** Returns an object without fields that the API server sets or drops outside of all plugins. */
-const dropServerFields = (object: unknown, dropped: readonly string[]): unknown => {
-  const { metadata, ...rest } = Object(object);
-  const kept = Object.entries(Object(metadata)).filter(([name]) => !serverFields.includes(name));
-  const content = JSON.stringify(rest, (name, value) => (dropped.includes(name) ? undefined : value));
-  return { ...JSON.parse(content), metadata: Object.fromEntries(kept) };
+/** Matches the end of a quoted name that an API server drew. */
+const createRandomNamePattern = (generateName: string | undefined): RegExp =>
+  new RegExp(`(?<="${RegExp.escape(generateName ?? "\0")})[a-z0-9]{5}(?=")`, "g");
+
+/** Returns an object without what the API server sets by its clock, at random, or by what its storage has. */
+const dropServerFields = (object: unknown): unknown => {
+  const { uid, generateName } = Object(Object(object).metadata);
+  const random = createRandomNamePattern(generateName);
+  const text = JSON.stringify(object, (name, value) => (serverFields.includes(name) ? undefined : value));
+  return text && JSON.parse(text.replaceAll(uid ?? "\0", "UID").replaceAll(random, "RANDOM"));
 };
-const serverFields = ["uid", "creationTimestamp", "resourceVersion", "generation", "managedFields"];
-/** Fields that the storage drops, because their feature gate is off: image volumes. check keeps them. */
-const gatedFields: Since<readonly string[]> = { "1.0": ["volumes"], "1.35": [] };
-/** What the storage of Services and volumes chooses, or drops with a Service's type; only an update's answer is stored. */
-const storageFields = [
+const serverFields = [
+  ...["uid", "creationTimestamp", "resourceVersion", "generation", "managedFields"],
+  ...["timeAdded", "lastTransitionTime", "lastPhaseTransitionTime"],
   ...["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "nodePort", "healthCheckNodePort"],
-  ...["externalTrafficPolicy", "internalTrafficPolicy", "allocateLoadBalancerNodePorts"],
-  ...["dataSourceRef", "lastPhaseTransitionTime"],
 ];
 
 /** Returns values without the part of volume names that the ServiceAccount plugin draws by lot. */

@@ -4,7 +4,7 @@ import { cp, mkdtempDisposable, rename, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parse } from "yaml";
-import { cacheFolder, runCommand } from "../control-plane/go-programs.ts";
+import { cacheFolder, runCommand } from "../../infra/kubernetes/build/go-programs.ts";
 
 // Manifests of other projects, from their Go modules and npm packages.
 

@@ -2,7 +2,12 @@ import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Complaint } from "../../infra/cli/complaint.ts";
-import { findGoProgram, findOrBuildGoProgram, type GoProgram, runCommand } from "./go-programs.ts";
+import {
+  findGoProgram,
+  findOrBuildGoProgram,
+  type GoProgram,
+  runCommand,
+} from "../../infra/kubernetes/build/go-programs.ts";
 
 /** The binaries of one minor of Kubernetes. etcd stores the API server's objects. */
 export interface ControlPlaneBinaries {

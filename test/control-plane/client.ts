@@ -38,10 +38,13 @@ export const createTokenClient = (
   const agent = new Agent({ ca, keepAlive: true, maxSockets: 16 });
   const sendRequest: TestClusterClient = ({ method, path, body, contentType = "application/json", impersonate }) =>
     new Promise((resolve, reject) => {
+      const text = body === undefined ? undefined : exactJson.stringify(body);
       const headers = {
         authorization: `Bearer ${token}`,
         "content-type": contentType,
         accept: "application/json",
+        // Node states the length of each body except that of a DELETE.
+        ...(text !== undefined && { "content-length": Buffer.byteLength(text) }),
         ...(impersonate && buildImpersonationHeaders(impersonate)),
       };
       const sent = request(`${server}${path}`, { method, headers, agent, timeout: 40_000 }, (response) => {
@@ -49,7 +52,7 @@ export const createTokenClient = (
       });
       sent.on("timeout", () => sent.destroy(new Error(`${method} ${path} was not answered`)));
       sent.on("error", reject);
-      sent.end(body === undefined ? undefined : exactJson.stringify(body));
+      sent.end(text);
     });
   return { client: sendRequest, close: () => agent.destroy() };
 };

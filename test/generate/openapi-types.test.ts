@@ -1,21 +1,22 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { buildTypeFiles, type OpenApiSchema } from "./openapi-types.ts";
+import type { ObjectSchema } from "../../infra/project/object-types.ts";
+import { buildTypeFiles } from "./openapi-types.ts";
 
 const refer = (definition: string) => ({ $ref: `#/definitions/${definition}` });
 
 /** Returns the lines of a generated file, without its heading. */
-const print = (definitions: Record<string, OpenApiSchema>, file = "apps/v1.ts") =>
+const print = (definitions: Record<string, ObjectSchema>, file = "apps/v1.ts") =>
   buildTypeFiles({ definitions }).get(file)?.split("\n").slice(2).join("\n").trimEnd();
 
-const printField = (field: OpenApiSchema) =>
+const printField = (field: ObjectSchema) =>
   print({ "io.k8s.api.apps.v1.Spec": { properties: { field } } })
     ?.split("\n")
     .slice(1, -1)
     .join("\n");
 
 describe("the type of a field", () => {
-  const rows: [name: string, field: OpenApiSchema, printed: string][] = [
+  const rows: [name: string, field: ObjectSchema, printed: string][] = [
     ["is a text", { type: "string" }, "  field?: string;"],
     ["is a number", { type: "integer", format: "int64" }, "  field?: number;"],
     ["is a list", { type: "array", items: { type: "integer" } }, "  field?: number[];"],
@@ -23,6 +24,24 @@ describe("the type of a field", () => {
     ["is another type", refer("io.k8s.api.apps.v1.Spec"), "  field?: Spec;"],
     ["is any object", { type: "object" }, "  field?: object;"],
     ["is unknown", {}, "  field?: unknown;"],
+    ["is of an unknown type", { type: "constructor" }, "  field?: unknown;"],
+    ["is null, too", { type: "string", nullable: true }, "  field?: string | null;"],
+    ["is a number or a text", { "x-kubernetes-int-or-string": true }, "  field?: number | string;"],
+    [
+      "is a list of numbers or texts",
+      { type: "array", items: { "x-kubernetes-int-or-string": true } },
+      "  field?: (number | string)[];",
+    ],
+    [
+      "has any fields",
+      { type: "object", "x-kubernetes-preserve-unknown-fields": true },
+      "  field?: Record<string, unknown>;",
+    ],
+    [
+      "has fields of its own",
+      { type: "object", required: ["a-b"], properties: { "a-b": { type: "string" }, c: { properties: { d: {} } } } },
+      '  field?: {\n    "a-b": string;\n    c?: {\n      d?: unknown;\n    };\n  };',
+    ],
     [
       "has the first sentence of its description",
       { type: "string", description: "The name (e.g. web, i.e. a label). More is elsewhere.\n\nPossible values:" },

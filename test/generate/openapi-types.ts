@@ -4,25 +4,13 @@
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { packageRoot } from "../../infra/cli/roots.ts";
+import { type ObjectSchema, printDeclaration } from "../../infra/project/object-types.ts";
 import { requireBinaries } from "../control-plane/binaries.ts";
 import { bootCluster } from "../control-plane/cluster.ts";
 import { printSchemas, type SchemaDocuments, schemasFile } from "./openapi-schemas.ts";
 
-/** The part of a schema in OpenAPI 2 that the types are made from. */
-export interface OpenApiSchema {
-  description?: string;
-  type?: string;
-  format?: string;
-  $ref?: string;
-  items?: OpenApiSchema;
-  additionalProperties?: OpenApiSchema;
-  properties?: Record<string, OpenApiSchema>;
-  required?: string[];
-  "x-kubernetes-group-version-kind"?: { group: string; version: string; kind: string }[];
-}
-
 export interface OpenApiDocument {
-  definitions: Record<string, OpenApiSchema>;
+  definitions: Record<string, ObjectSchema>;
 }
 
 /** A type's module, such as `core/v1`, and its name in there. */
@@ -95,7 +83,7 @@ const locateReference = (reference: string): TypeLocation => {
   return location;
 };
 
-const collectImports = (types: { module: string; schema: OpenApiSchema }[]): Map<string, Set<string>> => {
+const collectImports = (types: { module: string; schema: ObjectSchema }[]): Map<string, Set<string>> => {
   const imported = new Map<string, Set<string>>();
   for (const { module: own, schema } of types)
     for (const reference of listReferences(schema)) {
@@ -105,10 +93,10 @@ const collectImports = (types: { module: string; schema: OpenApiSchema }[]): Map
   return imported;
 };
 
-const listReferences = ({ $ref, items, additionalProperties, properties = {} }: OpenApiSchema): string[] => [
+const listReferences = ({ $ref, items, additionalProperties, properties = {} }: ObjectSchema): string[] => [
   ...($ref === undefined ? [] : [$ref]),
   ...[items, additionalProperties, ...Object.values(properties)].flatMap((schema) =>
-    schema ? listReferences(schema) : [],
+    typeof schema === "object" ? listReferences(schema) : [],
   ),
 ];
 
@@ -121,58 +109,6 @@ const printImports = (imported: Map<string, Set<string>>): string =>
       return line.length <= 121 ? line : `import type {\n  ${sorted.join(",\n  ")},\n} from "../${module}.ts";\n`;
     })
     .join("");
-
-const printDeclaration = (name: string, schema: OpenApiSchema): string => {
-  const comment = printComment(schema.description, "");
-  if (!schema.properties) return `${comment}export type ${name} = ${printType(schema)};\n`;
-  const { properties, required = [], "x-kubernetes-group-version-kind": kinds = [] } = schema;
-  const fields = Object.entries(properties)
-    .toSorted(([left], [right]) => compareTexts(left, right))
-    .map(([field, value]) => {
-      const key = /^[\w$]+$/.test(field) ? field : JSON.stringify(field);
-      const optional = required.includes(field) ? "" : "?";
-      return `${printComment(value.description, "  ")}  ${key}${optional}: ${printLiteral(field, kinds) ?? printType(value)};\n`;
-    });
-  return `${comment}export interface ${name} {\n${fields.join("")}}\n`;
-};
-
-/** Returns the only value that `apiVersion` or `kind` can have, as a type. */
-const printLiteral = (
-  field: string,
-  kinds: NonNullable<OpenApiSchema["x-kubernetes-group-version-kind"]>,
-): string | undefined => {
-  const [only, another] = kinds;
-  // DeleteOptions and WatchEvent exist in every group.
-  if (!only || another) return undefined;
-  if (field === "kind") return JSON.stringify(only.kind);
-  if (field === "apiVersion") return JSON.stringify(only.group === "" ? only.version : `${only.group}/${only.version}`);
-};
-
-/** Ignores enumerations: a later version of Kubernetes may have more values. */
-const printType = ({ $ref, type, format, items, additionalProperties }: OpenApiSchema): string => {
-  if ($ref !== undefined) return locateReference($ref).name;
-  if (items) return `${printType(items)}[]`;
-  if (additionalProperties) return `Record<string, ${printType(additionalProperties)}>`;
-  if (format === "int-or-string") return "number | string";
-  if (type === "integer") return "number";
-  return type ?? "unknown";
-};
-
-/** Returns a description's first sentence as a comment in lines of at most 120 characters; none for no description. */
-const printComment = (description: string | undefined, indent: string): string => {
-  // A word alone, such as "Deprecated.", is no sentence. No sentence ends before a small letter, as in "e.g. a name".
-  const [, sentence = ""] =
-    /^\s*((?:\w+[.:] )?.+?(?:[.:!?](?=\s+[^\sa-z]|\s*$)|(?=\n|$)))/.exec(description ?? "") ?? [];
-  const text = sentence.replaceAll("*/", "*\\/").replace(/\s+/g, " ").trim();
-  if (text === "") return "";
-  const line = `${indent}/** ${text} */\n`;
-  if (line.length <= 121) return line;
-  const lines = wrapText(text, 117 - indent.length).map((part) => `${indent} * ${part}\n`);
-  return `${indent}/**\n${lines.join("")}${indent} */\n`;
-};
-
-const wrapText = (text: string, width: number): string[] =>
-  text.match(new RegExp(`\\S.{0,${width - 1}}(?=\\s|$)|\\S+`, "g")) ?? [];
 
 if (import.meta.main) {
   const { types, schemas } = await readOpenApiDocuments();

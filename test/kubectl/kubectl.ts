@@ -2,7 +2,12 @@ import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { findGoProgram, findOrBuildGoProgram, type GoProgram, runCommand } from "../control-plane/go-programs.ts";
+import {
+  findGoProgram,
+  findOrBuildGoProgram,
+  type GoProgram,
+  runCommand,
+} from "../../infra/kubernetes/build/go-programs.ts";
 
 const kubectl: GoProgram = {
   sources: fileURLToPath(new URL("./", import.meta.url)),

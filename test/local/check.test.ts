@@ -12,11 +12,13 @@ import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import type { ProgramOutput } from "../checkout.ts";
 import { createTestFolder } from "../folders.ts";
 import { close, listen } from "../listen.ts";
+import { needs } from "../parts.ts";
 import { runVerb } from "../verb.ts";
 
 // These tests run `npx postern check` in a folder of manifests.
 const program = fileURLToPath(new URL("../../infra/postern.js", import.meta.url));
 const folder = await createTestFolder();
+const kubernetes = await needs("Kubernetes module");
 
 const fixtures = fileURLToPath(new URL("../fixtures/check/", import.meta.url));
 const [deployment = "", pods = "", services = ""] = await Promise.all(
@@ -136,20 +138,52 @@ describe("postern check", () => {
     assert.match(stdout, /\n {4}- +imagePullPolicy: IfNotPresent\n {4}\+ +imagePullPolicy: Always\n/);
     assert.match(stdout, /\n5 objects: 1 allowed, 1 changed, 3 denied\n$/);
     assert.match(stderr, /^k8s\/values.yaml holds no manifest, and is left out$/m);
-    assert.match(stderr, /^namespace shop isn't among the manifests; it is treated as existing/m);
+    assert.match(
+      stderr,
+      /^Assumed of the cluster: namespaces? .*shop.* exists?, without limits, quotas or Pod Security labels/m,
+    );
   });
 
   it("evaluates the plugins of an API server, which depend on what the cluster has", async () => {
     const [pod, home] = [buildPod("p", {}, { namespace: "shop" }), { metadata: { name: "shop" } }];
     await write("shop.yaml", stringify({ apiVersion: "v1", kind: "Namespace", ...home }));
-    const words = ["-", "--rules", "always-admit"];
-    const unknown = await check(words, stringify(pod), "test", []);
+    const words = ["-", "--rules", "always-admit", "--all"];
+    const assumed = await check(words, stringify(pod), "test", []);
+    assert.deepEqual([assumed.code, assumed.stdout.split("\n")[0]], [0, "Pod shop/p standard input:1 allowed"]);
+    assert.equal(
+      assumed.stderr,
+      "Assumed of the cluster: namespace shop exists, without limits, quotas or Pod Security labels; only the priorityclasses of the manifests exist (give --state or --live)\n",
+    );
+    const unknown = await check([...words, "--strict"], stringify(pod), "test", []);
     assert.equal(unknown.code, 3);
     assert.match(unknown.stdout, /^Pod shop\/p standard input:1 undecided$/m);
     for (const plugin of ["NamespaceLifecycle: whether", "LimitRanger: which", "PodSecurity: what", "Priority: which"])
       assert.ok(unknown.stdout.includes(`\n  undecided ${plugin} `), unknown.stdout);
     const known = await check([...words, "--state", "shop.yaml"], stringify(pod), "test", []);
     assert.deepEqual([known.code, known.stdout.split("\n")[0]], [0, "Pod shop/p standard input:1 allowed"]);
+  });
+
+  it("denies unknown fields as kubectl does, and warns of repeated keys", async () => {
+    await write("typo.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  name: b\ndate: {}\n");
+    const { code, stdout } = await check(["typo.yaml"]);
+    assert.equal(code, 1);
+    assert.equal(
+      stdout,
+      [
+        "ConfigMap default/b typo.yaml:1 denied",
+        '  denied by the API server: unknown field "date"; did you mean data? typo.yaml:6',
+        "  warning of field validation: name is there more than once; the last one counts, in line 5",
+        "1 object: 1 denied, 1 warning\n",
+      ].join("\n"),
+    );
+    const warned = await check(["typo.yaml", "--validate", "warn"]);
+    assert.equal(warned.code, 0);
+    assert.match(warned.stdout, /^ {2}warning of field validation: unknown field "date"$/m);
+    const ignored = await check(["typo.yaml", "--validate", "ignore"]);
+    assert.equal(ignored.code, 0);
+    assert.doesNotMatch(ignored.stdout, /unknown field/);
+    const wrong = await check(["typo.yaml", "--validate", "yes"]);
+    assert.deepEqual([wrong.code, wrong.stderr], [2, '--validate takes strict, warn or ignore, not "yes"\n']);
   });
 
   it("names the rule of each changed line if several rules changed the object", async () => {
@@ -281,7 +315,7 @@ describe("postern check", () => {
 
   it("reports that no rule matches an unknown kind", async () => {
     const widget = { apiVersion: "shop.example/v1", kind: "Widget", metadata: { name: "x" } };
-    const { code, stdout } = await check(["-"], joinDocuments(widget, buildPod("p")));
+    const { code, stdout } = await check(["-", "--all"], joinDocuments(widget, buildPod("p")));
     assert.equal(code, 0);
     assert.match(
       stdout,
@@ -351,7 +385,7 @@ describe("postern check", () => {
     assert.deepEqual([named.code, requests], [3, []]);
 
     const called = await runJson(
-      [...words, "--call", "loopback"],
+      [...words, "--call", "loopback", "--strict"],
       joinDocuments(buildPod("p", {}, { namespace: "shop" })),
     );
     assert.equal(called.code, 1);
@@ -468,7 +502,7 @@ describe("postern check", () => {
   it("continues after a file that can't be read, and ends with 3", async () => {
     await write("odd/broken.yaml", "apiVersion: v1\nkind: Pod\nmetadata: { name: 1 }\n---\n[1]\n");
     await write("odd/fine.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: c }\n");
-    const { code, stdout, stderr } = await check(["odd"]);
+    const { code, stdout, stderr } = await check(["odd", "--all"]);
     assert.deepEqual(
       [code, stderr],
       [
@@ -504,6 +538,70 @@ describe("postern check", () => {
     const allowed = joinDocuments(buildPod("a"));
     assert.deepEqual([end(allowed), end(services), end("kind: [\n"), end(allowed, "none")], [0, 1, 3, 2]);
   });
+  it("says that API validation isn't evaluated where Kubernetes' own handlers aren't, and evaluates the rest", () => {
+    const args = [program, "check", "--config", "postern.yaml", "--cluster", "test", "--strict", "-"];
+    const env = { ...process.env, XDG_CACHE_HOME: join(folder, "no-cache") };
+    const ended = spawnSync(process.execPath, args, { cwd: folder, env, input: joinDocuments(buildPod("A")) });
+    assert.match(ended.stdout.toString(), /^Pod default\/A standard input:1 undecided$/m);
+    const note =
+      "API validation isn't evaluated, because Kubernetes' own handlers aren't here; npm run kubernetes builds them\n";
+    assert.equal(ended.stderr.toString().split(note).length, 2, ended.stderr.toString());
+  });
+  it("ends in time for huge objects, and evaluates those after them", kubernetes, async () => {
+    const schema = (depth: number): object =>
+      depth === 0 ? { type: "string" } : { type: "object", properties: { a: schema(depth - 1), b: schema(depth - 1) } };
+    const spec = {
+      group: "example.com",
+      scope: "Namespaced",
+      names: { kind: "Big", plural: "bigs" },
+      versions: [{ name: "v1", served: true, storage: true, schema: { openAPIV3Schema: schema(10) } }],
+    };
+    const some = <T>(count: number, build: (index: number) => T) =>
+      Array.from({ length: count }, (_, index) => build(index));
+    const buildLabelled = (name: string, count: number) => {
+      const labels = Object.fromEntries(some(count, (index) => [`a!${index}`, "b"]));
+      return { apiVersion: "v1", kind: "ConfigMap", metadata: { name, labels } };
+    };
+    const huge = [
+      buildPod("containers", { containers: some(30_000, (index) => ({ name: `c${index}`, image: "docker.io/a" })) }),
+      { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "text" }, data: { a: "x".repeat(5 << 20) } },
+      buildLabelled("labels", 5000),
+      buildLabelled("faults", 300),
+      {
+        apiVersion: "apiextensions.k8s.io/v1",
+        kind: "CustomResourceDefinition",
+        metadata: { name: "bigs.example.com" },
+        spec,
+      },
+      { apiVersion: "example.com/v1", kind: "Big", metadata: { name: "big" }, a: { b: 1 } },
+      { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "last", labels: { a: "!" } } },
+    ];
+    for (const [index, object] of huge.entries()) await write(`huge/${index}.json`, JSON.stringify(object));
+    await write("home.yaml", stringify({ apiVersion: "v1", kind: "Namespace", metadata: { name: "default" } }));
+    const { stdout } = await check(
+      ["huge", "--rules", "always-admit", "--state", "home.yaml", "-o", "json"],
+      "",
+      "test",
+      [],
+    );
+    const { objects } = JSON.parse(stdout);
+    const outcomes = objects.map(({ name, verdict, denials, undecided }: any) => [
+      name,
+      verdict,
+      denials.length,
+      [...denials.map(({ message }: { message: string }) => message), ...undecided].at(-1)?.slice(0, 60),
+    ]);
+    assert.deepEqual(outcomes, [
+      ["bigs.example.com", "allowed", 0, undefined],
+      ["text", "denied", 1, "Request entity too large: limit is 3145728"],
+      // The module fails, and a new instance answers about the objects after it.
+      ["labels", "undecided", 0, "API validation: Kubernetes' handlers failed at this object"],
+      ["faults", "denied", 101, "… and 200 more faults"],
+      ["last", "denied", 1, 'metadata.labels: Invalid value: "!": a valid label must be a'],
+      ["containers", "undecided", 0, "API validation: what is larger than 3 MB with its defaults"],
+      ["big", "denied", 1, 'a.b: Invalid value: "integer": a.b in body must be of type o'],
+    ]);
+  });
   it("does not exit with 0 if its standard output is closed", async () => {
     const containers = Array.from({ length: 2000 }, (_, index) => ({ name: `c${index}`, image: "docker.io/a" }));
     await write("loud.json", JSON.stringify(buildPod("loud", { containers })));
@@ -516,7 +614,11 @@ describe("postern check", () => {
     }
   });
   const usage: [name: string, words: string[], stderr: RegExp][] = [
-    ["no path", [], /^postern check takes files or folders of manifests, or - for standard input, or --live\n$/],
+    [
+      "no path",
+      [],
+      /^name files or folders of manifests, or a cluster: postern check PATH…, or postern check --live; the path - is standard input\n$/,
+    ],
     ["an unknown rule", ["k8s", "--rules", "nope"], /^there is no rule "nope"; postern rules lists them\n$/],
     [
       "two reports for standard output",

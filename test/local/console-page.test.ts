@@ -162,7 +162,11 @@ describe("the console's pages", await needs("chromium"), () => {
     await page.getByLabel("Filter the reviews").fill("denied");
     await page.getByRole("link", { name: /allowed-registries validate jane CREATE Pod bad denied/ }).waitFor();
     await page.getByLabel("Filter the reviews").fill("no such words");
+    await page.getByText("No review has all words of “no such words”. Delete words to see more.").waitFor();
     await rows(page).first().waitFor({ state: "detached" });
+    await page.getByLabel("Filter the reviews").fill("container docker.io/library");
+    await page.getByText('images must come from ghcr.io; container "a" has docker.io/library/x').waitFor();
+    assert.match(String(await page.locator(".reviews .time").first().textContent()), /^\d\d:\d\d:\d\dZ$/);
     await page.getByLabel("Filter the reviews").fill("REGISTRIES jane");
     await rows(page).first().waitFor();
     await page.getByLabel("Filter the reviews").fill("");
@@ -196,6 +200,40 @@ describe("the console's pages", await needs("chromium"), () => {
     await close();
   });
 
+  it("fit a phone: a review is one column, of which nothing is cut or scrolled sideways", async () => {
+    const { page, close } = await openPage("", { viewport: { width: 390, height: 844 } });
+    const long = "a/long/name/".repeat(20);
+    const managedFields = [{ manager: "kubectl", fieldsV1: { "f:spec": {} } }];
+    const send = (path: string, name: string, image: string, more: object = {}) => {
+      const pod = buildPod(name, image, { command: [long], ...more });
+      const object = { ...pod, metadata: { ...pod.metadata, labels: { "example.com/note": long }, managedFields } };
+      return gateway.send(path, buildPodRequest({ namespace: "shop", object, userInfo: { username: long } }));
+    };
+    await send("default-toleration-seconds/mutate", "patient", "ghcr.io/a:1");
+    await send("defaults/mutate", "in-group", `ghcr.io/${long}a:1`);
+    await send("allowed-registries/validate", "foreign", `docker.io/${long}a`);
+    await send("security-context-deny/validate", "rooted", "ghcr.io/a:1", { securityContext: { runAsUser: 0 } });
+    for (const name of ["patient", "in-group", "foreign", "rooted"]) {
+      await page.goto(`${gateway.console}#live`);
+      await rows(page).filter({ hasText: name }).click();
+      await page.getByRole("heading", { name: "As a case" }).waitFor();
+      const faults = await page.evaluate(`[...document.querySelectorAll("main *")].flatMap((element) => {
+        const { left, right, top, width } = element.getBoundingClientRect();
+        const before = element.matches("td") && element.previousElementSibling?.getBoundingClientRect();
+        return [
+          width > 0 && (left < 0 || right > innerWidth) && "is cut",
+          element.scrollWidth > element.clientWidth && getComputedStyle(element).display !== "inline" && "is scrolled",
+          width > 0 && before && before.width > 0 && before.top === top && "is beside another",
+        ].flatMap((fault) => fault ? [element.outerHTML.slice(0, 200) + " " + fault] : []);
+      })`);
+      assert.deepEqual(faults, [], name);
+      assert.doesNotMatch(await page.locator("main").innerText(), /managedFields/);
+    }
+    const time = await page.locator("main p.quiet").first().textContent();
+    assert.match(String(time), /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ, /);
+    await close();
+  });
+
   it("show a large object only near its changes, and at once", async () => {
     const { page, close } = await openPage();
     const args = Array.from({ length: 20_000 }, (_, index) => `a${index}`);
@@ -226,7 +264,8 @@ describe("the console's pages", await needs("chromium"), () => {
     const wrong = { ...hostile, object: buildPod("x", markup), kind: { group: markup, version: markup, kind: markup } };
     await gateway.send("allowed-registries/validate", { ...wrong, uid: markup });
     await gateway.send("validating-admission-policy/validate/quote", hostile);
-    await waitUntil(page, 'document.body.textContent.includes("<img")');
+    const isLastShown = 'document.querySelector(".reviews a").textContent.includes("validating-admission-policy")';
+    await waitUntil(page, isLastShown);
     const targets = await rows(page).evaluateAll((links: { hash?: string }[]) =>
       links.slice(0, 5).map(({ hash }) => hash),
     );
@@ -312,7 +351,17 @@ describe("the console's pages", await needs("chromium"), () => {
         steps.some((text) => step.test(text)),
         `${step} in ${steps.join("\n")}`,
       );
+    const looks = (await page.evaluate(`["denied", "undecided"].map((verdict) => {
+      const { color, borderStyle } = getComputedStyle(document.querySelector("li .badge." + verdict));
+      return { color, borderStyle };
+    })`)) as { color: string; borderStyle: string }[];
     assert.equal(await page.locator("li .badge.undecided").count(), 1);
+    assert.notEqual(looks[0]?.color, looks[1]?.color);
+    assert.deepEqual(
+      looks.map(({ borderStyle }) => borderStyle),
+      ["none", "dashed"],
+      "also for those who don't see the colours",
+    );
     await close();
   });
 
@@ -321,6 +370,9 @@ describe("the console's pages", await needs("chromium"), () => {
     await sendPods(5);
     await page.getByLabel("Search the rules").fill("toleration seconds");
     await page.getByRole("link", { name: "always-deny" }).waitFor({ state: "detached" });
+    await page.getByLabel("Search the rules").fill("no such rule");
+    await page.getByText("No rule has all words of “no such rule”. Delete words to see more.").waitFor();
+    await page.getByLabel("Search the rules").fill("toleration seconds");
     await page.getByRole("link", { name: "default-toleration-seconds" }).click();
     await page.getByRole("img", { name: /^Calls and denials in/ }).waitFor();
     for (const name of ["Settings, entries and exemptions", "Parity with the compiled-in plugin", "README"])
@@ -347,6 +399,21 @@ describe("the console's pages", await needs("chromium"), () => {
     const shown = await page.evaluate(number);
     await sendPods(1);
     await waitUntil(page, `${number} > ${shown}`);
+    await close();
+  });
+
+  it("search the rules for words that were typed while the list was loading", async () => {
+    const { page, close } = await openPage();
+    const { promise: typed, resolve: continueLoading } = Promise.withResolvers<void>();
+    await page.route("**/rules", async (route) => {
+      await typed;
+      await route.continue();
+    });
+    await page.getByRole("link", { name: "Rules" }).click();
+    await page.getByLabel("Search the rules").fill("toleration seconds");
+    continueLoading();
+    await page.getByRole("link", { name: "default-toleration-seconds" }).waitFor();
+    assert.equal(await page.getByRole("link", { name: "always-deny" }).count(), 0);
     await close();
   });
 
@@ -415,7 +482,7 @@ describe("the console's pages", await needs("chromium"), () => {
     });
 
   it("connect again after the gateway restarted, and keep the reviews from before", async () => {
-    const { page } = await openPage();
+    const { page } = await openPage("", { bypassCSP: true });
     // Once this row is there, all earlier ones are.
     const object = buildPod("last-before", "ghcr.io/app:1");
     await gateway.send("default-toleration-seconds/mutate", buildPodRequest({ namespace: "shop", object }));
@@ -423,18 +490,30 @@ describe("the console's pages", await needs("chromium"), () => {
     const before = await countReviews(page);
     const ports = ["--port", new URL(gateway.url).port, "--console-port", new URL(gateway.console).port];
     await gateway.stop();
-    await page.getByText("connecting again").waitFor();
+    await page
+      .getByRole("alert")
+      .getByText(/^The gateway has not answered since \d\d:\d\d:\d\dZ\. If postern serve has ended, start it again: /)
+      .waitFor();
+    await page.getByLabel("Filter the reviews").fill("no such words");
+    await page.evaluate(axe.source);
+    const { violations } = (await page.evaluate("axe.run(document)")) as { violations: AxeResult[] };
+    assert.deepEqual(violations, []);
+    await page.getByLabel("Filter the reviews").fill("");
     const address = gateway.console;
     gateway = await serveWithConsole(folder, config, ports);
     assert.equal(gateway.console, address);
     await page.getByText("connected", { exact: true }).waitFor();
+    assert.equal(await page.getByRole("alert").count(), 0);
     await sendPods(2);
     await page.getByText(`${before + 2} of ${before + 2}`).waitFor();
     await gateway.stop();
     await rm(join(folder, ".postern/console.token"));
     gateway = await serveWithConsole(folder, config, ports);
     assert.notEqual(gateway.console, address);
-    await page.getByText("refused: open the address that postern serve prints").waitFor();
+    await page
+      .getByRole("alert")
+      .getByText(/^The server at this address refuses this page: .*\. Open the address that postern serve prints\.$/)
+      .waitFor();
     assert.equal(await countReviews(page), before + 2);
     await page.close();
   });

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { createEndpoint } from "#lib/core/endpoint.ts";
-import { type Rule, rule } from "#lib/rule.ts";
+import { type Rule, rule, type Verdict } from "#lib/rule.ts";
 import { describeCaseDifferences } from "../../infra/catalogue/case-differences.ts";
 import { buildReview, evaluateCase, parseCases } from "../../infra/catalogue/cases.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
@@ -105,7 +105,12 @@ const openStream = async (lastEventId?: string, address = gateway.console) => {
 const buildPod = (name: string, image = "ghcr.io/app:1") => ({
   apiVersion: "v1",
   kind: "Pod",
-  metadata: { name, namespace: "shop", annotations: { note: "the password is swordfish" } },
+  metadata: {
+    name,
+    namespace: "shop",
+    annotations: { note: "the password is swordfish" },
+    managedFields: [{ manager: "kubectl", operation: "Apply", fieldsV1: { "f:spec": {} } }],
+  },
   spec: { containers: [{ name: "a", image, env: [{ name: "KEY", value: "swordfish" }] }] },
 });
 const buildRequest = (name: string, image?: string) =>
@@ -227,6 +232,7 @@ describe("reviews", () => {
       operation: "CREATE",
       object: "Pod shop/first",
       user: "jane",
+      sentence: 'images must come from ghcr.io; container "a" has docker.io/library/nginx',
     });
     await stream.close();
     await gateway.send("allowed-registries/validate", buildRequest("second"));
@@ -249,7 +255,7 @@ describe("reviews", () => {
     const catalogue = await readCatalogue();
     for (const { id, rule } of rows) {
       const details: ReviewDetails = await askJson(`review?id=${id}`);
-      assert.doesNotMatch(JSON.stringify(details), /swordfish/);
+      assert.doesNotMatch(JSON.stringify(details), /swordfish|managedFields/);
       const [evaluation] = details.evaluations;
       const listed = catalogue.find(({ name }) => name === rule);
       assert.ok(evaluation && listed, JSON.stringify(details));
@@ -379,6 +385,9 @@ describe("rules", () => {
     const modes = new Map(rules.map(({ name, modes }: RuleSummary) => [name, modes]));
     assert.deepEqual(modes.get("security-context-deny"), { local: "warn" });
     assert.deepEqual(modes.get("always-deny"), { local: "off" });
+    const isOn = rules.map(({ modes }: RuleSummary) => modes.local !== "off");
+    assert.deepEqual(isOn, isOn.toSorted().reverse(), "those that are on come first");
+    assert.equal(isOn.filter(Boolean).length, Object.keys(config.rules).length);
   });
 
   it("are shown with settings, entries, exemptions, cases, parity and README", async () => {
@@ -427,6 +436,55 @@ describe("the feed of reviews", () => {
     feed.subscribe("", (some) => rows.push(...some))();
     const { failure } = feed.find(rows[0]?.id ?? "") ?? {};
     assert.equal(failure, 'the rule failed: Error: no pod such as ***, "***"');
+    assert.equal(rows[0]?.sentence, failure);
+    stop();
+  });
+
+  const secrets = { group: "", version: "v1", resource: "secrets" };
+  const sentences: [name: string, verdict: Verdict, request: object, sentence: string][] = [
+    ["a refusal", "no\n  pod\u0007", {}, "no pod\ufffd"],
+    ["a refusal with warnings", { refuse: "no", warnings: ["old"] }, {}, "no"],
+    ["warnings", { warnings: ["it is old", "it is large"] }, {}, "it is old; it is large"],
+    ["a long refusal", "a ".repeat(1000), {}, `${"a ".repeat(250).slice(0, 499)}…`],
+    ["a warning that quotes a Secret", { warnings: ["not S3cret-pa55"] }, { resource: secrets }, "not ***"],
+    ["an admission", undefined, {}, ""],
+  ];
+  for (const [name, verdict, request, sentence] of sentences)
+    it(`has in a row the sentence of ${name}`, async () => {
+      const { feed, send } = openFeed(() => verdict);
+      const stop = feed.subscribe("", () => {});
+      assert.equal(await send({ object: { metadata: { name: "web" }, data: { a: "S3cret-pa55" } }, ...request }), 200);
+      const rows: ReviewRow[] = [];
+      feed.subscribe("", (some) => rows.push(...some))();
+      assert.deepEqual(
+        rows.map((row) => row.sentence),
+        [sentence],
+      );
+      stop();
+    });
+
+  it("has in a group's row the sentences of its members, after their names", () => {
+    const { feed } = openFeed();
+    const stop = feed.subscribe("", () => {});
+    const member = { mode: "enforce", refused: false, operations: 0 } as const;
+    const members = [
+      { ...member, rule: "a", message: "it is old" },
+      { ...member, rule: "b", operations: 1 },
+      { ...member, rule: "c", message: "no", refused: true },
+    ];
+    const facts = {
+      rule: "group",
+      cluster: "local",
+      code: 200,
+      refused: true,
+      operations: 0,
+      milliseconds: 1,
+      members,
+    };
+    feed.host.writeLogLine({ ...facts, function: "", version: "" });
+    const rows: ReviewRow[] = [];
+    feed.subscribe("", (some) => rows.push(...some))();
+    assert.equal(rows[0]?.sentence, "a: it is old; c: no");
     stop();
   });
 

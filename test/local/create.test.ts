@@ -7,7 +7,7 @@ import { runProgram } from "../checkout.ts";
 import { createTestFolder } from "../folders.ts";
 
 const program = fileURLToPath(new URL("../../infra/create/create.js", import.meta.url));
-const usage = "create-postern takes one word, the folder of the new project: create-postern my-rules\n";
+const usage = "name one folder for the new project: create-postern my-rules\n";
 
 describe("create-postern", async () => {
   const folder = await createTestFolder();

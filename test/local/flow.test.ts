@@ -30,11 +30,12 @@ type Map = Record<string, unknown>;
 const readFixture = <T = Event>(name: string): T =>
   JSON.parse(readFileSync(new URL(`../fixtures/${name}.json`, import.meta.url), "utf8"));
 
-const labelRule = rule<KubernetesObject, { label: string }, { ranges: ReturnType<typeof list<"limitranges">> }>({
+const asked = { ranges: list("limitranges") };
+const labelRule = rule<KubernetesObject, { label: string }, typeof asked>({
   summary: "Labels every object, and refuses objects named bad.",
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["*"] }],
   settings: { label: "seen" },
-  needs: { ranges: list("limitranges") },
+  needs: asked,
   mutate(object, { settings }) {
     object.metadata = { ...object.metadata, labels: { ...object.metadata?.labels, [settings.label]: "yes" } };
     return { warnings: ["it was seen\nby day"], audit: { "by whom": "judge" } };
@@ -260,11 +261,11 @@ describe("an event", () => {
 
   it("of a direct invocation may have settings, recorded answers and a time", async () => {
     const given: unknown[] = [];
-    const curious = rule<KubernetesObject, { label: string }, { ranges: ReturnType<typeof list<"limitranges">> }>({
+    const curious = rule<KubernetesObject, { label: string }, typeof asked>({
       summary: "Reports its input.",
       match: [],
       settings: { label: "seen" },
-      needs: { ranges: list("limitranges") },
+      needs: asked,
       async validate(_, { settings, now, ranges }) {
         given.push(
           settings,

@@ -218,7 +218,7 @@ describe("a new project", () => {
     );
     const tested = await runIn(place, tool, "test", "require-owner-label");
     assert.deepEqual([tested.code, tested.stderr], [0, ""], tested.stdout);
-    assert.match(tested.stdout, /\n9 tests: 9 passed\n$/);
+    assert.match(tested.stdout, /\n10 tests: 10 passed\n$/);
     const built = await runIn(place, tool, "build");
     assert.deepEqual([built.code, built.stderr], [0, ""]);
   });

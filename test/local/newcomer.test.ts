@@ -3,7 +3,7 @@ import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { copyFile, cp, link, mkdir, readFile, rename, rm, symlink, writeFile } from "node:fs/promises";
-import { request as httpsRequest } from "node:https";
+import { createServer, request as httpsRequest } from "node:https";
 import { dirname, join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
@@ -15,6 +15,7 @@ import { schemaLine } from "../../infra/config/schemas.ts";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
 import { type ProgramOutput, runProgram } from "../checkout.ts";
 import { createTestFolder } from "../folders.ts";
+import { close, listen } from "../listen.ts";
 
 // What newcomers may try besides, in a copy of the project. test/pages.ts runs the commands of the pages.
 const here = fileURLToPath(new URL("../..", import.meta.url));
@@ -125,6 +126,34 @@ describe("a newcomer", () => {
     assert.deepEqual(await runPostern("help", "check"), help);
   });
 
+  it("sees which rules a cluster may not need, and what they cost", async () => {
+    await writeFile(
+      join(copy, "managed.yaml"),
+      `rules: { always-pull-images: , limit-ranger: , node-restriction: }
+clusters: { prod-eu: { kubernetes: "1.35", connect: { eks: prod-eu, region: eu-west-1 } } }
+`,
+    );
+    const { stdout } = await runPostern("rules", "--config", "managed.yaml");
+    const page = "https://docs.aws.amazon.com/eks/latest/userguide/platform-versions.html";
+    const costs = "about $0.69 for a million reviews with function URLs, and $1.81 with an HTTP API";
+    assert.ok(
+      stdout.endsWith(`
+rules that an API server may not need, because it has their plugin on (npx postern explain RULE says what else they do)
+  limit-ranger: ${costs}
+    LimitRanger is probably on in prod-eu: it is on by default in Kubernetes 1.35
+  node-restriction: ${costs}
+    NodeRestriction is on in prod-eu: EKS 1.35 has it on (${page})
+`),
+      stdout,
+    );
+    const listed = JSON.parse((await runPostern("rules", "--config", "managed.yaml", "-o", "json")).stdout);
+    const { presentPlugin, millionReviews } = listed.find(({ name }: { name: string }) => name === "limit-ranger");
+    const reason = "it is on by default in Kubernetes 1.35";
+    const clusters = [{ cluster: "prod-eu", isSure: false, reason, settings: [] }];
+    assert.deepEqual(presentPlugin, { plugin: "LimitRanger", clusters });
+    assert.deepEqual([millionReviews.url.toFixed(2), millionReviews.http.toFixed(2)], ["0.69", "1.81"]);
+  });
+
   it("may name a rule by its upstream plugin, also in postern.yaml", async () => {
     await writeFile(join(copy, "upstream.yaml"), "rules: { AlwaysPullImages: { mode: warn } }\n");
     const { stdout } = await runPostern("explain", "AlwaysPullImages", "--config", "upstream.yaml");
@@ -148,6 +177,24 @@ describe("a newcomer", () => {
     assert.match(stdout, /^local\.[\w-]{86}\n$/);
     const version = await run(process.execPath, ["infra/node.js", "--version"], { cwd: copy, timeout: 120_000 });
     assert.equal(version.stdout.trim(), process.version);
+  });
+
+  it("creates rules for a custom kind that pass all checks", async () => {
+    const spec = {
+      group: "example.com",
+      names: { kind: "Widget", plural: "widgets" },
+      versions: [{ name: "v1", storage: true }],
+    };
+    const definition = { apiVersion: "apiextensions.k8s.io/v1", kind: "CustomResourceDefinition", spec };
+    await writeFile(join(copy, "widgets.json"), JSON.stringify(definition));
+    const config = await readFile(join(copy, "postern.yaml"));
+    for (const name of ["require-newcomers-owner", "default-newcomers-owner"]) {
+      assert.equal((await runPostern("new", name, "--crd", "widgets.json")).stderr, "");
+      const { code, stdout, stderr } = await runPostern("test", name);
+      assert.deepEqual([code, stderr], [0, ""], stdout);
+      await rm(join(copy, "functions", name), { recursive: true });
+    }
+    await writeFile(join(copy, "postern.yaml"), config);
   });
 
   it("creates a rule that passes all checks, and gets an edit at the next review", async () => {
@@ -174,12 +221,12 @@ describe("a newcomer", () => {
     ].join("\n");
     assert.ok(failed.stdout.includes(difference), failed.stdout);
     assert.doesNotMatch(failed.stdout + failed.stderr, /deepStrictEqual|infra\/cases|node:internal/);
-    assert.match(failed.stdout, /\n9 tests: 6 passed, 3 failed\n$/);
+    assert.match(failed.stdout, /\n10 tests: 7 passed, 3 failed\n$/);
     const [json, xml] = [
       await runPostern("test", "require-newcomers-label", "-o", "json"),
       await runPostern("test", "require-newcomers-label", "-o", "junit"),
     ];
-    const { because, ...place } = JSON.parse(json.stdout).cases[1];
+    const { because, ...place } = JSON.parse(json.stdout).cases[2];
     const file = "functions/require-newcomers-label/cases.yaml";
     assert.deepEqual(place, {
       rule: "require-newcomers-label",
@@ -191,7 +238,7 @@ describe("a newcomer", () => {
     assert.equal(because.length, 5);
     assert.match(
       xml.stdout,
-      /^<\?xml[\s\S]* tests="9" failures="3" errors="0" [\s\S]*<failure message="functions\/require-newcomers-label\/cases.yaml:5" /,
+      /^<\?xml[\s\S]* tests="10" failures="3" errors="0" [\s\S]*<failure message="functions\/require-newcomers-label\/cases.yaml:5" /,
     );
     assert.deepEqual([json.code, xml.code], [1, 1]);
     await writeFile(rule, first);
@@ -262,7 +309,7 @@ describe("a newcomer", () => {
     await write("own/deep/a.json", printPolicy(""));
     await waitForLines(
       1,
-      " not reloaded, serving as before: watched.yaml:1 .*deep/a.json: ClusterOverridePolicy a: .*path",
+      " not reloaded, serving as before: watched.yaml:1 .* own/deep/a.json: ClusterOverridePolicy a: .*path",
     );
     assert.match(await patch(), /"second":"one"/);
     await write("own/deep/a.json", printPolicy("third"));
@@ -275,11 +322,14 @@ describe("a newcomer", () => {
     await write("paper/map.json", "{");
     await waitForLines(
       1,
-      " not reloaded, serving as before: watched.yaml clusters.paper.connect: map.json:1 is no YAML",
+      " not reloaded, serving as before: watched.yaml clusters.paper.connect: paper/map.json:1 is no YAML",
     );
     assert.match(await patch(), /"third":"two"/);
     await rm(join(copy, "own"), { recursive: true });
-    await waitForLines(1, " not reloaded, serving as before: watched.yaml:1 .*own is no file or folder");
+    await waitForLines(
+      1,
+      " not reloaded, serving as before: watched.yaml:1 .*there is no file, folder or match for .*own",
+    );
     assert.match(await patch(), /"third":"two"/);
     await write("paper/map.json", printMap("three"));
     await write("own/b.json", printPolicy("last"));
@@ -308,6 +358,60 @@ describe("a newcomer", () => {
     const overriders = { cue: "patches: []" };
     await write("more/a.json", JSON.stringify({ ...scripted, spec: { overrideRules: [{ overriders }] } }));
     await gateway.waitFor(/a thread started/);
+    assert.equal(await gateway.stop(), 0);
+  });
+
+  it("gets an edit of a kubeconfig, and of files that it names, at the next review", async (test) => {
+    const { ca, ...own } = await readOrCreateServerCertificate(join(copy, "api-server"), "127.0.0.1");
+    // It has the namespace for one token only.
+    const apiServer = createServer(own, ({ headers: { authorization } }, response) => {
+      const found = authorization === "Bearer right";
+      const kind = found
+        ? { kind: "Namespace", metadata: { name: "default" } }
+        : { kind: "Status", code: 404, details: { name: "default" } };
+      response.writeHead(found ? 200 : 404, { "content-type": "application/json" });
+      response.end(JSON.stringify({ apiVersion: "v1", ...kind }));
+    });
+    const server = `https://127.0.0.1:${await listen(apiServer)}`;
+    test.after(() => close(apiServer));
+    const kube = join(copy, "kube");
+    await mkdir(kube);
+    // Renames the complete file, because the watcher could read a half-written one.
+    const write = async (file: string, text: string) => {
+      await writeFile(join(copy, "half"), text);
+      await rename(join(copy, "half"), join(kube, file));
+    };
+    const printKubeconfig = (user: object) =>
+      JSON.stringify({
+        "current-context": "a",
+        contexts: [{ name: "a", context: { cluster: "a", user: "a" } }],
+        clusters: [{ name: "a", cluster: { server, "certificate-authority": "ca.crt" } }],
+        users: [{ name: "a", user }],
+      });
+    await write("ca.crt", ca);
+    await write("config", printKubeconfig({ token: "wrong" }));
+    const config = "rules: { namespace-exists: }\nclusters: { one: { connect: { kubeconfig: kube/config } } }\n";
+    await writeFile(join(copy, "connected.yaml"), config);
+    const gateway = await serve("--watch", "--config", "connected.yaml");
+    const url = (await gateway.waitFor(/https:\S+\/namespace-exists\/mutate/)).trim();
+    const isAllowed = async () => JSON.parse((await sendReview(url)).body).response.allowed;
+    const reloaded = " reloaded: namespace-exists";
+    const kept = " not reloaded, serving as before: connected.yaml clusters.one.connect ";
+    const edits: [file: string, text: string, printed: string, count: number, allowed: boolean][] = [
+      ["config", printKubeconfig({ token: "right" }), reloaded, 1, true],
+      ["config", "{", `${kept}finds .*kube/config to be no YAML`, 1, true],
+      ["config", printKubeconfig({ tokenFile: "token" }), `${kept}.*ENOENT`, 1, true],
+      ["token", "wrong", reloaded, 2, false],
+      ["token", "right", reloaded, 3, true],
+      ["ca.crt", "none", `${kept}names a ca that is neither PEM`, 1, true],
+      ["ca.crt", ca, reloaded, 4, true],
+    ];
+    assert.equal(await isAllowed(), false);
+    for (const [file, text, printed, count, allowed] of edits) {
+      await write(file, text);
+      await gateway.waitFor(new RegExp(`(?:${printed}[^]*){${count}}`));
+      assert.equal(await isAllowed(), allowed, `${file}: ${text}`);
+    }
     assert.equal(await gateway.stop(), 0);
   });
 
@@ -500,7 +604,7 @@ items:
     await writeFile(join(copy, "broken.yaml"), "rules:\n  always-admit:\n    mode: loud\n  nope:\n");
     const broken = await runPostern("serve", "--config", "broken.yaml");
     assert.deepEqual(broken.stderr.split("\n").slice(0, 2), [
-      "broken.yaml:3 rules.always-admit.mode must be one of enforce, warn, audit, off",
+      'broken.yaml:3 rules.always-admit.mode must be one of enforce, warn, audit, off, not "loud"',
       "broken.yaml:4 rules.nope is no rule; there is no folder functions/nope",
     ]);
   });

@@ -13,7 +13,8 @@ import { chooseSixth } from "../choices.ts";
 import { buildProjectOfEveryRule, policyRules } from "../every-rule.ts";
 import { createTestFolder } from "../folders.ts";
 import { startNpmRegistry } from "../npm-registry.ts";
-import { packOnce } from "../package.ts";
+import { packOnce, unpackModulePackage } from "../package.ts";
+import { readersFiles } from "../readers-files.ts";
 
 // Installs the packed packages as a user's project has them, far from this checkout, and uses what they contain.
 
@@ -49,7 +50,7 @@ before(async () => {
   const created = join(folder, "create");
   await mkdir(created);
   await run("tar", ["-xzf", tarballs.create, "--strip-components=1", "-C", created]);
-  const registry = await startNpmRegistry([]);
+  const registry = await startNpmRegistry(await unpackModulePackage(join(folder, "module")));
   try {
     await runProgram([join(created, "create.js"), project], { cwd: folder, env });
     await writeFile(join(project, ".npmrc"), `registry=${registry.url}\ncache=${join(folder, "cache")}\n`);
@@ -167,7 +168,7 @@ describe("the pages of the package", () => {
         ([, path = "", mark]) => {
           if (mark !== undefined) return isInCheckout(path) && !isInPackage(path) ? [] : [`${page}: ${path}${mark}`];
           // A project has its own rules and pipelines.
-          const isOfProject = existsSync(join(project, path)) || /\/(?:RULE|VERB)\b/.test(path);
+          const isOfProject = existsSync(join(project, path)) || readersFiles.test(path);
           return isInPackage(path) || isOfProject || page === "CHANGELOG.md" ? [] : [`${page}: ${path}`];
         },
       ),

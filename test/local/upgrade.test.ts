@@ -9,7 +9,7 @@ import { promisify } from "node:util";
 import { type ProgramOutput, runProgram } from "../checkout.ts";
 import { createTestFolder } from "../folders.ts";
 import { type NpmRegistry, startNpmRegistry } from "../npm-registry.ts";
-import { packOnce } from "../package.ts";
+import { packOnce, unpackModulePackage } from "../package.ts";
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 
@@ -64,7 +64,7 @@ const writeVersions = async (): Promise<string[]> => {
   });
   // A packed version that is not in the registry.
   await run("tar", ["-czf", join(folder, "packed.tgz"), "-C", folder, "0.1.0"]);
-  return [first, ...(await Promise.all(later))];
+  return [first, ...(await Promise.all(later)), ...(await unpackModulePackage(join(folder, "module")))];
 };
 
 before(async () => {

@@ -46,6 +46,7 @@ describe("the workflow of a release", async () => {
   const folder = await createTestFolder();
   const bin = join(folder, "bin");
   const calls = join(folder, "calls");
+  const module = "postern-kubernetes-1.37.2-sha256-862565fa5b76";
   before(async () => {
     await mkdir(bin);
     // The programs only log their calls; `npm view` knows the packages in PUBLISHED.
@@ -54,7 +55,7 @@ describe("the workflow of a release", async () => {
       await writeFile(join(bin, name), `#!/bin/sh\n${does}\necho "${name} $*" >>"$CALLS"\n`);
       await chmod(join(bin, name), 0o755);
     }
-    const names = ["postern-0.2.0.tgz", "create-postern-0.2.0.tgz", "postern-0.2.0.cdx.json"];
+    const names = [`${module}.tgz`, "postern-0.2.0.tgz", "create-postern-0.2.0.tgz", "postern-0.2.0.cdx.json"];
     for (const name of [...names, "NOTES.md"]) await writeFile(join(folder, name), `${name}\n`);
     const sums = names.map((name) => `${hash("sha256", `${name}\n`)}  ${name}\n`);
     await writeFile(join(folder, "SHA256SUMS"), sums.join(""));
@@ -68,29 +69,31 @@ describe("the workflow of a release", async () => {
     return { code, calls: (await readFile(calls, "utf8")).split("\n").filter(Boolean) };
   };
 
-  const provenance = "--provenance --access public";
+  const options = "--provenance --access public --tag latest";
   it("names the repository, and packs the tag's version", async () => {
     assert.deepEqual(await runJob("pack"), {
       code: 0,
       calls: [
         "npm ci",
+        "npm run kubernetes",
         "npm pkg set repository.type=git repository.url=git+https://github.com/a/b.git",
         "npm run release -- --tag v0.2.0",
       ],
     });
   });
 
-  it("publishes postern before create-postern, whose projects need it", async () => {
+  it("publishes the module before postern, and that before create-postern, whose projects need it", async () => {
     assert.deepEqual(await runJob("publish"), {
       code: 0,
-      calls: [`npm publish ./postern-0.2.0.tgz ${provenance}`, `npm publish ./create-postern-0.2.0.tgz ${provenance}`],
+      calls: [module, "postern-0.2.0", "create-postern-0.2.0"].map((name) => `npm publish ./${name}.tgz ${options}`),
     });
   });
 
   it("continues in a second run with the package that is not published", async () => {
-    assert.deepEqual(await runJob("publish", { PUBLISHED: "postern@0.2.0" }), {
+    const published = "postern-kubernetes@1.37.2-sha256-862565fa5b76 postern@0.2.0";
+    assert.deepEqual(await runJob("publish", { PUBLISHED: published }), {
       code: 0,
-      calls: [`npm publish ./create-postern-0.2.0.tgz ${provenance}`],
+      calls: [`npm publish ./create-postern-0.2.0.tgz ${options}`],
     });
   });
 
@@ -102,7 +105,7 @@ describe("the workflow of a release", async () => {
   });
 
   it("attaches the tarballs, the bill of materials and the checksums, with the changelog's section as notes", async () => {
-    const files = "./create-postern-0.2.0.tgz ./postern-0.2.0.tgz ./postern-0.2.0.cdx.json SHA256SUMS";
+    const files = `./create-postern-0.2.0.tgz ./postern-0.2.0.tgz ./${module}.tgz ./postern-0.2.0.cdx.json SHA256SUMS`;
     assert.deepEqual(await runJob("attach"), {
       code: 0,
       calls: [`gh release create v0.2.0 --repo a/b --verify-tag --title v0.2.0 --notes-file NOTES.md ${files}`],

@@ -250,13 +250,6 @@ const knownDifferences: KnownDifference[] = [
     explains: (wanted, _actual, _earlier, before) => [wanted, ...before].some(isPanic),
   },
   {
-    reason: "before Kubernetes 1.37, an object of a built-in kind can be compared with a value of another type",
-    rules: ["mutating-admission-policy", "validating-admission-policy"],
-    since: { "1.0": true, "1.37": false },
-    isInAudit: true,
-    explains: (_wanted, actual, earlier) => [actual, ...earlier].some(isFailedComparison),
-  },
-  {
     reason: "from Kubernetes 1.37 on, the API server sends reviews of access to no webhook",
     rules: ["namespace-auto-provision", "namespace-exists"],
     since: { "1.37": true },
@@ -452,9 +445,6 @@ const deleteUncalledAudit = ({ audit = {}, ...answer }: ComparableServerAnswer, 
 };
 
 /** Reports whether the API server panicked: it closes the connection, or says so in a text. */
-const isFailedComparison = (answer: ComparableServerAnswer): boolean =>
-  /'[^\n]* == [^\n]*' resulted in error: no such overload/.test(getMessage(answer));
-
 const isPanic = ({ code, body }: ComparableServerAnswer) =>
   code === 0 || String(Object(body).text).startsWith("This request caused apiserver to panic.");
 

@@ -2,13 +2,22 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { buildCatalogueReadme, readCatalogue } from "../../infra/catalogue/registry.ts";
+import { buildCatalogueReadme } from "../../infra/catalogue/readme.ts";
+import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { getFunctionsFolder } from "../../infra/catalogue/sources.ts";
 import { minors, newestMinor } from "../control-plane/binaries.ts";
 import { readRows } from "../rows.ts";
 import type { RuleCaseResults } from "./cases/cases.ts";
 import type { PortParityResult } from "./parity.ts";
-import { areAsExpected, chooseComparedMinors, describeCaseResults, insertParityReport } from "./parity-report.ts";
+import {
+  areAsExpected,
+  chooseComparedMinors,
+  describeCaseResults,
+  findReportedRun,
+  insertParityReport,
+  listReportedVersions,
+  type MinorParityResults,
+} from "./parity-report.ts";
 import { listPluginPorts } from "./plugins.ts";
 
 const { parity, fine, wrong, text } = readRows<{
@@ -54,6 +63,8 @@ describe("the results of cases", () => {
 
 describe("the report in the catalogue", () => {
   const page = "# The catalogue\n\nA list.\n\nMore.\n";
+  const names = ["old-rule", "a-rule", "always-pull-images"];
+  const run = { requests: 10, seed: 7, names };
   const older = {
     kubernetes: "v1.35.4",
     rules: [
@@ -63,7 +74,11 @@ describe("the report in the catalogue", () => {
     cases: [],
   };
   const newest = { kubernetes: "v1.36.3", rules: [parity], cases: [fine] };
-  const once = insertParityReport(page, { runs: [older, newest], requests: 10, seed: 7 });
+  const once = insertParityReport(page, { ...run, runs: [older, newest] });
+  const listChanges = (text: string) => {
+    const lines = new Set(once.split("\n"));
+    return text.split("\n").filter((line) => !lines.has(line));
+  };
 
   it("has the command that wrote it, the differences with reasons, and the calls that conditions save", () => {
     assert.match(once, /^ {4}npm run parity -- --minor 1\.35,1\.36 --requests 10 --seed 7 --write$/m);
@@ -71,27 +86,83 @@ describe("the report in the catalogue", () => {
     assert.match(once, /^\| rule \| v1\.35\.4 \| v1\.36\.3 \| calls \|/m);
     assert.match(once, /^\| a-rule \| 9 \/ 1 \/ 2 \| 9 \/ 1 \/ 0 \| 3 \| 2 \| 8 \| 63% \|$/m);
     assert.match(once, /^\| old-rule \| 9 \/ 1 \/ 0 \| - \| - \| - \| - \| - \|$/m);
-    assert.match(once, /- for a reason \(a-rule, old-rule\)/);
+    assert.match(once, /- for a reason \(old-rule, a-rule\)/);
     assert.match(once, /^\| always-pull-images \| 4 \| 3 \| 1 \| 2 \| - \|$/m);
+    assert.deepEqual(findReportedRun(once), { requests: 10, seed: 7 });
+    assert.deepEqual(listReportedVersions(once), ["v1.35.4", "v1.36.3"]);
+    assert.deepEqual([findReportedRun(page), listReportedVersions(page)], [undefined, []]);
   });
 
-  it("is appended to the page, and is replaced by the next report", () => {
+  it("is appended to the page, and stays as it is if the same results are written again", () => {
     assert.ok(once.startsWith(page));
     const edited = `${once}\nA paragraph below.\n`;
-    const twice = insertParityReport(edited, { runs: [{ ...newest, kubernetes: "v1.36.4" }], requests: 10, seed: 8 });
+    assert.equal(insertParityReport(edited, { ...run, runs: [older, newest] }), edited);
+  });
+
+  it("has another version of a minor in the place of the former", () => {
+    const twice = insertParityReport(once, { ...run, seed: 8, runs: [older, { ...newest, kubernetes: "v1.36.4" }] });
     assert.equal(twice.split("## Parity").length, 2);
-    assert.doesNotMatch(twice, /v1\.36\.3/);
-    assert.ok(twice.startsWith(page) && twice.endsWith("\nA paragraph below.\n"));
+    assert.equal(twice, once.replaceAll("v1.36.3", "v1.36.4").replace("--seed 7", "--seed 8"));
+  });
+
+  it("has only other rows of the rules that were compared", () => {
+    const runs = [{ ...newest, rules: [{ ...parity, equal: 8, known: { "for another": 2 } }], cases: [] }];
+    assert.deepEqual(listChanges(insertParityReport(once, { ...run, runs })), [
+      "| a-rule | 9 / 1 / 2 | 8 / 2 / 0 | 3 | 2 | 8 | 63% |",
+      "- for another (a-rule)",
+    ]);
+  });
+
+  it("has a column more for another minor, and then no other changes but of what is about the newest minor", () => {
+    const next = {
+      kubernetes: "v1.37.2",
+      rules: [{ ...parity, calls: { made: 1, acted: 1, withoutConditions: 2 } }],
+      cases: [],
+    };
+    const more = insertParityReport(once, { ...run, runs: [next] });
+    assert.match(more, /^\| rule \| v1\.35\.4 \| v1\.36\.3 \| v1\.37\.2 \| calls \|/m);
+    assert.match(more, /^\| a-rule \| 9 \/ 1 \/ 2 \| 9 \/ 1 \/ 0 \| 9 \/ 1 \/ 0 \| 1 \| 1 \| 2 \| 50% \|$/m);
+    assert.match(more, /^\| old-rule \| 9 \/ 1 \/ 0 \| - \| - \| - \| - \| - \| - \|$/m);
+    assert.match(more, /^\| always-pull-images \| 4 \| 3 \| 1 \| 2 \| - \|$/m);
+  });
+
+  it("has no other cases after a run with an older minor alone", () => {
+    const runs = [{ ...older, cases: [{ ...fine, cases: 5 }] }];
+    assert.equal(insertParityReport(once, { ...run, runs }), once);
+  });
+
+  it("keeps a known difference until all minors were compared without it", () => {
+    const equal = { ...parity, equal: 10, known: {} };
+    const listReasons = (runs: MinorParityResults[]) =>
+      insertParityReport(once, { ...run, runs }).match(/^- for .*$/gm) ?? [];
+    assert.deepEqual(listReasons([{ ...newest, rules: [equal] }]), ["- for a reason (old-rule, a-rule)"]);
+    const both = [older, newest].map((minor) => ({ ...minor, rules: [equal] }));
+    assert.deepEqual(listReasons(both), ["- for a reason (old-rule)"]);
+  });
+
+  it("has no rule that the catalogue doesn't have any more", () => {
+    const text = insertParityReport(once, { ...run, runs: [newest], names: ["a-rule"] });
+    assert.doesNotMatch(text, /old-rule|always-pull-images/);
   });
 
   it("has only another table of cases after a run without requests", () => {
     const cases = [{ ...fine, cases: 5 }];
     const runs = [{ kubernetes: "v1.36.4", rules: [], cases }];
-    const twice = insertParityReport(once, { runs, requests: 0, seed: 8 });
+    const twice = insertParityReport(once, { ...run, runs, requests: 0, seed: 8 });
     const wanted = once
       .replace("| always-pull-images | 4 |", "| always-pull-images | 5 |")
       .replace("every rule, sent to kube-apiserver v1.36.3", "every rule, sent to kube-apiserver v1.36.4");
     assert.equal(twice, wanted);
+  });
+
+  it("keeps the order of errors that an API server lists in any order", () => {
+    const insert = (text: string, errors: string) => {
+      const notReceivable = [{ name: "has no name", reason: `Pod "a" is invalid: ${errors}` }];
+      return insertParityReport(text, { ...run, runs: [{ ...newest, cases: [{ ...fine, notReceivable }] }] });
+    };
+    const before = insert(once, "[spec: Required, status: Wrong]");
+    assert.ok(before.includes("[spec: Required, status: Wrong]"));
+    assert.equal(insert(before, "[status: Wrong, spec: Required]"), before);
   });
 
   it("exists for every port without unexplained differences, and npm run fix keeps it", async () => {

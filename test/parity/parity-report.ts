@@ -98,9 +98,11 @@ export const describeCaseResults = (results: RuleCaseResults[]): string => {
   const aligned = results.map((one) =>
     buildCaseRow(one).map((cell, at) => (at > 0 ? cell.padStart(titles[at]?.length ?? 0) : cell)),
   );
+  const { notReceivable, leftOut } = listExceptions(results);
   return [
     `\n${formatTable([titles, ...aligned])}`,
-    ...listExceptions(results).map((list) => `\n${list}\n`),
+    ...(notReceivable.length > 0 ? [`\n${notReceivableTitle}:\n\n${notReceivable.join("\n")}\n`] : []),
+    ...(leftOut.length > 0 ? [`\n${leftOutTitle}:\n\n${leftOut.join("\n")}\n`] : []),
     ...results.flatMap(({ rule, outcomes, differences }) =>
       [...differences, ...(outcomes?.differences ?? [])].map((difference) => describeCase(rule, difference)),
     ),
@@ -121,19 +123,19 @@ const describeCase = (rule: string, { name, from, diff }: CaseDifference) => {
   return `\n${rule}, "${name}": the API server's answer (+) differs from ${expected} (-)\n${diff}\n`;
 };
 
-/** Returns two lists with titles: cases that can't be sent as they are, and cases that are not sent to a plugin. */
-const listExceptions = (results: RuleCaseResults[]): string[] => {
+const [notReceivableTitle, leftOutTitle] = ["Not receivable", "Not sent to upstream"];
+
+/** Returns the items of two lists: cases that can't be sent as they are, and cases that are not sent to a plugin. */
+const listExceptions = (results: RuleCaseResults[]): { notReceivable: string[]; leftOut: string[] } => {
   const describe = (rule: string, cases: RealServerCaseResults["notReceivable"] = []) =>
     cases.map(({ name, reason }) => `- ${rule}, "${name}": ${reason}`);
-  const notReceivable = results.flatMap(({ rule, notReceivable }) => describe(rule, notReceivable));
-  const leftOut = results.flatMap(({ rule, alone, beside }) => [
-    ...(alone === undefined ? [] : [`- ${rule}: ${alone}`]),
-    ...describe(rule, beside?.leftOut),
-  ]);
-  return [
-    ...(notReceivable.length > 0 ? [`Not receivable:\n\n${notReceivable.join("\n")}`] : []),
-    ...(leftOut.length > 0 ? [`Not sent to upstream:\n\n${leftOut.join("\n")}`] : []),
-  ];
+  return {
+    notReceivable: results.flatMap(({ rule, notReceivable }) => describe(rule, notReceivable)),
+    leftOut: results.flatMap(({ rule, alone, beside }) => [
+      ...(alone === undefined ? [] : [`- ${rule}: ${alone}`]),
+      ...describe(rule, beside?.leftOut),
+    ]),
+  };
 };
 
 /** Reports whether no rule has an unexplained difference from its plugin or a case with an unexpected answer. */
@@ -158,55 +160,163 @@ interface ParityRuns {
   runs: MinorParityResults[];
   requests: number;
   seed: number;
+  /** The names of all rules, in the order of the catalogue. */
+  names: readonly string[];
 }
 
+/** Returns the number of requests and the seed of the results in functions/README.md; undefined if it has none. */
+export const findReportedRun = (page: string): { requests: number; seed: number } | undefined => {
+  const [, requests, seed] = / --requests (\d+) --seed (\d+) --write$/m.exec(page) ?? [];
+  return requests === undefined ? undefined : { requests: Number(requests), seed: Number(seed) };
+};
+
+/** Returns the versions of kube-apiserver that functions/README.md has results of. */
+export const listReportedVersions = (page: string): string[] => {
+  const { ports, cases } = splitReport(page);
+  return [...new Set([...(parseTable(ports)[0] ?? []), findVersionOfCases(cases)])].filter((text) =>
+    text.startsWith("v"),
+  );
+};
+
 /**
- * Returns the text of functions/README.md with this parity report, which replaces an earlier one or goes to the end. The
- * numbers of calls and of cases are those of the last minor. Without requests, only the table of cases is replaced.
+ * Returns the text of functions/README.md with these results. What wasn't compared keeps its lines: other rules, other
+ * minors, and without requests the table of ports. The numbers of calls and of cases are those of the newest minor.
  */
-export const insertParityReport = (page: string, { runs, requests, seed }: ParityRuns): string => {
-  const [before = "", rest] = page.split(begin);
-  const [report = "", after = "\n"] = rest?.split(end) ?? [];
-  const ports = requests > 0 ? describePorts({ runs, requests, seed }) : (report.split(casesBegin)[0] ?? "");
-  const parts = [before, begin, ports, casesBegin, describeCasesOfEveryRule(runs)];
+export const insertParityReport = (page: string, done: ParityRuns): string => {
+  const { before, ports, cases, after } = splitReport(page);
+  const parts = [
+    before,
+    begin,
+    done.requests > 0 ? describePorts(done, ports) : ports,
+    casesBegin,
+    describeCasesOfEveryRule(done, cases),
+  ];
   return `${parts.map((part) => part.trim()).join("\n\n")}\n\n${end}${after}`;
 };
 
-const describePorts = ({ runs, requests, seed }: ParityRuns): string => {
-  // The rules of the newest minor have their order there, and those that only older minors have come last.
-  const found = runs.toReversed().flatMap(({ rules }) => rules);
-  const reasons = listReasons(found).map((reason) => {
-    const rules = new Set(found.filter(({ known }) => reason in known).map(({ rule }) => rule));
-    return `- ${reason} (${[...rules].join(", ")})`;
+const splitReport = (page: string) => {
+  const [before = "", rest] = page.split(begin);
+  const [report = "", after = "\n"] = rest?.split(end) ?? [];
+  const [ports = "", cases = ""] = report.split(casesBegin);
+  return { before, ports, cases, after };
+};
+
+const describePorts = ({ runs, requests, seed, names }: ParityRuns, present: string): string => {
+  const [headings = [], ...rows] = parseTable(present);
+  const known = headings.filter((heading) => heading.startsWith("v"));
+  const versions = new Map(
+    [...known, ...runs.map(({ kubernetes }) => kubernetes)].map((text) => [toMinor(text), text]),
+  );
+  const compared = [...versions]
+    .filter(([minor]) => minors.includes(minor))
+    .sort(([one], [other]) => compareMinors(one, other));
+  const newest = compared.at(-1)?.[0];
+  const table = names.flatMap((name) => {
+    const row = rows.find(([rule]) => rule === name) ?? [];
+    const find = (minor: string) => {
+      const run = runs.find(({ kubernetes }) => toMinor(kubernetes) === minor);
+      return run?.rules.find(({ rule }) => rule === name);
+    };
+    const cells = compared.map(([minor]) => {
+      const result = find(minor);
+      const column = headings.findIndex((heading) => toMinor(heading) === minor);
+      return result ? [result.equal, sumCounts(result.known), result.unexplained].join(" / ") : (row[column] ?? "-");
+    });
+    const isCounted = find(newest ?? "") !== undefined || row.length === 0;
+    const calls = isCounted ? buildCallCells(find(newest ?? "")) : row.slice(-columns.length);
+    return cells.every((cell) => cell === "-") ? [] : [[name, ...cells, ...calls]];
   });
-  const versions = runs.map(({ kubernetes }) => kubernetes);
-  const newest = runs.at(-1);
-  const rows = [...new Set(found.map(({ rule }) => rule))].map((name) => [
-    name,
-    ...runs.map(({ rules }) => {
-      const result = rules.find(({ rule }) => rule === name);
-      return result ? [result.equal, sumCounts(result.known), result.unexplained].join(" / ") : "-";
-    }),
-    ...buildCallCells(newest?.rules.find(({ rule }) => rule === name)),
-  ]);
-  const tested = versions.map((version) => version.slice(1).replace(/\.\d+$/, ""));
-  const command = `npm run parity -- --minor ${tested.join(",")} --requests ${requests} --seed ${seed} --write`;
+  const reasons = mergeReasons(listItems(present, "Known differences"), {
+    runs,
+    names,
+    all: compared.map(([minor]) => minor),
+  });
+  const command = `npm run parity -- --minor ${compared.map(([minor]) => minor).join(",")} --requests ${requests} --seed ${seed} --write`;
   return [
     "## Parity",
-    `The same ${requests} generated requests for each rule were sent to kube-apiserver with the compiled-in plugin, and to one\nwithout it that calls the rule:\n\n    ${command}\n\nA cell has the numbers of equal answers, of answers with a known difference, and of answers with an unexplained one; "-"\nmeans that this minor has no such plugin. Status, object, message, details, warnings and audit annotations are compared.\nThe last columns are about ${versions.at(-1)}: how often the rule was called, how often it refused or changed something, how\noften it was called without its matchConditions, and the share of calls that these save.`,
-    toMarkdown(["rule", ...versions, ...columns], rows),
+    `The same ${requests} generated requests for each rule were sent to kube-apiserver with the compiled-in plugin, and to one\nwithout it that calls the rule:\n\n    ${command}\n\nA cell has the numbers of equal answers, of answers with a known difference, and of answers with an unexplained one; "-"\nmeans that this minor has no such plugin. Status, object, message, details, warnings and audit annotations are compared.\nThe last columns are about ${compared.at(-1)?.[1]}: how often the rule was called, how often it refused or changed something, how\noften it was called without its matchConditions, and the share of calls that these save.`,
+    toMarkdown(["rule", ...compared.map(([, version]) => version), ...columns], table),
     ...(reasons.length > 0 ? [`Known differences:\n\n${reasons.join("\n")}`] : []),
   ].join("\n\n");
 };
 
-const describeCasesOfEveryRule = (runs: MinorParityResults[]): string => {
-  const { kubernetes, cases = [] } = runs.at(-1) ?? {};
+/**
+ * Returns the known differences with their rules, the present ones first. A rule keeps a present difference until all
+ * minors were compared without it.
+ */
+const mergeReasons = (
+  present: readonly string[],
+  { runs, names, all }: { runs: MinorParityResults[]; names: readonly string[]; all: readonly string[] },
+): string[] => {
+  const rules = new Map<string, Set<string>>();
+  for (const item of present) {
+    const [, reason = item, list = ""] = /^- (.*) \(([^()]*)\)$/.exec(item) ?? [];
+    rules.set(reason, new Set(list.split(", ").filter((name) => names.includes(name))));
+  }
+  for (const name of names) {
+    const results = runs.flatMap(({ rules }) => rules.filter(({ rule }) => rule === name));
+    const isComplete =
+      results.length > 0 && all.every((minor) => runs.some((run) => toMinor(run.kubernetes) === minor));
+    if (isComplete) for (const having of rules.values()) having.delete(name);
+  }
+  for (const { rule, known } of runs.toReversed().flatMap(({ rules }) => rules))
+    for (const reason of Object.keys(known)) rules.set(reason, (rules.get(reason) ?? new Set()).add(rule));
+  return [...rules].flatMap(([reason, having]) => {
+    const listed = names.filter((name) => having.has(name));
+    return listed.length > 0 ? [`- ${reason} (${listed.join(", ")})`] : [];
+  });
+};
+
+const describeCasesOfEveryRule = ({ runs, names }: ParityRuns, present: string): string => {
+  const { kubernetes = "", cases = [] } = runs.at(-1) ?? {};
+  // The cases of an older minor are compared, but the table is about the newest.
+  const before = findVersionOfCases(present);
+  if (before !== "" && compareMinors(toMinor(kubernetes), toMinor(before)) < 0) return present;
+  const rows = new Map([...parseTable(present).slice(1), ...cases.map(buildCaseRow)].map((row) => [row[0], row]));
+  const mergeItems = (title: string, found: string[]) => {
+    const old = listItems(present, title);
+    const merged = names.flatMap((name) => {
+      const isOf = (item: string) => item.startsWith(`- ${name}, `) || item.startsWith(`- ${name}: `);
+      const kept = old.filter(isOf);
+      if (!cases.some(({ rule }) => rule === name)) return kept;
+      return found.filter(isOf).map((item) => kept.find((line) => sortWords(line) === sortWords(item)) ?? item);
+    });
+    return merged.length > 0 ? [`${title}:\n\n${merged.join("\n")}`] : [];
+  };
+  const { notReceivable, leftOut } = listExceptions(cases);
   return [
     `The cases of every rule, sent to kube-apiserver ${kubernetes}: how many have the outcome that they state, how many no\nAPI server can receive, how many the compiled-in plugin answers alike (of those with its settings), and how many recorded\noutcomes of a removed plugin are unchanged.`,
-    toMarkdown(caseHeadings, cases.map(buildCaseRow)),
-    ...listExceptions(cases),
+    toMarkdown(
+      caseHeadings,
+      names.flatMap((name) => [rows.get(name) ?? []].filter(({ length }) => length > 0)),
+    ),
+    ...mergeItems(notReceivableTitle, notReceivable),
+    ...mergeItems(leftOutTitle, leftOut),
   ].join("\n\n");
 };
+
+const findVersionOfCases = (text: string): string => /sent to kube-apiserver (v[\d.]+):/.exec(text)?.[1] ?? "";
+
+/** Sorts the words of a line: an API server lists errors in Go's order of maps, which differs each time. */
+const sortWords = (line: string): string =>
+  line
+    .split(/[\s,[\]]+/)
+    .sort()
+    .join(" ");
+
+const toMinor = (version: string): string => /^v(\d+\.\d+)\./.exec(version)?.[1] ?? "";
+const compareMinors = (one: string, other: string): number => minors.indexOf(one) - minors.indexOf(other);
+
+/** Returns the cells of a Markdown table: its headings, then its rows. */
+const parseTable = (text: string): string[][] =>
+  [...text.matchAll(/^\| (.*) \|$/gm)].map(([, line = ""]) => line.split(" | ")).filter(([first]) => first !== "---");
+
+/** Returns the items of a list below its title. */
+const listItems = (text: string, title: string): string[] =>
+  (text.split(`${title}:\n\n`)[1] ?? "")
+    .split("\n\n")[0]
+    ?.split("\n")
+    .filter((line) => line.startsWith("- ")) ?? [];
 
 const columns = ["calls", "acted", "calls without conditions", "saved"];
 

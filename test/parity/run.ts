@@ -21,12 +21,15 @@ const command = {
       value: "MINOR,…",
       says: "compare with these minors of Kubernetes, such as 1.33,1.37 (default: the newest; with --write all)",
     },
-    seed: { type: "string", value: "N", says: "repeat the requests of this seed (default: a random seed)" },
+    seed: {
+      type: "string",
+      value: "N",
+      says: "repeat the requests of this seed (default: a random seed; with --write that of functions/README.md)",
+    },
     requests: {
       type: "string",
       value: "N",
-      default: "2000",
-      says: "the number of generated requests for each port; 0 runs only the cases",
+      says: "the number of generated requests for each port; 0 runs only the cases (default: 2000; with --write that of functions/README.md)",
     },
     config: {
       type: "string",
@@ -34,17 +37,17 @@ const command = {
       says: "read the rules' settings from this file (default: the settings of the plugins)",
     },
     output: commonCommandOptions.output,
-    write: { type: "boolean", says: "also write the tables to functions/README.md" },
+    write: {
+      type: "boolean",
+      says: "also write the results to functions/README.md; what isn't compared stays as it is",
+    },
   },
 
   async run({ options, words }) {
-    const [requests = 2000, seed = randomInt(2 ** 31)] = [options.number("requests"), options.number("seed")];
     const json = options.text("output") === "json";
     const [file, isWritten] = [options.text("config"), options.flag("write")];
-    if (isWritten && words.length > 0) throw new Complaint("--write needs all rules; leave out the names");
     if (isWritten && file !== undefined)
       throw new Complaint("--write needs the settings of the plugins; leave out --config");
-    if (seed >= 2 ** 31) throw new Complaint("--seed must be below 2147483648");
 
     // These modules are loaded here, because `postern` without a verb loads this file, too.
     const { listPlugins, requireBinaries } = await import("../control-plane/binaries.ts");
@@ -59,8 +62,21 @@ const command = {
       parityTableHeadings: headings,
       buildParityTableRow: buildRow,
       chooseComparedMinors: chooseMinors,
+      findReportedRun,
       insertParityReport: insertReport,
+      listReportedVersions,
     } = await import("./parity-report.ts");
+    const page = join(getFunctionsFolder(), "README.md");
+    const present = isWritten ? await readFile(page, "utf8") : "";
+    const reported = findReportedRun(present);
+    const requests = options.number("requests") ?? reported?.requests ?? 2000;
+    const seed = options.number("seed") ?? reported?.seed ?? randomInt(2 ** 31);
+    if (seed >= 2 ** 31) throw new Complaint(`--seed must be below 2147483648, not ${seed}`);
+    const isPart = words.length > 0 || options.text("minor") !== undefined;
+    if (reported && requests > 0 && isPart && (requests !== reported.requests || seed !== reported.seed))
+      throw new Complaint(
+        `--write: functions/README.md has the results of ${reported.requests} requests of the seed ${reported.seed}; compare all rules and minors, or leave out --requests and --seed`,
+      );
     const minors = chooseMinors(options.text("minor"), isWritten && requests > 0);
     const { catalogue, broken, names } = await readAllRules();
     const wanted = resolveRuleNames(words, names);
@@ -69,6 +85,11 @@ const command = {
     const cluster =
       file === undefined ? undefined : chooseCluster(await readConfig(file, catalogue, names), undefined)[1];
     const every = await Promise.all(minors.map(async (minor) => ({ minor, binaries: await requireBinaries(minor) })));
+    const versions = every.map(({ binaries }) => binaries.version);
+    const missing =
+      words.length > 0 ? versions.filter((version) => !listReportedVersions(present).includes(version)) : [];
+    if (isWritten && missing.length > 0)
+      throw new Complaint(`--write: functions/README.md has no results of ${missing.join(", ")}; leave out the rules`);
 
     const rules = catalogue.filter(({ name }) => isChosen(name));
     const longest = Math.max(...rules.map(({ name }) => name.length));
@@ -93,8 +114,8 @@ const command = {
     }
     if (json) writeOutput(`${JSON.stringify({ seed, minors: runs }, null, 2)}\n`);
     if (isWritten) {
-      const page = join(getFunctionsFolder(), "README.md");
-      await writeFile(page, insertReport(await readFile(page, "utf8"), { runs, requests, seed }));
+      const order = catalogue.map(({ name }) => name);
+      await writeFile(page, insertReport(present, { runs, requests, seed, names: order }));
     }
     return runs.every(({ rules, cases }) => rules.every(({ unexplained }) => unexplained === 0) && areAsExpected(cases))
       ? 0

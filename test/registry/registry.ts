@@ -46,7 +46,14 @@ export const startRegistry = async (): Promise<Registry> => {
   const config = {
     storage: join(folder, "storage"),
     uplinks: { upstream: { url: stdout.trim(), timeout: "120s", maxage: "1h" } },
-    packages: { postern: own, "create-postern": own, "**": { access: "$all", proxy: "upstream" } },
+    packages: {
+      postern: own,
+      "create-postern": own,
+      "postern-kubernetes": own,
+      "**": { access: "$all", proxy: "upstream" },
+    },
+    // The module of Kubernetes' handlers is larger than the default limit.
+    max_body_size: "100mb",
     log: { type: "stdout", format: "json", level: "error" },
   };
   await writeFile(join(folder, "config.yaml"), JSON.stringify(config));
@@ -71,7 +78,7 @@ export const startRegistry = async (): Promise<Registry> => {
   return {
     env,
     publish: async (tarball) => {
-      await run("npm", ["publish", tarball], { cwd: folder, env });
+      await run("npm", ["publish", tarball, "--tag", "latest"], { cwd: folder, env });
     },
     stop: async () => {
       await server.stop();

@@ -19,7 +19,13 @@ import {
 } from "./matching.ts";
 import { runMutatingWebhooks } from "./mutation.ts";
 import { assignGeneratedMetadata, restoreUnwrittenFields } from "./server-objects.ts";
-import type { AdmissionAttributes, AdmissionTrace, HookTraceStep, ImitatedServerFunctions } from "./types.ts";
+import type {
+  AdmissionAttributes,
+  AdmissionTrace,
+  HookTraceStep,
+  ImitatedServerFunctions,
+  StoreResult,
+} from "./types.ts";
 import { limitWarnings } from "./warnings.ts";
 
 /** The API server's time limit for one write request (requestTimeoutUpperBound), in milliseconds. */
@@ -32,7 +38,7 @@ export const runAdmissionChain = async (
   context: ImitatedServerFunctions,
 ): Promise<AdmissionTrace> => {
   const isGone = attributes.operation === "DELETE" || attributes.object == null;
-  const completed = isGone ? null : context.fill(attributes.object, "request");
+  const completed = isGone ? null : await context.fill(attributes.object, "request");
   const filled = { ...attributes, object: completed, oldObject: attributes.oldObject ?? null };
   const run: AdmissionRun = {
     attributes: filled,
@@ -43,7 +49,8 @@ export const runAdmissionChain = async (
     warnings: [],
     undecided: [],
   };
-  const buildTrace = (last: unknown, refusals: Status[]): AdmissionTrace => {
+  let result: StoreResult | undefined;
+  const buildTrace = async (last: unknown, refusals: Status[]): Promise<AdmissionTrace> => {
     const [status] = refusals;
     // An object that plugins changed gets its defaults when it is read from the storage.
     const isFilled = isGone || !run.steps.some(({ isPlugin, after }) => isPlugin && after !== undefined);
@@ -51,7 +58,9 @@ export const runAdmissionChain = async (
       allowed: status === undefined,
       ...(status && { status }),
       refusals,
-      object: isFilled ? last : context.fill(last, "request"),
+      object: isFilled ? last : await context.fill(last, "request"),
+      ...(result?.object !== undefined && { stored: result.object }),
+      validationWarnings: result?.warnings ?? [],
       warnings: limitWarnings(run.warnings),
       audit: run.audit.all,
       steps: run.steps,
@@ -68,10 +77,14 @@ export const runAdmissionChain = async (
   );
   if (mutated.refusal) return buildTrace(mutated.object, [mutated.refusal]);
   const object = context.prepare(restoreUnwrittenFields(filled, mutated.object));
-  const last = assignGeneratedMetadata({ ...filled, object });
-  const invalid = isGone ? undefined : context.validate?.(last);
-  if (invalid && "unsupported" in invalid) run.undecided.push(`API validation: ${invalid.unsupported}`);
-  else if (invalid) return buildTrace(object, [invalid]);
+  // Kubernetes' types leave out empty lists, which validation may refuse. An object that nothing changed still has them.
+  const isChanged = run.steps.some(({ after }) => after !== undefined);
+  const sent = isChanged ? mutated.object : (context.sent ?? mutated.object);
+  if (!isGone) result = await context.store?.(assignGeneratedMetadata({ ...filled, object: sent }));
+  if (result?.undecided !== undefined) run.undecided.push(`API validation: ${result.undecided}`);
+  if (result?.status) return buildTrace(object, [result.status]);
+  const named = assignGeneratedMetadata({ ...filled, object });
+  const last = result?.object === undefined ? named : { ...named, object: result.object };
   const validation = { ...run, attributes: last };
   for (const group of groupValidating(select(hooks.validating))) {
     const refusals = await validate(validation, group);

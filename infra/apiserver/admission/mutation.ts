@@ -56,7 +56,7 @@ export const runMutatingWebhooks = async (
       return { object: view.latest.object };
     }
     const isPatched = run.steps.some((step) => step.round === round && step.after !== undefined && !step.isPlugin);
-    if (isPatched && isMap(back.object)) view.put(run.context.fill(back.object, "request"));
+    if (isPatched && isMap(back.object)) view.put(await run.context.fill(back.object, "request"));
   }
   return { object: view.latest.object };
 };
@@ -97,7 +97,9 @@ const runHook = async (
   }
 
   const { answer, refusal } = await callHook(run, hook, taken.invocation, seen, step);
-  const changed = answer?.allowed ? applyResponsePatch(run, hook, view, step, answer, rounds.isStamped) : unchanged;
+  const changed = answer?.allowed
+    ? await applyResponsePatch(run, hook, view, step, answer, rounds.isStamped)
+    : unchanged;
   const { isPlugin = false } = hook;
   if (!isPlugin && (step.outcome === "called" || refusal))
     run.audit.add(...buildMutationAnnotation(step, changed.isChanged));
@@ -112,9 +114,9 @@ const runHook = async (
 };
 
 /** Returns why the API server can't read an object that a policy has changed. */
-const findMisfit = ({ context }: AdmissionRun, object: unknown): string | undefined => {
+const findMisfit = async ({ context }: AdmissionRun, object: unknown): Promise<string | undefined> => {
   try {
-    context.fill(object, "patch");
+    await context.fill(object, "patch");
     return undefined;
   } catch (error) {
     return getErrorMessage(error);
@@ -133,14 +135,14 @@ const unchanged: PatchResult = { isChanged: false };
 const undecodablePatch: Since<{ isFailure: boolean }> = { "1.0": { isFailure: false }, "1.34": { isFailure: true } };
 
 /** Applies the patch of a webhook's response. A patch that can't be applied always ends the request. */
-const applyResponsePatch = (
+const applyResponsePatch = async (
   run: AdmissionRun,
   hook: DefaultedWebhookEntry,
   view: ConvertibleRequestObjects,
   step: HookTraceStep,
   { patch, patchType }: HookResponse,
   isStamped: boolean,
-): PatchResult => {
+): Promise<PatchResult> => {
   if (patch === undefined) return unchanged;
   const endRequest = (text: string): PatchResult => {
     return { isChanged: false, refusal: noteRefusalInTraceStep(step, createInternalError(text)) };
@@ -174,13 +176,13 @@ const applyResponsePatch = (
       return unchanged;
     }
     const read = normalizePatchedObject(raw);
-    const misfit = hook.isPlugin && findMisfit(run, read);
+    const misfit = hook.isPlugin && (await findMisfit(run, read));
     if (misfit) {
       markUndecided(run, step, `what it makes of the object can't be read: ${misfit}`);
       return unchanged;
     }
     // Compiled-in changes are made in memory; what a webhook or a policy makes of the object is read as a new one.
-    step.after = hook.reinvocationPolicy === "Always" ? read : run.context.fill(read, "patch");
+    step.after = hook.reinvocationPolicy === "Always" ? read : await run.context.fill(read, "patch");
     if (!hook.isPlugin) run.audit.add(...buildPatchAuditAnnotation(step, step.patch));
     view.put(step.after);
     return { isChanged: (isStamped && !hook.isPlugin) || !isSameBesidesEmptyMembers(before, read), isApplied: true };

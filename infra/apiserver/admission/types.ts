@@ -41,19 +41,29 @@ export interface ImitatedServerFunctions {
   /** Returns the other groups and versions under which the same objects are served. */
   equivalents(resource: GroupVersionResource): readonly GroupVersionResource[];
   convert(object: unknown, to: GroupVersionKind): unknown;
+  /** The object as it was sent, if that of the request was read and has defaults. */
+  sent?: unknown;
   /** Returns an object with the API server's defaults. */
   fill(object: unknown, step: ReadingStep): unknown;
   /** Returns an object as the API server changes it between mutating and validating webhooks. */
   prepare(object: unknown): unknown;
   /**
-   * Returns the refusal of the object that was prepared last, or what isn't known of its validity; absent if the API server
-   * doesn't validate objects.
+   * Prepares and validates the object of a request, as the API server does after mutating webhooks; undefined if that isn't
+   * known of the request. Absent if objects aren't validated.
    */
-  validate?: ((attributes: AdmissionAttributes) => Status | { unsupported: string } | undefined) | undefined;
+  store?: ((attributes: AdmissionAttributes) => Promise<StoreResult | undefined>) | undefined;
   call(hook: DefaultedWebhookEntry, review: ReviewToSend): Promise<HookCallResult>;
   cel: CelEvaluator;
   /** What conditions ask the cluster's authorizer; without it, they are undecided. */
   authorizations?: AuthorizationAnswers | undefined;
+}
+
+/** The object that validating webhooks get, the refusal of an invalid one, or why neither is known. */
+export interface StoreResult {
+  object?: unknown;
+  status?: Status;
+  undecided?: string;
+  warnings: readonly string[];
 }
 
 export interface CelEvaluator {
@@ -110,9 +120,13 @@ export interface AdmissionTrace {
   status?: Status;
   /** All refusals; `status` is the first. A client of a real API server gets the refusal that comes first. */
   refusals: Status[];
-  /** The object after all mutating webhooks and policies, as the API server would store it. */
+  /** The object after all mutating webhooks and policies. */
   object: unknown;
+  /** The object that the API server would store, if that is known. */
+  stored?: unknown;
   warnings: string[];
+  /** The warnings of API validation. */
+  validationWarnings: readonly string[];
   /** The audit annotations; an audit log has those with patches only from level Request on. */
   audit: Record<string, string>;
   steps: HookTraceStep[];

@@ -28,6 +28,10 @@ export const fillDefaults = (
   return { object: filled, strays, misfits };
 };
 
+/** Reports whether `fillDefaults` knows the kind of an object. */
+export const hasKnownDefaults = (object: KubernetesObject, kubernetes?: string): boolean =>
+  findDecoder(object, kubernetes, "request") !== undefined;
+
 /**
  * The objects that `fillDefaults` returned for requests, with the minor. All API defaults are filled in, so they need no
  * second pass; they must not be changed.

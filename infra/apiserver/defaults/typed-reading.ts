@@ -75,6 +75,22 @@ export const findKubernetesTypeDecoder = (
   return name === undefined ? undefined : getDecoder(name, types);
 };
 
+/** Returns the fields of the value at a path of an object of a built-in kind; none if the kind or the value isn't known. */
+export const listKnownFields = (
+  apiVersion: string,
+  kind: string,
+  kubernetes: string | undefined,
+  path: readonly (string | number)[],
+): string[] => {
+  const { kinds, types } = selectTypes(kubernetes, "request");
+  let word = getOwnMember(getOwnMember(kinds, apiVersion) ?? {}, kind);
+  for (const step of path) {
+    const type = word?.replace(/^[?*]+/, "") ?? "";
+    word = /^[[{]/.test(type) ? type.slice(1) : getOwnMember(types[type] ?? {}, String(step));
+  }
+  return Object.keys(types[word?.replace(/^[?*]+/, "") ?? ""] ?? {});
+};
+
 const getOwnMember = <T>(fields: Record<string, T>, key: string): T | undefined =>
   Object.hasOwn(fields, key) ? fields[key] : undefined;
 

@@ -130,6 +130,10 @@ const collectKinds = (objects: Iterable<unknown>, kubernetes?: string): KindsByN
   return known;
 };
 
+/** Returns the kinds of all known minors of Kubernetes, and those that CustomResourceDefinitions among the objects define. */
+export const listKindsOfAllMinors = (objects: readonly unknown[]): ResourceKind[] =>
+  [newestKubernetes, ...Object.keys(olderBuiltIn)].flatMap((minor) => [...collectKinds(objects, minor).values()]);
+
 /** The kinds of the kinitiras policy engine, served only where it is installed. */
 const policies: Record<string, Row> = {
   ClusterOverridePolicy: { resource: "clusteroverridepolicies", namespaced: false, off: true },
@@ -181,6 +185,16 @@ const listDefinedKinds = (object: unknown): ResourceKind[] => {
 /** Reports whether a CustomResourceDefinition may define kinds in a group: domain names that aren't Kubernetes' own. */
 export const isCustomResourceGroup = (group: string): boolean => group.includes(".") && !groups.has(group);
 
+/** Says that API servers of a minor don't serve a kind; undefined if a CustomResourceDefinition may define it. */
+export const describeMissingKind = (apiVersion: string, kind: string, kubernetes?: string): string | undefined => {
+  const { group } = splitApiVersion(apiVersion);
+  const instead = isCustomResourceGroup(group) ? "" : describeSimilarKinds(kind, kubernetes);
+  // The group of a CustomResourceDefinition has a dot.
+  return instead !== "" || !group.includes(".")
+    ? `Kubernetes ${kubernetes ?? newestKubernetes} has no ${kind} of ${apiVersion}${instead}`
+    : undefined;
+};
+
 export const describeUnknownKind = (apiVersion: string, kind: string, kubernetes?: string): string => {
   if (isCustomResourceGroup(splitApiVersion(apiVersion).group))
     return `which resource ${kind} of ${apiVersion} is, only its CustomResourceDefinition says; it may be among the manifests or in --state`;
@@ -193,8 +207,8 @@ export const describeSimilarKinds = (kind: string, kubernetes?: string): string 
   const alike = listStandardKinds(kubernetes).filter(
     (standard) => !standard.off && standard.kind.kind.toLowerCase() === kind.toLowerCase(),
   );
-  const meant = alike.map((match) => `${match.kind.kind} of ${joinApiVersion(match.kind)}`).join(" and ");
-  return meant === "" ? "" : `, but ${meant}`;
+  const meant = alike.map((match) => `${match.kind.kind} of ${joinApiVersion(match.kind)}`).join(" or ");
+  return meant === "" ? "" : `; write ${meant}`;
 };
 
 const groups = new Set(standardKinds.filter(({ off }) => !off).map(({ kind }) => kind.group));

@@ -1,17 +1,23 @@
 import type { HookCallResult, ReviewToSend } from "#infra/apiserver/admission/types.ts";
 import type { Endpoint, EndpointHost } from "#lib/core/endpoint.ts";
 import { exactJson } from "#lib/exact-json.ts";
-import { isObject } from "#lib/json.ts";
+import { getOwn, isObject } from "#lib/json.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
+import type { Assumption, Doubt, Tell } from "./assumptions.ts";
+import { hideUnknownFields } from "./unknown-fields.ts";
 
-/** How the object of a request uses quotas otherwise than as one new object. */
+/** How the object of a request uses quotas otherwise than as one new object, and what is assumed for it. */
 export interface QuotaSubject {
   /** For a Pod of a workload: how many such Pods are created; undefined if that isn't known. */
   made?: { newPods: number | undefined } | undefined;
   /** The object as it is in use already, with its status. */
   stored?: KubernetesObject | undefined;
+  /** What is assumed for the object so far. */
+  assumed?: Assumption[] | undefined;
+  /** True for the request of a recorded review, which has what an API server fills in. */
+  isRecorded?: boolean | undefined;
 }
 
 /** What an entry of the chain calls in this process: the endpoint of a rule, or of the port of a compiled-in plugin. */
@@ -20,9 +26,11 @@ export interface EndpointTarget {
   variant: string | undefined;
   /** False if integers are rounded for the rule. */
   isExact: boolean;
+  /** True for a plugin that doesn't decide by fields that the API server fills in. */
+  seesAll?: boolean;
   /** Opens the endpoint for one review, and what answers its questions; `tell` gets a sentence if an answer isn't known. */
   open(
-    tell: (sentence: string) => void,
+    tell: Tell,
     request: AdmissionRequest,
     subject: QuotaSubject,
   ): { endpoint: Endpoint; capabilities: Capabilities | undefined };
@@ -36,25 +44,33 @@ export const reviewTime = 30_000;
 
 /** Calls a rule or a plugin for the object of a request. */
 export const callEndpoint = async (
-  { phase, variant, isExact, open }: EndpointTarget,
+  { phase, variant, isExact, seesAll, open }: EndpointTarget,
   cluster: string,
   review: ReviewToSend,
   subject: QuotaSubject,
 ): Promise<HookCallResult> => {
   const { object, oldObject, options } = review.request;
-  const unknown: string[] = [];
-  const { endpoint, capabilities } = open((sentence) => void unknown.push(sentence), review.request, subject);
+  const unknown: { sentence: string; doubt: Doubt | undefined }[] = [];
+  const tell: Tell = (sentence, doubt) => void unknown.push({ sentence, doubt });
+  const { endpoint, capabilities } = open(tell, review.request, subject);
+  // Nothing else in a request has integers.
+  const exact = !isExact && hasBigInteger([object, oldObject, options]) ? roundIntegers(review) : review;
+  const { assumed = [], isRecorded = false } = subject;
+  const circumstances = { phase, isDraft: phase === "mutate" && !isExact, assumed };
+  const request = seesAll || isRecorded ? exact.request : hideUnknownFields(exact.request, circumstances, tell);
   const { response, status } = await endpoint.evaluateReview({
     phase,
     variant,
     cluster,
-    // Nothing else in a request has integers.
-    review: !isExact && hasBigInteger([object, oldObject, options]) ? roundIntegers(review) : review,
+    review: { ...exact, request },
     capabilities,
     deadline: Date.now() + reviewTime,
   });
   // A failure of Postern makes the object undecided, so that failurePolicy Ignore can't hide the failure.
-  const sentence = unknown[0] ?? status?.message;
+  const outcome = getOwn(getOwn(response, "response"), "allowed") === false ? "refused" : "admitted";
+  const found = unknown.find(({ doubt }) => doubt === undefined || doubt.undecides === outcome);
+  assumed.push(...unknown.flatMap(({ doubt }) => doubt?.assumed ?? []));
+  const sentence = found?.sentence ?? status?.message;
   return sentence === undefined ? { body: response } : { unsupported: sentence };
 };
 

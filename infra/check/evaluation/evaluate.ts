@@ -4,12 +4,18 @@ import type { AdmissionAttributes, AdmissionTrace, ImitatedServerFunctions } fro
 import { getOwn, isMap, toMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { type DefaultedObject, fillDefaults, prepareForStorage } from "../../apiserver/defaults/defaults.ts";
-import type { ReadingStep } from "../../apiserver/defaults/typed-reading.ts";
-import { describeUnknownKind, isCustomResourceGroup, type ResourceKind } from "../../apiserver/kinds/kinds.ts";
+import { fillDefaults, hasKnownDefaults, prepareForStorage } from "../../apiserver/defaults/defaults.ts";
+import { listKnownFields, type ReadingStep } from "../../apiserver/defaults/typed-reading.ts";
+import {
+  describeMissingKind,
+  describeUnknownKind,
+  isCustomResourceGroup,
+  type ResourceKind,
+} from "../../apiserver/kinds/kinds.ts";
 import { toSentence } from "../../cli/complaint.ts";
-import type { Manifest } from "../../manifests/manifests.ts";
-import type { QuotaSubject } from "./endpoint-calls.ts";
+import { formatDidYouMean } from "../../cli/did-you-mean.ts";
+import type { FieldPath, Manifest } from "../../manifests/manifests.ts";
+import { type Assumption, describeAssumption } from "./assumptions.ts";
 import { describeUndecidedChange, markUndecidedChange } from "./existing-objects.ts";
 import { guessRefusedField, parseFieldPath } from "./field-paths.ts";
 import { collectFindings, placeDenial } from "./findings.ts";
@@ -22,6 +28,7 @@ import {
 } from "./object-evaluation.ts";
 import { buildPod, countMissingPods, countNewPods } from "./pod-templates.ts";
 import {
+  addOmitted,
   buildAdmissionAttributes,
   dropServerFieldsAndSetNamespace,
   isNamespaceResource,
@@ -41,9 +48,9 @@ export const evaluateManifestsInOrder = async function* (
       ? manifests
       : sortForApply(manifests, ({ object }) => String(object.kind));
   for (const manifest of order) {
-    const evaluation = isReview(manifest)
-      ? await evaluateReview(manifest, environment)
-      : await evaluateManifest(manifest, environment);
+    const evaluation = addRepeatedKeys(
+      isReview(manifest) ? await evaluateReview(manifest, environment) : await evaluateManifest(manifest, environment),
+    );
     const { checked, subject } = evaluation;
     if (checked.verdict === "undecided" && subject.attributes === undefined)
       for (const part of [environment.uncertainUse.less, environment.uncertainUse.more])
@@ -51,6 +58,17 @@ export const evaluateManifestsInOrder = async function* (
     yield evaluation;
     if (environment.alsoPods && checked.verdict !== "denied") yield* evaluatePodOfWorkload(evaluation, environment);
   }
+};
+
+/** Adds a warning for each key that a map of the manifest has more than once. */
+const addRepeatedKeys = (evaluation: ObjectEvaluation): ObjectEvaluation => {
+  const { checked, subject } = evaluation;
+  const warnings = (subject.manifest.repeated ?? []).map(({ key, line }) => {
+    return { rule: "field validation", text: `${key} is there more than once; the last one counts, in line ${line}` };
+  });
+  return warnings.length === 0
+    ? evaluation
+    : { ...evaluation, checked: { ...checked, warnings: [...checked.warnings, ...warnings] } };
 };
 
 const evaluateReview = async (
@@ -71,8 +89,17 @@ const evaluateManifest = async (
   const { kinds, asking, existing, kubernetes } = environment;
   const { apiVersion, kind: word } = manifest.object;
   const kind = kinds.of(String(apiVersion), String(word));
-  if (kind === undefined && !mayConcern(manifest, environment))
-    return createUnaskedEvaluation(manifest, manifest.object, { verdict: "allowed", noRule: true });
+  if (kind === undefined && !mayConcern(manifest, environment)) {
+    environment.noteUndefinedKind?.(manifest.object);
+    const assumed = environment.noteAssumption ? [`${word} of ${apiVersion} is defined`] : [];
+    return createUnaskedEvaluation(manifest, manifest.object, { verdict: "allowed", noRule: true, assumed });
+  }
+  const missing = kind === undefined && describeMissingKind(String(apiVersion), String(word), kubernetes);
+  if (missing) {
+    const status = { message: missing, code: 404, reason: "NotFound" };
+    const denial = placeDenial({ rule: "the API server", message: missing }, status, manifest, ["apiVersion"]);
+    return createUnaskedEvaluation(manifest, manifest.object, { verdict: "denied", denials: [denial] });
+  }
   if (kind === undefined)
     return createUndecidedEvaluation(
       manifest,
@@ -102,43 +129,102 @@ const evaluateManifest = async (
       object,
       "there is nothing to update; --old or --state must hold it as it is now",
     );
-  const filled = complete(object, environment);
-  const misfits = [
-    ...filled.misfits,
-    ...(isNameless(object, kind) ? ["metadata.name or generateName is required"] : []),
-  ];
-  if (misfits.length > 0 && operation !== "DELETE") return createDecodeDenial(manifest, object, misfits);
+  const completeOld = async (old: KubernetesObject) => {
+    const creation = buildAdmissionAttributes(old, null, kind, { ...asking, operation: "CREATE" });
+    const { metadata, ...rest } = (await environment.handlers?.complete(creation)) ?? old;
+    // A stored object always has a resourceVersion, by which ResourceQuota tells it from a new one.
+    return { ...rest, metadata: { resourceVersion: "1", ...metadata } };
+  };
+  const before = operation === "UPDATE" && there !== undefined ? await completeOld(there) : null;
+  const build = (given: KubernetesObject) => buildAdmissionAttributes(given, before, kind, { ...asking, operation });
   // A DELETE request has the stored object; the manifest only says which object that is.
-  const finalObject = operation === "DELETE" ? (there ?? filled.object) : filled.object;
-  // A stored object always has a resourceVersion, by which ResourceQuota tells it from a new one.
-  const before = there && { ...there, metadata: { resourceVersion: "1", ...there.metadata } };
-  const attributes = buildAdmissionAttributes(finalObject, operation === "UPDATE" ? (before ?? null) : null, kind, {
-    ...asking,
-    operation,
-  });
-  const evaluation = await evaluateRequest({ attributes, manifest }, environment);
-  for (const stray of operation === "DELETE" ? [] : filled.strays)
-    evaluation.checked.warnings.push({ rule: "field validation", text: `unknown field ${JSON.stringify(stray)}` });
+  if (operation === "DELETE")
+    return evaluateRequest(
+      { attributes: build(there ?? fillDefaults(object, kubernetes).object), manifest },
+      environment,
+    );
+  const evaluate = (given: KubernetesObject) => evaluateObject(build(given), kind, manifest, environment);
+  const evaluation = await evaluate(object);
+  if (operation !== "UPDATE" || !isInvalid(evaluation)) return evaluation;
+  // kubectl apply leaves what the manifest leaves out as it is, unless it was applied before.
+  return evaluate(addOmitted(object, before) as KubernetesObject);
+};
+
+const isInvalid = ({ checked: { denials } }: ObjectEvaluation): boolean =>
+  denials.length > 0 && denials.every(({ rule }) => rule === "API validation");
+
+/** Evaluates the request that a manifest's object is sent with. */
+const evaluateObject = async (
+  attributes: AdmissionAttributes,
+  kind: ResourceKind,
+  manifest: Manifest,
+  environment: ObjectEvaluationEnvironment,
+): Promise<ObjectEvaluation> => {
+  const object = attributes.object as KubernetesObject;
+  const read = await readObject(attributes, environment, { isLarge: manifest.source.text.length > largeText });
+  // Kubernetes' handlers refuse an object without a name after mutating admission.
+  const isRefused = environment.handlers === undefined && isNameless(object, kind);
+  const misfits = [...read.misfits, ...(isRefused ? ["metadata.name or generateName is required"] : [])];
+  const { validate } = environment;
+  const warnings = validate === "ignore" ? [] : read.warnings;
+  const unknown = validate === "strict" ? warnings.flatMap((text) => unknownField.exec(text)?.[1] ?? []) : [];
+  if (misfits.length + unknown.length > 0) {
+    const fields = unknown.map(parseFieldPath);
+    return createDecodeDenial(manifest, object, [
+      ...misfits.map((message) => ({ message, field: parseFieldPath(message.split(" ", 1)[0] ?? "") })),
+      ...fields.map((field, index) => {
+        const advice = suggestField(object, field, environment);
+        return { message: `unknown field "${unknown[index]}"${advice}`, field };
+      }),
+    ]);
+  }
+  if (read.undecided !== undefined) return createUndecidedEvaluation(manifest, object, read.undecided);
+  const evaluation = await evaluateRequest(
+    { attributes: { ...attributes, object: read.object }, manifest, sent: object },
+    environment,
+  );
+  for (const text of warnings) evaluation.checked.warnings.push({ rule: "field validation", text });
   return evaluation;
+};
+
+const unknownField = /^unknown field "(.*)"$/;
+
+/** Returns the end of a sentence that names the known field nearest to an unknown one; empty if none is near. */
+const suggestField = (
+  { apiVersion = "", kind = "" }: KubernetesObject,
+  field: FieldPath,
+  { kubernetes, handlers }: ObjectEvaluationEnvironment,
+): string => {
+  const parent = field.slice(0, -1);
+  const known = handlers?.listCustomFields(apiVersion, kind, parent) ?? [];
+  const all = known.length > 0 ? known : listKnownFields(apiVersion, kind, kubernetes, parent);
+  const meant = formatDidYouMean(String(field.at(-1)), all).trim();
+  return meant && `; ${meant}`;
 };
 
 /**
  * Reports whether an entry, a plugin or a policy may be about an object of an unknown kind, by its group and version.
  */
-const mayConcern = ({ object }: Manifest, { chain, unevaluated, asking }: ObjectEvaluationEnvironment): boolean => {
+const mayConcern = (
+  { object }: Manifest,
+  { chain, unevaluated, asking, noteAssumption }: ObjectEvaluationEnvironment,
+): boolean => {
   const { group, version } = splitApiVersion(String(object.apiVersion));
   const operations = asking.operation === undefined ? (["CREATE", "UPDATE"] as const) : [asking.operation];
   return (
     // A kind in a group of Kubernetes may always concern a webhook entry: it may also be served in another group.
     !isCustomResourceGroup(group) ||
-    [...chain.mutating, ...chain.validating, ...unevaluated.hooks].some(({ rules, matchPolicy }) =>
-      rules.some(
-        (rule) =>
-          includes(rule.apiGroups, group) &&
-          (matchPolicy === "Equivalent" || includes(rule.apiVersions, version)) &&
-          operations.some((operation) => includes(rule.operations, operation)) &&
-          rule.resources.some((resource) => /^[^/]*(\/\*)?$/.test(resource)),
-      ),
+    [...chain.mutating, ...chain.validating, ...unevaluated.hooks].some(
+      ({ rules, matchPolicy, isPlugin }) =>
+        // In the assumed cluster, plugins don't refuse custom resources; policies are among the unevaluated ones, too.
+        !(isPlugin && noteAssumption) &&
+        rules.some(
+          (rule) =>
+            includes(rule.apiGroups, group) &&
+            (matchPolicy === "Equivalent" || includes(rule.apiVersions, version)) &&
+            operations.some((operation) => includes(rule.operations, operation)) &&
+            rule.resources.some((resource) => /^[^/]*(\/\*)?$/.test(resource)),
+        ),
     )
   );
 };
@@ -159,14 +245,14 @@ const isNameless = ({ metadata }: KubernetesObject, { resource: { group } }: Res
  * workload that exists already, with its status.
  */
 export const evaluatePodOfWorkload = async function* (
-  { subject, after }: ObjectEvaluation,
+  { subject, after, stored: result = after }: ObjectEvaluation,
   environment: ObjectEvaluationEnvironment,
   stored?: KubernetesObject,
 ): AsyncGenerator<ObjectEvaluation> {
   const { manifest } = subject;
   if (subject.attributes?.operation === "DELETE") return;
-  const workload = after as KubernetesObject;
-  const made = after === null || after === undefined ? undefined : buildPod(workload);
+  const workload = result as KubernetesObject;
+  const made = result === null || result === undefined ? undefined : buildPod(workload);
   const kind = made && environment.kinds.of("v1", "Pod");
   if (made === undefined || kind === undefined) return;
   const filled = fillDefaults(made.pod, environment.kubernetes);
@@ -219,23 +305,25 @@ export const createUndecidedEvaluation = (manifest: Manifest, object: unknown, s
 const createDecodeDenial = (
   manifest: Manifest,
   object: KubernetesObject,
-  sentences: readonly string[],
+  faults: readonly { message: string; field: FieldPath }[],
 ): ObjectEvaluation => {
-  const denials = sentences.map((message) => {
+  const denials = faults.map(({ message, field: otherwise }) => {
     const status = { message, code: 400, reason: "BadRequest" };
-    const field = guessRefusedField(manifest.object, status, parseFieldPath(message.split(" ", 1)[0] ?? ""));
+    const field = guessRefusedField(manifest.object, status, otherwise);
     return placeDenial({ rule: "the API server", message }, status, manifest, field);
   });
   return createUnaskedEvaluation(manifest, object, { verdict: "denied", denials });
 };
 
 export const evaluateRequest = async (
-  subject: EvaluatedRequestAndManifest,
+  given: EvaluatedRequestAndManifest,
   environment: ObjectEvaluationEnvironment,
 ): Promise<ObjectEvaluation> => {
+  const assumed: Assumption[] = [];
+  const subject = { ...given, assumed, isRecorded: isReview(given.manifest) };
   const { attributes, manifest, made } = subject;
   assumeOld(attributes, environment);
-  const unknownLabels = assumeNamespace(attributes, environment);
+  const unknownLabels = assumeNamespace(attributes, environment, assumed);
   const context = createServerContext(environment, subject);
   const trace = await runAdmissionChain(attributes, environment.chain, context);
   const unevaluated = environment.unevaluated.findMatching(
@@ -259,7 +347,7 @@ export const evaluateRequest = async (
   if (isUnlike || unevaluated.length > 0 || unknownLabels !== undefined)
     addUncertainUse(uncertainUse.more, attributes.namespace);
   const prepared = findBeforeWebhooks(trace);
-  const before = prepared ? context.fill(prepared, "request") : (attributes.object ?? attributes.oldObject);
+  const before = prepared ? await context.fill(prepared, "request") : (attributes.object ?? attributes.oldObject);
   const after = attributes.object === null || attributes.object === undefined ? before : trace.object;
   return {
     subject,
@@ -267,11 +355,13 @@ export const evaluateRequest = async (
       ...readIdentity(manifest, before),
       ...(made && { madeBy: made.by }),
       ...findings,
+      assumed: [...new Set(assumed.map(describeAssumption))],
     },
     audit: trace.audit,
     steps: trace.steps.filter(({ isPlugin }) => !isPlugin),
     before,
     after,
+    ...(trace.stored !== undefined && { stored: trace.stored }),
   };
 };
 
@@ -291,38 +381,65 @@ const findBeforeWebhooks = ({ steps, object }: AdmissionTrace): unknown => {
 };
 
 const createServerContext = (
-  { kubernetes, kinds, existing, findCustomKind, validate, call, cel, openAuthorizations }: ObjectEvaluationEnvironment,
-  subject: QuotaSubject,
+  { kubernetes, kinds, existing, handlers, call, cel, openAuthorizations }: ObjectEvaluationEnvironment,
+  subject: EvaluatedRequestAndManifest,
 ): ImitatedServerFunctions => ({
   kubernetes,
   findNamespace: (name) => existing.find(namespaces, name),
   equivalents: kinds.equivalents,
   convert: kinds.convert,
-  fill: (object, step) => {
-    const { object: filledObject, misfits } = complete(
-      object as KubernetesObject,
-      { findCustomKind, kubernetes },
-      step,
-    );
-    if (misfits[0] !== undefined) throw new Error(misfits[0]);
-    return filledObject;
+  fill: async (object, step) => {
+    const kind = toGroupVersionKind(object as KubernetesObject);
+    const read = await readObject({ ...subject.attributes, object, kind }, { handlers, kubernetes }, { step });
+    if (read.misfits[0] !== undefined) throw new Error(read.misfits[0]);
+    return read.object;
   },
   prepare: (object) => (isMap(object) ? prepareForStorage(object, kubernetes) : object),
-  validate,
+  sent: subject.sent,
+  store: handlers?.store,
   call: (hook, review) => call(hook, review, subject),
   cel,
   authorizations: openAuthorizations?.(),
 });
 
-/** Returns an object of any kind as webhooks see it: decoded, with its defaults. */
-const complete = (
-  object: KubernetesObject,
-  { findCustomKind, kubernetes }: Pick<ObjectEvaluationEnvironment, "findCustomKind" | "kubernetes">,
-  step?: ReadingStep,
-): DefaultedObject => {
-  const custom = findCustomKind(object)?.complete(object);
-  return custom ? { ...custom, misfits: [] } : fillDefaults(object, kubernetes, step);
+/** An object as webhooks see it, with the warnings of reading it; or why it can't be read, or why that isn't known. */
+interface ReadObject {
+  object: KubernetesObject;
+  warnings: readonly string[];
+  misfits: readonly string[];
+  undecided?: string | undefined;
+}
+
+/**
+ * Reads the object of a request: decodes it and sets its defaults. Kubernetes' handlers read what isn't known here, and
+ * decide whether an object that can't be read here is refused.
+ */
+const readObject = async (
+  attributes: AdmissionAttributes,
+  { handlers, kubernetes }: Pick<ObjectEvaluationEnvironment, "handlers" | "kubernetes">,
+  { step, isLarge = false }: { step?: ReadingStep; isLarge?: boolean },
+): Promise<ReadObject> => {
+  const { object, strays, misfits } = fillDefaults(attributes.object as KubernetesObject, kubernetes, step);
+  const own = { object, misfits, warnings: strays.map((stray) => `unknown field ${JSON.stringify(stray)}`) };
+  const isKnown = misfits.length === 0 && !isLarge && hasKnownDefaults(object, kubernetes);
+  const isRead = isKnown || readByHandlers.has(object);
+  const answer = isRead ? undefined : await handlers?.read(attributes);
+  if (answer === undefined) return own;
+  const { object: read = object, status, undecided, warnings } = answer;
+  readByHandlers.add(read);
+  // The words for a value of a wrong type are better here: they have its place in a list.
+  return {
+    object: read,
+    misfits: status ? (misfits.length > 0 ? misfits : [status.message]) : [],
+    undecided,
+    warnings,
+  };
 };
+
+const readByHandlers = new WeakSet<object>();
+
+/** An API server takes requests of at most 3 MB of JSON. A shorter text has no object that is larger. */
+const largeText = 1 << 20;
 
 const namespaces = { group: "", resource: "namespaces" };
 
@@ -338,29 +455,35 @@ const assumeOld = (
 
 /**
  * Adds a missing Namespace to the imitated API server, unless all objects are known. If only the name of the Namespace is
- * known, returns why.
+ * known, and nothing is assumed, returns why.
  */
 const assumeNamespace = (
   { namespace, resource, operation }: AdmissionAttributes,
   environment: ObjectEvaluationEnvironment,
+  assumed: Assumption[],
 ): string | undefined => {
-  const { existing, isStateKnown, noteMissingNamespace, namespaceHint } = environment;
+  const { existing, isStateKnown, noteMissingNamespace, noteAssumption, namespaceHint } = environment;
   const isItself = isNamespaceResource(resource) && operation !== "DELETE";
   if (!namespace || isItself) return undefined;
   const found = existing.find(namespaces, namespace);
   if (found === undefined) noteMissingNamespace(namespace);
-  if (found !== undefined) return assumedNamespaces.has(found) ? namespaceHint : describeUndecidedChange(found);
-  if (isStateKnown) return undefined;
+  if (found !== undefined && !assumedNamespaces.has(found)) return describeUndecidedChange(found);
+  if (found === undefined && isStateKnown) return undefined;
+  const assumption = { resource: namespaces.resource, name: namespace };
+  if (noteAssumption) assumed.push(assumption);
+  noteAssumption?.(assumption);
+  const reason = noteAssumption ? undefined : namespaceHint;
+  if (found !== undefined) return reason;
   const labels = { "kubernetes.io/metadata.name": namespace };
-  const assumed = {
+  const made = {
     apiVersion: "v1",
     kind: "Namespace",
     metadata: { name: namespace, labels },
     status: { phase: "Active" },
   };
-  existing.put(namespaces, assumed);
-  assumedNamespaces.add(assumed);
-  return namespaceHint;
+  existing.put(namespaces, made);
+  assumedNamespaces.add(made);
+  return reason;
 };
 
 const assumedNamespaces = new WeakSet<object>();
@@ -374,13 +497,13 @@ export const isAssumedNamespace = (object: KubernetesObject): boolean => assumed
  */
 const storeOutcome = (
   attributes: AdmissionAttributes,
-  { object }: AdmissionTrace,
+  { object, stored = object }: AdmissionTrace,
   { existing }: ObjectEvaluationEnvironment,
   isUndecided: boolean,
 ): void => {
   const { resource, subResource, operation, oldObject, dryRun } = attributes;
   if (dryRun || subResource || operation === "CONNECT") return;
-  const given = (operation === "DELETE" ? oldObject : object) as KubernetesObject | null;
+  const given = (operation === "DELETE" ? oldObject : stored) as KubernetesObject | null;
   const { name, namespace } = given?.metadata ?? {};
   if (!given || typeof name !== "string" || name === "") return;
   const isNamespace = isNamespaceResource(resource);

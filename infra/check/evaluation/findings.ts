@@ -39,7 +39,7 @@ export const collectFindings = async (
   if (!trace.allowed && denials.length === 0 && trace.status)
     denials.push(
       ...(trace.status.details?.causes
-        ? listFaults(trace.status, trace, subject, environment)
+        ? await listFaults(trace.status, trace, subject, environment)
         : [createDenial(trace.status, subject, () => "the API server")]),
     );
   const changes = steps.flatMap((step) =>
@@ -61,7 +61,10 @@ export const collectFindings = async (
   return {
     verdict,
     denials,
-    warnings: steps.filter(hasWarnings).flatMap((step) => listWarnings(getName(step), step)),
+    warnings: [
+      ...trace.validationWarnings.map((text) => ({ rule: "API validation", text })),
+      ...steps.filter(hasWarnings).flatMap((step) => listWarnings(getName(step), step)),
+    ],
     changes,
     undecided: [...new Set(undecided)],
     passed: [...new Set(passing)],
@@ -133,23 +136,39 @@ export const placeDenial = (
 };
 
 /** Returns a denial for each fault that API validation finds; a fault may come from a change of the object. */
-const listFaults = (
+const listFaults = async (
   status: Status,
   { steps }: AdmissionTrace,
   { attributes, manifest, made }: EvaluatedRequestAndManifest,
-  { validate, getHookName }: ObjectEvaluationEnvironment,
-): Denial[] => {
+  { handlers, getHookName }: ObjectEvaluationEnvironment,
+): Promise<Denial[]> => {
   const changed = new Set(steps.flatMap(({ hook, patch }) => (patch && patch.length > 0 ? [getHookName(hook)] : [])));
-  const alone = changed.size > 0 ? validate?.(assignGeneratedMetadata(attributes)) : undefined;
-  const own = (alone && "details" in alone && alone.details?.causes) || [];
+  const alone = changed.size > 0 ? await handlers?.store(assignGeneratedMetadata(attributes)) : undefined;
+  const own = alone?.status?.details?.causes ?? [];
   const at = [...getObjectPath(manifest), ...(made?.at ?? [])];
-  return (status.details?.causes ?? []).map(({ field = "", message }) => {
+  const causes = status.details?.causes ?? [];
+  const denials = causes.slice(0, mostFaults).map(({ field = "", message }) => {
     const isOwn = changed.size === 0 || own.some((cause) => cause.field === field && cause.message === message);
     const origin = isOwn ? "" : `; ${[...changed].join(", ")} changed the object`;
-    const denial = { rule: "API validation", message: `${field}: ${message}${origin}` };
+    // After the first line, an API server prints what differs from the stored object.
+    const denial = { rule: "API validation", message: `${field}: ${message?.split("\n", 1)[0]}${origin}` };
     return placeDenial(denial, status, manifest, [...at, ...parseFieldPath(field)]);
   });
+  // An API server lists the members of a map in random order.
+  denials.sort(comparePlaces);
+  const left = causes.length - mostFaults;
+  return left > 0
+    ? [...denials, placeDenial({ rule: "API validation", message: `… and ${left} more faults` }, status, manifest, at)]
+    : denials;
 };
+
+/** The most faults of an object in a report. */
+const mostFaults = 100;
+
+const comparePlaces = (left: Denial, right: Denial): number =>
+  (left.line ?? 0) - (right.line ?? 0) ||
+  (left.column ?? 0) - (right.column ?? 0) ||
+  Number(left.message > right.message) - Number(left.message < right.message);
 
 const getObjectPath = (manifest: Manifest): FieldPath => {
   if (!isReview(manifest)) return [];

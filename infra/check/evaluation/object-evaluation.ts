@@ -9,13 +9,13 @@ import type {
 import type { AuthorizationAnswers } from "#lib/admission-policies/authorization.ts";
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import type { KindIndex } from "../../apiserver/kinds/kinds.ts";
-import type { FindCustomKind } from "../../apiserver/validation/custom-resources.ts";
-import type { ValidateObject } from "../../apiserver/validation/validation.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import type { ClusterConfig } from "../../config/config.ts";
 import type { FieldPath, Manifest } from "../../manifests/manifests.ts";
+import type { Assumption } from "./assumptions.ts";
 import type { QuotaSubject } from "./endpoint-calls.ts";
 import type { ExistingObjects } from "./existing-objects.ts";
+import type { RequestHandlers } from "./kubernetes-handlers.ts";
 import type { AdmissionChain } from "./plugins.ts";
 import type { UncertainUse } from "./quotas.ts";
 import type { UnevaluatedAdmissionPolicyMatcher } from "./unevaluated.ts";
@@ -23,9 +23,13 @@ import type { UnevaluatedAdmissionPolicyMatcher } from "./unevaluated.ts";
 export interface EvaluatedRequestAndManifest {
   attributes: AdmissionAttributes;
   manifest: Manifest;
+  /** The object before it was read. */
+  sent?: KubernetesObject;
   /** Set for a Pod that a workload would create: the workload, the path of its Pod template, and the number of Pods. */
   made?: { by: NonNullable<ObjectCheckResult["madeBy"]>; at: FieldPath } & NonNullable<QuotaSubject["made"]>;
   stored?: QuotaSubject["stored"];
+  assumed?: QuotaSubject["assumed"];
+  isRecorded?: QuotaSubject["isRecorded"];
 }
 
 /** The options that a check of manifests and a check of a cluster have in common. */
@@ -45,6 +49,8 @@ export interface ChainOptions {
   alsoPods: boolean;
 }
 
+export type FieldValidation = "strict" | "warn" | "ignore";
+
 export interface CheckRequestOptions {
   operation: Operation;
   user: UserInfo;
@@ -61,6 +67,8 @@ export interface ObjectEvaluation {
   steps: HookTraceStep[];
   before: unknown;
   after: unknown;
+  /** The object that an API server would store, if Kubernetes' handlers were asked. */
+  stored?: unknown;
 }
 
 /** The cluster that objects are evaluated in: its kinds, objects, webhooks and user. */
@@ -71,10 +79,8 @@ export interface ObjectEvaluationEnvironment {
   existing: Pick<ExistingObjects, "find" | "put" | "remove">;
   /** The webhooks and the compiled-in plugins, in the order of their calls. */
   chain: AdmissionChain;
-  /** Returns the kind of a custom resource, if its definition is known. */
-  findCustomKind: FindCustomKind;
-  /** API validation; absent if objects aren't validated. */
-  validate?: ValidateObject | undefined;
+  /** Kubernetes' own handlers; absent if objects aren't validated. */
+  handlers?: RequestHandlers | undefined;
   call(hook: DefaultedWebhookEntry, review: ReviewToSend, subject: QuotaSubject): Promise<HookCallResult>;
   cel: CelEvaluator;
   /** Opens the cluster's authorizer for the evaluation of one object. */
@@ -93,6 +99,12 @@ export interface ObjectEvaluationEnvironment {
   /** The end of a sentence in reports: where to see the labels of a namespace that the check doesn't know. */
   namespaceHint: string;
   noteMissingNamespace(namespace: string): void;
+  /** What becomes of an object with fields that its kind doesn't have, as for kubectl. */
+  validate: FieldValidation;
+  /** Gets an object whose kind isn't known, and that no rule can be about. */
+  noteUndefinedKind?(object: Record<string, unknown>): void;
+  /** Gets what is assumed of the cluster; absent if nothing is, so that what depends on it is undecided. */
+  noteAssumption?(assumption: Assumption): void;
 }
 
 /** The outcome of `postern check` for one object; every report is made from it. */
@@ -120,10 +132,12 @@ export interface ObjectCheckResult {
   undecided: string[];
   /** Rules that allowed the object without a change. */
   passed: string[];
+  /** A sentence for each thing that is assumed of the cluster. */
+  assumed: string[];
 }
 
 /** The empty lists of a check result without findings. */
-export const noFindings = { denials: [], warnings: [], changes: [], undecided: [], passed: [] };
+export const noFindings = { denials: [], warnings: [], changes: [], undecided: [], passed: [], assumed: [] };
 
 /** Denied takes precedence over undecided, undecided over changed and allowed. */
 export type CheckVerdict = "allowed" | "changed" | "denied" | "undecided";

@@ -11,7 +11,9 @@ import { compiledInPlugins, isCompiledIn, isEffectiveByDefault } from "../../cat
 import { Complaint } from "../../cli/complaint.ts";
 import { formatDidYouMean } from "../../cli/did-you-mean.ts";
 import { joinCelExpressionLines } from "../../webhooks/entry.ts";
+import type { Tell } from "./assumptions.ts";
 import { checkHost, type EndpointTarget } from "./endpoint-calls.ts";
+import { createLimitsEvaluation } from "./limits.ts";
 import { createQuotaEvaluation, type QuotaKnowledge } from "./quotas.ts";
 
 export type AdmissionChain = Pick<WebhookEntriesByPhase, "mutating" | "validating">;
@@ -64,7 +66,7 @@ export const isTurnedOff = (changes: readonly string[], kind: string | undefined
 interface PluginsOptions {
   plugins: readonly string[];
   kubernetes: string | undefined;
-  openCapabilities(plugin: string, tell: (sentence: string) => void): Capabilities;
+  openCapabilities(plugin: string, tell: Tell): Capabilities;
   /** The admission policies of the cluster with their bindings, its quotas and its CustomResourceDefinitions. */
   objects: readonly KubernetesObject[];
   quotaKnowledge: QuotaKnowledge;
@@ -100,26 +102,33 @@ export const loadCallablePlugins = async ({
         `--plugins: ${plugin} does not start without a configuration; its rule ${name} can have one in postern.yaml`,
       );
     rule.compileExpressions?.(settings, kubernetes);
+    const seesAll = !plugin.endsWith("AdmissionPolicy") && plugin !== quotas;
     // A policy has an entry of its own, with its selectors; other variants would only save calls.
     const policies = read.accepted.length > 0 ? getVariants(rule, settings) : undefined;
     for (const variant of policies?.map((policy) => policy.name) ?? [undefined]) {
       const port = { ...applyVariant(rule, settings, variant), variant };
       const config = buildPortConfig(plugin, port.settings, kubernetes);
       const endpoint = createEndpoint(port.rule, config, checkHost);
-      const open: EndpointTarget["open"] = (tell, _, subject) => ({
-        endpoint:
+      const open: EndpointTarget["open"] = (tell, _, subject) => {
+        const evaluate =
           plugin === quotas
-            ? createEndpoint(
-                port.rule,
-                config,
-                checkHost,
-                createQuotaEvaluation({ ...quotaKnowledge, isUseKnown, quotas: ownQuotas, subject, tell }),
-              )
-            : endpoint,
-        capabilities: rule.needs && openCapabilities(plugin, tell),
-      });
+            ? createQuotaEvaluation({ ...quotaKnowledge, isUseKnown, quotas: ownQuotas, subject, tell })
+            : plugin === "LimitRanger"
+              ? createLimitsEvaluation(tell)
+              : undefined;
+        return {
+          endpoint: evaluate ? createEndpoint(port.rule, config, checkHost, evaluate) : endpoint,
+          capabilities: rule.needs && openCapabilities(plugin, tell),
+        };
+      };
       for (const phase of phases)
-        targets.set(buildEntry(plugin, port, phase), { phase, variant, isExact: rule.exactIntegers === true, open });
+        targets.set(buildEntry(plugin, port, phase), {
+          phase,
+          variant,
+          isExact: rule.exactIntegers === true,
+          seesAll,
+          open,
+        });
     }
   }
 

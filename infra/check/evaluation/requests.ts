@@ -1,5 +1,5 @@
 import type { AdmissionAttributes } from "#infra/apiserver/admission/types.ts";
-import { isMap } from "#lib/json.ts";
+import { getOwn, isMap, toList, toMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import {
   type AdmissionRequest,
@@ -125,4 +125,25 @@ export const buildAdmissionAttributes = (
     dryRun: false,
     options: { kind: optionKinds[operation], apiVersion: "meta.k8s.io/v1" },
   };
+};
+
+/** The keys that name the elements of a list. */
+const elementKeys = ["mountPath", "name", "containerPort"];
+
+/** Returns a value with what it leaves out of an old one, as `kubectl apply` leaves it. */
+export const addOmitted = (value: unknown, old: unknown): unknown => {
+  if (value === undefined || value === null) return old;
+  if (isMap(value) && isMap(old)) {
+    const keys = new Set([...Object.keys(old), ...Object.keys(value)]);
+    const merged = Object.fromEntries([...keys].map((key) => [key, addOmitted(getOwn(value, key), getOwn(old, key))]));
+    const finalizers = new Set([...toList(value.finalizers), ...toList(old.finalizers)]);
+    return finalizers.size > 0 ? { ...merged, finalizers: [...finalizers] } : merged;
+  }
+  if (!Array.isArray(value) || !Array.isArray(old)) return value;
+  const key = elementKeys.find((one) => [...value, ...old].every((item) => toMap(item)[one] !== undefined));
+  if (key === undefined) return value;
+  const byKey = new Map(old.map((item) => [item[key], item]));
+  const own = new Set(value.map((item) => item[key]));
+  const others = old.filter((item) => !own.has(item[key]));
+  return [...value.map((item) => addOmitted(item, byKey.get(item[key]))), ...others];
 };

@@ -6,13 +6,14 @@ import { getVariants, selectPhase } from "#lib/rule.ts";
 import { applyVariant, type CatalogueRule } from "../../catalogue/registry.ts";
 import { resolveRuleNames } from "../../catalogue/rule-names.ts";
 import { Complaint } from "../../cli/complaint.ts";
-import { findRulesInspectingCluster, inspectClusterForSettings } from "../../clusters/inspection.ts";
+import { inspectClusterForSettings } from "../../clusters/inspection.ts";
 import type { ClusterConfig, PosternConfig } from "../../config/config.ts";
 import type { FieldPath } from "../../manifests/manifests.ts";
 import { listServedRulesAndGroups } from "../../project/served.ts";
 import { createListedEndpoint } from "../../serve/handlers.ts";
 import { buildWebhookConfigurations, formatEntryName } from "../../webhooks/configurations.ts";
 import { joinCelExpressionLines } from "../../webhooks/entry.ts";
+import type { Tell } from "./assumptions.ts";
 import { checkHost, type EndpointTarget, reviewTime, roundIntegers } from "./endpoint-calls.ts";
 import type { ChainOptions } from "./object-evaluation.ts";
 import { suggestFix } from "./suggestions.ts";
@@ -47,7 +48,7 @@ export const restrictClusterToRules = (
 
 /** What answers the questions of rules, also when entries are made from the answers. */
 interface RuleSources {
-  createCapabilities(tell: (sentence: string) => void, milliseconds: number, request?: AdmissionRequest): Capabilities;
+  createCapabilities(tell: Tell, milliseconds: number, request?: AdmissionRequest): Capabilities;
   /** Returns the objects of a kind that manifests create, and from which entries are made, too. */
   listComing?: ((kind: ResourceType) => KubernetesObject[]) | undefined;
 }
@@ -57,7 +58,7 @@ export const createCallableClusterRules = async (
   { catalogue, cluster: [clusterName, cluster], harden }: ChainOptions,
   { createCapabilities, listComing = () => [] }: RuleSources,
 ) => {
-  const asking = new Set(findRulesInspectingCluster(catalogue, cluster).map(({ name }) => name));
+  const unknown = new Set<string>();
   const config: PosternConfig = {
     rules: cluster.rules,
     clusters: new Map([[clusterName, cluster]]),
@@ -65,7 +66,8 @@ export const createCallableClusterRules = async (
   };
   const served = listServedRulesAndGroups(config, catalogue);
   const inspection = await inspectClusterForSettings(catalogue, cluster, async () => {
-    const { list, discover } = createCapabilities(() => {}, inspectionTime);
+    const tell: Tell = (sentence, doubt) => void (doubt ?? unknown.add(sentence));
+    const { list, discover } = createCapabilities(tell, inspectionTime);
     return { list: async (kind, ...rest) => [...(await list(kind, ...rest)), ...listComing(kind)], discover };
   });
   const slow: string[] = [];
@@ -86,7 +88,7 @@ export const createCallableClusterRules = async (
     const isExact = rule.exactIntegers === true;
     const open: EndpointTarget["open"] = (tell, request) => {
       const capabilities = createCapabilities(tell, reviewTime, request);
-      return { endpoint, capabilities: watchReads(capabilities, () => void asking.add(name), !isExact) };
+      return { endpoint, capabilities: isExact ? capabilities : roundAnswers(capabilities) };
     };
     for (const variant of listVariantNames(listed, inspection.cluster)) {
       const entryName = formatEntryName(name, variant);
@@ -116,8 +118,8 @@ export const createCallableClusterRules = async (
     const { variant } = target;
     const { rule: variantRule, settings } = applyVariant(rule, setup.settings, variant);
     let isUnknown = false;
-    const tell = () => {
-      isUnknown = true;
+    const tell: Tell = (_, doubt) => {
+      isUnknown ||= doubt === undefined;
     };
     const found = await suggestFix(
       variantRule,
@@ -155,8 +157,8 @@ export const createCallableClusterRules = async (
     isSavingCondition: (expression: string) => sparing.has(expression),
     /** True if any rule is turned on, even if no entry calls it. */
     hasRules: served.length > 0,
-    /** The rules that have read existing objects so far. */
-    asking,
+    /** Why it isn't known which entries the rules have: a sentence for each reason. */
+    unknown,
     notes: [...inspection.notes, ...slow, ...(entries.length === 0 ? describeIdle(served) : [])],
   };
 };
@@ -164,29 +166,12 @@ export const createCallableClusterRules = async (
 /** The name of the rules' webhook configurations. */
 const configurationName = "postern";
 
-/** Returns capabilities that call `reportRead` before a rule reads or writes objects. */
-const watchReads = (capabilities: Capabilities, reportRead: () => void, isRounded: boolean): Capabilities => {
-  const watch =
-    <A extends unknown[], R>(ask: (...args: A) => R) =>
-    (...args: A): R => {
-      reportRead();
-      return ask(...args);
-    };
-  const round = isRounded ? roundIntegers : <T>(answer: T) => answer;
-  const { get, list, create, updateStatus } = capabilities;
-  return {
-    ...capabilities,
-    ledger: (rule, reach) => {
-      // What other reviews have stored for all clusters depends on what exists.
-      if (reach === "clusters") reportRead();
-      return capabilities.ledger(rule, reach);
-    },
-    get: watch(async (...question) => round(await get(...question))),
-    list: watch(async (...question) => (await list(...question)).map(round)),
-    create: watch(create),
-    updateStatus: watch(updateStatus),
-  };
-};
+/** Returns capabilities whose answers have rounded integers. */
+const roundAnswers = (capabilities: Capabilities): Capabilities => ({
+  ...capabilities,
+  get: async (...question) => roundIntegers(await capabilities.get(...question)),
+  list: async (...question) => (await capabilities.list(...question)).map(roundIntegers),
+});
 
 const describeIdle = (rules: readonly CatalogueRule[]): string[] => {
   if (rules.length === 0) return [];

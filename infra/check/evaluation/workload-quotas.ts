@@ -36,7 +36,8 @@ export const createQuotaUse = async (
   const unknown = new Map<string, string>();
   for (const { name, clusters: covered = clusters, users, groups } of quotas) {
     const others = covered.filter((one) => one !== cluster);
-    if (isStateKnown && others.length > 0) unknown.set(name, `what quota ${name} has in use in ${others.join(", ")}`);
+    if (!isStateKnown) unknown.set(name, `what quota ${name} has in use`);
+    else if (others.length > 0) unknown.set(name, `what quota ${name} has in use in ${others.join(", ")}`);
     if (!users && !groups) continue;
     const sentence = `what quota ${name} has in use`;
     note(`${sentence} isn't known, because objects don't say which user created them`);

@@ -53,7 +53,8 @@ export const applyFixes = (text: string, fixes: readonly ManifestFix[]): { text:
     const part = text.slice(from, to);
     const own = byDocument.get(index++);
     const fixed = own === undefined ? part : fixDocument(part, own);
-    if (fixed === undefined) return { kept: "it has aliases, or the place of a change in its text is unknown" };
+    if (fixed === undefined || own?.some(({ manifest }) => manifest.repeated))
+      return { kept: "it has aliases or a key twice, or the place of a change in its text is unknown" };
     parts.push(fixed);
     from = to;
   }

@@ -76,6 +76,7 @@ export const prepareClusterCheck = async (options: ClusterCheckOptions, signal: 
     {
       isLive: true,
       isStateKnown: true,
+      isUseKnown: true,
       foreign,
       openCapabilities: prepareLiveCheckCapabilities(name, connection, hosts),
       readPolicies: () =>
@@ -94,13 +95,12 @@ export const prepareClusterCheck = async (options: ClusterCheckOptions, signal: 
   const environment: ObjectEvaluationEnvironment = {
     ...chain.environment,
     kinds,
-    // The objects of a cluster are complete.
-    findCustomKind: () => undefined,
     openAuthorizations: () => createAuthorizationAnswers(openForReview(note).may),
     existing: namespaces,
     old: new Map(),
     asking: { operation, user, namespace: "" },
     isStateKnown: false,
+    validate: "warn",
     // Objects of a cluster are evaluated one by one: none is created before another.
     uncertainUse: createUncertainUse(),
     namespaceHint: "only a user with the right to read namespaces can see that",

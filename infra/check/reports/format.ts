@@ -1,3 +1,4 @@
+import { exactJson } from "#lib/exact-json.ts";
 import { getOwn } from "#lib/json.ts";
 import { formatCount } from "../../cli/progress.ts";
 import { sanitizeTerminalText, toOneLine } from "../../cli/terminal.ts";
@@ -30,19 +31,23 @@ const verdicts: Record<CheckVerdict, [Colour, string]> = {
   undecided: ["yellow", "undecided"],
 };
 
-const formatEvaluation = (evaluation: ObjectEvaluation, paint: Paint): string => {
+const formatHead = ({ checked }: ObjectEvaluation, paint: Paint): string => {
+  const [colour, word] = verdicts[checked.verdict];
+  const place = checked.file === undefined ? [] : [paint("dim", sanitizeTerminalText(formatPlace(checked)))];
+  return `${[paint("bold", sanitizeTerminalText(formatObjectName(checked))), ...place, paint(colour, word)].join(" ")}\n`;
+};
+
+/** Formats what is found of an object. With `isWhole`, rules that passed are findings, too. */
+const formatFindings = (evaluation: ObjectEvaluation, paint: Paint, isWhole: boolean): string => {
   const { checked, audit } = evaluation;
-  const { verdict, noRule, denials, warnings, undecided, passed, changes } = checked;
-  const [colour, word] = verdicts[verdict];
+  const { noRule, denials, warnings, undecided, passed, changes } = checked;
   const changing = changes.map(({ rule }) => rule);
   const formatLine = (colour: Colour, word: string, rest: string) => `  ${paint(colour, word)} ${rest}\n`;
   const formatNames = (colour: Colour, word: string, names: Iterable<string>) => {
     const all = [...new Set(names)];
     return all.length === 0 ? "" : formatLine(colour, word, sanitizeTerminalText(all.join(", ")));
   };
-  const place = checked.file === undefined ? [] : [paint("dim", sanitizeTerminalText(formatPlace(checked)))];
   return [
-    `${[paint("bold", sanitizeTerminalText(formatObjectName(checked))), ...place, paint(colour, word)].join(" ")}\n`,
     noRule ? formatLine("dim", "no rule", "concerns its kind, which is not known here") : "",
     ...denials.map((denial) => formatLine("red", "denied by", formatDenialLine(denial, checked, paint))),
     ...undecided.map((sentence) => formatLine("yellow", "undecided", toOneLine(sentence))),
@@ -51,7 +56,7 @@ const formatEvaluation = (evaluation: ObjectEvaluation, paint: Paint): string =>
     ),
     ...describeWouldBeDecisions(audit).map((text) => formatLine("dim", "for the audit log,", toOneLine(text))),
     formatNames("cyan", "changed by", changing),
-    formatNames("green", "passed", passed),
+    isWhole ? formatNames("green", "passed", passed) : "",
     ...diffEvaluation(evaluation).map((hunk) => formatHunk(hunk, paint)),
   ].join("");
 };
@@ -140,11 +145,61 @@ const formatSummary = (summary: CheckSummary, paint: Paint): string => {
   return `${formatCount(summary.objects, "object")}${all === "" ? "" : `: ${all}`}\n`;
 };
 
-/** Creates the text report: all objects if `listsAllObjects`, otherwise only those with something to report. */
-export const createTextReport = (paint: Paint, listsAllObjects: boolean): CheckReportWriter => ({
-  add: (evaluation) => (listsAllObjects || hasFindings(evaluation) ? formatEvaluation(evaluation, paint) : ""),
+/** Creates the text report of all objects, as they come. */
+export const createWholeTextReport = (paint: Paint): CheckReportWriter => ({
+  add: (evaluation) => formatHead(evaluation, paint) + formatFindings(evaluation, paint, true),
   end: ({ summary }) => [formatSummary(summary, paint)],
 });
+
+/** Objects with equal findings. */
+interface FindingGroup {
+  verdict: CheckVerdict;
+  heads: string[];
+  more: number;
+  findings: string;
+}
+
+/** The most objects of a group that are named. */
+const mostNamed = 5;
+/** The most groups that are kept. A cluster may have any number of objects. */
+const mostGroups = 5000;
+
+/** Creates the text report of findings: those that are equal but for the object's name and place come together. */
+export const createTextReport = (paint: Paint): CheckReportWriter => {
+  const groups = new Map<string, FindingGroup>();
+  const writeGroups = () => {
+    const order: CheckVerdict[] = ["denied", "undecided", "changed", "allowed"];
+    const sorted = [...groups.values()].sort((one, other) => order.indexOf(one.verdict) - order.indexOf(other.verdict));
+    groups.clear();
+    return sorted.map(({ heads, more, findings }) => {
+      const rest = more > 0 ? `… and ${more} more; --all lists them\n` : "";
+      return `${heads.join("")}${rest}${findings}`;
+    });
+  };
+  return {
+    add: (evaluation) => {
+      if (!hasFindings(evaluation)) return "";
+      const key = buildGroupKey(evaluation);
+      const head = formatHead(evaluation, paint);
+      const group = groups.get(key);
+      if (group === undefined) {
+        const { verdict } = evaluation.checked;
+        groups.set(key, { verdict, heads: [head], more: 0, findings: formatFindings(evaluation, paint, false) });
+      } else if (group.heads.length < mostNamed) group.heads.push(head);
+      else group.more++;
+      return groups.size > mostGroups ? writeGroups().join("") : "";
+    },
+    end: ({ summary }) => [...writeGroups(), formatSummary(summary, paint)],
+  };
+};
+
+/** Returns a text that is equal for objects with equal findings, whatever their names are. */
+const buildGroupKey = ({ checked, audit }: ObjectEvaluation): string => {
+  const { verdict, denials, warnings, undecided, changes, name } = checked;
+  const findings = denials.map(({ rule, message, suggestion }) => [rule, message, suggestion]);
+  const key = exactJson.stringify([verdict, findings, warnings, undecided, changes, describeWouldBeDecisions(audit)]);
+  return name === "" ? key : key.replaceAll(`\\"${name}\\"`, "the name");
+};
 
 const hasFindings = ({ checked: { verdict, warnings }, audit }: ObjectEvaluation): boolean =>
   verdict !== "allowed" || warnings.length > 0 || describeWouldBeDecisions(audit).length > 0;

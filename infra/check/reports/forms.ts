@@ -1,6 +1,6 @@
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import type { CheckReportWriter } from "./check-report.ts";
-import { createPainter, createTextReport, isColoured } from "./format.ts";
+import { createPainter, createTextReport, createWholeTextReport, isColoured } from "./format.ts";
 import type { ReportOutput } from "./outputs.ts";
 import type { PolicyReportVersion } from "./policyreport.ts";
 
@@ -10,6 +10,8 @@ export const policyReportGroupsHelp =
 
 interface ReportContext {
   isLive: boolean;
+  /** True if the text report has all objects, not only those with findings. */
+  listsAll: boolean;
   catalogue: CatalogueRule[];
   /**
    * The PolicyReport version that the cluster serves; undefined for a check of files, and if the cluster serves none.
@@ -23,8 +25,10 @@ const createJson: ReportCreator = async () => (await import("./json-report.ts"))
 
 /** The reports by format. Each format's module is loaded only for its report. */
 const reports: Record<string, ReportCreator> = {
-  text: async ({ file }, { isLive }) =>
-    createTextReport(createPainter(file === undefined && isColoured(process.stdout, process.env)), !isLive),
+  text: async ({ file }, { listsAll }) => {
+    const paint = createPainter(file === undefined && isColoured(process.stdout, process.env));
+    return listsAll ? createWholeTextReport(paint) : createTextReport(paint);
+  },
   json: createJson,
   junit: async () => (await import("./junit.ts")).createJunitReport(),
   sarif: async (_, { catalogue }) => {

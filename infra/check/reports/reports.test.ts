@@ -13,7 +13,7 @@ import {
   type FinishedCheck,
   toRepositoryPath,
 } from "./check-report.ts";
-import { createPainter, createTextReport } from "./format.ts";
+import { createPainter, createTextReport, createWholeTextReport } from "./format.ts";
 import { createGithubReport } from "./github.ts";
 import { createJsonReport } from "./json-report.ts";
 import { createJunitReport } from "./junit.ts";
@@ -29,6 +29,7 @@ const { results, hostile, ...reports } = readRows<{
   github: string;
   junit: string;
   sarif: object;
+  text: string;
 }>(import.meta.filename);
 const { web, denied, undecided: undecidedResult, changed, clusterScoped } = results;
 const all = [denied, undecidedResult, changed, clusterScoped];
@@ -76,8 +77,19 @@ const anyResult: fc.Arbitrary<ObjectCheckResult> = fc
     },
     { requiredKeys: ["apiVersion", "kind", "name", "denials", "warnings", "undecided", "passed"] },
   )
-  .map((one): ObjectCheckResult => ({ ...one, verdict: "denied", changes: [] }));
+  .map((one): ObjectCheckResult => ({ ...one, verdict: "denied", changes: [], assumed: [] }));
 const anyResults = fc.array(anyResult, { maxLength: 4 });
+
+describe("the text report", () => {
+  it("has findings only, those of one kind together, denials first", () => {
+    const pods = ["a", "b", "c", "d", "e", "f", "g"].map((name, index): ObjectCheckResult => {
+      const denial = { rule: "pod-names", message: `pods "${name}" is forbidden`, line: index + 2 };
+      return { ...denied, name, line: index + 1, denials: [denial], warnings: [] };
+    });
+    const report = toResultWriter(createTextReport(createPainter(false)));
+    assert.equal(writeReport(report, [undecidedResult, web, ...pods, denied]), reports.text);
+  });
+});
 
 describe("the report for GitHub", () => {
   it("has a command for each denial, warning and undecided object, with its line", () =>
@@ -207,7 +219,8 @@ describe("the JUnit report", () => {
 
 describe("each report", () => {
   const reportsByName: [name: string, create: () => CheckResultReportWriter, own: RegExp][] = [
-    ["text", () => toResultWriter(createTextReport(createPainter(false), true)), /^(?!\s*::)/],
+    ["text", () => toResultWriter(createTextReport(createPainter(false))), /^(?!\s*::)/],
+    ["text of all objects", () => toResultWriter(createWholeTextReport(createPainter(false))), /^(?!\s*::)/],
     ["json", () => toResultWriter(createJsonReport()), /^ *["{}[\]]/],
     ["junit", () => createJunitReport(now), /^ *</],
     ["sarif", () => createSarifReport(), /^ *["{}[\]]/],

@@ -25,12 +25,20 @@ export const create = <Name extends keyof HTMLElementTagNameMap>(
   return element;
 };
 
+/** Returns a time in the format that cases and Kubernetes have, such as 2026-11-27T14:05:09Z. */
+export const formatTime = (at: number): string => new Date(at).toISOString().replace(/\.\d+/, "");
+
+/** Returns the part of this format without the date. */
+export const formatTimeOfDay = (at: number): string => formatTime(at).slice(11);
+
 /** Asks the console's server; throws its sentence if it has no answer. */
 export const ask = async <Answer>(path: string, question?: object): Promise<Answer> => {
   const body = question && JSON.stringify(question);
   const response = await fetch(path, body === undefined ? {} : { method: "POST", body }).catch(() => undefined);
   if (response?.ok) return response.json();
-  throw new Error((await response?.text()) ?? "The gateway doesn't answer: it may have been stopped.");
+  throw new Error(
+    (await response?.text()) ?? "The gateway doesn't answer. Start it again by postern serve, then do this again.",
+  );
 };
 
 /** Returns an element that shows what the server answers, or the sentence of its error, unless its page was left. */
@@ -42,6 +50,10 @@ export const showLater = <Answer>(answer: Promise<Answer>, show: (answer: Answer
     .then((content) => place.replaceChildren(content));
   return place;
 };
+
+/** Says that a filter lets nothing through. `what` is what it filters, such as "review". */
+export const describeNoMatch = (what: string, words: string): string =>
+  `No ${what} has all words of “${words.trim()}”. Delete words to see more.`;
 
 export const createBadge = (verdict: string) =>
   create(`span.badge ${/would|denied|changed|failed|undecided/.exec(verdict)?.[0] ?? ""}`, verdict);

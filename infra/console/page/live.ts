@@ -1,18 +1,21 @@
 import type { ReviewRow } from "../messages.ts";
-import { create, createBadge } from "./elements.ts";
+import { create, createBadge, describeNoMatch, formatTimeOfDay } from "./elements.ts";
 import { known, reviews, subscribeToReviews } from "./store.ts";
 
 const filter = create("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the reviews by words" });
 const pause = create("button", { type: "button" });
 const count = create("span.quiet");
-const columns = ["time", "cluster", "rule", "user", "object", "verdict", "ms"];
-const head = create("div.row", { "aria-hidden": "true" }, ...columns.map((name) => create(`span.${name}`, name)));
+const columns = ["time", "cluster", "rule", "user", "object", "verdict", "ms", "sentence"];
+const titles = columns.slice(0, -1).map((name) => create(`span.${name}`, name));
+const head = create("div.row head", { "aria-hidden": "true" }, ...titles);
+/** They are not shown, and as high as a row without a sentence and a row with one. */
+const [plain, tall] = [create("div.row probe"), create("div.row tall probe")];
 const list = create("ul.reviews");
 const scroller = create("div.scroller", { tabindex: 0, role: "group", "aria-label": "Reviews" }, list);
-const hint = create("p.quiet", "Reviews appear here as API servers send them. The newest is the first.");
+const hint = create("p.quiet", { role: "status" });
 const tools = create("div.tools", create("h1", "Live"), filter, pause, count);
 
-export const livePage = create("div.live", tools, hint, head, scroller);
+export const livePage = create("div.live", tools, hint, head, scroller, plain, tall);
 
 /** The reviews that the filter lets through, oldest first. */
 let shown: ReviewRow[] = [];
@@ -29,25 +32,36 @@ const isWanted = ({ id: _, at, milliseconds, members = {}, ...texts }: ReviewRow
   return words.every((word) => text.includes(word));
 };
 
-const createRow = ({ id, at, cluster, rule, phase, user, operation, object, verdict, milliseconds }: ReviewRow) => {
-  const time = new Date(at).toLocaleTimeString("en-GB");
-  const texts = [time, cluster, `${rule} ${phase}`, user, `${operation} ${object}`];
-  const cells = [...texts, createBadge(verdict), `${milliseconds.toFixed(1)} ms`];
+const createRow = (row: ReviewRow) => {
+  const { id, at, cluster, rule, phase, user, operation, object, verdict, milliseconds, sentence } = row;
+  const texts = [formatTimeOfDay(at), cluster, `${rule} ${phase}`, user, `${operation} ${object}`];
+  const cells = [...texts, createBadge(verdict), `${milliseconds.toFixed(1)} ms`, ...(sentence ? [sentence] : [])];
   // A space between the cells separates them in the link's name.
   const content = cells.flatMap((cell, index) => [create(`span.${columns[index] ?? ""}`, cell), " "]);
-  return create("li", create("a.row", { href: `#live/${id}` }, ...content));
+  return create("li", create(sentence ? "a.row tall" : "a.row", { href: `#live/${id}` }, ...content));
 };
 
-/** The head of the list is as high as a row. */
-const getRowHeight = () => head.offsetHeight || 36;
+/** Returns where each row begins, the newest first, and at last where all end. */
+const computeTops = (rows: readonly ReviewRow[]): number[] => {
+  const [low, high] = [plain.offsetHeight || 36, tall.offsetHeight || 60];
+  const tops = [0];
+  for (const { sentence } of rows.toReversed()) tops.push((tops.at(-1) ?? 0) + (sentence ? high : low));
+  return tops;
+};
 
 /** Shows the rows at the scroll position, the newest first. Elements that stay keep the focus. */
 const render = () => {
-  hint.hidden = reviews.length > 0;
-  const height = getRowHeight();
-  list.style.height = `${shown.length * height}px`;
-  const first = Math.max(Math.floor(scroller.scrollTop / height) - 10, 0);
-  const last = Math.min(first + Math.ceil(scroller.clientHeight / height) + 20, shown.length);
+  hint.hidden = shown.length > 0;
+  if (shown.length === 0)
+    hint.textContent =
+      source.length === 0
+        ? "Reviews appear here as API servers send them. The newest is the first."
+        : describeNoMatch("review", filter.value);
+  const tops = computeTops(shown);
+  list.style.height = `${tops.at(-1)}px`;
+  const { scrollTop, clientHeight } = scroller;
+  const first = Math.max(tops.findLastIndex((top) => top <= scrollTop) - 10, 0);
+  const last = Math.min(tops.findLastIndex((top) => top <= scrollTop + clientHeight) + 10, shown.length);
   const rows = shown.slice(shown.length - last, shown.length - first).reverse();
   const ids = new Set(rows.map(({ id }) => id));
   for (const [id, element] of elements)
@@ -58,7 +72,7 @@ const render = () => {
   for (const [index, row] of rows.entries()) {
     const element = elements.get(row.id) ?? createRow(row);
     elements.set(row.id, element);
-    element.style.top = `${(first + index) * height}px`;
+    element.style.top = `${tops[first + index]}px`;
     element.setAttribute("aria-setsize", String(shown.length));
     element.setAttribute("aria-posinset", String(first + index + 1));
     if (list.children[index] !== element) list.insertBefore(element, list.children[index] ?? null);
@@ -78,10 +92,10 @@ subscribeToReviews((added) => {
   if (!isPaused()) {
     const wanted = added.filter(isWanted);
     shown = [...shown, ...wanted].filter(({ id }) => known.has(id));
-    list.style.height = `${shown.length * getRowHeight()}px`;
+    list.style.height = `${computeTops(shown).at(-1)}px`;
     // The rows stay where a reader has scrolled to, or is by keys.
     if (scroller.scrollTop > 0 || list.querySelector(":focus-visible"))
-      scroller.scrollTop += wanted.length * getRowHeight();
+      scroller.scrollTop += computeTops(wanted).at(-1) ?? 0;
   }
   render();
 });
@@ -98,7 +112,7 @@ pause.addEventListener("click", () => {
 /** Scrolls to a review's row, and gives it the focus. */
 export const focusReview = (id: string) => {
   const index = shown.length - 1 - shown.findIndex((row) => row.id === id);
-  scroller.scrollTop = (index - 3) * getRowHeight();
+  scroller.scrollTop = computeTops(shown)[Math.max(index - 3, 0)] ?? 0;
   render();
   elements.get(id)?.querySelector("a")?.focus({ preventScroll: true });
 };

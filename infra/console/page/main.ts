@@ -8,10 +8,11 @@ import { tryPage } from "./try.ts";
 
 const pages: Record<string, string> = { live: "Live", try: "Try it", rules: "Rules" };
 const state = create("span.quiet", { role: "status" }, "connecting");
+const lost = create("p.lost", { role: "alert" });
 const links = Object.entries(pages).map(([name, title]) => create("a", { href: `#${name}` }, title));
 const main = create("main", { tabindex: -1 });
 const nav = create("nav", { "aria-label": "Pages" }, ...links);
-document.body.append(create("header", create("strong", "Postern"), nav, state), main);
+document.body.append(create("header", create("strong", "Postern"), nav, state), lost, main);
 
 const createPage = (name: string, rest: string): Node => {
   if (name === "rules") return rest === "" ? createRulesPage() : createRulePage(rest);
@@ -41,4 +42,8 @@ const showPage = () => {
 addEventListener("hashchange", () => main.focus({ preventScroll: true }));
 addEventListener("hashchange", showPage);
 showPage();
-connect((sentence) => state.replaceChildren(sentence));
+connect((word, sentence = "") => {
+  state.textContent = word;
+  // The browser tries again twice a second, and each change is read out.
+  if (lost.textContent !== sentence) lost.textContent = sentence;
+});

@@ -1,6 +1,6 @@
 import uPlot from "uplot";
 import type { ReviewRow } from "../messages.ts";
-import { create } from "./elements.ts";
+import { create, formatTimeOfDay } from "./elements.ts";
 
 /** Counts reviews, and returns the 50th, 95th and 99th percentile of their milliseconds: null without reviews. */
 export const countReviews = (rows: readonly ReviewRow[]) => {
@@ -37,6 +37,8 @@ const readColour = (name: string): string => {
 /** The plots on the page. Each listens to the window until it is destroyed. */
 const drawn: uPlot[] = [];
 
+const formatTimes = (_: uPlot, times: number[]) => times.map((time) => formatTimeOfDay(time * 1000));
+
 type Series = [name: string, colour: string, values: (number | null)[]];
 
 /** Draws two plots of a rule: calls and denials, and the percentiles of its time. */
@@ -51,7 +53,12 @@ export const createPlots = (rows: readonly ReviewRow[]): Node => {
     const options: uPlot.Options = {
       width: Math.min(document.body.clientWidth - 32, 600),
       height: 180,
-      axes: [axis, { ...axis, size: 60 }],
+      // The last time on the axis has half its width beside the plot.
+      padding: [null, 32, null, null],
+      axes: [
+        { ...axis, space: 80, values: formatTimes },
+        { ...axis, size: 60 },
+      ],
       cursor: { show: false },
       legend: { live: false },
       scales: {

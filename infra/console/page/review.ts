@@ -1,5 +1,14 @@
 import type { EvaluationDetails, ObjectLine, ReviewDetails, ReviewRow } from "../messages.ts";
-import { ask, create, createBadge, createCode, createDefinitions, createSection, showLater } from "./elements.ts";
+import {
+  ask,
+  create,
+  createBadge,
+  createCode,
+  createDefinitions,
+  createSection,
+  formatTime,
+  showLater,
+} from "./elements.ts";
 import { reviews } from "./store.ts";
 
 export const createReviewPage = (id: string): Node => {
@@ -16,7 +25,7 @@ export const createReviewPage = (id: string): Node => {
 
 const describeRow = ({ at, operation, object, verdict, user, cluster, milliseconds }: ReviewRow) => [
   create("h1", `${operation} ${object} `, createBadge(verdict)),
-  create("p.quiet", `${new Date(at).toLocaleString("en-GB")}, ${user} in ${cluster}, ${milliseconds} ms`),
+  create("p.quiet", `${formatTime(at)}, ${user} in ${cluster}, ${milliseconds} ms`),
 ];
 
 const createEvaluation = (evaluation: EvaluationDetails, index: number, all: readonly EvaluationDetails[]) => {
@@ -29,7 +38,7 @@ const createEvaluation = (evaluation: EvaluationDetails, index: number, all: rea
     isReport && create("p.quiet", `Mode ${mode}: the rule refused and changed nothing; it only reported this.`),
     create("p", `${isReport ? "In mode enforce, it" : "It"} ${title}.`),
     more.isRedacted && create("p.quiet", "The rule reads texts that are redacted here, so its answer may differ."),
-    refusal !== undefined && create(isReport ? "p" : "p.failure", refusal),
+    refusal !== undefined && create(isReport ? "p" : "p.denied", refusal),
     ...more.warnings.map((warning) => create("p", `Warning: ${warning}`)),
     createSection("Audit annotations", createDefinitions(more.audit)),
     createSection("The object", createComparison(lines, isReport ? "In mode enforce" : "After")),
@@ -63,15 +72,19 @@ export const createComparison = (lines: readonly ObjectLine[], after = "After"):
   flush();
   if (rows.every(([old, now]) => old === now))
     return createCode(lines.map(({ text }) => text).join("\n"), "The object");
+  const classes = { " ": "same", "-": "removed", "+": "added" };
   const createCell = (line: ObjectLine | undefined) =>
-    create(`td.${{ " ": "", "-": "removed", "+": "added" }[line?.sign ?? " "]}`, line && `${line.sign} ${line.text}`);
+    create(`td.${classes[line?.sign ?? " "]}`, line && `${line.sign} ${line.text}`);
   // A browser needs seconds to lay out many thousand lines side by side.
   const isNear = (index: number) => rows.slice(Math.max(index - 3, 0), index + 4).some(([old, now]) => old !== now);
   const shown = rows.length < 2000 ? rows : rows.filter((_, index) => isNear(index));
   const before = shown === rows ? "Before" : "Before, near the changes";
   const heads = [before, after, "Rule"].map((name) => create("th", { scope: "col" }, name));
-  const body = shown.map(([old, now]) =>
-    create("tr", createCell(old), createCell(now), create("td", now?.rule ?? old?.rule)),
-  );
+  const getRule = ([old, now]: (typeof rows)[number] = [undefined, undefined]) => now?.rule ?? old?.rule;
+  const body = shown.map((row, index) => {
+    // In one column, lines of the same rule that follow each other name it once.
+    const again = getRule(row) === getRule(shown[index - 1]) ? "again" : "";
+    return create("tr", ...row.map(createCell), create(`td.${again}`, getRule(row)));
+  });
   return create("table.comparison", create("thead", create("tr", ...heads)), create("tbody", ...body));
 };

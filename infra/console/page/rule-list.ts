@@ -1,5 +1,5 @@
 import type { CatalogueSummary, RuleDetails } from "../messages.ts";
-import { ask, create, createCode, createSection, createTable, showLater } from "./elements.ts";
+import { ask, create, createCode, createSection, createTable, describeNoMatch, showLater } from "./elements.ts";
 import { createMarkdown } from "./markdown.ts";
 import { countReviews, createPlots } from "./plots.ts";
 import { findReviews, setPageUpdate } from "./store.ts";
@@ -14,17 +14,23 @@ const formatModes = (modes: Record<string, string>) => {
 
 export const createRulesPage = (): Node => {
   const search = create("input", { type: "search", placeholder: "Search", "aria-label": "Search the rules" });
+  const none = create("p.quiet", { role: "status" });
   const fill = ({ rules }: CatalogueSummary) => {
     const cells = rules.map(({ name, summary, phases, modes }) => {
       const link = create("a", { href: `#rules/${encodeURIComponent(name)}` }, name);
       return [link, phases.join(", "), formatModes(modes), "", "", "", summary];
     });
     const table = createTable(["Rule", "Phase", "Mode", "Calls", "Denials", "p95 ms", "What it does"], cells);
+    table.classList.add("rules");
     const rows = [...table.querySelectorAll<HTMLTableRowElement>("tbody tr")];
-    search.addEventListener("input", () => {
+    const filter = () => {
       const words = search.value.toLowerCase().split(/\s+/);
       for (const row of rows) row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word));
-    });
+      none.textContent = rows.every(({ hidden }) => hidden) ? describeNoMatch("rule", search.value) : "";
+    };
+    search.addEventListener("input", filter);
+    // Words may have been typed while the list was loading.
+    filter();
     // The rows stay, and with them the focus.
     setPageUpdate(() => {
       for (const [index, { name }] of rules.entries()) {
@@ -36,7 +42,7 @@ export const createRulesPage = (): Node => {
     return table;
   };
   const tools = create("div.tools", { role: "search" }, search, create("span.quiet", countedReviews));
-  return create("div", create("h1", "Rules"), tools, showLater(ask<CatalogueSummary>("rules"), fill));
+  return create("div", create("h1", "Rules"), tools, showLater(ask<CatalogueSummary>("rules"), fill), none);
 };
 
 export const createRulePage = (name: string): Node =>

@@ -1,4 +1,5 @@
 import type { ReviewRow } from "../messages.ts";
+import { formatTimeOfDay } from "./elements.ts";
 
 /** The reviews that the page knows, oldest first; also those from before the gateway restarted. */
 export const reviews: ReviewRow[] = [];
@@ -37,13 +38,29 @@ setInterval(() => {
   isNew = false;
 }, 1000);
 
-/** Receives reviews until the page is closed. The browser connects again by itself after the gateway restarted. */
-export const connect = (report: (sentence: string) => void): void => {
+/**
+ * Receives reviews until the page is closed. The browser connects again by itself after the gateway restarted. `report`
+ * gets the state in a word, and if the gateway is lost, what happened and what to do.
+ */
+export const connect = (report: (state: string, sentence?: string) => void): void => {
   const source = new EventSource("reviews");
-  source.addEventListener("open", () => report("connected"));
+  let lost: string | undefined;
+  source.addEventListener("open", () => {
+    lost = undefined;
+    report("connected");
+  });
   source.addEventListener("message", ({ data }) => addReviews(JSON.parse(data)));
   source.addEventListener("error", () => {
-    const isOver = source.readyState === EventSource.CLOSED;
-    report(isOver ? "refused: open the address that postern serve prints" : "connecting again");
+    lost ??= formatTimeOfDay(Date.now());
+    if (source.readyState === EventSource.CLOSED)
+      report(
+        "refused",
+        "The server at this address refuses this page: it has another token, or is another program. Open the address that postern serve prints.",
+      );
+    else
+      report(
+        "not connected",
+        `The gateway has not answered since ${lost}. If postern serve has ended, start it again: this page then connects by itself, and keeps the reviews that it has.`,
+      );
   });
 };

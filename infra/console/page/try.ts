@@ -112,13 +112,13 @@ const createObject = ({ kind, namespace, name, madeBy, line, ...checked }: Check
   });
   const denials = checked.denials.map(({ rule, message, line, suggestion }) => {
     const advice = suggestion === undefined ? "" : ` To fix it, ${suggestion}.`;
-    return create("p.failure", `${rule}: ${message} `, createLineButton(line), advice);
+    return create("p.denied", `${rule}: ${message} `, createLineButton(line), advice);
   });
   return create(
     "article",
     create("h2", title, createBadge(checked.verdict), " ", createLineButton(line)),
     ...denials,
-    ...checked.undecided.map((sentence) => create("p.failure", `undecided: ${sentence}`)),
+    ...checked.undecided.map((sentence) => create("p.undecided", `can't be decided here: ${sentence}`)),
     ...checked.warnings.map(({ rule, text }) => create("p", `warning of ${rule}: ${text}`)),
     createSection("Steps", steps.length > 0 && create("ol", ...steps)),
     createSection("Changes", ...checked.difference.map(({ lines }) => createComparison(lines))),

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import { getVariantName } from "#lib/admission-policies/policies.ts";
 import { createUrlKeyVerifier } from "#lib/core/url-key.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
-import { Complaint, toSentence } from "../../cli/complaint.ts";
+import { Complaint, requireComplaint, toSentence } from "../../cli/complaint.ts";
 import type { ClusterApi, DeployedObject } from "../../clusters/api.ts";
 import { findDifferences, listRulesCalledByEntries } from "../../clusters/apply.ts";
 import { findRulesInspectingCluster } from "../../clusters/inspection.ts";
@@ -20,6 +20,7 @@ import {
 import { readKeyring } from "../stage/keyring.ts";
 import { type DeploymentTargets, inspectClusterOfDeployment, openTargetCluster, readLiveEntries } from "../targets.ts";
 import type { Release, ReleasedCluster } from "../versions/releases.ts";
+import { describeAccessEntryChanges, listFunctionGroups } from "./access-entries.ts";
 import { dropVariantEntries, insertKeyIntoUrls, listEntries, webhookConfigurationName } from "./cluster-manifests.ts";
 import { describeMinorDrift, hasDifferingRules } from "./cluster-minors.ts";
 
@@ -95,10 +96,21 @@ export const probeClusterHealth = async (
     const placed = compareWithRelease(placePolicies(catalogue, inspected.cluster), recorded.manifests);
     health.policies = placed.policies;
     health.drift.push(...placed.drift);
+    if (listFunctionGroups(recorded.manifests).length > 0) {
+      const outputs = await targets.stage.stack.readOutputs();
+      const entries = describeAccessEntryChanges({ ...targets, config }, name, recorded.manifests, { outputs });
+      health.drift.push(...(await entries.catch(rethrowFirstLine)));
+    }
   } catch (error) {
     health.unknown.push(toSentence(error));
   }
   return health;
+};
+
+/** Throws a complaint without the command for an administrator, which is for deployments. */
+const rethrowFirstLine = (error: unknown): never => {
+  const [first = ""] = requireComplaint(error).message.split("\n");
+  throw new Complaint(first, 3);
 };
 
 const readSegment = async (

@@ -26,10 +26,10 @@ const readConfig = (stated?: string, mode = "enforce") =>
 describe("the minor version for which a cluster's functions are built", () => {
   for (const { name, mode, stated, found, last, expected, note } of readRows<Row[]>(import.meta.filename))
     it(`is ${name}`, () => {
-      const live = found === "?" ? new Complaint("cluster one can't be reached", 3) : found;
+      const live = found === "?" ? new Complaint("cluster one can't be reached", 3) : found && { minor: found };
       const recorded: Record<string, string> = last === undefined ? {} : { one: last };
-      const foundMinors = new Map(live === undefined ? [] : [["one", live]]);
-      const chosen = chooseClusterMinors(readConfig(stated, mode), catalogue, foundMinors, recorded);
+      const versions = new Map(live ? [["one", live]] : []);
+      const chosen = chooseClusterMinors(readConfig(stated, mode), catalogue, versions, recorded);
       assert.deepEqual(chosen.kubernetes, expected === undefined ? {} : { one: expected });
       assert.equal(chosen.clusters.get("one")?.kubernetes, expected);
       assert.deepEqual([...chosen.notes], note === undefined ? [] : [["one", note]]);

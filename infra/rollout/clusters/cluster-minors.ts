@@ -2,24 +2,28 @@ import { describeUnknownMinor } from "#lib/since.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { Complaint, requireComplaint } from "../../cli/complaint.ts";
 import { runInParallel } from "../../cli/progress.ts";
-import { readClusterMinor } from "../../clusters/version.ts";
+import { type ClusterVersion, readClusterVersion } from "../../clusters/version.ts";
 import type { ClusterConfig, PosternConfig } from "../../config/config.ts";
+import { dependsOnVersion } from "../../project/present-plugins.ts";
 import { differsByMinor } from "../../project/served.ts";
 import { type DeploymentTargets, openTargetCluster } from "../targets.ts";
 
 // The minor versions of Kubernetes for which functions are built. A stated one holds. Otherwise it is the one that the
 // cluster runs; an unreachable cluster keeps the one that the last release recorded.
 
-/** The minor versions of clusters, or why they can't be read. */
-type FoundMinors = ReadonlyMap<string, string | Complaint>;
+/** The versions of clusters, or why they can't be read. */
+export type FoundVersions = ReadonlyMap<string, ClusterVersion | Complaint>;
 
 const atOnce = 20;
 
-/** Reads the minor versions of the deployment's clusters in which a rule differs by it. */
-export const readClusterMinors = async (targets: DeploymentTargets): Promise<FoundMinors> => {
+/** Reads the versions of the deployment's clusters in which a rule, or whether its plugin is on, differs by it. */
+export const readClusterVersions = async (targets: DeploymentTargets): Promise<FoundVersions> => {
   const { config, catalogue, clusters } = targets;
-  const names = clusters.filter((name) => hasDifferingRules(catalogue, config.clusters.get(name)));
-  const read = async (name: string) => readClusterMinor(await openTargetCluster(targets, name));
+  const names = clusters.filter((name) => {
+    const cluster = config.clusters.get(name);
+    return hasDifferingRules(catalogue, cluster) || (cluster && dependsOnVersion(catalogue, cluster));
+  });
+  const read = async (name: string) => readClusterVersion(await openTargetCluster(targets, name));
   const found = await runInParallel(atOnce, names, async (name) => {
     return [name, await read(name).catch(requireComplaint)] as const;
   });
@@ -41,7 +45,7 @@ interface ChosenMinors {
 export const chooseClusterMinors = (
   { clusters }: Pick<PosternConfig, "clusters">,
   catalogue: CatalogueRule[],
-  found: FoundMinors,
+  found: FoundVersions,
   recorded: Record<string, string> = {},
 ): ChosenMinors => {
   const kubernetes: Record<string, string> = {};
@@ -49,15 +53,16 @@ export const chooseClusterMinors = (
   const choose = (name: string, cluster: ClusterConfig): ClusterConfig => {
     const rules = listDifferingRules(catalogue, cluster);
     if (rules.length === 0) return cluster;
-    const [live, last] = [found.get(name), recorded[name]];
-    const isKept = typeof live !== "string" || (last !== undefined && !differsByMinor(rules, last, live));
+    const [version, last] = [found.get(name), recorded[name]];
+    const live = version instanceof Complaint ? undefined : version?.minor;
+    const isKept = live === undefined || (last !== undefined && !differsByMinor(rules, last, live));
     const minor = cluster.kubernetes ?? (isKept ? last : live);
     if (minor !== undefined) kubernetes[name] = minor;
-    if (typeof live === "string" && minor !== undefined && differsByMinor(rules, minor, live))
+    if (live !== undefined && minor !== undefined && differsByMinor(rules, minor, live))
       notes.set(name, describeStatedMinor(live, minor));
     const unknown = describeUnknownMinor(minor);
     if (unknown !== undefined) notes.set(name, unknown);
-    if (live instanceof Complaint && minor === undefined) notes.set(name, `${unknownMinor}: ${live.message}`);
+    if (version instanceof Complaint && minor === undefined) notes.set(name, `${unknownMinor}: ${version.message}`);
     return minor === undefined ? cluster : { ...cluster, kubernetes: minor };
   };
   return {

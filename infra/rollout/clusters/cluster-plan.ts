@@ -2,6 +2,7 @@ import { Complaint, requireComplaint } from "../../cli/complaint.ts";
 import type { ClusterApi, DeployedObject } from "../../clusters/api.ts";
 import { findDifferences } from "../../clusters/apply.ts";
 import { compareManifests } from "../../clusters/drift.ts";
+import type { ClusterConfig } from "../../config/config.ts";
 import { describeWaits, type WebhookEntry } from "../../webhooks/configurations.ts";
 import { type PolicyPlacement, placePolicies } from "../../webhooks/native-policies.ts";
 import { chooseFailClosedRules, type StageRecord } from "../plan/hardening.ts";
@@ -17,6 +18,7 @@ import {
   resolveRuleEndpoints,
 } from "../targets.ts";
 import type { Release } from "../versions/releases.ts";
+import { describeAccessEntryChanges, listFunctionGroups } from "./access-entries.ts";
 import {
   buildClusterManifests,
   insertKeyIntoUrls,
@@ -68,29 +70,72 @@ export const planCluster = async (
     waits: describeWaits(targets.catalogue, cluster),
   };
   if ("unknown" in opened) return { ...plan, differences: [], unknown: opened.unknown };
+  const rights = await planAccessEntries(targets, name, manifests, {
+    newest,
+    outputs,
+    isDeployment: keyring !== undefined,
+  });
+  if (typeof rights === "string") return { ...plan, differences: [], unknown: rights };
+  const objects = await planObjects(targets, name, { newest, keyring, outputs, cluster, manifests, api: opened.api });
+  return { ...plan, ...objects, differences: [...rights, ...objects.differences] };
+};
+
+/** Returns what changes of the access entries of an EKS cluster, or a sentence that says why that is unknown. */
+const planAccessEntries = async (
+  targets: DeploymentTargets,
+  name: string,
+  manifests: DeployedObject[],
+  { newest, ...how }: { newest: Release | undefined; outputs: Record<string, string>; isDeployment: boolean },
+): Promise<string[] | string> => {
+  const before = newest?.clusters[name]?.manifests;
+  if (listFunctionGroups([...manifests, ...(before ?? [])]).length === 0) return [];
+  return describeAccessEntryChanges(targets, name, manifests, how).catch((error: unknown) => {
+    if (error instanceof Complaint) return error.message;
+    throw error;
+  });
+};
+
+/** Returns what changes of the objects in a cluster. */
+const planObjects = async (
+  targets: DeploymentTargets,
+  name: string,
+  {
+    newest,
+    keyring,
+    outputs,
+    cluster,
+    manifests,
+    api,
+  }: {
+    newest: Release | undefined;
+    keyring: Keyring | undefined;
+    outputs: Record<string, string>;
+    cluster: ClusterConfig;
+    manifests: DeployedObject[];
+    api: ClusterApi | undefined;
+  },
+): Promise<Pick<ClusterPlan, "differences" | "unknown">> => {
   const keyVersion = getNewestUrlKeyVersion(cluster);
   const signer = keyring?.current.publicKey ?? newest?.keys?.signer;
   const differences = describeChangesSinceRelease(newest, name, { manifests, keyVersion, signer });
   const isRecorded = differences.length === 0;
   if (targets.write !== undefined)
-    return { ...plan, differences: isRecorded ? [] : [`the entries are written to ${targets.write}`] };
-  const { api } = opened;
+    return { differences: isRecorded ? [] : [`the entries are written to ${targets.write}`] };
   if (keyring === undefined || api === undefined) {
     // A plan doesn't read the entries of clusters. Without any release, it can't say what they lack.
-    if (newest === undefined && Object.keys(outputs).length > 0) return { ...plan, differences: [unrecorded] };
+    if (newest === undefined && Object.keys(outputs).length > 0) return { differences: [unrecorded] };
     const unfinished = `release r${newest?.id} was not finished, and the cluster may lack some of its entries`;
-    return { ...plan, differences: newest?.complete === false ? [...differences, unfinished] : differences };
+    return { differences: newest?.complete === false ? [...differences, unfinished] : differences };
   }
   try {
     const isServed = listEntries(manifests).every(({ clientConfig }) => clientConfig.url.startsWith("https:"));
-    if (!isServed)
-      return { ...plan, differences: listEntries(manifests).map((entry) => `entry ${entry.name} is missing`) };
+    if (!isServed) return { differences: isRecorded ? ["the stack has no URL for some entries"] : differences };
     const wanted = insertKeyIntoUrls(manifests, keyring.current.signSegment(name, keyVersion));
     const found = (await findDifferences(api, wanted, webhookConfigurationName)).map(({ sentence }) => sentence);
-    if (found.length > 0 || isRecorded) return { ...plan, differences: found };
-    return { ...plan, differences: ["nothing to change in the cluster, but the release doesn't record that yet"] };
+    if (found.length > 0 || isRecorded) return { differences: found };
+    return { differences: ["nothing to change in the cluster, but the release doesn't record that yet"] };
   } catch (error) {
-    return { ...plan, differences: [], unknown: requireComplaint(error).message };
+    return { differences: [], unknown: requireComplaint(error).message };
   }
 };
 

@@ -21,6 +21,7 @@ import {
   resolveRuleEndpoints,
 } from "../targets.ts";
 import type { ReleasedCluster } from "../versions/releases.ts";
+import { createAccessEntries, deleteAccessEntries, listFunctionGroups } from "./access-entries.ts";
 import {
   buildClusterManifests,
   dropVariantEntries,
@@ -68,8 +69,15 @@ export const updateCluster = async (
     await writeManifests(String(write), `${name}.policies.yaml`, policies);
   }
 
+  const hasRights = cluster.connect?.eks !== undefined && listFunctionGroups(manifests).length > 0;
+  let created = 0;
+  if (hasRights)
+    await progress.step(`cluster ${name}: access entries`, async () => {
+      created = await createAccessEntries(targets, name, manifests, outputs);
+      return created === 0 ? "nothing to change" : `${created} created`;
+    });
   await progress.step(`cluster ${name}: endpoints`, async () => {
-    const failing = await probeForFailingEntries(entries);
+    const failing = await probeForFailingEntries(entries, { hasNewRights: created > 0 });
     if (failing.length > 0)
       throw new Complaint(
         `the entries of cluster ${name} were not changed, because not every endpoint answers:\n${failing.map(({ entry, sentence }) => `${entry}: ${sentence}`).join("\n")}`,
@@ -101,6 +109,9 @@ export const updateCluster = async (
       );
     return changes.length === 0 ? "nothing to change" : `${formatCount(changes.length, "object")} changed`;
   });
+  if (listFunctionGroups(before?.manifests).length === 0) return;
+  const deleted = await deleteAccessEntries(targets, name, manifests, outputs);
+  if (deleted > 0) progress.say(`cluster ${name}: access entries: ${deleted} deleted`);
 };
 
 /**

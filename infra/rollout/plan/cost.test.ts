@@ -6,9 +6,12 @@ import { asksCluster } from "#lib/needs.ts";
 import { readCatalogue } from "../../catalogue/registry.ts";
 import {
   buildCostTable,
+  computeLedgerDollars,
   estimateDollarsPerMillionCalls,
   estimateMonths,
+  ledgerUses,
   type MonthlyCost,
+  natDollars,
   prices,
   type RuleCostFactors,
 } from "./cost.ts";
@@ -19,7 +22,7 @@ const small: RuleCostFactors = {
   asks: false,
   phases: 1,
   warm: 0,
-  ledger: false,
+  ledger: 0,
 };
 
 describe("the cost of a million reviews", () => {
@@ -30,7 +33,7 @@ describe("the cost of a million reviews", () => {
     ["a rule that reads its cluster", { ...small, milliseconds: 30, asks: true }, 0.31],
     ["four times the memory", { ...small, memoryMegabytes: 1024 }, 0.2867],
     ["a second each", { ...small, milliseconds: 1000 }, 3.5384],
-    ["a rule with a ledger", { ...small, ledger: true }, 0.9717],
+    ["a rule with a ledger", { ...small, ledger: 2.75 }, 2.9717],
     ["the requests alone", { ...small, memoryMegabytes: 0 }, 0.2],
   ];
   for (const [name, use, dollars] of examples)
@@ -44,7 +47,7 @@ describe("the cost of a million reviews", () => {
       asks: fc.boolean(),
       phases: fc.constant(1),
       warm: fc.constant(0),
-      ledger: fc.boolean(),
+      ledger: fc.constantFrom(0, 0.75),
     });
     const check = (one: RuleCostFactors, more: number) => {
       const cost = estimateDollarsPerMillionCalls(one, "url");
@@ -83,23 +86,29 @@ describe("the cost of a month", () => {
     assert.equal(find(estimateMonths([{ ...small, warm: 1 }]), 1e6, "url")["warm environments"]?.toFixed(2), "2.16"));
 });
 
+/** Returns a page of docs/ in which each line break is a space, so that a sentence is found wherever it is wrapped. */
+const readPage = async (name: string) =>
+  (await readFile(new URL(`../../../docs/${name}.md`, import.meta.url), "utf8")).replaceAll(/(?<!\|)\n(?![|\n])/g, " ");
+
+const toMarkdown = ([header = [], ...rows]: string[][]) =>
+  [header, ["---", ...header.slice(1).map(() => "---:")], ...rows].map((row) => `| ${row.join(" | ")} |`).join("\n");
+
 describe("docs/costs.md", async () => {
-  const page = await readFile(new URL("../../../docs/costs.md", import.meta.url), "utf8");
+  const page = await readPage("costs");
   const catalogue = await readCatalogue();
-  const [, list = ""] = /^With (.*?), in dollars:$/ms.exec(page) ?? [];
+  const [, list = ""] = /With ((?:`[\w-]+`[, and]*)+), in dollars:/.exec(page) ?? [];
   const named = [...list.matchAll(/`([\w-]+)`/g)].map(([, name]) => name);
   const estimate = (rules: typeof catalogue) =>
     buildCostTable(
       estimateMonths(
-        rules.map(({ phases, rule }) => {
+        rules.map(({ name, phases, rule }) => {
           const asks = asksCluster(rule);
-          const ledger = Object.values(rule.needs ?? {}).some(({ verb }) => verb === "ledger");
+          const use = ledgerUses[name]?.[0];
+          const ledger = use ? computeLedgerDollars(use) : 0;
           return { ...small, asks, milliseconds: asks ? 30 : 5, phases: phases.length, ledger };
         }),
       ),
     );
-  const toMarkdown = ([header = [], ...rows]: string[][]) =>
-    [header, ["---", ...header.slice(1).map(() => "---:")], ...rows].map((row) => `| ${row.join(" | ")} |`).join("\n");
 
   it("has the costs of the rules that it names", () => {
     const some = catalogue.filter(({ name }) => named.includes(name));
@@ -110,5 +119,43 @@ describe("docs/costs.md", async () => {
     const ports = catalogue.filter(({ rule }) => rule.upstreamPlugin);
     assert.ok(page.includes(toMarkdown(estimate(ports))), toMarkdown(estimate(ports)));
   });
-  it("has the date of the prices", () => assert.ok(page.includes(prices.date)));
+  it("has the date and the region of the prices", () => assert.ok(page.includes(`${prices.region} in ${prices.date}`)));
+});
+
+describe("the uses of the ledger", async () => {
+  const catalogue = await readCatalogue();
+  const format = (amount: number) => `$${amount.toFixed(2)}`;
+
+  it("are known of each rule that keeps a ledger", () => {
+    const rules = catalogue.filter(({ rule }) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === "ledger"));
+    assert.deepEqual(rules.map(({ name }) => name).sort(), Object.keys(ledgerUses));
+  });
+  it("are the table in docs/ledger.md", async () => {
+    const rows = Object.entries(ledgerUses).flatMap(([rule, uses]) =>
+      uses.map((use) => [rule, use.review, `${use.read}`, `${use.write}`, format(computeLedgerDollars(use))]),
+    );
+    const header = ["rule", "review", "read units", "write units", "a million"];
+    const table = toMarkdown([header, ...rows]).replace("| ---: |", "| --- |");
+    assert.ok((await readPage("ledger")).includes(table), table);
+  });
+});
+
+describe("docs/networks.md", async () => {
+  const page = await readPage("networks");
+  const { natHour, addressHour, natGigabyte, endpointHour, endpointGigabyte } = prices.vpc;
+
+  it("has the prices of a VPC", () => {
+    const [gateway, address, endpoint] = [natHour, addressHour, endpointHour].map((hour) => (720 * hour).toFixed(2));
+    const nat = `$${natDollars.toFixed(2)} for thirty days: $${gateway} for itself and $${address} for its public address. Each GB through it costs $${natGigabyte}`;
+    assert.ok(page.includes(nat), nat);
+    const interfaces = `$${endpoint} in each zone, and $${endpointGigabyte} for each GB`;
+    assert.ok(page.includes(interfaces), interfaces);
+  });
+  it("has the cost of requests of strangers: that of the reviews of a small rule, with a third of the log line", () => {
+    const [http, url] = (["http", "url"] as const).map((type) =>
+      (estimateDollarsPerMillionCalls(small, type) - prices.logs * 0.5).toFixed(2),
+    );
+    const row = `| cost of a million such requests of up to 512 KB, with their log lines | $${http} | $${url} |`;
+    assert.ok(page.includes(row), row);
+  });
 });

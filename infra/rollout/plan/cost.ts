@@ -1,4 +1,6 @@
+import type { CloudWatchMetricQuery } from "../../aws/metrics.ts";
 import type { AwsStage } from "../../aws/stage.ts";
+import { buildLedgerTableName } from "../../catalogue/rule-names.ts";
 import type { PackagedRule } from "../versions/package.ts";
 
 // Estimates of what a stage costs. Prices change, and reviews differ in size and time.
@@ -15,12 +17,13 @@ export interface RuleCostFactors {
   phases: number;
   /** The number of environments that are kept warm. */
   warm: number;
-  /** Whether the rule keeps a ledger: each review then reads and writes a value, at most. */
-  ledger: boolean;
+  /** The dollars of the ledger for a million calls; 0 without a ledger. */
+  ledger: number;
 }
 
-/** US dollars in us-east-1 on arm64, without free tiers, from AWS's price pages. */
+/** US dollars on arm64, without free tiers, from AWS's price pages. */
 export const prices = {
+  region: "us-east-1",
   date: "November 2026",
   /** For a million requests to Lambda. */
   requests: 0.2,
@@ -40,7 +43,43 @@ export const prices = {
   alarm: 0.1,
   /** A month. */
   dashboard: 3,
+  /** In one zone: an hour of a NAT gateway, of its public address and of an interface endpoint; and a gigabyte through each. */
+  vpc: { natHour: 0.045, addressHour: 0.005, natGigabyte: 0.045, endpointHour: 0.01, endpointGigabyte: 0.01 },
 } as const;
+
+/** What a review uses of the ledger, in units of DynamoDB. */
+interface LedgerUse {
+  review: string;
+  read: number;
+  write: number;
+}
+
+/**
+ * What reviews use of the ledger, by rule: with one limit or quota, and values of up to 1 KB. Months are estimated with
+ * the first use. docs/ledger.md explains the words, and tests count the units.
+ */
+export const ledgerUses: Record<string, [LedgerUse, ...LedgerUse[]]> = {
+  "deletion-guard": [
+    { review: "the first refusal for a pod", read: 2, write: 2 },
+    { review: "another refusal", read: 1, write: 0 },
+  ],
+  "event-rate-limit": [
+    { review: "an event", read: 1, write: 1 },
+    { review: "an event beyond the limit", read: 1, write: 0 },
+  ],
+  "workload-quota": [
+    { review: "a charge", read: 2, write: 4 },
+    { review: "a release", read: 1, write: 1 },
+    { review: "a refusal", read: 70, write: 0 },
+    { review: "a refusal that replaces 10 reservations", read: 82, write: 24 },
+  ],
+};
+
+/** What a review of a rule that isn't of Postern is assumed to use. */
+const otherLedgerUses: [LedgerUse] = [{ review: "a change of one value", read: 1, write: 1 }];
+
+export const computeLedgerDollars = ({ read, write }: Omit<LedgerUse, "review">): number =>
+  read * prices.ledger.read + write * prices.ledger.write;
 
 /** The estimated share of calls with a cold start. */
 const coldShare = 0.01;
@@ -48,6 +87,9 @@ const coldShare = 0.01;
 const logGigabytes = { review: 0.75, access: 0.25 };
 const firstGatewayMillions = 300;
 const secondsInPeriod = 30 * 24 * 3600;
+
+/** The dollars of a NAT gateway with its address for thirty days, in one zone. */
+export const natDollars = ((prices.vpc.natHour + prices.vpc.addressHour) * secondsInPeriod) / 3600;
 
 const sum = (numbers: number[]) => numbers.reduce((all, number) => all + number, 0);
 
@@ -64,7 +106,7 @@ const estimateMillionCalls = (
     init: prices.compute * gigabytes * coldShare * (asks ? 0.3 : 0.15),
     gateway: isHttp ? prices.gateway[0] : 0,
     logs: prices.logs * (logGigabytes.review + (isHttp ? logGigabytes.access : 0)),
-    ledger: ledger ? prices.ledger.read + prices.ledger.write : 0,
+    ledger,
   };
 };
 
@@ -74,9 +116,9 @@ export const estimateDollarsPerMillionCalls = (rule: RuleCostFactors, endpointTy
 /** Returns the number of metrics that a stage writes itself: Errors, Latency, ColdStart, Lost, and each rule's Denials. */
 const countMetrics = (rules: number, endpointType: EndpointType) => (endpointType === "http" ? 4 : 3) + rules;
 
-/** Returns the number of metrics that a stage's alarms watch. */
+/** Returns the number of metrics that a stage's alarms watch, without those of schedules. */
 export const countAlarmMetrics = (rules: number, endpointType: EndpointType): number =>
-  endpointType === "http" ? 4 : 2 + 2 * rules;
+  (endpointType === "http" ? 4 : 2) + 2 * rules;
 
 /** Returns the dollars of a month in which each of so many writes is reviewed by all rules in all their phases. */
 const estimateStageCost = (
@@ -135,62 +177,94 @@ export const buildCostTable = (months: MonthlyCost[]): string[][] => {
   ];
 };
 
-/** The estimated cost of a rule's function in dollars: for a million reviews, and for the reviews of a month. */
+/** The estimated cost of a rule's function in dollars, without the ledger: for a million reviews, and for those of a month. */
 export interface RuleCost {
   rule: string;
   /** The estimated AWS cost of a million reviews of this rule, in US dollars. */
   million: number;
+  /** The reviews of API servers in the last thirty days. */
   reviews: number;
   month: number;
+  /** What a million reviews of each sort add for the ledger, in US dollars; absent without one. */
+  ledger?: { review: string; million: number }[];
 }
 
 /** What a plan says of a stage's costs. */
 export interface StageCosts {
   rules: RuleCost[];
   months: MonthlyCost[];
+  /** The dollars for the units of DynamoDB that the ledger used in the last thirty days; absent without a ledger. */
+  ledgerMonth?: number;
+  /** Whether functions are in a VPC. */
+  isInVpc?: boolean;
 }
 
-/** Estimates the cost of each rule and of the stage from the calls and times of the last thirty days. */
+/** Estimates the cost of each rule and of the stage from the reviews and times of the last thirty days. */
 export const estimateStageCosts = async (
-  { functions, metrics }: Pick<AwsStage, "functions" | "metrics">,
+  { name: stage, functions, metrics }: Pick<AwsStage, "name" | "functions" | "metrics">,
   endpointType: EndpointType,
   parts: PackagedRule[],
   now = new Date(),
 ): Promise<StageCosts> => {
-  const buildQuestion = (name: string, metric: string) => ({
-    namespace: "AWS/Lambda" as const,
+  const buildLambdaQuestion = (name: string, metric: string): CloudWatchMetricQuery => ({
+    namespace: "AWS/Lambda",
     metric,
-    stat: "Sum" as const,
+    stat: "Sum",
     dimensions: { FunctionName: functions.getFunctionName(name) },
   });
-  const questions = Object.fromEntries(
-    parts.flatMap(({ name }) => [
-      [`${name}/calls`, buildQuestion(name, "Invocations")],
-      [`${name}/time`, buildQuestion(name, "Duration")],
+  const buildLedgerQuestion = (metric: string): CloudWatchMetricQuery => ({
+    namespace: "AWS/DynamoDB",
+    metric,
+    stat: "Sum",
+    dimensions: { TableName: buildLedgerTableName(stage) },
+  });
+  const keepsLedger = ({ wanted }: PackagedRule) => wanted.environment.POSTERN_LEDGER !== undefined;
+  const hasLedger = parts.some(keepsLedger);
+  const questions: Record<string, CloudWatchMetricQuery> = Object.fromEntries([
+    ...parts.flatMap(({ name }): [string, CloudWatchMetricQuery][] => [
+      // Lambda also counts probes, cases and scheduled calls.
+      [
+        `${name}/reviews`,
+        { namespace: "Postern", metric: "Denials", stat: "SampleCount", dimensions: { Stage: stage, Rule: name } },
+      ],
+      [`${name}/calls`, buildLambdaQuestion(name, "Invocations")],
+      [`${name}/time`, buildLambdaQuestion(name, "Duration")],
     ]),
-  );
+    ...(hasLedger
+      ? [
+          ["ledger/read", buildLedgerQuestion("ConsumedReadCapacityUnits")] as const,
+          ["ledger/write", buildLedgerQuestion("ConsumedWriteCapacityUnits")] as const,
+        ]
+      : []),
+  ]);
   const since = new Date(now.getTime() - secondsInPeriod * 1000);
   // A deployment goes on without metrics of calls if they can't be read: the cost is only an estimate.
   const answers = await metrics.ask(questions, since, now).catch((): Record<string, number> => ({}));
-  const all = parts.map(({ name, asks, wanted, listed, warm }) => {
-    const reviews = answers[`${name}/calls`] ?? 0;
-    const milliseconds = reviews > 0 ? (answers[`${name}/time`] ?? 0) / reviews : asks ? 30 : 5;
+  const all = parts.map((part) => {
+    const { name, asks, wanted, listed, warm } = part;
+    const calls = answers[`${name}/calls`] ?? 0;
+    const uses = keepsLedger(part) ? (ledgerUses[name] ?? otherLedgerUses) : undefined;
     return {
       name,
-      reviews,
-      milliseconds,
+      reviews: answers[`${name}/reviews`] ?? 0,
+      milliseconds: calls > 0 ? (answers[`${name}/time`] ?? 0) / calls : asks ? 30 : 5,
       asks,
       memoryMegabytes: wanted.memorySize,
       phases: listed.phases.length,
       warm: warm ?? 0,
-      ledger: wanted.environment.POSTERN_LEDGER !== undefined,
+      uses,
+      ledger: uses ? computeLedgerDollars(uses[0]) : 0,
     };
   });
+  const units = { read: answers["ledger/read"] ?? 0, write: answers["ledger/write"] ?? 0 };
   return {
-    rules: all.map(({ name, reviews, ...rule }) => {
-      const million = estimateDollarsPerMillionCalls(rule, endpointType);
-      return { rule: name, million, reviews, month: (million * reviews) / 1e6 };
+    rules: all.map(({ name, reviews, uses, ...rule }) => {
+      const million = estimateDollarsPerMillionCalls({ ...rule, ledger: 0 }, endpointType);
+      const ledger = uses?.map((use) => ({ review: use.review, million: computeLedgerDollars(use) }));
+      return { rule: name, million, reviews, month: (million * reviews) / 1e6, ...(ledger && { ledger }) };
     }),
     months: estimateMonths(all),
+    ...(hasLedger && { ledgerMonth: computeLedgerDollars(units) / 1e6 }),
+    isInVpc: parts.some(({ wanted }) => (wanted.stackSettings.VpcConfig?.SubnetIds ?? []).length > 0),
   };
 };

@@ -4,6 +4,7 @@ import { listRolePolicies, type StackTemplate } from "../../aws/stack.ts";
 import { networkPolicyName } from "../../build/deployment.ts";
 import { maxResources } from "../../build/limits.ts";
 import { toLogicalId } from "../../catalogue/rule-names.ts";
+import { formatPage } from "../../catalogue/sources.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { listCalledRules } from "../clusters/cluster-manifests.ts";
 import type { PackagedRule, StagePackage } from "../versions/package.ts";
@@ -39,7 +40,7 @@ export const planStack = (
   const [before, after] = [readEndpointType(deployed), readEndpointType(template)];
   if (listStackRules(deployed, stage).length > 0 && before !== after)
     throw new Complaint(
-      `stage ${stage} has the endpoint type ${before}, and serverless.yml says ${after}: clusters would call addresses that don't exist any more; a stage of another name with ${after} can take its clusters over, as docs/rollout.md says under Moving a stage`,
+      `stage ${stage} has the endpoint type ${before}, and serverless.yml says ${after}: clusters would call addresses that don't exist any more; a stage of another name with ${after} can take its clusters over, as ${formatPage("rollout.md")} says under Moving a stage`,
     );
   const kept = findOffRulesToKeep(stage, deployed, parts, all);
   const complete = retainLogGroups(copyRuleResources(template, deployed, kept), deployed);

@@ -1,15 +1,15 @@
 import { describeStageIdentity } from "../../aws/identity.ts";
+import { formatPage } from "../../catalogue/sources.ts";
 import { formatTable } from "../../cli/command.ts";
+import { formatPresentPlugins } from "../../project/present-plugins.ts";
 import { describePlacements } from "../../webhooks/native-policies.ts";
-import { buildCostTable, prices, type StageCosts } from "./cost.ts";
+import { buildCostTable, natDollars, prices, type StageCosts } from "./cost.ts";
 import type { StageDifference } from "./differences.ts";
 import { isUnchanged } from "./kept-functions.ts";
 import { changesNothing, type DeploymentPlan } from "./plan.ts";
 
-export const formatPlan = (
-  { identity, stack, parts, kept, warm, ledger, differences, rights, clusters, limits, notes }: DeploymentPlan,
-  costs: StageCosts,
-): string => {
+export const formatPlan = (plan: DeploymentPlan, costs: StageCosts): string => {
+  const { identity, stack, parts, kept, warm, ledger, differences, rights, clusters, limits, notes } = plan;
   const lines: string[] = [describeStageIdentity(identity), "", "stack"];
   if (stack.isNew) lines.push(`  is new: ${stack.added.length} resources`);
   else if (isUnchanged(stack)) lines.push("  nothing to change");
@@ -51,8 +51,19 @@ export const formatPlan = (
       lines.push(`  ${line}`);
   }
   lines.push(...formatCosts(costs));
+  const present = formatPresentPlugins(plan.presentPlugins, (rule) => describeRuleCosts(rule, costs));
+  if (present.length > 0) lines.push("", ...present);
   for (const note of notes) lines.push("", note);
   return `${lines.join("\n")}\n`;
+};
+
+/** Describes what a rule's function costs in all clusters. */
+const describeRuleCosts = (rule: string, { rules }: StageCosts): string => {
+  const cost = rules.find((other) => other.rule === rule);
+  if (cost === undefined) return "its costs aren't known";
+  const { million, reviews, month } = cost;
+  const used = reviews > 0 ? `; ${Math.round(reviews)} of all clusters in the last 30 days: $${month.toFixed(2)}` : "";
+  return `$${million.toFixed(2)} for a million reviews${used}`;
 };
 
 /** Returns the lines of a report: what differs in AWS from what was deployed, and what repairs it. */
@@ -66,7 +77,7 @@ export const formatDifferences = (differences: StageDifference[]): string[] =>
 export const toDifferenceData = (differences: StageDifference[]): object[] =>
   differences.map(({ sentence, command }) => ({ sentence, ...(command !== undefined && { command }) }));
 
-const formatCosts = ({ rules, months }: StageCosts): string[] => {
+const formatCosts = ({ rules, months, ledgerMonth = 0, isInVpc }: StageCosts): string[] => {
   const formatDollars = (amount: number) => `$${amount.toFixed(2)}`;
   const rows = rules.map(({ rule, million, reviews, month }) => [
     rule,
@@ -74,16 +85,28 @@ const formatCosts = ({ rules, months }: StageCosts): string[] => {
     String(Math.round(reviews)),
     reviews > 0 ? formatDollars(month) : "-",
   ]);
-  const sum = rules.reduce((all, { month }) => all + month, 0);
+  if (ledgerMonth > 0) rows.push(["the whole ledger", "-", "-", formatDollars(ledgerMonth)]);
+  const sum = rules.reduce((all, { month }) => all + month, ledgerMonth);
   const formatIndented = (table: string[][]) =>
     formatTable(table.map(([first = "", ...others]) => [`  ${first}`, ...others])).trimEnd();
+  const ledgers = rules.flatMap(({ rule, ledger }) => {
+    const uses = ledger?.map(({ review, million }) => `${review} ${formatDollars(million)}`);
+    return uses
+      ? [
+          `  the ledger of ${rule} adds for a million: ${uses.join(", ")}; more for several or large values (${formatPage("ledger.md")})`,
+        ]
+      : [];
+  });
+  const nat = `  each NAT gateway that the functions in a VPC need adds ${formatDollars(natDollars)} a month and $${prices.vpc.natGigabyte} for each GB (${formatPage("networks.md")})`;
   return [
     "",
-    "estimated cost",
+    `estimated cost of reviews by API servers, without Postern's probes (prices of ${prices.region}, ${prices.date})`,
     formatIndented([["RULE", "A MILLION REVIEWS", "LAST 30 DAYS", "A MONTH"], ...rows]),
     ...(sum > 0 ? [`  total ${formatDollars(sum)} a month`] : []),
+    ...ledgers,
+    ...(isInVpc ? [nat] : []),
     "",
-    `dollars a month if every rule reviews every write (prices of ${prices.date})`,
+    "dollars a month if every rule reviews every write",
     formatIndented(buildCostTable(months)),
   ];
 };
@@ -114,7 +137,9 @@ export const toPlanData = (plan: DeploymentPlan, costs: StageCosts): object => (
     ...(waits !== undefined && { waits }),
     ...(unknown !== undefined && { unknown }),
   })),
+  presentPlugins: plan.presentPlugins,
   costs: costs.rules,
   months: costs.months,
+  ledgerMonth: costs.ledgerMonth ?? null,
   notes: plan.notes,
 });

@@ -69,7 +69,7 @@ const rows = readRows<{
   kept: { name: string; releases: ReleaseRow[]; kept: string[] }[];
   clusters: ClusterRow[];
   plan: Omit<DeploymentPlan, "template" | "parts" | "identity"> &
-    StageIdentity & { rules: PlanRow[]; costs: RuleCost[]; months: MonthlyCost[] };
+    StageIdentity & { rules: PlanRow[]; costs: RuleCost[]; months: MonthlyCost[]; ledgerMonth: number };
   planText: string;
   idleText: string;
 }>(import.meta.filename);
@@ -217,6 +217,14 @@ describe("the settings that differ", () => {
     const part = buildPart("a", { config: { rule: "a", clusters: { "prod-eu": buildClusterConfig(after) } } });
     return planRuleChanges([part], new Map([["a", buildState("a")]]), [release], ["prod-eu"])[0]?.settings ?? [];
   };
+  it("may be how much log lines have", () => {
+    const release = buildRelease(1, { a: "1" });
+    const share = { rule: "a", clusters: { "prod-eu": buildClusterConfig({}) } };
+    if (release.rules.a) release.rules.a.share = share;
+    const part = buildPart("a", { config: { ...share, logs: "minimal" } });
+    const [change] = planRuleChanges([part], new Map([["a", buildState("a")]]), [release], ["prod-eu"]);
+    assert.deepEqual(change?.settings, ['logs: nothing → "minimal"']);
+  });
   for (const { name, before, after, differences } of rows.settings)
     it(`are listed with their paths: ${name}`, () =>
       assert.deepEqual(
@@ -454,6 +462,7 @@ const idle: DeploymentPlan = {
   kept: [],
   warm: [],
   clusters: [unchangedCluster],
+  presentPlugins: [],
   limits: [],
   notes: [],
   stack: { isNew: false, added: [], changed: [], removed: [] },
@@ -498,7 +507,7 @@ describe("a plan", () => {
     const functions = { getFunctionName: (name: string) => `postern-test-${name}` };
     const estimate = (metrics: StageMetricsReader, endpointType: "http" | "url", parts: PackagedRule[]) =>
       // The estimate asks only for a function's name.
-      estimateStageCosts({ functions: { ...unasked, ...functions }, metrics }, endpointType, parts, now);
+      estimateStageCosts({ name: "test", functions: { ...unasked, ...functions }, metrics }, endpointType, parts, now);
     const refuseCall = () => assert.fail("the price is known without it");
     const unasked = {
       listRules: refuseCall,
@@ -527,13 +536,19 @@ describe("a plan", () => {
       ask: async (questions, from, to) => {
         assert.deepEqual([from, to], [new Date("2026-01-02T00:00:00Z"), now]);
         const values: Record<string, number> = {
-          "AWS/Lambda Invocations of postern-test-a": 2_000_000,
-          "AWS/Lambda Duration of postern-test-a": 20_000_000,
+          "Denials of a in test": 2_000_000,
+          // With cases and probes, which are no reviews of an API server.
+          "Invocations of postern-test-a": 2_000_100,
+          "Duration of postern-test-a": 20_001_000,
+          "Invocations of postern-test-workload-quota": 43_200,
+          "ConsumedReadCapacityUnits of postern-test": 4_000_000,
+          "ConsumedWriteCapacityUnits of postern-test": 8_000_000,
         };
         const answers = Object.entries<(typeof questions)[keyof typeof questions]>(questions).map(
           ([name, { namespace, metric, dimensions, stat }]) => {
-            assert.equal(stat, "Sum");
-            return [name, values[`${namespace} ${metric} of ${dimensions.FunctionName}`] ?? 0];
+            const { FunctionName, TableName = FunctionName, Rule, Stage } = dimensions;
+            assert.equal(stat, namespace === "Postern" ? "SampleCount" : "Sum");
+            return [name, values[`${metric} of ${TableName ?? `${Rule} in ${Stage}`}`] ?? 0];
           },
         );
         return Object.fromEntries(answers);
@@ -553,15 +568,38 @@ describe("a plan", () => {
       ]);
     });
 
+    it("of the ledger by its units, and of a million reviews of each sort; calls that are no reviews cost nothing there", async () => {
+      const part = buildPart("workload-quota");
+      const wanted = { ...part.wanted, environment: { POSTERN_LEDGER: "postern-test" } };
+      const found = await estimate(metrics, "url", [{ ...part, wanted }]);
+      assert.deepEqual(found.rules[0]?.ledger, [
+        { review: "a charge", million: 2.75 },
+        { review: "a release", million: 0.75 },
+        { review: "a refusal", million: 8.75 },
+        { review: "a refusal that replaces 10 reservations", million: 25.25 },
+      ]);
+      assert.deepEqual([found.ledgerMonth, found.rules[0]?.reviews], [5.5, 0]);
+      assert.equal(found.months.find(({ writes }) => writes === 1e6)?.dollars.ledger, 2.75);
+      assert.equal((await estimate(metrics, "url", [buildPart("a")])).ledgerMonth, undefined);
+    });
+
+    it("of a VPC if a function is in one", async () => {
+      const part = buildPart("a");
+      const VpcConfig = { SubnetIds: ["subnet-1"], SecurityGroupIds: ["sg-1"] };
+      const wanted = { ...part.wanted, stackSettings: { ...part.wanted.stackSettings, VpcConfig } };
+      assert.equal((await estimate(metrics, "url", [part, { ...part, wanted }])).isInVpc, true);
+      assert.equal((await estimate(metrics, "url", [part])).isInVpc, false);
+    });
+
     it("estimated with usual values if CloudWatch doesn't answer", async () => {
       const silent = { ask: () => Promise.reject(new Error("Rate exceeded")) };
       assert.deepEqual(roundCosts(await estimate(silent, "url", [buildPart("a")])), [["a", "0.60", 0, "0.00"]]);
     });
   });
 
-  const { rules, costs: ruleCosts, months, partition, account, region, stage, ...printed } = rows.plan;
+  const { rules, costs: ruleCosts, months, ledgerMonth, partition, account, region, stage, ...printed } = rows.plan;
   const identity = { partition, account, region, stage };
-  const costs = { rules: ruleCosts, months };
+  const costs = { rules: ruleCosts, months, ledgerMonth, isInVpc: true };
   const parts = rules.map(({ rule, live, disarmedUntil, changes, settings }): RuleChangePlan => {
     const disarmed = disarmedUntil ? { disarmed: { until: new Date(disarmedUntil), version: "3" } } : {};
     return { part: buildPart(rule), known: live ? buildState(rule, disarmed, live) : undefined, changes, settings };

@@ -3,6 +3,7 @@ import { hasSameContent, type WarmVersion } from "../../aws/lambda-functions.ts"
 import type { StackTemplate } from "../../aws/stack.ts";
 import type { AwsStage } from "../../aws/stage.ts";
 import { runInParallel } from "../../cli/progress.ts";
+import type { PresentPlugin } from "../../project/present-plugins.ts";
 import { compareSetups } from "../../project/setup-differences.ts";
 import type { ClusterPlan } from "../clusters/cluster-plan.ts";
 import { type FunctionState, readFunctionState } from "../clusters/disarm.ts";
@@ -48,6 +49,8 @@ export interface DeploymentPlan {
   differences: StageDifference[];
   rights: { added: string[]; removed: string[] };
   clusters: ClusterPlan[];
+  /** The rules whose plugin an API server has on itself. */
+  presentPlugins: PresentPlugin[];
   /** A sentence for each limit of AWS that the deployment would exceed. */
   limits: string[];
   notes: string[];

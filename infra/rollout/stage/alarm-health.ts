@@ -1,4 +1,5 @@
 import type { StageAlarm } from "../../aws/alarms.ts";
+import type { CloudWatchMetricQuery, StageMetricsReader } from "../../aws/metrics.ts";
 import type { AwsStage } from "../../aws/stage.ts";
 import { toSentence } from "../../cli/complaint.ts";
 
@@ -11,11 +12,16 @@ export interface AlarmHealth {
   canRing: boolean | null;
   /** Why the alarm can't ring, or why that is unknown. */
   reasons: string[];
+  /** What Lambda has counted of each function for which the alarm rings, or that a schedule has made no call. */
+  causes: string[];
 }
+
+/** The minutes before now in which causes are counted: those that alarms evaluate, and those by which metrics are late. */
+const causeMinutes = 15;
 
 /** Reads a stage's alarms, and checks whether each can ring: its topics, and the functions that it watches, which are those of `live` rules. */
 export const checkStageAlarms = async (
-  { alarms, functions }: Pick<AwsStage, "alarms" | "functions">,
+  { alarms, functions, metrics }: Pick<AwsStage, "alarms" | "functions" | "metrics">,
   live: string[],
 ): Promise<AlarmHealth[]> => {
   const found = await alarms.list();
@@ -26,7 +32,8 @@ export const checkStageAlarms = async (
     ),
   );
   const names = new Set(live.map((rule) => functions.getFunctionName(rule)));
-  return found.map((alarm) => {
+  const causes = await Promise.all(found.map((alarm) => findCauses(metrics, alarm)));
+  return found.map((alarm, index) => {
     const problems = listAlarmProblems(alarm, names);
     const ofTopics = alarm.topics.flatMap((topic) => faults.get(topic) ?? []);
     const isReached = ofTopics.length < alarm.topics.length;
@@ -37,6 +44,7 @@ export const checkStageAlarms = async (
       topics: alarm.topics,
       canRing: problems.length > 0 ? false : isReached ? true : isUnknown ? null : false,
       reasons: [...problems, ...ofTopics.map(({ sentence }) => sentence)],
+      causes: causes[index] ?? [],
     };
   });
 };
@@ -45,9 +53,31 @@ const listAlarmProblems = ({ isEnabled, topics, functions }: StageAlarm, names: 
   ...(isEnabled ? [] : ["its actions are disabled; aws cloudwatch enable-alarm-actions enables them"]),
   ...(topics.length > 0 ? [] : ["it has no topic; alarmTopics in serverless.yml takes ARNs of SNS topics"]),
   ...functions
-    .filter((name) => !names.has(name))
-    .map((name) => `it watches ${name}, which doesn't exist or has no live version`),
+    .filter(({ name }) => !names.has(name))
+    .map(({ name }) => `it watches ${name}, which doesn't exist or has no live version`),
 ];
+
+const findCauses = async (metrics: StageMetricsReader, alarm: StageAlarm): Promise<string[]> => {
+  const { state, functions, properties } = alarm;
+  if (state === "INSUFFICIENT_DATA" && properties.TreatMissingData === "missing")
+    return [`${functions.map(({ name }) => name).join(", ")} has not been called by its schedule`];
+  if (state !== "ALARM" || functions.length === 0) return [];
+  const now = Date.now();
+  const questions = Object.fromEntries(
+    functions.map(({ name, metric }): [string, CloudWatchMetricQuery] => [
+      name,
+      { namespace: "AWS/Lambda", metric, dimensions: { FunctionName: name }, stat: "Sum" },
+    ]),
+  );
+  try {
+    const counts = await metrics.ask(questions, new Date(now - causeMinutes * 60_000), new Date(now));
+    return functions.flatMap(({ name, metric }) =>
+      counts[name] ? [`${name} has ${counts[name]} ${metric} in ${causeMinutes} minutes`] : [],
+    );
+  } catch (error) {
+    return [`what it counts of each function can't be read: ${toSentence(error)}`];
+  }
+};
 
 /** Returns why a topic reaches no subscriber, or why that is unknown. */
 const findTopicFault = async (count: Promise<number | undefined>, topic: string) => {

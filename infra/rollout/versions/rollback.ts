@@ -3,9 +3,10 @@ import type { AwsStage } from "../../aws/stage.ts";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
 import { formatCount, type Progress, runInParallel } from "../../cli/progress.ts";
 import type { DeployedObject } from "../../clusters/api.ts";
-import { applyWantedObjectsToCluster } from "../../clusters/apply.ts";
+import { applyRbacObjects, applyWantedObjectsToCluster } from "../../clusters/apply.ts";
 import { probeForFailingEntries } from "../../clusters/probe.ts";
 import { ruleLabel } from "../../webhooks/native-policies.ts";
+import { createAccessEntries, listFunctionGroups } from "../clusters/access-entries.ts";
 import {
   insertKeyIntoUrls,
   listCalledRules,
@@ -236,10 +237,16 @@ const applyRelease = async (
         const wanted = insertKeyIntoUrls(then.manifests, keyring.current.signSegment(name, now.keyVersion));
         const api = await openTargetCluster(targets, name);
         await requireOwnEntries(api, targets);
+        const groups = listFunctionGroups(now.manifests);
+        const hasNewRights = listFunctionGroups(then.manifests).some((group) => !groups.includes(group));
+        if (hasNewRights) {
+          await applyRbacObjects(api, wanted);
+          await createAccessEntries(targets, name, then.manifests, await stage.stack.readOutputs());
+        }
         // Webhook entries that the rollback adds must answer a probe; the cluster already calls the others.
         const there = new Set(listEntries(now.manifests).map((entry) => entry.name));
         const added = listEntries(wanted).filter((entry) => !there.has(entry.name));
-        const failing = await probeForFailingEntries(added);
+        const failing = await probeForFailingEntries(added, { hasNewRights });
         if (failing.length > 0) throw new Complaint(failing.map(({ sentence }) => sentence).join("; "), 1);
         const changes = await applyWantedObjectsToCluster(api, wanted, webhookConfigurationName);
         const signer = keyring.current.publicKey;

@@ -24,7 +24,7 @@ const {
 describe("the setting http", () => {
   for (const setting of validSettings)
     it(`can be ${JSON.stringify(setting)}`, () => {
-      assert.deepEqual(findSettingsMistakes(defaultHttpSettings, setting), []);
+      assert.deepEqual(findSettingsMistakes({ settings: defaultHttpSettings }, setting), []);
       assert.equal(findPolicyHttpSettingsFault({ ...defaultHttpSettings, ...setting }), undefined);
     });
 

@@ -331,15 +331,18 @@ const invocationFacts: Fact[] = [
   },
 ];
 
-const invoke = async (suite: Suite, action?: string, Qualifier = "live") => {
+const invoke = async (suite: Suite, action?: string, Qualifier = "live") =>
+  suite.clients.lambda.invoke({ ...selectFunction(suite), Qualifier, LogType: "Tail", Payload: buildPayload(action) });
+
+/** Returns an event that lets a function review an object without an HTTP request. */
+export const buildPayload = (action?: string): string => {
   const annotations = action === undefined ? {} : { "postern.dev/act": action };
   const kind = { group: "", version: "v1", kind: "ConfigMap" };
   const resource = { group: "", version: "v1", resource: "configmaps" };
   const object = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "suite-direct", annotations } };
   const request = { uid: randomUUID(), kind, resource, operation: "CREATE", userInfo: { username: "suite" }, object };
   const review = { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", request };
-  const Payload = JSON.stringify({ phase: "validate", review });
-  return suite.clients.lambda.invoke({ ...selectFunction(suite), Qualifier, LogType: "Tail", Payload });
+  return JSON.stringify({ phase: "validate", review });
 };
 
 /** The time in which a changed permission must show in answers, in seconds. */

@@ -1,9 +1,10 @@
 import { getAccessLogGroup } from "../../../infra/aws/log-queries.ts";
-import { listPoliciesNaming, sumMetric } from "../aws.ts";
+import { listPoliciesNaming, listSavedQueries, sumMetric } from "../aws.ts";
 import { poll, readKeySegment, readLogRows } from "../steps.ts";
 import { notSeen, type Suite } from "../suite.ts";
 import { ordinaryRule, suiteRule } from "../traffic.ts";
 import { type Fact, observe } from "./fact.ts";
+import { buildPayload } from "./lambda.ts";
 
 // Logs, metrics and alarms in CloudWatch.
 
@@ -75,6 +76,19 @@ const logFacts: Fact[] = [
         lacks.every((text) => text.startsWith("0 ")),
         lacks.join(", "),
       );
+    },
+  },
+  {
+    id: "saved-queries",
+    when: "afterwards",
+    check: async ({ http, clients, start }) => {
+      const saved = await listSavedQueries(clients, `postern-${http.name}/`);
+      const rows = await Promise.all(saved.map(({ query }) => readLogRows(http, query, start)));
+      const errors = rows[saved.findIndex(({ name }) => name.endsWith("/errors by rule"))] ?? [];
+      const own = errors.filter((row) => row.function === http.aws.functions.getFunctionName(suiteRule));
+      const isTimed = own.every(({ last }) => Number(last) >= start && Number(last) <= Date.now());
+      const isSeen = isTimed && own.some(({ Rule }) => Rule === suiteRule) && own.some(({ Rule }) => !Rule);
+      return observe(isSeen, `${saved.length} queries; errors by rule: ${JSON.stringify(own)}`);
     },
   },
 ];
@@ -190,6 +204,23 @@ const metricFacts: Fact[] = [
     },
   },
   buildFunctionMetricFact("lambda-throttles-metric", ordinaryRule, "Throttles"),
+  {
+    id: "lambda-queued-metric",
+    when: "afterwards",
+    check: async (suite) => {
+      const which = { FunctionName: suite.url.aws.functions.getFunctionName(suiteRule) };
+      const asynchronous = { Qualifier: "live", InvocationType: "Event", Payload: buildPayload() } as const;
+      await suite.clients.lambda.invoke({ ...which, ...asynchronous });
+      const question = {
+        namespace: "AWS/Lambda",
+        metric: "AsyncEventsReceived",
+        dimensions: which,
+        stat: "Sum",
+      } as const;
+      const sum = await awaitSum(suite, question);
+      return observe(sum === 1, `${sum} of 1 event`);
+    },
+  },
   {
     id: "lost-metric",
     when: "afterwards",

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { setTimeout as wait } from "node:timers/promises";
 import {
   waitUntilStackCreateComplete,
   waitUntilStackDeleteComplete,
@@ -9,6 +10,7 @@ import { openBucket, type StageBucket } from "../../../infra/aws/bucket.ts";
 import { createDynamoDbClient } from "../../../infra/aws/dynamodb.ts";
 import { createFallbackForErrorNamed } from "../../../infra/aws/errors.ts";
 import { openStack } from "../../../infra/aws/stack.ts";
+import { openEks } from "../../../infra/clusters/eks.ts";
 import { notSeen, type Suite } from "../suite.ts";
 import { type Fact, observe, observeRefusal } from "./fact.ts";
 
@@ -235,6 +237,80 @@ const identityFacts: Fact[] = [
       return observe(answer.status === 200 && arn !== undefined, `STS answers ${answer.status}`);
     },
   },
+  {
+    id: "access-entry-conditions",
+    when: "deployed",
+    check: async (suite) => {
+      const statuses = await askForAccessEntries(suite);
+      const sentence = `EKS answers ${statuses.join(", ")}: for a group of Postern, another group, a user name and another role`;
+      return observe(statuses.join() === "404,403,403,403", sentence);
+    },
+  },
 ];
+
+/**
+ * Creates a stack with a role that has the right to access entries as in infra/aws/iam/pipeline.yml, asks with it for
+ * entries in a cluster that doesn't exist, and deletes the stack. Returns the statuses of EKS's answers.
+ */
+const askForAccessEntries = async ({ clients: { cloudformation: client }, http, name, region }: Suite) => {
+  const StackName = `postern-${name}-facts`;
+  const waiting = { client, maxWaitTime: 300, minDelay: 1, maxDelay: 5 };
+  const { partition, account } = await http.aws.readStageIdentity();
+  const role = `arn:${partition}:iam::${account}:role/${StackName}-some`;
+  const Condition = {
+    StringEquals: { "eks:accessEntryType": "STANDARD" },
+    ArnLike: { "eks:principalArn": role },
+    "ForAllValues:StringLike": { "eks:kubernetesGroups": "postern:*" },
+    Null: { "eks:username": "true" },
+  };
+  const Statement = [{ Effect: "Allow", Action: "eks:CreateAccessEntry", Resource: "*", Condition }];
+  const Role = {
+    Type: "AWS::IAM::Role",
+    Properties: {
+      AssumeRolePolicyDocument: {
+        Version: "2012-10-17",
+        Statement: [
+          {
+            ...{ Effect: "Allow", Action: "sts:AssumeRole" },
+            Principal: { AWS: `arn:${partition}:iam::${account}:root` },
+          },
+        ],
+      },
+      Policies: [{ PolicyName: "entries", PolicyDocument: { Version: "2012-10-17", Statement } }],
+    },
+  };
+  const Outputs = { Role: { Value: { "Fn::GetAtt": ["Role", "Arn"] } } };
+  const TemplateBody = JSON.stringify({ Resources: { Role }, Outputs });
+  try {
+    await client.createStack({ StackName, TemplateBody, Capabilities: ["CAPABILITY_IAM"] });
+    await waitUntilStackCreateComplete(waiting, { StackName });
+    const { Stacks = [] } = await client.describeStacks({ StackName });
+    const call = openEks(
+      { eks: `postern-${name}-none`, region, role: String(Stacks[0]?.Outputs?.[0]?.OutputValue) },
+      http.aws.readIdentity,
+    );
+    const ask = async (entry: object) => {
+      const body = { type: "STANDARD", principalArn: role, ...entry };
+      return (await call({ method: "POST", path: ["access-entries"], body })).status;
+    };
+    const some = { kubernetesGroups: ["postern:some"] };
+    // IAM may take some seconds until it knows the role and its right.
+    const askUntilKnown = async (): Promise<number> => {
+      for (const until = Date.now() + 60_000; ; await wait(2000)) {
+        const status = await ask(some).catch(() => 403);
+        if (status !== 403 || Date.now() > until) return status;
+      }
+    };
+    return [
+      await askUntilKnown(),
+      await ask({ kubernetesGroups: ["admins"] }),
+      await ask({ ...some, username: "admin" }),
+      await ask({ ...some, principalArn: `${role}-other` }),
+    ];
+  } finally {
+    await client.deleteStack({ StackName });
+    await waitUntilStackDeleteComplete(waiting, { StackName });
+  }
+};
 
 export const storageAndStackFacts: Fact[] = [...storageFacts, ...stackFacts, ...identityFacts];

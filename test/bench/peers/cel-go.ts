@@ -1,8 +1,13 @@
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import {
+  findGoProgram,
+  findOrBuildGoProgram,
+  type GoProgram,
+  runCommand,
+} from "../../../infra/kubernetes/build/go-programs.ts";
 import { newestMinor } from "../../control-plane/binaries.ts";
-import { findGoProgram, findOrBuildGoProgram, type GoProgram, runCommand } from "../../control-plane/go-programs.ts";
 
 /** The minors of Kubernetes with whose CEL `lib/cel` is compared. */
 export const celMinors: readonly string[] = ["1.36", newestMinor];

@@ -4,7 +4,12 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { KinitirasPolicy } from "#lib/policy/types.ts";
 import type { KubernetesObject, Operation } from "#lib/review.ts";
-import { findGoProgram, findOrBuildGoProgram, type GoProgram, runCommand } from "../../control-plane/go-programs.ts";
+import {
+  findGoProgram,
+  findOrBuildGoProgram,
+  type GoProgram,
+  runCommand,
+} from "../../../infra/kubernetes/build/go-programs.ts";
 
 /** The times of repeated evaluations of policies, and their result. */
 export interface TimedPolicyEvaluations {

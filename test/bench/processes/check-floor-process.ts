@@ -52,6 +52,8 @@ const measureRules = async (): Promise<number> => {
     paths: [folder],
     reviews: [],
     state: [],
+    isStrict: false,
+    validate: "strict",
     old: [],
     webhooks: [],
     hosts: [],
@@ -60,6 +62,7 @@ const measureRules = async (): Promise<number> => {
     user: { username: "jane" },
     namespace: "default",
     alsoPods: false,
+    startKubernetes: async () => undefined,
   });
   const rules = new Map(catalogue.map((listed) => [listed.name, listed.rule]));
   const now = new Date();

@@ -713,3 +713,17 @@ export const createObjectGenerators = (mayBeInvalid: boolean) => {
 };
 
 export type ObjectGenerators = ReturnType<typeof createObjectGenerators>;
+
+const usual = [
+  "pods",
+  "services",
+  "persistentvolumeclaims",
+  "deployments",
+  "statefulsets",
+  "ingresses",
+  "jobs",
+] as const;
+
+/** Returns an arbitrary for objects of the kinds that users write most. */
+export const createUsualObject = (mayBeInvalid: boolean): Arbitrary<JsonMap> =>
+  fc.constantFrom(...usual).chain(createObjectGenerators(mayBeInvalid).buildObject);

@@ -10,7 +10,7 @@ import {
   findOrBuildGoProgram,
   type GoProgram,
   runCommand,
-} from "../../control-plane/go-programs.ts";
+} from "../../../infra/kubernetes/build/go-programs.ts";
 
 /** A test pod of upstream and its path, such as `baseline/v1.35/fail/privileged0.yaml`. */
 export interface UpstreamPodSecurityTestPod {

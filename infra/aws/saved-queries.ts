@@ -1,0 +1,40 @@
+// Queries of CloudWatch Logs Insights on the log of a stage's functions. The stack saves them, and docs/logs.md explains
+// them. Names of rules, clusters and functions have only letters, digits and hyphens.
+
+/** Where a function crashed or exceeded its time, the name of the log stream is all that has its name. */
+const parseFunction = String.raw`parse @logStream /(?<function>postern-[^\[]+)\[/`;
+
+/** The most rows of the query for denials. */
+export const mostDenials = 1000;
+
+/** Builds the query for denials, the most frequent first; `selected` selects some. */
+export const buildDenialsQuery = (selected: { Rule?: string | undefined; Cluster?: string | undefined } = {}): string =>
+  `filter Denials = 1 and ispresent(Cluster)${Object.entries(selected)
+    .map(([field, name]) => (name === undefined ? "" : ` and ${field} = "${name}"`))
+    .join("")}
+| stats count(*) as times, max(@timestamp) as last, latest(name) as example by Cluster, Rule, Mode, user, operation, group, resource, subResource, namespace, message
+| sort times desc
+| limit ${mostDenials}`;
+
+/** Returns the queries that a stack saves, by name. `guards` are the names of the functions with rules that guard. */
+export const buildSavedQueries = (guards: readonly string[]): Record<string, string> => ({
+  denials: buildDenialsQuery(),
+  "errors by rule": `filter ((Errors = 1 or ScheduleErrors = 1) and ispresent(Cluster)) or type = "platform.report"
+| ${parseFunction}
+| stats count(*) as errors, max(@timestamp) as last by function, Rule, Cluster, code, record.status
+| sort errors desc`,
+  "slowest reviews": `fields @timestamp, Rule, Cluster, Latency, Init, operation, resource, namespace, name
+| filter ispresent(Cluster)
+| sort Latency desc
+| limit 20`,
+  "cold starts": `filter Init > 0 and ispresent(Cluster)
+| stats count(*) as starts, pct(Init, 50) as p50, max(Init) as longest by Rule
+| sort starts desc`,
+  ...(guards.length > 0 && {
+    "guards that failed": `filter (verdict = "failed" and Mode = "enforce") or type = "platform.report"
+| ${parseFunction}
+| filter function in [${guards.map((name) => `"${name}"`).join(", ")}]
+| stats count(*) as failures, max(@timestamp) as last by function, Rule, Cluster, code, record.status
+| sort failures desc`,
+  }),
+});

@@ -1,0 +1,176 @@
+import { isBuiltin } from "node:module";
+import { join } from "node:path";
+import type { AnyNode } from "acorn";
+import { type BuildFailure, build, type Metafile } from "esbuild";
+import { getProjectRoot, moduleExtension } from "../cli/roots.ts";
+import { getName, parseSourceFile, type RuleMistake, walkNodes } from "./rule-source.ts";
+import type { RuleFolder } from "./sources.ts";
+
+/** The globals that depend on nothing but their arguments. Rules can use no others: not even new ones of later Node versions. */
+const pureGlobals = new Set(
+  `AggregateError Array ArrayBuffer BigInt BigInt64Array BigUint64Array Boolean Buffer DataView Error EvalError
+  Float16Array Float32Array Float64Array Infinity Int16Array Int32Array Int8Array Intl Iterator JSON Map NaN Number Object
+  Promise Proxy RangeError ReferenceError Reflect RegExp Set String SuppressedError Symbol SyntaxError TextDecoder
+  TextEncoder TypeError URIError URL URLPattern URLSearchParams Uint16Array Uint32Array Uint8Array Uint8ClampedArray WeakMap
+  WeakSet atob btoa decodeURI decodeURIComponent encodeURI encodeURIComponent escape isFinite isNaN parseFloat parseInt
+  structuredClone undefined unescape`.split(/\s+/),
+);
+
+/** The names that globals get in a parsed file, where other variables with the same names keep them. */
+const mark = "POSTERN_GLOBAL_";
+const markedGlobals = Object.fromEntries(
+  Object.getOwnPropertyNames(globalThis)
+    .concat("require", "module", "__dirname", "__filename")
+    .filter((name) => !pureGlobals.has(name))
+    .map((name) => [name, `${mark}${name}`]),
+);
+
+/** What a rule has instead of globals and of Node's modules, by their names. */
+const substitutes: [names: RegExp, substitute: string][] = [
+  [
+    /^(fetch|WebSocket|EventSource|Request|Response|node:(https?|http2|net|tls|dgram|dns|quic))$/,
+    "a rule reaches services only by its needs: declare https() of postern/needs",
+  ],
+  [/^node:(fs|sqlite)$/, "a rule has no files: declare a setting for what they hold"],
+  [
+    /^(process|node:(process|os|child_process))$/,
+    "a rule has no process and no environment: declare a setting instead",
+  ],
+  [/^(console|node:console)$/, "a rule has no log: return { warnings: […] } or { audit: { … } }"],
+  [/^(Date|[Pp]erformance\w*|node:perf_hooks)/, "a rule has no clock: take the member now of the second argument"],
+  [
+    /^((set|clear)(Timeout|Interval|Immediate)|queueMicrotask|node:timers)$/,
+    "a rule has no timers: await its needs, or do the work in reconcile",
+  ],
+  [/^(Math|[Cc]rypto)/, "a rule answers the same review alike: take request.uid for a value that differs"],
+];
+
+const describeSubstitute = (name: string): string =>
+  substitutes.find(([names]) => names.test(name))?.[1] ??
+  "a rule has only its arguments, its needs, postern/… and packages";
+
+/** The modules of Node by which packages reach nothing outside the process. */
+const moduleOfPackages =
+  /^(node:)?(assert|async_hooks|buffer|console|constants|crypto|diagnostics_channel|events|os|path|perf_hooks|process|punycode|querystring|stream|string_decoder|sys|timers|tty|url|util|v8|zlib)(\/|$)/;
+
+/**
+ * Returns what the files of a rule use besides their arguments: globals such as process, and modules of Node, by packages
+ * also. Files of tests and types aren't files of the rule, because the rule doesn't import them.
+ */
+export const findImpurities = async ({ folder, place, file }: RuleFolder): Promise<RuleMistake[]> => {
+  const read = await readImports(join(folder, file)).catch((failure: BuildFailure) => failure);
+  if ("errors" in read)
+    return read.errors.map(({ text, location }) => {
+      return {
+        file: location?.file ?? `${place}/${file}`,
+        line: location?.line ?? 1,
+        sentence: `can't be bundled: ${text}`,
+      };
+    });
+  const { inputs, outputs } = read;
+  const entry = Object.values(outputs)[0]?.entryPoint ?? "";
+  const own = listOwnFiles(entry, inputs);
+  const found = await Promise.all(own.map((name) => findImpuritiesOfFile(name, inputs)));
+  return found.flat();
+};
+
+const readImports = async (file: string): Promise<Metafile> => {
+  const { metafile } = await build({
+    entryPoints: [file],
+    absWorkingDir: getProjectRoot(),
+    bundle: true,
+    write: false,
+    metafile: true,
+    outdir: "out",
+    format: "esm",
+    platform: "node",
+    target: "node24",
+    // An import only of types is none, whatever the project's tsconfig.json says.
+    tsconfigRaw: {},
+    // What Postern's library does is its own matter. In a checkout, it is #lib, too.
+    external: ["postern", "postern/*", ...(moduleExtension === ".ts" ? ["#lib/*"] : [])],
+    logLevel: "silent",
+  });
+  return metafile;
+};
+
+type ImportedFiles = Metafile["inputs"];
+type Import = ImportedFiles[string]["imports"][number];
+
+/** Reports whether a file of the rule imports another file of its project, and not a package. */
+const isOfProject = ({ original = "", external }: Import) => !external && /^[./#]/.test(original);
+
+const listOwnFiles = (entry: string, inputs: ImportedFiles): string[] => {
+  const own = new Set([entry]);
+  // The set grows while it is read.
+  for (const name of own) for (const found of inputs[name]?.imports ?? []) if (isOfProject(found)) own.add(found.path);
+  return [...own].filter((name) => /\.[cm]?[jt]sx?$/.test(name));
+};
+
+const findImpuritiesOfFile = async (file: string, inputs: ImportedFiles): Promise<RuleMistake[]> => {
+  const { program, findLine } = await parseSourceFile(join(getProjectRoot(), file), markedGlobals);
+  return [...walkNodes(program)].flatMap(([node, parent]) => {
+    const sentence = describeGlobal(node, parent) ?? describeImport(node, file, inputs);
+    return sentence === undefined ? [] : [{ file, line: findLine(node), sentence }];
+  });
+};
+
+/** The globals of which rules can use some members, and no others. */
+const partlyPure: Record<string, RegExp> = { Date: /^(UTC|parse|prototype)$/, Math: /^(?!random$)/ };
+
+const describeGlobal = (node: AnyNode, parent: AnyNode): string | undefined => {
+  if (node.type === "MetaProperty" && node.meta.name === "import")
+    return `uses import.meta, but ${describeSubstitute("import.meta")}`;
+  if (node.type !== "Identifier" || !node.name.startsWith(mark)) return undefined;
+  const name = node.name.slice(mark.length);
+  const pure = partlyPure[name];
+  const members = pure ? listMembers(node, parent) : [];
+  const refused = members.find((member) => !pure?.test(member));
+  if (members.length > 0 && refused === undefined) return undefined;
+  const isNew = parent.type === "NewExpression" && parent.callee === node;
+  const isDate = name === "Date" && (isNew ? parent.arguments.length > 0 : isInstanceOf(parent));
+  if (isDate) return undefined;
+  const used = isNew ? `new ${name}()` : refused === undefined ? name : `${name}.${refused}`;
+  return `uses ${used}, but ${describeSubstitute(name)}`;
+};
+
+const isInstanceOf = (node: AnyNode) => node.type === "BinaryExpression" && node.operator === "instanceof";
+
+/** Returns the names of the members that an expression takes of a global; none if one of them isn't known. */
+const listMembers = (node: AnyNode, parent: AnyNode): string[] => {
+  const isObject = parent.type === "MemberExpression" && parent.object === node;
+  if (isObject) return [getMemberName(parent.property, parent.computed) ?? []].flat();
+  if (parent.type !== "VariableDeclarator" || parent.id.type !== "ObjectPattern") return [];
+  const names = parent.id.properties.map((property) =>
+    property.type === "Property" ? getMemberName(property.key, property.computed) : undefined,
+  );
+  return names.some((name) => name === undefined) ? [] : names.filter((name) => name !== undefined);
+};
+
+const getMemberName = (key: AnyNode, isComputed: boolean): string | undefined =>
+  isComputed && key.type !== "Literal" ? undefined : getName(key);
+
+const describeImport = (node: AnyNode, file: string, inputs: ImportedFiles): string | undefined => {
+  if (!("source" in node) || node.source == null) return undefined;
+  const specifier = node.source.type === "Literal" ? node.source.value : undefined;
+  if (typeof specifier !== "string")
+    return "imports a module by a computed name, but its name must be a text in quotes";
+  const imported = inputs[file]?.imports.find(({ path, original = path }) => original === specifier);
+  const chain = imported && !isOfProject(imported) ? findRefusedModule(imported, inputs) : undefined;
+  if (chain === undefined) return undefined;
+  const name = chain.at(-1)?.replace(/^node:|\/.*$/g, "");
+  return `imports ${chain.join(" → ")}, but ${describeSubstitute(`node:${name}`)}`;
+};
+
+/** Returns a module of Node that is refused, after the specifiers that lead to it; the shortest chain. */
+const findRefusedModule = (imported: Import, inputs: ImportedFiles): string[] | undefined => {
+  if (imported.external) return isBuiltin(imported.path) ? [imported.path] : undefined;
+  const chains = new Map([[imported.path, [imported.original ?? imported.path]]]);
+  // The map grows while it is read.
+  for (const [file, chain] of chains)
+    for (const { path, original = path, external } of inputs[file]?.imports ?? []) {
+      if (external && isBuiltin(path) && !moduleOfPackages.test(path)) return [...chain, path];
+      if (!external && !chains.has(path)) chains.set(path, /^[.#]/.test(original) ? chain : [...chain, original]);
+    }
+  return undefined;
+};

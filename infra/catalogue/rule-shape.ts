@@ -1,0 +1,184 @@
+// The shape of a rule's definition, which TypeScript checks only in an editor or with tsc.
+import { isMap, toMap } from "#lib/json.ts";
+import { getVariants, type RequestMatch, type Rule, type RuleVariant } from "#lib/rule.ts";
+import { toSentence } from "../cli/complaint.ts";
+import { describeKnownWords } from "../cli/did-you-mean.ts";
+import {
+  anyShape,
+  createEnumShape,
+  createMapShape,
+  findMisfits,
+  flagShape,
+  type InputShape,
+  mapShape,
+  numberShape,
+  textShape,
+} from "../cli/shape.ts";
+import { truncateText } from "../cli/terminal.ts";
+import type { DefinitionMistake, MemberPath } from "./rule-source.ts";
+
+const functionShape: InputShape = { expected: "a function", isFit: (value) => typeof value === "function" };
+
+const entryMembers: Record<keyof RuleVariant<object> & keyof Rule, InputShape> = {
+  match: anyShape,
+  matchConditions: anyShape,
+  matchPolicy: createEnumShape("Equivalent or Exact", "Equivalent", "Exact"),
+  namespaceSelector: anyShape,
+  objectSelector: anyShape,
+  guards: flagShape,
+  everywhere: createEnumShape("true", true),
+  timeoutSeconds: numberShape,
+  reinvocationPolicy: createEnumShape("Never", "Never"),
+  settings: mapShape,
+};
+
+const ruleMembers: Record<keyof Rule, InputShape> = {
+  ...entryMembers,
+  authorizedBy: anyShape,
+  sideEffects: createEnumShape("None or NoneOnDryRun", "None", "NoneOnDryRun"),
+  summary: textShape,
+  order: numberShape,
+  upstreamPlugin: mapShape,
+  choices: mapShape,
+  elements: mapShape,
+  manifests: mapShape,
+  kubeconfigs: mapShape,
+  inspectForSettings: functionShape,
+  checkSettings: functionShape,
+  compileExpressions: functionShape,
+  exemptionRequired: flagShape,
+  variants: anyShape,
+  since: mapShape,
+  needs: mapShape,
+  exactIntegers: createEnumShape("true", true),
+  mutate: functionShape,
+  validate: functionShape,
+  reconcile: functionShape,
+  suggest: functionShape,
+};
+
+const variantMembers: Record<keyof RuleVariant<object>, InputShape> = {
+  ...entryMembers,
+  name: textShape,
+  failurePolicy: createEnumShape("Fail or Ignore", "Fail", "Ignore"),
+  native: anyShape,
+};
+
+const someTexts: InputShape = {
+  expected: "a list of one or more texts",
+  type: "array",
+  items: { type: "string" },
+  isFit: (value) => Array.isArray(value) && value.length > 0,
+};
+
+const rowMembers: Record<keyof RequestMatch, InputShape> = {
+  apiGroups: someTexts,
+  apiVersions: someTexts,
+  resources: someTexts,
+  operations: someTexts,
+  scope: createEnumShape("*, Cluster or Namespaced", "*", "Cluster", "Namespaced"),
+};
+
+const operations = ["CREATE", "UPDATE", "DELETE", "CONNECT", "*"];
+
+/** A row of a rule's match, or of a variant's. */
+interface MatchRow {
+  path: MemberPath;
+  row: unknown;
+}
+
+/** Returns the rows of a rule's matches under its default settings, or why there are none. */
+export const listMatchRows = (rule: Rule): { rows: MatchRow[]; failure?: string } => {
+  const settings = rule.settings ?? {};
+  try {
+    const variants = (getVariants(rule, settings) ?? []).map(({ match }, index) => ({
+      match,
+      at: ["variants", index],
+    }));
+    const rows = [{ match: rule.match, at: [] }, ...variants].flatMap(({ match, at }) => {
+      const value: unknown = typeof match === "function" ? match(settings) : match;
+      return listRowsOfMatch(value, [...at, "match"]);
+    });
+    return { rows };
+  } catch (error) {
+    return { rows: [], failure: toSentence(error) };
+  }
+};
+
+const listRowsOfMatch = (match: unknown, path: MemberPath): MatchRow[] =>
+  Array.isArray(match)
+    ? match.map((row: unknown, index) => ({ path: [...path, index], row }))
+    : ["mutate", "validate"].flatMap((phase) => {
+        const { [phase]: rows } = toMap(match);
+        return Array.isArray(rows) ? listRowsOfMatch(rows, [...path, phase]) : [];
+      });
+
+/** Reports whether a rule has a match that requests can be compared with. */
+const hasMatch = ({ match, variants }: Partial<Rule>): boolean =>
+  typeof match === "function" ||
+  // An empty list matches nothing, unless the entries of variants have lists of their own.
+  (Array.isArray(match) && (match.length > 0 || variants !== undefined)) ||
+  ["mutate", "validate"].some((phase) => Array.isArray(toMap(match)[phase]));
+
+/** Returns the unknown members of a rule, the values that members can't have, and a missing match. */
+export const findShapeMistakes = (rule: Rule): DefinitionMistake[] => {
+  const mistakes = findMistakesOfMap(rule, ruleMembers, []);
+  if (hasMatch(rule)) return [...mistakes, ...findMatchMistakes(rule)];
+  const isMisspelt = mistakes.some(({ sentence }) => sentence.endsWith("did you mean match?"));
+  const sentence = `the rule must have a match, a list of the requests that the rule is for: [${example}]`;
+  return isMisspelt ? mistakes : [...mistakes, { path: "match" in rule ? ["match"] : [], sentence }];
+};
+
+const example = '{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }';
+
+const findMatchMistakes = (rule: Rule): DefinitionMistake[] => {
+  const { rows, failure } = listMatchRows(rule);
+  if (failure !== undefined)
+    return [{ path: ["match"], sentence: `match fails with the default settings: ${failure}` }];
+  const variants = getVariants(rule, rule.settings ?? {}) ?? [];
+  return [
+    ...variants.flatMap((variant, index) => findMistakesOfMap(variant, variantMembers, ["variants", index])),
+    ...rows.flatMap(findMistakesOfRow),
+  ];
+};
+
+const findMistakesOfRow = ({ path, row }: MatchRow): DefinitionMistake[] => {
+  const place = formatPath(path);
+  if (!isMap(row)) return [{ path, sentence: `${place} must be a map like ${example}, not ${formatValue(row)}` }];
+  const missing = ["apiGroups", "apiVersions", "resources", "operations"].filter((key) => row[key] === undefined);
+  const mistakes = findMistakesOfMap(row, rowMembers, path);
+  if (missing.length > 0 && mistakes.length === 0)
+    mistakes.push({ path, sentence: `${place} must have ${missing.join(", ")}, like ${example}` });
+  const unknown = (Array.isArray(row.operations) ? row.operations : []).flatMap((operation: unknown, index) =>
+    typeof operation !== "string" || operations.includes(operation)
+      ? []
+      : [
+          {
+            path: [...path, "operations", index],
+            sentence: `${place}.operations has ${JSON.stringify(operation)}; ${describeKnownWords(operation, operations)}`,
+          },
+        ],
+  );
+  return [...mistakes, ...unknown];
+};
+
+const findMistakesOfMap = (
+  value: object,
+  members: Readonly<Record<string, InputShape>>,
+  start: MemberPath,
+): DefinitionMistake[] => {
+  // A member that is undefined is absent.
+  const present = Object.fromEntries(Object.entries(value).filter(([, member]) => member !== undefined));
+  return findMisfits(present, createMapShape(members)).map(({ path: [key = ""], known, expected }) => {
+    const path = [...start, key];
+    const sentence = known
+      ? `${formatPath(start)} has no member ${JSON.stringify(key)}; ${describeKnownWords(key, known)}`
+      : `${formatPath(path)} must be ${expected}, not ${formatValue(toMap(value)[key])}`;
+    return { path, sentence };
+  });
+};
+
+export const formatPath = (path: MemberPath): string => path.join(".") || "the rule";
+
+const formatValue = (value: unknown): string =>
+  typeof value === "function" ? "a function" : truncateText(JSON.stringify(value) ?? String(value), 100);

@@ -1,0 +1,121 @@
+// Reads the source of rules: the lines of a rule's members, and what its files use besides their arguments.
+import { readFile } from "node:fs/promises";
+import { SourceMap } from "node:module";
+import { extname, join } from "node:path";
+import type { AnyNode, Node, Program } from "acorn";
+import type { Loader } from "esbuild";
+import { isMap, toMap } from "#lib/json.ts";
+import type { RuleFolder } from "./sources.ts";
+
+/** A path of members and elements in the definition of a rule, such as `["match", 0, "operations"]`. */
+export type MemberPath = readonly (string | number)[];
+
+/** A mistake in the definition of a rule. */
+export interface DefinitionMistake {
+  path: MemberPath;
+  sentence: string;
+  /** True if only the cluster knows whether it is a mistake. */
+  isWarning?: boolean;
+}
+
+/** A mistake in a file of a rule. */
+export interface RuleMistake extends Omit<DefinitionMistake, "path"> {
+  /** The path of the file from the project's folder. */
+  file: string;
+  line: number;
+}
+
+export const formatRuleMistake = ({ file, line, sentence }: RuleMistake): string => `${file}:${line} ${sentence}`;
+
+/** Finds the lines of mistakes in the definition of a rule. */
+export const locateMistakes = async (
+  { folder, place, file }: Pick<RuleFolder, "folder" | "place" | "file">,
+  mistakes: readonly DefinitionMistake[],
+): Promise<RuleMistake[]> => {
+  if (mistakes.length === 0) return [];
+  const findLine = await createMemberLineFinder(join(folder, file));
+  return mistakes.map(({ path, ...mistake }) => ({ file: `${place}/${file}`, line: findLine(path), ...mistake }));
+};
+
+/** The syntax of a file without its types. */
+export interface SourceFile {
+  program: Program;
+  /** Returns the line of a node in the file. */
+  findLine(node: Node): number;
+}
+
+/** Parses a file of TypeScript or JavaScript. Globals of the file get the names in `globals` instead of their own. */
+export const parseSourceFile = async (file: string, globals: Record<string, string> = {}): Promise<SourceFile> => {
+  // Most commands parse no file.
+  const [{ transform }, { parse }] = await Promise.all([import("esbuild"), import("acorn")]);
+  const { code, map } = await transform(await readFile(file, "utf8"), {
+    loader: extname(file).replace(/^\.[cm]?/, "") as Loader,
+    define: globals,
+    sourcemap: "external",
+    target: "node24",
+  });
+  const sourceMap = new SourceMap(JSON.parse(map));
+  return {
+    program: parse(code, { ecmaVersion: "latest", sourceType: "module", locations: true }),
+    findLine: ({ loc }) => {
+      const { originalLine } = toMap(loc && sourceMap.findEntry(loc.start.line - 1, loc.start.column));
+      return Number(originalLine ?? 0) + 1;
+    },
+  };
+};
+
+/** Returns all nodes of a tree, each with the node that it is in, in the order of the text. */
+export function* walkNodes(node: AnyNode, parent: AnyNode = node): Generator<[AnyNode, AnyNode]> {
+  yield [node, parent];
+  for (const member of Object.values(node).flat()) if (isNode(member)) yield* walkNodes(member, node);
+}
+
+const isNode = (value: unknown): value is AnyNode => isMap(value) && typeof value.type === "string";
+
+/** Returns a function that finds the line of a path in a rule's file: of its nearest parent that the file has as a literal. */
+const createMemberLineFinder = async (file: string): Promise<(path: MemberPath) => number> => {
+  const { program, findLine } = await parseSourceFile(file);
+  const statement = program.body.find(({ type }) => type === "ExportDefaultDeclaration");
+  const exported = resolveValue(
+    statement?.type === "ExportDefaultDeclaration" ? statement.declaration : undefined,
+    program,
+  );
+  return (path) => {
+    let place: AnyNode | undefined = exported;
+    let value = resolveValue(exported?.type === "CallExpression" ? exported.arguments[0] : exported, program);
+    for (const key of path) {
+      const [memberPlace, memberValue] = findMember(value, key);
+      if (memberPlace === undefined) break;
+      place = memberPlace;
+      value = resolveValue(memberValue, program);
+    }
+    return place ? findLine(place) : 1;
+  };
+};
+
+/** Returns the node where a member or element begins, and its value. */
+const findMember = (value: AnyNode | undefined, key: string | number): [AnyNode?, AnyNode?] => {
+  if (value?.type === "ArrayExpression") {
+    const element = value.elements[Number(key)] ?? undefined;
+    return [element, element];
+  }
+  if (value?.type !== "ObjectExpression") return [];
+  const member = value.properties.findLast(
+    (property) => property.type === "Property" && !property.computed && getName(property.key) === String(key),
+  );
+  return member?.type === "Property" ? [member, member.value] : [];
+};
+
+/** Returns the name that an identifier or a literal has as a key. */
+export const getName = (node: AnyNode): string | undefined =>
+  node.type === "Identifier" ? node.name : node.type === "Literal" ? String(node.value) : undefined;
+
+/** Returns the value of a constant of the file, or the value that a function without a body returns. */
+const resolveValue = (node: AnyNode | undefined, program: Program): AnyNode | undefined => {
+  if (node?.type === "ArrowFunctionExpression") return node.expression ? node.body : node;
+  if (node?.type !== "Identifier") return node;
+  const declarations = program.body.flatMap((statement) =>
+    statement.type === "VariableDeclaration" ? statement.declarations : [],
+  );
+  return declarations.find(({ id }) => getName(id) === node.name)?.init ?? node;
+};

@@ -1,0 +1,99 @@
+import type { Capabilities } from "#lib/needs.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+
+/** What a check without --state and --live takes for granted of the cluster: an object exists, or no other one of a kind. */
+export interface Assumption {
+  resource: string;
+  namespace?: string | undefined;
+  /** The name of an object that exists. Without it, no objects exist but those of the manifests. */
+  name?: string;
+}
+
+/** Gets what isn't known of the cluster; with a doubt, only some outcomes depend on it. */
+export type Tell = (sentence: string, doubt?: Doubt) => void;
+
+export interface Doubt {
+  /** The outcome that is undecided because of it; without it, none is. */
+  undecides?: "admitted" | "refused";
+  assumed?: Assumption;
+}
+
+/** The kinds of objects that manifests name and that plugins read: their names, and what is assumed to be in such an object. */
+const readByPlugins: Record<string, { apiVersion: string; kind: string; [member: string]: unknown }> = {
+  nodes: { apiVersion: "v1", kind: "Node" },
+  priorityclasses: { apiVersion: "scheduling.k8s.io/v1", kind: "PriorityClass", value: 0 },
+  runtimeclasses: { apiVersion: "node.k8s.io/v1", kind: "RuntimeClass" },
+  serviceaccounts: { apiVersion: "v1", kind: "ServiceAccount" },
+};
+
+const hint = "may be among the manifests or in --state";
+
+const formatPlaceOf = (namespace: string | undefined) => (namespace ? ` in namespace ${namespace}` : "");
+
+/**
+ * Returns the capabilities of a rule, or of the named plugin, that know only the manifests: an object that they lack is assumed
+ * to exist, and no other object is. With `isStrict`, what depends on that is unknown instead.
+ */
+export const restrictToManifests = (
+  capabilities: Capabilities,
+  {
+    plugin,
+    isStrict,
+    isAssumed,
+    tell,
+  }: {
+    plugin: string | undefined;
+    isStrict: boolean;
+    /** Reports whether an object is made up. */
+    isAssumed(object: KubernetesObject): boolean;
+    tell: Tell;
+  },
+): Capabilities => ({
+  ...capabilities,
+  list: async (kind, namespace, ...more) => {
+    const listed = await capabilities.list(kind, namespace, ...more);
+    // What a policy without its parameters decides isn't known.
+    const isParameters = plugin?.endsWith("AdmissionPolicy") === true && listed.length === 0;
+    const sentence = `which ${kind.resource} exist${formatPlaceOf(namespace)}; they ${hint}`;
+    if (isStrict || isParameters) tell(sentence);
+    else tell(sentence, { assumed: { resource: kind.resource, namespace } });
+    return listed;
+  },
+  get: async (kind, name, namespace, ...more) => {
+    const { resource } = kind;
+    const found = await capabilities.get(kind, name, namespace, ...more);
+    const whether = `whether ${resource} "${name}" exists; that ${hint}`;
+    if (found !== undefined && isAssumed(found)) {
+      // NamespaceLifecycle and its like read a namespace to see whether it exists, other plugins for its labels.
+      if (isStrict) tell(plugin?.startsWith("Namespace") ? whether : `what labels namespace ${name} has; that ${hint}`);
+    } else if (found === undefined) {
+      const what = `what ${resource} "${name}" contains; that ${hint}`;
+      const content = plugin === undefined || isStrict ? undefined : readByPlugins[resource];
+      if (content === undefined) tell(isStrict ? whether : what);
+      else {
+        tell(what, { undecides: "refused", assumed: { resource, namespace, name } });
+        return { ...content, metadata: { name, ...(namespace && { namespace }) } };
+      }
+    }
+    return found;
+  },
+  ledger: (rule, reach) => {
+    const ledger = capabilities.ledger(rule, reach);
+    const change: typeof ledger.change = async (...question) => {
+      tell(`what the ledger of ${rule} has`, { undecides: "admitted" });
+      return ledger.change(...question);
+    };
+    return { ...ledger, change };
+  },
+});
+
+/** Describes an assumption in a sentence. */
+export const describeAssumption = ({ resource, namespace, name }: Assumption): string => {
+  if (name === undefined) return `only the ${resource} of the manifests exist${formatPlaceOf(namespace)}`;
+  if (resource === "namespaces") return `namespace ${name} exists, without labels of its own`;
+  return `${formatAssumedObject({ resource, namespace, name })} exists`;
+};
+
+/** Names an assumed object, for instance `ServiceAccount shop/web`. */
+export const formatAssumedObject = ({ resource, namespace, name }: Assumption) =>
+  `${readByPlugins[resource]?.kind ?? resource} ${namespace ? `${namespace}/` : ""}${name}`;

@@ -1,0 +1,33 @@
+import { type EvaluateRequest, evaluateRule } from "#lib/core/evaluation.ts";
+import { isSame } from "#lib/json.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+
+// An API server applies the LimitRanges of a namespace in a random order. The defaults of the first one count.
+
+/** Returns the function that evaluates the plugin's port with each LimitRange as the first; `tell` gets a difference. */
+export const createLimitsEvaluation =
+  (tell: (sentence: string) => void): EvaluateRequest =>
+  async (rule, phase, request, context) => {
+    const { capabilities } = context;
+    if (capabilities === undefined || phase !== "mutate") return evaluateRule(rule, phase, request, context);
+    let listed: KubernetesObject[] = [];
+    const evaluateWithFirst = (first: number) =>
+      evaluateRule(rule, phase, request, {
+        ...context,
+        capabilities: {
+          ...capabilities,
+          list: async (...question) => {
+            listed = await capabilities.list(...question);
+            return [...listed.slice(first), ...listed.slice(0, first)];
+          },
+        },
+      });
+    const decision = await evaluateWithFirst(0);
+    const names = listed.map(({ metadata }) => metadata?.name);
+    for (let first = 1; first < names.length; first++)
+      if (!isSame((await evaluateWithFirst(first)).outcome.patch, decision.outcome.patch)) {
+        tell(`which of the LimitRanges ${names.join(" and ")} sets its defaults, which is random`);
+        break;
+      }
+    return decision;
+  };

@@ -1,0 +1,91 @@
+import { formatFieldPath } from "#lib/admission-policies/documents/faults.ts";
+import { getOwn, isMap, toList, toMap } from "#lib/json.ts";
+import type { AdmissionRequest } from "#lib/review.ts";
+import type { Phase } from "#lib/rule.ts";
+import type { FieldPath } from "../../manifests/manifests.ts";
+import type { Assumption } from "./assumptions.ts";
+
+// What an API server fills in by its clients, its storage and its addresses isn't known here. A rule that reads such a field
+// can't decide. The field has a getter that tells so, and isn't among the object's enumerable members.
+
+/** The fields of a Pod, by the kind of the object from which plugins fill them in. */
+const filledFromObjects: Record<string, FieldPath[]> = {
+  priorityclasses: [
+    ["spec", "priority"],
+    ["spec", "preemptionPolicy"],
+  ],
+  runtimeclasses: ["overhead", "nodeSelector", "tolerations"].map((field) => ["spec", field]),
+  serviceaccounts: [["spec", "imagePullSecrets"]],
+  nodes: ["zone", "region"].map((label) => ["metadata", "labels", `topology.kubernetes.io/${label}`]),
+};
+
+/**
+ * Returns a request whose unknown fields call `tell` when they are read. `assumed` has what is assumed for it. A rule that edits a
+ * draft reads all members of what it copies, so for it only those fields are unknown that are filled in from assumed objects.
+ */
+export const hideUnknownFields = (
+  request: AdmissionRequest,
+  { phase, isDraft, assumed }: { phase: Phase; isDraft: boolean; assumed: readonly Assumption[] },
+  tell: (sentence: string) => void,
+): AdmissionRequest => {
+  const { object, oldObject, options, operation, resource } = request;
+  const isCreation = operation === "CREATE";
+  const isService = resource.group === "" && resource.resource === "services";
+  const listAbsent = (value: unknown, isStored: boolean): FieldPath[] => {
+    const metadata = ["managedFields", ...(isStored ? ["generation"] : [])].map((field) => ["metadata", field]);
+    const all = [...metadata, ...(isService && isStored ? listServiceFields(value) : [])];
+    return all.filter((path) => path.reduce<unknown>(getOwn, value) === undefined);
+  };
+  const isPod = resource.group === "" && resource.resource === "pods" && isCreation;
+  const filled = isPod ? assumed.flatMap((one) => (one.name ? (filledFromObjects[one.resource] ?? []) : [])) : [];
+  // An API server counts the generation from that of the stored object.
+  const counted = operation === "UPDATE" && getOwn(toMap(oldObject).metadata, "generation") === undefined;
+  const hide = (value: unknown, paths: FieldPath[]) =>
+    paths.reduce(
+      (all, path) => hideField(all, path, () => tell(`what the API server fills in as ${formatFieldPath(path)}`)),
+      value,
+    );
+  const known = hide(object, filled) as AdmissionRequest["object"];
+  if (isDraft) return { ...request, object: known };
+  const absent = listAbsent(object, !isCreation || phase === "validate");
+  return {
+    ...request,
+    object: hide(known, [...absent, ...(counted ? [["metadata", "generation"]] : [])]) as AdmissionRequest["object"],
+    oldObject: hide(oldObject, listAbsent(oldObject, true)) as AdmissionRequest["oldObject"],
+    options: (getOwn(options, "fieldManager") === undefined
+      ? hideField(options, ["fieldManager"], () => tell("which field manager the client names"))
+      : options) as AdmissionRequest["options"],
+  };
+};
+
+/** Returns the fields of a Service that the API server allocates. */
+const listServiceFields = (service: unknown): FieldPath[] => {
+  const { type, allocateLoadBalancerNodePorts, externalTrafficPolicy, ports } = toMap(toMap(service).spec);
+  if (type === "ExternalName") return [];
+  const hasNodePorts = type === "NodePort" || (type === "LoadBalancer" && allocateLoadBalancerNodePorts !== false);
+  const isLocal = type === "LoadBalancer" && externalTrafficPolicy === "Local";
+  const fields = [
+    "clusterIP",
+    "clusterIPs",
+    "ipFamilies",
+    "ipFamilyPolicy",
+    ...(isLocal ? ["healthCheckNodePort"] : []),
+  ];
+  return [
+    ...fields.map((field) => ["spec", field]),
+    ...(hasNodePorts ? toList(ports).map((_, index) => ["spec", "ports", index, "nodePort"]) : []),
+  ];
+};
+
+/** Returns a value in which the field at a path has a getter; the value itself if it lacks the place of the field. */
+const hideField = (value: unknown, path: FieldPath, get: () => void): unknown => {
+  const [step = "", ...rest] = path;
+  if (Array.isArray(value)) return value.map((item, index) => (index === step ? hideField(item, rest, get) : item));
+  if (!isMap(value)) return value;
+  const copy: object = { ...value };
+  for (const [name, descriptor] of Object.entries(Object.getOwnPropertyDescriptors(value)))
+    if (descriptor.get) Object.defineProperty(copy, name, descriptor);
+  if (rest.length === 0) return Object.defineProperty(copy, step, { get, enumerable: false, configurable: true });
+  const inner = getOwn(value, step);
+  return inner === undefined ? value : Object.assign(copy, { [step]: hideField(inner, rest, get) });
+};

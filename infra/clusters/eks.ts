@@ -1,0 +1,74 @@
+import { getAwsDomain } from "#lib/cluster/credentials.ts";
+import { requireUnansweredError, sendRequest } from "#lib/cluster/https-request.ts";
+import { type AwsKeys, signHeaders } from "#lib/cluster/signature.ts";
+import { parseJson, toMap } from "#lib/json.ts";
+import type { StageLockGuard } from "../aws/guard.ts";
+import { createRoleIdentity } from "../aws/identity.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
+import type { ClusterConnectConfig } from "../config/config.ts";
+
+/** An answer of EKS's API: its JSON, and the sentence of an error. */
+export interface EksAnswer {
+  status: number;
+  content: Record<string, unknown>;
+  sentence: string;
+}
+
+interface EksRequest {
+  method?: "GET" | "POST" | "DELETE";
+  /** The parts of the path after the cluster's name. */
+  path?: string[];
+  query?: Record<string, string>;
+  body?: object;
+}
+
+/** Returns the identity for an EKS cluster: that of the command, or the role of the connect setting. */
+export const chooseEksIdentity = (
+  { role, region = "" }: ClusterConnectConfig,
+  readIdentity: () => Promise<AwsKeys>,
+): (() => Promise<AwsKeys>) => (role === undefined ? readIdentity : createRoleIdentity(role, region, readIdentity));
+
+/** Returns a function that calls EKS's API for the cluster of a connect setting. */
+export const openEks = (
+  connect: ClusterConnectConfig,
+  readIdentity: () => Promise<AwsKeys>,
+  guard?: StageLockGuard,
+): ((request?: EksRequest) => Promise<EksAnswer>) => {
+  const { eks = "", region = "" } = connect;
+  const readKeys = chooseEksIdentity(connect, readIdentity);
+  return async ({ method = "GET", path = [], query = {}, body } = {}) => {
+    if (method !== "GET") await guard?.check();
+    const base = findEksAddress(region);
+    const parts = ["clusters", eks, ...path].map(encodeURIComponent);
+    const root = base.pathname.replace(/\/$/, "");
+    const text = body === undefined ? undefined : JSON.stringify(body);
+    const headers = signHeaders(
+      {
+        ...{ method, host: base.host, query, service: "eks", region },
+        // Signatures of all services but S3 have the path encoded twice.
+        path: `${root}/${parts.map(encodeURIComponent).join("/")}`,
+        ...(text !== undefined && { headers: { "content-type": "application/json" }, body: text }),
+      },
+      await readKeys(),
+      new Date(),
+    );
+    const search = new URLSearchParams(query).toString().replaceAll("+", "%20");
+    const answer = await sendRequest(
+      `${base.origin}${root}/${parts.join("/")}${search && `?${search}`}`,
+      { method, headers },
+      text,
+      Date.now() + 10_000,
+    ).catch(requireUnansweredError);
+    if (!("status" in answer)) throw new Complaint(`EKS can't be reached at ${base.origin}: ${toSentence(answer)}`, 3);
+    const content = toMap(parseJson(answer.body));
+    const { message } = content;
+    const sentence = toSentence(typeof message === "string" ? message : answer.body.slice(0, 200));
+    return { status: answer.status, content, sentence };
+  };
+};
+
+/** Returns the URL of the EKS API; the environment variables that replace it are those of the AWS SDKs. */
+const findEksAddress = (region: string): URL => {
+  const { AWS_ENDPOINT_URL_EKS, AWS_ENDPOINT_URL } = process.env;
+  return new URL(AWS_ENDPOINT_URL_EKS || AWS_ENDPOINT_URL || `https://eks.${region}.${getAwsDomain(region)}`);
+};

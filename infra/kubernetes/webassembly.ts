@@ -1,0 +1,35 @@
+// Node's types don't have WebAssembly. This is the part of it that is used here.
+
+export interface WasmMemory {
+  buffer: ArrayBuffer;
+}
+
+export interface WasmGlobal {
+  value: number | bigint;
+}
+
+/** The functions that infra/kubernetes/module exports to its host. */
+export interface ModuleExports {
+  memory: WasmMemory;
+  _initialize(): void;
+  /** Returns the address of a buffer of this size. */
+  buffer(size: number): number;
+  /** Makes the server by the options in the buffer. */
+  setUp(length: number): bigint;
+  /** Answers the request in the buffer, which is a header with an object and the object that it replaces. */
+  answer(header: number, object: number, old: number): bigint;
+  collectGarbage(): void;
+}
+
+export interface WasmInstance {
+  exports: ModuleExports;
+}
+
+/** A compiled module. It can be sent to a worker. */
+export type WasmModule = object;
+
+export const webAssembly = Reflect.get(globalThis, "WebAssembly") as {
+  compile(bytes: Uint8Array): Promise<WasmModule>;
+  instantiate(module: WasmModule, imports: object): Promise<WasmInstance>;
+  Module: { imports(module: WasmModule): { module: string; name: string }[] };
+};

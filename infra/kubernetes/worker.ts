@@ -1,0 +1,49 @@
+import { randomFillSync } from "node:crypto";
+import { parentPort, workerData } from "node:worker_threads";
+import { createInstance, type ServerOptions } from "./instance.ts";
+import type { WasmModule } from "./webassembly.ts";
+
+// Runs one instance of the module, so that an object that takes too long can be stopped.
+
+/** What a worker is started with. */
+export interface KubernetesWorkerData {
+  module: WasmModule;
+  imageFile: string;
+  options: ServerOptions;
+}
+
+/** What a worker is asked, and what it answers: an answer as the module writes it, or why there is none. */
+export type MessageToKubernetesWorker = readonly [
+  header: string,
+  object: string | Uint8Array,
+  oldObject: string | Uint8Array | undefined,
+];
+export type MessageFromKubernetesWorker = { ready: true } | { answer: string } | { problem: string };
+
+const { module, imageFile, options } = workerData as KubernetesWorkerData;
+const send = (message: MessageFromKubernetesWorker) => parentPort?.postMessage(message);
+
+const started = process.hrtime.bigint();
+/** The clock of the image has stopped within its first second. */
+const imageAge = 1_000_000_000n;
+const instance = await createInstance(
+  module,
+  {
+    getTime: () => BigInt(Date.now()) * 1_000_000n,
+    getMonotonicTime: () => process.hrtime.bigint() - started + imageAge,
+    fillRandom: (bytes) => void randomFillSync(bytes),
+  },
+  imageFile,
+);
+try {
+  // The image has a server with the options that are none.
+  if (Object.keys(options).length > 0) instance.setUp(options);
+  send({ ready: true });
+} catch (error) {
+  send({ problem: error instanceof Error ? error.message : String(error) });
+}
+
+parentPort?.on("message", ([header, object, oldObject]: MessageToKubernetesWorker) => {
+  // An error of the instance ends this worker.
+  send({ answer: instance.answer(header, object, oldObject) });
+});

@@ -1,0 +1,91 @@
+/** The part of a schema in OpenAPI 2, or of a CustomResourceDefinition, that a TypeScript type is made from. */
+export interface ObjectSchema {
+  description?: string;
+  type?: string;
+  format?: string;
+  $ref?: string;
+  nullable?: boolean;
+  items?: ObjectSchema;
+  additionalProperties?: ObjectSchema | boolean;
+  properties?: Record<string, ObjectSchema>;
+  required?: string[];
+  "x-kubernetes-group-version-kind"?: { group: string; version: string; kind: string }[];
+  "x-kubernetes-int-or-string"?: boolean;
+  "x-kubernetes-preserve-unknown-fields"?: boolean;
+}
+
+/** Returns the declaration of a type, with the first sentence of each description as a comment. */
+export const printDeclaration = (name: string, schema: ObjectSchema): string => {
+  const comment = printComment(schema.description, "");
+  if (!schema.properties) return `${comment}export type ${name} = ${printType(schema, "")};\n`;
+  return `${comment}export interface ${name} ${printFields(schema, "")}\n`;
+};
+
+const printFields = (schema: ObjectSchema, indent: string): string => {
+  const { properties = {}, required = [], "x-kubernetes-group-version-kind": kinds = [] } = schema;
+  const inner = `${indent}  `;
+  const fields = Object.entries(properties)
+    .toSorted(([left], [right]) => (left < right ? -1 : 1))
+    .map(([field, value]) => {
+      const key = /^[\w$]+$/.test(field) ? field : JSON.stringify(field);
+      const optional = required.includes(field) ? "" : "?";
+      const type = printLiteral(field, kinds) ?? printType(value, inner);
+      return `${printComment(value.description, inner)}${inner}${key}${optional}: ${type};\n`;
+    });
+  const rest = schema["x-kubernetes-preserve-unknown-fields"] ? `${inner}[field: string]: unknown;\n` : "";
+  return `{\n${fields.join("")}${rest}${indent}}`;
+};
+
+/** Returns the only value that `apiVersion` or `kind` can have, as a type. */
+const printLiteral = (
+  field: string,
+  [only, another]: NonNullable<ObjectSchema["x-kubernetes-group-version-kind"]>,
+): string | undefined => {
+  // DeleteOptions and WatchEvent exist in every group.
+  if (!only || another) return undefined;
+  if (field === "kind") return JSON.stringify(only.kind);
+  if (field === "apiVersion") return JSON.stringify(only.group === "" ? only.version : `${only.group}/${only.version}`);
+};
+
+const simpleTypes = new Map([
+  ["integer", "number"],
+  ...["boolean", "number", "object", "string"].map((type) => [type, type] as const),
+]);
+
+/** Ignores enumerations: a later version may have more values. */
+const printType = (schema: ObjectSchema, indent: string): string => {
+  const { $ref, type = "", format, items, additionalProperties, properties, nullable } = schema;
+  const isAnyObject = additionalProperties === true || schema["x-kubernetes-preserve-unknown-fields"] === true;
+  const print = () => {
+    // A reference of a hostile definition may be any text.
+    if ($ref !== undefined) return /\.(\w+)$/.exec($ref)?.[1] ?? "unknown";
+    if (items) return `${printElement(items, indent)}[]`;
+    if (properties) return printFields(schema, indent);
+    if (isAnyObject) return type === "object" ? "Record<string, unknown>" : "unknown";
+    if (additionalProperties) return `Record<string, ${printType(additionalProperties, indent)}>`;
+    if (format === "int-or-string" || schema["x-kubernetes-int-or-string"]) return "number | string";
+    return simpleTypes.get(type) ?? "unknown";
+  };
+  return nullable ? `${print()} | null` : print();
+};
+
+const printElement = (schema: ObjectSchema, indent: string): string => {
+  const type = printType(schema, indent);
+  return / \| (null|string)$/.test(type) ? `(${type})` : type;
+};
+
+/** Returns a description's first sentence as a comment in lines of at most 120 characters; none for no description. */
+const printComment = (description: string | undefined, indent: string): string => {
+  // A word alone, such as "Deprecated.", is no sentence. No sentence ends before a small letter, as in "e.g. a name".
+  const [, sentence = ""] =
+    /^\s*((?:\w+[.:] )?.+?(?:[.:!?](?=\s+[^\sa-z]|\s*$)|(?=\n|$)))/.exec(description ?? "") ?? [];
+  const text = sentence.replaceAll("*/", "*\\/").replace(/\s+/g, " ").trim();
+  if (text === "") return "";
+  const line = `${indent}/** ${text} */\n`;
+  if (line.length <= 121) return line;
+  const lines = wrapText(text, Math.max(40, 117 - indent.length)).map((part) => `${indent} * ${part}\n`);
+  return `${indent}/**\n${lines.join("")}${indent} */\n`;
+};
+
+const wrapText = (text: string, width: number): string[] =>
+  text.match(new RegExp(`\\S.{0,${width - 1}}(?=\\s|$)|\\S+`, "g")) ?? [];

@@ -1,0 +1,111 @@
+import { isSame } from "#lib/json.ts";
+import type { Rule } from "#lib/rule.ts";
+import { mergeWithDefaults, settingsHeader } from "#lib/settings.ts";
+import {
+  type ApiServerFacts,
+  findManagedService,
+  findReasonToBeOn,
+  isDecidedByVersion,
+  type ReasonToBeOn,
+} from "../catalogue/managed-services.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
+import type { ClusterConfig, RuleConfig } from "../config/config.ts";
+import { shortenList } from "./setup-differences.ts";
+
+/** A rule that is on in clusters whose API servers have its plugin on themselves. */
+export interface PresentPlugin {
+  rule: string;
+  plugin: string;
+  /** The group through which the rule is called. */
+  group?: string;
+  clusters: (ReasonToBeOn & {
+    cluster: string;
+    /** The settings of the rule that the plugin doesn't have there. */
+    settings: string[];
+  })[];
+}
+
+interface KnownCluster {
+  name: string;
+  cluster: Pick<ClusterConfig, "rules" | "groups">;
+  facts: ApiServerFacts;
+}
+
+/** Returns the rules whose plugin is on, or probably on, in an API server that calls them. */
+export const findPresentPlugins = (
+  catalogue: readonly CatalogueRule[],
+  clusters: readonly KnownCluster[],
+): PresentPlugin[] =>
+  catalogue.flatMap(({ name, rule }) => {
+    const { plugin = "" } = rule.upstreamPlugin ?? {};
+    const found = clusters.flatMap(({ name: cluster, cluster: { rules }, facts }) => {
+      const config = rules.get(name);
+      const reason = findReasonToBeOn(plugin, facts);
+      if (config === undefined || !isComparable(rule, config) || reason === undefined) return [];
+      return [{ cluster, ...reason, settings: listOwnSettings(rule, config.settings) }];
+    });
+    if (found.length === 0) return [];
+    const groups = clusters.flatMap(({ cluster }) => cluster.groups);
+    const group = groups.find(({ members }) => members.some((member) => member.name === name))?.name;
+    return [{ rule: name, plugin, ...(group !== undefined && { group }), clusters: found }];
+  });
+
+/** Reports whether a cluster's `/version` can decide if its API server has the plugin of a rule on. */
+export const dependsOnVersion = (
+  catalogue: readonly CatalogueRule[],
+  cluster: Pick<ClusterConfig, "rules" | "connect" | "kubernetes">,
+): boolean =>
+  catalogue.some(({ name, rule }) => {
+    const config = cluster.rules.get(name);
+    const { plugin = "" } = rule.upstreamPlugin ?? {};
+    return config !== undefined && isComparable(rule, config) && isDecidedByVersion(plugin, getStatedFacts(cluster));
+  });
+
+/** Returns what postern.yaml says of a cluster's API server. */
+export const getStatedFacts = ({
+  connect = {},
+  kubernetes,
+}: Pick<ClusterConfig, "connect" | "kubernetes">): ApiServerFacts => {
+  return { service: findManagedService(connect), kubernetes };
+};
+
+/** The policies of a rule are others than those in the cluster, whose plugin evaluates only these. */
+const isComparable = ({ upstreamPlugin, manifests }: Rule, { mode }: RuleConfig): boolean =>
+  mode !== "off" && upstreamPlugin !== undefined && manifests === undefined;
+
+const listOwnSettings = ({ settings: defaults = {}, upstreamPlugin }: Rule, settings: object): string[] => {
+  const upstream = mergeWithDefaults(defaults, upstreamPlugin?.settings);
+  return Object.entries(settings).flatMap(([key, value]) => {
+    const isUpstream = [defaults, upstream].some((known) => isSame(Reflect.get(known, key), value));
+    return isUpstream || settingsHeader.includes(key) ? [] : [key];
+  });
+};
+
+/**
+ * Returns lines about rules whose plugins are on anyway, with the costs of each rule or of its group. The sentences only
+ * inform: a rule can be there for its settings.
+ */
+export const formatPresentPlugins = (
+  found: readonly PresentPlugin[],
+  describeCosts: (rule: string) => string,
+): string[] => {
+  if (found.length === 0) return [];
+  const lines = found.flatMap(({ rule, plugin, group, clusters }) => {
+    const costs = describeCosts(group ?? rule);
+    const byReason = Map.groupBy(clusters, ({ isSure, reason, settings }) => {
+      const own = settings.length === 0 ? "" : `; the rule has settings of its own: ${settings.join(", ")}`;
+      return [isSure ? "is on" : "is probably on", `${reason}${own}`].join("\n");
+    });
+    return [
+      `  ${rule}: ${group === undefined ? "" : `in the group ${group}, `}${costs}`,
+      ...[...byReason].map(([key, some]) => {
+        const [state, reason] = key.split("\n");
+        return `    ${plugin} ${state} in ${shortenList(some.map(({ cluster }) => cluster))}: ${reason}`;
+      }),
+    ];
+  });
+  return [
+    "rules that an API server may not need, because it has their plugin on (npx postern explain RULE says what else they do)",
+    ...lines,
+  ];
+};

@@ -1,0 +1,131 @@
+import assert from "node:assert/strict";
+import { mkdir, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { createTestFolder } from "../../test/folders.ts";
+import { readRows } from "../../test/rows.ts";
+import { loadRules, readCatalogue } from "../catalogue/registry.ts";
+import { toRuleFolder } from "../catalogue/sources.ts";
+import { findRuleMistakes, readConfigManifests, requireRightRules } from "./rule-mistakes.ts";
+
+interface DefinitionRow {
+  what: string;
+  members?: string;
+  /** Null for none. */
+  match?: string | null;
+  mistakes?: string[];
+  warnings?: string[];
+  /** False if no command uses such a rule. */
+  isLoaded?: boolean;
+}
+
+const { definitions, definition } = readRows<{
+  definitions: DefinitionRow[];
+  definition: object;
+}>(import.meta.filename);
+
+const project = await createTestFolder();
+let count = 0;
+
+before(async () => {
+  await mkdir(join(project, "node_modules"));
+  await symlink(fileURLToPath(new URL("../..", import.meta.url)), join(project, "node_modules/postern"), "junction");
+});
+
+const podsMatch = '[{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }]';
+
+const loadRule = async (members: string) => {
+  const name = `forbid-${++count}`;
+  const folder = join(project, name);
+  await mkdir(folder);
+  const files = {
+    "rule.ts": `import { get, list } from "postern/needs";
+import { rule } from "postern/rule";
+
+export default rule({
+${members}
+  summary: "Tests a rule.",
+  validate() {},
+});
+`,
+    "cases.yaml": "",
+    "README.md": "",
+  };
+  for (const [file, text] of Object.entries(files)) await writeFile(join(folder, file), text);
+  const { rules, broken } = await loadRules([toRuleFolder(folder, name)]);
+  const [{ listed = rules[0], sentence = "" } = {}] = broken;
+  assert.ok(listed);
+  return {
+    listed,
+    unloaded: sentence
+      .split("\n")
+      .filter(Boolean)
+      .map((line) => line.replace(/^.*\/rule\.ts:/, "")),
+  };
+};
+
+describe("the definition of a rule that", () => {
+  for (const { what, members = "", match = podsMatch, mistakes = [], warnings = [], isLoaded = true } of definitions)
+    it(`${what} is reported so`, async () => {
+      const ofMatch = match === null ? "" : `match: ${match.trim()},`;
+      const { listed, unloaded } = await loadRule([members.trimEnd(), ofMatch].filter(Boolean).join("\n"));
+      const found = (await findRuleMistakes([listed], [definition])).get(listed) ?? [];
+      const format = (isWarned: boolean) =>
+        found
+          .filter(({ isWarning = false }) => isWarning === isWarned)
+          .map(({ line, sentence }) => `${line} ${sentence}`);
+      assert.deepEqual([format(false), format(true)], [mistakes, warnings]);
+      assert.equal(unloaded.length === 0, isLoaded);
+      assert.deepEqual(
+        unloaded.filter((sentence) => !mistakes.includes(sentence)),
+        [],
+      );
+    });
+});
+
+describe("a build", () => {
+  it("refuses a rule for a kind that manifests of postern.yaml have otherwise, and only warns without them", async () => {
+    const row = '{ apiGroups: ["example.com"], apiVersions: ["v1"], resources: ["widget"], operations: ["CREATE"] }';
+    const { listed } = await loadRule(`match: [${row}],`);
+    const file = join(project, "postern.yaml");
+    await writeFile(file, "clusters: { a: { connect: { manifests: cluster } } }");
+    const trim = (sentence: string) => sentence.replace(/^.*(?=\/rule\.ts:)/, "");
+    assert.deepEqual((await requireRightRules([listed], file)).map(trim), [
+      `/rule.ts:5 the group "example.com" is neither in Kubernetes, nor in the rule's crd.yaml, nor in the manifests that postern.yaml names; its resources are not checked`,
+    ]);
+    await mkdir(join(project, "cluster"));
+    await writeFile(join(project, "cluster/widgets.json"), JSON.stringify(definition));
+    await assert.rejects(requireRightRules([listed], file), ({ message }: Error) => {
+      assert.equal(
+        trim(message),
+        '/rule.ts:5 match.0.resources has "widget", which is not in example.com/v1; did you mean widgets?',
+      );
+      return true;
+    });
+  });
+
+  it("opens no other file that postern.yaml names", async () => {
+    const file = join(project, "postern.yaml");
+    const kubeconfig = {
+      ...definition,
+      clusters: [{ name: "a", cluster: { "certificate-authority": "ca.json" } }],
+      users: [{ name: "a", user: { "client-key": "key.json" } }],
+    };
+    await writeFile(file, "clusters: { a: { connect: { kubeconfig: kubeconfig.json } } }");
+    for (const [name, object] of Object.entries({ kubeconfig, ca: definition, key: definition }))
+      await writeFile(join(project, `${name}.json`), JSON.stringify(object));
+    assert.deepEqual(await readConfigManifests(file), []);
+  });
+});
+
+describe("each rule of the catalogue", () => {
+  it("has no mistakes", async () => {
+    const found = await findRuleMistakes(await readCatalogue(), []);
+    assert.ok(found.size > 50);
+    assert.deepEqual(
+      [...found.values()].flat().filter(({ isWarning }) => !isWarning),
+      [],
+    );
+  });
+});

@@ -1,0 +1,209 @@
+// Finds what `postern test` and `postern build` refuse in rules: wrong definitions, and files that do more than decide.
+
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { isMap, type JsonMap, toList, toMap, toText } from "#lib/json.ts";
+import type { Need, ResourceType } from "#lib/needs.ts";
+import { joinApiVersion } from "#lib/objects/api-version.ts";
+import type { Rule } from "#lib/rule.ts";
+import { listKindsOfAllMinors } from "../apiserver/kinds/kinds.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
+import { findImpurities } from "../catalogue/rule-purity.ts";
+import { findShapeMistakes, formatPath, listMatchRows } from "../catalogue/rule-shape.ts";
+import {
+  type DefinitionMistake,
+  formatRuleMistake,
+  locateMistakes,
+  type MemberPath,
+  type RuleMistake,
+} from "../catalogue/rule-source.ts";
+import { posternCatalogue } from "../catalogue/sources.ts";
+import { Complaint, requireComplaint } from "../cli/complaint.ts";
+import { describeKnownWords, findClosest } from "../cli/did-you-mean.ts";
+import { readInput } from "../manifests/input.ts";
+import { definitionFile } from "./custom-kind.ts";
+import { listConfigPaths } from "./project.ts";
+
+/** A resource of the API, such as `pods`, or a part of one, such as `pods/exec`. */
+type ApiResource = Required<ResourceType>;
+
+/** Returns the resources of all known minors of Kubernetes, and those of CustomResourceDefinitions among the manifests. */
+const listApiResources = (manifests: readonly unknown[]): ApiResource[] =>
+  listKindsOfAllMinors(manifests).flatMap(({ resource, subresources }) =>
+    ["", ...subresources.map((name) => `/${name}`)].map((name) => ({
+      ...resource,
+      resource: resource.resource + name,
+    })),
+  );
+
+/**
+ * Returns the mistakes in rules, and warnings. Postern's own rules are left out, because its tests check them.
+ * `manifests`, and a file crd.yaml in a rule's folder, may have the CustomResourceDefinitions of kinds that the rules name.
+ */
+export const findRuleMistakes = async (
+  rules: readonly CatalogueRule[],
+  manifests: readonly unknown[],
+): Promise<Map<CatalogueRule, RuleMistake[]>> => {
+  const definitions = await readPresent(rules.map(({ folder }) => join(folder, definitionFile)));
+  const api = listApiResources([...manifests, ...definitions]);
+  const found = rules
+    .filter(({ source }) => source !== posternCatalogue)
+    .map(async (listed): Promise<[CatalogueRule, RuleMistake[]]> => {
+      const mistakes = [...findShapeMistakes(listed.rule), ...findApiMistakes(listed.rule, api)];
+      // Rows of a match, and variants, may have the same unknown group.
+      const once = [...Map.groupBy(mistakes, ({ sentence }) => sentence).values()].flatMap(([first]) => first ?? []);
+      const found = [...(await locateMistakes(listed, once)), ...(await findImpurities(listed))];
+      const byLine = (left: RuleMistake, right: RuleMistake) =>
+        Number(left.file > right.file) - Number(left.file < right.file) || left.line - right.line;
+      return [listed, found.sort(byLine)];
+    });
+  return new Map(await Promise.all(found));
+};
+
+/** Throws a Complaint with the mistakes in rules, if they have any; returns the warnings. */
+export const requireRightRules = async (rules: readonly CatalogueRule[], file: string): Promise<string[]> => {
+  const all = [...(await findRuleMistakes(rules, await readConfigManifests(file))).values()].flat();
+  const [mistakes, warnings] = [all.filter(({ isWarning }) => !isWarning), all.filter(({ isWarning }) => isWarning)];
+  if (mistakes.length > 0) throw new Complaint(mistakes.map(formatRuleMistake).join("\n"), 1);
+  return warnings.map(formatRuleMistake);
+};
+
+/**
+ * Returns the objects in the manifests that a postern.yaml names; none without a postern.yaml. Ignores manifests that
+ * can't be read, which other checks report.
+ */
+export const readConfigManifests = async (file: string): Promise<unknown[]> =>
+  readPresent(existsSync(file) ? (await listConfigPaths(file)).manifests : []);
+
+const readPresent = async (paths: readonly string[]): Promise<unknown[]> => {
+  const all = paths.map((path) => readInput([path]).then(({ manifests }) => manifests, ignoreComplaint));
+  return (await Promise.all(all)).flat().map(({ object }) => object);
+};
+
+const ignoreComplaint = (error: unknown): [] => {
+  requireComplaint(error);
+  return [];
+};
+
+/** Returns the groups, versions and resources of a rule's match and needs that the API doesn't have. */
+const findApiMistakes = (rule: Rule, api: readonly ApiResource[]): DefinitionMistake[] => [
+  ...listMatchRows(rule).rows.flatMap(({ path, row }) => findMistakesOfRow(path, toMap(row), api)),
+  ...Object.entries(rule.needs ?? {}).flatMap(([name, need]) => findMistakesOfNeed(["needs", name], need, api)),
+];
+
+const findMistakesOfRow = (path: MemberPath, row: JsonMap, api: readonly ApiResource[]): DefinitionMistake[] => {
+  const readWords = (member: string): WordOfRow[] =>
+    toList(row[member]).map((word, index) => ({ word: toText(word), at: [...path, member, index] }));
+  const [groups, versions, resources] = [readWords("apiGroups"), readWords("apiVersions"), readWords("resources")];
+  if ([groups, versions, resources].some(({ length }) => length === 0)) return [];
+  const unknownGroups = findUnknown(groups, listWords(api, "group"));
+  // Which versions and resources an unknown group has isn't known.
+  if (unknownGroups.length > 0)
+    return unknownGroups.map(({ word, at }) => {
+      const names = resources.map(({ word }) => word);
+      return { path: at, ...describeUnknownGroup(formatPath(at.slice(0, -1)), { group: word, resources: names }, api) };
+    });
+
+  const inGroups = api.filter(({ group }) => groups.some(({ word }) => matchesWord(word, group)));
+  const known = listWords(inGroups, "version");
+  const unknownVersions = findUnknown(versions, known);
+  if (unknownVersions.length > 0)
+    return unknownVersions.map(({ word, at }) => {
+      const advice = describeKnownWords(word, known);
+      return complain(at, word, `a version that the group does not have; ${advice}`);
+    });
+
+  const candidates = inGroups.filter(({ version }) => versions.some(({ word }) => matchesWord(word, version)));
+  // With the group "*", the resource may be a custom one.
+  const isWarning = groups.some(({ word }) => word === "*");
+  const places = isWarning ? "Kubernetes" : [...new Set(candidates.map(joinApiVersion))].join(" or ");
+  return findUnknown(resources, listWords(candidates, "resource"), matchesResource).map(({ word, at }) => {
+    const right = findRightResource(word, candidates, api);
+    const advice =
+      right && !candidates.includes(right)
+        ? describePlace(right)
+        : describeKnownWords(word, listWords(candidates, "resource"));
+    return { ...complain(at, word, `which is not in ${places}; ${advice}`), isWarning };
+  });
+};
+
+interface WordOfRow {
+  word: string;
+  at: MemberPath;
+}
+
+const findUnknown = (words: readonly WordOfRow[], known: readonly string[], isKnown = matchesWord): WordOfRow[] =>
+  words.filter(({ word }) => !known.some((value) => isKnown(word, value)));
+
+const complain = (path: MemberPath, word: string, sentence: string): DefinitionMistake => {
+  return { path, sentence: `${formatPath(path.slice(0, -1))} has ${JSON.stringify(word)}, ${sentence}` };
+};
+
+const findMistakesOfNeed = (path: MemberPath, need: unknown, api: readonly ApiResource[]): DefinitionMistake[] => {
+  const place = formatPath(path);
+  if (!isMap(need) || typeof need.bind !== "function")
+    return [{ path, sentence: `${place} must be what a function of postern/needs returns, such as get("pods")` }];
+  const { kind } = need as unknown as Need<unknown>;
+  if (kind === undefined) return [];
+  const { group, resource, version = "v1" } = kind;
+  if (!listWords(api, "group").includes(group))
+    return [{ path, ...describeUnknownGroup(place, { group, resources: [resource] }, api) }];
+  const candidates = api.filter((known) => known.group === group && known.version === version);
+  if (candidates.some((known) => known.resource === resource)) return [];
+  const right = findRightResource(resource, candidates, api);
+  const apiVersion = joinApiVersion({ group, version });
+  const advice = right ? `write ${formatResourceType(right)}` : `${listWords(candidates, "resource").join(", ")} exist`;
+  return [{ path, sentence: `${place} has ${JSON.stringify(resource)}, which is not in ${apiVersion}; ${advice}` }];
+};
+
+/** Returns what is wrong with a group that the API doesn't have. If its name has a dot, it may be one of custom resources. */
+const describeUnknownGroup = (
+  place: string,
+  { group, resources }: { group: string; resources: readonly string[] },
+  api: readonly ApiResource[],
+): Omit<DefinitionMistake, "path"> => {
+  const known = listWords(api, "group");
+  const near = findClosest(group, known);
+  const name = JSON.stringify(group);
+  if (group.includes(".")) {
+    const advice = near === undefined ? "its resources are not checked" : `did you mean ${near}?`;
+    const sentence = `the group ${name} is neither in Kubernetes, nor in the rule's crd.yaml, nor in the manifests that postern.yaml names; ${advice}`;
+    return { sentence, isWarning: true };
+  }
+  const own = near === undefined ? api.find(({ resource }) => resources.includes(resource)) : undefined;
+  const advice = own ? describePlace(own) : describeKnownWords(group, known);
+  return { sentence: `${place} has ${name}, a group that no version of Kubernetes has; ${advice}` };
+};
+
+const describePlace = ({ group, version, resource }: ApiResource) =>
+  `${resource} is in the group ${JSON.stringify(group)}, version ${version}`;
+
+const formatResourceType = ({ group, version, resource }: ApiResource) =>
+  `{ group: "${group}", resource: "${resource}"${version === "v1" ? "" : `, version: "${version}"`} }`;
+
+/** Returns the resource that a wrong word most likely means: one of this name, else the nearest one of the candidates, else of all. */
+const findRightResource = (
+  word: string,
+  candidates: readonly ApiResource[],
+  api: readonly ApiResource[],
+): ApiResource | undefined => {
+  const findNamed = (name: string | undefined, all: readonly ApiResource[]) =>
+    all.find(({ resource }) => resource === name);
+  const findNear = (all: readonly ApiResource[]) => findNamed(findClosest(word, listWords(all, "resource")), all);
+  return findNamed(word, api) ?? findNear(candidates) ?? findNear(api);
+};
+
+const listWords = (resources: readonly ApiResource[], member: keyof ApiResource) => [
+  ...new Set(resources.map((resource) => resource[member])),
+];
+
+const matchesWord = (word: string, value: string) => word === "*" || word === value;
+
+/** Reports whether a word of a match selects a resource: `pods`, `pods/*` and a `*` before `/scale`, for instance. */
+const matchesResource = (word: string, value: string): boolean => {
+  const [[name = "", part = ""], [known, knownPart = ""]] = [word, value].map((text) => text.split("/")) as [
+    string[],
+    string[],
+  ];
+  return matchesWord(name, known ?? "") && matchesWord(part, knownPart);
+};

@@ -1,0 +1,242 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { toList, toMap } from "#lib/json.ts";
+import { formatStageIdentity, type StageIdentity } from "../../aws/identity.ts";
+import type { AwsStage } from "../../aws/stage.ts";
+import { toLogicalId } from "../../catalogue/rule-names.ts";
+import { Complaint } from "../../cli/complaint.ts";
+import { runInParallel } from "../../cli/progress.ts";
+import type { DeployedObject } from "../../clusters/api.ts";
+import { type EksAnswer, openEks } from "../../clusters/eks.ts";
+import type { ClusterConnectConfig } from "../../config/config.ts";
+import { buildKubernetesGroupName } from "../../webhooks/rbac.ts";
+import { type DeploymentTargets, getClusterConfig } from "../targets.ts";
+import { webhookConfigurationName } from "./cluster-manifests.ts";
+
+// The access entries of EKS clusters. Each makes the role of one function a member of the Kubernetes group that the
+// function's ClusterRoleBinding names.
+
+/** The tag of an access entry that a stage has made. Its value is the stage's identity; entries without it are others'. */
+const ownerTag = "postern";
+/** The number of access entries that are read or written at once. */
+const atOnce = 5;
+
+interface AccessEntry {
+  principal: string;
+  groups: string[];
+  isOwn: boolean;
+}
+
+interface WantedAccessEntry {
+  rule: string;
+  group: string;
+  /** The role of the rule's function; undefined until the stack has it. */
+  principal: string | undefined;
+}
+
+/** What a deployment changes of the access entries of one cluster. */
+interface AccessEntryChanges {
+  missing: WantedAccessEntry[];
+  /** Entries of the stage that are in other groups: they are made anew. */
+  changed: WantedAccessEntry[];
+  obsolete: AccessEntry[];
+}
+
+type Targets = Pick<DeploymentTargets, "config"> & {
+  stage: Pick<AwsStage, "readIdentity" | "readStageIdentity" | "guard">;
+};
+
+/**
+ * Returns sentences about what a deployment would change of a cluster's access entries. Changes nothing. `isDeployment`:
+ * throws if it has no right to that.
+ */
+export const describeAccessEntryChanges = async (
+  targets: Targets,
+  name: string,
+  manifests: DeployedObject[],
+  { outputs, isDeployment = false }: { outputs: Record<string, string>; isDeployment?: boolean },
+): Promise<string[]> => {
+  const entries = await openAccessEntries(targets, name);
+  if (entries === undefined) return [];
+  const { missing, changed, obsolete } = await entries.compare(listWantedEntries(manifests, outputs));
+  if (isDeployment && missing.length + changed.length > 0) await entries.requireCreateRight();
+  return [
+    ...missing.map(({ rule }) => `EKS access entry of ${rule} is missing`),
+    ...changed.map(({ rule, group }) => `EKS access entry of ${rule} is not in the group ${group} alone`),
+    ...obsolete.map(({ groups }) => `EKS access entry in the group ${groups.join(", ")} should not be there`),
+  ];
+};
+
+/** Creates the access entries that a cluster's roles need, also instead of changed ones. Returns how many. */
+export const createAccessEntries = async (
+  targets: Targets,
+  name: string,
+  manifests: DeployedObject[],
+  outputs: Record<string, string>,
+): Promise<number> => {
+  const wanted = listWantedEntries(manifests, outputs);
+  const entries = wanted.length === 0 ? undefined : await openAccessEntries(targets, name);
+  if (entries === undefined) return 0;
+  const { missing, changed } = await entries.compare(wanted);
+  await runInParallel(atOnce, changed, async ({ principal = "" }) => entries.remove(principal));
+  const created = [...missing, ...changed];
+  await runInParallel(atOnce, created, async (entry) => entries.create(entry));
+  return created.length;
+};
+
+/** Deletes the stage's access entries that a cluster's roles don't need. Returns how many. */
+export const deleteAccessEntries = async (
+  targets: Targets,
+  name: string,
+  manifests: DeployedObject[] = [],
+  outputs: Record<string, string> = {},
+): Promise<number> => {
+  const entries = await openAccessEntries(targets, name);
+  if (entries === undefined) return 0;
+  const { obsolete } = await entries.compare(listWantedEntries(manifests, outputs));
+  await runInParallel(atOnce, obsolete, async ({ principal }) => entries.remove(principal));
+  return obsolete.length;
+};
+
+/** Throws if the stage may not create access entries in a cluster. Changes nothing. */
+export const requireAccessEntryRights = async (targets: Targets, name: string): Promise<void> => {
+  const entries = await openAccessEntries(targets, name);
+  await entries?.compare([]);
+  await entries?.requireCreateRight();
+};
+
+/** Returns the Kubernetes groups that the objects of a cluster give rights to, one for each function that reads it. */
+export const listFunctionGroups = (manifests: DeployedObject[] = []): string[] =>
+  manifests.filter(isFunctionBinding).map(({ metadata: { name } }) => name);
+
+const isFunctionBinding = ({ kind, metadata: { name } }: DeployedObject): boolean =>
+  kind === "ClusterRoleBinding" && name.startsWith(buildKubernetesGroupName(webhookConfigurationName, ""));
+
+/** Returns the entries for the groups that the bindings among the objects of a cluster name. */
+const listWantedEntries = (manifests: DeployedObject[], outputs: Record<string, string>): WantedAccessEntry[] =>
+  listFunctionGroups(manifests).map((group) => {
+    const rule = group.slice(buildKubernetesGroupName(webhookConfigurationName, "").length);
+    return { rule, group, principal: outputs[`${toLogicalId(rule)}RoleArn`] };
+  });
+
+/** Opens the access entries of a cluster; undefined if it is not an EKS cluster. */
+const openAccessEntries = async ({ stage, config }: Targets, name: string) => {
+  const { connect } = getClusterConfig({ config }, name);
+  if (connect?.eks === undefined) return undefined;
+  const { eks } = connect;
+  const identity = await stage.readStageIdentity();
+  const owner = formatStageIdentity(identity);
+  const rolePrefix = buildRolePrefix(identity);
+  const call = openEks(connect, stage.readIdentity, stage.guard);
+  const fail = ({ status, sentence }: EksAnswer, verb: string): never => {
+    const remedy = status === 403 ? `\n${describeRemedy(identity, connect, sentence)}` : "";
+    throw new Complaint(`cluster ${name}: EKS doesn't ${verb} of ${eks} (${status}): ${sentence}${remedy}`, 1);
+  };
+
+  /** Lists the entries of the stage's functions: the cluster's other entries are not read. */
+  const list = async (): Promise<AccessEntry[]> => {
+    const principals: string[] = [];
+    for (let nextToken: string | undefined = ""; nextToken !== undefined; ) {
+      const query = { maxResults: "100", ...(nextToken !== "" && { nextToken }) };
+      const answer = await call({ path: ["access-entries"], query });
+      if (answer.status !== 200) fail(answer, "list the access entries");
+      principals.push(...toList(answer.content.accessEntries).map(String));
+      nextToken = typeof answer.content.nextToken === "string" ? answer.content.nextToken : undefined;
+    }
+    const own = principals.filter((principal) => principal.startsWith(rolePrefix));
+    return (await runInParallel(atOnce, own, describe)).flat();
+  };
+  const describe = async (principal: string): Promise<AccessEntry[]> => {
+    const answer = await call({ path: ["access-entries", principal] });
+    if (answer.status === 404) return [];
+    if (answer.status !== 200) fail(answer, `describe the access entry of ${principal}`);
+    const { kubernetesGroups, tags } = toMap(answer.content.accessEntry);
+    return [{ principal, groups: toList(kubernetesGroups).map(String), isOwn: toMap(tags)[ownerTag] === owner }];
+  };
+  const sendEntry = (principalArn: string, group: string) => {
+    const body = { principalArn, type: "STANDARD", kubernetesGroups: [group], tags: { [ownerTag]: owner } };
+    return call({ method: "POST", path: ["access-entries"], body });
+  };
+
+  return {
+    compare: async (wanted: WantedAccessEntry[]): Promise<AccessEntryChanges> => {
+      const there = await list();
+      const changes: AccessEntryChanges = { missing: [], changed: [], obsolete: [] };
+      for (const entry of wanted) {
+        const found = there.find(({ principal }) => principal === entry.principal);
+        if (found === undefined) changes.missing.push(entry);
+        else if (!found.groups.includes(entry.group) && !found.isOwn)
+          throw new Complaint(
+            `cluster ${name}: the access entry of ${found.principal} in ${eks} is not this stage's, because it has no tag ${ownerTag}=${owner}, and it is not in the group ${entry.group}; delete it, or add the group`,
+            1,
+          );
+        else if (found.isOwn && found.groups.join() !== entry.group) changes.changed.push(entry);
+      }
+      const isWanted = ({ principal }: AccessEntry) => wanted.some((entry) => entry.principal === principal);
+      changes.obsolete = there.filter((entry) => entry.isOwn && !isWanted(entry));
+      return changes;
+    },
+
+    /** Creates an entry. EKS may not know a new role for some seconds, or another command has created the entry. */
+    create: async ({ rule, group, principal }: WantedAccessEntry): Promise<void> => {
+      if (principal === undefined) throw new Complaint(`the stack has no output with the role of ${rule}`, 3);
+      for (const until = Date.now() + roleMilliseconds; ; await wait(1000)) {
+        const answer = await sendEntry(principal, group);
+        if (answer.status === 409 || answer.status === 200) return;
+        if (!isUnknownPrincipal(answer) || Date.now() >= until) fail(answer, `create the access entry of ${principal}`);
+      }
+    },
+
+    remove: async (principal: string): Promise<void> => {
+      const answer = await call({ method: "DELETE", path: ["access-entries", principal] });
+      if (answer.status !== 200 && answer.status !== 404) fail(answer, `delete the access entry of ${principal}`);
+    },
+
+    /** Asks for an entry for a role that doesn't exist. EKS refuses it, and checks the right before. */
+    requireCreateRight: async (): Promise<void> => {
+      const principal = `${rolePrefix}none`;
+      const answer = await sendEntry(principal, buildKubernetesGroupName(webhookConfigurationName, "none"));
+      if (answer.status === 403) fail(answer, "create access entries");
+      if (answer.status === 200) await call({ method: "DELETE", path: ["access-entries", principal] });
+    },
+  };
+};
+
+/** The milliseconds that EKS may take to know a role that was just created. */
+const roleMilliseconds = 60_000;
+const isUnknownPrincipal = ({ status, sentence }: EksAnswer) => status === 400 && /invalid principal/i.test(sentence);
+
+/** Returns the beginning of the ARNs of the stage's roles. CloudFormation cuts the stack's name in them. */
+const buildRolePrefix = ({ partition, account, stage }: StageIdentity): string =>
+  `arn:${partition}:iam::${account}:role/${`postern-${stage}`.slice(0, 24)}-`;
+
+/** Describes what an administrator must run so that the caller may manage the stage's access entries in a cluster. */
+const describeRemedy = (
+  identity: StageIdentity,
+  { eks, region, role }: ClusterConnectConfig,
+  refusal: string,
+): string => {
+  const { partition, account, stage } = identity;
+  const owner = formatStageIdentity(identity);
+  const roles = buildRolePrefix(identity);
+  const clusterAccount = role?.split(":")[4] ?? account;
+  const arn = `arn:${partition}:eks:${region}:${clusterAccount}`;
+  const entries = `${arn}:access-entry/${eks}/role/${account}/${roles.split("/")[1]}*/*`;
+  const owned = { StringEquals: { [`aws:ResourceTag/${ownerTag}`]: owner } };
+  const created = {
+    StringEquals: { "eks:accessEntryType": "STANDARD", [`aws:RequestTag/${ownerTag}`]: owner },
+    ArnLike: { "eks:principalArn": `${roles}*` },
+    "ForAllValues:StringLike": { "eks:kubernetesGroups": buildKubernetesGroupName(webhookConfigurationName, "*") },
+    Null: { "eks:username": "true" },
+  };
+  const tagged = { StringEquals: { [`aws:RequestTag/${ownerTag}`]: owner } };
+  const Statement = [
+    { Effect: "Allow", Action: "eks:ListAccessEntries", Resource: `${arn}:cluster/${eks}` },
+    { Effect: "Allow", Action: "eks:DescribeAccessEntry", Resource: entries },
+    { Effect: "Allow", Action: "eks:CreateAccessEntry", Resource: `${arn}:cluster/${eks}`, Condition: created },
+    { Effect: "Allow", Action: "eks:TagResource", Resource: entries, Condition: tagged },
+    { Effect: "Allow", Action: "eks:DeleteAccessEntry", Resource: entries, Condition: owned },
+  ];
+  const [, kind = "role", caller = "ROLE"] = /:(?:assumed-)?(role|user)\/([^/\s]+)/.exec(role ?? refusal) ?? [];
+  const document = JSON.stringify({ Version: "2012-10-17", Statement });
+  return `an administrator of account ${clusterAccount} must run this first:\naws iam put-${kind}-policy --${kind}-name ${caller} --policy-name postern-${stage}-access-entries --policy-document '${document}'`;
+};

@@ -1,0 +1,267 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { after, before, describe, it } from "node:test";
+import { CloudFormation } from "@aws-sdk/client-cloudformation";
+import { Ajv } from "ajv";
+import { parse } from "yaml";
+import { sendRequest } from "#lib/cluster/https-request.ts";
+import schema from "#lib/core/log-line.schema.json" with { type: "json" };
+import type { AdmissionRequest } from "#lib/review.ts";
+import { type Checkout, openCheckout } from "../checkout.ts";
+import { needs } from "../parts.ts";
+import { buildPodReview } from "../requests.ts";
+import { type Account, openAccount } from "./account.ts";
+import { evaluateQuery } from "./insights.ts";
+import { lint } from "./tools.ts";
+
+// An operator finds out which users were refused what, and why. The lines come from functions in Lambda's runtime client.
+
+const buildRule = (sentence: string, guards = false) => `
+import { rule } from "#lib/rule.ts";
+type Noted = { metadata?: { labels?: Record<string, string> }; data?: Record<string, string> };
+export default rule({
+  summary: "Refuses what has no owner.",
+  match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods", "secrets"], operations: ["CREATE"] }],
+  ${guards ? "guards: true," : ""}
+  validate({ metadata, data }: Noted) {
+    if (data?.fail) throw new Error("it fails");
+    if (!metadata?.labels?.owner) return ${sentence};
+  },
+});
+`;
+const cases = `
+- name: takes what has an owner
+  validate: { metadata: { name: a, labels: { owner: jane } } }
+  admitted: true
+`;
+const buildConfig = (logs = "") =>
+  `${logs}\nrules: { require-owner: , suggest-owner: { mode: warn } }\nclusters: { shop: {}, lab: {} }\n`;
+
+const cfnLint = await needs("cfn-lint");
+
+const readTemplate = (page: string): string =>
+  /`denials\.yml`[^`]*```yaml\n([^`]+)```/.exec(page)?.[1] ?? assert.fail("docs/logs.md has no denials.yml");
+
+describe("the denials of a stage", await needs("moto", "runtime client"), () => {
+  let account: Account;
+  let checkout: Checkout;
+  const segments: Record<string, string> = {};
+  const [ci, jane] = ["system:serviceaccount:shop:ci", "jane@example.com"];
+
+  before(async () => {
+    [account, checkout] = await Promise.all([openAccount(), openCheckout()]);
+    account.lambda.updating = 0;
+    await checkout.rule("require-owner", buildRule("'no owner: ' + (data?.password ?? '')", true), cases);
+    await checkout.rule("suggest-owner", buildRule('"an owner would help"'), cases);
+    await checkout.write("ca.pem", account.ca);
+    await deploy();
+    for (const cluster of ["shop", "lab"])
+      segments[cluster] = (await run("key", cluster, "--stage", "test")).stdout.trim();
+    const secrets = { group: "", version: "v1", resource: "secrets" };
+    const password = Buffer.from("correct horse").toString("base64");
+    await send("shop", "require-owner", { userInfo: { username: ci }, namespace: "shop", name: "web-1" });
+    await send("shop", "require-owner", { userInfo: { username: ci }, namespace: "shop", name: "web-2" });
+    await send("shop", "suggest-owner", { userInfo: { username: ci }, namespace: "shop", name: "web-1" });
+    await send("lab", "require-owner", {
+      userInfo: { username: jane },
+      resource: secrets,
+      object: { data: { password } },
+    });
+    const object = { metadata: { name: "a", labels: { owner: "jane" } } };
+    await send("lab", "require-owner", { userInfo: { username: jane }, object });
+    await send("lab", "require-owner", { object: { data: { fail: "now" } } }, 500);
+  });
+  after(async () => {
+    await account?.stop();
+    await checkout?.remove();
+  });
+
+  const run = (...words: string[]) => checkout.postern(account.env, ...words);
+  const requireSuccess = async (...words: string[]) => {
+    const { code, stdout, stderr } = await run(...words);
+    assert.equal(code, 0, stdout + stderr);
+    return stdout;
+  };
+  const deploy = async (logs?: string) => {
+    await checkout.write("postern.yaml", buildConfig(logs));
+    await requireSuccess("deploy", "--stage", "test", "--ca", "ca.pem", "--write", "entries");
+  };
+  /** Sends a review as an API server does. */
+  const send = async (cluster: string, rule: string, changes: Partial<AdmissionRequest>, code = 200) => {
+    const url = `${account.baseUrl}/${segments[cluster]}/${rule}/validate?timeout=10s`;
+    const options = { method: "POST", headers: { "content-type": "application/json" }, ca: account.ca };
+    const answer = await sendRequest(url, options, JSON.stringify(buildPodReview(changes)), Date.now() + 20_000);
+    assert.equal(answer.status, code, answer.body);
+  };
+  const showDenials = (...words: string[]) => requireSuccess("status", "--denials", "--stage", "test", ...words);
+  const readDenials = async (...words: string[]) => {
+    const { denials, ...rest } = JSON.parse(await showDenials("-o", "json", ...words));
+    return { ...rest, denials: denials.map(({ last, ...denial }: { last: string }) => denial) };
+  };
+  const row = { operation: "CREATE", resource: "pods", namespace: "shop" };
+  const enforced = { ...row, cluster: "shop", rule: "require-owner", mode: "enforce", user: ci };
+  const warned = { ...row, cluster: "shop", rule: "suggest-owner", mode: "warn", user: ci };
+  const found = [
+    { ...enforced, message: "no owner: ", example: "web-2", times: 2 },
+    { ...warned, message: "an owner would help", example: "web-1", times: 1 },
+    {
+      ...{ cluster: "lab", rule: "require-owner", mode: "enforce", user: jane, message: "no owner: ***" },
+      ...{ operation: "CREATE", resource: "secrets", times: 1 },
+    },
+  ];
+
+  it("are printed with the user, the object and the message, the most frequent first", async () => {
+    const text = await showDenials();
+    assert.match(text, /^4 denials since \d{4}-\d\d-\d\dT/);
+    assert.match(text, /^TIMES {2}LAST +CLUSTER {2}RULE +MODE +USER +WHAT +WHY$/m);
+    const [first] = text.split("\n").slice(3);
+    assert.match(
+      String(first),
+      /^2 +2\d{3}-\S+Z +shop +require-owner +enforce +system:serviceaccount:shop:ci +CREATE pods shop\/web-2 +no owner:$/,
+    );
+    assert.doesNotMatch(text, /correct horse/);
+  });
+
+  it("are printed as JSON, all of them, of one rule or of one cluster", async () => {
+    const { since, ...all } = await readDenials();
+    assert.ok(Math.abs(Date.now() - Date.parse(since) - 24 * 3_600_000) < 600_000, since);
+    assert.deepEqual(all, { stage: "test", denials: found, complete: true });
+    assert.deepEqual((await readDenials("--rule", "suggest-owner", "--since", "7d")).denials, found.slice(1, 2));
+    assert.deepEqual((await readDenials("--cluster", "lab", "--rule", "require-owner")).denials, found.slice(2));
+    assert.match(await showDenials("--cluster", "lab", "--rule", "suggest-owner"), /^0 denials since \S+\n$/);
+  });
+
+  it("are among the reviews of which a plan estimates the cost, which has no probes and cases", async () => {
+    const { stdout, stderr } = await run("deploy", "--stage", "test", "--ca", "ca.pem", "--plan-only", "-o", "json");
+    const { costs }: { costs?: { rule: string; reviews: number }[] } = stdout === "" ? {} : JSON.parse(stdout);
+    assert.deepEqual(
+      costs?.map(({ rule, reviews }) => [rule, reviews]),
+      [
+        ["require-owner", 5],
+        ["suggest-owner", 1],
+      ],
+      stderr,
+    );
+  });
+
+  const refused: [string[], number, RegExp][] = [
+    [
+      ["--denials", "--stage", "test", "--rule", "owner"],
+      2,
+      /no release has the rule "owner"; there are require-owner, /,
+    ],
+    [
+      ["--denials", "--stage", "test", "--cluster", "prod"],
+      2,
+      /no release has the cluster "prod"; there are lab, shop/,
+    ],
+    [
+      ["--denials", "--stage", "test", "--rule", 'a" or 1'],
+      2,
+      /--rule takes a rule name, such as pod-security, not "a" or 1"/,
+    ],
+    [
+      ["--denials", "--stage", "test", "--cluster", "A|"],
+      2,
+      /--cluster takes a cluster name, such as prod-eu, not "A\|"/,
+    ],
+    [
+      ["--denials", "--stage", "test", "--since", "31d"],
+      2,
+      /--since takes a time from 1m to 30d, for instance .* not "31d"/,
+    ],
+    [["--denials"], 2, /--stage must name the stage/],
+    [["--stage", "test", "--rule", "require-owner"], 2, /--rule is for --denials/],
+    [["--denials", "--stage", "other"], 1, /stage other has no log group \/aws\/lambda\/postern-other/],
+  ];
+  for (const [words, code, sentence] of refused)
+    it(`are refused in a sentence: ${words.join(" ")}`, async () => {
+      const ended = await run("status", ...words);
+      assert.match(ended.stderr, sentence);
+      assert.equal(ended.code, code);
+    });
+
+  it("are in lines of the form that the package states", () => {
+    const isLogLine = new Ajv().compile(schema);
+    const lines = (account.logs.groups.get("/aws/lambda/postern-test") ?? []).map(({ line }) => JSON.parse(line));
+    const reviews = lines.filter((line) => "Reviews" in line);
+    assert.ok(reviews.length >= 6, `${reviews.length}`);
+    for (const line of reviews) assert.ok(isLogLine(line), JSON.stringify([line, isLogLine.errors]));
+  });
+
+  it("are in a saved query, beside others that status names", async () => {
+    const names = ["denials", "errors by rule", "slowest reviews", "cold starts", "guards that failed"];
+    const saved = names.map((name) => `postern-test/${name}`);
+    assert.deepEqual([...account.logs.saved.values()].map(({ Name }) => Name).sort(), saved.toSorted());
+    const status = ["status", "--stage", "test", "--config", "postern.yaml"];
+    const { stdout } = await run(...status);
+    assert.ok(stdout.includes(`queries that CloudWatch Logs Insights has saved: ${saved.join(", ")}\n`), stdout);
+    assert.deepEqual(JSON.parse((await run(...status, "-o", "json")).stdout).queries, saved);
+    const runSaved = (name: string) => {
+      const { QueryString = "", LogGroupNames = [] } =
+        [...account.logs.saved.values()].find(({ Name }) => Name === `postern-test/${name}`) ?? {};
+      assert.deepEqual(LogGroupNames, ["/aws/lambda/postern-test"]);
+      return evaluateQuery(QueryString, account.logs.groups.get("/aws/lambda/postern-test") ?? []);
+    };
+    assert.deepEqual(
+      runSaved("denials").map(({ user, message, times }) => [user, message, times]),
+      found.map(({ user, message, times }) => [user, message, `${times}`]),
+    );
+    for (const name of ["errors by rule", "guards that failed"])
+      assert.deepEqual(
+        runSaved(name).map(({ last, errors, failures, ...failed }) => [failed, errors ?? failures]),
+        [[{ function: "postern-test-require-owner", Rule: "require-owner", Cluster: "lab", code: "500" }, "1"]],
+      );
+  });
+
+  it("are sent elsewhere by the template of docs/logs.md", async () => {
+    const page = await readFile(new URL("../../docs/logs.md", import.meta.url), "utf8");
+    const { Parameters, ...template } = parse(readTemplate(page));
+    assert.deepEqual(Object.keys(Parameters), ["Stage", "Stream"]);
+    const Stream = "arn:aws:firehose:eu-west-1:123456789012:deliverystream/denials";
+    // The stand-in knows no parameters.
+    const body = JSON.stringify(template)
+      .replaceAll(/\$\{Stage\}/g, "test")
+      .replaceAll('{"Ref":"Stream"}', `"${Stream}"`);
+    const client = new CloudFormation(account.actAs("operator"));
+    await client.createStack({ StackName: "denials", TemplateBody: body, Capabilities: ["CAPABILITY_IAM"] });
+    await account.cloudformation.waitUntilIdle();
+    assert.equal(account.cloudformation.stack("denials")?.status, "CREATE_COMPLETE");
+    await send("lab", "require-owner", { userInfo: { username: jane }, name: "api" });
+    await send("lab", "suggest-owner", { userInfo: { username: jane }, name: "api" });
+    await send("lab", "require-owner", { object: { metadata: { labels: { owner: "jane" } } } });
+    await send("lab", "require-owner", { object: { data: { fail: "now" } } }, 500);
+    assert.deepEqual(
+      (account.logs.sent.get(Stream) ?? []).map((line) => {
+        const { verdict, user, message, name } = JSON.parse(line);
+        return [verdict, user, message, name];
+      }),
+      [
+        ["denied", jane, "no owner: ", "api"],
+        ["would be denied", jane, "an owner would help", "api"],
+      ],
+    );
+    await client.deleteStack({ StackName: "denials" });
+    await account.cloudformation.waitUntilIdle();
+  });
+
+  it("are sent elsewhere by a template that cfn-lint finds nothing wrong with", cfnLint, async () => {
+    const page = await readFile(new URL("../../docs/logs.md", import.meta.url), "utf8");
+    await lint(await checkout.write("denials.yml", readTemplate(page)));
+  });
+
+  it("have no user and no message with logs: minimal", async () => {
+    await deploy("logs: minimal");
+    const before = account.logs.groups.get("/aws/lambda/postern-test")?.length ?? 0;
+    await send("shop", "require-owner", { userInfo: { username: jane }, namespace: "shop", name: "web-9" });
+    const lines = (account.logs.groups.get("/aws/lambda/postern-test") ?? []).slice(before);
+    assert.equal(lines.length, 1);
+    assert.doesNotMatch(String(lines[0]?.line), /jane|owner:/);
+    assert.match(await showDenials(), /^1 .* shop +require-owner +enforce +- +CREATE pods shop\/web-9 +-$/m);
+  });
+
+  it("have no saved query any more once the stage is destroyed", async () => {
+    await requireSuccess("destroy", "--stage", "test", "--yes", "--forget", "shop,lab");
+    assert.equal(account.logs.saved.size, 0);
+  });
+});

@@ -1,0 +1,266 @@
+import { writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import { join } from "node:path";
+import { close, listen } from "../listen.ts";
+import {
+  AwsError,
+  type AwsReply,
+  type AwsRequest,
+  type AwsService,
+  readCaller,
+  refuseInQuery,
+  toXml,
+  xmlType,
+} from "./aws-service.ts";
+
+// EKS: clusters, their access entries, and the user of a token in a cluster. And STS, where roles of other accounts are taken.
+
+const ownAccount = "123456789012";
+
+/** A cluster of EKS. Calls for a cluster of another account must be made with a role of that account. */
+export interface EksCluster {
+  server: string;
+  ca: string;
+  network?: object;
+  account?: string;
+  /** The access entries by principal. */
+  entries?: Map<string, AccessEntry>;
+}
+
+export interface AccessEntry {
+  kubernetesGroups: string[];
+  username?: string;
+  type?: string;
+  tags?: Record<string, string>;
+}
+
+export interface Eks {
+  clusters: Map<string, EksCluster>;
+  eks: AwsService;
+  sts: AwsService;
+  /** The roles of other accounts that may be taken by sts:AssumeRole, as those of stacks may. */
+  roles: Set<string>;
+  /** Returns the role that a caller has taken. */
+  getTakenRole(caller: string | undefined): string | undefined;
+  reset(): void;
+  /** Starts a server that tells an API server the user of a token; returns the API server's flags. */
+  startAuthenticator(cluster: string, folder: string): Promise<{ flags: string[]; stop(): Promise<void> }>;
+}
+
+interface EksOptions {
+  region: string;
+  /** What answers for clusters that tests create by EKS's API itself. */
+  moto: Record<"eks" | "sts", AwsService>;
+  /** Returns the role of a function by the function's name. */
+  findRole(name: string): string | undefined;
+  /** Reports whether IAM has a role. */
+  hasRole(arn: string): boolean;
+}
+
+export const openEks = ({ region, moto, findRole, hasRole }: EksOptions): Eks => {
+  const clusters: Eks["clusters"] = new Map();
+  const roles = new Set<string>();
+  /** The roles that callers have taken, by access key. */
+  const taken = new Map<string, string>();
+  const toPrincipal = (caller = "") =>
+    findRole(caller) ?? taken.get(caller) ?? `arn:aws:iam::${ownAccount}:user/${caller}`;
+  const getEntries = (cluster: EksCluster) => {
+    cluster.entries ??= new Map();
+    return cluster.entries;
+  };
+
+  const parse = ({ method, path, body }: AwsRequest) => {
+    const [, , name = "", what, principal] = path.split("/").map(decodeURIComponent);
+    const actions: Record<string, string> =
+      what === undefined
+        ? { GET: "DescribeCluster" }
+        : principal === undefined
+          ? { GET: "ListAccessEntries", POST: "CreateAccessEntry" }
+          : { GET: "DescribeAccessEntry", DELETE: "DeleteAccessEntry" };
+    const input = Object(JSON.parse(String(body) || "{}"));
+    return { name, what, principal: principal ?? input.principalArn, input, action: actions[method] ?? "" };
+  };
+  const findCluster = (request: AwsRequest): EksCluster | undefined => {
+    const known = clusters.get(parse(request).name);
+    const [, , , , account] = toPrincipal(readCaller(request)).split(":");
+    return (known?.account ?? ownAccount) === account ? known : undefined;
+  };
+
+  const answerEntries = (request: AwsRequest): object => {
+    const { name, principal, input, action } = parse(request);
+    const cluster = findCluster(request);
+    if (cluster === undefined)
+      throw new AwsError(404, "ResourceNotFoundException", `No cluster found for name: ${name}.`);
+    const entries = getEntries(cluster);
+    const toOutput = (arn: string, entry: AccessEntry) => ({
+      ...{ clusterName: name, principalArn: arn, type: "STANDARD", tags: {}, ...entry },
+      username: entry.username ?? arn.replace(/:iam:(.*):role\/(.*)$/, ":sts:$1:assumed-role/$2/{{SessionName}}"),
+    });
+    if (action === "ListAccessEntries") {
+      // Pages are as small as EKS may make them.
+      const all = [...entries.keys()];
+      const first = Number(request.query.get("nextToken") ?? 0);
+      const nextToken = first + 2 < all.length ? String(first + 2) : undefined;
+      return { accessEntries: all.slice(first, first + 2), nextToken };
+    }
+    if (action === "CreateAccessEntry") {
+      requireValidEntry(input, hasRole);
+      if (entries.has(principal))
+        throw new AwsError(
+          409,
+          "ResourceInUseException",
+          "The specified access entry resource is already in use on this cluster.",
+        );
+      const { kubernetesGroups, username, type, tags } = input;
+      entries.set(principal, { kubernetesGroups, username, type, tags });
+      return { accessEntry: toOutput(principal, input) };
+    }
+    const entry = entries.get(principal);
+    if (entry === undefined)
+      throw new AwsError(
+        404,
+        "ResourceNotFoundException",
+        "The specified principalArn could not be found. You can view your available access entries with 'list-access-entries'.",
+      );
+    if (action === "DescribeAccessEntry") return { accessEntry: toOutput(principal, entry) };
+    entries.delete(principal);
+    return {};
+  };
+
+  const eks: AwsService = {
+    ...moto.eks,
+    identify: (request) => {
+      const { name, what, principal, input, action } = parse(request);
+      if (what !== "access-entries") return moto.eks.identify(request);
+      const isNew = action === "CreateAccessEntry";
+      const entry: AccessEntry = isNew ? input : (clusters.get(name)?.entries?.get(principal) ?? {});
+      const tags = Object.entries(entry.tags ?? {});
+      const context = {
+        ...(principal && { "eks:principalArn": principal }),
+        ...(isNew && {
+          "eks:accessEntryType": entry.type ?? "STANDARD",
+          "eks:kubernetesGroups": entry.kubernetesGroups,
+        }),
+        ...(isNew && entry.username && { "eks:username": entry.username }),
+        ...Object.fromEntries(tags.map(([key, value]) => [`aws:${isNew ? "Request" : "Resource"}Tag/${key}`, value])),
+      };
+      return { action: `eks:${action}`, name: principal ? `${name} ${principal}` : name, context };
+    },
+    answer: async (request) => {
+      const { name, what, action } = parse(request);
+      const toReply = (body: object): AwsReply => {
+        return { status: 200, headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
+      };
+      if (what === "access-entries") return toReply(answerEntries(request));
+      const known = findCluster(request);
+      if (action !== "DescribeCluster" || !known) return moto.eks.answer(request);
+      const cluster = {
+        ...{ name, arn: `arn:aws:eks:${region}:${known.account ?? ownAccount}:cluster/${name}`, status: "ACTIVE" },
+        endpoint: known.server,
+        resourcesVpcConfig: {
+          ...{ controlPlaneEgressMode: "AWS_MANAGED", endpointPublicAccess: true, endpointPrivateAccess: false },
+          ...{ publicAccessCidrs: ["0.0.0.0/0"], ...known.network },
+        },
+        certificateAuthority: { data: Buffer.from(known.ca).toString("base64") },
+      };
+      return toReply({ cluster });
+    },
+  };
+
+  const sts: AwsService = {
+    ...moto.sts,
+    identify: (request) => {
+      const { action } = moto.sts.identify(request);
+      return { action, name: request.query.get("RoleArn") ?? "" };
+    },
+    answer: async (request) => {
+      const { query } = request;
+      const role = query.get("RoleArn") ?? "";
+      if (query.get("Action") !== "AssumeRole") return moto.sts.answer(request);
+      if (!roles.has(role) && !hasRole(role)) {
+        const caller = toPrincipal(readCaller(request));
+        throw new AwsError(
+          403,
+          "AccessDenied",
+          `User: ${caller} is not authorized to perform: sts:AssumeRole on resource: ${role}`,
+        );
+      }
+      const AccessKeyId = `TAKEN${taken.size}`;
+      taken.set(AccessKeyId, role);
+      const Expiration = new Date(Date.now() + 3_600_000);
+      const Credentials = { AccessKeyId, SecretAccessKey: "secret", SessionToken: "session", Expiration };
+      return {
+        status: 200,
+        headers: xmlType,
+        body: toXml("AssumeRoleResponse", { AssumeRoleResult: { Credentials } }),
+      };
+    },
+    refuse: refuseInQuery,
+  };
+
+  /** Returns the user of a token for a cluster, as EKS does; undefined if the token is none or has no access entry. */
+  const findUser = (cluster: string, token: string) => {
+    const url = /^k8s-aws-v1\.([\w-]+)$/.exec(token)?.[1];
+    const text = Buffer.from(url ?? "", "base64url").toString();
+    if (!URL.canParse(text)) return undefined;
+    const { searchParams: query } = new URL(text);
+    const isSigned = query.get("X-Amz-SignedHeaders")?.split(";").includes("x-k8s-aws-id");
+    if (query.get("Action") !== "GetCallerIdentity" || !isSigned) return undefined;
+    const principal = toPrincipal(query.get("X-Amz-Credential")?.split("/")[0]);
+    const entry = clusters.get(cluster)?.entries?.get(principal);
+    return entry && { username: entry.username ?? principal, groups: entry.kubernetesGroups };
+  };
+
+  return {
+    ...{ clusters, eks, sts, roles, getTakenRole: (caller = "") => taken.get(caller) },
+    reset: () => {
+      for (const kept of [clusters, roles, taken]) kept.clear();
+    },
+    startAuthenticator: async (cluster, folder) => {
+      const server = createServer(async (request, response) => {
+        const chunks: Buffer[] = [];
+        for await (const chunk of request) chunks.push(chunk);
+        const { apiVersion, kind, spec } = JSON.parse(String(Buffer.concat(chunks)));
+        const user = findUser(cluster, String(spec.token));
+        const status = user === undefined ? { authenticated: false } : { authenticated: true, user };
+        response.setHeader("content-type", "application/json");
+        response.end(JSON.stringify({ apiVersion, kind, status }));
+      });
+      const file = join(folder, "authenticator.json");
+      const address = `http://127.0.0.1:${await listen(server)}/`;
+      await writeFile(
+        file,
+        JSON.stringify({
+          ...{ apiVersion: "v1", kind: "Config", "current-context": "a" },
+          clusters: [{ name: "a", cluster: { server: address } }],
+          contexts: [{ name: "a", context: { cluster: "a", user: "a" } }],
+          users: [{ name: "a", user: {} }],
+        }),
+      );
+      const flags = [
+        `--authentication-token-webhook-config-file=${file}`,
+        "--authentication-token-webhook-version=v1",
+        // The API server would remember for minutes that a token was refused.
+        "--authentication-token-webhook-cache-ttl=0s",
+      ];
+      return { flags, stop: () => close(server) };
+    },
+  };
+};
+
+/** Refuses what EKS refuses in a new access entry. */
+const requireValidEntry = (
+  { principalArn, type, kubernetesGroups, username = "" }: AccessEntry & { principalArn: string },
+  hasRole: EksOptions["hasRole"],
+): void => {
+  const complain = (message: string) => {
+    throw new AwsError(400, "InvalidParameterException", message);
+  };
+  if (!/^arn:aws:iam::\d{12}:(role|user)\/.+$/.test(principalArn))
+    complain("The principalArn parameter format is not valid");
+  if (principalArn.includes(":role/") && !hasRole(principalArn))
+    complain("The specified principalArn is invalid: invalid principal.");
+  if (type !== "STANDARD") complain(`the stand-in has no access entries of type ${type}`);
+  for (const name of [...kubernetesGroups, username])
+    if (/^(system|eks|aws|amazon|iam):/.test(name)) complain(`The name ${name} starts with a reserved prefix`);
+};

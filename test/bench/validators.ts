@@ -1,0 +1,217 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { text } from "node:stream/consumers";
+import { setTimeout as wait } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import fc from "fast-check";
+import { stringify } from "yaml";
+import { isMap, type JsonMap, toList, toMap } from "#lib/json.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import { buildKindIndex } from "../../infra/apiserver/kinds/kinds.ts";
+import { generateFaultyObject, type Path } from "../cluster/faulty-objects.ts";
+import { createSender } from "../cluster/kubernetes-module.ts";
+import type { ControlPlaneBinaries } from "../control-plane/binaries.ts";
+import type { TestClusterClient } from "../control-plane/client.ts";
+import { bootCluster } from "../control-plane/cluster.ts";
+import { readValidObjects } from "../valid-objects.ts";
+import type { findValidators } from "./peers/validators.ts";
+
+// Compares what `postern check`, kubectl-validate and kubeconform find in the same files with what a new API server refuses.
+
+/** What one tool found, and what it needed. */
+export interface ValidatorRow {
+  name: string;
+  /** Files that the API server refuses and the tool, too. */
+  found: number;
+  /** Files that the tool refuses and the API server doesn't. */
+  wrong: number;
+  /** Seconds of CPU time of all threads, and seconds until the tool ended. */
+  cpu: number;
+  wall: number;
+  /** The peak memory, in bytes. */
+  memory: number;
+}
+
+export interface ValidatorMeasurement {
+  kubernetes: string;
+  seed: number;
+  files: number;
+  refused: number;
+  rows: ValidatorRow[];
+}
+
+const checkProgram = fileURLToPath(new URL("../../infra/main.ts", import.meta.url));
+
+/** Kinds that change what admission does with other objects. The API server stores no file, and check counts those before. */
+const decisive = [
+  ...["IngressClass", "LimitRange", "Namespace", "PriorityClass", "ResourceQuota"],
+  ...["RuntimeClass", "StorageClass"],
+];
+
+type Validators = Awaited<ReturnType<typeof findValidators>>;
+
+/** Writes this many manifests, and measures what finds their faults. `validators` are the other tools. */
+export const compareValidators = async (
+  binaries: ControlPlaneBinaries,
+  validators: Validators,
+  folder: string,
+  { files, seed }: { files: number; seed: number },
+): Promise<ValidatorMeasurement> => {
+  const [manifests, schemas, own] = [join(folder, "faulty"), join(folder, "schemas"), join(folder, "own")];
+  const cluster = await bootCluster(binaries, { flags: ["--allow-privileged=true"] });
+  const refused = new Set<string>();
+  try {
+    for (const place of [manifests, schemas, own]) await mkdir(place);
+    // Objects whose names are free get one of their own each, because none is an update of another.
+    const valid = readValidObjects().filter(({ metadata }) => /^valid-\d+$/.test(metadata?.name ?? ""));
+    const kinds = buildKindIndex(valid);
+    const served = valid.filter(
+      ({ apiVersion = "", kind = "" }) => kinds.of(apiVersion, kind)?.off === false && !decisive.includes(kind),
+    );
+    const { send } = createSender(cluster.admin, kinds);
+    // Check assumes that what a Pod names exists.
+    const runtime = { apiVersion: "node.k8s.io/v1", kind: "RuntimeClass", metadata: { name: "a" }, handler: "a" };
+    if ((await send({ verb: "create", object: runtime }, "")).code !== 201)
+      throw new Error("RuntimeClass a is refused");
+    const drawn = fc.sample(generateFaultyObject(served, isChanged), { numRuns: files, seed });
+    for (const [index, faulty] of drawn.entries()) {
+      const object = renameObject(faulty.object, index);
+      const file = `${String(index).padStart(5, "0")}.yaml`;
+      // These tools read YAML 1.1.
+      await writeFile(join(manifests, file), stringify(object, { version: "1.1" }));
+      if ((await send({ verb: "create", object })).code >= 300) refused.add(file);
+    }
+    await writeSchemas(cluster.admin, schemas);
+  } finally {
+    await cluster.stop();
+  }
+  const measure = async (name: string, words: readonly string[], list: (output: string) => string[]) => {
+    const { output, ...used } = await runMeasured(words, own);
+    const denied = new Set(list(output).map((file) => basename(file)));
+    const found = denied.intersection(refused).size;
+    return { name, found, wrong: denied.size - found, ...used };
+  };
+  const config = join(own, "postern.yaml");
+  await writeFile(config, "rules: {}\n");
+  const rows = [
+    await measure(
+      "postern check",
+      [
+        ...[process.execPath, checkProgram, "check", manifests],
+        ...["--config", config, "--kubernetes", binaries.minor, "-o", "json"],
+      ],
+      (output) => {
+        const { objects, faults } = JSON.parse(output);
+        return [...objects.filter(isDenied), ...faults].map(({ file }: { file: string }) => file);
+      },
+    ),
+  ];
+  if (validators !== undefined)
+    rows.push(
+      await measure(
+        "kubectl-validate",
+        [validators.kubectlValidate, manifests, "--local-schemas", schemas, "-o", "json"],
+        (output) =>
+          Object.entries(JSON.parse(output)).flatMap(([file, all]) =>
+            toList(all).every((one) => toMap(one).status === "Success") ? [] : [file],
+          ),
+      ),
+      await measure(
+        "kubeconform -strict",
+        [
+          ...[validators.kubeconform, "-strict", "-output", "json", "-schema-location"],
+          ...[`${schemas}/kinds/{{ .ResourceKind }}{{ .KindSuffix }}.json`, manifests],
+        ],
+        (output) => JSON.parse(output).resources.map(({ filename }: { filename: string }) => filename),
+      ),
+    );
+  return { kubernetes: binaries.version, seed, files, refused: refused.size, rows };
+};
+
+/** Gives an object a name of its own. */
+const renameObject = (object: KubernetesObject, index: number): KubernetesObject =>
+  isMap(object.metadata) ? { ...object, metadata: { ...object.metadata, name: `valid-${index}` } } : object;
+
+const isChanged = (path: Path) => path.join(".") !== "metadata.name";
+
+/** Reports whether check denies the object of a file. The API server isn't asked about the Pods that it would make. */
+const isDenied = ({ verdict, madeBy }: { verdict: string; madeBy?: string }) =>
+  verdict === "denied" && madeBy === undefined;
+
+/** Runs a program to its end. What it used is read from /proc while it runs. */
+const runMeasured = async ([file = "", ...words]: readonly string[], cwd: string) => {
+  const started = performance.now();
+  const env = { ...process.env, NODE_OPTIONS: "", KUBECONFIG: "/dev/null" };
+  const child = spawn(file, words, { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
+  const ended = Promise.all([text(child.stdout), text(child.stderr), once(child, "close")]);
+  let [cpu, memory] = [0, 0];
+  const read = async () => {
+    const [stat = "", status = ""] = await Promise.all(
+      ["stat", "status"].map((name) => readFile(`/proc/${child.pid}/${name}`, "utf8").catch(() => "")),
+    );
+    const [user = 0, system = 0] = stat.split(") ")[1]?.split(" ").slice(11, 13).map(Number) ?? [];
+    // Clock ticks are hundredths of a second on Linux.
+    cpu = Math.max(cpu, (user + system) / 100);
+    memory = Math.max(memory, Number(/^VmHWM:\s+(\d+)/m.exec(status)?.[1] ?? 0) * 1024);
+  };
+  while (child.exitCode === null && child.signalCode === null) {
+    await read();
+    await wait(5);
+  }
+  const [output, errors] = await ended;
+  if (output === "") throw new Error(`${file} ended: ${errors.slice(-2000)}`);
+  return { output, cpu, memory, wall: (performance.now() - started) / 1000 };
+};
+
+/** Writes the API server's OpenAPI documents as kubectl-validate reads them, and a JSON schema a kind for kubeconform. */
+const writeSchemas = async (admin: TestClusterClient, folder: string): Promise<void> => {
+  await mkdir(join(folder, "kinds"));
+  const read = async (path: string) => (await admin({ method: "GET", path })).body;
+  const { paths } = await read("/openapi/v3");
+  for (const [path, { serverRelativeURL }] of Object.entries(paths as Record<string, { serverRelativeURL: string }>)) {
+    const [, parent = "", version = ""] = /^(apis?(?:\/[^/]+)?)\/(v\d\w*)$/.exec(path) ?? [];
+    if (version === "") continue;
+    const document = await read(serverRelativeURL);
+    await mkdir(join(folder, parent), { recursive: true });
+    await writeFile(join(folder, parent, `${version}.json`), JSON.stringify(document));
+    const { schemas } = document.components as { schemas: Record<string, JsonMap> };
+    for (const [name, schema] of Object.entries(schemas))
+      for (const { group, kind } of (schema["x-kubernetes-group-version-kind"] ?? []) as {
+        group: string;
+        kind: string;
+      }[]) {
+        const groupPart = group === "" ? "" : `-${group.split(".")[0]}`;
+        const file = `${kind}${groupPart}-${version}.json`.toLowerCase();
+        await writeFile(join(folder, "kinds", file), JSON.stringify(toStandaloneSchema(name, schemas)));
+      }
+  }
+};
+
+/** Returns a schema with those that it uses, strict, and with null for what isn't required, as kubeconform's own schemas. */
+const toStandaloneSchema = (name: string, schemas: Record<string, JsonMap>): object => {
+  const used: Record<string, unknown> = {};
+  const convert = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(convert);
+    if (!isMap(value)) return value;
+    const { $ref, properties, ...rest } = value;
+    if (typeof $ref === "string") return { $ref: use($ref.split("/").at(-1) ?? "") };
+    const converted = Object.fromEntries(Object.entries(rest).map(([key, member]) => [key, convert(member)]));
+    if (!isMap(properties)) return converted;
+    const members = Object.entries(properties).map(([key, member]) => {
+      const schema = convert(member) as JsonMap;
+      const isOptional = !toList(value.required).includes(key) && typeof schema.type === "string";
+      return [key, isOptional ? { ...schema, type: [schema.type, "null"] } : schema];
+    });
+    return { additionalProperties: false, ...converted, properties: Object.fromEntries(members) };
+  };
+  const use = (wanted: string): string => {
+    if (!Object.hasOwn(used, wanted)) {
+      used[wanted] = {};
+      used[wanted] = convert(schemas[wanted]);
+    }
+    return `#/definitions/${wanted}`;
+  };
+  return { $ref: use(name), definitions: used };
+};

@@ -1,0 +1,218 @@
+import assert from "node:assert/strict";
+import { relative } from "node:path";
+import { after, before, describe, it, type TestContext } from "node:test";
+import fc from "fast-check";
+import type { KubernetesObject } from "#lib/review.ts";
+import builtInKinds from "../../infra/apiserver/kinds/kinds.json" with { type: "json" };
+import { buildKindIndex, type KindIndex } from "../../infra/apiserver/kinds/kinds.ts";
+import { findModule } from "../../infra/kubernetes/find-module.ts";
+import { createKubernetes, type Kubernetes } from "../../infra/kubernetes/kubernetes.ts";
+import { readInput } from "../../infra/manifests/input.ts";
+import { choosePart } from "../choices.ts";
+import { listPlugins, newestMinor, requireBinaries } from "../control-plane/binaries.ts";
+import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
+import { waitUntil } from "../parity/rule-server.ts";
+import { needs } from "../parts.ts";
+import { readRows } from "../rows.ts";
+import { readValidObjects } from "../valid-objects.ts";
+import { type FaultyObject, generateFaultyObject, type Path } from "./faulty-objects.ts";
+import { type ComparedRequest, createComparison } from "./kubernetes-module.ts";
+import { findPublishedManifests } from "./published.ts";
+
+// Kubernetes' handlers in this process answer as an API server does, whose admission plugins are off. POSTERN_RUNS is the
+// number of requests in each test; POSTERN_KUBERNETES is the minor to emulate and to compare with.
+const { POSTERN_RUNS, POSTERN_SEED, POSTERN_KUBERNETES: minor = newestMinor } = process.env;
+const runs = Number(POSTERN_RUNS ?? 200);
+const seed = Number(POSTERN_SEED ?? Math.floor(Math.random() * 1e9));
+
+const custom = readRows<{ definition: KubernetesObject; objects: KubernetesObject[]; others: KubernetesObject[] }>(
+  import.meta.filename,
+);
+const { skip } = await needs("API server", "Kubernetes module");
+const published = (await needs("published manifests")).skip === false;
+
+/** Kinds of which nothing is stored. What most of them answer depends on the users of a cluster. */
+const transient = [
+  "Binding",
+  "ComponentStatus",
+  "LocalSubjectAccessReview",
+  "SelfSubjectAccessReview",
+  "SelfSubjectReview",
+  "SelfSubjectRulesReview",
+  "SubjectAccessReview",
+  "TokenReview",
+];
+
+/** Kinds whose conditions the API server itself writes after a creation. */
+const withConditions = ["APIService", "FlowSchema"];
+
+describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`, { skip }, () => {
+  let cluster: TestCluster;
+  let module: Kubernetes;
+  const valid = [...readValidObjects(), ...custom.others, custom.definition];
+  let kinds: KindIndex = buildKindIndex(valid, minor);
+  const getKind = ({ apiVersion = "", kind = "" }: KubernetesObject) => kinds.of(apiVersion, kind);
+  const served = valid.filter((object) => getKind(object)?.off === false);
+  /** The valid objects as the API server stores them. */
+  const stored: KubernetesObject[] = [];
+
+  before(async () => {
+    const binaries = await requireBinaries(minor);
+    const { defaultOn } = await listPlugins(binaries);
+    [cluster, module] = await Promise.all([
+      bootCluster(binaries, { disable: defaultOn, flags: ["--allow-privileged=true"] }),
+      createKubernetes({ packed: (await findModule()) ?? "", ...(minor !== newestMinor && { minor }) }),
+    ]);
+  });
+  after(async () => {
+    await module?.stop();
+    await cluster?.stop();
+  });
+
+  /** Compares requests, and fails with the first differences whose cause isn't known. */
+  const compareAll = async (t: TestContext, requests: readonly (ComparedRequest & { fault: string })[]) => {
+    const { compare } = createComparison(cluster.admin, module, kinds, minor !== newestMinor);
+    const counts: Record<string, number> = { refused: 0 };
+    const unknown: string[] = [];
+    for (const { fault, ...request } of requests) {
+      const { isRefused, cause, text } = await compare(request);
+      if (isRefused) counts.refused = (counts.refused ?? 0) + 1;
+      counts[cause] = (counts[cause] ?? 0) + 1;
+      if (cause === "unknown")
+        unknown.push(`${(request.oldObject ?? request.object).kind}, ${request.verb}, ${fault}\n${text}`);
+    }
+    t.diagnostic(`seed ${seed}, ${requests.length} requests: ${JSON.stringify(counts)}`);
+    assert.deepEqual(unknown.slice(0, 20).join("\n\n"), "", `${unknown.length} of ${requests.length} differ`);
+  };
+  const draw = (objects: readonly KubernetesObject[], isChanged?: (path: Path) => boolean): FaultyObject[] =>
+    fc.sample(generateFaultyObject(objects, isChanged), { numRuns: runs, seed });
+  const toCreation = (faulty: FaultyObject) => ({ verb: "create" as const, ...faulty });
+  const toUpdate =
+    (subresource?: string) =>
+    ({ object, fault }: FaultyObject) => ({
+      verb: "update" as const,
+      object,
+      fault,
+      oldObject: stored.find(({ metadata }) => Object(metadata).uid === Object(object.metadata).uid) ?? object,
+      ...(subresource && { subresource }),
+    });
+  const store = async (objects: readonly KubernetesObject[]) => {
+    const { send, read } = createComparison(cluster.admin, module, kinds, minor !== newestMinor);
+    const created: KubernetesObject[] = [];
+    for (const object of objects) {
+      const { code, body } = await send({ verb: "create", object }, "");
+      if (code === 201 && !transient.includes(object.kind ?? "")) created.push(body as KubernetesObject);
+    }
+    for (const object of created) {
+      let current = object;
+      if (withConditions.includes(object.kind ?? ""))
+        await waitUntil(`${object.kind} has no conditions`, async () => {
+          current = await read(object);
+          return JSON.stringify(current).includes('"lastTransitionTime"');
+        });
+      stored.push(current);
+    }
+  };
+  /** Gives a definition to both, and waits until the API server serves its kinds. */
+  const define = async (definitions: readonly KubernetesObject[]) => {
+    const from = stored.length;
+    await store(definitions);
+    const accepted = stored.slice(from).map(({ metadata }) => metadata?.name);
+    for (const definition of definitions.filter(({ metadata }) => accepted.includes(metadata?.name))) {
+      const [apiVersion = "", kind = ""] = [definition.apiVersion, definition.kind];
+      const name = definition.metadata?.name ?? "";
+      await module.handle({ verb: "define", apiVersion, kind, name, object: JSON.stringify(definition) });
+      const path = `/apis/apiextensions.k8s.io/v1/customresourcedefinitions/${name}`;
+      await waitUntil(`${name} isn't served`, async () =>
+        /"type":"Established"/.test(JSON.stringify((await cluster.admin({ method: "GET", path })).body)),
+      );
+    }
+  };
+
+  it("has a valid object of each kind that is stored", () => {
+    const all = Object.entries(builtInKinds).flatMap(([apiVersion, kinds]) =>
+      Object.keys(kinds).map((kind) => ({ apiVersion, kind })),
+    );
+    const missing = all.filter(
+      (one) =>
+        getKind(one)?.off === false &&
+        !transient.includes(one.kind) &&
+        !valid.some(({ apiVersion, kind }) => apiVersion === one.apiVersion && kind === one.kind),
+    );
+    assert.deepEqual(missing, []);
+  });
+
+  it("creates valid objects and those with one fault", (t) =>
+    compareAll(t, [...served.map((object) => ({ object, fault: "none" })), ...draw(served)].map(toCreation)));
+
+  it("updates stored objects with one change", async (t) => {
+    await store(served.filter(({ kind }) => kind !== "CustomResourceDefinition"));
+    assert.ok(stored.length > 60, String(stored.length));
+    const isOfUser = ([first, second]: Path) =>
+      first !== "metadata" || /^(name|labels|annotations|finalizers|ownerReferences)$/.test(String(second));
+    await compareAll(t, draw(stored, isOfUser).map(toUpdate()));
+  });
+
+  it("updates the status and the scale of stored objects", async (t) => {
+    const having = (subresource: string) => stored.filter((one) => getKind(one)?.subresources.includes(subresource));
+    const scales = having("scale").map(({ metadata }) => ({
+      ...{ apiVersion: "autoscaling/v1", kind: "Scale" },
+      metadata: { name: metadata?.name, namespace: metadata?.namespace, uid: Object(metadata).uid },
+      spec: { replicas: 2 },
+    }));
+    await compareAll(t, [
+      ...draw(having("status"), ([first]) => first === "status").map(toUpdate("status")),
+      ...draw(scales as KubernetesObject[], ([first, second]) => first === "spec" || second === "name").map(
+        toUpdate("scale"),
+      ),
+    ]);
+  });
+
+  it("deletes stored objects", async (t) => {
+    const options = ["Background", "Foreground", "Orphan"].map((propagationPolicy) => ({
+      ...{ apiVersion: "v1", kind: "DeleteOptions", dryRun: ["All"], gracePeriodSeconds: 5, propagationPolicy },
+      preconditions: { uid: "UID", resourceVersion: "VERSION" },
+    }));
+    // Without a dry run, the API server would delete the object.
+    const faulty = draw(options as KubernetesObject[], ([first]) => first !== "dryRun");
+    const deletions = faulty.map(({ object, fault }, index) => {
+      const oldObject = stored[index % stored.length] ?? {};
+      const { uid, resourceVersion } = Object(oldObject.metadata);
+      const text = JSON.stringify(object).replace("UID", uid).replace("VERSION", resourceVersion);
+      return { verb: "delete" as const, object: JSON.parse(text), oldObject, fault };
+    });
+    await compareAll(t, deletions);
+  });
+
+  it("creates and updates custom resources", async (t) => {
+    await define([custom.definition]);
+    kinds = buildKindIndex([...valid], minor);
+    await compareAll(
+      t,
+      [...custom.objects.map((object) => ({ object, fault: "none" })), ...draw(custom.objects)].map(toCreation),
+    );
+    const from = stored.length;
+    await store(custom.objects);
+    const isOfSpec = ([first]: Path) => first === "spec";
+    await compareAll(t, draw(stored.slice(from), isOfSpec).map(toUpdate()));
+  });
+
+  it("creates what other projects published", { skip: !published }, async (t) => {
+    const folder = (await findPublishedManifests()) ?? "";
+    const isChosen = choosePart("published manifests for the module", 3, seed, POSTERN_RUNS === undefined);
+    const input = await readInput([folder]);
+    const named = input.manifests.map(({ object, source, line }) => ({
+      object: object as KubernetesObject,
+      fault: `${relative(folder, source.name)}:${line}`,
+    }));
+    const definitions = named.filter(({ object }) => object.kind === "CustomResourceDefinition");
+    await compareAll(t, definitions.filter((_, index) => isChosen(index)).map(toCreation));
+    const unique = new Map(definitions.map(({ object }) => [object.metadata?.name, object]));
+    await define([...unique.values()].filter((one) => one.apiVersion === "apiextensions.k8s.io/v1"));
+    kinds = buildKindIndex([...unique.values(), ...valid], minor);
+    const others = named.filter(
+      ({ object }) => getKind(object)?.off === false && !definitions.some((one) => one.object === object),
+    );
+    await compareAll(t, others.filter((_, index) => isChosen(index)).map(toCreation));
+  });
+});

@@ -1,0 +1,194 @@
+import { isDeepStrictEqual } from "node:util";
+import { exactJson } from "#lib/exact-json.ts";
+import { type JsonMap, toList, toMap } from "#lib/json.ts";
+import { toApiPath } from "#lib/objects/api-version.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import type { KindIndex } from "../../infra/apiserver/kinds/kinds.ts";
+import type { Kubernetes } from "../../infra/kubernetes/kubernetes.ts";
+import type { KubernetesAnswer, KubernetesRequest } from "../../infra/kubernetes/requests.ts";
+import type { TestClusterClient, TestClusterResponse } from "../control-plane/client.ts";
+import { formatAnswerDiff } from "../parity/compare.ts";
+
+/** An object that is sent to an API server and to the module. */
+export interface ComparedRequest {
+  verb: "create" | "update" | "delete";
+  /** The object that is sent: those of a deletion are its options, which state the dry run themselves. */
+  object: KubernetesObject;
+  /** The stored object, which only the module gets. */
+  oldObject?: KubernetesObject;
+  subresource?: string;
+}
+
+/** Whether both answers are equal, and else why, if the reason is known. */
+export interface ComparedAnswers {
+  isRefused: boolean;
+  /** `equal`, `unknown`, or what the API server has that the module hasn't. */
+  cause: string;
+  text: string;
+}
+
+/** Sends requests to an API server. */
+export const createSender = (admin: TestClusterClient, kinds: KindIndex) => {
+  const locate = ({ apiVersion = "", kind = "", metadata }: KubernetesObject) => {
+    const found = kinds.of(apiVersion, kind);
+    const { namespace = "default" } = Object(metadata);
+    const isNamed = typeof namespace === "string" && namespace !== "";
+    return { resource: found?.resource.resource, namespace: found?.namespaced && isNamed ? namespace : undefined };
+  };
+  const getPath = (of: KubernetesObject, { verb, subresource }: ComparedRequest): string => {
+    const { resource, namespace } = locate(of);
+    const name = verb !== "create" ? `/${of.metadata?.name}${subresource ? `/${subresource}` : ""}` : "";
+    return `${toApiPath(of.apiVersion ?? "")}${namespace ? `/namespaces/${namespace}` : ""}/${resource}${name}`;
+  };
+  const send = async (request: ComparedRequest, query = "&dryRun=All"): Promise<TestClusterResponse> => {
+    const path = getPath(request.oldObject ?? request.object, request);
+    const method = ({ create: "POST", update: "PUT", delete: "DELETE" } as const)[request.verb];
+    return admin({ method, path: `${path}?fieldValidation=Strict${query}`, body: request.object });
+  };
+  const read = async (object: KubernetesObject): Promise<KubernetesObject> =>
+    (await admin({ method: "GET", path: getPath(object, { verb: "update", object }) })).body as KubernetesObject;
+  return { locate, send, read };
+};
+
+/**
+ * Sends requests to an API server and to the module, and compares the answers. An emulated minor has the newest code, so
+ * only its verdicts must be equal: what else differs has a cause.
+ */
+export const createComparison = (
+  admin: TestClusterClient,
+  module: Kubernetes,
+  kinds: KindIndex,
+  isEmulated: boolean,
+) => {
+  const { locate, send, read } = createSender(admin, kinds);
+  const ask = ({ verb, object, oldObject, subresource }: ComparedRequest): Promise<KubernetesAnswer> => {
+    const of = oldObject ?? object;
+    const { namespace } = locate(of);
+    const { apiVersion = "", kind = "" } = of;
+    return module.handle({
+      verb,
+      apiVersion,
+      kind,
+      ...(subresource && { subresource }),
+      ...(namespace && { namespace }),
+      ...(oldObject?.metadata?.name && { name: oldObject.metadata.name }),
+      fieldValidation: "Strict",
+      user: { username: "admin", uid: "0", groups: ["system:authenticated"] },
+      object: exactJson.stringify(object),
+      ...(oldObject && { oldObject: exactJson.stringify(oldObject) }),
+    } satisfies KubernetesRequest);
+  };
+  const compare = async (request: ComparedRequest): Promise<ComparedAnswers> => {
+    const [server, ours] = await Promise.all([send(request), ask(request)]);
+    return compareAnswers(request, server, ours, isEmulated);
+  };
+  return { send, read, compare };
+};
+
+/** Fields that a server fills by its clock, its storage or at random. */
+const serverFields = ["uid", "creationTimestamp", "deletionTimestamp", "resourceVersion", "managedFields", "selfLink"];
+
+interface ComparedAnswer {
+  code: number;
+  warnings: readonly string[];
+  body: JsonMap;
+}
+
+/** Leaves out what messages of an emulated minor print otherwise: repeated causes, and Go values. */
+const reduceAnswer = ({ body, ...answer }: ComparedAnswer): ComparedAnswer => {
+  const causes = toList(toMap(body.details).causes);
+  const fields = [...new Set(causes.map(toField))].sort();
+  return { ...answer, body: causes.length > 0 ? { reason: body.reason, fields } : body };
+};
+
+/** Returns what an older minor does otherwise, if its verdict is that of the module. */
+const findOlderCause = (wanted: ComparedAnswer, actual: ComparedAnswer, ours: KubernetesAnswer): string | undefined => {
+  if (wanted.code >= 300) return ours.status && "an older minor refuses it with other fields";
+  if (ours.object === undefined) return undefined;
+  const isSameObject = isDeepStrictEqual(actual.body, wanted.body);
+  return isSameObject ? "an older minor warns otherwise" : "an older minor stores other fields";
+};
+
+const compareAnswers = (
+  { object }: ComparedRequest,
+  server: TestClusterResponse,
+  ours: KubernetesAnswer,
+  isEmulated: boolean,
+): ComparedAnswers => {
+  const reduce = isEmulated ? reduceAnswer : (answer: ComparedAnswer) => answer;
+  const wanted = reduce({ code: server.code, warnings: server.warnings, body: normalize(server.body, object) });
+  const given = ours.object ?? ours.status;
+  const actual = reduce({
+    code: ours.object ? (server.code < 300 ? server.code : 200) : (ours.status?.code ?? 0),
+    warnings: [...ours.warnings],
+    body: normalize(given === undefined ? { ...ours } : { ...given }, object),
+  });
+  const isRefused = server.code >= 300;
+  if (isDeepStrictEqual(actual, wanted)) return { isRefused, cause: "equal", text: "" };
+  const cause =
+    (isEmulated && findOlderCause(wanted, actual, ours)) ||
+    findCause(JSON.stringify(server.body), String(ours.status?.message), isEmulated);
+  const [said, saidHere] = [server.body.message, ours.status?.message ?? ours.undecided].map(String);
+  const text =
+    actual.code === wanted.code
+      ? formatAnswerDiff(toMutable(wanted), toMutable(actual))
+      : `- ${wanted.code} ${said}\n+ ${actual.code} ${saidHere}`;
+  return { isRefused, cause, text };
+};
+
+/** Returns what the API server has that the module hasn't, if answers differ by it. */
+const findCause = (server: string, ours: string, isEmulated: boolean): string => {
+  if (isEmulated && /unknown field/.test(server)) return "an older minor doesn't know a field";
+  // 1.34 keeps fields of devices though their gates are off.
+  if (isEmulated && (/exactly\.tolerations\[/.test(server) || /matchAttribute: Required/.test(ours)))
+    return "an older minor keeps a field whose gate is off";
+  if (isEmulated && /image\.reference: Required/.test(ours)) return "an older minor doesn't validate a field";
+  if (/already exists/.test(server)) return "the name is taken in the cluster";
+  if (/\b(?:allocate|range)\b|nodePort: Duplicate/.test(server) || /\ballocate\b/.test(ours))
+    return "addresses and ports of the cluster";
+  if (/provided port is not in the valid range/.test(ours)) return "a dry run accepts each node port";
+  if (/not found|namespaces .* not found/.test(server)) return "the cluster lacks another object";
+  if (/invalid bearer token/.test(server)) return "the tokens of the cluster";
+  return "unknown";
+};
+
+/** Returns the field of a cause, which is JSON if there are several. */
+const toField = (cause: unknown) => String(toMap(typeof cause === "string" ? JSON.parse(cause) : cause).field);
+
+const toMutable = (answer: ComparedAnswer) => ({ ...answer, warnings: [...answer.warnings] });
+
+const normalize = (body: Record<string, unknown>, requested: KubernetesObject): JsonMap => {
+  const uid = String(Object(body.metadata).uid ?? "");
+  const text = JSON.stringify(body, (_, value) => (typeof value === "bigint" ? String(value) : value));
+  const { name, generateName: generated } = Object(requested.metadata);
+  // A server gives a LimitRange without a name the text of a uid.
+  const given = name || generated ? undefined : Object(body.metadata).name;
+  const random = new RegExp(`${RegExp.escape(typeof generated === "string" ? generated : "\0")}[a-z0-9]{5}\\b`, "g");
+  const copy = JSON.parse(
+    text
+      .replaceAll(random, "RANDOM")
+      .replaceAll(uid || "UID", "UID")
+      .replaceAll(typeof given === "string" ? given : "NAME", "NAME")
+      .replaceAll(/"(last(?:Phase)?TransitionTime|timeAdded)":"[^"]*"/g, '"$1":"now"'),
+  );
+  if (copy.metadata !== undefined && copy.kind !== "Status") {
+    for (const field of serverFields) delete copy.metadata[field];
+    // A deletion adds finalizers in any order.
+    if (requested.kind === "DeleteOptions") copy.metadata.finalizers?.sort();
+  }
+  // The order of causes at labels is random, as that of a map in Go.
+  if (copy.details?.causes?.length > 1) {
+    copy.details.causes = copy.details.causes.map((cause: unknown) => JSON.stringify(cause)).sort();
+    copy.message = String(copy.message)
+      .replace(/[[\]]/g, "")
+      .split(/(?<=invalid:)|, /)
+      .sort();
+  }
+  if (copy.kind === "Service" && copy.spec) {
+    for (const field of ["clusterIP", "clusterIPs", "healthCheckNodePort"])
+      if (!Object.hasOwn(Object(Reflect.get(requested, "spec")), field)) delete copy.spec[field];
+    for (const [index, port] of Object.entries<Record<string, unknown>>(copy.spec.ports ?? []))
+      if (!Object(Reflect.get(requested, "spec")?.ports?.[index]).nodePort) delete port.nodePort;
+  }
+  return copy;
+};

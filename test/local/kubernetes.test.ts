@@ -1,0 +1,363 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
+import { mkdir, mkdtempDisposable, readdir, readFile, rm, utimes, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { brotliCompressSync } from "node:zlib";
+import { findBuiltModule } from "../../infra/kubernetes/build/module-program.ts";
+import { findModule } from "../../infra/kubernetes/find-module.ts";
+import { createKubernetes, type Kubernetes } from "../../infra/kubernetes/kubernetes.ts";
+import { manifestFile, moduleFiles, unpackModule } from "../../infra/kubernetes/module-files.ts";
+import type { KubernetesRequest } from "../../infra/kubernetes/requests.ts";
+import { runProgram } from "../checkout.ts";
+import { createTestFolder } from "../folders.ts";
+import { installPackage } from "../package.ts";
+import { needs } from "../parts.ts";
+
+const openFolder = () => mkdtempDisposable(join(tmpdir(), "postern-kubernetes-"));
+
+const writePacked = async (folder: string, code: Buffer, memory: Buffer): Promise<void> => {
+  const files: Record<string, object> = {};
+  for (const [name, contents] of [
+    [moduleFiles.code, code],
+    [moduleFiles.memory, memory],
+  ] as const) {
+    files[name] = { sha256: createHash("sha256").update(contents).digest("hex"), bytes: contents.length };
+    await writeFile(join(folder, `${name}.br`), brotliCompressSync(contents));
+  }
+  await writeFile(join(folder, manifestFile), JSON.stringify({ kubernetes: "1.37.2", files }));
+};
+
+const listCache = async (cache: string) => (await readdir(cache)).map((name) => join(cache, name)).sort();
+
+const simpleMemory = Buffer.from('{"notServed":true}');
+
+/**
+ * A module with the same exports, by hand: its answer is the start of the memory, `answer` executes `unreachable` for an
+ * object of one byte, and loops for one of two bytes.
+ */
+const simpleModule = (() => {
+  const list = (...items: number[][]) => [items.length, ...items.flat()];
+  const section = (id: number, body: number[]) => [id, body.length, ...body];
+  const [i32, i64, end] = [0x7f, 0x7e, 0x0b];
+  const type = (parameters: number[], results: number[]) => [
+    0x60,
+    parameters.length,
+    ...parameters,
+    results.length,
+    ...results,
+  ];
+  const exported = (name: string, kind: number, index: number) => [name.length, ...Buffer.from(name), kind, index];
+  const code = (...body: number[]) => [body.length + 2, 0, ...body, end];
+  const isLength = (length: number) => [0x20, 1, 0x41, length, 0x46, 0x04, 0x40];
+  return Buffer.from([
+    ...Buffer.from("\0asm\x01\0\0\0", "latin1"),
+    ...section(1, list(type([i32], [i32]), type([i32], [i64]), type([i32, i32, i32], [i64]))),
+    ...section(3, [3, 0, 1, 2]),
+    ...section(5, list([0, 1])),
+    ...section(
+      7,
+      list(exported("memory", 2, 0), exported("buffer", 0, 0), exported("setUp", 0, 1), exported("answer", 0, 2)),
+    ),
+    ...section(
+      10,
+      list(
+        code(0x41, 0x80, 0x20),
+        code(0x42, 0),
+        code(...isLength(1), 0x00, end, ...isLength(2), 0x03, 0x40, 0x0c, 0, end, end, 0x42, simpleMemory.length),
+      ),
+    ),
+  ]);
+})();
+
+describe("the loader of a module", () => {
+  it("unpacks a module once, and again if another one has its name", async () => {
+    await using packed = await openFolder();
+    await using cache = await openFolder();
+    await writePacked(packed.path, simpleModule, simpleMemory);
+    const first = await unpackModule(packed.path, cache.path);
+    assert.deepEqual(await readFile(first.memory), simpleMemory);
+    assert.deepEqual(await unpackModule(packed.path, cache.path), first);
+    await writePacked(packed.path, simpleModule, Buffer.from("another image"));
+    const second = await unpackModule(packed.path, cache.path);
+    assert.equal(await readFile(second.memory, "utf8"), "another image");
+  });
+
+  it("unpacks a module in several processes at once", async () => {
+    await using packed = await openFolder();
+    await using cache = await openFolder();
+    await writePacked(packed.path, simpleModule, simpleMemory);
+    const all = await Promise.all(Array.from({ length: 4 }, () => unpackModule(packed.path, cache.path)));
+    assert.equal(new Set(all.map(({ code }) => code)).size, 1);
+    assert.deepEqual((await readdir(cache.path)).length, 1);
+  });
+
+  it("deletes what no process has used for a week when it unpacks another module", async () => {
+    await using packed = await openFolder();
+    await using cache = await openFolder();
+    const unpack = async (memory: string) => {
+      await writePacked(packed.path, simpleModule, Buffer.from(memory));
+      return dirname((await unpackModule(packed.path, cache.path)).code);
+    };
+    const age = (folder: string) => utimes(folder, new Date(), new Date(Date.now() - 8 * 24 * 60 * 60 * 1000));
+    const [unused, used, recent, draft, other] = [
+      await unpack("unused"),
+      await unpack("used"),
+      await unpack("recent"),
+      join(cache.path, "kubernetes-unpacked-1.37.2-abc.1.x"),
+      join(cache.path, "registry-abc"),
+    ];
+    for (const folder of [draft, other]) await mkdir(folder);
+    for (const folder of [unused, used, draft, other]) await age(folder);
+    assert.equal(await unpack("used"), used);
+    assert.deepEqual(await listCache(cache.path), [draft, other, recent, unused, used].sort());
+    const added = await unpack("added");
+    assert.deepEqual(await listCache(cache.path), [added, other, recent, used].sort());
+  });
+
+  it("says that the cache can't be written", async () => {
+    await using packed = await openFolder();
+    await writePacked(packed.path, simpleModule, simpleMemory);
+    await assert.rejects(unpackModule(packed.path, join(packed.path, manifestFile)), {
+      message: /^the cache can't be written, XDG_CACHE_HOME names another one: ENOTDIR/,
+    });
+  });
+
+  for (const [name, change, message] of [
+    ["that was changed", () => brotliCompressSync(Buffer.alloc(simpleMemory.length)), /its SHA-256 differs$/],
+    ["that is cut off", (file: Buffer) => file.subarray(0, 20), /can't be unpacked: unexpected end of file$/],
+    ["that is too long", () => brotliCompressSync(Buffer.alloc(1 << 20)), /can't be unpacked: Cannot create a Buffer/],
+  ] as const)
+    it(`refuses a file ${name}, and leaves nothing`, async () => {
+      await using packed = await openFolder();
+      await using cache = await openFolder();
+      await writePacked(packed.path, simpleModule, simpleMemory);
+      const file = join(packed.path, `${moduleFiles.memory}.br`);
+      await writeFile(file, change(await readFile(file)));
+      await assert.rejects(unpackModule(packed.path, cache.path), { message });
+      assert.deepEqual(await readdir(cache.path), []);
+    });
+
+  it("answers after an object that makes the module fail, and after one that takes too long", async () => {
+    await using packed = await openFolder();
+    await using cache = await openFolder();
+    await writePacked(packed.path, simpleModule, simpleMemory);
+    const module = await createKubernetes({ packed: packed.path, cache: cache.path, timeout: 2000 });
+    const ask = (object: string) => module.handle({ verb: "create", apiVersion: "v1", kind: "Pod", object });
+    // The simple module fails at an object of one character, and takes forever for one of two.
+    const answers = await Promise.all(["...", "x", "...", "xx", "..."].map(ask));
+    await module.stop();
+    const notServed = { notServed: true, warnings: [] };
+    assert.deepEqual(answers, [
+      notServed,
+      { undecided: "Kubernetes' handlers failed at this object", warnings: [] },
+      notServed,
+      { undecided: "Kubernetes' handlers took longer than 2 s for this object", warnings: [] },
+      notServed,
+    ]);
+  });
+});
+
+describe("the folder of the module", () => {
+  const writeModulePackage = async (parent: string): Promise<void> => {
+    const folder = join(parent, "node_modules/postern-kubernetes");
+    await mkdir(folder, { recursive: true });
+    await writeFile(join(folder, "package.json"), '{"name":"postern-kubernetes","version":"1.37.2"}');
+    await writeFile(join(folder, manifestFile), "{}");
+  };
+  /** Prints the folder that the loader at this place finds, while the process runs in another folder. */
+  const find = async (cwd: string, loader: string): Promise<string> => {
+    const code = `import { findModule } from ${JSON.stringify(loader)}; console.log(await findModule())`;
+    const { stdout, stderr } = await runProgram(["--input-type=module", "--eval", code], { cwd, env: process.env });
+    assert.equal(stderr, "");
+    return stdout.trim();
+  };
+
+  it("is that of the package beside the package postern, and never one of the working directory", async () => {
+    const [folder, other] = [await createTestFolder(), await createTestFolder()];
+    await Promise.all([installPackage(folder), writeModulePackage(other)]);
+    const loader = join(folder, "node_modules/postern/infra/kubernetes/find-module.js");
+    const own = join(folder, "node_modules/postern-kubernetes");
+    await rm(own, { force: true });
+    assert.equal(await find(other, loader), "undefined");
+    await writeModulePackage(folder);
+    assert.equal(await find(other, loader), own);
+    assert.equal(existsSync(join(folder, "node_modules/postern/infra/kubernetes/build")), false);
+  });
+
+  it("is in a checkout the one that was built", async () => {
+    const folder = await createTestFolder();
+    await writeModulePackage(folder);
+    const loader = fileURLToPath(new URL("../../infra/kubernetes/find-module.ts", import.meta.url));
+    assert.equal(await find(folder, loader), String(await findBuiltModule()));
+  });
+});
+
+describe("the module of Kubernetes' handlers", await needs("Kubernetes module"), () => {
+  let module: Kubernetes;
+  before(async () => {
+    module = await createKubernetes({ packed: (await findModule()) ?? "" });
+  });
+  after(() => module?.stop());
+
+  const pod = {
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { name: "p" },
+    spec: { containers: [{ name: "c", image: "i" }] },
+  };
+  const create = (object: string | Uint8Array, more: Partial<KubernetesRequest> = {}) =>
+    module.handle({
+      verb: "create",
+      apiVersion: "v1",
+      kind: "Pod",
+      namespace: "default",
+      fieldValidation: "Strict",
+      object,
+      ...more,
+    });
+
+  it("sets defaults before mutating admission, and prepares an object after it", async () => {
+    const text = JSON.stringify({ ...pod, status: { phase: "Running" } });
+    const before = await create(text, { until: "admission" });
+    const after = await create(text);
+    assert.equal(Object(before.object).spec.restartPolicy, "Always");
+    assert.equal(Object(before.object).status.phase, "Running");
+    assert.equal(Object(after.object).status.phase, "Pending");
+    assert.ok(Object(after.object).metadata.uid);
+  });
+
+  it("names the fields of a refusal", async () => {
+    const { status } = await create(JSON.stringify({ ...pod, spec: { containers: [{ name: "C", image: "" }] } }));
+    assert.equal(status?.code, 422);
+    assert.deepEqual(
+      status.details?.causes?.map(({ field, reason }) => `${field} ${reason}`),
+      ["spec.containers[0].name FieldValueInvalid", "spec.containers[0].image FieldValueRequired"],
+    );
+  });
+
+  it("warns", async () => {
+    const object = { ...pod, spec: { containers: [{ name: "c", image: "i", env: [{ name: "A" }, { name: "A" }] }] } };
+    const { warnings } = await create(JSON.stringify(object));
+    assert.deepEqual(warnings, [
+      'spec.containers[0].env[1]: hides previous definition of "A", which may be dropped when using apply',
+    ]);
+  });
+
+  it("compares an update with the stored object", async () => {
+    const stored = JSON.stringify((await create(JSON.stringify(pod))).object);
+    const changed = { ...JSON.parse(stored), spec: { ...JSON.parse(stored).spec, hostNetwork: true } };
+    const { status } = await create(JSON.stringify(changed), { verb: "update", name: "p", oldObject: stored });
+    assert.match(status?.message ?? "", /^Pod "p" is invalid: spec: Forbidden: pod updates may not change fields/);
+  });
+
+  it("validates custom resources by their definition, of which a new one replaces the old one", async () => {
+    const define = (most: number) =>
+      module.handle({
+        verb: "define",
+        apiVersion: "apiextensions.k8s.io/v1",
+        kind: "CustomResourceDefinition",
+        name: "things.example.com",
+        object: JSON.stringify(buildDefinition(most)),
+      });
+    const createThing = (spec: object, until?: "admission") =>
+      create(JSON.stringify({ apiVersion: "example.com/v1", kind: "Thing", metadata: { name: "t" }, spec }), {
+        apiVersion: "example.com/v1",
+        kind: "Thing",
+        fieldValidation: "Ignore",
+        ...(until && { until }),
+      });
+    assert.deepEqual(await createThing({}), { notServed: true, warnings: [] });
+    assert.equal((await define(3)).status, undefined);
+    const { object } = await createThing({ size: 2, unknown: 1 }, "admission");
+    assert.deepEqual(Object(object).spec, { size: 2, color: "red" });
+    assert.match((await createThing({ size: 4 })).status?.message ?? "", /spec: Invalid value: at most 3$/);
+    await define(5);
+    assert.equal((await createThing({ size: 4 })).status, undefined);
+  });
+
+  const nested = (levels: number) => `${"[".repeat(levels)}${"]".repeat(levels)}`;
+  for (const [name, object, code, message] of [
+    ["with 5,000 levels", `{"metadata":{"name":"p"},"spec":${nested(5000)}}`, 400, /cannot unmarshal array/],
+    ["with 20,000 levels", `{"metadata":{"name":"p"},"spec":${nested(20_000)}}`, 400, /exceeded max depth/],
+    ["of 4 MB", JSON.stringify({ ...pod, data: "x".repeat(4 << 20) }), 413, /limit is 3145728/],
+    [
+      "with a key __proto__",
+      '{"metadata":{"name":"p","labels":{"__proto__":"a"}},"__proto__":{"x":1}}',
+      400,
+      /unknown field "__proto__"/,
+    ],
+    ["with the key of another type", '{"metadata":{"name":7}}', 400, /cannot unmarshal number/],
+    ["that is a list", "[]", 400, /cannot unmarshal array/],
+    ["that is empty", "", 400, /./],
+    ["that isn't UTF-8", Buffer.from('{"metadata":{"name":"\xff\xfe"}}', "latin1"), 422, /./],
+    ["with a repeated key", '{"metadata":{"name":"p","name":"q"}}', 400, /duplicate field "metadata.name"/],
+  ] as const)
+    it(`refuses an object ${name}, and answers the next one`, async () => {
+      const { status, undecided } = await create(object);
+      assert.equal(undecided, undefined);
+      assert.match(status?.message ?? "", message);
+      assert.equal(status?.code, code);
+      assert.ok((await create(JSON.stringify(pod))).object);
+    });
+
+  for (const namespace of ["", "..", "a/b", "../../nodes", "a?b", "\0"])
+    it(`reaches no other path by the namespace ${JSON.stringify(namespace)}`, async () => {
+      const { object, status } = await create(JSON.stringify(pod), { namespace });
+      assert.equal(object, undefined);
+      assert.ok(status?.code === 400 || status?.code === 422, JSON.stringify(status));
+    });
+
+  it("says which feature gate it doesn't know", async () => {
+    const packed = (await findModule()) ?? "";
+    await assert.rejects(createKubernetes({ packed, featureGates: { NoSuchGate: true } }), {
+      message: /^Kubernetes [\d.]+: unrecognized feature gate: NoSuchGate$/,
+    });
+  });
+
+  it("emulates an older minor", async () => {
+    const older = await createKubernetes({ packed: (await findModule()) ?? "", minor: "1.36" });
+    const { object } = await older.handle({
+      verb: "create",
+      apiVersion: "v1",
+      kind: "Pod",
+      namespace: "default",
+      object: JSON.stringify(pod),
+    });
+    await older.stop();
+    assert.ok(object);
+  });
+});
+
+const buildDefinition = (most: number) => ({
+  apiVersion: "apiextensions.k8s.io/v1",
+  kind: "CustomResourceDefinition",
+  metadata: { name: "things.example.com" },
+  spec: {
+    group: "example.com",
+    scope: "Namespaced",
+    names: { plural: "things", singular: "thing", kind: "Thing", listKind: "ThingList" },
+    versions: [
+      {
+        name: "v1",
+        served: true,
+        storage: true,
+        schema: {
+          openAPIV3Schema: {
+            type: "object",
+            properties: {
+              spec: {
+                type: "object",
+                properties: { size: { type: "integer" }, color: { type: "string", default: "red" } },
+                "x-kubernetes-validations": [{ rule: `self.size <= ${most}`, message: `at most ${most}` }],
+              },
+            },
+          },
+        },
+      },
+    ],
+  },
+});
