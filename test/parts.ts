@@ -5,6 +5,7 @@ import { findCfnLint, findDynamoDb, findMissingRuntimeClient, findMoto, type Too
 import { celMinors, findCelEvaluator } from "./bench/peers/cel-go.ts";
 import { findBenchControllerRuntimeWebhook } from "./bench/peers/controller-runtime.ts";
 import { findBuiltKinitirasEngine } from "./bench/peers/kinitiras.ts";
+import { findBuilders } from "./builders/builders.ts";
 import { chooseOtherMinor } from "./choices.ts";
 import { findPublishedManifests } from "./cluster/published.ts";
 import { findMissingChromium } from "./console.ts";
@@ -33,6 +34,8 @@ const parts = {
   "cfn-lint": () => getMissingTool(findCfnLint()),
   chromium: findMissingChromium,
   "DynamoDB Local": () => getMissingTool(findDynamoDb()),
+  "helm and kustomize": () =>
+    explainIfMissing(findBuilders, "helm and kustomize are not here: npm run cluster builds them"),
   git: () => (spawnSync("git", ["--version"]).status === 0 ? undefined : "git is not installed"),
   "Go webhook": () =>
     explainIfMissing(findBenchControllerRuntimeWebhook, "the webhook in Go is not here: npm run cluster builds it"),

@@ -20,6 +20,7 @@ import { isPolicyOrQuota } from "./evaluation/unevaluated.ts";
 import {
   describeAssumptions,
   describeDuplicateOrLostManifests,
+  describeLeftOut,
   describeMissingKubernetes,
   describeMissingNamespaces,
   describeUnknownValidation,
@@ -28,6 +29,8 @@ import {
 interface CheckOptions extends ChainOptions {
   /** The files, folders and globs that name the manifests to check. */
   paths: readonly string[];
+  /** Whether kustomize and helm make manifests of the kustomizations and charts in the folders. */
+  build?: boolean;
   /** Paths of recorded reviews. */
   reviews: readonly string[];
   /** Paths of manifest files with the objects that already exist in the imitated cluster. */
@@ -156,7 +159,8 @@ const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
     throw new Complaint(
       `--namespace takes a namespace name, such as default, not ${JSON.stringify(options.namespace)}`,
     );
-  const input = await readInput(paths, { acceptsRepeated: true });
+  const build = options.build ? { namespace: options.namespace, kubernetes: options.cluster[1].kubernetes } : undefined;
+  const input = await readInput(paths, { acceptsRepeated: true, parts: { build } });
   const recorded = await readInput(reviews);
   const old = await readManifests(options.old, "--old");
   const state = await readManifests(options.state, "--state");
@@ -168,7 +172,10 @@ const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
   const faults = [...input.faults, ...recorded.faults];
   for (const { source, line, object } of recorded.manifests.filter((manifest) => !isReview(manifest)))
     faults.push({ file: source.name, line, sentence: `is a ${object.kind}, no AdmissionReview` });
-  const notes = new Set([...input.notes, ...input.manifests.filter(isForKustomize).map(describeLeftOut)]);
+  const notes = new Set([
+    ...describeLeftOut(input, build !== undefined),
+    ...input.manifests.filter(isForKustomize).map(describeKustomizeFile),
+  ]);
   const manifests = input.manifests.filter((manifest) => !isForKustomize(manifest));
   const asReviews = recorded.manifests.filter(isReview);
   if (manifests.length + asReviews.length + faults.length === 0)
@@ -197,7 +204,7 @@ const isLabel = (text: string) => /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/.test(te
 const isForKustomize = ({ object: { apiVersion } }: Manifest) =>
   /^kustomize\.config\.k8s\.io\//.test(String(apiVersion));
 
-const describeLeftOut = ({ source }: Manifest) =>
+const describeKustomizeFile = ({ source }: Manifest) =>
   `${toSourceName(source.name)} is for kustomize, and left out; run kustomize build FOLDER | postern check -`;
 
 const fillAll = (

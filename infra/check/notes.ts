@@ -2,6 +2,7 @@ import { toMap } from "#lib/json.ts";
 import type { KindIndex } from "../apiserver/kinds/kinds.ts";
 import { formatPage } from "../catalogue/sources.ts";
 import { isCheckout } from "../cli/roots.ts";
+import type { ManifestInput } from "../manifests/input.ts";
 import { type Manifest, toSourceName } from "../manifests/manifests.ts";
 import { type Assumption, formatAssumedObject } from "./evaluation/assumptions.ts";
 import type { CheckRequestOptions } from "./evaluation/object-evaluation.ts";
@@ -33,6 +34,34 @@ export const describeDuplicateOrLostManifests = (
         `--old ${formatPlace(manifest)} ${formatName(manifest)} is ignored, because it is not among the manifests`,
     );
   return [...limitSentences(again), ...limitSentences(strange)];
+};
+
+/** Says which files of folders aren't read as manifests, and why. */
+export const describeLeftOut = (
+  { strangers, parts: { charts, kustomizations } }: Pick<ManifestInput, "strangers" | "parts">,
+  isBuilt: boolean,
+): string[] => {
+  const describe = (folders: readonly string[], one: string, several: string, command: string) => {
+    const [folder] = folders;
+    if (folder === undefined || isBuilt) return [];
+    const what = folders.length === 1 ? `is a ${one}` : `are ${several}`;
+    return [`${formatNames(new Set(folders))} ${what}; --build checks them, or ${command} ${folder} | postern check -`];
+  };
+  const others = new Set(strangers);
+  return [
+    ...describe(
+      kustomizations.map(({ folder }) => folder),
+      "kustomization, whose patches are left out",
+      "kustomizations, whose patches are left out",
+      "kustomize build",
+    ),
+    ...describe(charts, "chart, and left out", "charts, and left out", "helm template"),
+    ...(others.size > 0
+      ? [
+          `${formatNames(others)} ${others.size === 1 ? "holds" : "hold"} no manifest, and ${others.size === 1 ? "is" : "are"} left out`,
+        ]
+      : []),
+  ];
 };
 
 export const describeMissingNamespaces = (names: ReadonlySet<string>): string[] => {

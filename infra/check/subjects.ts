@@ -52,6 +52,7 @@ export const startFileCheck = async (request: CheckRequest, signal: AbortSignal)
   const check = await prepareManifestCheck({
     ...readOptions(request),
     paths: words,
+    build: options.flag("build"),
     reviews: options.texts("review"),
     state: state.length === 0 && written !== undefined ? [resolveConfigPath(written, dirname(file))] : state,
     isStrict: options.flag("strict"),

@@ -67,6 +67,10 @@ export default {
       type: "boolean",
       says: "without --state and --live, assume nothing of the cluster: what depends on it is undecided",
     },
+    build: {
+      type: "boolean",
+      says: "check what kustomize or kubectl makes of the kustomizations in folders, and helm of the charts; nothing is fetched",
+    },
     review: { type: "string", multiple: true, value: "PATH", says: "also check these recorded AdmissionReviews" },
     webhooks: {
       type: "string",
@@ -215,7 +219,9 @@ const markBrokenRules = (evaluation: ObjectEvaluation, broken: readonly BrokenRu
 const checkOptions = (options: ParsedOptions, words: readonly string[]): void => {
   const isSaid = (name: string) => options.flag(name) || options.texts(name).length > 0;
   if (options.flag("live")) {
-    const files = ["state", "strict", "validate", "old", "review", "fix"].filter(isSaid).map((name) => `--${name}`);
+    const files = ["state", "strict", "validate", "old", "review", "build", "fix"]
+      .filter(isSaid)
+      .map((name) => `--${name}`);
     const [wrong] = [...words, ...files];
     if (wrong !== undefined)
       throw new Complaint(`--live checks what the cluster has; it can't be combined with ${wrong}`);
@@ -227,6 +233,8 @@ const checkOptions = (options: ParsedOptions, words: readonly string[]): void =>
     throw new Complaint(
       "--namespace takes one name, the namespace of manifests without one; with --live it takes several",
     );
+  if (options.flag("build") && options.flag("fix"))
+    throw new Complaint("--fix writes into manifest files, and what --build makes is in none; use one of them");
   if (words.length + options.texts("review").length === 0)
     throw new Complaint(
       "name files or folders of manifests, or a cluster: postern check PATH…, or postern check --live; the path - is standard input",

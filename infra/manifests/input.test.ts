@@ -19,12 +19,12 @@ const write = async (name: string, content: string | Buffer): Promise<string> =>
 
 /** Returns the names of the manifests, the faults and the notes, without the folder. */
 const readPaths = async (...paths: string[]) => {
-  const { manifests, faults, notes } = await readInput(paths.map((path) => join(folder, path)));
+  const { manifests, faults, strangers } = await readInput(paths.map((path) => join(folder, path)));
   const shorten = (text: string) => text.replaceAll(`${folder}/`, "");
   return {
     names: manifests.map(({ object }) => Object(object.metadata).name),
     faults: faults.map((fault) => shorten(formatManifestFault(fault))),
-    notes: notes.map(shorten),
+    strangers: strangers.map(shorten),
   };
 };
 
@@ -48,20 +48,21 @@ describe("the input of check", () => {
   for (const [name, content, faults] of [...binary, ...read])
     it(`may have ${name}`, async () => {
       await write("a.yaml", content);
-      assert.deepEqual(await readPaths("a.yaml"), { names: faults.length === 0 ? ["fine"] : [], faults, notes: [] });
+      assert.deepEqual(await readPaths("a.yaml"), {
+        names: faults.length === 0 ? ["fine"] : [],
+        faults,
+        strangers: [],
+      });
     });
 
-  it("may be a chart; files that are not templates are left out with a note", async () => {
+  it("may be a chart; files that are not templates are left out", async () => {
     await write("chart/Chart.yaml", "apiVersion: v2\nname: a\nversion: 1.0.0\n");
     await write("chart/values.yaml", "a: 1\n");
     await write("chart/templates/a.yaml", `{{- if .Values.a }}\n${fine}{{- end }}\n`);
     assert.deepEqual(await readPaths("chart"), {
       names: [],
       faults: ["chart/templates/a.yaml:1 is a Helm template; run helm template CHART | postern check -"],
-      notes: [
-        "chart/Chart.yaml holds no manifest, and is left out",
-        "chart/values.yaml holds no manifest, and is left out",
-      ],
+      strangers: ["chart/Chart.yaml", "chart/values.yaml"],
     });
   });
 

@@ -1,15 +1,32 @@
 import { isUtf8 } from "node:buffer";
 import { createReadStream, globSync } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
-import { basename, dirname, join, normalize } from "node:path";
+import { dirname, join, normalize } from "node:path";
 import { Complaint, toSentence } from "../cli/complaint.ts";
+import type { BuildOptions } from "./builds.ts";
 import { type Manifest, type ManifestFault, parseManifests, toSourceName } from "./manifests.ts";
+import { type BuiltParts, findBuiltParts, isChart } from "./parts.ts";
 
-interface ManifestInput {
+export interface ManifestInput {
   manifests: Manifest[];
   faults: ManifestFault[];
-  notes: string[];
+  /** Files in folders that hold no manifest, and are left out. */
+  strangers: string[];
+  /** What helm and kustomize make manifests of, if `parts` was asked for. */
+  parts: BuiltParts;
 }
+
+interface InputOptions {
+  /** Leaves files of other programs out of folders; a file that is named then holds something. */
+  mayHoldOthers?: boolean;
+  /** A key may be there twice in a map. */
+  acceptsRepeated?: boolean;
+  /** Leaves templates and patches out of folders; `build` makes the manifests of charts and kustomizations. */
+  parts?: { build?: BuildOptions | undefined };
+  readStdin?: () => Promise<Buffer>;
+}
+
+const noParts: BuiltParts = { charts: [], kustomizations: [], unfinished: new Set(), included: new Set() };
 
 /** The limit for one file, in bytes: larger than what users write by hand or a cluster prints at once. */
 const longest = 64 * 1024 * 1024;
@@ -23,20 +40,36 @@ interface FoundFile {
 
 /**
  * Reads the manifests in files, folders, globs and, for `-`, standard input, in the order of the paths and then of
- * the file names. With `mayHoldOthers`, files of other programs are left out of folders, and
- * a file that is named holds something. With `acceptsRepeated`, a key may be there twice in a map.
+ * the file names.
  */
 export const readInput = async (
   paths: readonly string[],
-  { mayHoldOthers = true, acceptsRepeated = false, readStdin = () => readStream(process.stdin) } = {},
+  {
+    mayHoldOthers = true,
+    acceptsRepeated = false,
+    parts,
+    readStdin = () => readStream(process.stdin),
+  }: InputOptions = {},
 ): Promise<ManifestInput> => {
-  const input: ManifestInput = { manifests: [], faults: [], notes: [] };
+  const input: ManifestInput = { manifests: [], faults: [], strangers: [], parts: noParts };
   const files = new Map<string, FoundFile>();
   for (const path of paths)
     for (const file of await findFiles(path, input.faults)) {
       // A file that several paths lead to is read once.
       if (!files.get(file.name)?.isChosen) files.set(file.name, file);
     }
+  if (parts) {
+    const inFolders = [...files.values()].filter(({ isChosen }) => !isChosen).map(({ name }) => name);
+    input.parts = await findBuiltParts(inFolders);
+    const left = [...input.parts.unfinished, ...(parts.build ? input.parts.included : [])];
+    for (const name of left) if (!files.get(name)?.isChosen) files.delete(name);
+    if (parts.build) {
+      const { buildParts } = await import("./builds.ts");
+      const built = await buildParts(input.parts, parts.build);
+      for (const manifest of built.manifests) input.manifests.push(manifest);
+      input.faults.push(...built.faults);
+    }
+  }
   for (const file of files.values()) {
     const bytes = await (file.name === "-" ? readStdin() : readContents(file.name)).catch((error: unknown) => {
       input.faults.push({ file: file.name, line: 1, sentence: `can't be read: ${toSentence(error)}` });
@@ -151,8 +184,7 @@ const addFile = (
   // Folders may hold files of other programs. A file that the user didn't name is left out if no document of it is a
   // manifest and its text doesn't look like one.
   const isLeft = mayHoldOthers && !isChosen && manifests.length === 0 && (isChart(name) || !looksLikeManifest(text));
-  if (isLeft && (strangers.length > 0 || faults.length > 0))
-    input.notes.push(`${name} holds no manifest, and is left out`);
+  if (isLeft && (strangers.length > 0 || faults.length > 0)) input.strangers.push(name);
   else {
     const template = faults.length > 0 ? findTemplate(name, text) : undefined;
     for (const fault of template ? [template] : faults) input.faults.push(fault);
@@ -172,9 +204,6 @@ const findEncodingFault = (bytes: Buffer): string | undefined => {
 
 /** Reports whether a text looks like a manifest, even if it is broken. */
 const looksLikeManifest = (text: string) => /["']?apiVersion["']?\s*:/.test(text);
-
-/** Reports whether a file is Helm's Chart.yaml, which has an apiVersion but is no manifest. */
-const isChart = (name: string) => /^Chart\.ya?ml$/.test(basename(name));
 
 const findTemplate = (file: string, text: string): ManifestFault | undefined => {
   const at = text.search(/\{\{-?\s*[\w.$("/]/);

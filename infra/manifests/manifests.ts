@@ -26,6 +26,8 @@ export interface Manifest {
   path: FieldPath;
   line: number;
   object: Record<string, unknown>;
+  /** The object in the source, if a program made `object` of it. */
+  written?: Record<string, unknown>;
   /** Keys that a map of the document has more than once; the last one counts. */
   repeated?: readonly { key: string; line: number }[];
 }

@@ -1,4 +1,5 @@
 import { isCollection, isMap, isNode, isScalar, isSeq } from "yaml";
+import { getOwn, toMap } from "#lib/json.ts";
 import type { FieldPath, Manifest, ManifestSourceText } from "./manifests.ts";
 import type { YamlDocumentWithOffsets } from "./plain-yaml.ts";
 import {
@@ -44,10 +45,9 @@ const findDocument = (source: ManifestSourceText, index: number): ParsedYamlDocu
 };
 
 /** Returns the line and column of a field; if the field isn't in the file, of its nearest ancestor that is. */
-export const findPosition = (
-  { source, document, path, line }: Omit<Manifest, "object">,
-  field: FieldPath,
-): SourcePosition => {
+export const findPosition = (manifest: Manifest, wanted: FieldPath): SourcePosition => {
+  const { source, document, path, line } = manifest;
+  const field = findWritten(manifest, wanted);
   const places = findPlaces(source, document);
   if (places !== undefined) return places([...path, ...field]);
   const { document: parsed, getPosition: positionAt } = findDocument(source, document) ?? {};
@@ -69,4 +69,21 @@ export const findPosition = (
     node = inner;
   }
   return position;
+};
+
+/** Returns the path that a field has where the object was written; what is another value there ends it. */
+const findWritten = ({ object, written }: Manifest, field: FieldPath): FieldPath => {
+  if (written === undefined) return field;
+  const found: (string | number)[] = [];
+  let [made, source]: unknown[] = [object, written];
+  for (const step of field) {
+    made = getOwn(made, step);
+    const { name } = toMap(made);
+    const index =
+      Array.isArray(source) && name !== undefined ? source.findIndex((one) => toMap(one).name === name) : step;
+    source = getOwn(source, index);
+    if (source === undefined || (typeof source !== "object" && source !== made)) break;
+    found.push(index);
+  }
+  return found;
 };

@@ -2,6 +2,7 @@ import { parseArgs } from "node:util";
 import { buildActionlint } from "../actionlint/actionlint.ts";
 import { buildCelEvaluator, celMinors } from "../bench/peers/cel-go.ts";
 import { buildBenchControllerRuntimeWebhook } from "../bench/peers/controller-runtime.ts";
+import { buildBuilders } from "../builders/builders.ts";
 import { chooseOtherMinor } from "../choices.ts";
 import { buildBinaries, buildScheduler, newestMinor } from "../control-plane/binaries.ts";
 import { buildKubectl } from "../kubectl/kubectl.ts";
@@ -22,6 +23,7 @@ const builds = [
           buildPodSecurityEvaluator,
           buildActionlint,
           buildKubectl,
+          buildBuilders,
         ],
         ...celMinors.map((one) => () => buildCelEvaluator(one)),
         downloadPublishedManifests,

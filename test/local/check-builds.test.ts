@@ -1,0 +1,65 @@
+import assert from "node:assert/strict";
+import { cp, mkdir, symlink } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { findBuilders } from "../builders/builders.ts";
+import { createTestFolder } from "../folders.ts";
+import { findKubectl } from "../kubectl/kubectl.ts";
+import { needs } from "../parts.ts";
+import { readRows } from "../rows.ts";
+import { runVerb } from "../verb.ts";
+
+// These tests run `npx postern check --build` with the real kustomize, kubectl and helm.
+const folder = await createTestFolder();
+const { PATH = "" } = process.env;
+
+interface Row {
+  name: string;
+  paths: string[];
+  options?: string[];
+  /** The programs on the PATH. */
+  programs?: string[];
+  code: number;
+  /** The places and names of the objects, and their denials with the lines. */
+  objects?: string[];
+  faults?: string[];
+  notes?: string[];
+}
+
+describe("check of kustomizations and charts", await needs("helm and kustomize", "kubectl"), () => {
+  before(async () => {
+    await cp(fileURLToPath(new URL("../fixtures/builds/", import.meta.url)), folder, { recursive: true });
+    const [builders, kubectl] = [await findBuilders(), await findKubectl()];
+    for (const [name, program] of [
+      ["helm", builders?.program],
+      ["kustomize", join(builders?.folder ?? "", "kustomize")],
+      ["kubectl", kubectl?.program],
+    ] as const) {
+      await mkdir(join(folder, "programs", name), { recursive: true });
+      await symlink(program ?? "", join(folder, "programs", name, name));
+    }
+  });
+  after(() => {
+    process.env.PATH = PATH;
+  });
+
+  for (const { name, paths, options = [], programs = [], code, ...expected } of readRows<Row[]>(import.meta.filename))
+    it(name, async () => {
+      process.env.PATH = programs.map((one) => join(folder, "programs", one)).join(":");
+      const words = ["--rules", "allowed-registries", "--plugins=none", "--kubernetes", "1.36", "-o", "json"];
+      const output = await runVerb(folder, ["check", ...paths, ...options, ...words]);
+      const { objects, faults, notes } = JSON.parse(output.stdout || output.stderr);
+      const listed = (objects as any[]).flatMap(({ file, line, kind, namespace = "-", name, denials }) => [
+        `${file}:${line} ${kind} ${namespace}/${name}`,
+        ...denials.map((denial: any) => `denied in line ${denial.line}`),
+      ]);
+      const found = {
+        objects: listed,
+        faults: (faults as any[]).map(({ file, sentence }) => `${file} ${sentence}`.replaceAll(folder, "FOLDER")),
+        notes: (notes as string[]).filter((note) => / build|left out/.test(note)),
+      };
+      assert.deepEqual({ objects: [], faults: [], notes: [], ...expected }, found);
+      assert.equal(output.code, code);
+    });
+});
