@@ -9,6 +9,7 @@ import type { Kubernetes } from "../kubernetes/kubernetes.ts";
 import { readInput, readManifests } from "../manifests/input.ts";
 import { type Manifest, toSourceName } from "../manifests/manifests.ts";
 import { toStoredObject } from "../manifests/object-store.ts";
+import { managedByLabel } from "../webhooks/labels.ts";
 import { assembleChain } from "./chain.ts";
 import { type Assumption, describeAssumption, restrictToManifests } from "./evaluation/assumptions.ts";
 import { evaluateManifestsInOrder, isAssumedNamespace } from "./evaluation/evaluate.ts";
@@ -163,12 +164,14 @@ const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
   const input = await readInput(paths, { acceptsRepeated: true, parts: { build } });
   const recorded = await readInput(reviews);
   const old = await readManifests(options.old, "--old");
-  const state = await readManifests(options.state, "--state");
+  const state = await readManifests(options.state, "--state", true);
   const webhooks = await readManifests(options.webhooks, "--webhooks");
   for (const { source, line, object } of webhooks.filter((manifest) => !isConfiguration(manifest)))
     throw new Complaint(
       `--webhooks ${toSourceName(source.name)}:${line} is a ${object.kind}, no ${hookKinds.join(" and no ")}`,
     );
+  const given = new Set(webhooks.map(({ object }) => toName(object)));
+  const ofCluster = state.filter((one) => isConfiguration(one) && !isOwn(one) && !given.has(toName(one.object)));
   const faults = [...input.faults, ...recorded.faults];
   for (const { source, line, object } of recorded.manifests.filter((manifest) => !isReview(manifest)))
     faults.push({ file: source.name, line, sentence: `is a ${object.kind}, no AdmissionReview` });
@@ -180,7 +183,7 @@ const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
   const asReviews = recorded.manifests.filter(isReview);
   if (manifests.length + asReviews.length + faults.length === 0)
     throw new Complaint(`there is no manifest in ${[...paths, ...reviews].join(", ")}`);
-  return { manifests, recorded: asReviews, old, state, webhooks, faults, notes };
+  return { manifests, recorded: asReviews, old, state, webhooks: [...webhooks, ...ofCluster], faults, notes };
 };
 
 /** Yields all elements, then calls `end`; also calls it if the consumer stops early. */
@@ -194,6 +197,8 @@ const runAtEnd = async function* <T>(all: AsyncGenerator<T>, end: () => void): A
 
 const hookKinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 const isConfiguration = ({ object: { kind } }: Manifest) => hookKinds.includes(String(kind));
+const isOwn = ({ object: { metadata } }: Manifest) => toMap(toMap(metadata).labels)[managedByLabel] === "postern";
+const toName = ({ kind, metadata }: KubernetesObject) => `${kind} ${metadata?.namespace}/${metadata?.name}`;
 
 const isLabel = (text: string) => /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/.test(text);
 
@@ -227,7 +232,6 @@ const listStanding = (manifests: readonly Manifest[], namespace: string): Kubern
   const all = manifests
     .filter(({ object }) => isPolicyOrQuota(object) || object.kind === "CustomResourceDefinition")
     .map(({ object }) => setDefaultNamespace(object, namespace));
-  const toName = ({ kind, metadata }: KubernetesObject) => `${kind} ${metadata?.namespace}/${metadata?.name}`;
   return [...new Map(all.map((object) => [toName(object), object])).values()];
 };
 

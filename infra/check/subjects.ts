@@ -79,23 +79,34 @@ export const startFileCheck = async (request: CheckRequest, signal: AbortSignal)
 };
 
 export const startClusterCheck = async (request: CheckRequest, signal: AbortSignal): Promise<StartedCheck> => {
-  const { options, file, cluster } = request;
   // A check of files doesn't need the modules that call an API server.
-  const [{ prepareClusterCheck }, { readClusterCredentials }] = await Promise.all([
-    import("./live/cluster-check.ts"),
-    import("../clusters/access.ts"),
-  ]);
+  const { prepareClusterCheck } = await import("./live/cluster-check.ts");
+  const { options } = request;
   const { run, ...audit } = await prepareClusterCheck(
     {
       ...readOptions(request),
+      ...(await readClusterOptions(request)),
       operation: readOperation(options) ?? "CREATE",
-      namespaces: readListOption(options, "namespace"),
-      deployer: { ...readClusterCredentials(options, [cluster[0]]), folder: dirname(file), identity: loadIdentity },
-      page: readPage(options),
     },
     signal,
   );
   return { ...audit, each: (take) => run(createProgressPrinter(), take) };
+};
+
+/** Writes what `--state` needs of the cluster to a file, and returns a sentence about it. */
+export const saveState = async (request: CheckRequest, goal: string, signal: AbortSignal): Promise<string> => {
+  const { saveClusterState } = await import("./live/saved-state.ts");
+  return saveClusterState(await readClusterOptions(request), goal, signal);
+};
+
+const readClusterOptions = async ({ options, file, cluster }: CheckRequest) => {
+  const { readClusterCredentials } = await import("../clusters/access.ts");
+  return {
+    cluster,
+    namespaces: readListOption(options, "namespace"),
+    deployer: { ...readClusterCredentials(options, [cluster[0]]), folder: dirname(file), identity: loadIdentity },
+    page: readPage(options),
+  };
 };
 
 const readOptions = ({ options, catalogue, cluster, clusters }: CheckRequest) => ({

@@ -4,6 +4,7 @@ import { toMap } from "#lib/json.ts";
 import type { Phase } from "#lib/rule.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { runInParallel } from "../cli/progress.ts";
+import { managedByLabel } from "../webhooks/labels.ts";
 import { policyNameAnnotation } from "../webhooks/native-policies.ts";
 import {
   type ClusterApi,
@@ -54,7 +55,6 @@ const policyKinds = creationOrder.filter((kind) => kind.includes("AdmissionPolic
 export const isPolicyKind = (kind: DeployedKind) => policyKinds.includes(kind);
 const isRbacKind = (kind: DeployedKind) => !isWebhookKind(kind) && !isPolicyKind(kind);
 const rightKinds = ["ClusterRoleBinding", "ClusterRole"] as const;
-const managedBy = "app.kubernetes.io/managed-by";
 
 /**
  * Returns all differences between the cluster's objects and the `wanted` ones, and this deployment's objects in the
@@ -307,7 +307,7 @@ export const listOwnPolicies = async (api: ClusterApi, name: string): Promise<De
 };
 
 /** Reports whether an object has the label of those that Postern made. */
-export const isLabelled = ({ metadata }: DeployedObject) => metadata.labels?.[managedBy] === "postern";
+export const isLabelled = ({ metadata }: DeployedObject) => metadata.labels?.[managedByLabel] === "postern";
 
 /**
  * Reports whether a webhook configuration is Postern's: by its label or, if that was removed, by its entries' names.

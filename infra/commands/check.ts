@@ -8,8 +8,8 @@ import { addToSummary, createSummary } from "../check/reports/format.ts";
 import { checkReportFormats, createCheckReport, policyReportGroupsHelp } from "../check/reports/forms.ts";
 import { hideSecretsInEvaluation } from "../check/reports/hidden-values.ts";
 import { openReportWriter, parseOutputOptions } from "../check/reports/outputs.ts";
-import { defaultObjectsPerClusterListPage, startClusterCheck, startFileCheck } from "../check/subjects.ts";
-import { type Command, commonCommandOptions, type ParsedOptions, writeNote } from "../cli/command.ts";
+import { defaultObjectsPerClusterListPage, saveState, startClusterCheck, startFileCheck } from "../check/subjects.ts";
+import { type Command, commonCommandOptions, type ParsedOptions, writeNote, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { isNoFile, readListOption } from "../cli/options.ts";
 import { clearLine } from "../cli/progress.ts";
@@ -92,6 +92,11 @@ export default {
     },
     fix: { type: "boolean", says: "write the changes that rules make to the objects into the manifest files" },
     live: { type: "boolean", says: "check everything in the cluster instead of manifests" },
+    save: {
+      type: "string",
+      value: "FILE",
+      says: "with --live: check nothing, and write to this file what --state needs of the cluster; no Secrets",
+    },
     kubeconfig: {
       type: "string",
       value: "FILE",
@@ -138,10 +143,13 @@ export default {
     const lost = broken.filter((rule) => createRuleEnabledPredicate(cluster[1])(rule.name));
     reportBroken(broken, () => false);
     const stop = new AbortController();
-    const source = await (isLive ? startClusterCheck : startFileCheck)(
-      { options, words, file, catalogue, cluster, clusters: [...config.clusters.keys()] },
-      stop.signal,
-    );
+    const request = { options, words, file, catalogue, cluster, clusters: [...config.clusters.keys()] };
+    const goal = options.text("save");
+    if (goal !== undefined) {
+      writeOutput(`${await saveState(request, goal, stop.signal)}\n`);
+      return 0;
+    }
+    const source = await (isLive ? startClusterCheck : startFileCheck)(request, stop.signal);
 
     const summary = createSummary();
     const fixes: ManifestFix[] = [];
@@ -216,6 +224,8 @@ const markBrokenRules = (evaluation: ObjectEvaluation, broken: readonly BrokenRu
   };
 };
 
+const ofChecks = ["rules", "plugins", "operation", "as-group", "webhooks", "call", "harden", "all", "output"];
+
 const checkOptions = (options: ParsedOptions, words: readonly string[]): void => {
   const isSaid = (name: string) => options.flag(name) || options.texts(name).length > 0;
   if (options.flag("live")) {
@@ -225,9 +235,11 @@ const checkOptions = (options: ParsedOptions, words: readonly string[]): void =>
     const [wrong] = [...words, ...files];
     if (wrong !== undefined)
       throw new Complaint(`--live checks what the cluster has; it can't be combined with ${wrong}`);
+    const idle = options.text("save") !== undefined && ofChecks.find(isSaid);
+    if (idle) throw new Complaint(`--save checks nothing; it can't be combined with --${idle}`);
     return;
   }
-  const live = ["kubeconfig", "context", "page"].find(isSaid);
+  const live = ["save", "kubeconfig", "context", "page"].find(isSaid);
   if (live !== undefined) throw new Complaint(`--${live} needs --live`);
   if (options.texts("namespace").length > 1)
     throw new Complaint(

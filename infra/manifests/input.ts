@@ -19,6 +19,8 @@ export interface ManifestInput {
 interface InputOptions {
   /** Leaves files of other programs out of folders; a file that is named then holds something. */
   mayHoldOthers?: boolean;
+  /** A file that is named may hold nothing. */
+  mayBeEmpty?: boolean;
   /** A key may be there twice in a map. */
   acceptsRepeated?: boolean;
   /** Leaves templates and patches out of folders; `build` makes the manifests of charts and kustomizations. */
@@ -46,6 +48,7 @@ export const readInput = async (
   paths: readonly string[],
   {
     mayHoldOthers = true,
+    mayBeEmpty = !mayHoldOthers,
     acceptsRepeated = false,
     parts,
     readStdin = () => readStream(process.stdin),
@@ -74,14 +77,18 @@ export const readInput = async (
     const bytes = await (file.name === "-" ? readStdin() : readContents(file.name)).catch((error: unknown) => {
       input.faults.push({ file: file.name, line: 1, sentence: `can't be read: ${toSentence(error)}` });
     });
-    if (bytes) addFile(input, file, bytes, { mayHoldOthers, acceptsRepeated });
+    if (bytes) addFile(input, file, bytes, { mayHoldOthers, mayBeEmpty, acceptsRepeated });
   }
   return input;
 };
 
-/** Reads the manifests that an option names; throws if any can't be read. */
-export const readManifests = async (paths: readonly string[], option: string): Promise<Manifest[]> =>
-  requireManifests(await readInput(paths), (file) => `${option} ${toSourceName(file)}`, "\n");
+/** Reads the manifests that an option names; throws if any can't be read. A file may be empty if `mayBeEmpty` says so. */
+export const readManifests = async (
+  paths: readonly string[],
+  option: string,
+  mayBeEmpty = false,
+): Promise<Manifest[]> =>
+  requireManifests(await readInput(paths, { mayBeEmpty }), (file) => `${option} ${toSourceName(file)}`, "\n");
 
 /** Reads files and folders that hold manifests and nothing else; throws otherwise. `nameFile` names a file in messages. */
 export const readOnlyManifests = async (
@@ -169,7 +176,7 @@ const addFile = (
   input: ManifestInput,
   { name, folder, isChosen }: FoundFile,
   bytes: Buffer,
-  { mayHoldOthers, acceptsRepeated }: { mayHoldOthers: boolean; acceptsRepeated: boolean },
+  { mayHoldOthers, mayBeEmpty, acceptsRepeated }: Record<"mayHoldOthers" | "mayBeEmpty" | "acceptsRepeated", boolean>,
 ): void => {
   const unreadable = findEncodingFault(bytes);
   if (unreadable !== undefined) {
@@ -191,7 +198,7 @@ const addFile = (
     for (const line of strangers)
       input.faults.push({ file: name, line, sentence: "is no manifest: it must have an apiVersion and a kind" });
   }
-  if (isChosen && mayHoldOthers && manifests.length + strangers.length + faults.length === 0)
+  if (isChosen && !mayBeEmpty && manifests.length + strangers.length + faults.length === 0)
     input.faults.push({ file: name, line: 1, sentence: "holds nothing" });
 };
 

@@ -1,13 +1,10 @@
 import type { DefaultedWebhookEntry } from "#infra/apiserver/admission/hooks.ts";
 import { createAuthorizationAnswers } from "#lib/admission-policies/authorization.ts";
-import { joinApiVersion, toApiPath } from "#lib/objects/api-version.ts";
+import { joinApiVersion } from "#lib/objects/api-version.ts";
 import type { AdmissionRequest, KubernetesObject, Operation } from "#lib/review.ts";
 import { describeUnknownMinor } from "#lib/since.ts";
 import { fillDefaults } from "../../apiserver/defaults/defaults.ts";
-import { Complaint } from "../../cli/complaint.ts";
 import { formatCount, type Progress, type ReportProgress } from "../../cli/progress.ts";
-import { type ClusterCredentialOptions, resolveClusterConnection } from "../../clusters/access.ts";
-import { describeFailure } from "../../clusters/api.ts";
 import { parseMinor } from "../../clusters/version.ts";
 import { readManifests } from "../../manifests/input.ts";
 import { assembleChain, createUncertainUse } from "../chain.ts";
@@ -19,26 +16,22 @@ import {
 } from "../evaluation/object-evaluation.ts";
 import { isTurnedOff } from "../evaluation/plugins.ts";
 import { hasBuiltInWorkloadKinds } from "../evaluation/pod-templates.ts";
-import { buildCreation, isNamespaceResource } from "../evaluation/requests.ts";
+import { buildCreation } from "../evaluation/requests.ts";
 import { isPolicyOrQuota } from "../evaluation/unevaluated.ts";
 import { type QuotaUse, workloadQuotaName } from "../evaluation/workload-quotas.ts";
 import type { InputReadFailure } from "../reports/check-report.ts";
 import { findPolicyReportVersion } from "../reports/policyreport.ts";
-import { type DiscoveredResource, type DiscoveryResult, discoverClusterResources } from "./discovery.ts";
+import { type ClusterReadOptions, listPaths, openCluster } from "./cluster.ts";
+import type { DiscoveredResource, DiscoveryResult } from "./discovery.ts";
 import { openNamespaceCache } from "./namespaces.ts";
-import { type ListInterruption, type ObjectPage, readListPages } from "./pages.ts";
-import { type ApiGet, type FailureFormatter, openApiReader, parseAnswerJson } from "./reader.ts";
+import type { ListInterruption, ObjectPage, readListPages } from "./pages.ts";
+import { type ApiGet, parseAnswerJson } from "./reader.ts";
 import { prepareLiveCheckCapabilities } from "./rule-capabilities.ts";
 import { matchesGroupVersion, readClusterKindIndex, selectMatchedResources, toResourceName } from "./selected-kinds.ts";
 import { createStoredObjectEvaluator, type ObjectEvaluator } from "./stored-objects.ts";
 
-interface ClusterCheckOptions extends ChainOptions {
-  deployer: ClusterCredentialOptions;
+interface ClusterCheckOptions extends ChainOptions, ClusterReadOptions {
   operation: Operation;
-  /** The namespaces whose objects are checked; all namespaces if the list is empty. */
-  namespaces: readonly string[];
-  /** Objects per page. */
-  page: number;
 }
 
 /**
@@ -49,28 +42,13 @@ export const prepareClusterCheck = async (options: ClusterCheckOptions, signal: 
   const { hosts, operation, alsoPods, namespaces: chosen, user } = options;
   const [name, config] = options.cluster;
   const foreign = await readManifests(options.webhooks, "--webhooks");
-  const connection = await resolveClusterConnection(name, config.connect, {
-    ...options.deployer,
-    right: "list everything",
-  });
-  const read = openApiReader(connection, signal);
-  const describeAnswer: FailureFormatter = (answer) => describeFailure(answer, connection);
+  const { connection, read, describeAnswer, found, list } = await openCluster(options, signal);
   const notes = new Set<string>();
   const note = (sentence: string) => void notes.add(sentence);
-
-  const found = await discoverClusterResources(read, describeAnswer);
-  for (const namespace of chosen) await checkNamespace(namespace, read, describeAnswer);
   const kubernetes = config.kubernetes ?? (await readMinor(read, note));
   const unknown = describeUnknownMinor(kubernetes);
   if (unknown !== undefined) note(unknown);
   const cluster: ClusterCheckOptions["cluster"] = [name, kubernetes === undefined ? config : { ...config, kubernetes }];
-  const list: ListPages = async function* (resource, within) {
-    const apiVersion = joinApiVersion(resource.kind);
-    const { kind } = resource.kind;
-    for (const { path, selection } of listPaths(resource, within))
-      for await (const page of readListPages(read, describeAnswer, path, selection, options.page))
-        yield "items" in page ? { ...page, items: page.items.map((item) => ({ ...item, apiVersion, kind })) } : page;
-  };
   const chain = await assembleChain(
     { ...options, cluster },
     {
@@ -166,9 +144,6 @@ const readMinor = async (read: ApiGet, note: (sentence: string) => void): Promis
   return minor;
 };
 
-/** A function that lists the objects of a resource page by page; in all namespaces if `namespaces` is empty. */
-type ListPages = (resource: DiscoveredResource, namespaces: readonly string[]) => ReturnType<typeof readListPages>;
-
 /** Returns the groups and versions that a hook may match but whose kinds can't be read. */
 const listUnknown = (
   { unknown }: DiscoveryResult,
@@ -230,26 +205,6 @@ const createKindEvaluator =
     const refused = denied > 0 ? [`${denied} denied`] : [];
     return [formatCount(seen, "object"), ...refused, ...broken.map((why) => `not whole: ${why}`)].join(", ");
   };
-
-const checkNamespace = async (name: string, read: ApiGet, describeAnswer: FailureFormatter): Promise<void> => {
-  const answer = await read(`/api/v1/namespaces/${encodeURIComponent(name)}`);
-  // A 403 is no fault: a user without the right to read the Namespace may have the right to read the objects in it.
-  if ("status" in answer && [200, 403].includes(answer.status)) return;
-  throw new Complaint(`--namespace ${name}: ${describeAnswer(answer)}`, "status" in answer ? 2 : 3);
-};
-
-/** Returns the requests that list a resource; namespaces themselves are selected by name. */
-const listPaths = ({ kind, resource, namespaced }: DiscoveredResource, namespaces: readonly string[]) => {
-  const root = toApiPath(joinApiVersion(kind));
-  const everywhere = `${root}/${resource.resource}`;
-  if (namespaces.length === 0) return [{ path: everywhere, selection: {} }];
-  return namespaces.flatMap((name) => {
-    if (isNamespaceResource(resource))
-      return [{ path: everywhere, selection: { fieldSelector: `metadata.name=${name}` } }];
-    const path = `${root}/namespaces/${encodeURIComponent(name)}/${resource.resource}`;
-    return namespaced ? [{ path, selection: {} }] : [];
-  });
-};
 
 const toUnread = (about: { apiVersion: string; kind: string }, text: string): InputReadFailure => {
   const checked = { ...about, name: "", ...noFindings, verdict: "undecided" as const, undecided: [text] };

@@ -103,7 +103,7 @@ const chunk = 64 * 1024;
  * Opens a report's file. The text goes to a temporary file, which is renamed at the end: until then, the report's
  * file has its former content.
  */
-const openFileSink = async (file: string): Promise<Sink> => {
+export const openFileSink = async (file: string): Promise<Sink> => {
   const rethrowAsComplaint = <T>(promise: Promise<T>): Promise<T> =>
     promise.catch((error) => {
       throw new Complaint(`${file} can't be written: ${toSentence(error)}`);

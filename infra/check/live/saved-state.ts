@@ -1,0 +1,213 @@
+import { toSelector } from "#lib/admission-policies/matching.ts";
+import { getOwn, isMap, type JsonMap, toList, toMap } from "#lib/json.ts";
+import { joinApiVersion, splitApiVersion } from "#lib/objects/api-version.ts";
+import { isSelected } from "#lib/objects/selection.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import { Complaint } from "../../cli/complaint.ts";
+import { formatCount } from "../../cli/progress.ts";
+import { copyAnnotation } from "../../diff/secret-values.ts";
+import { formatYamlDocuments } from "../../diff/yaml-lines.ts";
+import { managedByLabel } from "../../webhooks/labels.ts";
+import { openFileSink } from "../reports/outputs.ts";
+import { type ClusterReadOptions, openCluster } from "./cluster.ts";
+import type { DiscoveredResource } from "./discovery.ts";
+import { toResourceName } from "./selected-kinds.ts";
+
+/** What a kind's objects keep beside name, namespace and labels; undefined for an object that isn't kept. */
+interface SavedKind {
+  /** The annotations that are kept; all but kubectl's copy of the object without it. */
+  annotations?: readonly string[];
+  /** True if plugins choose an object by its age. */
+  keepsAge?: boolean;
+  keep(object: JsonMap): JsonMap | undefined;
+}
+
+const pick =
+  (...names: string[]) =>
+  (object: unknown): JsonMap =>
+    Object.fromEntries(
+      names.filter((name) => getOwn(object, name) !== undefined).map((name) => [name, getOwn(object, name)]),
+    );
+
+const keepWebhooks: SavedKind["keep"] = ({ metadata, webhooks }) =>
+  getOwn(getOwn(metadata, "labels"), managedByLabel) === "postern"
+    ? undefined
+    : {
+        webhooks: toList(webhooks).map((webhook) => ({
+          ...toMap(webhook),
+          clientConfig: keepHost(toMap(webhook).clientConfig),
+        })),
+      };
+
+/** Returns a webhook's address without what may be a password: its path, and its user. */
+const keepHost = (config: unknown): JsonMap => {
+  const { service, url } = toMap(config);
+  if (service !== undefined) return { service };
+  return { url: URL.canParse(String(url)) ? `https://${new URL(String(url)).host}/` : "https://unknown.invalid/" };
+};
+
+const keepDefinition: SavedKind["keep"] = ({ spec }) => {
+  const { versions, conversion, ...rest } = toMap(spec);
+  return {
+    spec: {
+      ...rest,
+      ...(conversion !== undefined && { conversion: pick("strategy")(conversion) }),
+      versions: toList(versions).map((version) => {
+        const { schema, ...others } = toMap(version);
+        return { ...others, ...(schema !== undefined && { schema: dropDescriptions(schema) }) };
+      }),
+    },
+  };
+};
+
+/** Returns a schema without its descriptions, which are most of its text. */
+const dropDescriptions = (schema: unknown): unknown => {
+  if (Array.isArray(schema)) return schema.map(dropDescriptions);
+  if (!isMap(schema)) return schema;
+  return Object.fromEntries(
+    Object.entries(schema)
+      .filter(([key, value]) => key !== "description" || typeof value !== "string")
+      .map(([key, value]) => [
+        key,
+        values.has(key) ? value : maps.has(key) ? dropInEach(value) : dropDescriptions(value),
+      ]),
+  );
+};
+const dropInEach = (value: unknown) =>
+  Object.fromEntries(Object.entries(toMap(value)).map(([key, schema]) => [key, dropDescriptions(schema)]));
+/** Members of a schema whose keys are names of fields, and members that hold values. */
+const maps = new Set(["properties", "patternProperties", "definitions", "dependencies"]);
+const values = new Set(["default", "enum", "example", "x-kubernetes-validations"]);
+
+const keepSpec = pick("spec");
+const accountMembers = ["secrets", "imagePullSecrets", "automountServiceAccountToken"];
+const defaultClass = "kubernetes.io/is-default-class";
+
+/** The resources that are saved, by name and group; `--state` needs no others. */
+const saved: Record<string, SavedKind> = {
+  namespaces: { keep: ({ status }) => ({ status: pick("phase")(status) }) },
+  limitranges: { annotations: [], keep: keepSpec },
+  resourcequotas: { annotations: [], keep: pick("spec", "status") },
+  serviceaccounts: { annotations: ["kubernetes.io/enforce-mountable-secrets"], keep: pick(...accountMembers) },
+  "priorityclasses.scheduling.k8s.io": { annotations: [], keep: pick("value", "globalDefault", "preemptionPolicy") },
+  "storageclasses.storage.k8s.io": {
+    annotations: [`storageclass.${defaultClass}`, `storageclass.beta.${defaultClass}`],
+    keepsAge: true,
+    keep: pick("provisioner", "allowVolumeExpansion", "volumeBindingMode"),
+  },
+  "ingressclasses.networking.k8s.io": {
+    annotations: [`ingressclass.${defaultClass}`],
+    keepsAge: true,
+    keep: ({ spec }) => ({ spec: pick("controller")(spec) }),
+  },
+  "runtimeclasses.node.k8s.io": { annotations: [], keep: pick("handler", "overhead", "scheduling") },
+  "deviceclasses.resource.k8s.io": {
+    annotations: [],
+    keep: ({ spec }) => ({ spec: pick("extendedResourceName")(spec) }),
+  },
+  "customresourcedefinitions.apiextensions.k8s.io": {
+    annotations: ["api-approved.kubernetes.io"],
+    keep: keepDefinition,
+  },
+  "validatingadmissionpolicies.admissionregistration.k8s.io": { keep: keepSpec },
+  "validatingadmissionpolicybindings.admissionregistration.k8s.io": { annotations: [], keep: keepSpec },
+  "mutatingadmissionpolicies.admissionregistration.k8s.io": { keep: keepSpec },
+  "mutatingadmissionpolicybindings.admissionregistration.k8s.io": { annotations: [], keep: keepSpec },
+  "mutatingwebhookconfigurations.admissionregistration.k8s.io": { annotations: [], keep: keepWebhooks },
+  "validatingwebhookconfigurations.admissionregistration.k8s.io": { annotations: [], keep: keepWebhooks },
+};
+
+/** A parameter of policies is kept as it is, because an expression may read any field. */
+const parameter: SavedKind = { keep: ({ apiVersion: _, kind: __, metadata: ___, status: ____, ...rest }) => rest };
+
+/**
+ * Writes what `--state` needs of a cluster to a file, sorted, and returns a sentence about it. Throws if something can't be
+ * read: what is missing in the file wouldn't exist for a check.
+ */
+export const saveClusterState = async (
+  options: ClusterReadOptions,
+  file: string,
+  signal: AbortSignal,
+): Promise<string> => {
+  const { found, list } = await openCluster(options, signal);
+  const objects: KubernetesObject[] = [];
+  const read = async function* (resource: DiscoveredResource): AsyncGenerator<KubernetesObject> {
+    for await (const page of list(resource, options.namespaces)) {
+      if ("broken" in page)
+        throw new Complaint(`${toResourceName(resource)} can't be read, so nothing is saved: ${page.broken}`, 3);
+      yield* page.items;
+    }
+  };
+  const [lost] = found.unknown.filter(({ group }) => Object.keys(saved).some((name) => toGroup(name) === group));
+  if (lost)
+    throw new Complaint(`the kinds in ${joinApiVersion(lost)} can't be read, so nothing is saved: ${lost.why}`, 3);
+  const notes: string[] = [];
+  const preferred = new Map(found.resources.toReversed().map((resource) => [toResourceName(resource), resource]));
+  for (const [name, kind] of Object.entries(saved)) {
+    const resource = preferred.get(name);
+    // An older minor doesn't serve every kind.
+    if (!resource?.verbs.includes("list")) continue;
+    for await (const object of read(resource)) objects.push(...toSavedObject(object, kind));
+  }
+  for (const { apiVersion, kind, selects } of listParameters(objects)) {
+    const resource = found.resources.find((one) => joinApiVersion(one.kind) === apiVersion && one.kind.kind === kind);
+    if (resource === undefined) continue;
+    if (kind === "Secret") notes.push("the Secrets that are parameters of policies are left out");
+    else
+      for await (const object of read(resource)) if (selects(object)) objects.push(...toSavedObject(object, parameter));
+  }
+  const sorted = [...new Map(objects.map((object) => [toKey(object), object])).entries()].sort(([one], [other]) =>
+    one < other ? -1 : 1,
+  );
+  const sink = await openFileSink(file);
+  try {
+    await sink.write(`# What cluster ${options.cluster[0]} has, for postern check --state.\n`);
+    await sink.write(formatYamlDocuments(sorted.map(([, object]) => object)));
+    await sink.end();
+  } catch (error) {
+    await sink.abandon();
+    throw error;
+  }
+  return [
+    `${file} has ${formatCount(sorted.length, "object")} of cluster ${options.cluster[0]}`,
+    ...new Set(notes),
+  ].join("; ");
+};
+
+const toGroup = (name: string) => name.split(".").slice(1).join(".");
+
+const toKey = ({ apiVersion = "", kind, metadata }: KubernetesObject): string =>
+  [kind, splitApiVersion(apiVersion).group, metadata?.namespace ?? "", metadata?.name].join(" ");
+
+const toSavedObject = (object: KubernetesObject, { annotations, keepsAge, keep }: SavedKind): KubernetesObject[] => {
+  const kept = keep({ ...object });
+  if (kept === undefined) return [];
+  const { metadata = {} } = object;
+  const all = metadata.annotations ?? {};
+  const names = (annotations ?? Object.keys(all)).filter((name) => Object.hasOwn(all, name) && name !== copyAnnotation);
+  const members = ["name", "namespace", "labels", "deletionTimestamp", ...(keepsAge ? ["creationTimestamp"] : [])];
+  return [
+    {
+      ...pick("apiVersion", "kind")(object),
+      metadata: {
+        ...pick(...members)(metadata),
+        ...(names.length > 0 && { annotations: Object.fromEntries(names.map((name) => [name, all[name] ?? ""])) }),
+      },
+      ...kept,
+    },
+  ];
+};
+
+/** Lists the kinds of policies' parameters, each with a predicate for the objects that bindings select. */
+const listParameters = (objects: readonly KubernetesObject[]) =>
+  objects.flatMap((binding) => {
+    const { policyName, paramRef } = toMap(getOwn(binding, "spec"));
+    const isBound = ({ kind, metadata }: KubernetesObject) =>
+      `${kind}Binding` === binding.kind && metadata?.name === policyName;
+    const { apiVersion, kind } = toMap(getOwn(getOwn(objects.find(isBound), "spec"), "paramKind"));
+    const { name, namespace, selector } = toMap(paramRef);
+    const selects = ({ metadata }: KubernetesObject) =>
+      (namespace === undefined || metadata?.namespace === namespace) &&
+      (name === undefined ? isSelected(toSelector(toMap(selector)), metadata?.labels) : metadata?.name === name);
+    return paramRef && kind ? [{ apiVersion, kind, selects }] : [];
+  });

@@ -1,0 +1,113 @@
+import assert from "node:assert/strict";
+import { readdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { parseAllDocuments, stringify } from "yaml";
+import { toApiPath } from "#lib/objects/api-version.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import { buildKindIndex } from "../../infra/apiserver/kinds/kinds.ts";
+import { buildKubeconfig } from "../checkout.ts";
+import { requireBinaries } from "../control-plane/binaries.ts";
+import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
+import { createTestFolder } from "../folders.ts";
+import { waitUntil } from "../parity/rule-server.ts";
+import { needs } from "../parts.ts";
+import { readRows } from "../rows.ts";
+import { runVerb } from "../verb.ts";
+
+// `npx postern check --live --save FILE` writes what `--state` needs of a cluster.
+interface Table {
+  cluster: string;
+  saved: string[];
+  manifests: { verdict: string; object: KubernetesObject }[];
+}
+
+describe("a cluster that is saved", await needs("API server", "Kubernetes module"), () => {
+  const table = readRows<Table>(import.meta.filename);
+  const objects = parseAllDocuments(table.cluster).map((document): KubernetesObject => document.toJS());
+  const kinds = buildKindIndex(objects);
+  let cluster: TestCluster;
+  let folder: string;
+  let text = "";
+
+  const create = ({ apiVersion = "", kind = "", ...rest }: KubernetesObject, query = "") => {
+    const served = kinds.of(apiVersion, kind);
+    const home = served?.namespaced ? `/namespaces/${rest.metadata?.namespace}` : "";
+    const path = `${toApiPath(apiVersion)}${home}/${served?.resource.resource}${query}`;
+    return cluster.admin({ method: "POST", path, body: { apiVersion, kind, ...rest } });
+  };
+  const check = (...words: string[]) => runVerb(folder, ["check", ...words]);
+
+  before(async () => {
+    folder = await createTestFolder();
+    cluster = await bootCluster(await requireBinaries(), { disable: ["ServiceAccount", "ResourceQuota"], rbac: true });
+    for (const object of objects) {
+      const { code, body } = await create(object);
+      assert.equal(code, 201, String(body.message));
+    }
+    await writeFile(join(folder, "kubeconfig"), buildKubeconfig({ c: cluster }));
+    await writeFile(join(folder, "janes"), buildKubeconfig({ c: cluster }, "jane"));
+    const { code, stderr, stdout } = await check("--live", "--kubeconfig", "kubeconfig", "--save", "state.yaml");
+    assert.equal(code, 0, stderr);
+    assert.match(stdout, /^state\.yaml has \d+ objects of cluster /);
+    text = await readFile(join(folder, "state.yaml"), "utf8");
+  });
+  after(() => cluster.stop());
+
+  it("is a file with what a check reads, sorted, and with nothing else", () => {
+    const found = parseAllDocuments(text).map((document) => document.toJS());
+    const names = found.map(
+      ({ kind, metadata: { namespace, name } }) => `${kind} ${namespace ? `${namespace}/` : ""}${name}`,
+    );
+    assert.deepEqual(
+      names.filter((name) => !/^Namespace (default|kube-)|^PriorityClass system-/.test(name)),
+      table.saved,
+    );
+    for (const { metadata } of found)
+      assert.deepEqual(
+        Object.keys(metadata).filter((key) => !/^(name|namespace|labels|annotations|creationTimestamp)$/.test(key)),
+        [],
+      );
+    assert.doesNotMatch(text, /hidden/);
+    assert.match(text, /owner: team-shop/);
+  });
+
+  it("has equal verdicts by the file and in the cluster", async () => {
+    // Policies begin to count some time after they were created.
+    const [refused] = table.manifests;
+    await waitUntil(
+      "the policy has no effect",
+      async () => (await create(refused?.object ?? {}, "?dryRun=All")).code === 422,
+    );
+    for (const [index, { verdict, object }] of table.manifests.entries()) {
+      await writeFile(join(folder, "object.yaml"), stringify(object));
+      const options = [
+        "--rules=always-admit",
+        "--plugins=-ServiceAccount,-ResourceQuota",
+        "--no-pod-templates",
+        "-o",
+        "json",
+      ];
+      const { stdout, stderr } = await check("object.yaml", "--state", "state.yaml", ...options);
+      const [checked] = JSON.parse(stdout || "{}").objects ?? [];
+      assert.equal(checked?.verdict, verdict, `object ${index}: ${stdout}${stderr}`);
+      if (verdict === "undecided") continue;
+      const { code, body } = await create(object, "?dryRun=All&fieldValidation=Strict");
+      assert.equal(code < 300 ? "allowed" : "denied", verdict, `object ${index}: ${body.message}`);
+    }
+  });
+
+  it("is not saved in part, if the user may not read everything", async () => {
+    const { code, stderr } = await check("--live", "--kubeconfig", "janes", "--save", "janes.yaml");
+    assert.equal(code, 3, stderr);
+    assert.match(stderr, /^namespaces can't be read, so nothing is saved: /m);
+    assert.ok(!(await readdir(folder)).some((name) => name.startsWith("janes.yaml")));
+  });
+
+  it("may be empty: then nothing exists", async () => {
+    await writeFile(join(folder, "empty.yaml"), "# nothing\n");
+    await writeFile(join(folder, "object.yaml"), stringify(table.manifests[1]?.object));
+    const { code, stdout } = await check("object.yaml", "--state", "empty.yaml");
+    assert.deepEqual([code, /namespaces "shop" not found/.test(stdout)], [1, true], stdout);
+  });
+});
