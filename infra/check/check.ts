@@ -1,9 +1,10 @@
 import { getOwn, toMap } from "#lib/json.ts";
 import type { ResourceType } from "#lib/needs.ts";
+import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { KubernetesObject, Operation } from "#lib/review.ts";
 import { describeUnknownMinor } from "#lib/since.ts";
 import { apiServerOwnObjects } from "../apiserver/initial-objects.ts";
-import { buildKindIndex, type KindIndex } from "../apiserver/kinds/kinds.ts";
+import { buildKindIndex, isCustomResourceGroup, type KindIndex } from "../apiserver/kinds/kinds.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { Kubernetes } from "../kubernetes/kubernetes.ts";
 import { readInput, readManifests } from "../manifests/input.ts";
@@ -24,6 +25,7 @@ import {
   describeLeftOut,
   describeMissingKubernetes,
   describeMissingNamespaces,
+  describeProgramFiles,
   describeUnknownValidation,
 } from "./notes.ts";
 
@@ -58,13 +60,17 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
   const isValidated = options.plugins[0] !== "none";
   const starting = isValidated ? options.startKubernetes(kubernetes) : undefined;
   starting?.catch(() => {});
-  const { manifests, recorded, old, state, webhooks, faults, notes } = await readFiles(options);
+  const { manifests: read, recorded, old, state, webhooks, faults, notes } = await readFiles(options);
   const note = (sentence: string) => void notes.add(sentence);
-  const all = [...manifests, ...recorded];
   const unknown = describeUnknownMinor(kubernetes);
   if (unknown !== undefined) note(unknown);
-  const given = [...state, ...old, ...all].map(({ object }) => object);
+  const given = [...state, ...old, ...read, ...recorded].map(({ object }) => object);
   const kinds = buildKindIndex(given, kubernetes);
+  const manifests = read.filter((manifest) => !isForProgram(manifest, kinds));
+  for (const remark of describeProgramFiles(read.filter((manifest) => isForProgram(manifest, kinds)))) note(remark);
+  const all = [...manifests, ...recorded];
+  if (all.length + faults.length === 0)
+    throw new Complaint(`there is no manifest in ${[...options.paths, ...options.reviews].join(", ")}`);
   const sending: Omit<CheckRequestOptions, "operation"> = { user, namespace };
   for (const remark of describeDuplicateOrLostManifests(manifests, old, kinds, sending)) note(remark);
   const isStateKnown = options.state.length > 0;
@@ -181,8 +187,6 @@ const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
   ]);
   const manifests = input.manifests.filter((manifest) => !isForKustomize(manifest));
   const asReviews = recorded.manifests.filter(isReview);
-  if (manifests.length + asReviews.length + faults.length === 0)
-    throw new Complaint(`there is no manifest in ${[...paths, ...reviews].join(", ")}`);
   return { manifests, recorded: asReviews, old, state, webhooks: [...webhooks, ...ofCluster], faults, notes };
 };
 
@@ -211,6 +215,19 @@ const isForKustomize = ({ object: { apiVersion } }: Manifest) =>
 
 const describeKustomizeFile = ({ source }: Manifest) =>
   `${toSourceName(source.name)} is for kustomize, and left out; run kustomize build FOLDER | postern check -`;
+
+/**
+ * Reports whether a manifest is a file that a program reads, such as a KubeletConfiguration: it has no name, which every
+ * object of a custom kind needs.
+ */
+const isForProgram = (manifest: Manifest, kinds: KindIndex): boolean => {
+  const { apiVersion, kind, metadata } = manifest.object;
+  const { group } = splitApiVersion(String(apiVersion));
+  const { name, generateName } = toMap(metadata);
+  const mayBeCustom = isCustomResourceGroup(group) || group.endsWith(".config.k8s.io");
+  if (!mayBeCustom || name || generateName || isReview(manifest)) return false;
+  return kinds.of(String(apiVersion), String(kind)) === undefined;
+};
 
 const fillAll = (
   manifests: readonly Manifest[],

@@ -64,6 +64,14 @@ export const describeLeftOut = (
   ];
 };
 
+/** Names the files that hold what programs read. */
+export const describeProgramFiles = (manifests: readonly Manifest[]): string[] =>
+  manifests.length === 0
+    ? []
+    : [
+        `${formatNames(new Set(manifests.map(({ object }) => String(object.kind))))} in ${formatNames(new Set(manifests.map(({ source }) => toSourceName(source.name))))} have no metadata.name, so they are no objects of a cluster, and are left out`,
+      ];
+
 export const describeMissingNamespaces = (names: ReadonlySet<string>): string[] => {
   if (names.size === 0) return [];
   const isOne = names.size === 1;

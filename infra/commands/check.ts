@@ -4,7 +4,7 @@ import type { BrokenRule } from "../catalogue/registry.ts";
 import type { ObjectEvaluation } from "../check/evaluation/object-evaluation.ts";
 import { restrictClusterToRules } from "../check/evaluation/rule-webhooks.ts";
 import type { ManifestFix } from "../check/fixes/fix.ts";
-import { addToSummary, createSummary } from "../check/reports/format.ts";
+import { addToSummary, createSummary, formatUnread } from "../check/reports/format.ts";
 import { checkReportFormats, createCheckReport, policyReportGroupsHelp } from "../check/reports/forms.ts";
 import { hideSecretsInEvaluation } from "../check/reports/hidden-values.ts";
 import { openReportWriter, parseOutputOptions } from "../check/reports/outputs.ts";
@@ -182,7 +182,7 @@ export default {
       summary.faults = source.unread.length;
       const isCut = stop.signal.aborted;
       await outlets.end({ summary, unread: source.unread, notes: [...source.notes], isCut });
-      for (const sentence of [...source.notes, ...source.unread.map((failure) => failure.text)])
+      for (const sentence of [...source.notes, ...formatUnread(source.unread, options.flag("all"))])
         writeNote(toOneLine(sentence));
       if (isCut) {
         writeNote(`ended early: objects after the first ${summary.objects} were not checked`);

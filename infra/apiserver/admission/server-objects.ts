@@ -173,7 +173,7 @@ const resizeContainers = (now: unknown, before: unknown): unknown => {
 };
 
 /** The fixed suffix that the imitated API server gives names from generateName; a real one draws a random suffix. */
-const suffix = "x7d4k";
+export const generatedSuffix = "x7d4k";
 const longestPrefix = 58;
 
 /** Groups of review objects, such as SubjectAccessReview, which are not stored. */
@@ -186,7 +186,7 @@ export const assignGeneratedMetadata = (attributes: AdmissionAttributes): Admiss
   const metadata = isMap(object.metadata) ? object.metadata : {};
   const { generateName } = metadata;
   const isNamed = name || metadata.name || typeof generateName !== "string" || generateName === "";
-  const made = isNamed ? name : `${generateName.slice(0, longestPrefix)}${suffix}`;
+  const made = isNamed ? name : `${generateName.slice(0, longestPrefix)}${generatedSuffix}`;
   const creationTimestamp = new Date().toISOString().replace(/\.\d+/, "");
   const own = { ...(!isNamed && { name: made }), uid: randomUUID(), creationTimestamp };
   return { ...attributes, ...(made && { name: made }), object: { ...object, metadata: { ...metadata, ...own } } };

@@ -1,3 +1,4 @@
+import { generatedSuffix } from "#infra/apiserver/admission/server-objects.ts";
 import { exactJson } from "#lib/exact-json.ts";
 import { getOwn } from "#lib/json.ts";
 import { formatCount } from "../../cli/progress.ts";
@@ -10,7 +11,7 @@ import {
   type ObjectCheckResult,
   type ObjectEvaluation,
 } from "../evaluation/object-evaluation.ts";
-import type { CheckReportWriter, CheckSummary } from "./check-report.ts";
+import type { CheckReportWriter, CheckSummary, InputReadFailure } from "./check-report.ts";
 
 const colours = { red: 31, green: 32, yellow: 33, cyan: 36, bold: 1, dim: 2 } as const;
 type Colour = keyof typeof colours;
@@ -160,7 +161,7 @@ interface FindingGroup {
 }
 
 /** The most objects of a group that are named. */
-const mostNamed = 5;
+const mostNamed = 3;
 /** The most groups that are kept. A cluster may have any number of objects. */
 const mostGroups = 5000;
 
@@ -193,12 +194,21 @@ export const createTextReport = (paint: Paint): CheckReportWriter => {
   };
 };
 
+/** Lists what can't be read; of what has the same fault, only some are named, unless `listsAll` says otherwise. */
+export const formatUnread = (unread: readonly InputReadFailure[], listsAll: boolean): string[] =>
+  [...Map.groupBy(unread, ({ fault }) => getOwn(fault, "sentence")).values()].flatMap((alike) => {
+    const more = listsAll ? 0 : Math.max(0, alike.length - mostNamed);
+    const named = alike.slice(0, alike.length - more).map(({ text }) => text);
+    return more > 0 ? [...named, `… and ${more} more like these; --all lists them`] : named;
+  });
+
 /** Returns a text that is equal for objects with equal findings, whatever their names are. */
 const buildGroupKey = ({ checked, audit }: ObjectEvaluation): string => {
   const { verdict, denials, warnings, undecided, changes, name } = checked;
   const findings = denials.map(({ rule, message, suggestion }) => [rule, message, suggestion]);
   const key = exactJson.stringify([verdict, findings, warnings, undecided, changes, describeWouldBeDecisions(audit)]);
-  return name === "" ? key : key.replaceAll(`\\"${name}\\"`, "the name");
+  const names = name === "" ? [] : [name, `${name}${generatedSuffix}`];
+  return names.reduce((text, one) => text.replaceAll(`\\"${one}\\"`, "the name"), key);
 };
 
 const hasFindings = ({ checked: { verdict, warnings }, audit }: ObjectEvaluation): boolean =>

@@ -13,7 +13,7 @@ import {
   type FinishedCheck,
   toRepositoryPath,
 } from "./check-report.ts";
-import { createPainter, createTextReport, createWholeTextReport } from "./format.ts";
+import { createPainter, createTextReport, createWholeTextReport, formatUnread } from "./format.ts";
 import { createGithubReport } from "./github.ts";
 import { createJsonReport } from "./json-report.ts";
 import { createJunitReport } from "./junit.ts";
@@ -83,11 +83,26 @@ const anyResults = fc.array(anyResult, { maxLength: 4 });
 describe("the text report", () => {
   it("has findings only, those of one kind together, denials first", () => {
     const pods = ["a", "b", "c", "d", "e", "f", "g"].map((name, index): ObjectCheckResult => {
-      const denial = { rule: "pod-names", message: `pods "${name}" is forbidden`, line: index + 2 };
+      // The names of some Pods end with what the API server adds to a generateName.
+      const own = index > 4 ? `${name}x7d4k` : name;
+      const denial = { rule: "pod-names", message: `pods "${own}" is forbidden`, line: index + 2 };
       return { ...denied, name, line: index + 1, denials: [denial], warnings: [] };
     });
     const report = toResultWriter(createTextReport(createPainter(false)));
     assert.equal(writeReport(report, [undecidedResult, web, ...pods, denied]), reports.text);
+  });
+});
+
+describe("what can't be read", () => {
+  it("has equal faults once for some files, unless all are wanted", () => {
+    const unread = ["a", "b", "c", "d", "e"].map((file) => {
+      const sentence = file === "b" ? "is no text in UTF-8" : "is a Helm template";
+      return { fault: { file, line: 1, sentence }, text: `${file}:1 ${sentence}`, checked: denied };
+    });
+    const texts = unread.map(({ text }) => text);
+    assert.deepEqual(formatUnread(unread, true).sort(), texts);
+    const [a, b, c, d] = texts;
+    assert.deepEqual(formatUnread(unread, false), [a, c, d, "… and 1 more like these; --all lists them", b]);
   });
 });
 
