@@ -105,8 +105,9 @@ export const loadCallablePlugins = async ({
     const seesAll = !plugin.endsWith("AdmissionPolicy") && plugin !== quotas;
     // A policy has an entry of its own, with its selectors; other variants would only save calls.
     const policies = read.accepted.length > 0 ? getVariants(rule, settings) : undefined;
-    for (const variant of policies?.map((policy) => policy.name) ?? [undefined]) {
-      const port = { ...applyVariant(rule, settings, variant), variant };
+    for (const { name: variant, native } of policies ?? [{ name: undefined, native: undefined }]) {
+      const policy = native?.policy.metadata.name;
+      const port = { ...applyVariant(rule, settings, variant), variant, policy };
       const config = buildPortConfig(plugin, port.settings, kubernetes);
       const endpoint = createEndpoint(port.rule, config, checkHost);
       const open: EndpointTarget["open"] = (tell, _, subject) => {
@@ -162,7 +163,7 @@ const buildPortConfig = (rule: string, settings: object, kubernetes: string | un
 const quotas = "ResourceQuota";
 
 /** The port of a plugin; for a plugin of policies, with one policy as its variant. */
-type PluginPort = ReturnType<typeof applyVariant> & { variant: string | undefined };
+type PluginPort = ReturnType<typeof applyVariant> & { variant: string | undefined; policy: string | undefined };
 
 /** Reads the policies of a plugin as its port's setting; those that an API server of a minor would refuse are left out. */
 const readPolicies = (
@@ -193,12 +194,17 @@ const readPolicies = (
 type PolicyReader = (documents: readonly unknown[]) => ParsedManifests;
 
 /** Returns the entry of a plugin. Of its port's conditions it has those that decide, not those that only save calls. */
-const buildEntry = (plugin: string, { rule, settings, variant }: PluginPort, phase: Phase): DefaultedWebhookEntry => {
+const buildEntry = (
+  plugin: string,
+  { rule, settings, variant, policy }: PluginPort,
+  phase: Phase,
+): DefaultedWebhookEntry => {
   const conditions = Object.entries(selectPhase(rule.authorizedBy, phase, settings) ?? {});
   const select = (selector: Rule["namespaceSelector"]) =>
     (typeof selector === "function" ? selector(settings) : selector) ?? {};
   return {
     isPlugin: true,
+    ...(policy !== undefined && { policy }),
     phase,
     name: plugin,
     configuration: "kube-apiserver",
