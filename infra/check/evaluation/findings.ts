@@ -72,8 +72,8 @@ export const collectFindings = async (
 };
 
 /** Reports whether a step is a change that reports show: what compiled-in plugins change belongs to the object. */
-export const isShownChange = ({ isPlugin, policy, patch }: HookTraceStep): boolean =>
-  (!isPlugin || policy !== undefined) && patch !== undefined && patch.length > 0;
+export const isShownChange = ({ isPlugin, policy, patch, after }: HookTraceStep): boolean =>
+  (!isPlugin || policy !== undefined) && after !== undefined && patch !== undefined && patch.length > 0;
 
 /** Names what changes an object: a rule, a webhook, a plugin, or the policy that a plugin evaluates. */
 const getChangerName = (
