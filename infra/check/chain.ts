@@ -124,7 +124,9 @@ export const assembleChain = async (options: ChainOptions, source: ObjectSource,
     uncertainUse,
     alsoPods: options.alsoPods,
   } satisfies Partial<ObjectEvaluationEnvironment>;
-  const idle = { refused: plugins.refused, unbound: listUnboundPolicies(listPolicies(objects, chosen), objects) };
+  const isRefused = new Set(plugins.refused.map(({ object }) => object));
+  const evaluated = listPolicies(objects, chosen).filter((object) => !isRefused.has(object));
+  const idle = { refused: plugins.refused, unbound: listUnboundPolicies(evaluated, objects) };
   return { environment, rules, hooks, idle, quotaUse, secretsRead, openForReview };
 };
 

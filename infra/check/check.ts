@@ -152,9 +152,11 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
   const denied = new Set<Manifest>();
   const end = () => {
     const findManifest = (object: KubernetesObject) => standing.get(object);
-    // The denial of a policy that is refused has the cause.
-    const refused = idle.refused.filter(({ object }) => !denied.has(findManifest(object) as Manifest));
-    for (const sentence of describeIdlePolicies({ ...idle, refused }, findManifest)) note(sentence);
+    // A denial has its own cause.
+    const isKept = (object: KubernetesObject) => !denied.has(findManifest(object) as Manifest);
+    const refused = idle.refused.filter(({ object }) => isKept(object));
+    const unbound = idle.unbound.filter(isKept);
+    for (const sentence of describeIdlePolicies({ refused, unbound }, findManifest)) note(sentence);
     if (isStateKnown) for (const sentence of describeMissingNamespaces(missing)) note(sentence);
     for (const sentence of describeUnknownValidation(unvalidated)) note(sentence);
     for (const sentence of describeAssumptions([...assumptions.values()])) note(sentence);

@@ -52,7 +52,7 @@ export const describePoliciesNotEvaluated = (policies: readonly KubernetesObject
     ([kind = "", { length }]) => `${length} ${length === 1 ? kind : kind.replace(/y$/, "ies")}`,
   );
   const are = policies.length === 1 ? "is" : "are";
-  return counts.length === 0 ? [] : [`${counts.sort().join(" and ")} ${are} not evaluated, because ${why}`];
+  return counts.length === 0 ? [] : [`${counts.join(" and ")} ${are} not evaluated, because ${why}`];
 };
 
 /** Names policies and bindings that can't be evaluated, and policies that no binding names. */
@@ -67,16 +67,11 @@ export const describeIdlePolicies = (
     const { line } = { ...manifest, ...findPosition(manifest, path) };
     return `${name} in ${formatPlace({ ...manifest, line })}`;
   };
-  const broken = new Set(refused.map(({ object }) => object));
   return [
     ...limitSentences(
       refused.map(({ object, path, reason }) => `${format(object, path)} is not evaluated, because ${reason}`),
     ),
-    ...limitSentences(
-      unbound
-        .filter((object) => !broken.has(object))
-        .map((object) => `${format(object, [])} has no effect, because no binding names it`),
-    ),
+    ...limitSentences(unbound.map((object) => `${format(object, [])} has no effect, because no binding names it`)),
   ];
 };
 

@@ -40,7 +40,9 @@ const policyGroup = "admissionregistration.k8s.io";
 
 /** Returns the policies of some plugins. */
 export const listPolicies = (objects: readonly KubernetesObject[], plugins: readonly string[]): KubernetesObject[] =>
-  objects.filter(({ kind = "" }) => policyKinds.includes(kind) && plugins.includes(kind));
+  policyKinds
+    .filter((kind) => plugins.includes(kind))
+    .flatMap((kind) => objects.filter((object) => object.kind === kind));
 
 /** Returns those policies that no binding names. */
 export const listUnboundPolicies = (
