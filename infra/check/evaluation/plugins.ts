@@ -199,7 +199,7 @@ const readPolicies = (
     const [fault] = read([object]).faults;
     if (fault !== undefined) {
       const { sentence, path } = typeof fault === "string" ? { sentence: fault, path: [] } : fault;
-      return { reason: `an API server would refuse it: ${cutPrefix(sentence)}`, path };
+      return { reason: `an API server would refuse it: ${cutPrefix(sentence, object)}`, path };
     }
     const alone = { ...settings, ...toSettings([object]) };
     // Only a definition can be missing: check must have it, not the setting of a rule.
@@ -225,7 +225,8 @@ const readPolicies = (
 const policyVersion = "admissionregistration.k8s.io/v1";
 
 /** Returns the first line of a fault, without the object's kind and name, with which it begins. */
-const cutPrefix = (sentence: string): string => sentence.slice(sentence.indexOf(": ") + 2).split("\n", 1)[0] ?? "";
+const cutPrefix = (sentence: string, { kind, metadata }: KubernetesObject): string =>
+  sentence.slice(`${kind} ${metadata?.name ?? ""}`.trim().length + 2).split("\n", 1)[0] ?? "";
 
 type PolicyReader = (documents: readonly unknown[]) => ParsedManifests;
 
