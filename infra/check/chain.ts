@@ -12,9 +12,15 @@ import type { ChainOptions, ObjectEvaluationEnvironment } from "./evaluation/obj
 import { choosePlugins, isTurnedOff, loadCallablePlugins } from "./evaluation/plugins.ts";
 import type { UncertainUse } from "./evaluation/quotas.ts";
 import { type CallableRules, createCallableClusterRules } from "./evaluation/rule-webhooks.ts";
-import { createUnevaluatedPolicyMatcher } from "./evaluation/unevaluated.ts";
+import {
+  createUnevaluatedPolicyMatcher,
+  listPolicies,
+  listUnboundPolicies,
+  policyKinds,
+} from "./evaluation/unevaluated.ts";
 import { callForeignWebhook } from "./evaluation/webhooks.ts";
 import { createQuotaUse } from "./evaluation/workload-quotas.ts";
+import { describePoliciesNotEvaluated } from "./notes.ts";
 
 /** What exists beside an object that is evaluated: manifests, or the objects of a cluster. */
 interface ObjectSource {
@@ -67,10 +73,22 @@ export const assembleChain = async (options: ChainOptions, source: ObjectSource,
 
   const policies = await source.readPolicies();
   const isNativeCopy = createNativeCopyPredicate(catalogue, config);
-  const objects = policies.objects.filter((object) => !isNativeCopy(object) && !isTurnedOff(changes, object.kind));
+  const found = policies.objects.filter((object) => !isNativeCopy(object));
+  const objects = found.filter((object) => !isTurnedOff(changes, object.kind));
   const uncertainUse = createUncertainUse();
+  const chosen = choosePlugins(changes, kubernetes, note);
+  const off = policyKinds.filter((kind) => !chosen.includes(kind));
+  const isOption = (kind: string) => changes[0] === "none" || isTurnedOff(changes, kind);
+  const turnedOff = listPolicies(found, off.filter(isOption));
+  for (const sentence of describePoliciesNotEvaluated(turnedOff, "of --plugins")) note(sentence);
+  const without = listPolicies(
+    objects,
+    off.filter((kind) => !isOption(kind)),
+  );
+  for (const sentence of describePoliciesNotEvaluated(without, `Kubernetes ${kubernetes} has the plugin off`))
+    note(sentence);
   const plugins = await loadCallablePlugins({
-    plugins: choosePlugins(changes, kubernetes, note),
+    plugins: chosen,
     kubernetes,
     openCapabilities: (plugin, tell) => openCapabilities(tell, reviewTime, plugin),
     objects,
@@ -106,7 +124,10 @@ export const assembleChain = async (options: ChainOptions, source: ObjectSource,
     uncertainUse,
     alsoPods: options.alsoPods,
   } satisfies Partial<ObjectEvaluationEnvironment>;
-  return { environment, rules, hooks, objects, quotaUse, secretsRead, openForReview };
+  const isRefused = new Set(plugins.refused.map(({ object }) => object));
+  const evaluated = listPolicies(objects, chosen).filter((object) => !isRefused.has(object));
+  const idle = { refused: plugins.refused, unbound: listUnboundPolicies(evaluated, objects) };
+  return { environment, rules, hooks, idle, quotaUse, secretsRead, openForReview };
 };
 
 /** Returns why an API server would refuse the entries of rules, each with the entry's name, which begins with the rule's. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { parse, stringify } from "yaml";
+import { parse, parseAllDocuments, stringify } from "yaml";
 import type { Operation, UserInfo } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
 import { toCatalogueRule } from "../../test/catalogue-rules.ts";
@@ -14,6 +14,7 @@ import { chooseCluster } from "../config/config.ts";
 import { parseConfig } from "../project/project.ts";
 import { prepareManifestCheck } from "./check.ts";
 import type { FieldValidation } from "./evaluation/object-evaluation.ts";
+import { applyFixes, type ManifestFix, toFix } from "./fixes/fix.ts";
 import { describeMissingKubernetes } from "./notes.ts";
 import { createJsonReport } from "./reports/json-report.ts";
 
@@ -40,6 +41,10 @@ interface CheckCase {
   assumed?: Record<string, string[]>;
   notes?: string[];
   passed?: Record<string, string[]>;
+  /** What changes the objects that are changed. */
+  changes?: Record<string, string[]>;
+  /** The annotations for the audit log of the objects that have some. */
+  audit?: Record<string, Record<string, string>>;
   after?: Record<string, object>;
   /** What an API server would store. */
   stored?: Record<string, object>;
@@ -90,6 +95,7 @@ const runCheck = async (
   });
   const report = createJsonReport();
   let json = "";
+  const fixes: (ManifestFix | undefined)[] = [];
   const verdicts: Record<string, string> = {};
   const passed: Record<string, string[]> = {};
   const assumed: Record<string, string[]> = {};
@@ -103,11 +109,15 @@ const runCheck = async (
     after[name] = evaluation.after;
     stored[name] = evaluation.stored;
     json += report.add(evaluation);
+    fixes.push(toFix(evaluation, check.secretsRead));
   }
   const notes = [...check.notes]
     .filter((note) => note !== describeMissingKubernetes())
     .map((note) => note.replaceAll(`${folder}/`, ""));
-  return { verdicts, passed, assumed, after, stored, notes, objects: JSON.parse(`${json}]}`).objects };
+  const objects: (Record<"name", string> & Record<"hooks" | "changes", any[]> & { audit: object })[] = JSON.parse(
+    `${json}]}`,
+  ).objects;
+  return { verdicts, passed, assumed, after, stored, notes, objects, fixes };
 };
 
 /** Reports whether a text is the expected one; an expected text between slashes is a regular expression. */
@@ -135,7 +145,7 @@ describe("check", () => {
         );
         return assertTexts([message.replaceAll(`${folder}/`, "")], [error]);
       }
-      const { verdicts, notes, passed, assumed, after, stored } = await runCheck(expected);
+      const { verdicts, notes, passed, assumed, after, stored, objects } = await runCheck(expected);
       if (expected.verdicts !== undefined) {
         assert.deepEqual(Object.keys(verdicts).sort(), Object.keys(expected.verdicts).sort());
         for (const [object, verdict] of Object.entries(expected.verdicts))
@@ -143,6 +153,15 @@ describe("check", () => {
       }
       if (expected.notes !== undefined) assertTexts(notes, expected.notes);
       if (expected.assumed !== undefined) assert.deepEqual(assumed, expected.assumed);
+      const collect = (members: ((typeof objects)[0] & { found: object })[]) =>
+        Object.fromEntries(
+          members.flatMap(({ name, found }) => (Object.keys(found).length > 0 ? [[name, found]] : [])),
+        );
+      const listChangers = ({ changes }: (typeof objects)[0]) => changes.map(({ rule }) => rule);
+      if (expected.changes !== undefined)
+        assert.deepEqual(collect(objects.map((one) => ({ ...one, found: listChangers(one) }))), expected.changes);
+      if (expected.audit !== undefined)
+        assert.deepEqual(collect(objects.map((one) => ({ ...one, found: one.audit }))), expected.audit);
       if (expected.passed !== undefined) assert.deepEqual(passed, expected.passed);
       if (expected.after !== undefined) assert.partialDeepStrictEqual(after, expected.after);
       if (expected.stored !== undefined) assert.partialDeepStrictEqual(stored, expected.stored);
@@ -196,9 +215,8 @@ describe("check", () => {
         { apiVersion, kind: "ValidatingWebhookConfiguration", metadata: { name: "other" }, webhooks: [webhook] },
       ],
     });
-    type Step = Record<"hook" | "round" | "outcome" | "changed", unknown>;
-    const steps = objects[0].hooks.map(
-      ({ hook, round, outcome, changed }: Step) => `${hook} ${round} ${outcome} ${changed}`,
+    const steps = objects[0]?.hooks.map(
+      ({ hook, round, outcome, changed }) => `${hook} ${round} ${outcome} ${changed}`,
     );
     assert.deepEqual(steps, [
       "first.mutating-admission-policy.postern.dev 0 called true",
@@ -206,6 +224,57 @@ describe("check", () => {
       "first.mutating-admission-policy.postern.dev 1 called false",
       "other.example.com 0 can't say false",
     ]);
+  });
+
+  const buildChange = (name: string, resource: string, expression: string, params: [object, object] = [{}, {}]) => {
+    const apiVersion = "admissionregistration.k8s.io/v1";
+    const resourceRules = [{ apiGroups: [""], apiVersions: ["v1"], resources: [resource], operations: ["CREATE"] }];
+    const mutations = [{ patchType: "JSONPatch", jsonPatch: { expression } }];
+    const spec = { matchConstraints: { resourceRules }, reinvocationPolicy: "Never", mutations, ...params[0] };
+    return [
+      { apiVersion, kind: "MutatingAdmissionPolicy", metadata: { name }, spec },
+      {
+        ...{ apiVersion, kind: "MutatingAdmissionPolicyBinding", metadata: { name } },
+        spec: { policyName: name, ...params[1] },
+      },
+    ];
+  };
+
+  it("fixes what a policy of the cluster changes, without what plugins fill in and without values of other Secrets", async () => {
+    const metadata = { name: "m", namespace: "default" };
+    const pod = { apiVersion: "v1", kind: "Pod", metadata, spec: { containers: [{ name: "c", image: "a:1" }] } };
+    const { fixes } = await runCheck({
+      rules: "always-admit",
+      plugins: [],
+      manifests: [pod, { apiVersion: "v1", kind: "ConfigMap", metadata }],
+      state: [
+        { apiVersion: "v1", kind: "Namespace", metadata: { name: "default" } },
+        { apiVersion: "v1", kind: "ServiceAccount", metadata: { ...metadata, name: "default" } },
+        { apiVersion: "scheduling.k8s.io/v1", kind: "PriorityClass", metadata: { name: "high" }, value: 7 },
+        { apiVersion: "v1", kind: "Secret", metadata: { ...metadata, name: "s" }, data: { a: "c3VwZXJzZWNyZXQ=" } },
+        ...buildChange(
+          "important",
+          "pods",
+          '[JSONPatch{op: "remove", path: "/spec/priority"}, JSONPatch{op: "add", path: "/spec/priorityClassName", value: "high"}]',
+        ),
+        ...buildChange(
+          "copy",
+          "configmaps",
+          '[JSONPatch{op: "add", path: "/data", value: {"a": string(params.data.a)}}]',
+          [
+            { paramKind: { apiVersion: "v1", kind: "Secret" } },
+            { paramRef: { name: "s", parameterNotFoundAction: "Deny" } },
+          ],
+        ),
+      ],
+    });
+    const [copied, changed] = fixes.map((fix) => fix && applyFixes(fix.manifest.source.text, [fix]));
+    assert.deepEqual(copied, { kept: "a change has the value of a Secret that a rule or a policy reads" });
+    assert.ok(changed && "text" in changed);
+    assert.deepEqual(parseAllDocuments(changed.text)[0]?.toJS(), {
+      ...pod,
+      spec: { ...pod.spec, priorityClassName: "high" },
+    });
   });
 
   it("shows integers beyond 2^53 to policies exactly, and to other rules rounded", async () => {

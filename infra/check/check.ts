@@ -16,12 +16,18 @@ import { type Assumption, describeAssumption, restrictToManifests } from "./eval
 import { evaluateManifestsInOrder, isAssumedNamespace } from "./evaluation/evaluate.ts";
 import { createEmptyObjectStore } from "./evaluation/existing-objects.ts";
 import { createRequestHandlers, selectDefinitions } from "./evaluation/kubernetes-handlers.ts";
-import type { ChainOptions, CheckRequestOptions, FieldValidation } from "./evaluation/object-evaluation.ts";
+import type {
+  ChainOptions,
+  CheckRequestOptions,
+  FieldValidation,
+  ObjectEvaluation,
+} from "./evaluation/object-evaluation.ts";
 import { buildCreation, isReview, normalizeManifestObjects } from "./evaluation/requests.ts";
 import { isPolicyOrQuota } from "./evaluation/unevaluated.ts";
 import {
   describeAssumptions,
   describeDuplicateOrLostManifests,
+  describeIdlePolicies,
   describeLeftOut,
   describeMissingKubernetes,
   describeMissingNamespaces,
@@ -89,7 +95,10 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
   }
   const buildCreations = (objects: readonly KubernetesObject[]) =>
     objects.flatMap((object) => buildCreation(object, kinds, user));
-  const { environment, secretsRead } = await assembleChain(
+  // Each admission policy or quota among the manifests concerns all of them, also earlier ones: the API server
+  // applies it only some time after it was sent.
+  const standing = mapStanding([...state, ...manifests], namespace);
+  const { environment, secretsRead, idle } = await assembleChain(
     options,
     {
       isLive: false,
@@ -108,9 +117,7 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
           },
         });
       },
-      // Each admission policy or quota among the manifests concerns all of them, also earlier ones: the API server
-      // applies it only some time after it was sent.
-      readPolicies: async () => ({ objects: listStanding([...state, ...manifests], namespace), unreadable: [] }),
+      readPolicies: async () => ({ objects: [...standing.keys()], unreadable: [] }),
       creations: buildCreations(filled),
       listCreations: (namespace) => buildCreations(existing.listAll(namespace)),
       listComing: (resource) => {
@@ -152,12 +159,22 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
     namespaceHint: "that may be among the manifests or in --state",
     noteMissingNamespace: (namespace) => void missing.add(namespace),
   });
+  const denied = new Set<Manifest>();
   const end = () => {
+    const findManifest = (object: KubernetesObject) => standing.get(object);
+    // A denial has its own cause.
+    const isKept = (object: KubernetesObject) => !denied.has(findManifest(object) as Manifest);
+    const refused = idle.refused.filter(({ object }) => isKept(object));
+    const unbound = idle.unbound.filter(isKept);
+    for (const sentence of describeIdlePolicies({ refused, unbound }, findManifest)) note(sentence);
     if (isStateKnown) for (const sentence of describeMissingNamespaces(missing)) note(sentence);
     for (const sentence of describeUnknownValidation(unvalidated)) note(sentence);
     for (const sentence of describeAssumptions([...assumptions.values()])) note(sentence);
   };
-  return { faults, notes, secretsRead, evaluations: runAtEnd(evaluations, end) };
+  const take = ({ subject, checked }: ObjectEvaluation) => {
+    if (checked.verdict === "denied") denied.add(subject.manifest);
+  };
+  return { faults, notes, secretsRead, evaluations: watch(evaluations, take, end) };
 };
 
 const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
@@ -190,10 +207,13 @@ const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
   return { manifests, recorded: asReviews, old, state, webhooks: [...webhooks, ...ofCluster], faults, notes };
 };
 
-/** Yields all elements, then calls `end`; also calls it if the consumer stops early. */
-const runAtEnd = async function* <T>(all: AsyncGenerator<T>, end: () => void): AsyncGenerator<T> {
+/** Yields all elements, each after a call of `take`, then calls `end`; also calls it if the consumer stops early. */
+const watch = async function* <T>(all: AsyncGenerator<T>, take: (one: T) => void, end: () => void): AsyncGenerator<T> {
   try {
-    yield* all;
+    for await (const one of all) {
+      take(one);
+      yield one;
+    }
   } finally {
     end();
   }
@@ -244,12 +264,15 @@ const fillAll = (
     }),
   );
 
-/** Returns the policies and quotas, and the definitions of kinds that policies change; the last one of each name counts. */
-const listStanding = (manifests: readonly Manifest[], namespace: string): KubernetesObject[] => {
+/**
+ * Maps the policies and quotas, and the definitions of kinds that policies change, to their manifests; the last one of each
+ * name counts.
+ */
+const mapStanding = (manifests: readonly Manifest[], namespace: string): Map<KubernetesObject, Manifest> => {
   const all = manifests
     .filter(({ object }) => isPolicyOrQuota(object) || object.kind === "CustomResourceDefinition")
-    .map(({ object }) => setDefaultNamespace(object, namespace));
-  return [...new Map(all.map((object) => [toName(object), object])).values()];
+    .map((manifest) => [setDefaultNamespace(manifest.object, namespace), manifest] as const);
+  return new Map(new Map(all.map((pair) => [toName(pair[0]), pair])).values());
 };
 
 const setDefaultNamespace = (object: KubernetesObject, otherwise: string): KubernetesObject => {

@@ -1,11 +1,14 @@
 import { toMap } from "#lib/json.ts";
+import type { KubernetesObject } from "#lib/review.ts";
 import type { KindIndex } from "../apiserver/kinds/kinds.ts";
 import { formatPage } from "../catalogue/sources.ts";
 import { isCheckout } from "../cli/roots.ts";
 import type { ManifestInput } from "../manifests/input.ts";
-import { type Manifest, toSourceName } from "../manifests/manifests.ts";
+import { type FieldPath, type Manifest, toSourceName } from "../manifests/manifests.ts";
+import { findPosition } from "../manifests/positions.ts";
 import { type Assumption, formatAssumedObject } from "./evaluation/assumptions.ts";
 import type { CheckRequestOptions } from "./evaluation/object-evaluation.ts";
+import type { RefusedPolicy } from "./evaluation/plugins.ts";
 import { normalizeManifestObjects } from "./evaluation/requests.ts";
 
 /** Lists what is probably a mistake: objects that occur twice, and objects of --old without a manifest. */
@@ -77,6 +80,35 @@ export const describeMissingNamespaces = (names: ReadonlySet<string>): string[] 
   const isOne = names.size === 1;
   return [
     `${isOne ? "namespace" : "namespaces"} ${formatNames(names)} ${isOne ? "is" : "are"} neither in --state nor among the manifests`,
+  ];
+};
+
+/** Says how many policies of each kind are not evaluated because of their plugin. */
+export const describePoliciesNotEvaluated = (policies: readonly KubernetesObject[], why: string): string[] => {
+  const counts = [...Map.groupBy(policies, ({ kind }) => kind)].map(
+    ([kind = "", { length }]) => `${length} ${length === 1 ? kind : kind.replace(/y$/, "ies")}`,
+  );
+  const are = policies.length === 1 ? "is" : "are";
+  return counts.length === 0 ? [] : [`${counts.join(" and ")} ${are} not evaluated, because ${why}`];
+};
+
+/** Names policies and bindings that can't be evaluated, and policies that no binding names. */
+export const describeIdlePolicies = (
+  { refused, unbound }: { refused: readonly RefusedPolicy[]; unbound: readonly KubernetesObject[] },
+  findManifest: (object: KubernetesObject) => Manifest | undefined = () => undefined,
+): string[] => {
+  const format = (object: KubernetesObject, path: FieldPath) => {
+    const manifest = findManifest(object);
+    const name = `${object.kind} ${toMap(object.metadata).name}`;
+    if (manifest === undefined) return name;
+    const { line } = findPosition(manifest, path);
+    return `${name} in ${formatPlace({ ...manifest, line })}`;
+  };
+  return [
+    ...limitSentences(
+      refused.map(({ object, path, reason }) => `${format(object, path)} is not evaluated, because ${reason}`),
+    ),
+    ...limitSentences(unbound.map((object) => `${format(object, [])} has no effect, because no binding names it`)),
   ];
 };
 

@@ -47,11 +47,29 @@ const change = (expression: string) => ({
   ...{ reinvocationPolicy: "Never", failurePolicy: "Ignore" },
   mutations: [{ patchType: "JSONPatch", jsonPatch: { expression } }],
 });
-const changing = [
+const changes = [
   '[JSONPatch{op: "add", path: "/metadata/labels", value: {"changed": "yes"}}]',
   '[JSONPatch{op: "add", path: "/data/added", value: object.data[object.data.map(k, k)[0]]}]',
   'has(object.metadata.annotations) ? [JSONPatch{op: "add", path: "/metadata/annotations/a", value: "b"}] : []',
-].flatMap((expression, index) => buildPolicy(`changing-${index}`, change(expression), "MutatingAdmissionPolicy"));
+];
+const buildChanging = (name: string) =>
+  changes.flatMap((expression, index) =>
+    buildPolicy(`${name}-${index}`, change(expression), "MutatingAdmissionPolicy"),
+  );
+const copying = '[JSONPatch{op: "add", path: "/data/copied", value: params.data[params.data.map(k, k)[0]]}]';
+/** Policies of the cluster, which no rule evaluates. */
+const standing = [
+  ...buildChanging("standing"),
+  ...buildPolicy("copying", { paramKind, ...change(copying) }, "MutatingAdmissionPolicy", { paramRef }),
+  ...buildPolicy(
+    "writing",
+    { paramKind, validations: [{ expression: "false" }], auditAnnotations, failurePolicy: "Ignore" },
+    undefined,
+    { validationActions: ["Audit"], paramRef },
+  ),
+];
+const policies = join(folder, "policies.yaml");
+await writeFile(policies, standing.map((object) => stringify(object, { aliasDuplicateObjects: false })).join("---\n"));
 const script = {
   apiVersion: "policy.kcloudlabs.io/v1alpha1",
   kind: "ClusterValidatePolicy",
@@ -79,7 +97,7 @@ const rules = (validationActions: string[]) => ({
       ),
     },
   },
-  "mutating-admission-policy": { settings: { policies: changing } },
+  "mutating-admission-policy": { settings: { policies: buildChanging("changing") } },
   "policy-validate": { mode: "warn", settings: { policies: [script] } },
 });
 const parseCluster = (actions: string[]) =>
@@ -212,7 +230,7 @@ const printCheck = async (
     return files[name] === "" ? [] : [file];
   };
   const all = {
-    paths: await write("paths"),
+    paths: [...(await write("paths")), policies],
     reviews: await write("reviews"),
     state: await write("state"),
     old: await write("old"),
@@ -302,5 +320,18 @@ describe("check", () => {
     for (let round = 0; round === 0 || (shown === 0 && round < 10); round++)
       await fc.assert(property, { numRuns, seed: seed + round });
     assert.ok(shown > 0, "no policy has shown anything");
+  });
+
+  it("masks what a policy copies from a Secret, and what it writes to the audit log", async () => {
+    const metadata = { name: "parameters", namespace: "shop" };
+    const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: "shop" } };
+    const data = { a: Buffer.from("QXZJ0123456789").toString("base64") };
+    const state = [namespace, { apiVersion: "v1", kind: "Secret", metadata, data }].map((object) => stringify(object));
+    const paths = stringify({ apiVersion: "v1", kind: "ConfigMap", metadata, data: { b: "c" } });
+    const printed = await printCheck({ paths, reviews: "", state: state.join("---\n"), old: "" }, false);
+    assert.match(printed, /changed by .*MutatingAdmissionPolicy copying/);
+    assert.match(printed, /\+ +copied: "\*\*\*"/);
+    assert.match(printed, /"writing\/shown-5": "\*\*\*"/);
+    assert.ok(!listCores(printed).has("QXZJ01234"));
   });
 });

@@ -63,15 +63,19 @@ describe("a rule of the catalogue after --rules", () => {
   });
 });
 
-describe("an unknown option", () => {
+describe("an unknown option, or one without its value,", () => {
   const faults: [args: string[], sentence: string][] = [
+    [["--rules", "-a"], "--rules has no value; one that begins with a hyphen is written --rules=-…; "],
+    [["--state", "--live"], "--state has no value; one that begins with a hyphen is written --state=-…; "],
+    [["-s", "-a"], "--state has no value; one that begins with a hyphen is written --state=-…; "],
+    [["a", "--page", "-1"], "--page has no value; one that begins with a hyphen is written --page=-…; "],
     [["--rulse", "a"], "Unknown option '--rulse'; did you mean --rules? "],
     [["--halp"], "Unknown option '--halp'; did you mean --help? "],
     [["--nothing-like-it"], "Unknown option '--nothing-like-it'; "],
     [["-x"], "Unknown option '-x'; "],
   ];
   for (const [args, sentence] of faults)
-    it(`${args[0]} is refused`, () => {
+    it(`${args.join(" ")} is refused`, () => {
       assert.throws(
         () => parseArguments(args, withPaths),
         (error) => describeParseError(error, withPaths) === sentence,

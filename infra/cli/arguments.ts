@@ -93,9 +93,9 @@ const joinFlagValues = (args: readonly string[], options: CommandGrammar["option
 /** Returns the sentence for an error of parseArgs, with a suggestion for an unknown option. */
 export const describeParseError = (error: unknown, { options }: CommandGrammar): string => {
   const [first = ""] = getErrorMessage(error).split(/\.\s/);
-  const [, ambiguous] = /^Option '.*(--[\w-]+)( <value>)?' argument is ambiguous/.exec(first) ?? [];
-  if (ambiguous !== undefined)
-    return `${ambiguous} has no value; one that begins with a hyphen is written ${ambiguous}=-…; `;
+  const [, ambiguous] = /^Option '(-.*)' argument is ambiguous/.exec(first) ?? [];
+  const named = Object.keys(options).find((name) => [`--${name}`, `-${options[name]?.short}`].includes(`${ambiguous}`));
+  if (named !== undefined) return `--${named} has no value; one that begins with a hyphen is written --${named}=-…; `;
   const [, unknown] = /^Unknown option '--([^']*)'$/.exec(first) ?? [];
   return `${first}; ${unknown === undefined ? "" : formatDidYouMean(unknown, [...Object.keys(options), "help"], "--")}`;
 };

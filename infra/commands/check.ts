@@ -90,7 +90,10 @@ export default {
       type: "boolean",
       says: "treat rules that guard security as failing closed, like the webhooks that postern manifests --harden writes",
     },
-    fix: { type: "boolean", says: "write the changes that rules make to the objects into the manifest files" },
+    fix: {
+      type: "boolean",
+      says: "write the changes that rules and policies make to the objects into the manifest files",
+    },
     live: { type: "boolean", says: "check everything in the cluster instead of manifests" },
     save: {
       type: "string",
@@ -176,7 +179,7 @@ export default {
         const evaluation = markBrokenRules(found, lost);
         addToSummary(summary, evaluation.checked);
         await outlets.add(hideSecretsInEvaluation(evaluation, source.secretsRead));
-        const fix = fixing?.toFix(evaluation);
+        const fix = fixing?.toFix(evaluation, source.secretsRead);
         if (fix) fixes.push(fix);
       });
       summary.faults = source.unread.length;

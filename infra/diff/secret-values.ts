@@ -68,6 +68,28 @@ export const hideInSentences = (
   });
 };
 
+/** Returns a value with `***` in the place of the values of Secrets, in texts and in keys; an object's own kind stays. */
+export const hideInValue = (value: unknown, secrets: Iterable<unknown>): unknown => {
+  const texts: string[] = [];
+  mapTexts(value, (text) => {
+    texts.push(text);
+    return text;
+  });
+  const hidden = hideInSentences(texts, [], secrets).values();
+  const shown = mapTexts(value, () => hidden.next().value ?? mask);
+  if (!isMap(value) || !isMap(shown)) return shown;
+  const kept = Object.entries(value).filter(([key]) => key === "apiVersion" || key === "kind");
+  return { ...shown, ...Object.fromEntries(kept) };
+};
+
+/** Returns a value with the results of a function in the place of its texts and keys. */
+const mapTexts = (value: unknown, map: (text: string) => string): unknown => {
+  if (typeof value === "string") return map(value);
+  if (Array.isArray(value)) return value.map((member) => mapTexts(member, map));
+  if (!isMap(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, member]) => [map(key), mapTexts(member, map)]));
+};
+
 /** Returns the values of a Secret, also what stands in the place of the map that should have them. */
 const listValues = (secret: unknown): unknown[] =>
   valueFields.flatMap((field) => {

@@ -5,6 +5,8 @@ import { exactJson } from "#lib/exact-json.ts";
 export interface AuditAnnotations {
   all: Record<string, string>;
   add(key: string, value: string): void;
+  /** Adds a list of failures that a policy has for the audit log, as JSON. */
+  addFailures(list: string): void;
 }
 
 export const createAuditAnnotations = (): AuditAnnotations => {
@@ -14,6 +16,10 @@ export const createAuditAnnotations = (): AuditAnnotations => {
     add: (key, value) => {
       // A key has a slash, so it is no member of the prototype.
       if (isAnnotationKey(key)) all[key] ??= value;
+    },
+    addFailures: (list) => {
+      const before = all[failures];
+      all[failures] = before === undefined ? list : `${before.slice(0, -1)},${list.slice(1)}`;
     },
   };
 };
@@ -26,6 +32,7 @@ const isAnnotationKey = (key: string): boolean => {
   return more.length === 0 && prefix.length <= 253 && subdomain.test(prefix) && name.test(own);
 };
 
+const failures = "validation.policy.admission.k8s.io/validation_failure";
 const mutation = "mutation.webhook.admission.k8s.io/";
 
 /** The call of a webhook entry, `hook`, in a round of a request. */

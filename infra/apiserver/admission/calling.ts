@@ -28,12 +28,12 @@ export interface AdmissionRun {
 
 /** Creates the trace entry of a hook; until the hook is called, its outcome is `skipped`. */
 export const createSkippedTraceStep = (
-  { phase, name, configuration, isPlugin }: DefaultedWebhookEntry,
+  { phase, name, configuration, isPlugin, policy }: DefaultedWebhookEntry,
   round: 0 | 1,
   index: number,
 ): HookTraceStep => {
   const step = { hook: name, configuration, phase, round, index };
-  return { ...step, ...(isPlugin && { isPlugin }), outcome: "skipped", warnings: [] };
+  return { ...step, ...(isPlugin && { isPlugin }), ...(policy && { policy }), outcome: "skipped", warnings: [] };
 };
 
 export const markUndecided = (run: AdmissionRun, step: HookTraceStep, why: string): void => {
@@ -98,8 +98,10 @@ export const callHook = async (
 
   const answer = parseHookResponse(hook.phase, version, uid, called.body);
   if ("fault" in answer) return applyFailurePolicy(run, hook, step, answer.fault);
-  for (const [key, value] of hook.isPlugin ? [] : Object.entries(answer.audit))
-    run.audit.add(`${hook.name}/${key}`, value);
+  const source = hook.isPlugin ? hook.policy : hook.name;
+  for (const [key, value] of Object.entries(answer.audit))
+    if (hook.policy && key === "validation_failure") run.audit.addFailures(value);
+    else if (source) run.audit.add(`${source}/${key}`, value);
   for (const warning of answer.warnings) run.warnings.push(warning);
   Object.assign(step, { allowed: answer.allowed, warnings: answer.warnings });
   return { answer };

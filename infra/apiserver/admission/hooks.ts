@@ -7,6 +7,8 @@ import { listWebhookConfigFaults, listWebhookConfigWarnings } from "./configurat
 export interface DefaultedWebhookEntry {
   /** Set for a compiled-in plugin: no resource is exempt from it, and clients get its refusals as they are. */
   isPlugin?: true;
+  /** The policy that an entry of a plugin evaluates. */
+  policy?: string;
   phase: Phase;
   configuration: string;
   name: string;

@@ -93,6 +93,8 @@ export interface HookTraceStep {
   configuration: string;
   /** Set for a compiled-in plugin. */
   isPlugin?: true;
+  /** The policy that a plugin evaluated. */
+  policy?: string;
   phase: Phase;
   /** 0 for the first call of a hook, 1 for its reinvocation. */
   round: 0 | 1;

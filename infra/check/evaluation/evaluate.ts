@@ -18,7 +18,7 @@ import type { FieldPath, Manifest } from "../../manifests/manifests.ts";
 import { type Assumption, describeAssumption } from "./assumptions.ts";
 import { describeUndecidedChange, markUndecidedChange } from "./existing-objects.ts";
 import { guessRefusedField, parseFieldPath } from "./field-paths.ts";
-import { collectFindings, placeDenial } from "./findings.ts";
+import { collectFindings, isShownChange, placeDenial } from "./findings.ts";
 import {
   type EvaluatedRequestAndManifest,
   noFindings,
@@ -358,7 +358,7 @@ export const evaluateRequest = async (
       assumed: [...new Set(assumed.map(describeAssumption))],
     },
     audit: trace.audit,
-    steps: trace.steps.filter(({ isPlugin }) => !isPlugin),
+    steps: trace.steps.filter((step) => !step.isPlugin || isShownChange(step)),
     before,
     after,
     ...(trace.stored !== undefined && { stored: trace.stored }),
@@ -373,9 +373,11 @@ const addUncertainUse = (uncertain: Map<string, string>, namespace = ""): void =
     );
 };
 
-/** Returns the object as plugins left it for the first webhook; undefined if none changed it. */
+/** Returns the object as plugins left it for the first policy or webhook; undefined if none changed it. */
 const findBeforeWebhooks = ({ steps, object }: AdmissionTrace): unknown => {
-  const changed = steps.findLast(({ isPlugin, round, after }) => isPlugin && round === 0 && after !== undefined)?.after;
+  const changed = steps.findLast(
+    ({ isPlugin, policy, round, after }) => isPlugin && policy === undefined && round === 0 && after !== undefined,
+  )?.after;
   // Reports compare it with the last object, which is in the version of the request.
   return getOwn(changed, "apiVersion") === getOwn(object, "apiVersion") ? changed : undefined;
 };

@@ -42,9 +42,9 @@ export const collectFindings = async (
         ? await listFaults(trace.status, trace, subject, environment)
         : [createDenial(trace.status, subject, () => "the API server")]),
     );
-  const changes = steps.flatMap((step) =>
-    !step.isPlugin && step.patch?.length ? [{ rule: getName(step), patch: step.patch as object[] }] : [],
-  );
+  const changes = steps.filter(isShownChange).map((step) => {
+    return { rule: getChangerName(step, environment), patch: step.patch as object[] };
+  });
   const undecided = [
     ...trace.undecided.map((sentence) => formatUndecided(sentence, environment)),
     ...steps.flatMap((step) => (step.failure && step.ignored ? [`${getName(step)}: ${step.failure}`] : [])),
@@ -70,6 +70,16 @@ export const collectFindings = async (
     passed: [...new Set(passing)],
   };
 };
+
+/** Reports whether a step is a change that reports show: what compiled-in plugins change belongs to the object. */
+export const isShownChange = ({ isPlugin, policy, patch, after }: HookTraceStep): boolean =>
+  (!isPlugin || policy !== undefined) && after !== undefined && patch !== undefined && patch.length > 0;
+
+/** Names what changes an object: a rule, a webhook, a plugin, or the policy that a plugin evaluates. */
+const getChangerName = (
+  { hook, policy }: HookTraceStep,
+  { getHookName }: Pick<ObjectEvaluationEnvironment, "getHookName">,
+): string => (policy === undefined ? getHookName(hook) : `${hook} ${policy}`);
 
 const hasWarnings = ({ warnings }: HookTraceStep) => warnings.length > 0;
 
@@ -140,9 +150,11 @@ const listFaults = async (
   status: Status,
   { steps }: AdmissionTrace,
   { attributes, manifest, made }: EvaluatedRequestAndManifest,
-  { handlers, getHookName }: ObjectEvaluationEnvironment,
+  environment: ObjectEvaluationEnvironment,
 ): Promise<Denial[]> => {
-  const changed = new Set(steps.flatMap(({ hook, patch }) => (patch && patch.length > 0 ? [getHookName(hook)] : [])));
+  const { handlers } = environment;
+  const changing = steps.filter(({ patch }) => patch && patch.length > 0);
+  const changed = new Set(changing.map((step) => getChangerName(step, environment)));
   const alone = changed.size > 0 ? await handlers?.store(assignGeneratedMetadata(attributes)) : undefined;
   const own = alone?.status?.details?.causes ?? [];
   const at = [...getObjectPath(manifest), ...(made?.at ?? [])];

@@ -160,7 +160,7 @@ interface RuleWarning {
   text: string;
 }
 
-/** The JSON patch by which a rule changed the object. */
+/** The JSON patch by which a rule, a webhook or a policy of the cluster changed the object. */
 interface ObjectChangeByRule {
   rule: string;
   patch: readonly object[];

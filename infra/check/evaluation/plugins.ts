@@ -10,6 +10,7 @@ import { listRuleFolders, posternCatalogue, resolveCatalogue } from "../../catal
 import { compiledInPlugins, isCompiledIn, isEffectiveByDefault } from "../../catalogue/upstream-plugins.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { formatDidYouMean } from "../../cli/did-you-mean.ts";
+import type { FieldPath } from "../../manifests/manifests.ts";
 import { joinCelExpressionLines } from "../../webhooks/entry.ts";
 import type { Tell } from "./assumptions.ts";
 import { checkHost, type EndpointTarget } from "./endpoint-calls.ts";
@@ -90,11 +91,13 @@ export const loadCallablePlugins = async ({
   const { rules, broken } = await loadRules(folders.filter(({ name }) => wanted.has(name)));
   if (broken[0]) throw new Complaint(broken[0].sentence);
   const evaluated = new Set<KubernetesObject>();
+  const refused: RefusedPolicy[] = [];
   const targets = new Map<DefaultedWebhookEntry, EndpointTarget>();
   for (const { name, phases, rule } of rules) {
     const plugin = wanted.get(name) ?? "";
     const read = readPolicies(plugin, rule, objects, kubernetes);
     for (const object of read.accepted) evaluated.add(object);
+    for (const policy of read.refused) refused.push(policy);
     const settings = { ...rule.settings, ...rule.upstreamPlugin?.settings, ...read.settings };
     // The settings of policies are complete without any.
     if (rule.manifests === undefined && rule.checkSettings?.(settings) !== undefined)
@@ -105,8 +108,9 @@ export const loadCallablePlugins = async ({
     const seesAll = !plugin.endsWith("AdmissionPolicy") && plugin !== quotas;
     // A policy has an entry of its own, with its selectors; other variants would only save calls.
     const policies = read.accepted.length > 0 ? getVariants(rule, settings) : undefined;
-    for (const variant of policies?.map((policy) => policy.name) ?? [undefined]) {
-      const port = { ...applyVariant(rule, settings, variant), variant };
+    for (const { name: variant, native } of policies ?? [{ name: undefined, native: undefined }]) {
+      const policy = native?.policy.metadata.name;
+      const port = { ...applyVariant(rule, settings, variant), variant, policy };
       const config = buildPortConfig(plugin, port.settings, kubernetes);
       const endpoint = createEndpoint(port.rule, config, checkHost);
       const open: EndpointTarget["open"] = (tell, _, subject) => {
@@ -144,6 +148,8 @@ export const loadCallablePlugins = async ({
       mutating: insert("mutate", mutating, "MutatingAdmissionWebhook"),
       validating: insert("validate", validating, "ValidatingAdmissionWebhook"),
     }),
+    /** The policies and bindings that no plugin evaluates, although it is on. */
+    refused,
     /** Reports whether a plugin evaluates an object: a policy or a binding of one. */
     evaluates: (object: KubernetesObject) => evaluated.has(object),
     /** Returns what a plugin's entry calls; undefined for other entries. */
@@ -162,7 +168,14 @@ const buildPortConfig = (rule: string, settings: object, kubernetes: string | un
 const quotas = "ResourceQuota";
 
 /** The port of a plugin; for a plugin of policies, with one policy as its variant. */
-type PluginPort = ReturnType<typeof applyVariant> & { variant: string | undefined };
+type PluginPort = ReturnType<typeof applyVariant> & { variant: string | undefined; policy: string | undefined };
+
+/** A policy or a binding that can't be evaluated: why, after "because", and the field that is the cause. */
+export interface RefusedPolicy {
+  object: KubernetesObject;
+  reason: string;
+  path: FieldPath;
+}
 
 /** Reads the policies of a plugin as its port's setting; those that an API server of a minor would refuse are left out. */
 const readPolicies = (
@@ -174,31 +187,61 @@ const readPolicies = (
   const { manifests, settings, checkSettings } = rule;
   const read = new Map(Object.entries(manifests ?? {})).get("policies") as PolicyReader | undefined;
   const own = objects.filter(({ kind }) => kind === plugin || kind === `${plugin}Binding`);
-  if (!read || own.length === 0) return { accepted: [], settings: {} };
-  const hasFault = (object: KubernetesObject) => read([object]).faults.length > 0;
+  if (!read || own.length === 0) return { accepted: [], refused: [], settings: {} };
   // Schemas of custom kinds, by which configurations are merged.
-  const schemas = objects.filter((object) => object.kind === "CustomResourceDefinition" && !hasFault(object));
+  const isSchema = (object: KubernetesObject) =>
+    object.kind === "CustomResourceDefinition" && read([object]).faults.length === 0;
+  const schemas = objects.filter(isSchema);
   const toSettings = (accepted: readonly KubernetesObject[]) => ({ policies: read([...schemas, ...accepted]).objects });
-  const isAccepted = (object: KubernetesObject) => {
-    if (hasFault(object)) return false;
+  const findRefusal = (object: KubernetesObject): Omit<RefusedPolicy, "object"> | undefined => {
+    if (object.apiVersion !== policyVersion)
+      return { reason: `check reads those of ${policyVersion}, not of ${object.apiVersion}`, path: ["apiVersion"] };
+    const [fault] = read([object]).faults;
+    if (fault !== undefined) {
+      const { sentence, path } = typeof fault === "string" ? { sentence: fault, path: [] } : fault;
+      return { reason: `an API server would refuse it: ${cutPrefix(sentence, object)}`, path };
+    }
     const alone = { ...settings, ...toSettings([object]) };
-    const isRefused = ({ native }: RuleVariant<object>) =>
-      kubernetes !== undefined && native?.findExpressionFault(kubernetes) !== undefined;
-    return checkSettings?.(alone) === undefined && !getVariants(rule, alone)?.some(isRefused);
+    // Only a definition can be missing: check must have it, not the setting of a rule.
+    const missing = checkSettings?.(alone)?.replace(" among its policies", "");
+    if (missing !== undefined) return { reason: `check ${missing}`, path: [] };
+    const refuse = ({ native }: RuleVariant<object>) =>
+      (kubernetes !== undefined && native?.findExpressionFault(kubernetes)) || [];
+    const [error] = getVariants(rule, alone)?.flatMap(refuse) ?? [];
+    return error === undefined
+      ? undefined
+      : { reason: `Kubernetes ${kubernetes} would refuse it: ${error}`, path: ["spec"] };
   };
-  const accepted = own.filter(isAccepted);
-  return { accepted, settings: toSettings(accepted) };
+  const accepted: KubernetesObject[] = [];
+  const refused: RefusedPolicy[] = [];
+  for (const object of own) {
+    const refusal = findRefusal(object);
+    if (refusal === undefined) accepted.push(object);
+    else refused.push({ object, ...refusal });
+  }
+  return { accepted, refused, settings: toSettings(accepted) };
 };
+
+const policyVersion = "admissionregistration.k8s.io/v1";
+
+/** Returns the first line of a fault, without the object's kind and name, with which it begins. */
+const cutPrefix = (sentence: string, { kind, metadata }: KubernetesObject): string =>
+  sentence.slice(`${kind} ${metadata?.name ?? ""}`.trim().length + 2).split("\n", 1)[0] ?? "";
 
 type PolicyReader = (documents: readonly unknown[]) => ParsedManifests;
 
 /** Returns the entry of a plugin. Of its port's conditions it has those that decide, not those that only save calls. */
-const buildEntry = (plugin: string, { rule, settings, variant }: PluginPort, phase: Phase): DefaultedWebhookEntry => {
+const buildEntry = (
+  plugin: string,
+  { rule, settings, variant, policy }: PluginPort,
+  phase: Phase,
+): DefaultedWebhookEntry => {
   const conditions = Object.entries(selectPhase(rule.authorizedBy, phase, settings) ?? {});
   const select = (selector: Rule["namespaceSelector"]) =>
     (typeof selector === "function" ? selector(settings) : selector) ?? {};
   return {
     isPlugin: true,
+    ...(policy !== undefined && { policy }),
     phase,
     name: plugin,
     configuration: "kube-apiserver",

@@ -26,7 +26,8 @@ interface Policy {
   parts: KubernetesObject[];
 }
 
-const policyKinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"];
+/** The kinds of policies, and the names of the plugins that evaluate them. */
+export const policyKinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"];
 
 /** Reports whether a manifest is an admission policy, a binding of one, or a quota. */
 export const isPolicyOrQuota = ({ apiVersion, kind = "" }: { apiVersion?: unknown; kind?: unknown }): boolean => {
@@ -36,6 +37,22 @@ export const isPolicyOrQuota = ({ apiVersion, kind = "" }: { apiVersion?: unknow
 };
 
 const policyGroup = "admissionregistration.k8s.io";
+
+/** Returns the policies of some plugins. */
+export const listPolicies = (objects: readonly KubernetesObject[], plugins: readonly string[]): KubernetesObject[] =>
+  policyKinds
+    .filter((kind) => plugins.includes(kind))
+    .flatMap((kind) => objects.filter((object) => object.kind === kind));
+
+/** Returns those policies that no binding names. */
+export const listUnboundPolicies = (
+  policies: readonly KubernetesObject[],
+  objects: readonly KubernetesObject[],
+): KubernetesObject[] => {
+  const toKey = (kind: unknown, name: unknown) => `${kind} ${name}`;
+  const bound = new Set(objects.map((object) => toKey(object.kind, getOwn(getSpec(object), "policyName"))));
+  return policies.filter(({ kind, metadata }) => !bound.has(toKey(`${kind}Binding`, metadata?.name)));
+};
 
 /**
  * Returns a matcher of the admission policies among some objects, without those that `isEvaluated` reports.

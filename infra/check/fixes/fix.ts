@@ -9,27 +9,42 @@ import type { Patch } from "#lib/review.ts";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
 import { formatCount } from "../../cli/progress.ts";
 import { toOneLine } from "../../cli/terminal.ts";
+import { hideInValue } from "../../diff/secret-values.ts";
 import { escapeControls, longestKey, needsQuotes, type YamlIndentation } from "../../diff/yaml-lines.ts";
 import type { FieldPath, Manifest } from "../../manifests/manifests.ts";
 import { parseYamlDocuments } from "../../manifests/yaml.ts";
+import { isShownChange } from "../evaluation/findings.ts";
 import type { ObjectEvaluation } from "../evaluation/object-evaluation.ts";
 import { isReview } from "../evaluation/requests.ts";
 import { editYamlText, type YamlEdit } from "./yaml-edits.ts";
 
-/** The changes that rules made to a manifest's object, to be written into the manifest's file. */
+/** The changes that rules and policies made to a manifest's object, to be written into the manifest's file. */
 export interface ManifestFix {
   manifest: Manifest;
   patch: Patch;
   after: unknown;
+  /** True if a change has the value of a Secret that a rule or a policy has read. */
+  hasSecret?: boolean;
 }
 
-/** Returns the fix for an object; undefined if nothing changed or the object has no manifest file of its own. */
-export const toFix = ({ subject, checked, before, after }: ObjectEvaluation): ManifestFix | undefined => {
+/**
+ * Returns the fix for an object; undefined if nothing changed or the object has no manifest file of its own. `read` are the
+ * Secrets that rules and policies have read.
+ */
+export const toFix = (
+  { subject, checked, steps, before, after: final }: ObjectEvaluation,
+  read: Iterable<unknown> = [],
+): ManifestFix | undefined => {
   const { manifest, made } = subject;
   // No fix is written into the file of a recorded review: it is a record, not a manifest.
   if (checked.verdict !== "changed" || made || isReview(manifest) || manifest.source.name === "-") return undefined;
+  // What plugins fill in after the last change isn't written.
+  const last = steps.findLast(isShownChange)?.after;
+  const after = getOwn(last, "apiVersion") === getOwn(before, "apiVersion") ? last : final;
   const patch = computePatch(before, after, "");
-  return patch.length > 0 ? { manifest, patch, after } : undefined;
+  const secrets = [...read];
+  const hasSecret = secrets.length > 0 && !isDeepStrictEqual(hideInValue(patch, secrets), patch);
+  return patch.length > 0 ? { manifest, patch, after, hasSecret } : undefined;
 };
 
 /**
@@ -45,6 +60,8 @@ export const applyFixes = (text: string, fixes: readonly ManifestFix[]): { text:
     const fixed = applyFixes(text.replaceAll("\r\n", "\n"), fixes);
     return "kept" in fixed ? fixed : { text: fixed.text.replaceAll("\n", "\r\n") };
   }
+  if (fixes.some(({ hasSecret }) => hasSecret))
+    return { kept: "a change has the value of a Secret that a rule or a policy reads" };
   const byDocument = Map.groupBy(fixes, ({ manifest }) => manifest.document);
   const parts: string[] = [];
   let from = 0;

@@ -19,6 +19,7 @@ import { hasBuiltInWorkloadKinds } from "../evaluation/pod-templates.ts";
 import { buildCreation } from "../evaluation/requests.ts";
 import { isPolicyOrQuota } from "../evaluation/unevaluated.ts";
 import { type QuotaUse, workloadQuotaName } from "../evaluation/workload-quotas.ts";
+import { describeIdlePolicies } from "../notes.ts";
 import type { InputReadFailure } from "../reports/check-report.ts";
 import { findPolicyReportVersion } from "../reports/policyreport.ts";
 import { type ClusterReadOptions, listPaths, openCluster } from "./cluster.ts";
@@ -68,6 +69,7 @@ export const prepareClusterCheck = async (options: ClusterCheckOptions, signal: 
     note,
   );
   const { rules, hooks, quotaUse, secretsRead, openForReview } = chain;
+  for (const sentence of describeIdlePolicies({ ...chain.idle, unbound: [] })) note(sentence);
   const kinds = await readClusterKindIndex(found, hooks, read);
   const namespaces = openNamespaceCache(read, describeAnswer);
   const environment: ObjectEvaluationEnvironment = {

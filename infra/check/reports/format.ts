@@ -4,6 +4,7 @@ import { getOwn } from "#lib/json.ts";
 import { formatCount } from "../../cli/progress.ts";
 import { sanitizeTerminalText, toOneLine } from "../../cli/terminal.ts";
 import { computeHunks, type DiffHunk, type DiffLine, type ObjectAfterRule } from "../../diff/difference.ts";
+import { isShownChange } from "../evaluation/findings.ts";
 import {
   type CheckVerdict,
   type Denial,
@@ -83,8 +84,8 @@ const describeWouldBeDecisions = (audit: Record<string, string>): string[] =>
   });
 
 /**
- * Returns the diff between an object before and after its mutating rules; each line names the last rule that changed
- * it. The diff is computed once for all reports.
+ * Returns the diff between an object before and after its mutating rules and policies; each line names the last one that
+ * changed it. The diff is computed once for all reports.
  */
 export const diffEvaluation = (evaluation: ObjectEvaluation): DiffHunk[] => {
   const found = known.get(evaluation) ?? computeDifference(evaluation);
@@ -96,7 +97,7 @@ const known = new WeakMap<ObjectEvaluation, DiffHunk[]>();
 
 const computeDifference = ({ checked, steps, before, after }: ObjectEvaluation): DiffHunk[] => {
   if (checked.changes.length === 0) return [];
-  const made = steps.filter(({ patch }) => patch && patch.length > 0);
+  const made = steps.filter(isShownChange);
   const stages = made.map(
     (step, index): ObjectAfterRule => ({ rule: checked.changes[index]?.rule ?? step.hook, after: step.after }),
   );

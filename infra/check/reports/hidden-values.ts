@@ -1,6 +1,6 @@
 import { getOwn, isMap, isObject, lookUp, parsePointer } from "#lib/json.ts";
 import { mask } from "#lib/masking/masked-text.ts";
-import { hideInSentences, hideSecretValues, isSecret } from "../../diff/secret-values.ts";
+import { hideInSentences, hideInValue, hideSecretValues, isSecret } from "../../diff/secret-values.ts";
 import type { ObjectEvaluation } from "../evaluation/object-evaluation.ts";
 import { isReview } from "../evaluation/requests.ts";
 
@@ -28,7 +28,11 @@ export const hideSecretsInEvaluation = (
   const asSecret = (value: unknown) =>
     isAboutSecret && isMap(value) && !isSecret(value) ? { ...value, kind: "Secret" } : value;
   const hide = (value: unknown) => hideSecretValues(asSecret(value));
-  const hidePatch = (patch: readonly object[]) => patch.map((operation) => hideOperation(operation, hide));
+  // Only what is changed is shown of an object. A policy may have written the values of its parameters into it.
+  const secrets = checked.changes.length === 0 ? [] : [...read];
+  const hideRead = <T>(value: T): T => (secrets.length === 0 ? value : (hideInValue(value, secrets) as T));
+  const hideObject = (value: unknown) => hideRead(asSecret(value));
+  const hidePatch = (patch: readonly object[]) => hideRead(patch.map((operation) => hideOperation(operation, hide)));
 
   const sentences: string[] = [];
   mapSentences(evaluation, (sentence) => {
@@ -46,11 +50,11 @@ export const hideSecretsInEvaluation = (
     steps: shown.steps.map(({ request: _, status: __, patch, ...step }) => ({
       ...step,
       ...(patch && { patch: hidePatch(patch.filter(isObject)) }),
-      before: asSecret(step.before),
-      after: asSecret(step.after),
+      before: hideObject(step.before),
+      after: hideObject(step.after),
     })),
-    before: asSecret(before),
-    after: asSecret(after),
+    before: hideObject(before),
+    after: hideObject(after),
   };
 };
 

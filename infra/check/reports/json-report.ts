@@ -25,7 +25,7 @@ const toJsonObject = (evaluation: ObjectEvaluation): object => {
   const { checked, audit, steps } = evaluation;
   const { madeBy } = checked;
   const hooks = steps
-    .filter(({ outcome }) => outcome !== "skipped")
+    .filter(({ outcome, isPlugin }) => outcome !== "skipped" && !isPlugin)
     .map(({ hook, configuration, phase, round, outcome, why, allowed, patch, failure }) => {
       const changed = (patch?.length ?? 0) > 0;
       return { hook, configuration, phase, round, outcome, why, allowed, changed, failure };
