@@ -1,16 +1,19 @@
 import { readFile } from "node:fs/promises";
+import type { RuleDecision } from "#lib/core/evaluation.ts";
 import { toFailure } from "#lib/failure.ts";
 import { toMap } from "#lib/json.ts";
 import type { NamedKubernetesObject, RecordedCapabilityAnswers } from "#lib/recording/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
-import type { AdmissionReview } from "#lib/review.ts";
+import type { AdmissionReview, KubernetesObject } from "#lib/review.ts";
 import { findSettingsMistakes, mergeWithDefaults } from "#lib/settings.ts";
+import { fillDefaults } from "../apiserver/defaults/defaults.ts";
 import { createRecordedCluster, findServedResource, listServedResources } from "../apiserver/kinds/served.ts";
-import { describeCaseDifferences } from "../catalogue/case-differences.ts";
+import { applyOutcomePatch, describeCaseDifferences } from "../catalogue/case-differences.ts";
 import { caseMembers } from "../catalogue/case-shape.ts";
 import { buildReview, evaluateCase, getCasePhase, parseCases } from "../catalogue/cases.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
+import { describeKnownWords } from "../cli/did-you-mean.ts";
 import {
   createEnumShape,
   createMapListShape,
@@ -22,14 +25,36 @@ import {
   numberShape,
   textShape,
 } from "../cli/shape.ts";
+import { parseYamlDocument } from "../cli/yaml-document.ts";
 import type { RuleConfig } from "../config/config.ts";
 import { setNamespace } from "../manifests/object-store.ts";
-import type { TestResult } from "../testing/results.ts";
+import type { PolicyMatch, TestResult } from "../testing/results.ts";
+import {
+  completeExpectations,
+  createTestedPolicies,
+  describeIgnoredResults,
+  fillCase,
+  findObjectMistakes,
+  isSelected,
+  listCaseObjects,
+  observeCase,
+  type TestedAdmissionPolicies,
+} from "./admission-cases.ts";
+import type { AdmissionPolicies } from "./admission-policies.ts";
 
 /** A rule whose settings hold the policies under test. */
 interface RuleWithTestedPolicies {
   listed: CatalogueRule;
   held: string[];
+  admission?: TestedAdmissionPolicies;
+}
+
+/** A case, and the rules that evaluate it, in the order in which an API server would ask them. */
+interface PolicyCase {
+  file: string;
+  line: number;
+  rules: RuleWithTestedPolicies[];
+  entry: Case;
 }
 
 /** Returns the rules that apply these policies, with the policies in their settings. */
@@ -45,31 +70,65 @@ export const findRulesForPolicies = (
     if (read.length === 0 || read.some(([, { faults }]) => faults.length > 0)) return [];
     const holding = Object.fromEntries(read.map(([key, { objects }]) => [key, objects]));
     const settings = mergeWithDefaults(setups.get(name)?.settings ?? rule.settings ?? {}, holding);
-    // Matches everything, because a case goes to its policies without a webhook entry.
-    const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
     return [{ listed: { ...listed, rule: { ...rule, match, settings } }, held: Object.keys(holding) }];
   });
 
-/** Reads a user's cases for policies, each with the rule that evaluates it. Throws a Complaint for an invalid case. */
+/** Matches everything, because a case goes to its policies without a webhook entry. */
+const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
+
+/** Returns the rules that evaluate these admission policies. */
+export const findRulesForAdmissionPolicies = (read: AdmissionPolicies): RuleWithTestedPolicies[] => {
+  const objects = requireObjects(read.objects, "a file");
+  return [...new Set(read.policies.map(({ rule }) => rule))].map((listed) => {
+    const admission = createTestedPolicies(listed, { ...read, objects });
+    return { listed: { ...listed, rule: { ...listed.rule, match } }, held: ["policies"], admission };
+  });
+};
+
+/** Reads a user's cases for policies, each with the rules that evaluate it. Throws a Complaint for an invalid case. */
 export const readPolicyCases = async (
   file: string,
   rules: readonly RuleWithTestedPolicies[],
-): Promise<[RuleWithTestedPolicies, Case][]> => {
+): Promise<PolicyCase[]> => {
   const text = await readFile(file, "utf8").catch((error) => {
     throw new Complaint(`${file} can't be read: ${toSentence(error)}`);
   });
-  return parseCases(text, file, ["mutate", "validate"], caseShape).map((entry) => {
-    const createComplaint = (sentence: string) => new Complaint(`${file}: "${entry.name}" ${sentence}`);
-    const underTest = rules.find(({ listed }) => listed.phases.includes(getCasePhase(entry)));
-    if (underTest === undefined)
-      throw createComplaint(`says ${getCasePhase(entry)}, which no rule does that reads such policies`);
-    const unfit = findCaseSettingsFault(underTest, entry.settings);
-    if (unfit !== undefined) throw createComplaint(unfit);
+  const entries = parseCases(text, file, ["mutate", "validate"], caseShape);
+  const { findLine } = parseYamlDocument(text, file, -1);
+  return entries.map((entry, index) => {
+    const phase = getCasePhase(entry);
+    const formatPlace = (path: readonly string[]) => `${file}:${findLine([index, ...path])} "${entry.name}"`;
+    const complain = (path: string[], sentence: string) => new Complaint(`${formatPlace(path)} ${sentence}`);
+    const found = rules.filter(({ listed }) => listed.phases.includes(phase));
+    const admission = found.filter((rule) => rule.admission);
+    const others = found.filter((rule) => !rule.admission);
+    if (found.length === 0) throw complain([phase], `says ${phase}, which no rule does that reads such policies`);
+    const [configured = found[0] as RuleWithTestedPolicies] = others;
+    const unfit = findCaseSettingsFault(configured, entry.settings);
+    if (unfit !== undefined) throw complain(["settings"], unfit);
+    const mistake = findAdmissionCaseMistake(admission, entry);
+    if (mistake !== undefined) throw complain(mistake.path, mistake.sentence);
+    const place = { file, line: findLine([index]), rules: [...admission, ...others] };
     const objects = entry.needs?.objects;
-    if (objects === undefined) return [underTest, entry];
-    const where = `${file}: "${entry.name}" needs.objects`;
-    return [underTest, { ...entry, needs: { ...entry.needs, objects: requireObjects(objects, where) } }];
+    if (objects === undefined) return { ...place, entry };
+    const where = `${formatPlace(["needs", "objects"])} needs.objects`;
+    return { ...place, entry: { ...entry, needs: { ...entry.needs, objects: requireObjects(objects, where) } } };
   });
+};
+
+/** Finds what only cases of admission policies may have, or may not have. */
+const findAdmissionCaseMistake = (rules: readonly RuleWithTestedPolicies[], entry: Case) => {
+  if (rules.length === 0)
+    return entry.unmatched
+      ? { path: ["unmatched"], sentence: "has unmatched, which only cases of admission policies may have" }
+      : undefined;
+  const policies = rules.flatMap(({ admission }) => admission?.policies ?? []);
+  const names = policies.map(({ metadata: { name } }) => name);
+  if (!policies.some((policy) => isSelected(policy, entry))) {
+    const sentence = `has the variant ${JSON.stringify(entry.variant)}, which is no policy; ${describeKnownWords(entry.variant ?? "", names)}`;
+    return { path: ["variant"], sentence };
+  }
+  return findObjectMistakes(entry)[0];
 };
 
 /** Returns values that are Kubernetes objects, with `default` for a missing namespace; throws for any other value. */
@@ -86,32 +145,95 @@ const requireObjects = (values: readonly unknown[], place: string): NamedKuberne
 };
 const unserved = { namespaced: false };
 
-/** Runs a test case of policies. The rule's questions get only the answers that the case contains. */
+/**
+ * Runs a test case of policies. The rules' questions get only the answers that the case contains. `report` gets what is
+ * observed of admission policies.
+ */
 export const runPolicyCase = async (
-  file: string,
-  { listed }: RuleWithTestedPolicies,
-  entry: Case,
+  { file, line, rules, entry }: PolicyCase,
+  report: (observations: Awaited<ReturnType<typeof observeCase>>["observations"]) => void = () => {},
 ): Promise<TestResult> => {
   const { name, fails } = entry;
-  const toResult = (because: string[]) => {
-    return { file, name, result: because.length === 0 ? ("passed" as const) : ("failed" as const), because };
+  const tested = rules.flatMap(({ admission }) => admission ?? []);
+  const toResult = (because: string[], notes: string[] = [], policies: PolicyMatch[] = []): TestResult => {
+    const result = because.length === 0 ? "passed" : "failed";
+    return { file, line, name, result, because: [...because, ...notes], ...(tested.length > 0 && { policies }) };
   };
   try {
-    const decision = await evaluateCase(
-      listed,
-      entry,
-      buildCaseReview(listed, entry),
-      createRecordedCluster(entry.needs ?? {}, entry.kubernetes),
+    const minorFault = tested.map((one) => one.findMinorFault(entry)).find((fault) => fault !== undefined);
+    if (minorFault !== undefined) return toResult([minorFault]);
+    const filled = tested.length > 0 ? fillCase(entry) : entry;
+    const { decision, observations, matches } = await observeCase(entry, tested, () => evaluateInOrder(rules, filled));
+    report(observations);
+    if (fails !== undefined) return toResult([`it does not fail, but should: ${fails}`], [], matches);
+    if (tested.length === 0) return toResult(describeCaseDifferences(filled, decision));
+    const differences = describeCaseDifferences(completeExpectations(filled, decision), decision);
+    const [mistakes, notes] = describeMatches(entry, matches, decision.outcome.allowed);
+    const isAlone = rules.length === tested.length;
+    return toResult(
+      [...differences, ...(isAlone ? mistakes : [])],
+      [...(isAlone ? [] : mistakes), ...notes, ...describeIgnoredResults(decision, observations)],
+      matches,
     );
-    if (fails !== undefined) return toResult([`it does not fail, but should: ${fails}`]);
-    return toResult(describeCaseDifferences(entry, decision));
   } catch (error) {
     const { message } = toFailure(error);
-    if (fails === undefined) return { file, name, result: "not evaluated", because: [message] };
+    if (fails === undefined) return { file, line, name, result: "not evaluated", because: [message] };
     return toResult(
       message === fails ? [] : [`it fails with ${JSON.stringify(message)}, not ${JSON.stringify(fails)}`],
     );
   }
+};
+
+/** Returns what is wrong if the case isn't about the policies that were evaluated, and a note that names them. */
+const describeMatches = (entry: Case, matches: readonly PolicyMatch[], isAllowed: boolean): [string[], string[]] => {
+  const matched = matches.filter((match) => match.matched).map(({ policy }) => policy);
+  const names = matched.join(", ");
+  if (entry.unmatched && matched.length > 0) return [[`no policy should match, but ${names} does`], []];
+  if (matched.length > 0) return [[], isAllowed && matches.length > matched.length ? [`evaluated: ${names}`] : []];
+  if (entry.unmatched || !isAllowed || entry.refused !== undefined) return [[], []];
+  const reasons = matches.map(({ policy, because }) => `${policy} doesn't match: ${because}`);
+  return [["no policy was evaluated; if that is right, say unmatched: true", ...reasons], []];
+};
+
+/** Evaluates a case with rule after rule, until one refuses. */
+const evaluateInOrder = async (rules: readonly RuleWithTestedPolicies[], entry: Case): Promise<RuleDecision> => {
+  const phase = getCasePhase(entry);
+  const decisions: RuleDecision[] = [];
+  let object = entry[phase] as KubernetesObject;
+  for (const rule of rules) {
+    const decision = await evaluateWithRule(rule, { ...entry, [phase]: object });
+    decisions.push(decision);
+    if (!decision.outcome.allowed) break;
+    object = applyOutcomePatch(object, decision.outcome) as KubernetesObject;
+  }
+  const outcomes = decisions.map(({ outcome }) => outcome);
+  const isFilled = rules.some(({ admission }) => admission);
+  const value = isFilled ? fillDefaults(object, entry.kubernetes).object : object;
+  return {
+    refused: decisions.some(({ refused }) => refused),
+    operations: 0,
+    outcome: {
+      ...(outcomes.at(-1) as RuleDecision["outcome"]),
+      warnings: outcomes.flatMap(({ warnings = [] }) => warnings),
+      audit: Object.assign({}, ...outcomes.map(({ audit }) => audit)),
+      patch: phase === "mutate" ? [{ op: "replace", path: "", value }] : [],
+    },
+  };
+};
+
+const evaluateWithRule = ({ listed, admission }: RuleWithTestedPolicies, entry: Case): Promise<RuleDecision> => {
+  const evaluate = (given: Case) =>
+    evaluateCase(
+      listed,
+      given,
+      buildCaseReview(listed, given),
+      createRecordedCluster(given.needs ?? {}, given.kubernetes),
+    );
+  if (admission === undefined) return evaluate(entry);
+  const objects = listCaseObjects(entry, admission.read.objects as NamedKubernetesObject[]);
+  const { variant: _, ...rest } = entry;
+  const settings = { policies: admission.selectObjects(entry, objects) };
+  return evaluate({ ...rest, settings, needs: { ...entry.needs, objects } });
 };
 
 const buildCaseReview = (listed: CatalogueRule, entry: Case): AdmissionReview => {

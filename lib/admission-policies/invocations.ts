@@ -7,6 +7,7 @@ import { notFound } from "../refusals.ts";
 import type { AdmissionRequest, Status } from "../review.ts";
 import { toNamespaceObject } from "./input.ts";
 import { matchesConstraints } from "./matching.ts";
+import { observe } from "./observations.ts";
 import { collectParameters, findParamKind } from "./parameters.ts";
 import {
   type AnyBinding,
@@ -43,6 +44,7 @@ export async function* findInvocations<B extends AnyBinding>(
   { request, variant, reader, discover, namespaces }: PolicyRequest,
   report: (error: string, binding?: B) => void,
 ): AsyncGenerator<Invocation<B>> {
+  const observeUnmatched = (unmatched: string) => observe(() => ({ policy, unmatched }));
   const { paramKind, matchConstraints } = policy.spec;
   const attempt = async <T>(binding: B | undefined, act: () => Promise<T>): Promise<T | undefined> => {
     try {
@@ -51,6 +53,7 @@ export async function* findInvocations<B extends AnyBinding>(
       if (!(error instanceof PolicyConfigurationError)) throw error;
       const what = binding ? "binding" : "policy";
       if (isFailingClosed(policy.spec)) report(`failed to configure ${what}: ${error.message}`, binding);
+      observeUnmatched(error.message);
       return undefined;
     }
   };
@@ -64,16 +67,22 @@ export async function* findInvocations<B extends AnyBinding>(
 
   // The API server has compared the namespaceSelector of the entry, which is the policy's.
   const constraints = variant === undefined ? matchConstraints : { ...matchConstraints, namespaceSelector: {} };
-  if (!(await attempt(undefined, () => matches(constraints)))) return;
+  const isMatched = await attempt(undefined, () => matches(constraints));
+  if (isMatched === false) observeUnmatched("its matchConstraints don't match");
+  if (!isMatched) return;
   const kind = paramKind && (await attempt(undefined, () => findParamKind(paramKind, discover)));
   if (paramKind && kind === undefined) return;
 
   const home = usesNamespace ? getObjectNamespace(request) : undefined;
   for (const binding of bindings) {
     const { matchResources = {}, paramRef } = binding.spec;
-    const parameters = await attempt(binding, async () =>
-      (await matches(matchResources)) ? collectParameters(kind, paramRef, request.namespace, reader) : [],
-    );
+    const parameters = await attempt(binding, async () => {
+      const isBound = await matches(matchResources);
+      const found = isBound ? await collectParameters(kind, paramRef, request.namespace, reader) : [];
+      const reason = isBound ? "finds no parameters" : "doesn't match";
+      if (found.length === 0) observeUnmatched(`its binding ${binding.metadata.name} ${reason}`);
+      return found;
+    });
     for (const params of parameters ?? []) {
       const namespace = home === undefined ? undefined : await namespaces({ name: home });
       if (home !== undefined && namespace === undefined) throw new PolicyStatusError(describeMissingNamespace(home));

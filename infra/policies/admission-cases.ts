@@ -1,0 +1,306 @@
+// What cases of admission policies need besides their rules: settings, defaults, assumed objects, and what they covered.
+import { collectObservations, type PolicyObservation } from "#lib/admission-policies/observations.ts";
+import { getVariantName } from "#lib/admission-policies/policies.ts";
+import type { AnyPolicy, PolicyObject } from "#lib/admission-policies/types.ts";
+import type { RuleDecision } from "#lib/core/evaluation.ts";
+import { getOwn, toList, toMap } from "#lib/json.ts";
+import type { NamedKubernetesObject } from "#lib/recording/recorded-answers.ts";
+import type { Case } from "#lib/recording/recording.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import { getVariants } from "#lib/rule.ts";
+import { newestKubernetes } from "#lib/since.ts";
+import { fillDefaults } from "../apiserver/defaults/defaults.ts";
+import { getCasePhase } from "../catalogue/cases.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
+import type { FieldPath, Manifest } from "../manifests/manifests.ts";
+import { toStoredObject } from "../manifests/object-store.ts";
+import { findPosition } from "../manifests/positions.ts";
+import type { PolicyMatch } from "../testing/results.ts";
+import {
+  type AdmissionPolicies,
+  describeStrayBindings,
+  formatFieldPosition,
+  formatPolicyName,
+  isBound,
+} from "./admission-policies.ts";
+
+/** The admission policies that one rule evaluates in cases. */
+export interface TestedAdmissionPolicies {
+  read: AdmissionPolicies;
+  policies: readonly AnyPolicy[];
+  /** Returns the policies of a case, compiled for its minor of Kubernetes, with their bindings, as the rule's setting. */
+  selectObjects(entry: Case, objects: readonly KubernetesObject[]): PolicyObject[];
+  /** Returns why the case's minor of Kubernetes refuses a policy of the case; undefined if it doesn't. */
+  findMinorFault(entry: Case): string | undefined;
+}
+
+export const createTestedPolicies = (listed: CatalogueRule, read: AdmissionPolicies): TestedAdmissionPolicies => {
+  const { rule } = listed;
+  const policies = read.policies.filter((one) => one.rule.name === listed.name).map(({ policy }) => policy);
+  const byMinor = new Map<string | undefined, readonly AnyPolicy[]>();
+  const compile = (kubernetes: string | undefined): readonly AnyPolicy[] => {
+    // A policy object is compiled once, for one minor.
+    const compiled = byMinor.get(kubernetes) ?? structuredClone(policies);
+    if (!byMinor.has(kubernetes)) rule.compileExpressions?.({ ...rule.settings, policies: compiled }, kubernetes);
+    byMinor.set(kubernetes, compiled);
+    return compiled;
+  };
+  const select = (entry: Case) => compile(entry.kubernetes).filter((policy) => isSelected(policy, entry));
+  return {
+    read,
+    policies,
+    selectObjects: (entry, objects) => {
+      const selected = select(entry);
+      const assumed = selected.filter((policy) => !isBound(policy, read));
+      return [
+        ...read.customKinds,
+        ...selected,
+        ...read.bindings.map(({ binding }) => binding),
+        ...assumed.flatMap((policy) => buildBindings(policy, objects)),
+      ];
+    },
+    findMinorFault: (entry) => {
+      const { kubernetes } = entry;
+      if (kubernetes === undefined || kubernetes === newestKubernetes) return undefined;
+      const variants = getVariants(rule, { ...rule.settings, policies: select(entry) }) ?? [];
+      return variants.flatMap(({ native }) => {
+        const fault = native?.findExpressionFault(kubernetes);
+        return fault === undefined
+          ? []
+          : [`Kubernetes ${kubernetes} refuses ${formatPolicyName(native?.policy as AnyPolicy)}: ${fault}`];
+      })[0];
+    },
+  };
+};
+
+/** A case may name one policy as `variant`: each policy is an entry of its rule. */
+export const isSelected = ({ metadata: { name } }: AnyPolicy, { variant }: Case): boolean =>
+  variant === undefined || variant === name || variant === getVariantName(name);
+
+/** Returns bindings of a policy that has none to everything, with all parameters of its kind. */
+const buildBindings = ({ kind, metadata, spec }: AnyPolicy, objects: readonly KubernetesObject[]): PolicyObject[] => {
+  const { paramKind } = spec;
+  const found = objects.filter(
+    (object) => object.apiVersion === paramKind?.apiVersion && object.kind === paramKind?.kind,
+  );
+  const places = new Set(found.map((object) => object.metadata?.namespace));
+  return [...(places.size > 0 ? places : [undefined])].map((namespace) => {
+    const paramRef = { selector: {}, parameterNotFoundAction: "Deny", ...(namespace && { namespace }) };
+    return {
+      kind: `${kind}Binding`,
+      metadata: { name: "everything" },
+      spec: {
+        policyName: metadata.name,
+        ...(paramKind && { paramRef }),
+        ...(kind.startsWith("Validating") && { validationActions: ["Deny"] }),
+      },
+    };
+  });
+};
+
+/** Returns the sentences about bindings that concern all cases. */
+export const describeBindings = (read: AdmissionPolicies): string[] => [
+  ...read.policies
+    .filter(({ policy }) => !isBound(policy, read))
+    .map(
+      ({ manifest, policy }) =>
+        `${formatFieldPosition(manifest, [])} ${formatPolicyName(policy)} has no binding: its cases run as if a binding named everything had it, for all objects${policy.spec.paramKind ? " and all parameters" : ""}${policy.kind.startsWith("Validating") ? ", with Deny" : ""}`,
+    ),
+  ...describeStrayBindings(read).map(({ sentence }) => sentence),
+];
+
+/** The members of a case that hold objects which an API server decodes. */
+const decoded = ["mutate", "validate", "oldObject", "becomes"] as const;
+
+/** Returns what an API server doesn't accept in the objects of a case, with the paths of the fields. */
+export const findObjectMistakes = (entry: Case): { path: string[]; sentence: string }[] =>
+  decoded.flatMap((member) => {
+    const object = entry[member];
+    if (object === undefined) return [];
+    const { strays, misfits } = fillDefaults(object, entry.kubernetes);
+    return [
+      ...strays.map((stray) => {
+        const sentence = `has an unknown field in ${member}: ${stray}`;
+        return { path: [member, ...toSteps(stray)], sentence };
+      }),
+      ...misfits.map((misfit) => {
+        const sentence = `has a value that an API server refuses in ${member}: ${misfit}`;
+        return { path: [member, ...toSteps(misfit.split(" ", 1)[0] ?? "")], sentence };
+      }),
+    ];
+  });
+
+const toSteps = (field: string): string[] => field.split(/[.[\]]+/).filter(Boolean);
+
+/** Returns a case whose objects have the API server's defaults. */
+export const fillCase = (entry: Case): Case => {
+  const { mutate, validate, oldObject, becomes, kubernetes } = entry;
+  return {
+    ...entry,
+    ...(mutate && { mutate: fillDefaults(mutate, kubernetes).object }),
+    ...(validate && { validate: toStoredObject(validate, kubernetes) }),
+    ...(oldObject && { oldObject: toStoredObject(oldObject, kubernetes) }),
+    ...(becomes && { becomes: fillDefaults(becomes, kubernetes).object }),
+  };
+};
+
+/** Returns the objects of a case's cluster: those of the files and of the case, and the request's namespace. */
+export const listCaseObjects = (entry: Case, ofFiles: readonly NamedKubernetesObject[]): NamedKubernetesObject[] => {
+  const object = entry[getCasePhase(entry)] ?? {};
+  const isNamespace = object.kind === "Namespace";
+  const name = isNamespace ? object.metadata?.name : (entry.namespace ?? object.metadata?.namespace ?? "default");
+  const labels = { "kubernetes.io/metadata.name": name };
+  const home = isNamespace
+    ? (entry.oldObject ?? object)
+    : { apiVersion: "v1", kind: "Namespace", metadata: { name, labels }, status: { phase: "Active" } };
+  // Of two objects with one name, the last counts.
+  return [home as NamedKubernetesObject, ...ofFiles, ...(entry.needs?.objects ?? [])].map(
+    (one) => toStoredObject(one, entry.kubernetes) as NamedKubernetesObject,
+  );
+};
+
+/** Returns the case with the texts that an API server adds: a case may leave these out, and what else it doesn't say. */
+export const completeExpectations = (entry: Case, { outcome }: RuleDecision): Case => {
+  const { status, warnings = [], audit } = outcome;
+  const complete = (expected: string, whole: string | undefined, start: RegExp) =>
+    whole !== undefined && whole.replace(start, "") === expected ? whole : expected;
+  return {
+    ...entry,
+    ...(entry.refused !== undefined && { refused: complete(entry.refused, status?.message, beforeMessage) }),
+    ...(entry.warnings && {
+      warnings: entry.warnings.map((text, index) => complete(text, warnings[index], beforeWarning)),
+    }),
+    code: entry.code ?? status?.code ?? 0,
+    reason: entry.reason === undefined ? (status?.reason ?? null) : entry.reason,
+    audit: entry.audit ?? audit ?? {},
+  };
+};
+
+const beforeMessage = /^.*? denied request: /;
+const beforeWarning = /^Validation failed for ValidatingAdmissionPolicy '[^']*' with binding '[^']*': /;
+
+/** Evaluates a case, and returns what its policies did besides. */
+export const observeCase = async (
+  entry: Case,
+  tested: readonly TestedAdmissionPolicies[],
+  evaluate: () => Promise<RuleDecision>,
+) => {
+  const { result: decision, observations } = await collectObservations(evaluate);
+  const policies = tested.flatMap((one) => one.policies).filter((policy) => isSelected(policy, entry));
+  const matches = policies.map((policy) => describeMatch(policy, observations));
+  return { decision, observations, matches };
+};
+
+const describeMatch = (policy: AnyPolicy, observations: readonly PolicyObservation[]): PolicyMatch => {
+  const name = formatPolicyName(policy);
+  const own = observations.filter((one) => formatPolicyName(one.policy) === name);
+  if (own.some((one) => "field" in one && one.field !== "matchConditions")) return { policy: name, matched: true };
+  const reasons = own.flatMap((one) => {
+    if ("unmatched" in one) return [one.unmatched];
+    return one.results.flatMap((result, index) => {
+      if (result && "error" in result) return [result.error];
+      const isFalse = result && "value" in result && result.value === false;
+      return isFalse ? [`its matchCondition ${policy.spec.matchConditions?.[index]?.name} is false`] : [];
+    });
+  });
+  const because = [...new Set(reasons)].join("; ") || "policies don't apply to this resource";
+  return { policy: name, matched: false, because };
+};
+
+/** Returns lines about validations of an admitted object that are not true, although no warning says so. */
+export const describeIgnoredResults = (
+  { outcome }: RuleDecision,
+  observations: readonly PolicyObservation[],
+): string[] => {
+  if (!outcome.allowed || (outcome.warnings ?? []).length > 0) return [];
+  const lines = observations.flatMap((one) => {
+    if (!("field" in one) || one.field === "matchConditions") return [];
+    return one.results.flatMap((result, index) => {
+      const what = `${formatPolicyName(one.policy)}: spec.${one.field}[${one.first + index}]`;
+      if (result && "error" in result) return [`${what} fails, which its failurePolicy ignores: ${result.error}`];
+      const isFalse = one.field === "validations" && result && "value" in result && result.value === false;
+      return isFalse ? [`${what} is false, but no binding denies it`] : [];
+    });
+  });
+  return [...new Set(lines)];
+};
+
+/** An expression of which the cases saw only one result. */
+export interface UntestedExpression {
+  policy: string;
+  file: string;
+  line: number;
+  /** Such as `spec.validations[0].expression`; `spec` if no case evaluated the policy. */
+  field: string;
+  sentence: string;
+}
+
+const fields = ["matchConditions", "validations", "mutations"] as const;
+
+/** Collects which results the expressions of policies had in cases. */
+export const createCoverage = (read: AdmissionPolicies) => {
+  const seen = new Set<string>();
+  const toKey = (policy: AnyPolicy, field: string, index: number, value: unknown) =>
+    JSON.stringify([formatPolicyName(policy), field, index, value]);
+  return {
+    add: (observations: readonly PolicyObservation[]): void => {
+      const mutated = new Set<string>();
+      for (const one of observations) {
+        if (!("field" in one)) continue;
+        for (const [offset, result] of one.results.entries()) {
+          if (!result || !("value" in result)) continue;
+          const index = one.first + offset;
+          // A mutation that is repeated usually changes nothing more.
+          const mutation = toKey(one.policy, one.field, index, "mutation");
+          if (one.field === "mutations" && mutated.has(mutation)) continue;
+          mutated.add(mutation);
+          seen.add(toKey(one.policy, one.field, index, result.value));
+        }
+      }
+    },
+    list: (): UntestedExpression[] =>
+      read.policies.flatMap(({ manifest, policy }) => {
+        const build = (path: FieldPath, field: string, sentence: string) =>
+          buildUntested(manifest, policy, { path, field, sentence });
+        const lists = fields.map((field) => [field, toList(getOwn(policy.spec, field)).map(toMap)] as const);
+        const untested = lists.flatMap(([field, expressions]) =>
+          expressions.flatMap((expression, index) => {
+            const has = (value: boolean) => seen.has(toKey(policy, field, index, value));
+            if (field !== "mutations") {
+              const path = `spec.${field}[${index}].expression`;
+              return [true, false]
+                .filter((value) => !has(value))
+                .map((value) =>
+                  build(
+                    ["spec", field, index, "expression"],
+                    path,
+                    `${path} is ${value} in no case: ${expression.expression}`,
+                  ),
+                );
+            }
+            const path = `spec.mutations[${index}]`;
+            const at = ["spec", field, index];
+            if (!has(true)) return [build(at, path, `${path} changes an object in no case`)];
+            const text = toMap(expression.jsonPatch ?? expression.applyConfiguration).expression;
+            const isConditional = /\s\?\s/.test(String(text));
+            return isConditional && !has(false)
+              ? [build(at, path, `${path} leaves an object as it is in no case`)]
+              : [];
+          }),
+        );
+        const isEvaluated = lists.some(([field, expressions]) =>
+          expressions.some((_, index) => [true, false].some((value) => seen.has(toKey(policy, field, index, value)))),
+        );
+        return isEvaluated || untested.length === 0 ? untested : [build(["spec"], "spec", "is evaluated in no case")];
+      }),
+  };
+};
+
+const buildUntested = (
+  manifest: Manifest,
+  policy: AnyPolicy,
+  { path, field, sentence }: { path: FieldPath; field: string; sentence: string },
+): UntestedExpression => {
+  const { line } = findPosition(manifest, path);
+  return { policy: formatPolicyName(policy), file: manifest.source.name, line, field, sentence };
+};
