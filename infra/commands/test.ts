@@ -107,7 +107,7 @@ const testPolicies = async (places: string[], files: string[], options: ParsedOp
     import("#lib/cue/engine.ts"),
   ]);
   const output = options.text("output");
-  const read = await readPolicies(places);
+  const read = await readPolicies(places, files);
   const manifests = partitionManifests(read);
   const faulty = (await explainPolicyManifests(read, (source) => evaluateCue(source))).filter(
     ({ faults }) => faults.length > 0,

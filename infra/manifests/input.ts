@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer";
 import { createReadStream, globSync } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
-import { basename, dirname, join, normalize } from "node:path";
+import { basename, dirname, join, normalize, resolve } from "node:path";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { type Manifest, type ManifestFault, parseManifests, toSourceName } from "./manifests.ts";
 
@@ -24,18 +24,26 @@ interface FoundFile {
 /**
  * Reads the manifests in files, folders, globs and, for `-`, standard input, in the order of the paths and then of
  * the file names. With `mayHoldOthers`, files of other programs are left out of folders, and
- * a file that is named holds something. With `acceptsRepeated`, a key may be there twice in a map.
+ * a file that is named holds something. With `acceptsRepeated`, a key may be there twice in a map. The files of `leftOut`
+ * aren't read from folders.
  */
 export const readInput = async (
   paths: readonly string[],
-  { mayHoldOthers = true, acceptsRepeated = false, readStdin = () => readStream(process.stdin) } = {},
+  {
+    mayHoldOthers = true,
+    acceptsRepeated = false,
+    leftOut = [] as readonly string[],
+    readStdin = () => readStream(process.stdin),
+  } = {},
 ): Promise<ManifestInput> => {
+  const others = leftOut.map((file) => resolve(file));
   const input: ManifestInput = { manifests: [], faults: [], notes: [] };
   const files = new Map<string, FoundFile>();
   for (const path of paths)
     for (const file of await findFiles(path, input.faults)) {
       // A file that several paths lead to is read once.
-      if (!files.get(file.name)?.isChosen) files.set(file.name, file);
+      const isLeftOut = !file.isChosen && others.includes(resolve(file.name));
+      if (!isLeftOut && !files.get(file.name)?.isChosen) files.set(file.name, file);
     }
   for (const file of files.values()) {
     const bytes = await (file.name === "-" ? readStdin() : readContents(file.name)).catch((error: unknown) => {
@@ -50,11 +58,15 @@ export const readInput = async (
 export const readManifests = async (paths: readonly string[], option: string): Promise<Manifest[]> =>
   requireManifests(await readInput(paths), (file) => `${option} ${toSourceName(file)}`, "\n");
 
-/** Reads files and folders that hold manifests and nothing else; throws otherwise. `nameFile` names a file in messages. */
+/**
+ * Reads files and folders that hold manifests and nothing else but the files of `leftOut`; throws otherwise. `nameFile` names
+ * a file in messages.
+ */
 export const readOnlyManifests = async (
   paths: readonly string[],
   nameFile: (file: string) => string = toSourceName,
-): Promise<Manifest[]> => requireManifests(await readInput(paths, { mayHoldOthers: false }), nameFile, "; ");
+  leftOut: readonly string[] = [],
+): Promise<Manifest[]> => requireManifests(await readInput(paths, { mayHoldOthers: false, leftOut }), nameFile, "; ");
 
 const requireManifests = (
   { manifests, faults }: ManifestInput,

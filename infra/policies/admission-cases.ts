@@ -166,6 +166,8 @@ export const completeExpectations = (entry: Case, { outcome }: RuleDecision): Ca
     whole !== undefined && whole.replace(start, "") === expected ? whole : expected;
   return {
     ...entry,
+    // An object that is refused isn't compared.
+    ...(status && entry.mutate && entry.refused === undefined && { becomes: entry.mutate }),
     ...(entry.refused !== undefined && { refused: complete(entry.refused, status?.message, beforeMessage) }),
     ...(entry.warnings && {
       warnings: entry.warnings.map((text, index) => complete(text, warnings[index], beforeWarning)),
@@ -200,7 +202,7 @@ const describeMatch = (policy: AnyPolicy, observations: readonly PolicyObservati
     return one.results.flatMap((result, index) => {
       if (result && "error" in result) return [result.error];
       const isFalse = result && "value" in result && result.value === false;
-      return isFalse ? [`its matchCondition ${policy.spec.matchConditions?.[index]?.name} is false`] : [];
+      return isFalse ? [`its condition ${policy.spec.matchConditions?.[index]?.name} is false`] : [];
     });
   });
   const because = [...new Set(reasons)].join("; ") || "policies don't apply to this resource";
@@ -291,7 +293,7 @@ export const createCoverage = (read: AdmissionPolicies) => {
         const isEvaluated = lists.some(([field, expressions]) =>
           expressions.some((_, index) => [true, false].some((value) => seen.has(toKey(policy, field, index, value)))),
         );
-        return isEvaluated || untested.length === 0 ? untested : [build(["spec"], "spec", "is evaluated in no case")];
+        return isEvaluated || untested.length === 0 ? untested : [build(["spec"], "spec", "no case evaluates it")];
       }),
   };
 };

@@ -61,12 +61,8 @@ const describePolicy = (policy: AnyPolicy): string[] => {
     ...matchConditions.map(({ name, expression }) => `Only if (${name}): ${expression}`),
     ...(paramKind ? [`Has parameters: ${paramKind.kind} of ${paramKind.apiVersion}.`] : []),
     ...validations.map(({ expression, message, messageExpression, reason }) => {
-      const text = messageExpression
-        ? ` The message is the value of: ${messageExpression}`
-        : message
-          ? ` The message is: ${message}`
-          : "";
-      return `Demands${reason ? `, with reason ${reason}` : ""}: ${expression}.${text}`;
+      const text = messageExpression ? ` (message by ${messageExpression})` : message ? ` (message: ${message})` : "";
+      return `Demands${reason ? `, with reason ${reason}` : ""}: ${expression.trim()}${text}`;
     }),
     ...auditAnnotations.map(
       ({ key, valueExpression }) => `Writes the audit annotation ${policy.metadata.name}/${key}: ${valueExpression}`,

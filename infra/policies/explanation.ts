@@ -23,9 +23,14 @@ interface PolicyExplanation {
   warnings: string[];
 }
 
-/** Reads files of YAML or JSON, or all such files below folders. Throws if there is no policy in them. */
-export const readPolicyManifests = async (paths: readonly string[]): Promise<Manifest[]> => {
-  const manifests = await readOnlyManifests(paths);
+/**
+ * Reads files of YAML or JSON, or all such files below folders but those of cases. Throws if there is no policy in them.
+ */
+export const readPolicyManifests = async (
+  paths: readonly string[],
+  cases: readonly string[] = [],
+): Promise<Manifest[]> => {
+  const manifests = await readOnlyManifests(paths, undefined, cases);
   if (manifests.length > 0) return manifests;
   throw new Complaint(`${paths.join(", ")} ${paths.length > 1 ? "contain" : "contains"} no policy`);
 };

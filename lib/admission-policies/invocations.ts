@@ -6,7 +6,7 @@ import { getObjectNamespace } from "../objects/namespace.ts";
 import { notFound } from "../refusals.ts";
 import type { AdmissionRequest, Status } from "../review.ts";
 import { toNamespaceObject } from "./input.ts";
-import { matchesConstraints } from "./matching.ts";
+import { findMismatch } from "./matching.ts";
 import { observe } from "./observations.ts";
 import { collectParameters, findParamKind } from "./parameters.ts";
 import {
@@ -63,24 +63,26 @@ export async function* findInvocations<B extends AnyBinding>(
     if (namespace === undefined) throw new PolicyConfigurationError(describeMissingNamespace(name).message);
     return namespace.metadata?.labels ?? {};
   };
-  const matches = (resources: MatchResources) => matchesConstraints(resources, request, readLabels, discover);
+  const matches = async (resources: MatchResources, field: string): Promise<boolean> => {
+    const mismatch = await findMismatch(resources, request, readLabels, discover);
+    if (mismatch) observeUnmatched(`${field}.${mismatch} doesn't match the request`);
+    return mismatch === undefined;
+  };
 
   // The API server has compared the namespaceSelector of the entry, which is the policy's.
   const constraints = variant === undefined ? matchConstraints : { ...matchConstraints, namespaceSelector: {} };
-  const isMatched = await attempt(undefined, () => matches(constraints));
-  if (isMatched === false) observeUnmatched("its matchConstraints don't match");
-  if (!isMatched) return;
+  if (!(await attempt(undefined, () => matches(constraints, "spec.matchConstraints")))) return;
   const kind = paramKind && (await attempt(undefined, () => findParamKind(paramKind, discover)));
   if (paramKind && kind === undefined) return;
 
   const home = usesNamespace ? getObjectNamespace(request) : undefined;
   for (const binding of bindings) {
     const { matchResources = {}, paramRef } = binding.spec;
+    const { name } = binding.metadata;
     const parameters = await attempt(binding, async () => {
-      const isBound = await matches(matchResources);
-      const found = isBound ? await collectParameters(kind, paramRef, request.namespace, reader) : [];
-      const reason = isBound ? "finds no parameters" : "doesn't match";
-      if (found.length === 0) observeUnmatched(`its binding ${binding.metadata.name} ${reason}`);
+      if (!(await matches(matchResources, `binding ${name}: spec.matchResources`))) return [];
+      const found = await collectParameters(kind, paramRef, request.namespace, reader);
+      if (found.length === 0) observeUnmatched(`binding ${name}: spec.paramRef finds no parameters`);
       return found;
     });
     for (const params of parameters ?? []) {
