@@ -4,16 +4,10 @@ import { Complaint } from "../cli/complaint.ts";
 import { getConfigFile } from "../cli/roots.ts";
 import { sanitizeTerminalText, toOneLine } from "../cli/terminal.ts";
 import { chooseCluster } from "../config/config.ts";
-import type { UntestedExpression } from "../policies/admission-cases.ts";
+import type { PolicyRemarks } from "../policies/policy-tests.ts";
 import { readConfig, reportBroken } from "../project/project.ts";
 import { readAllRules, requireConfig } from "../project/project-rules.ts";
 import { formatJunit, formatTestResult, formatTestSummary, type TestResult, toExitCode } from "../testing/results.ts";
-
-/** What the cases of policies show beside their results. */
-interface PolicyRemarks {
-  warnings: string[];
-  untested: UntestedExpression[];
-}
 
 export default {
   summary:
@@ -78,7 +72,7 @@ const reportResults = async (
     ...untested.map(({ file, line, policy, sentence }) => `${file}:${line} ${policy}: ${sentence}`),
   ];
   if (output === "json") writeJson({ cases: all, ...(what === "case" && { warnings, untested }) });
-  else if (output === "junit") writeOutput(formatJunit(all, undefined, remarks));
+  else if (output === "junit") writeOutput(formatJunit(all, { notes: remarks }));
   else {
     const lines = remarks.map((line) => `- ${toOneLine(line)}\n`);
     writeOutput(`${lines.length > 0 ? `\nWhat to look at:\n${lines.join("")}` : ""}\n${formatTestSummary(all, what)}`);
@@ -93,23 +87,15 @@ const toFailedResult = ({ policy, faults }: { policy: string; faults: string[] }
 
 /** Tests policies with their cases. Sends no requests, because a case states all answers that its policy reads. */
 const testPolicies = async (places: string[], files: string[], options: ParsedOptions): Promise<number> => {
-  const [
-    { explainPolicyManifests, readPolicyManifests: readPolicies, formatExplanation },
-    policyCases,
-    { partitionManifests, readAdmissionPolicies },
-    { createCoverage, describeBindings },
-    { evaluateCue },
-  ] = await Promise.all([
-    import("../policies/explanation.ts"),
-    import("../policies/policy-cases.ts"),
-    import("../policies/admission-policies.ts"),
-    import("../policies/admission-cases.ts"),
-    import("#lib/cue/engine.ts"),
-  ]);
+  const [{ explainPolicyManifests, readPolicyManifests, formatExplanation }, { openPolicyTests }, { evaluateCue }] =
+    await Promise.all([
+      import("../policies/explanation.ts"),
+      import("../policies/policy-tests.ts"),
+      import("#lib/cue/engine.ts"),
+    ]);
   const output = options.text("output");
-  const read = await readPolicies(places, files);
-  const manifests = partitionManifests(read);
-  const faulty = (await explainPolicyManifests(read, (source) => evaluateCue(source))).filter(
+  const manifests = await readPolicyManifests(places, files);
+  const faulty = (await explainPolicyManifests(manifests, (source) => evaluateCue(source))).filter(
     ({ faults }) => faults.length > 0,
   );
   if (faulty.length > 0) {
@@ -126,22 +112,6 @@ const testPolicies = async (places: string[], files: string[], options: ParsedOp
     config === undefined && cluster === undefined
       ? undefined
       : chooseCluster(await readConfig(getConfigFile(), catalogue, names), cluster)[1].rules;
-  const { kinitiras, admission } = manifests;
-  const documents = kinitiras.map(({ object }) => object);
-  const admissionPolicies = admission.length > 0 ? await readAdmissionPolicies(manifests) : undefined;
-  const rules = [
-    ...(kinitiras.length > 0 ? policyCases.findRulesForPolicies(catalogue, documents, setups) : []),
-    ...(admissionPolicies ? policyCases.findRulesForAdmissionPolicies(admissionPolicies) : []),
-  ];
-  const cases = await Promise.all(files.map((file) => policyCases.readPolicyCases(file, rules)));
-  const coverage = admissionPolicies && createCoverage(admissionPolicies);
-  const runCases = async function* () {
-    for (const one of cases.flat()) yield policyCases.runPolicyCase(one, coverage?.add);
-  };
-  return reportResults(runCases(), options, "case", () => {
-    return {
-      warnings: admissionPolicies ? describeBindings(admissionPolicies) : [],
-      untested: coverage?.list() ?? [],
-    };
-  });
+  const { runCases, listRemarks } = await openPolicyTests(manifests, files, catalogue, setups);
+  return reportResults(runCases(), options, "case", listRemarks);
 };

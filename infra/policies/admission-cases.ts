@@ -8,10 +8,11 @@ import type { NamedKubernetesObject } from "#lib/recording/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { getVariants } from "#lib/rule.ts";
-import { newestKubernetes } from "#lib/since.ts";
 import { fillDefaults } from "../apiserver/defaults/defaults.ts";
+import { listKnownFields } from "../apiserver/defaults/typed-reading.ts";
 import { getCasePhase } from "../catalogue/cases.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
+import { formatDidYouMean } from "../cli/did-you-mean.ts";
 import type { FieldPath, Manifest } from "../manifests/manifests.ts";
 import { toStoredObject } from "../manifests/object-store.ts";
 import { findPosition } from "../manifests/positions.ts";
@@ -37,20 +38,17 @@ export interface TestedAdmissionPolicies {
 export const createTestedPolicies = (listed: CatalogueRule, read: AdmissionPolicies): TestedAdmissionPolicies => {
   const { rule } = listed;
   const policies = read.policies.filter((one) => one.rule.name === listed.name).map(({ policy }) => policy);
-  const byMinor = new Map<string | undefined, readonly AnyPolicy[]>();
-  const compile = (kubernetes: string | undefined): readonly AnyPolicy[] => {
-    // A policy object is compiled once, for one minor.
-    const compiled = byMinor.get(kubernetes) ?? structuredClone(policies);
-    if (!byMinor.has(kubernetes)) rule.compileExpressions?.({ ...rule.settings, policies: compiled }, kubernetes);
+  const byMinor = new Map<string | undefined, ReturnType<typeof compilePolicies>>();
+  const compile = (kubernetes: string | undefined) => {
+    const compiled = byMinor.get(kubernetes) ?? compilePolicies(rule, policies, kubernetes);
     byMinor.set(kubernetes, compiled);
     return compiled;
   };
-  const select = (entry: Case) => compile(entry.kubernetes).filter((policy) => isSelected(policy, entry));
   return {
     read,
     policies,
     selectObjects: (entry, objects) => {
-      const selected = select(entry);
+      const selected = compile(entry.kubernetes).policies.filter((policy) => isSelected(policy, entry));
       const assumed = selected.filter((policy) => !isBound(policy, read));
       return [
         ...read.customKinds,
@@ -60,17 +58,23 @@ export const createTestedPolicies = (listed: CatalogueRule, read: AdmissionPolic
       ];
     },
     findMinorFault: (entry) => {
-      const { kubernetes } = entry;
-      if (kubernetes === undefined || kubernetes === newestKubernetes) return undefined;
-      const variants = getVariants(rule, { ...rule.settings, policies: select(entry) }) ?? [];
-      return variants.flatMap(({ native }) => {
-        const fault = native?.findExpressionFault(kubernetes);
-        return fault === undefined
-          ? []
-          : [`Kubernetes ${kubernetes} refuses ${formatPolicyName(native?.policy as AnyPolicy)}: ${fault}`];
-      })[0];
+      const found = compile(entry.kubernetes).faults.find(({ policy }) => isSelected(policy, entry));
+      return found && `Kubernetes ${entry.kubernetes} refuses ${formatPolicyName(found.policy)}: ${found.error}`;
     },
   };
+};
+
+/** Compiles copies of policies for a minor of Kubernetes, because a rule compiles each policy object once. */
+const compilePolicies = (rule: CatalogueRule["rule"], originals: readonly AnyPolicy[], kubernetes?: string) => {
+  const policies = structuredClone(originals);
+  const settings = { ...rule.settings, policies };
+  rule.compileExpressions?.(settings, kubernetes);
+  const natives = (getVariants(rule, settings) ?? []).flatMap(({ native }) => native ?? []);
+  const faults = natives.flatMap(({ policy, findExpressionFault }) => {
+    const error = kubernetes === undefined ? undefined : findExpressionFault(kubernetes);
+    return error === undefined ? [] : [{ policy: policy as AnyPolicy, error }];
+  });
+  return { policies, faults };
 };
 
 /** A case may name one policy as `variant`: each policy is an entry of its rule. */
@@ -117,20 +121,29 @@ export const findObjectMistakes = (entry: Case): { path: string[]; sentence: str
   decoded.flatMap((member) => {
     const object = entry[member];
     if (object === undefined) return [];
+    const { apiVersion = "", kind = "" } = object;
     const { strays, misfits } = fillDefaults(object, entry.kubernetes);
     return [
       ...strays.map((stray) => {
-        const sentence = `has an unknown field in ${member}: ${stray}`;
-        return { path: [member, ...toSteps(stray)], sentence };
+        const steps = toSteps(stray);
+        const known = listKnownFields(apiVersion, kind, entry.kubernetes, steps.slice(0, -1));
+        const advice = formatDidYouMean(String(steps.at(-1)), known).trim();
+        const sentence = `has an unknown field in ${member}: ${stray}${advice && `; ${advice}`}`;
+        return { path: [member, ...steps.map(String)], sentence };
       }),
       ...misfits.map((misfit) => {
         const sentence = `has a value that an API server refuses in ${member}: ${misfit}`;
-        return { path: [member, ...toSteps(misfit.split(" ", 1)[0] ?? "")], sentence };
+        return { path: [member, ...toSteps(misfit.split(" ", 1)[0] ?? "").map(String)], sentence };
       }),
     ];
   });
 
-const toSteps = (field: string): string[] => field.split(/[.[\]]+/).filter(Boolean);
+/** Returns the steps of a path such as `spec.containers[0].name`. */
+const toSteps = (field: string): FieldPath =>
+  field
+    .split(/[.[\]]+/)
+    .filter(Boolean)
+    .map((step) => (/^\d+$/.test(step) ? Number(step) : step));
 
 /** Returns a case whose objects have the API server's defaults. */
 export const fillCase = (entry: Case): Case => {
@@ -249,6 +262,7 @@ export const createCoverage = (read: AdmissionPolicies) => {
       const mutated = new Set<string>();
       for (const one of observations) {
         if (!("field" in one)) continue;
+        if (one.results.length > 0) seen.add(formatPolicyName(one.policy));
         for (const [offset, result] of one.results.entries()) {
           if (!result || !("value" in result)) continue;
           const index = one.first + offset;
@@ -290,10 +304,8 @@ export const createCoverage = (read: AdmissionPolicies) => {
               : [];
           }),
         );
-        const isEvaluated = lists.some(([field, expressions]) =>
-          expressions.some((_, index) => [true, false].some((value) => seen.has(toKey(policy, field, index, value)))),
-        );
-        return isEvaluated || untested.length === 0 ? untested : [build(["spec"], "spec", "no case evaluates it")];
+        const isEvaluated = seen.has(formatPolicyName(policy)) || untested.length === 0;
+        return isEvaluated ? untested : [build(["spec"], "spec", "no case evaluates it")];
       }),
   };
 };

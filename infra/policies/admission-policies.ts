@@ -110,8 +110,8 @@ const formatBoundPolicy = ({ kind, spec: { policyName } }: AnyBinding): string =
   `${kind.replace(/Binding$/, "")} ${policyName}`;
 
 /** Returns sentences about bindings whose policy isn't in the files. */
-export const describeStrayBindings = ({ policies, bindings }: AdmissionPolicies) => {
-  const known = new Set(policies.map(({ policy }) => formatPolicyName(policy)));
+export const describeStrayBindings = ({ documents, bindings }: AdmissionPolicies) => {
+  const known = new Set(documents.map(({ name }) => name));
   return bindings
     .filter(({ policy }) => !known.has(policy))
     .map(({ manifest, policy, binding: { kind, metadata } }) => {

@@ -157,7 +157,8 @@ export const runPolicyCase = async (
   const tested = rules.flatMap(({ admission }) => admission ?? []);
   const toResult = (because: string[], notes: string[] = [], policies: PolicyMatch[] = []): TestResult => {
     const result = because.length === 0 ? "passed" : "failed";
-    return { file, line, name, result, because: [...because, ...notes], ...(tested.length > 0 && { policies }) };
+    const lines = [...because, ...notes].map((text) => text.replace(/\s*\n\s*/g, " "));
+    return { file, line, name, result, because: lines, ...(tested.length > 0 && { policies }) };
   };
   try {
     const minorFault = tested.map((one) => one.findMinorFault(entry)).find((fault) => fault !== undefined);
@@ -188,11 +189,11 @@ export const runPolicyCase = async (
 const describeMatches = (entry: Case, matches: readonly PolicyMatch[], isAllowed: boolean): [string[], string[]] => {
   const matched = matches.filter((match) => match.matched).map(({ policy }) => policy);
   const names = matched.join(", ");
-  if (entry.unmatched && matched.length > 0) return [[`no policy should match, but ${names} does`], []];
+  if (entry.unmatched && matched.length > 0) return [[`no admission policy should match, but ${names} does`], []];
   if (matched.length > 0) return [[], isAllowed && matches.length > matched.length ? [`evaluated: ${names}`] : []];
   if (entry.unmatched || !isAllowed || entry.refused !== undefined) return [[], []];
   const reasons = matches.map(({ policy, because }) => `${policy} doesn't match: ${because}`);
-  return [["no policy was evaluated; if that is right, say unmatched: true", ...reasons], []];
+  return [["no admission policy was evaluated; if that is right, say unmatched: true", ...reasons], []];
 };
 
 /** Evaluates a case with rule after rule, until one refuses. */

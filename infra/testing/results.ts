@@ -45,8 +45,14 @@ export const toExitCode = (all: readonly TestResult[]): number => {
   return has("not evaluated") ? 3 : has("failed") ? 1 : 0;
 };
 
-/** Writes the results as JUnit XML: a suite for each rule, or for each file of cases if no rule is named. */
-export const formatJunit = (all: readonly TestResult[], now = new Date(), notes: readonly string[] = []): string => {
+/**
+ * Writes the results as JUnit XML: a suite for each rule, or for each file of cases if no rule is named. The first suite has
+ * the notes.
+ */
+export const formatJunit = (
+  all: readonly TestResult[],
+  { now = new Date(), notes = [] }: { now?: Date; notes?: readonly string[] } = {},
+): string => {
   const suites = [...Map.groupBy(all, ({ rule, file }) => rule ?? file)].map(([name, results]): JunitTestSuite => {
     const cases = results.map((testResult) => {
       const { name: test, result, because } = testResult;
