@@ -141,6 +141,13 @@ describe("postern test of admission policies", () => {
     it(`names the line of ${name}`, async () =>
       assert.deepEqual(await run(text), { code: 2, stdout: "", stderr: `FOLDER/cases.yaml:${line}\n` }));
 
+  it("names the line of an object without a name", async () => {
+    const policies = await write("nameless.yaml", `${toYaml(files)}---\n{ apiVersion: v1, kind: ConfigMap }\n`);
+    const { code, stderr } = await runTest("--policy", policies, "--cases", await write("cases.yaml", both));
+    const sentence = "nameless.yaml:20 is no manifest: it must have an apiVersion, a kind and a metadata.name\n";
+    assert.deepEqual([code, stderr], [2, join(folder, sentence)]);
+  });
+
   it("leaves the file of cases out of a folder", async () => {
     await mkdir(join(folder, "team"));
     await write("team/policies.yaml", toYaml(files));

@@ -27,15 +27,20 @@ import {
 
 /** The admission policies that one rule evaluates in cases. */
 export interface TestedAdmissionPolicies {
-  read: AdmissionPolicies;
   policies: readonly AnyPolicy[];
+  /** What the cluster of each case has, of the files. */
+  objects: readonly NamedKubernetesObject[];
   /** Returns the policies of a case, compiled for its minor of Kubernetes, with their bindings, as the rule's setting. */
   selectObjects(entry: Case, objects: readonly KubernetesObject[]): PolicyObject[];
   /** Returns why the case's minor of Kubernetes refuses a policy of the case; undefined if it doesn't. */
   findMinorFault(entry: Case): string | undefined;
 }
 
-export const createTestedPolicies = (listed: CatalogueRule, read: AdmissionPolicies): TestedAdmissionPolicies => {
+export const createTestedPolicies = (
+  listed: CatalogueRule,
+  read: AdmissionPolicies,
+  objects: readonly NamedKubernetesObject[],
+): TestedAdmissionPolicies => {
   const { rule } = listed;
   const policies = read.policies.filter((one) => one.rule.name === listed.name).map(({ policy }) => policy);
   const byMinor = new Map<string | undefined, ReturnType<typeof compilePolicies>>();
@@ -45,16 +50,16 @@ export const createTestedPolicies = (listed: CatalogueRule, read: AdmissionPolic
     return compiled;
   };
   return {
-    read,
     policies,
-    selectObjects: (entry, objects) => {
+    objects,
+    selectObjects: (entry, all) => {
       const selected = compile(entry.kubernetes).policies.filter((policy) => isSelected(policy, entry));
       const assumed = selected.filter((policy) => !isBound(policy, read));
       return [
         ...read.customKinds,
         ...selected,
         ...read.bindings.map(({ binding }) => binding),
-        ...assumed.flatMap((policy) => buildBindings(policy, objects)),
+        ...assumed.flatMap((policy) => buildBindings(policy, all)),
       ];
     },
     findMinorFault: (entry) => {

@@ -9,6 +9,7 @@ import type {
   ValidatingAdmissionPolicySpec,
 } from "#lib/kubernetes/admissionregistration/v1.ts";
 import { joinApiVersion } from "#lib/objects/api-version.ts";
+import type { KubernetesObject } from "#lib/review.ts";
 import { isCustomResourceGroup, standardKinds } from "../apiserver/kinds/kinds.ts";
 import { formatDidYouMean } from "../cli/did-you-mean.ts";
 import type { FieldPath, Manifest } from "../manifests/manifests.ts";
@@ -164,7 +165,7 @@ const warnOfBinding = (
   manifest: Manifest,
   { spec: { paramKind } }: AnyPolicy,
   { metadata, spec: { paramRef } }: AnyBinding,
-  { objects }: AdmissionPolicies,
+  { others }: AdmissionPolicies,
 ): string[] => {
   const warn = (path: FieldPath, sentence: string) => [
     `${formatFieldPosition(manifest, path)} binding ${metadata.name}: ${sentence}`,
@@ -174,13 +175,15 @@ const warnOfBinding = (
   if (paramRef === undefined) return warn(["spec"], "spec.paramRef is missing: params is null in all expressions");
   const { name, namespace } = paramRef;
   const kind = `${paramKind.kind} of ${paramKind.apiVersion}`;
-  const isThere = objects.some(
-    (object) =>
-      object.apiVersion === paramKind.apiVersion &&
-      object.kind === paramKind.kind &&
-      (name === undefined || object.metadata?.name === name) &&
-      (!namespace || (object.metadata?.namespace ?? namespace) === namespace),
-  );
+  const isThere = others
+    .map(({ object }): KubernetesObject => object)
+    .some(
+      (object) =>
+        object.apiVersion === paramKind.apiVersion &&
+        object.kind === paramKind.kind &&
+        (name === undefined || object.metadata?.name === name) &&
+        (!namespace || (object.metadata?.namespace ?? namespace) === namespace),
+    );
   const place = namespace ? ` in namespace ${namespace}` : "";
   return isThere ? [] : warn(["spec", "paramRef"], `no file has a ${kind}${name ? ` named ${name}` : ""}${place}`);
 };

@@ -52,7 +52,7 @@ export interface AdmissionPolicies {
   bindings: { manifest: Manifest; policy: string; binding: AnyBinding }[];
   /** What the rules need of the CustomResourceDefinitions. */
   customKinds: PolicyObject[];
-  objects: KubernetesObject[];
+  others: Manifest[];
 }
 
 const ruleNames = ["mutating-admission-policy", "validating-admission-policy"];
@@ -74,7 +74,6 @@ export const readAdmissionPolicies = async ({ admission, others }: PolicyManifes
     const [object] = objects as (AnyPolicy | AnyBinding)[];
     return { manifest, name, rule, faults, ...(faults.length === 0 && object && { object }) };
   });
-  const objects = others.map(({ object }): KubernetesObject => object);
   return {
     documents,
     policies: documents.flatMap(({ manifest, rule, object }) =>
@@ -83,12 +82,12 @@ export const readAdmissionPolicies = async ({ admission, others }: PolicyManifes
     bindings: documents.flatMap(({ manifest, object }) =>
       object && isBinding(object) ? [{ manifest, policy: formatBoundPolicy(object), binding: object }] : [],
     ),
-    customKinds: objects.flatMap((object) =>
+    customKinds: others.flatMap(({ object }) =>
       object.kind === "CustomResourceDefinition"
         ? (readDocument(mutating, object).objects as PolicyObject[]).filter(isCustomKind)
         : [],
     ),
-    objects,
+    others,
   };
 };
 

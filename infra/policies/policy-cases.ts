@@ -15,7 +15,6 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { describeKnownWords } from "../cli/did-you-mean.ts";
 import {
-  createEnumShape,
   createMapListShape,
   createMapSchema,
   createMapShape,
@@ -27,6 +26,7 @@ import {
 } from "../cli/shape.ts";
 import { parseYamlDocument } from "../cli/yaml-document.ts";
 import type { RuleConfig } from "../config/config.ts";
+import type { Manifest } from "../manifests/manifests.ts";
 import { setNamespace } from "../manifests/object-store.ts";
 import type { PolicyMatch, TestResult } from "../testing/results.ts";
 import {
@@ -40,7 +40,7 @@ import {
   observeCase,
   type TestedAdmissionPolicies,
 } from "./admission-cases.ts";
-import type { AdmissionPolicies } from "./admission-policies.ts";
+import { type AdmissionPolicies, formatFieldPosition } from "./admission-policies.ts";
 
 /** A rule whose settings hold the policies under test. */
 interface RuleWithTestedPolicies {
@@ -78,9 +78,10 @@ const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operati
 
 /** Returns the rules that evaluate these admission policies. */
 export const findRulesForAdmissionPolicies = (read: AdmissionPolicies): RuleWithTestedPolicies[] => {
-  const objects = requireObjects(read.objects, "a file");
+  const values = read.others.map(({ object }) => object);
+  const objects = requireObjects(values, (index) => formatFieldPosition(read.others[index] as Manifest, []));
   return [...new Set(read.policies.map(({ rule }) => rule))].map((listed) => {
-    const admission = createTestedPolicies(listed, { ...read, objects });
+    const admission = createTestedPolicies(listed, read, objects);
     return { listed: { ...listed, rule: { ...listed.rule, match } }, held: ["policies"], admission };
   });
 };
@@ -111,17 +112,18 @@ export const readPolicyCases = async (
     const place = { file, line: findLine([index]), rules: [...admission, ...others] };
     const objects = entry.needs?.objects;
     if (objects === undefined) return { ...place, entry };
-    const where = `${formatPlace(["needs", "objects"])} needs.objects`;
-    return { ...place, entry: { ...entry, needs: { ...entry.needs, objects: requireObjects(objects, where) } } };
+    const formatObject = (at: number) => `${formatPlace(["needs", "objects", String(at)])} needs.objects[${at}]`;
+    return { ...place, entry: { ...entry, needs: { ...entry.needs, objects: requireObjects(objects, formatObject) } } };
   });
 };
 
 /** Finds what only cases of admission policies may have, or may not have. */
 const findAdmissionCaseMistake = (rules: readonly RuleWithTestedPolicies[], entry: Case) => {
-  if (rules.length === 0)
-    return entry.unmatched
-      ? { path: ["unmatched"], sentence: "has unmatched, which only cases of admission policies may have" }
-      : undefined;
+  if (rules.length === 0) {
+    const path = entry.unmatched ? ["unmatched"] : entry.operation === "CONNECT" ? ["operation"] : undefined;
+    const what = entry.unmatched ? "unmatched" : "the operation CONNECT";
+    return path && { path, sentence: `has ${what}, which only cases of admission policies may have` };
+  }
   const policies = rules.flatMap(({ admission }) => admission?.policies ?? []);
   const names = policies.map(({ metadata: { name } }) => name);
   if (!policies.some((policy) => isSelected(policy, entry))) {
@@ -132,13 +134,15 @@ const findAdmissionCaseMistake = (rules: readonly RuleWithTestedPolicies[], entr
 };
 
 /** Returns values that are Kubernetes objects, with `default` for a missing namespace; throws for any other value. */
-const requireObjects = (values: readonly unknown[], place: string): NamedKubernetesObject[] => {
+const requireObjects = (
+  values: readonly unknown[],
+  formatPlace: (index: number) => string,
+): NamedKubernetesObject[] => {
   const objects = values.map((value, index): NamedKubernetesObject => {
     const { apiVersion, kind, metadata } = toMap(value);
     if (typeof apiVersion === "string" && typeof kind === "string" && typeof toMap(metadata).name === "string")
       return value as NamedKubernetesObject;
-    const where = `${place}[${index}]`;
-    throw new Complaint(`${where} is no manifest: it must have an apiVersion, a kind and a metadata.name`);
+    throw new Complaint(`${formatPlace(index)} is no manifest: it must have an apiVersion, a kind and a metadata.name`);
   });
   const served = listServedResources(objects);
   return objects.map((object) => setNamespace(object, findServedResource(served, object) ?? unserved, "default"));
@@ -231,7 +235,7 @@ const evaluateWithRule = ({ listed, admission }: RuleWithTestedPolicies, entry: 
       createRecordedCluster(given.needs ?? {}, given.kubernetes),
     );
   if (admission === undefined) return evaluate(entry);
-  const objects = listCaseObjects(entry, admission.read.objects as NamedKubernetesObject[]);
+  const objects = listCaseObjects(entry, admission.objects);
   const { variant: _, ...rest } = entry;
   const settings = { policies: admission.selectObjects(entry, objects) };
   return evaluate({ ...rest, settings, needs: { ...entry.needs, objects } });
@@ -287,7 +291,6 @@ const caseShape = createMapShape({
   validate: objectShape,
   oldObject: objectShape,
   becomes: { ...mapShape, expected: "an object" },
-  operation: createEnumShape("CREATE, UPDATE or DELETE", "CREATE", "UPDATE", "DELETE"),
   needs: createMapShape(needsShape),
   now: { ...caseMembers.now, expected: "a time such as 2026-01-01T00:00:00Z" },
   reason: { ...caseMembers.reason, expected: "a text" },
