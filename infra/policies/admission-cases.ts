@@ -1,9 +1,8 @@
-// What cases of admission policies need besides their rules: settings, defaults, assumed objects, and what they covered.
+// What cases of admission policies need besides their rules: settings, defaults, assumed objects, and what is said of their results.
 import { collectObservations, type PolicyObservation } from "#lib/admission-policies/observations.ts";
 import { getVariantName } from "#lib/admission-policies/policies.ts";
 import type { AnyPolicy, PolicyObject } from "#lib/admission-policies/types.ts";
 import type { RuleDecision } from "#lib/core/evaluation.ts";
-import { getOwn, toList, toMap } from "#lib/json.ts";
 import type { NamedKubernetesObject } from "#lib/recording/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject } from "#lib/review.ts";
@@ -13,9 +12,8 @@ import { listKnownFields } from "../apiserver/defaults/typed-reading.ts";
 import { getCasePhase } from "../catalogue/cases.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { formatDidYouMean } from "../cli/did-you-mean.ts";
-import type { FieldPath, Manifest } from "../manifests/manifests.ts";
+import type { FieldPath } from "../manifests/manifests.ts";
 import { toStoredObject } from "../manifests/object-store.ts";
-import { findPosition } from "../manifests/positions.ts";
 import type { PolicyMatch } from "../testing/results.ts";
 import {
   type AdmissionPolicies,
@@ -243,83 +241,4 @@ export const describeIgnoredResults = (
     });
   });
   return [...new Set(lines)];
-};
-
-/** An expression of which the cases saw only one result. */
-export interface UntestedExpression {
-  policy: string;
-  file: string;
-  line: number;
-  /** Such as `spec.validations[0].expression`; `spec` if no case evaluated the policy. */
-  field: string;
-  sentence: string;
-}
-
-const fields = ["matchConditions", "validations", "mutations"] as const;
-
-/** Collects which results the expressions of policies had in cases. */
-export const createCoverage = (read: AdmissionPolicies) => {
-  const seen = new Set<string>();
-  const toKey = (policy: AnyPolicy, field: string, index: number, value: unknown) =>
-    JSON.stringify([formatPolicyName(policy), field, index, value]);
-  return {
-    add: (observations: readonly PolicyObservation[]): void => {
-      const mutated = new Set<string>();
-      for (const one of observations) {
-        if (!("field" in one)) continue;
-        if (one.results.length > 0) seen.add(formatPolicyName(one.policy));
-        for (const [offset, result] of one.results.entries()) {
-          if (!result || !("value" in result)) continue;
-          const index = one.first + offset;
-          // A mutation that is repeated usually changes nothing more.
-          const mutation = toKey(one.policy, one.field, index, "mutation");
-          if (one.field === "mutations" && mutated.has(mutation)) continue;
-          mutated.add(mutation);
-          seen.add(toKey(one.policy, one.field, index, result.value));
-        }
-      }
-    },
-    list: (): UntestedExpression[] =>
-      read.policies.flatMap(({ manifest, policy }) => {
-        const build = (path: FieldPath, field: string, sentence: string) =>
-          buildUntested(manifest, policy, { path, field, sentence });
-        const lists = fields.map((field) => [field, toList(getOwn(policy.spec, field)).map(toMap)] as const);
-        const untested = lists.flatMap(([field, expressions]) =>
-          expressions.flatMap((expression, index) => {
-            const has = (value: boolean) => seen.has(toKey(policy, field, index, value));
-            if (field !== "mutations") {
-              const path = `spec.${field}[${index}].expression`;
-              return [true, false]
-                .filter((value) => !has(value))
-                .map((value) =>
-                  build(
-                    ["spec", field, index, "expression"],
-                    path,
-                    `${path} is ${value} in no case: ${expression.expression}`,
-                  ),
-                );
-            }
-            const path = `spec.mutations[${index}]`;
-            const at = ["spec", field, index];
-            if (!has(true)) return [build(at, path, `${path} changes an object in no case`)];
-            const text = toMap(expression.jsonPatch ?? expression.applyConfiguration).expression;
-            const isConditional = /\s\?\s/.test(String(text));
-            return isConditional && !has(false)
-              ? [build(at, path, `${path} leaves an object as it is in no case`)]
-              : [];
-          }),
-        );
-        const isEvaluated = seen.has(formatPolicyName(policy)) || untested.length === 0;
-        return isEvaluated ? untested : [build(["spec"], "spec", "no case evaluates it")];
-      }),
-  };
-};
-
-const buildUntested = (
-  manifest: Manifest,
-  policy: AnyPolicy,
-  { path, field, sentence }: { path: FieldPath; field: string; sentence: string },
-): UntestedExpression => {
-  const { line } = findPosition(manifest, path);
-  return { policy: formatPolicyName(policy), file: manifest.source.name, line, field, sentence };
 };

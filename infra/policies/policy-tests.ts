@@ -2,8 +2,9 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { RuleConfig } from "../config/config.ts";
 import type { Manifest } from "../manifests/manifests.ts";
 import type { TestResult } from "../testing/results.ts";
-import { createCoverage, describeBindings, type UntestedExpression } from "./admission-cases.ts";
+import { describeBindings } from "./admission-cases.ts";
 import { partitionManifests, readAdmissionPolicies } from "./admission-policies.ts";
+import { createCoverage, type UntestedExpression } from "./coverage.ts";
 import { findRulesForAdmissionPolicies, findRulesForPolicies, readPolicyCases, runPolicyCase } from "./policy-cases.ts";
 
 /** What tests of admission policies show beside their results. */
