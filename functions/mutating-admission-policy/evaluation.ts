@@ -8,6 +8,7 @@ import { createRequestVariables, toConditionsInput } from "postern/admission-pol
 import { applyConfigurationValue, applyPatchValue, MutationError } from "postern/admission-policies/mutation";
 import { observe } from "postern/admission-policies/observations";
 import { type CustomKind, isFailingClosed, PolicyStatusError } from "postern/admission-policies/types";
+import { getErrorMessage } from "postern/failure";
 import { isSame, type JsonMap } from "postern/json";
 import type { AdmissionRequest, Status } from "postern/review";
 import { compilePolicy, type MutatingPolicy } from "./policies.ts";
@@ -84,9 +85,8 @@ export const evaluatePolicy = (
     } catch (error) {
       if (error instanceof PolicyStatusError) return { ...result, status: error.status };
       if (!(error instanceof MutationError)) throw error;
-      const { message } = error;
-      observe(() => ({ policy, field: "mutations", first: index, results: [{ error: message }] }));
-      if (isFailingClosed(spec)) result.errors.push(message);
+      observe(() => ({ policy, field: "mutations", first: index, results: [{ error: getErrorMessage(error) }] }));
+      if (isFailingClosed(spec)) result.errors.push(error.message);
     }
   }
   return result;

@@ -44,7 +44,6 @@ export async function* findInvocations<B extends AnyBinding>(
   { request, variant, reader, discover, namespaces }: PolicyRequest,
   report: (error: string, binding?: B) => void,
 ): AsyncGenerator<Invocation<B>> {
-  const observeUnmatched = (unmatched: string) => observe(() => ({ policy, unmatched }));
   const { paramKind, matchConstraints } = policy.spec;
   const attempt = async <T>(binding: B | undefined, act: () => Promise<T>): Promise<T | undefined> => {
     try {
@@ -53,7 +52,7 @@ export async function* findInvocations<B extends AnyBinding>(
       if (!(error instanceof PolicyConfigurationError)) throw error;
       const what = binding ? "binding" : "policy";
       if (isFailingClosed(policy.spec)) report(`failed to configure ${what}: ${error.message}`, binding);
-      observeUnmatched(error.message);
+      observe(() => ({ policy, unmatched: error.message }));
       return undefined;
     }
   };
@@ -65,7 +64,7 @@ export async function* findInvocations<B extends AnyBinding>(
   };
   const matches = async (resources: MatchResources, field: string): Promise<boolean> => {
     const mismatch = await findMismatch(resources, request, readLabels, discover);
-    if (mismatch) observeUnmatched(`${field}.${mismatch} doesn't match the request`);
+    if (mismatch) observe(() => ({ policy, unmatched: `${field}.${mismatch} doesn't match the request` }));
     return mismatch === undefined;
   };
 
@@ -82,7 +81,8 @@ export async function* findInvocations<B extends AnyBinding>(
     const parameters = await attempt(binding, async () => {
       if (!(await matches(matchResources, `binding ${name}: spec.matchResources`))) return [];
       const found = await collectParameters(kind, paramRef, request.namespace, reader);
-      if (found.length === 0) observeUnmatched(`binding ${name}: spec.paramRef finds no parameters`);
+      if (found.length === 0)
+        observe(() => ({ policy, unmatched: `binding ${name}: spec.paramRef finds no parameters` }));
       return found;
     });
     for (const params of parameters ?? []) {

@@ -1,5 +1,6 @@
 // What an evaluation of policies finds besides its verdict. Tests of policies collect it; in functions, nothing does.
 import type { ExpressionResult } from "../cel/kubernetes.ts";
+import "../features.ts";
 import type { AnyPolicy } from "./types.ts";
 
 /** The parts of a policy whose results are observed. */
@@ -18,17 +19,24 @@ export type PolicyObservation = { readonly policy: AnyPolicy } & (
 );
 
 let collected: PolicyObservation[] | undefined;
+let marked = 0;
+
+// A bundle has no code for calls of these functions, because they are empty there.
 
 /** Adds an observation if observations are collected. */
-export const observe = (create: () => PolicyObservation): void => void collected?.push(create());
+export function observe(create: () => PolicyObservation): void {
+  if (POSTERN_OBSERVED) collected?.push(create());
+}
 
-/** Returns a function that removes the observations since this call, because their evaluation is repeated. */
-export const markObservations = (): (() => void) => {
-  const length = collected?.length;
-  return () => {
-    if (collected && length !== undefined) collected.length = length;
-  };
-};
+/** Marks the beginning of an evaluation. */
+export function markObservations(): void {
+  if (POSTERN_OBSERVED) marked = collected?.length ?? 0;
+}
+
+/** Removes the observations since the mark, because their evaluation is repeated. */
+export function dropObservations(): void {
+  if (POSTERN_OBSERVED) collected?.splice(marked);
+}
 
 /** Returns the result of an action, and what was observed while it ran. Only one such action may run at a time. */
 export const collectObservations = async <T>(
