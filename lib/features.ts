@@ -19,6 +19,8 @@ declare global {
   const POSTERN_RECONCILES: boolean;
   /** Whether reviews are recorded. */
   const POSTERN_RECORDED: boolean;
+  /** Whether evaluations of admission policies are observed; false in functions. */
+  const POSTERN_OBSERVED: boolean;
 }
 
 if (typeof POSTERN_MUTATES === "undefined")
@@ -33,4 +35,5 @@ if (typeof POSTERN_MUTATES === "undefined")
     POSTERN_LEDGER: true,
     POSTERN_RECONCILES: true,
     POSTERN_RECORDED: true,
+    POSTERN_OBSERVED: true,
   });

@@ -19,8 +19,9 @@ interface LocatedRow {
   faults?: string[];
   warnings?: string[];
 }
-const { located, sentences } = readRows<{
+const { located, admission, sentences } = readRows<{
   located: LocatedRow[];
+  admission: { name: string; text: string; does: string[] }[];
   sentences: { name: string; words: string[]; stderr: string }[];
 }>(import.meta.filename);
 
@@ -78,6 +79,25 @@ for (const { name, text, faults = [], warnings = [] } of located)
       [addFile(faults), addFile(warnings)],
     );
   });
+
+for (const { name, text, does } of admission)
+  test(`it says what ${name} does`, async () => {
+    const file = join(folder, "admission.yaml");
+    await writeFile(file, text);
+    const all = await explainPolicyManifests(await readPolicyManifests([file]), evaluateCue);
+    assert.deepEqual(
+      all.map((explanation) => [explanation.does, explanation.faults, explanation.warnings]),
+      [[does, [], []]],
+    );
+  });
+
+test("it prints differences of kinitiras only with policies of kinitiras", async () => {
+  const file = join(folder, "admission.yaml");
+  await writeFile(file, admission[1]?.text ?? "");
+  const { code, stdout } = await explain("--policy", file);
+  assert.deepEqual([code, stdout.split("\n").slice(0, 3)], [0, ["MutatingAdmissionPolicy a", "", "What it does:"]]);
+  assert.doesNotMatch(stdout, /kinitiras/);
+});
 
 for (const { name, words, stderr } of sentences)
   test(`it refuses ${name} with one sentence`, async () => {

@@ -53,8 +53,8 @@ describe("a policy's case", () => {
     it(name, async () => {
       const rules = findRulesForPolicies(catalogue, [policy]);
       const file = await writeDocuments("cases.yaml", [{ name: "is tried", ...entry }]);
-      for (const [underTest, one] of await readPolicyCases(file, rules)) {
-        const tried = await runPolicyCase(file, underTest, one);
+      for (const one of await readPolicyCases(file, rules)) {
+        const tried = await runPolicyCase(one);
         assert.deepEqual([tried.result, because && tried.because], [result, because], tried.because.join());
       }
     });

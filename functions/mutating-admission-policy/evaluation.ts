@@ -6,8 +6,10 @@ import {
 } from "postern/admission-policies/expressions";
 import { createRequestVariables, toConditionsInput } from "postern/admission-policies/input";
 import { applyConfigurationValue, applyPatchValue, MutationError } from "postern/admission-policies/mutation";
+import { observe } from "postern/admission-policies/observations";
 import { type CustomKind, isFailingClosed, PolicyStatusError } from "postern/admission-policies/types";
-import type { JsonMap } from "postern/json";
+import { getErrorMessage } from "postern/failure";
+import { isSame, type JsonMap } from "postern/json";
 import type { AdmissionRequest, Status } from "postern/review";
 import { compilePolicy, type MutatingPolicy } from "./policies.ts";
 
@@ -47,7 +49,13 @@ export const evaluatePolicy = (
   const createInput = (object: JsonMap): PolicyInput => {
     return { ...createRequestVariables({ ...request, object }), ...values };
   };
-  const matches = evaluateMatchConditions(conditions, variables, toConditionsInput(createInput(original)), spec, typed);
+  const matches = evaluateMatchConditions(
+    conditions,
+    variables,
+    toConditionsInput(createInput(original)),
+    policy,
+    typed,
+  );
   const result: MutationResult = { object: original, isMatched: matches === true, errors: [] };
   if (typeof matches === "object") return { ...result, errors: [matches.error] };
   if (!matches || !isInvoked) return result;
@@ -55,7 +63,7 @@ export const evaluatePolicy = (
   // Upstream has typed objects for mutations only if conditions were evaluated before.
   const typedInMutations =
     conditions.length > 0 ? typed : typed.filter((name) => name !== "object" && name !== "oldObject");
-  for (const { isJsonPatch, expression } of mutations) {
+  for (const [index, { isJsonPatch, expression }] of mutations.entries()) {
     const { object } = result;
     const results = evaluatePass(
       [expression],
@@ -71,9 +79,13 @@ export const evaluatePolicy = (
         result.object = isJsonPatch
           ? applyPatchValue(first.value, object, request.kind)
           : applyConfigurationValue(first.value, object, request.kind, customKinds);
+      observe(() => {
+        return { policy, field: "mutations", first: index, results: [{ value: !isSame(object, result.object) }] };
+      });
     } catch (error) {
       if (error instanceof PolicyStatusError) return { ...result, status: error.status };
       if (!(error instanceof MutationError)) throw error;
+      observe(() => ({ policy, field: "mutations", first: index, results: [{ error: getErrorMessage(error) }] }));
       if (isFailingClosed(spec)) result.errors.push(error.message);
     }
   }

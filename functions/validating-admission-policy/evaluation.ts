@@ -5,6 +5,7 @@ import {
   type PolicyInput,
 } from "postern/admission-policies/expressions";
 import { toConditionsInput } from "postern/admission-policies/input";
+import { observe } from "postern/admission-policies/observations";
 import { isFailingClosed } from "postern/admission-policies/types";
 import { trimAsGo } from "postern/objects/go/trimmed";
 import { compilePolicy, type ValidatingPolicy } from "./policies.ts";
@@ -44,13 +45,14 @@ export const evaluatePolicy = (
   const fail = (message: string): PolicyResult =>
     isClosed ? { ...nothing, violations: [{ index: 0, message }] } : nothing;
 
-  const matches = evaluateMatchConditions(expressions.conditions, variables, toConditionsInput(input), spec, typed);
+  const matches = evaluateMatchConditions(expressions.conditions, variables, toConditionsInput(input), policy, typed);
   if (typeof matches === "object") return fail(matches.error);
   if (!matches) return nothing;
 
   const budget = { left: mostPassCost };
   const results = evaluatePass(expressions.validations, variables, input, budget, typed);
   if ("exhausted" in results) return fail(results.exhausted);
+  observe(() => ({ policy, field: "validations", first: 0, results }));
   const { authorizer: _, "authorizer.requestResource": __, ...withoutAuthorizer } = input;
   // Messages have what the validations leave of the budget. They are evaluated even if all validations are true,
   // because a pass that is out of budget is an error of each validation.

@@ -279,6 +279,7 @@ const listFeatures = (listed: CatalogueRule, asks: boolean, places: RecordingBuc
     LEDGER: hasNeed(listed, "ledger"),
     RECONCILES: rule.reconcile !== undefined,
     RECORDED: isRecorded(places),
+    OBSERVED: false,
   };
 };
 

@@ -15,8 +15,9 @@ import {
   textShape,
 } from "../cli/shape.ts";
 
-/** The members of which a case has one. Only cases of policies may say `fails`. */
-export const outcomes = ["becomes", "admitted", "refused", "fails"];
+/** The members of which a case has one; of these, only cases of policies may have those of `outcomesOfPolicies`. */
+export const outcomes = ["becomes", "admitted", "refused", "unmatched", "fails"];
+const outcomesOfPolicies = ["unmatched", "fails"];
 
 const describeList = (description: string): InputShape => {
   return { ...createMapListShape("a list of maps"), description };
@@ -71,6 +72,7 @@ export const caseMembers: Record<keyof Case, InputShape> = {
   },
   becomes: { ...mapShape, description: "the expected object after the rule's change" },
   admitted: { ...createEnumShape("true", true), description: "the rule must admit the object" },
+  unmatched: { ...createEnumShape("true", true), description: "no admission policy may match the object" },
   refused: { ...textShape, description: "the exact sentence with which the rule must refuse the object" },
   fails: { ...textShape, description: "the exact error with which the evaluation of policies must fail" },
   code: { ...numberShape, description: "the code of the refusal", default: 403 },
@@ -85,17 +87,20 @@ export const caseMembers: Record<keyof Case, InputShape> = {
   recorded: { ...mapShape, description: "the origin of a recorded case; tests ignore it" },
 };
 
-const { fails: _, ...membersOfRuleCases } = caseMembers;
+const { fails: _, unmatched: __, ...membersOfRuleCases } = caseMembers;
 const requireOneOf = (...members: string[]) => {
   return { oneOf: members.map((member) => ({ required: [member] })) };
 };
 
-/** The shape of a case of a rule. Only cases of policies may say `fails`. */
+/** The shape of a case of a rule. */
 export const caseShape: InputShape = {
   ...createMapShape(membersOfRuleCases),
   checkedElsewhere: {
     required: ["name"],
-    allOf: [requireOneOf("mutate", "validate"), requireOneOf(...outcomes.filter((outcome) => outcome !== "fails"))],
+    allOf: [
+      requireOneOf("mutate", "validate"),
+      requireOneOf(...outcomes.filter((outcome) => !outcomesOfPolicies.includes(outcome))),
+    ],
     not: { required: ["validate", "becomes"] },
   },
 };

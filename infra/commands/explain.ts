@@ -12,7 +12,7 @@ import { buildRuleWebhookEntries, joinCelExpressionLines } from "../webhooks/ent
 
 export default {
   summary:
-    "Explains a rule: what it does, matches and needs, and its config in postern.yaml. With --policy, explains policies.",
+    "Explains a rule: what it does, matches and needs, and its config in postern.yaml. With --policy, explains policies: ValidatingAdmissionPolicies, MutatingAdmissionPolicies and those of kinitiras.",
   usage: "[RULE]",
   options: {
     config: commonCommandOptions.config,
@@ -50,11 +50,17 @@ const differences = `${formatPage("behaviour/kinitiras-differences.md")} lists w
  * loaded.
  */
 const explainPolicies = async (file: string, asJson: boolean): Promise<number> => {
-  const [{ explainPolicyManifests, readPolicyManifests: readPolicies, formatExplanation }, { evaluateCue }] =
-    await Promise.all([import("../policies/explanation.ts"), import("#lib/cue/engine.ts")]);
-  const all = await explainPolicyManifests(await readPolicies([file]), (source) => evaluateCue(source));
+  const [{ explainPolicyManifests, readPolicyManifests, formatExplanation }, { partitionManifests }, { evaluateCue }] =
+    await Promise.all([
+      import("../policies/explanation.ts"),
+      import("../policies/admission-policies.ts"),
+      import("#lib/cue/engine.ts"),
+    ]);
+  const manifests = await readPolicyManifests([file]);
+  const all = await explainPolicyManifests(manifests, (source) => evaluateCue(source));
+  const end = partitionManifests(manifests).kinitiras.length > 0 ? `\n${differences}\n` : "";
   if (asJson) writeJson(all);
-  else writeOutput(`${all.map(formatExplanation).join("\n")}\n${differences}\n`);
+  else writeOutput(`${all.map(formatExplanation).join("\n")}${end}`);
   return all.some(({ faults }) => faults.length > 0) ? 1 : 0;
 };
 

@@ -2,8 +2,9 @@ import { resolveRuleNames } from "../catalogue/rule-names.ts";
 import { type Command, commonCommandOptions, type ParsedOptions, writeJson, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { getConfigFile } from "../cli/roots.ts";
-import { sanitizeTerminalText } from "../cli/terminal.ts";
+import { sanitizeTerminalText, toOneLine } from "../cli/terminal.ts";
 import { chooseCluster } from "../config/config.ts";
+import type { PolicyRemarks } from "../policies/policy-tests.ts";
 import { readConfig, reportBroken } from "../project/project.ts";
 import { readAllRules, requireConfig } from "../project/project-rules.ts";
 import { formatJunit, formatTestResult, formatTestSummary, type TestResult, toExitCode } from "../testing/results.ts";
@@ -18,7 +19,7 @@ export default {
       type: "string",
       multiple: true,
       value: "FILE",
-      says: "test the policies in these files or folders instead of rules",
+      says: "test the policies in these files or folders instead of rules: ValidatingAdmissionPolicies, MutatingAdmissionPolicies and policies of kinitiras, with bindings and parameters",
     },
     cases: { type: "string", multiple: true, value: "FILE", says: "the files with the test cases of the policies" },
     config: {
@@ -52,6 +53,7 @@ const reportResults = async (
   runCases: AsyncIterable<TestResult>,
   options: ParsedOptions,
   what: string,
+  listRemarks: () => PolicyRemarks = () => ({ warnings: [], untested: [] }),
 ): Promise<number> => {
   const output = options.text("output");
   const all: TestResult[] = [];
@@ -64,9 +66,17 @@ const reportResults = async (
     rule = test.rule;
     writeOutput(formatTestResult(test));
   }
-  if (output === "json") writeJson({ cases: all });
-  else if (output === "junit") writeOutput(formatJunit(all));
-  else writeOutput(`\n${formatTestSummary(all, what)}`);
+  const { warnings, untested } = listRemarks();
+  const remarks = [
+    ...warnings,
+    ...untested.map(({ file, line, policy, sentence }) => `${file}:${line} ${policy}: ${sentence}`),
+  ];
+  if (output === "json") writeJson({ cases: all, ...(what === "case" && { warnings, untested }) });
+  else if (output === "junit") writeOutput(formatJunit(all, { notes: remarks }));
+  else {
+    const lines = remarks.map((line) => `- ${toOneLine(line)}\n`);
+    writeOutput(`${lines.length > 0 ? `\nWhat to look at:\n${lines.join("")}` : ""}\n${formatTestSummary(all, what)}`);
+  }
   return toExitCode(all);
 };
 
@@ -77,19 +87,15 @@ const toFailedResult = ({ policy, faults }: { policy: string; faults: string[] }
 
 /** Tests policies with their cases. Sends no requests, because a case states all answers that its policy reads. */
 const testPolicies = async (places: string[], files: string[], options: ParsedOptions): Promise<number> => {
-  const [
-    { explainPolicyManifests, readPolicyManifests: readPolicies, formatExplanation },
-    policyCases,
-    { evaluateCue },
-  ] = await Promise.all([
-    import("../policies/explanation.ts"),
-    import("../policies/policy-cases.ts"),
-    import("#lib/cue/engine.ts"),
-  ]);
+  const [{ explainPolicyManifests, readPolicyManifests, formatExplanation }, { openPolicyTests }, { evaluateCue }] =
+    await Promise.all([
+      import("../policies/explanation.ts"),
+      import("../policies/policy-tests.ts"),
+      import("#lib/cue/engine.ts"),
+    ]);
   const output = options.text("output");
-  const read = await readPolicies(places);
-  const documents = read.map(({ object }) => object);
-  const faulty = (await explainPolicyManifests(read, (source) => evaluateCue(source))).filter(
+  const manifests = await readPolicyManifests(places, files);
+  const faulty = (await explainPolicyManifests(manifests, (source) => evaluateCue(source))).filter(
     ({ faults }) => faults.length > 0,
   );
   if (faulty.length > 0) {
@@ -106,14 +112,6 @@ const testPolicies = async (places: string[], files: string[], options: ParsedOp
     config === undefined && cluster === undefined
       ? undefined
       : chooseCluster(await readConfig(getConfigFile(), catalogue, names), cluster)[1].rules;
-  const rules = policyCases.findRulesForPolicies(catalogue, documents, setups);
-  const cases = await Promise.all(
-    files.map(async (file) =>
-      (await policyCases.readPolicyCases(file, rules)).map((entry) => [file, ...entry] as const),
-    ),
-  );
-  const runCases = async function* () {
-    for (const entry of cases.flat()) yield policyCases.runPolicyCase(...entry);
-  };
-  return reportResults(runCases(), options, "case");
+  const { runCases, listRemarks } = await openPolicyTests(manifests, files, catalogue, setups);
+  return reportResults(runCases(), options, "case", listRemarks);
 };

@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer";
 import { createReadStream, globSync } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
-import { dirname, join, normalize } from "node:path";
+import { dirname, join, normalize, resolve } from "node:path";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { BuildOptions } from "./builds.ts";
 import { type Manifest, type ManifestFault, parseManifests, toSourceName } from "./manifests.ts";
@@ -23,6 +23,8 @@ interface InputOptions {
   mayBeEmpty?: boolean;
   /** A key may be there twice in a map. */
   acceptsRepeated?: boolean;
+  /** Files that aren't read from folders. */
+  leftOut?: readonly string[];
   /** Leaves templates and patches out of folders; `build` makes the manifests of charts and kustomizations. */
   parts?: { build?: BuildOptions | undefined };
   readStdin?: () => Promise<Buffer>;
@@ -50,16 +52,19 @@ export const readInput = async (
     mayHoldOthers = true,
     mayBeEmpty = !mayHoldOthers,
     acceptsRepeated = false,
+    leftOut = [],
     parts,
     readStdin = () => readStream(process.stdin),
   }: InputOptions = {},
 ): Promise<ManifestInput> => {
+  const others = leftOut.map((file) => resolve(file));
   const input: ManifestInput = { manifests: [], faults: [], strangers: [], parts: noParts };
   const files = new Map<string, FoundFile>();
   for (const path of paths)
     for (const file of await findFiles(path, input.faults)) {
       // A file that several paths lead to is read once.
-      if (!files.get(file.name)?.isChosen) files.set(file.name, file);
+      const isLeftOut = !file.isChosen && others.includes(resolve(file.name));
+      if (!isLeftOut && !files.get(file.name)?.isChosen) files.set(file.name, file);
     }
   if (parts) {
     const inFolders = [...files.values()].filter(({ isChosen }) => !isChosen).map(({ name }) => name);
@@ -90,11 +95,15 @@ export const readManifests = async (
 ): Promise<Manifest[]> =>
   requireManifests(await readInput(paths, { mayBeEmpty }), (file) => `${option} ${toSourceName(file)}`, "\n");
 
-/** Reads files and folders that hold manifests and nothing else; throws otherwise. `nameFile` names a file in messages. */
+/**
+ * Reads files and folders that hold manifests and nothing else but the files of `leftOut`; throws otherwise. `nameFile` names
+ * a file in messages.
+ */
 export const readOnlyManifests = async (
   paths: readonly string[],
   nameFile: (file: string) => string = toSourceName,
-): Promise<Manifest[]> => requireManifests(await readInput(paths, { mayHoldOthers: false }), nameFile, "; ");
+  leftOut: readonly string[] = [],
+): Promise<Manifest[]> => requireManifests(await readInput(paths, { mayHoldOthers: false, leftOut }), nameFile, "; ");
 
 const requireManifests = (
   { manifests, faults }: ManifestInput,

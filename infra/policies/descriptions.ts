@@ -45,7 +45,7 @@ const describeRule = (
   return `${when} ${objects}: ${acts.join("; then ") || "does nothing"}.`;
 };
 
-const joinWords = (words: string[], last = "and") =>
+export const joinWords = (words: string[], last = "and") =>
   words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} ${last} ${words.at(-1)}`;
 
 const quote = (value: unknown) => JSON.stringify(value) ?? "null";
@@ -88,10 +88,10 @@ const describeSelector = (selector: ResourceSelector, own?: string): string => {
   return [apiVersion, " ", kind, ...marks, namespace && ` in namespace ${namespace}`, beside].filter(Boolean).join("");
 };
 
-const formatPairs = (map: Readonly<Record<string, string>> = {}) =>
+export const formatPairs = (map: Readonly<Record<string, string>> = {}) =>
   Object.entries(map).map(([key, value]) => `${key}=${value}`);
 
-const formatExpression = (key: string, operator: string, values: string[] = []) =>
+export const formatExpression = (key: string, operator: string, values: string[] = []) =>
   ({
     In: `${key} in (${values.join(",")})`,
     NotIn: `${key} notin (${values.join(",")})`,

@@ -9,8 +9,9 @@ import { buildKindIndex, describeSimilarKinds, isCustomResourceGroup } from "../
 import { Complaint } from "../cli/complaint.ts";
 import { toOneLine } from "../cli/terminal.ts";
 import { readOnlyManifests } from "../manifests/input.ts";
-import { type FieldPath, type Manifest, toSourceName } from "../manifests/manifests.ts";
-import { findPosition } from "../manifests/positions.ts";
+import type { FieldPath, Manifest } from "../manifests/manifests.ts";
+import { explainAdmissionPolicies } from "./admission-explanations.ts";
+import { formatFieldPosition, partitionManifests, readAdmissionPolicies } from "./admission-policies.ts";
 import { describePolicyRules } from "./descriptions.ts";
 
 /** The explanation of a policy. A policy with faults is not admitted. */
@@ -22,16 +23,33 @@ interface PolicyExplanation {
   warnings: string[];
 }
 
-/** Reads files of YAML or JSON, or all such files below folders. Throws if there is no policy in them. */
-export const readPolicyManifests = async (paths: readonly string[]): Promise<Manifest[]> => {
-  const manifests = await readOnlyManifests(paths);
+/**
+ * Reads files of YAML or JSON, or all such files below folders but those of cases. Throws if there is no policy in them.
+ */
+export const readPolicyManifests = async (
+  paths: readonly string[],
+  cases: readonly string[] = [],
+): Promise<Manifest[]> => {
+  const manifests = await readOnlyManifests(paths, undefined, cases);
   if (manifests.length > 0) return manifests;
   throw new Complaint(`${paths.join(", ")} ${paths.length > 1 ? "contain" : "contains"} no policy`);
 };
 
 type EvaluateCue = (source: string) => Promise<string>;
 
+/** Explains the policies of files: those of kinitiras, and admission policies. */
 export const explainPolicyManifests = async (
+  all: readonly Manifest[],
+  evaluateCue: EvaluateCue,
+): Promise<PolicyExplanation[]> => {
+  const manifests = partitionManifests(all);
+  return [
+    ...(await explainKinitirasPolicies(manifests.kinitiras, evaluateCue)),
+    ...(manifests.admission.length > 0 ? explainAdmissionPolicies(await readAdmissionPolicies(manifests)) : []),
+  ];
+};
+
+const explainKinitirasPolicies = async (
   manifests: readonly Manifest[],
   evaluateCue: EvaluateCue,
 ): Promise<PolicyExplanation[]> => {
@@ -50,7 +68,7 @@ export const explainPolicyManifests = async (
 
 /** Returns `file:line` of the policy's field that a sentence begins with, or of the nearest parent in the file. */
 const formatPosition = (manifest: Manifest | undefined, sentence: string): string =>
-  manifest ? `${toSourceName(manifest.source.name)}:${findPosition(manifest, parseField(sentence)).line}` : "";
+  manifest ? formatFieldPosition(manifest, parseField(sentence)) : "";
 
 /** Returns the steps of a path such as `spec.list[0].map["a b"]` at the beginning of a sentence. */
 const parseField = (sentence: string): FieldPath => {

@@ -1,18 +1,20 @@
 import { readFile } from "node:fs/promises";
+import type { RuleDecision } from "#lib/core/evaluation.ts";
 import { toFailure } from "#lib/failure.ts";
 import { toMap } from "#lib/json.ts";
 import type { NamedKubernetesObject, RecordedCapabilityAnswers } from "#lib/recording/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
-import type { AdmissionReview } from "#lib/review.ts";
+import type { AdmissionReview, KubernetesObject } from "#lib/review.ts";
 import { findSettingsMistakes, mergeWithDefaults } from "#lib/settings.ts";
+import { fillDefaults } from "../apiserver/defaults/defaults.ts";
 import { createRecordedCluster, findServedResource, listServedResources } from "../apiserver/kinds/served.ts";
-import { describeCaseDifferences } from "../catalogue/case-differences.ts";
+import { applyOutcomePatch, describeCaseDifferences } from "../catalogue/case-differences.ts";
 import { caseMembers } from "../catalogue/case-shape.ts";
 import { buildReview, evaluateCase, getCasePhase, parseCases } from "../catalogue/cases.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
+import { describeKnownWords } from "../cli/did-you-mean.ts";
 import {
-  createEnumShape,
   createMapListShape,
   createMapSchema,
   createMapShape,
@@ -22,14 +24,37 @@ import {
   numberShape,
   textShape,
 } from "../cli/shape.ts";
+import { parseYamlDocument } from "../cli/yaml-document.ts";
 import type { RuleConfig } from "../config/config.ts";
+import type { Manifest } from "../manifests/manifests.ts";
 import { setNamespace } from "../manifests/object-store.ts";
-import type { TestResult } from "../testing/results.ts";
+import type { PolicyMatch, TestResult } from "../testing/results.ts";
+import {
+  completeExpectations,
+  createTestedPolicies,
+  describeIgnoredResults,
+  fillCase,
+  findObjectMistakes,
+  isSelected,
+  listCaseObjects,
+  observeCase,
+  type TestedAdmissionPolicies,
+} from "./admission-cases.ts";
+import { type AdmissionPolicies, formatFieldPosition } from "./admission-policies.ts";
 
 /** A rule whose settings hold the policies under test. */
 interface RuleWithTestedPolicies {
   listed: CatalogueRule;
   held: string[];
+  admission?: TestedAdmissionPolicies;
+}
+
+/** A case, and the rules that evaluate it, in the order in which an API server would ask them. */
+interface PolicyCase {
+  file: string;
+  line: number;
+  rules: RuleWithTestedPolicies[];
+  entry: Case;
 }
 
 /** Returns the rules that apply these policies, with the policies in their settings. */
@@ -45,73 +70,175 @@ export const findRulesForPolicies = (
     if (read.length === 0 || read.some(([, { faults }]) => faults.length > 0)) return [];
     const holding = Object.fromEntries(read.map(([key, { objects }]) => [key, objects]));
     const settings = mergeWithDefaults(setups.get(name)?.settings ?? rule.settings ?? {}, holding);
-    // Matches everything, because a case goes to its policies without a webhook entry.
-    const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
     return [{ listed: { ...listed, rule: { ...rule, match, settings } }, held: Object.keys(holding) }];
   });
 
-/** Reads a user's cases for policies, each with the rule that evaluates it. Throws a Complaint for an invalid case. */
-export const readPolicyCases = async (
-  file: string,
-  rules: readonly RuleWithTestedPolicies[],
-): Promise<[RuleWithTestedPolicies, Case][]> => {
-  const text = await readFile(file, "utf8").catch((error) => {
-    throw new Complaint(`${file} can't be read: ${toSentence(error)}`);
-  });
-  return parseCases(text, file, ["mutate", "validate"], caseShape).map((entry) => {
-    const createComplaint = (sentence: string) => new Complaint(`${file}: "${entry.name}" ${sentence}`);
-    const underTest = rules.find(({ listed }) => listed.phases.includes(getCasePhase(entry)));
-    if (underTest === undefined)
-      throw createComplaint(`says ${getCasePhase(entry)}, which no rule does that reads such policies`);
-    const unfit = findCaseSettingsFault(underTest, entry.settings);
-    if (unfit !== undefined) throw createComplaint(unfit);
-    const objects = entry.needs?.objects;
-    if (objects === undefined) return [underTest, entry];
-    const where = `${file}: "${entry.name}" needs.objects`;
-    return [underTest, { ...entry, needs: { ...entry.needs, objects: requireObjects(objects, where) } }];
+/** Matches everything, because a case goes to its policies without a webhook entry. */
+const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
+
+/** Returns the rules that evaluate these admission policies. */
+export const findRulesForAdmissionPolicies = (read: AdmissionPolicies): RuleWithTestedPolicies[] => {
+  const values = read.others.map(({ object }) => object);
+  const objects = requireObjects(values, (index) => formatFieldPosition(read.others[index] as Manifest, []));
+  return [...new Set(read.policies.map(({ rule }) => rule))].map((listed) => {
+    const admission = createTestedPolicies(listed, read, objects);
+    return { listed: { ...listed, rule: { ...listed.rule, match } }, held: ["policies"], admission };
   });
 };
 
+/** Reads a user's cases for policies, each with the rules that evaluate it. Throws a Complaint for an invalid case. */
+export const readPolicyCases = async (
+  file: string,
+  rules: readonly RuleWithTestedPolicies[],
+): Promise<PolicyCase[]> => {
+  const text = await readFile(file, "utf8").catch((error) => {
+    throw new Complaint(`${file} can't be read: ${toSentence(error)}`);
+  });
+  const entries = parseCases(text, file, ["mutate", "validate"], caseShape);
+  const { findLine } = parseYamlDocument(text, file, -1);
+  return entries.map((entry, index) => {
+    const phase = getCasePhase(entry);
+    const formatPlace = (path: readonly string[]) => `${file}:${findLine([index, ...path])} "${entry.name}"`;
+    const complain = (path: string[], sentence: string) => new Complaint(`${formatPlace(path)} ${sentence}`);
+    const found = rules.filter(({ listed }) => listed.phases.includes(phase));
+    const admission = found.filter((rule) => rule.admission);
+    const others = found.filter((rule) => !rule.admission);
+    if (found.length === 0) throw complain([phase], `says ${phase}, which no rule does that reads such policies`);
+    const [configured = found[0] as RuleWithTestedPolicies] = others;
+    const unfit = findCaseSettingsFault(configured, entry.settings);
+    if (unfit !== undefined) throw complain(["settings"], unfit);
+    const mistake = findAdmissionCaseMistake(admission, entry);
+    if (mistake !== undefined) throw complain(mistake.path, mistake.sentence);
+    const place = { file, line: findLine([index]), rules: [...admission, ...others] };
+    const objects = entry.needs?.objects;
+    if (objects === undefined) return { ...place, entry };
+    const formatObject = (at: number) => `${formatPlace(["needs", "objects", String(at)])} needs.objects[${at}]`;
+    return { ...place, entry: { ...entry, needs: { ...entry.needs, objects: requireObjects(objects, formatObject) } } };
+  });
+};
+
+/** Finds what only cases of admission policies may have, or may not have. */
+const findAdmissionCaseMistake = (rules: readonly RuleWithTestedPolicies[], entry: Case) => {
+  if (rules.length === 0) {
+    const path = entry.unmatched ? ["unmatched"] : entry.operation === "CONNECT" ? ["operation"] : undefined;
+    const what = entry.unmatched ? "unmatched" : "the operation CONNECT";
+    return path && { path, sentence: `has ${what}, which only cases of admission policies may have` };
+  }
+  const policies = rules.flatMap(({ admission }) => admission?.policies ?? []);
+  const names = policies.map(({ metadata: { name } }) => name);
+  if (!policies.some((policy) => isSelected(policy, entry))) {
+    const sentence = `has the variant ${JSON.stringify(entry.variant)}, which is no policy; ${describeKnownWords(entry.variant ?? "", names)}`;
+    return { path: ["variant"], sentence };
+  }
+  return findObjectMistakes(entry)[0];
+};
+
 /** Returns values that are Kubernetes objects, with `default` for a missing namespace; throws for any other value. */
-const requireObjects = (values: readonly unknown[], place: string): NamedKubernetesObject[] => {
+const requireObjects = (
+  values: readonly unknown[],
+  formatPlace: (index: number) => string,
+): NamedKubernetesObject[] => {
   const objects = values.map((value, index): NamedKubernetesObject => {
     const { apiVersion, kind, metadata } = toMap(value);
     if (typeof apiVersion === "string" && typeof kind === "string" && typeof toMap(metadata).name === "string")
       return value as NamedKubernetesObject;
-    const where = `${place}[${index}]`;
-    throw new Complaint(`${where} is no manifest: it must have an apiVersion, a kind and a metadata.name`);
+    throw new Complaint(`${formatPlace(index)} is no manifest: it must have an apiVersion, a kind and a metadata.name`);
   });
   const served = listServedResources(objects);
   return objects.map((object) => setNamespace(object, findServedResource(served, object) ?? unserved, "default"));
 };
 const unserved = { namespaced: false };
 
-/** Runs a test case of policies. The rule's questions get only the answers that the case contains. */
+/**
+ * Runs a test case of policies. The rules' questions get only the answers that the case contains. `report` gets what is
+ * observed of admission policies.
+ */
 export const runPolicyCase = async (
-  file: string,
-  { listed }: RuleWithTestedPolicies,
-  entry: Case,
+  { file, line, rules, entry }: PolicyCase,
+  report: (observations: Awaited<ReturnType<typeof observeCase>>["observations"]) => void = () => {},
 ): Promise<TestResult> => {
   const { name, fails } = entry;
-  const toResult = (because: string[]) => {
-    return { file, name, result: because.length === 0 ? ("passed" as const) : ("failed" as const), because };
+  const tested = rules.flatMap(({ admission }) => admission ?? []);
+  const toResult = (because: string[], notes: string[] = [], policies: PolicyMatch[] = []): TestResult => {
+    const result = because.length === 0 ? "passed" : "failed";
+    const lines = [...because, ...notes].map((text) => text.replace(/\s*\n\s*/g, " "));
+    return { file, line, name, result, because: lines, ...(tested.length > 0 && { policies }) };
   };
   try {
-    const decision = await evaluateCase(
-      listed,
-      entry,
-      buildCaseReview(listed, entry),
-      createRecordedCluster(entry.needs ?? {}, entry.kubernetes),
+    const minorFault = tested.map((one) => one.findMinorFault(entry)).find((fault) => fault !== undefined);
+    if (minorFault !== undefined) return toResult([minorFault]);
+    const filled = tested.length > 0 ? fillCase(entry) : entry;
+    const { decision, observations, matches } = await observeCase(entry, tested, () => evaluateInOrder(rules, filled));
+    report(observations);
+    if (fails !== undefined) return toResult([`it does not fail, but should: ${fails}`], [], matches);
+    if (tested.length === 0) return toResult(describeCaseDifferences(filled, decision));
+    const differences = describeCaseDifferences(completeExpectations(filled, decision), decision);
+    const [mistakes, notes] = describeMatches(entry, matches, decision.outcome.allowed);
+    const isAlone = rules.length === tested.length;
+    return toResult(
+      [...differences, ...(isAlone ? mistakes : [])],
+      [...(isAlone ? [] : mistakes), ...notes, ...describeIgnoredResults(decision, observations)],
+      matches,
     );
-    if (fails !== undefined) return toResult([`it does not fail, but should: ${fails}`]);
-    return toResult(describeCaseDifferences(entry, decision));
   } catch (error) {
     const { message } = toFailure(error);
-    if (fails === undefined) return { file, name, result: "not evaluated", because: [message] };
+    if (fails === undefined) return { file, line, name, result: "not evaluated", because: [message] };
     return toResult(
       message === fails ? [] : [`it fails with ${JSON.stringify(message)}, not ${JSON.stringify(fails)}`],
     );
   }
+};
+
+/** Returns what is wrong if the case isn't about the policies that were evaluated, and a note that names them. */
+const describeMatches = (entry: Case, matches: readonly PolicyMatch[], isAllowed: boolean): [string[], string[]] => {
+  const matched = matches.filter((match) => match.matched).map(({ policy }) => policy);
+  const names = matched.join(", ");
+  if (entry.unmatched && matched.length > 0) return [[`no admission policy should match, but ${names} does`], []];
+  if (matched.length > 0) return [[], isAllowed && matches.length > matched.length ? [`evaluated: ${names}`] : []];
+  if (entry.unmatched || !isAllowed || entry.refused !== undefined) return [[], []];
+  const reasons = matches.map(({ policy, because }) => `${policy} doesn't match: ${because}`);
+  return [["no admission policy was evaluated; if that is right, say unmatched: true", ...reasons], []];
+};
+
+/** Evaluates a case with rule after rule, until one refuses. */
+const evaluateInOrder = async (rules: readonly RuleWithTestedPolicies[], entry: Case): Promise<RuleDecision> => {
+  const phase = getCasePhase(entry);
+  const decisions: RuleDecision[] = [];
+  let object = entry[phase] as KubernetesObject;
+  for (const rule of rules) {
+    const decision = await evaluateWithRule(rule, { ...entry, [phase]: object });
+    decisions.push(decision);
+    if (!decision.outcome.allowed) break;
+    object = applyOutcomePatch(object, decision.outcome) as KubernetesObject;
+  }
+  const outcomes = decisions.map(({ outcome }) => outcome);
+  const isFilled = rules.some(({ admission }) => admission);
+  const value = isFilled ? fillDefaults(object, entry.kubernetes).object : object;
+  return {
+    refused: decisions.some(({ refused }) => refused),
+    operations: 0,
+    outcome: {
+      ...(outcomes.at(-1) as RuleDecision["outcome"]),
+      warnings: outcomes.flatMap(({ warnings = [] }) => warnings),
+      audit: Object.assign({}, ...outcomes.map(({ audit }) => audit)),
+      patch: phase === "mutate" ? [{ op: "replace", path: "", value }] : [],
+    },
+  };
+};
+
+const evaluateWithRule = ({ listed, admission }: RuleWithTestedPolicies, entry: Case): Promise<RuleDecision> => {
+  const evaluate = (given: Case) =>
+    evaluateCase(
+      listed,
+      given,
+      buildCaseReview(listed, given),
+      createRecordedCluster(given.needs ?? {}, given.kubernetes),
+    );
+  if (admission === undefined) return evaluate(entry);
+  const objects = listCaseObjects(entry, admission.objects);
+  const { variant: _, ...rest } = entry;
+  const settings = { policies: admission.selectObjects(entry, objects) };
+  return evaluate({ ...rest, settings, needs: { ...entry.needs, objects } });
 };
 
 const buildCaseReview = (listed: CatalogueRule, entry: Case): AdmissionReview => {
@@ -164,7 +291,6 @@ const caseShape = createMapShape({
   validate: objectShape,
   oldObject: objectShape,
   becomes: { ...mapShape, expected: "an object" },
-  operation: createEnumShape("CREATE, UPDATE or DELETE", "CREATE", "UPDATE", "DELETE"),
   needs: createMapShape(needsShape),
   now: { ...caseMembers.now, expected: "a time such as 2026-01-01T00:00:00Z" },
   reason: { ...caseMembers.reason, expected: "a text" },

@@ -2,6 +2,13 @@ import { formatJunitSuites, type JunitTestSuite } from "../check/reports/junit.t
 import { formatCount } from "../cli/progress.ts";
 import { sanitizeTerminalText } from "../cli/terminal.ts";
 
+/** Whether an admission policy was evaluated in a case, or why it wasn't. */
+export interface PolicyMatch {
+  policy: string;
+  matched: boolean;
+  because?: string;
+}
+
 export interface TestResult {
   /** The tested rule; undefined if policies were tested. */
   rule?: string;
@@ -11,6 +18,8 @@ export interface TestResult {
   /** "not evaluated": the rule doesn't load, or a policy asks for something that the case doesn't give. */
   result: "passed" | "failed" | "skipped" | "not evaluated";
   because: string[];
+  /** In cases of admission policies. */
+  policies?: PolicyMatch[];
 }
 
 export const formatTestResult = (test: TestResult): string => {
@@ -36,8 +45,14 @@ export const toExitCode = (all: readonly TestResult[]): number => {
   return has("not evaluated") ? 3 : has("failed") ? 1 : 0;
 };
 
-/** Writes the results as JUnit XML: a suite for each rule, or for each file of cases if no rule is named. */
-export const formatJunit = (all: readonly TestResult[], now = new Date()): string => {
+/**
+ * Writes the results as JUnit XML: a suite for each rule, or for each file of cases if no rule is named. The first suite has
+ * the notes.
+ */
+export const formatJunit = (
+  all: readonly TestResult[],
+  { now = new Date(), notes = [] }: { now?: Date; notes?: readonly string[] } = {},
+): string => {
   const suites = [...Map.groupBy(all, ({ rule, file }) => rule ?? file)].map(([name, results]): JunitTestSuite => {
     const cases = results.map((testResult) => {
       const { name: test, result, because } = testResult;
@@ -51,7 +66,8 @@ export const formatJunit = (all: readonly TestResult[], now = new Date()): strin
         ...(result === "skipped" && { isSkipped: true }),
       };
     });
-    return { name, cases, warnings: [] };
+    return { name, cases, warnings: [] as string[] };
   });
+  suites[0]?.warnings.push(...notes);
   return formatJunitSuites(suites, now);
 };

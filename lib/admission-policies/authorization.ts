@@ -9,6 +9,7 @@ import {
 import type { AccessAnswer, AccessQuestion } from "../needs.ts";
 import type { AdmissionRequest, UserInfo } from "../review.ts";
 import type { PolicyInput } from "./expressions.ts";
+import { dropObservations, markObservations } from "./observations.ts";
 
 /** Asks the cluster's authorizer. */
 export type AskAuthorizer = (question: AccessQuestion) => Promise<AccessAnswer>;
@@ -63,8 +64,10 @@ export const evaluateWithAuthorizer = async <T>(
   evaluate: (authorizer: PolicyInput) => T,
 ): Promise<T> => {
   for (;;) {
+    markObservations();
     const result = evaluate(createAuthorizerVariables(request, answers.decide));
     if (!(await answers.askMissing())) return result;
+    dropObservations();
   }
 };
 

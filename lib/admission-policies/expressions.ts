@@ -12,8 +12,9 @@ import * as types from "../cel/types.ts";
 import { EvaluationError, type TypedTest, type Value } from "../cel/values.ts";
 import { quoteAsGo } from "../objects/go/quoted.ts";
 import { joinErrors } from "../refusals.ts";
+import { observe } from "./observations.ts";
 import { createTypedTest } from "./typed-objects.ts";
-import { isFailingClosed, type PolicySpec } from "./types.ts";
+import { type AnyPolicy, isFailingClosed, type PolicySpec } from "./types.ts";
 
 /** The most that all expressions of one pass may cost together, such as all validations of a policy. */
 export const mostPassCost = 10_000_000;
@@ -180,18 +181,20 @@ export const evaluateMatchConditions = (
   conditions: readonly PolicyExpression[],
   variables: PolicyCompiler["variables"],
   input: PolicyInput,
-  spec: PolicySpec,
+  policy: AnyPolicy,
   typed: readonly string[],
 ): boolean | { error: string } => {
   const results = evaluatePass(conditions, variables, input, { left: mostConditionsCost }, typed);
   const errors: string[] = [];
   if ("exhausted" in results) errors.push(results.exhausted);
-  else
+  else {
+    observe(() => ({ policy, field: "matchConditions", first: 0, results }));
     for (const result of results)
       if (result && "error" in result) errors.push(result.error);
       else if (result && "value" in result && result.value === false) return false;
+  }
   if (errors.length === 0) return true;
-  return isFailingClosed(spec) && { error: joinErrors(errors) };
+  return isFailingClosed(policy.spec) && { error: joinErrors(errors) };
 };
 
 /**

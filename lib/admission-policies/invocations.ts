@@ -6,7 +6,8 @@ import { getObjectNamespace } from "../objects/namespace.ts";
 import { notFound } from "../refusals.ts";
 import type { AdmissionRequest, Status } from "../review.ts";
 import { toNamespaceObject } from "./input.ts";
-import { matchesConstraints } from "./matching.ts";
+import { findMismatch } from "./matching.ts";
+import { observe } from "./observations.ts";
 import { collectParameters, findParamKind } from "./parameters.ts";
 import {
   type AnyBinding,
@@ -51,6 +52,7 @@ export async function* findInvocations<B extends AnyBinding>(
       if (!(error instanceof PolicyConfigurationError)) throw error;
       const what = binding ? "binding" : "policy";
       if (isFailingClosed(policy.spec)) report(`failed to configure ${what}: ${error.message}`, binding);
+      observe(() => ({ policy, unmatched: error.message }));
       return undefined;
     }
   };
@@ -60,20 +62,29 @@ export async function* findInvocations<B extends AnyBinding>(
     if (namespace === undefined) throw new PolicyConfigurationError(describeMissingNamespace(name).message);
     return namespace.metadata?.labels ?? {};
   };
-  const matches = (resources: MatchResources) => matchesConstraints(resources, request, readLabels, discover);
+  const matches = async (resources: MatchResources, field: string): Promise<boolean> => {
+    const mismatch = await findMismatch(resources, request, readLabels, discover);
+    if (mismatch) observe(() => ({ policy, unmatched: `${field}.${mismatch} doesn't match the request` }));
+    return mismatch === undefined;
+  };
 
   // The API server has compared the namespaceSelector of the entry, which is the policy's.
   const constraints = variant === undefined ? matchConstraints : { ...matchConstraints, namespaceSelector: {} };
-  if (!(await attempt(undefined, () => matches(constraints)))) return;
+  if (!(await attempt(undefined, () => matches(constraints, "spec.matchConstraints")))) return;
   const kind = paramKind && (await attempt(undefined, () => findParamKind(paramKind, discover)));
   if (paramKind && kind === undefined) return;
 
   const home = usesNamespace ? getObjectNamespace(request) : undefined;
   for (const binding of bindings) {
     const { matchResources = {}, paramRef } = binding.spec;
-    const parameters = await attempt(binding, async () =>
-      (await matches(matchResources)) ? collectParameters(kind, paramRef, request.namespace, reader) : [],
-    );
+    const { name } = binding.metadata;
+    const parameters = await attempt(binding, async () => {
+      if (!(await matches(matchResources, `binding ${name}: spec.matchResources`))) return [];
+      const found = await collectParameters(kind, paramRef, request.namespace, reader);
+      if (found.length === 0)
+        observe(() => ({ policy, unmatched: `binding ${name}: spec.paramRef finds no parameters` }));
+      return found;
+    });
     for (const params of parameters ?? []) {
       const namespace = home === undefined ? undefined : await namespaces({ name: home });
       if (home !== undefined && namespace === undefined) throw new PolicyStatusError(describeMissingNamespace(home));

@@ -41,18 +41,24 @@ export const toRequestMatch = (rule: NamedRuleWithOperations): RequestMatch => {
 };
 
 /**
- * Reports whether a policy's constraints, or a binding's, match a request. The API server has converted the object to
- * the version of the entry, but the rules are first compared with the version of the request.
+ * Returns the part of a policy's constraints, or of a binding's, that doesn't match a request; undefined if all match. The
+ * API server has converted the object to the version of the entry, but the rules are first compared with the version of the
+ * request.
  */
-export const matchesConstraints = async (
+export const findMismatch = async (
   { namespaceSelector, objectSelector, ...resources }: MatchResources,
   request: AdmissionRequest,
   readNamespaceLabels: () => Promise<Labels>,
   discover: ObjectReader["discover"],
-): Promise<boolean> => {
-  if (!matchesObjectSelector(toSelector(objectSelector), request)) return false;
-  if (!(await matchesResourceRules(resources, request, discover))) return false;
-  return matchesNamespaceSelector(toSelector(namespaceSelector), request, readNamespaceLabels);
+): Promise<keyof MatchResources | undefined> => {
+  if (!matchesObjectSelector(toSelector(objectSelector), request)) return "objectSelector";
+  if (!(await matchesResourceRules(resources, request, discover))) return "resourceRules";
+  const isSelectedNamespace = await matchesNamespaceSelector(
+    toSelector(namespaceSelector),
+    request,
+    readNamespaceLabels,
+  );
+  return isSelectedNamespace ? undefined : "namespaceSelector";
 };
 
 const matchesResourceRules = async (

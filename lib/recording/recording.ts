@@ -41,6 +41,8 @@ export interface Case {
 
   becomes?: KubernetesObject;
   admitted?: true;
+  /** No policy may be evaluated for the object. */
+  unmatched?: true;
   refused?: string;
   /** The expected error: the evaluation of the policies must fail with this text. */
   fails?: string;

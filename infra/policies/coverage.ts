@@ -1,0 +1,81 @@
+// Which results the expressions of admission policies had in cases.
+import type { PolicyObservation } from "#lib/admission-policies/observations.ts";
+import type { AnyPolicy } from "#lib/admission-policies/types.ts";
+import { getOwn, toList, toMap } from "#lib/json.ts";
+import type { FieldPath } from "../manifests/manifests.ts";
+import { findPosition } from "../manifests/positions.ts";
+import { type AdmissionPolicies, formatPolicyName } from "./admission-policies.ts";
+
+/** An expression of which the cases saw only one result. */
+export interface UntestedExpression {
+  policy: string;
+  file: string;
+  line: number;
+  /** Such as `spec.validations[0].expression`; `spec` if no case evaluated the policy. */
+  field: string;
+  sentence: string;
+}
+
+/** The results of a policy's expressions: keys of `toKey`, and the name of the policy if it was evaluated. */
+type SeenResults = ReadonlySet<string>;
+
+const toKey = (policy: AnyPolicy, field: string, index: number, value?: unknown) =>
+  JSON.stringify([formatPolicyName(policy), field, index, value]);
+
+/** Collects the results that the expressions of policies have in cases. */
+export const createCoverage = ({ policies }: AdmissionPolicies) => {
+  const seen = new Set<string>();
+  return {
+    /** Adds what was observed in one case. */
+    add: (observations: readonly PolicyObservation[]): void => {
+      const mutated = new Set<string>();
+      for (const one of observations) {
+        if (!("field" in one)) continue;
+        const { policy, field, first, results } = one;
+        if (results.length > 0) seen.add(formatPolicyName(policy));
+        for (const [offset, result] of results.entries()) {
+          if (!result || !("value" in result)) continue;
+          const mutation = field === "mutations" ? toKey(policy, field, first + offset) : "";
+          // A mutation that is repeated usually changes nothing more.
+          if (mutated.has(mutation)) continue;
+          if (mutation !== "") mutated.add(mutation);
+          seen.add(toKey(policy, field, first + offset, result.value));
+        }
+      }
+    },
+    list: (): UntestedExpression[] =>
+      policies.flatMap(({ manifest, policy }) => {
+        const untested = listUntested(policy, seen);
+        const isUnknown = untested.length > 0 && !seen.has(formatPolicyName(policy));
+        const found = isUnknown ? [{ path: ["spec"], field: "spec", sentence: "no case evaluates it" }] : untested;
+        return found.map(({ path, ...rest }) => {
+          const { line } = findPosition(manifest, path);
+          return { policy: formatPolicyName(policy), file: manifest.source.name, line, ...rest };
+        });
+      }),
+  };
+};
+
+const listUntested = (policy: AnyPolicy, seen: SeenResults) => {
+  const list = (field: string) => toList(getOwn(policy.spec, field)).map(toMap);
+  const conditions = ["matchConditions", "validations"].flatMap((name) =>
+    list(name).flatMap(({ expression }, index) => {
+      const path: FieldPath = ["spec", name, index, "expression"];
+      const field = `spec.${name}[${index}].expression`;
+      return [true, false]
+        .filter((value) => !seen.has(toKey(policy, name, index, value)))
+        .map((value) => ({ path, field, sentence: `${field} is ${value} in no case: ${expression}` }));
+    }),
+  );
+  const mutations = list("mutations").flatMap(({ jsonPatch, applyConfiguration }, index) => {
+    const path: FieldPath = ["spec", "mutations", index];
+    const field = `spec.mutations[${index}]`;
+    const has = (value: boolean) => seen.has(toKey(policy, "mutations", index, value));
+    if (!has(true)) return [{ path, field, sentence: `${field} changes an object in no case` }];
+    const isConditional = /\s\?\s/.test(String(toMap(jsonPatch ?? applyConfiguration).expression));
+    return isConditional && !has(false)
+      ? [{ path, field, sentence: `${field} leaves an object as it is in no case` }]
+      : [];
+  });
+  return [...conditions, ...mutations];
+};

@@ -1,0 +1,52 @@
+// What an evaluation of policies finds besides its verdict. Tests of policies collect it; in functions, nothing does.
+import type { ExpressionResult } from "../cel/kubernetes.ts";
+import "../features.ts";
+import type { AnyPolicy } from "./types.ts";
+
+/** The parts of a policy whose results are observed. */
+export type ObservedField = "matchConditions" | "validations" | "mutations";
+
+/** Why a policy, or a binding of it, isn't evaluated; or the results of a list of its expressions. */
+export type PolicyObservation = { readonly policy: AnyPolicy } & (
+  | { readonly unmatched: string }
+  | {
+      readonly field: ObservedField;
+      /** The index of the first result. */
+      readonly first: number;
+      /** The value of a mutation is whether it changed the object. */
+      readonly results: readonly (ExpressionResult | undefined)[];
+    }
+);
+
+let collected: PolicyObservation[] | undefined;
+let marked = 0;
+
+// A bundle has no code for calls of these functions, because they are empty there.
+
+/** Adds an observation if observations are collected. */
+export function observe(create: () => PolicyObservation): void {
+  if (POSTERN_OBSERVED) collected?.push(create());
+}
+
+/** Marks the beginning of an evaluation. */
+export function markObservations(): void {
+  if (POSTERN_OBSERVED) marked = collected?.length ?? 0;
+}
+
+/** Removes the observations since the mark, because their evaluation is repeated. */
+export function dropObservations(): void {
+  if (POSTERN_OBSERVED) collected?.splice(marked);
+}
+
+/** Returns the result of an action, and what was observed while it ran. Only one such action may run at a time. */
+export const collectObservations = async <T>(
+  act: () => Promise<T>,
+): Promise<{ result: T; observations: readonly PolicyObservation[] }> => {
+  const observations: PolicyObservation[] = [];
+  collected = observations;
+  try {
+    return { result: await act(), observations };
+  } finally {
+    collected = undefined;
+  }
+};

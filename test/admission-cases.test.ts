@@ -1,0 +1,169 @@
+import assert from "node:assert/strict";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { stringify } from "yaml";
+import { readCatalogue } from "../infra/catalogue/registry.ts";
+import { readPolicyManifests } from "../infra/policies/explanation.ts";
+import { openPolicyTests } from "../infra/policies/policy-tests.ts";
+import { createTestFolder } from "./folders.ts";
+import { readRows } from "./rows.ts";
+import { runVerb } from "./verb.ts";
+
+interface Trial {
+  name: string;
+  files: object[];
+  cases: { case: object; failed?: string[]; notes?: string[]; unevaluated?: string }[];
+  warnings?: string[];
+  untested?: string[];
+}
+const trials = readRows<Trial[]>(import.meta.filename);
+const catalogue = await readCatalogue();
+const folder = await createTestFolder();
+const root = fileURLToPath(new URL("..", import.meta.url));
+const write = async (file: string, text: string): Promise<string> => {
+  await writeFile(join(folder, file), text);
+  return join(folder, file);
+};
+const config = await write("own.yaml", "rules: { always-admit: }\n");
+const runTest = (...words: string[]) => runVerb(root, ["test", ...words, "--config", config]);
+const toYaml = (documents: readonly object[]) =>
+  documents.map((one) => stringify(one, { aliasDuplicateObjects: false })).join("---\n");
+
+describe("cases of admission policies are as expected for", () => {
+  for (const { name, files, cases, warnings = [], untested = [] } of trials)
+    it(name, async () => {
+      const policies = await write("policies.yaml", toYaml(files));
+      const entries = cases.map((one, index) => ({ name: String(index), ...one.case }));
+      const file = await write("cases.yaml", stringify(entries));
+      const { runCases, listRemarks } = await openPolicyTests(await readPolicyManifests([policies]), [file], catalogue);
+      const results = await Array.fromAsync(runCases());
+      assert.deepEqual(
+        results.map(({ result, because }) => [result, because]),
+        cases.map(({ failed, notes = [], unevaluated }) => {
+          if (unevaluated !== undefined) return ["not evaluated", [unevaluated]];
+          return failed ? ["failed", failed] : ["passed", notes];
+        }),
+      );
+      const remarks = listRemarks();
+      assert.deepEqual(
+        [remarks.warnings, remarks.untested.map((one) => `${one.file}:${one.line} ${one.policy}: ${one.sentence}`)],
+        [warnings, untested].map((lines) => lines.map((line) => `${policies}${line}`)),
+      );
+    });
+});
+
+const [{ files, cases }] = trials as [Trial];
+const [admitted, refused] = cases.map((one) => one.case);
+
+describe("postern test of admission policies", () => {
+  const run = async (text: string, ...words: string[]) => {
+    const policies = await write("policies.yaml", toYaml(files));
+    const file = await write("cases.yaml", text);
+    const ended = await runTest("--policy", policies, "--cases", file, ...words);
+    return {
+      ...ended,
+      stdout: ended.stdout.replaceAll(folder, "FOLDER"),
+      stderr: ended.stderr.replaceAll(folder, "FOLDER"),
+    };
+  };
+  const both = stringify([
+    { name: "admits one", ...admitted },
+    { name: "refuses six", ...refused },
+  ]);
+  const first = stringify([{ name: "admits one", ...admitted }]);
+  const warning =
+    "FOLDER/policies.yaml:1 ValidatingAdmissionPolicy replicas has no binding: its cases run as if a binding named everything had it, for all objects, with Deny";
+  const sentence = "spec.validations[0].expression is false in no case: object.spec.replicas <= 5";
+
+  it("prints remarks before the last line", async () => {
+    const { code, stdout } = await run(first);
+    const remark = `FOLDER/policies.yaml:18 ValidatingAdmissionPolicy replicas: ${sentence}`;
+    assert.deepEqual(
+      [code, stdout],
+      [0, `passed  admits one\n\nWhat to look at:\n- ${warning}\n- ${remark}\n\n1 case: 1 passed\n`],
+    );
+  });
+
+  it("prints JSON with the policies that matched", async () => {
+    const { stdout } = await run(first, "-o", "json");
+    const policy = "ValidatingAdmissionPolicy replicas";
+    assert.deepEqual(JSON.parse(stdout), {
+      cases: [
+        {
+          file: "FOLDER/cases.yaml",
+          line: 1,
+          name: "admits one",
+          result: "passed",
+          because: [],
+          policies: [{ policy, matched: true }],
+        },
+      ],
+      warnings: [warning],
+      untested: [{ policy, file: "FOLDER/policies.yaml", line: 18, field: "spec.validations[0].expression", sentence }],
+    });
+  });
+
+  it("prints remarks as output of a JUnit suite", async () => {
+    const { stdout } = await run(both, "-o", "junit");
+    assert.match(stdout, / tests="2" failures="0" /);
+    assert.match(stdout, new RegExp(`<system-out>${RegExp.escape(warning)}</system-out>`));
+  });
+
+  for (const [name, text, line] of [
+    [
+      "an unknown member",
+      both.replace("admitted:", "admited:"),
+      '7 "admits one" has no member admited; did you mean admitted?',
+    ],
+    [
+      "an unknown field of an object",
+      both.replace("replicas:", "replica:"),
+      '15 "refuses six" has an unknown field in validate: spec.replica; did you mean replicas?',
+    ],
+    [
+      "a value that an API server can't read",
+      both.replace("replicas: 6", 'replicas: "6"'),
+      '15 "refuses six" has a value that an API server refuses in validate: spec.replicas must be a whole number, not "6"',
+    ],
+    [
+      "a policy that isn't there",
+      both.replace("- name: admits", "- variant: replica\n  name: admits"),
+      '1 "admits one" has the variant "replica", which is no policy; did you mean replicas?',
+    ],
+    [
+      "a phase of policies that aren't there",
+      both.replace("validate:", "mutate:"),
+      '2 "admits one" says mutate, which no rule does that reads such policies',
+    ],
+  ] as const)
+    it(`names the line of ${name}`, async () =>
+      assert.deepEqual(await run(text), { code: 2, stdout: "", stderr: `FOLDER/cases.yaml:${line}\n` }));
+
+  it("names the line of an object without a name", async () => {
+    const policies = await write("nameless.yaml", `${toYaml(files)}---\n{ apiVersion: v1, kind: ConfigMap }\n`);
+    const { code, stderr } = await runTest("--policy", policies, "--cases", await write("cases.yaml", both));
+    const sentence = "nameless.yaml:20 is no manifest: it must have an apiVersion, a kind and a metadata.name\n";
+    assert.deepEqual([code, stderr], [2, join(folder, sentence)]);
+  });
+
+  it("leaves the file of cases out of a folder", async () => {
+    await mkdir(join(folder, "team"));
+    await write("team/policies.yaml", toYaml(files));
+    const file = await write("team/cases.yaml", both);
+    const { code, stdout } = await runTest("--policy", join(folder, "team"), "--cases", file);
+    assert.equal(code, 0, stdout);
+  });
+
+  it("runs no case of a policy that an API server would refuse", async () => {
+    const policies = await write("policies.yaml", toYaml(files).replace("<= 5", "<= '5' + 1"));
+    const file = await write("cases.yaml", both);
+    const { code, stdout } = await runTest("--policy", policies, "--cases", file);
+    assert.equal(code, 1);
+    assert.match(
+      stdout,
+      /^ValidatingAdmissionPolicy replicas\n\nWhat is wrong with it:\n- \S+policies\.yaml:18 spec\.validations\[0\]\.expression: Invalid value: .*found no matching overload for '_\+_'/,
+    );
+  });
+});
