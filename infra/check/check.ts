@@ -76,7 +76,9 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
   for (const remark of describeProgramFiles(read.filter((manifest) => isForProgram(manifest, kinds)))) note(remark);
   const all = [...manifests, ...recorded];
   if (all.length + faults.length === 0)
-    throw new Complaint(`there is no manifest in ${[...options.paths, ...options.reviews].join(", ")}`);
+    throw new Complaint(
+      [`there is no manifest in ${[...options.paths, ...options.reviews].join(", ")}`, ...notes].join("; "),
+    );
   const sending: Omit<CheckRequestOptions, "operation"> = { user, namespace };
   for (const remark of describeDuplicateOrLostManifests(manifests, old, kinds, sending)) note(remark);
   const isStateKnown = options.state.length > 0;

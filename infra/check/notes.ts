@@ -5,6 +5,7 @@ import { formatPage } from "../catalogue/sources.ts";
 import { isCheckout } from "../cli/roots.ts";
 import type { ManifestInput } from "../manifests/input.ts";
 import { type FieldPath, type Manifest, toSourceName } from "../manifests/manifests.ts";
+import { formatBuildCommand } from "../manifests/parts.ts";
 import { findPosition } from "../manifests/positions.ts";
 import { type Assumption, formatAssumedObject } from "./evaluation/assumptions.ts";
 import type { CheckRequestOptions } from "./evaluation/object-evaluation.ts";
@@ -25,7 +26,8 @@ export const describeDuplicateOrLostManifests = (
   for (const { key, manifest } of readNamed(manifests)) {
     const earlier = first.get(key);
     if (earlier === undefined) first.set(key, manifest);
-    else
+    // Builds such as overlays are alternatives.
+    else if (earlier.build === manifest.build)
       again.push(
         `${formatName(manifest)} is in ${formatPlace(earlier)} already; in ${formatPlace(manifest)} it counts as an update of that`,
       );
@@ -44,21 +46,22 @@ export const describeLeftOut = (
   { strangers, parts: { charts, kustomizations } }: Pick<ManifestInput, "strangers" | "parts">,
   isBuilt: boolean,
 ): string[] => {
-  const describe = (folders: readonly string[], one: string, several: string, command: string) => {
+  const describe = (kind: "kustomization" | "chart", folders: readonly string[], left: string) => {
     const [folder] = folders;
     if (folder === undefined || isBuilt) return [];
-    const what = folders.length === 1 ? `is a ${one}` : `are ${several}`;
-    return [`${formatNames(new Set(folders))} ${what}; --build checks them, or ${command} ${folder} | postern check -`];
+    const [what, them] = folders.length === 1 ? [`is a ${kind}`, "it"] : [`are ${kind}s`, "them"];
+    return [
+      `${formatNames(new Set(folders))} ${what}, ${left}; --build checks ${them}, or ${formatBuildCommand(kind, folder)} | postern check -`,
+    ];
   };
   const others = new Set(strangers);
   return [
     ...describe(
+      "kustomization",
       kustomizations.map(({ folder }) => folder),
-      "kustomization, whose patches are left out",
-      "kustomizations, whose patches are left out",
-      "kustomize build",
+      "whose patches are left out",
     ),
-    ...describe(charts, "chart, and left out", "charts, and left out", "helm template"),
+    ...describe("chart", charts, "and left out"),
     ...(others.size > 0
       ? [
           `${formatNames(others)} ${others.size === 1 ? "holds" : "hold"} no manifest, and ${others.size === 1 ? "is" : "are"} left out`,

@@ -239,6 +239,7 @@ const checkOptions = (options: ParsedOptions, words: readonly string[]): void =>
     if (wrong !== undefined)
       throw new Complaint(`--live checks what the cluster has; it can't be combined with ${wrong}`);
     const idle = options.text("save") !== undefined && ofChecks.find(isSaid);
+    if (options.text("save") === "-") throw new Complaint("--save takes a file, not -");
     if (idle) throw new Complaint(`--save checks nothing; it can't be combined with --${idle}`);
     return;
   }

@@ -5,7 +5,7 @@ import { dirname, join, normalize, resolve } from "node:path";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { BuildOptions } from "./builds.ts";
 import { type Manifest, type ManifestFault, parseManifests, toSourceName } from "./manifests.ts";
-import { type BuiltParts, findBuiltParts, isChart } from "./parts.ts";
+import { type BuiltParts, findBuiltParts, isChart, isKustomization } from "./parts.ts";
 
 export interface ManifestInput {
   manifests: Manifest[];
@@ -77,7 +77,7 @@ export const readInput = async (
       for (const manifest of built.manifests) input.manifests.push(manifest);
       input.faults.push(...built.faults);
     }
-  }
+  } else for (const name of files.keys()) if (isKustomization(name) && !isManifestFile(name)) files.delete(name);
   for (const file of files.values()) {
     const bytes = await (file.name === "-" ? readStdin() : readContents(file.name)).catch((error: unknown) => {
       input.faults.push({ file: file.name, line: 1, sentence: `can't be read: ${toSentence(error)}` });
@@ -147,7 +147,7 @@ const listFiles = async (folder: string, faults: ManifestFault[]): Promise<strin
     const name = join(folder, entry.name);
     if (entry.isDirectory()) {
       if (!entry.name.startsWith(".") && entry.name !== "node_modules") found.push(...(await listFiles(name, faults)));
-    } else if (isManifestFile(entry.name)) {
+    } else if (isManifestFile(entry.name) || isKustomization(entry.name)) {
       // Links to folders aren't followed, because they could form a cycle.
       const target = entry.isSymbolicLink() ? await stat(name).catch(() => undefined) : entry;
       if (target === undefined) addFault(name, "is a link that leads to no file");
@@ -204,11 +204,16 @@ const addFile = (
   else {
     const template = faults.length > 0 ? findTemplate(name, text) : undefined;
     for (const fault of template ? [template] : faults) input.faults.push(fault);
-    for (const line of strangers)
-      input.faults.push({ file: name, line, sentence: "is no manifest: it must have an apiVersion and a kind" });
+    for (const line of strangers) input.faults.push({ file: name, line, sentence: describeStranger(name) });
   }
   if (isChosen && !mayBeEmpty && manifests.length + strangers.length + faults.length === 0)
     input.faults.push({ file: name, line: 1, sentence: "holds nothing" });
+};
+
+const describeStranger = (name: string): string => {
+  if (isKustomization(name)) return "is a kustomization; name its folder with --build";
+  if (isChart(name)) return "belongs to a chart; name its folder with --build";
+  return "is no manifest: it must have an apiVersion and a kind";
 };
 
 const findEncodingFault = (bytes: Buffer): string | undefined => {

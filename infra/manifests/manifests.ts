@@ -28,6 +28,8 @@ export interface Manifest {
   object: Record<string, unknown>;
   /** The object in the source, if a program made `object` of it. */
   written?: Record<string, unknown>;
+  /** The folder of the kustomization or the chart that the object was built from. */
+  build?: string;
   /** Keys that a map of the document has more than once; the last one counts. */
   repeated?: readonly { key: string; line: number }[];
 }

@@ -104,6 +104,19 @@ describe("a cluster that is saved", await needs("API server", "Kubernetes module
     assert.ok(!(await readdir(folder)).some((name) => name.startsWith("janes.yaml")));
   });
 
+  it("has what is in no namespace, also if only some namespaces are saved", async () => {
+    const { code, stderr } = await check(
+      ...["--live", "--kubeconfig", "kubeconfig", "--namespace", "default", "--save", "default.yaml"],
+    );
+    assert.equal(code, 0, stderr);
+    const part = await readFile(join(folder, "default.yaml"), "utf8");
+    const list = (all: string) => parseAllDocuments(all).map((document) => document.toJS());
+    const isGlobal = ({ kind, metadata }: KubernetesObject) =>
+      kind !== "Namespace" && metadata?.namespace === undefined;
+    assert.deepEqual(list(part).filter(isGlobal), list(text).filter(isGlobal));
+    assert.ok(!list(part).some(({ kind, metadata }) => kind === "LimitRange" || metadata.name === "shop"));
+  });
+
   it("may be empty: then nothing exists", async () => {
     await writeFile(join(folder, "empty.yaml"), "# nothing\n");
     await writeFile(join(folder, "object.yaml"), stringify(table.manifests[1]?.object));

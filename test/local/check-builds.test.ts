@@ -27,6 +27,8 @@ interface Row {
   notes?: string[];
 }
 
+const complain = (stderr: string) => ({ objects: [], faults: [], notes: [stderr.trim().split("\n").at(-1)] });
+
 describe("check of kustomizations and charts", await needs("helm and kustomize", "kubectl"), () => {
   before(async () => {
     await cp(fileURLToPath(new URL("../fixtures/builds/", import.meta.url)), folder, { recursive: true });
@@ -49,7 +51,7 @@ describe("check of kustomizations and charts", await needs("helm and kustomize",
       process.env.PATH = programs.map((one) => join(folder, "programs", one)).join(":");
       const words = ["--rules", "allowed-registries", "--plugins=none", "--kubernetes", "1.36", "-o", "json"];
       const output = await runVerb(folder, ["check", ...paths, ...options, ...words]);
-      const { objects, faults, notes } = JSON.parse(output.stdout || output.stderr);
+      const { objects, faults, notes } = output.stdout === "" ? complain(output.stderr) : JSON.parse(output.stdout);
       const listed = (objects as any[]).flatMap(({ file, line, kind, namespace = "-", name, denials }) => [
         `${file}:${line} ${kind} ${namespace}/${name}`,
         ...denials.map((denial: any) => `denied in line ${denial.line}`),

@@ -1,6 +1,7 @@
 import { runAdmissionChain } from "#infra/apiserver/admission/admit.ts";
 import { describeUnknownConversion } from "#infra/apiserver/admission/matching.ts";
 import type { AdmissionAttributes, AdmissionTrace, ImitatedServerFunctions } from "#infra/apiserver/admission/types.ts";
+import { exactJson } from "#lib/exact-json.ts";
 import { getOwn, isMap, toMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
@@ -47,9 +48,16 @@ export const evaluateManifestsInOrder = async function* (
     environment.asking.operation === "DELETE"
       ? manifests
       : sortForApply(manifests, ({ object }) => String(object.kind));
+  const builds = new Map<string, string | undefined>();
   for (const manifest of order) {
+    const { kind, metadata } = manifest.object;
+    const key = exactJson.stringify([kind, getOwn(metadata, "namespace"), getOwn(metadata, "name")]);
+    // Builds, such as overlays, are alternatives: none updates what another one has created.
+    const isAlternative = builds.has(key) && builds.get(key) !== manifest.build;
+    builds.set(key, manifest.build);
+    const own = isAlternative ? createAlternative(environment) : environment;
     const evaluation = addRepeatedKeys(
-      isReview(manifest) ? await evaluateReview(manifest, environment) : await evaluateManifest(manifest, environment),
+      isReview(manifest) ? await evaluateReview(manifest, own) : await evaluateManifest(manifest, own),
     );
     const { checked, subject } = evaluation;
     if (checked.verdict === "undecided" && subject.attributes === undefined)
@@ -59,6 +67,11 @@ export const evaluateManifestsInOrder = async function* (
     if (environment.alsoPods && checked.verdict !== "denied") yield* evaluatePodOfWorkload(evaluation, environment);
   }
 };
+
+const createAlternative = (environment: ObjectEvaluationEnvironment): ObjectEvaluationEnvironment =>
+  environment.asking.operation === undefined
+    ? { ...environment, asking: { ...environment.asking, operation: "CREATE" } }
+    : environment;
 
 /** Adds a warning for each key that a map of the manifest has more than once. */
 const addRepeatedKeys = (evaluation: ObjectEvaluation): ObjectEvaluation => {

@@ -24,7 +24,12 @@ export const markUndecidedChange = (object: KubernetesObject, operation: Operati
 };
 
 /** Returns why it isn't known whether an object is in the cluster as it is here. */
-export const describeUndecidedChange = (object: KubernetesObject): string | undefined => undecidedChanges.get(object);
+export const describeUndecidedChange = (object: KubernetesObject): string | undefined =>
+  undecidedChanges.get(object) ??
+  (object.metadata?.annotations?.[unsavedAnnotation] === undefined ? undefined : "its content isn't saved");
+
+/** The annotation of an object in a saved state whose content isn't saved. */
+export const unsavedAnnotation = "postern.dev/content-not-saved";
 
 /** Opens a cluster of this name with these kinds and without objects. Calls `note` when an object with unknown content is read. */
 export const createEmptyObjectStore = (

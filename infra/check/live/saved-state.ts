@@ -8,6 +8,7 @@ import { formatCount } from "../../cli/progress.ts";
 import { copyAnnotation } from "../../diff/secret-values.ts";
 import { formatYamlDocuments } from "../../diff/yaml-lines.ts";
 import { managedByLabel } from "../../webhooks/labels.ts";
+import { unsavedAnnotation } from "../evaluation/existing-objects.ts";
 import { openFileSink } from "../reports/outputs.ts";
 import { type ClusterReadOptions, openCluster } from "./cluster.ts";
 import type { DiscoveredResource } from "./discovery.ts";
@@ -19,6 +20,8 @@ interface SavedKind {
   annotations?: readonly string[];
   /** True if plugins choose an object by its age. */
   keepsAge?: boolean;
+  /** True if the objects are marked as having other content than that. */
+  isUnsaved?: boolean;
   keep(object: JsonMap): JsonMap | undefined;
 }
 
@@ -42,7 +45,7 @@ const keepWebhooks: SavedKind["keep"] = ({ metadata, webhooks }) =>
 /** Returns a webhook's address without what may be a password: its path, and its user. */
 const keepHost = (config: unknown): JsonMap => {
   const { service, url } = toMap(config);
-  if (service !== undefined) return { service };
+  if (service !== undefined) return { service: pick("name", "namespace", "port")(service) };
   return { url: URL.canParse(String(url)) ? `https://${new URL(String(url)).host}/` : "https://unknown.invalid/" };
 };
 
@@ -51,13 +54,19 @@ const keepDefinition: SavedKind["keep"] = ({ spec }) => {
   return {
     spec: {
       ...rest,
-      ...(conversion !== undefined && { conversion: pick("strategy")(conversion) }),
+      ...(conversion !== undefined && { conversion: keepConversion(toMap(conversion)) }),
       versions: toList(versions).map((version) => {
         const { schema, ...others } = toMap(version);
         return { ...others, ...(schema !== undefined && { schema: dropDescriptions(schema) }) };
       }),
     },
   };
+};
+
+const keepConversion = ({ strategy, webhook }: JsonMap): JsonMap => {
+  const { clientConfig, conversionReviewVersions } = toMap(webhook);
+  if (strategy !== "Webhook") return { strategy };
+  return { strategy, webhook: { clientConfig: keepHost(clientConfig), conversionReviewVersions } };
 };
 
 /** Returns a schema without its descriptions, which are most of its text. */
@@ -120,6 +129,9 @@ const saved: Record<string, SavedKind> = {
 /** A parameter of policies is kept as it is, because an expression may read any field. */
 const parameter: SavedKind = { keep: ({ apiVersion: _, kind: __, metadata: ___, status: ____, ...rest }) => rest };
 
+/** Of a Secret, only its name and labels are kept: what depends on its content is undecided. */
+const secret: SavedKind = { annotations: [], isUnsaved: true, keep: () => ({}) };
+
 /**
  * Writes what `--state` needs of a cluster to a file, sorted, and returns a sentence about it. Throws if something can't be
  * read: what is missing in the file wouldn't exist for a check.
@@ -131,8 +143,11 @@ export const saveClusterState = async (
 ): Promise<string> => {
   const { found, list } = await openCluster(options, signal);
   const objects: KubernetesObject[] = [];
-  const read = async function* (resource: DiscoveredResource): AsyncGenerator<KubernetesObject> {
-    for await (const page of list(resource, options.namespaces)) {
+  const read = async function* (
+    resource: DiscoveredResource,
+    namespaces: readonly string[],
+  ): AsyncGenerator<KubernetesObject> {
+    for await (const page of list(resource, namespaces)) {
       if ("broken" in page)
         throw new Complaint(`${toResourceName(resource)} can't be read, so nothing is saved: ${page.broken}`, 3);
       yield* page.items;
@@ -141,20 +156,20 @@ export const saveClusterState = async (
   const [lost] = found.unknown.filter(({ group }) => Object.keys(saved).some((name) => toGroup(name) === group));
   if (lost)
     throw new Complaint(`the kinds in ${joinApiVersion(lost)} can't be read, so nothing is saved: ${lost.why}`, 3);
-  const notes: string[] = [];
   const preferred = new Map(found.resources.toReversed().map((resource) => [toResourceName(resource), resource]));
   for (const [name, kind] of Object.entries(saved)) {
     const resource = preferred.get(name);
     // An older minor doesn't serve every kind.
     if (!resource?.verbs.includes("list")) continue;
-    for await (const object of read(resource)) objects.push(...toSavedObject(object, kind));
+    const isLimited = resource.namespaced || name === "namespaces";
+    for await (const object of read(resource, isLimited ? options.namespaces : []))
+      objects.push(...toSavedObject(object, kind));
   }
   for (const { apiVersion, kind, selects } of listParameters(objects)) {
     const resource = found.resources.find((one) => joinApiVersion(one.kind) === apiVersion && one.kind.kind === kind);
     if (resource === undefined) continue;
-    if (kind === "Secret") notes.push("the Secrets that are parameters of policies are left out");
-    else
-      for await (const object of read(resource)) if (selects(object)) objects.push(...toSavedObject(object, parameter));
+    for await (const object of read(resource, []))
+      if (selects(object)) objects.push(...toSavedObject(object, kind === "Secret" ? secret : parameter));
   }
   const sorted = [...new Map(objects.map((object) => [toKey(object), object])).entries()].sort(([one], [other]) =>
     one < other ? -1 : 1,
@@ -168,10 +183,7 @@ export const saveClusterState = async (
     await sink.abandon();
     throw error;
   }
-  return [
-    `${file} has ${formatCount(sorted.length, "object")} of cluster ${options.cluster[0]}`,
-    ...new Set(notes),
-  ].join("; ");
+  return `${file} has ${formatCount(sorted.length, "object")} of cluster ${options.cluster[0]}`;
 };
 
 const toGroup = (name: string) => name.split(".").slice(1).join(".");
@@ -179,20 +191,22 @@ const toGroup = (name: string) => name.split(".").slice(1).join(".");
 const toKey = ({ apiVersion = "", kind, metadata }: KubernetesObject): string =>
   [kind, splitApiVersion(apiVersion).group, metadata?.namespace ?? "", metadata?.name].join(" ");
 
-const toSavedObject = (object: KubernetesObject, { annotations, keepsAge, keep }: SavedKind): KubernetesObject[] => {
+const toSavedObject = (
+  object: KubernetesObject,
+  { annotations, keepsAge, isUnsaved, keep }: SavedKind,
+): KubernetesObject[] => {
   const kept = keep({ ...object });
   if (kept === undefined) return [];
   const { metadata = {} } = object;
-  const all = metadata.annotations ?? {};
-  const names = (annotations ?? Object.keys(all)).filter((name) => Object.hasOwn(all, name) && name !== copyAnnotation);
+  const own = Object.entries(metadata.annotations ?? {}).filter(
+    ([name]) => name !== copyAnnotation && (annotations?.includes(name) ?? true),
+  );
+  const all = isUnsaved ? [[unsavedAnnotation, "yes"]] : own;
   const members = ["name", "namespace", "labels", "deletionTimestamp", ...(keepsAge ? ["creationTimestamp"] : [])];
   return [
     {
       ...pick("apiVersion", "kind")(object),
-      metadata: {
-        ...pick(...members)(metadata),
-        ...(names.length > 0 && { annotations: Object.fromEntries(names.map((name) => [name, all[name] ?? ""])) }),
-      },
+      metadata: { ...pick(...members)(metadata), ...(all.length > 0 && { annotations: Object.fromEntries(all) }) },
       ...kept,
     },
   ];
