@@ -71,12 +71,14 @@ export const describeLeftOut = (
 };
 
 /** Names the files that hold what programs read. */
-export const describeProgramFiles = (manifests: readonly Manifest[]): string[] =>
-  manifests.length === 0
-    ? []
-    : [
-        `${formatNames(new Set(manifests.map(({ object }) => String(object.kind))))} in ${formatNames(new Set(manifests.map(({ source }) => toSourceName(source.name))))} have no metadata.name, so they are no objects of a cluster, and are left out`,
-      ];
+export const describeProgramFiles = (manifests: readonly Manifest[]): string[] => {
+  if (manifests.length === 0) return [];
+  const kinds = formatNames(new Set(manifests.map(({ object }) => String(object.kind))));
+  const files = formatNames(new Set(manifests.map(({ source }) => toSourceName(source.name))));
+  const [has, it, is] =
+    manifests.length === 1 ? ["has", "it is no object", "is"] : ["have", "they are no objects", "are"];
+  return [`${kinds} in ${files} ${has} no metadata.name, so ${it} of a cluster, and ${is} left out`];
+};
 
 export const describeMissingNamespaces = (names: ReadonlySet<string>): string[] => {
   if (names.size === 0) return [];
