@@ -31,8 +31,8 @@ export const isChart = (file: string): boolean => /^Chart\.ya?ml$/.test(basename
 const kustomizationFiles = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 export const isKustomization = (file: string): boolean => kustomizationFiles.includes(basename(file));
 
-/** The files of a chart's folder that aren't manifests. */
-const inChart = /^(Chart\.ya?ml|values[^/]*\.(ya?ml|json)|(templates|charts)\/.*)$/;
+/** The files of a chart's folder that aren't manifests; tests and ci have values and tests of the chart. */
+const inChart = /^(Chart\.ya?ml|values[^/]*\.(ya?ml|json)|(templates|charts|tests|ci)\/.*)$/;
 
 /** Returns what helm and kustomize make manifests of, among these files. */
 export const findBuiltParts = async (files: readonly string[]): Promise<BuiltParts> => {
