@@ -39,7 +39,7 @@ const formatHead = ({ checked }: ObjectEvaluation, paint: Paint): string => {
   return `${[paint("bold", sanitizeTerminalText(formatObjectName(checked))), ...place, paint(colour, word)].join(" ")}\n`;
 };
 
-/** Formats what is found of an object. With `isWhole`, rules that passed are findings, too. */
+/** Formats what is found of an object. With `isWhole`, that is also which rules passed, and what else is undecided of a denied one. */
 const formatFindings = (evaluation: ObjectEvaluation, paint: Paint, isWhole: boolean): string => {
   const { checked, audit } = evaluation;
   const { noRule, denials, warnings, undecided, passed, changes } = checked;
@@ -52,7 +52,9 @@ const formatFindings = (evaluation: ObjectEvaluation, paint: Paint, isWhole: boo
   return [
     noRule ? formatLine("dim", "no rule", "concerns its kind, which is not known here") : "",
     ...denials.map((denial) => formatLine("red", "denied by", formatDenialLine(denial, checked, paint))),
-    ...undecided.map((sentence) => formatLine("yellow", "undecided", toOneLine(sentence))),
+    ...(isWhole || denials.length === 0
+      ? undecided.map((sentence) => formatLine("yellow", "undecided", toOneLine(sentence)))
+      : []),
     ...warnings.map(({ rule, text }) =>
       formatLine("yellow", "warning of", `${sanitizeTerminalText(rule)}: ${toOneLine(text)}`),
     ),
@@ -207,7 +209,8 @@ export const formatUnread = (unread: readonly InputReadFailure[], listsAll: bool
 const buildGroupKey = ({ checked, audit }: ObjectEvaluation): string => {
   const { verdict, denials, warnings, undecided, changes, name } = checked;
   const findings = denials.map(({ rule, message, suggestion }) => [rule, message, suggestion]);
-  const key = exactJson.stringify([verdict, findings, warnings, undecided, changes, describeWouldBeDecisions(audit)]);
+  const open = findings.length === 0 ? undecided : [];
+  const key = exactJson.stringify([verdict, findings, warnings, open, changes, describeWouldBeDecisions(audit)]);
   const names = name === "" ? [] : [name, `${name}${generatedSuffix}`];
   return names.reduce((text, one) => text.replaceAll(`\\"${one}\\"`, "the name"), key);
 };

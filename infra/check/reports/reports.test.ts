@@ -86,7 +86,8 @@ describe("the text report", () => {
       // The names of some Pods end with what the API server adds to a generateName.
       const own = index > 4 ? `${name}x7d4k` : name;
       const denial = { rule: "pod-names", message: `pods "${own}" is forbidden`, line: index + 2 };
-      return { ...denied, name, line: index + 1, denials: [denial], warnings: [] };
+      const undecided = index % 2 === 0 ? [] : ["which quota counts it"];
+      return { ...denied, name, line: index + 1, denials: [denial], warnings: [], undecided };
     });
     const report = toResultWriter(createTextReport(createPainter(false)));
     assert.equal(writeReport(report, [undecidedResult, web, ...pods, denied]), reports.text);
