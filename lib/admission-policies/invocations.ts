@@ -6,7 +6,7 @@ import { getObjectNamespace } from "../objects/namespace.ts";
 import { notFound } from "../refusals.ts";
 import type { AdmissionRequest, Status } from "../review.ts";
 import { toNamespaceObject } from "./input.ts";
-import { findMismatch } from "./matching.ts";
+import { matchesConstraints } from "./matching.ts";
 import { observe } from "./observations.ts";
 import { collectParameters, findParamKind } from "./parameters.ts";
 import {
@@ -62,27 +62,34 @@ export async function* findInvocations<B extends AnyBinding>(
     if (namespace === undefined) throw new PolicyConfigurationError(describeMissingNamespace(name).message);
     return namespace.metadata?.labels ?? {};
   };
-  const matches = async (resources: MatchResources, field: string): Promise<boolean> => {
-    const mismatch = await findMismatch(resources, request, readLabels, discover);
-    if (mismatch) observe(() => ({ policy, unmatched: `${field}.${mismatch} doesn't match the request` }));
-    return mismatch === undefined;
+  const matches = async (resources: MatchResources, binding?: B): Promise<boolean> => {
+    const isMatch = await matchesConstraints(resources, request, readLabels, discover);
+    observe((compared) => {
+      const place = binding ? `binding ${binding.metadata.name}: spec.matchResources` : "spec.matchConstraints";
+      return !isMatch && { policy, unmatched: `${place}.${compared} doesn't match the request` };
+    });
+    return isMatch;
   };
 
   // The API server has compared the namespaceSelector of the entry, which is the policy's.
   const constraints = variant === undefined ? matchConstraints : { ...matchConstraints, namespaceSelector: {} };
-  if (!(await attempt(undefined, () => matches(constraints, "spec.matchConstraints")))) return;
+  if (!(await attempt(undefined, () => matches(constraints)))) return;
   const kind = paramKind && (await attempt(undefined, () => findParamKind(paramKind, discover)));
   if (paramKind && kind === undefined) return;
 
   const home = usesNamespace ? getObjectNamespace(request) : undefined;
   for (const binding of bindings) {
     const { matchResources = {}, paramRef } = binding.spec;
-    const { name } = binding.metadata;
     const parameters = await attempt(binding, async () => {
-      if (!(await matches(matchResources, `binding ${name}: spec.matchResources`))) return [];
+      if (!(await matches(matchResources, binding))) return [];
       const found = await collectParameters(kind, paramRef, request.namespace, reader);
-      if (found.length === 0)
-        observe(() => ({ policy, unmatched: `binding ${name}: spec.paramRef finds no parameters` }));
+      observe(
+        () =>
+          found.length === 0 && {
+            policy,
+            unmatched: `binding ${binding.metadata.name}: spec.paramRef finds no parameters`,
+          },
+      );
       return found;
     });
     for (const params of parameters ?? []) {

@@ -7,6 +7,7 @@ import { isSelected, type LabelSelector } from "../objects/selection.ts";
 import { matchesRequest } from "../request-match.ts";
 import type { AdmissionRequest, GroupVersionResource } from "../review.ts";
 import type { RequestMatch } from "../rule.ts";
+import { noteCompared } from "./observations.ts";
 
 const virtualReviews = ["selfsubjectreviews", "tokenreviews"];
 const virtualAccessReviews = [
@@ -41,24 +42,21 @@ export const toRequestMatch = (rule: NamedRuleWithOperations): RequestMatch => {
 };
 
 /**
- * Returns the part of a policy's constraints, or of a binding's, that doesn't match a request; undefined if all match. The
- * API server has converted the object to the version of the entry, but the rules are first compared with the version of the
- * request.
+ * Reports whether a policy's constraints, or a binding's, match a request. The API server has converted the object to
+ * the version of the entry, but the rules are first compared with the version of the request.
  */
-export const findMismatch = async (
+export const matchesConstraints = async (
   { namespaceSelector, objectSelector, ...resources }: MatchResources,
   request: AdmissionRequest,
   readNamespaceLabels: () => Promise<Labels>,
   discover: ObjectReader["discover"],
-): Promise<keyof MatchResources | undefined> => {
-  if (!matchesObjectSelector(toSelector(objectSelector), request)) return "objectSelector";
-  if (!(await matchesResourceRules(resources, request, discover))) return "resourceRules";
-  const isSelectedNamespace = await matchesNamespaceSelector(
-    toSelector(namespaceSelector),
-    request,
-    readNamespaceLabels,
-  );
-  return isSelectedNamespace ? undefined : "namespaceSelector";
+): Promise<boolean> => {
+  noteCompared("objectSelector");
+  if (!matchesObjectSelector(toSelector(objectSelector), request)) return false;
+  noteCompared("resourceRules");
+  if (!(await matchesResourceRules(resources, request, discover))) return false;
+  noteCompared("namespaceSelector");
+  return matchesNamespaceSelector(toSelector(namespaceSelector), request, readNamespaceLabels);
 };
 
 const matchesResourceRules = async (

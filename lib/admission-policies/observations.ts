@@ -1,5 +1,6 @@
 // What an evaluation of policies finds besides its verdict. Tests of policies collect it; in functions, nothing does.
 import type { ExpressionResult } from "../cel/kubernetes.ts";
+import type { MatchResources } from "../kubernetes/admissionregistration/v1.ts";
 import "../features.ts";
 import type { AnyPolicy } from "./types.ts";
 
@@ -20,12 +21,20 @@ export type PolicyObservation = { readonly policy: AnyPolicy } & (
 
 let collected: PolicyObservation[] | undefined;
 let marked = 0;
+let compared = "";
 
 // A bundle has no code for calls of these functions, because they are empty there.
 
-/** Adds an observation if observations are collected. */
-export function observe(create: () => PolicyObservation): void {
-  if (POSTERN_OBSERVED) collected?.push(create());
+/** Adds an observation, if there is one and observations are collected. */
+export function observe(create: (compared: string) => PolicyObservation | false): void {
+  if (!POSTERN_OBSERVED || collected === undefined) return;
+  const observation = create(compared);
+  if (observation) collected.push(observation);
+}
+
+/** Notes which part of a policy's constraints, or of a binding's, is compared with the request now. */
+export function noteCompared(part: keyof MatchResources): void {
+  if (POSTERN_OBSERVED) compared = part;
 }
 
 /** Marks the beginning of an evaluation. */
