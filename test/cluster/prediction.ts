@@ -145,10 +145,11 @@ const listPredictedFaults = ({ denials }: ObjectEvaluation["checked"]): string[]
     .filter(({ rule }) => rule === "API validation")
     .map(({ message }) => message.replace(/; \S[^;]* changed the object$/, ""));
 
-/** Of an emulated minor, only the fields of faults are compared: it prints values as the newest minor does. */
-const reduceFaults = (faults: readonly string[] | undefined, minor: string): string[] | undefined =>
-  faults &&
-  [...new Set(faults.map((fault) => (minor === newestKubernetes ? fault : (fault.split(": ", 1)[0] ?? ""))))].sort();
+/** Reports whether a fault of two lists is about the same part of an object. */
+const haveCommonPart = (faults: readonly string[], others: readonly string[]): boolean => {
+  const [fields, otherFields] = [faults, others].map((all) => all.map((fault) => fault.split(": ", 1)[0] ?? ""));
+  return !!fields?.some((one) => otherFields?.some((other) => one.startsWith(other) || other.startsWith(one)));
+};
 
 const isByPolicy = (message: unknown): boolean => / denied request: /.test(String(message));
 
@@ -170,8 +171,10 @@ const compareOutcomes = (
   // check says in its own words, with the field, why an object can't be read.
   if (code === 400) return [code, denial?.code];
   if (isByValidation(answer)) {
-    const [theirs, ours] = [listFaults(answer), listPredictedFaults(checked)].map((all) => reduceFaults(all, minor));
-    return [theirs, theirs && ours];
+    const [theirs, ours] = [listFaults(answer), listPredictedFaults(checked)];
+    // An emulated minor prints values as the newest one does, and the newest one may say more exactly what is wrong.
+    if (theirs && minor !== newestKubernetes) return [true, haveCommonPart(theirs, ours)];
+    return [theirs && [...new Set(theirs)].sort(), theirs && [...new Set(ours)].sort()];
   }
   // Go's words for a patch of a policy that makes an object unreadable; check looks at the policy's next mutation, too.
   if (code === 500 && /json: cannot unmarshal|strict decoding/.test(String(body.message)))
