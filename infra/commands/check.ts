@@ -98,7 +98,7 @@ export default {
     save: {
       type: "string",
       value: "FILE",
-      says: "with --live: check nothing, and write to this file what --state needs of the cluster; no Secrets",
+      says: "with --live: check nothing, and write to this file what --state needs of the cluster; no values of Secrets",
     },
     kubeconfig: {
       type: "string",

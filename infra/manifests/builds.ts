@@ -43,7 +43,7 @@ export const buildParts = async (
 const originAnnotation = "config.kubernetes.io/origin";
 
 const buildKustomization = async ({ folder, faults, buildMetadata }: Kustomization): Promise<BuiltManifests> => {
-  if (faults[0] !== undefined) throw new Error(`${faults[0]}; --build fetches nothing`);
+  if (faults[0] !== undefined) throw new Error(faults[0]);
   // kustomize says where an object is from only if a kustomization asks for it.
   await using scratch = await mkdtempDisposable(join(await realpath(tmpdir()), "postern-build-"));
   const above = {

@@ -1,6 +1,6 @@
 import { readFile, stat } from "node:fs/promises";
 import { basename, dirname, join, relative } from "node:path";
-import { getOwn, toMap } from "#lib/json.ts";
+import { getOwn, toList, toMap } from "#lib/json.ts";
 import { quoteForShell } from "../cli/terminal.ts";
 import { parseYamlDocuments } from "./yaml.ts";
 
@@ -135,7 +135,7 @@ const readKustomization = async (folder: string): Promise<KustomizationContent |
     const faults: string[] = [];
     // The system follows links in the folder before `..`.
     for (const name of [...sources, ...files, ...list("crds").filter(isName)])
-      await stat(`${folder}/${name}`).catch(() => void faults.push(`${file} names ${name}, which isn't here`));
+      await stat(`${folder}/${name}`).catch(() => void faults.push(describeMissing(file, name)));
     const toPath = (name: string) => join(folder, name).replace(/(?<=.)\/$/, "");
     return {
       file,
@@ -149,6 +149,10 @@ const readKustomization = async (folder: string): Promise<KustomizationContent |
   return undefined;
 };
 
+/** Says that a kustomization names what isn't here; of an address, the user and the password are left out. */
+const describeMissing = (file: string, name: string): string =>
+  `${file} names ${name.replace(/\/\/[^/]*@/, "//")}, which isn't here; --build fetches nothing`;
+
 const parseFirst = (text: string): unknown => {
   try {
     for (const { document } of parseYamlDocuments(text)) return document.toJS();
@@ -157,8 +161,6 @@ const parseFirst = (text: string): unknown => {
   }
   return undefined;
 };
-
-const toList = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
 
 /** Reports whether a value names a file or a folder; a patch may also stand there itself, as several lines. */
 const isName = (value: unknown): value is string => typeof value === "string" && value !== "" && !value.includes("\n");

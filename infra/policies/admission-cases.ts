@@ -11,8 +11,8 @@ import { fillDefaults } from "../apiserver/defaults/defaults.ts";
 import { listKnownFields } from "../apiserver/defaults/typed-reading.ts";
 import { getCasePhase } from "../catalogue/cases.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
+import { parseFieldPath } from "../check/evaluation/field-paths.ts";
 import { formatDidYouMean } from "../cli/did-you-mean.ts";
-import type { FieldPath } from "../manifests/manifests.ts";
 import { toStoredObject } from "../manifests/object-store.ts";
 import type { PolicyMatch } from "../testing/results.ts";
 import {
@@ -128,7 +128,7 @@ export const findObjectMistakes = (entry: Case): { path: string[]; sentence: str
     const { strays, misfits } = fillDefaults(object, entry.kubernetes);
     return [
       ...strays.map((stray) => {
-        const steps = toSteps(stray);
+        const steps = parseFieldPath(stray);
         const known = listKnownFields(apiVersion, kind, entry.kubernetes, steps.slice(0, -1));
         const advice = formatDidYouMean(String(steps.at(-1)), known).trim();
         const sentence = `has an unknown field in ${member}: ${stray}${advice && `; ${advice}`}`;
@@ -136,17 +136,10 @@ export const findObjectMistakes = (entry: Case): { path: string[]; sentence: str
       }),
       ...misfits.map((misfit) => {
         const sentence = `has a value that an API server refuses in ${member}: ${misfit}`;
-        return { path: [member, ...toSteps(misfit.split(" ", 1)[0] ?? "").map(String)], sentence };
+        return { path: [member, ...parseFieldPath(misfit.split(" ", 1)[0] ?? "").map(String)], sentence };
       }),
     ];
   });
-
-/** Returns the steps of a path such as `spec.containers[0].name`. */
-const toSteps = (field: string): FieldPath =>
-  field
-    .split(/[.[\]]+/)
-    .filter(Boolean)
-    .map((step) => (/^\d+$/.test(step) ? Number(step) : step));
 
 /** Returns a case whose objects have the API server's defaults. */
 export const fillCase = (entry: Case): Case => {

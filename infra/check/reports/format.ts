@@ -39,7 +39,7 @@ const formatHead = ({ checked }: ObjectEvaluation, paint: Paint): string => {
   return `${[paint("bold", sanitizeTerminalText(formatObjectName(checked))), ...place, paint(colour, word)].join(" ")}\n`;
 };
 
-/** Formats what is found of an object. With `isWhole`, that is also which rules passed, and what else is undecided of a denied one. */
+/** Formats what is found of an object. `isWhole` adds the rules that passed and, of a denied object, what is undecided. */
 const formatFindings = (evaluation: ObjectEvaluation, paint: Paint, isWhole: boolean): string => {
   const { checked, audit } = evaluation;
   const { noRule, denials, warnings, undecided, passed, changes } = checked;
