@@ -82,7 +82,7 @@ describe("the pages", () => {
 
   it("describe every folder of lib and infra", () => {
     const folders = globSync("{lib,infra}/*/", { cwd: root });
-    const text = pages.get("docs/architecture.md") ?? "";
+    const text = pages.get("docs/background/architecture.md") ?? "";
     assert.deepEqual(
       folders.filter((folder) => !text.includes(`\`${folder.replaceAll("\\", "/").replace(/\/?$/, "/")}\``)),
       [],
@@ -97,7 +97,9 @@ describe("the pages", () => {
 
   it("list every port beside its upstream plugin, in the order of the plugins", async () => {
     const rows = new Map(
-      (pages.get("docs/behaviour/plugins.md") ?? "").matchAll(/^\| (\d+) \| (.*) \|$/gm).map((row) => [row[1], row[2]]),
+      (pages.get("docs/background/plugins.md") ?? "")
+        .matchAll(/^\| (\d+) \| (.*) \|$/gm)
+        .map((row) => [row[1], row[2]]),
     );
     for (const { name, phases, rule } of await readCatalogue()) {
       const { order, upstreamPlugin } = rule;

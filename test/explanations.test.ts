@@ -38,7 +38,7 @@ test("it prints what a policy does", async () => {
 What it does:
 - On CREATE of v1 Pod with labels kinitiras.kcloudlabs.io/webhook=enabled in namespace default: adds /metadata/annotations/added-by with "op".
 
-docs/behaviour/kinitiras-differences.md lists where kinitiras does something else.
+docs/background/kinitiras-differences.md lists where kinitiras does something else.
 `,
   );
 });

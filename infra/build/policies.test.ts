@@ -45,7 +45,7 @@ const buildMutation = (patchType: keyof typeof expressions, resource: { group: s
 
 const pods = { group: "", name: "pods" };
 
-// The figures are those of docs/behaviour/performance.md. The code, the settings, the trees of expressions and the schemas
+// The figures are those of docs/background/performance.md. The code, the settings, the trees of expressions and the schemas
 // of kinds count.
 const rows: [rule: string, what: string, settings: object, kilobytes: number][] = [
   ["validating-admission-policy", "ten usual validations", buildPolicySettings(usualValidations), 92],

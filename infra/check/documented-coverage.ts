@@ -8,9 +8,9 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import { describeCompiledInPlugin } from "../catalogue/upstream-plugins.ts";
 import { getProjectRoot } from "../cli/roots.ts";
 
-const getPage = (): string => join(getProjectRoot(), "docs/check.md");
+const getPage = (): string => join(getProjectRoot(), "docs/how-to/check.md");
 
-/** Returns docs/check.md as it is, and with the current table of plugins. */
+/** Returns docs/how-to/check.md as it is, and with the current table of plugins. */
 export const buildTableOfCheckPage = async (
   catalogue: readonly CatalogueRule[],
 ): Promise<{ present: string; wanted: string }> => {
@@ -18,7 +18,7 @@ export const buildTableOfCheckPage = async (
   return { present, wanted: replaceList(present, "table of plugins", formatPlugins(catalogue)) };
 };
 
-/** Updates the table in docs/check.md. Does nothing in a project, which has no such page. */
+/** Updates the table in docs/how-to/check.md. Does nothing in a project, which has no such page. */
 export const updateTableOfCheckPage = async (catalogue: readonly CatalogueRule[]): Promise<void> => {
   if (existsSync(getPage())) await writeFile(getPage(), (await buildTableOfCheckPage(catalogue)).wanted);
 };
@@ -33,7 +33,7 @@ const formatPlugins = (catalogue: readonly CatalogueRule[]): string =>
       if (upstreamPlugin === undefined) return [];
       const { plugin } = upstreamPlugin;
       const reads = new Set(Object.values(needs).map((need) => getOwn(getOwn(need, "kind"), "resource") ?? need.verb));
-      const link = `[${name}](../functions/${name}/README.md)`;
+      const link = `[${name}](../../functions/${name}/README.md)`;
       return [[plugin, link, describeCompiledInPlugin(plugin), [...reads].join(", ")]];
     }),
   );

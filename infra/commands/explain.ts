@@ -43,7 +43,7 @@ export default {
   },
 } satisfies Command;
 
-const differences = `${formatPage("behaviour/kinitiras-differences.md")} lists where kinitiras does something else.`;
+const differences = `${formatPage("background/kinitiras-differences.md")} lists where kinitiras does something else.`;
 
 /**
  * Prints what each policy of a file does, or its faults, and returns the exit code. Only here is the CUE engine

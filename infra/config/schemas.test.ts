@@ -211,8 +211,8 @@ describe("the schemas", () => {
       assert.deepEqual({ missing, unknown }, { missing: [], unknown: [] });
     });
 
-  it("describe a rule's members as docs/configuration.md does", () => {
-    const rows = readText("docs/configuration.md").matchAll(/^\| `(\w+)` \| .*? \| (.*) \|$/gm);
+  it("describe a rule's members as docs/reference/configuration.md does", () => {
+    const rows = readText("docs/reference/configuration.md").matchAll(/^\| `(\w+)` \| .*? \| (.*) \|$/gm);
     const described = [...rows].map(([, name = "", meaning = ""]) => [name, meaning.replace(/: see \[.*$/, "")]);
     const { properties } = Object(configSchema.definitions).generalRule;
     const present = Object.entries(properties).map(([name, member]) => [name, Object(member).description]);

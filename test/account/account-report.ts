@@ -28,7 +28,7 @@ export const formatReport = async (suite: Suite, end: SuiteEnd): Promise<string>
   return [
     "# Postern on an AWS account",
     "",
-    `Made by \`npm run test:account\`; [docs/aws-facts.md](docs/aws-facts.md) has the facts.`,
+    `Made by \`npm run test:account\`; [docs/background/aws-facts.md](docs/background/aws-facts.md) has the facts.`,
     "",
     ...formatTable(
       ["", ""],

@@ -2,7 +2,7 @@ import type { Clients } from "./aws.ts";
 import type { SuiteStage } from "./stage.ts";
 import type { SentReview } from "./traffic.ts";
 
-/** What was seen of a fact of docs/aws-facts.md. */
+/** What was seen of a fact of docs/background/aws-facts.md. */
 export interface Observation {
   is: "seen" | "differs" | "not seen";
   sentence: string;

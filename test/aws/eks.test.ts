@@ -17,7 +17,7 @@ import {
   region,
 } from "./rights.ts";
 
-// docs/eks.md, with a real API server that finds the user of a token by the access entries, as an EKS cluster does.
+// docs/start/eks.md, with a real API server that finds the user of a token by the access entries, as an EKS cluster does.
 const stage = "prod";
 const owner = `aws:${accountId}:${region}:${stage}`;
 

@@ -40,9 +40,9 @@ const measureFolder = async (folder: string): Promise<number> => {
   return [...sizes.values()].reduce((sum, size) => sum + size, 0);
 };
 
-/** Returns the files that docs/writing-rules.md shows, by path, with a README for each rule that has none there. */
+/** Returns the files that docs/how-to/writing-rules.md shows, by path, with a README for each rule that has none there. */
 const readRulesOfPage = async (): Promise<Map<string, string>> => {
-  const page = await readFile(new URL("../../docs/writing-rules.md", import.meta.url), "utf8");
+  const page = await readFile(new URL("../../docs/how-to/writing-rules.md", import.meta.url), "utf8");
   const shown = Array.from(page.matchAll(/^`([\w/.-]+)`:\n\n```\w+\n(.*?)^```$/gms), ([, file = "", text = ""]) => {
     return [file, text] as const;
   });

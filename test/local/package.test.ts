@@ -119,7 +119,10 @@ describe("the package postern", () => {
 
   it("names pages in messages by their place in the project", async () => {
     const { stdout, stderr } = await runPostern("build", "--config", "unconnected.yaml");
-    assert.deepEqual([stdout, /; (\S+) says how/.exec(stderr)?.[1]], ["", "node_modules/postern/docs/clusters.md"]);
+    assert.deepEqual(
+      [stdout, /; (\S+) says how/.exec(stderr)?.[1]],
+      ["", "node_modules/postern/docs/how-to/clusters.md"],
+    );
   });
 
   it("has a summary of each verb, and explains a rule", async () => {
@@ -199,7 +202,7 @@ describe("the pages of the package", () => {
 
   it("say which commands a project has", async () => {
     const table =
-      (await readFile(join(postern, "docs/projects.md"), "utf8")).split("| where |")[1]?.split("\n\n")[0] ?? "";
+      (await readFile(join(postern, "docs/start/projects.md"), "utf8")).split("| where |")[1]?.split("\n\n")[0] ?? "";
     const rows = [...table.matchAll(/^\| ([a-z ]+) \| (.*) \|(.*)\|$/gm)].map(([, where, verbs = "", npm = ""]) => {
       const listCode = (text: string) => [...text.matchAll(/`([^`]+)`/g)].map(([, word]) => word);
       return [where, listCode(verbs), listCode(npm)];

@@ -56,4 +56,4 @@ export const describeEksNetwork = (
   return findings.map(toNote);
 };
 
-const toNote = (finding: string) => `! ${finding} (${formatPage("networks.md")})`;
+const toNote = (finding: string) => `! ${finding} (${formatPage("how-to/networks.md")})`;

@@ -93,8 +93,8 @@ const readPage = async (name: string) =>
 const toMarkdown = ([header = [], ...rows]: string[][]) =>
   [header, ["---", ...header.slice(1).map(() => "---:")], ...rows].map((row) => `| ${row.join(" | ")} |`).join("\n");
 
-describe("docs/costs.md", async () => {
-  const page = await readPage("costs");
+describe("docs/reference/costs.md", async () => {
+  const page = await readPage("reference/costs");
   const catalogue = await readCatalogue();
   const [, list = ""] = /With ((?:`[\w-]+`[, and]*)+), in dollars:/.exec(page) ?? [];
   const named = [...list.matchAll(/`([\w-]+)`/g)].map(([, name]) => name);
@@ -130,18 +130,18 @@ describe("the uses of the ledger", async () => {
     const rules = catalogue.filter(({ rule }) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === "ledger"));
     assert.deepEqual(rules.map(({ name }) => name).sort(), Object.keys(ledgerUses));
   });
-  it("are the table in docs/ledger.md", async () => {
+  it("are the table in docs/background/ledger.md", async () => {
     const rows = Object.entries(ledgerUses).flatMap(([rule, uses]) =>
       uses.map((use) => [rule, use.review, `${use.read}`, `${use.write}`, format(computeLedgerDollars(use))]),
     );
     const header = ["rule", "review", "read units", "write units", "a million"];
     const table = toMarkdown([header, ...rows]).replace("| ---: |", "| --- |");
-    assert.ok((await readPage("ledger")).includes(table), table);
+    assert.ok((await readPage("background/ledger")).includes(table), table);
   });
 });
 
-describe("docs/networks.md", async () => {
-  const page = await readPage("networks");
+describe("docs/how-to/networks.md", async () => {
+  const page = await readPage("how-to/networks");
   const { natHour, addressHour, natGigabyte, endpointHour, endpointGigabyte } = prices.vpc;
 
   it("has the prices of a VPC", () => {

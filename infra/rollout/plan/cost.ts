@@ -56,7 +56,7 @@ interface LedgerUse {
 
 /**
  * What reviews use of the ledger, by rule: with one limit or quota, and values of up to 1 KB. Months are estimated with
- * the first use. docs/ledger.md explains the words, and tests count the units.
+ * the first use. docs/background/ledger.md explains the words, and tests count the units.
  */
 export const ledgerUses: Record<string, [LedgerUse, ...LedgerUse[]]> = {
   "deletion-guard": [

@@ -93,11 +93,11 @@ const formatCosts = ({ rules, months, ledgerMonth = 0, isInVpc }: StageCosts): s
     const uses = ledger?.map(({ review, million }) => `${review} ${formatDollars(million)}`);
     return uses
       ? [
-          `  the ledger of ${rule} adds for a million: ${uses.join(", ")}; more for several or large values (${formatPage("ledger.md")})`,
+          `  the ledger of ${rule} adds for a million: ${uses.join(", ")}; more for several or large values (${formatPage("background/ledger.md")})`,
         ]
       : [];
   });
-  const nat = `  each NAT gateway that the functions in a VPC need adds ${formatDollars(natDollars)} a month and $${prices.vpc.natGigabyte} for each GB (${formatPage("networks.md")})`;
+  const nat = `  each NAT gateway that the functions in a VPC need adds ${formatDollars(natDollars)} a month and $${prices.vpc.natGigabyte} for each GB (${formatPage("how-to/networks.md")})`;
   return [
     "",
     `estimated cost of reviews by API servers, without Postern's probes (prices of ${prices.region}, ${prices.date})`,

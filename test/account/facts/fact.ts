@@ -3,7 +3,7 @@ import { toSentence } from "../../../infra/cli/complaint.ts";
 import type { Observation, Suite } from "../suite.ts";
 import { differs, notSeen, seen } from "../suite.ts";
 
-/** The check of a fact. docs/aws-facts.md has a line for each id. */
+/** The check of a fact. docs/background/aws-facts.md has a line for each id. */
 export interface Fact {
   id: string;
   /** Checked on the deployed stages, while nothing else changes them, or after all other steps. */

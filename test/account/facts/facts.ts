@@ -4,5 +4,5 @@ import { lambdaFacts } from "./lambda.ts";
 import { logAndMetricFacts } from "./logs.ts";
 import { storageAndStackFacts } from "./storage.ts";
 
-/** The checks of all facts in docs/aws-facts.md, in its order. */
+/** The checks of all facts in docs/background/aws-facts.md, in its order. */
 export const facts: Fact[] = [...lambdaFacts, ...endpointFacts, ...logAndMetricFacts, ...storageAndStackFacts];
