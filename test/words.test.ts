@@ -8,8 +8,9 @@ import { fileURLToPath } from "node:url";
 
 /** The forbidden words, and what to write instead. */
 const replacements: Record<string, string> = {
-  who: "the noun",
-  whom: "the noun",
+  "user that": "user who",
+  "users that": "users who",
+  "engineers that": "engineers who",
   whoever: "the noun",
   nobody: "no and the noun",
   somebody: "the noun",
@@ -103,15 +104,16 @@ describe("the words", () => {
 
   const planted: [file: string, text: string, words: string[]][] = [
     ["a.ts", "// Nobody reads this.\n", ["Nobody"]],
-    ["a.ts", "/** Returns a key. */\nconst key = 1;\n/**\n * Tells who asks.\n */\n", ["who"]],
-    ["a.test.ts", 'it("leaves whom it knows", () => {});\n', ["whom"]],
+    ["a.ts", "/** Returns a key. */\nconst key = 1;\n/**\n * Finds the users that ask.\n */\n", ["users that"]],
+    ["a.test.ts", 'it("leaves a twin as it is", () => {});\n', ["twin"]],
     ["a.ts", 'throw new Failure(\n  500,\n  "the world ended",\n);', ["world"]],
     ["a.ts", 'const list = { says: "only these doors", summary: "a court" };\n', ["court"]],
-    ["a.ts", "throw new Error(`$" + "{who} asked nobody`);\n", ["nobody"]],
-    ["a.ts", "const world = who;\n", []],
+    ["a.ts", "throw new Error(`$" + "{twin} asked nobody`);\n", ["nobody"]],
+    ["a.ts", "const world = twin;\n", []],
+    ["a.md", "A user who asks; the user, that is, the client.\n", []],
     ["a.sh", "# Whoever runs this\njudge\n", ["Whoever"]],
     ["a.yaml", "# A twin.\n- name: is told nothing\n  world: {}\n", ["twin", "told"]],
-    ["a.md", "A judge.\n\n```\nwho\n```\n\nThe field `world`.\n", ["judge"]],
+    ["a.md", "A judge.\n\n```\ntwin\n```\n\nThe field `world`.\n", ["judge"]],
   ];
   for (const [file, text, words] of planted)
     it(`are found in ${JSON.stringify(text)}: ${words.join(", ") || "none"}`, () => {

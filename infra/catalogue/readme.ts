@@ -19,7 +19,7 @@ export const buildCatalogueReadme = async (
     ({ name, phases, rule }) =>
       `| [${name}](${name}/README.md) | ${phases.join(", ")} | ${rule.summary} | ${describeCompiledInPlugin(rule.upstreamPlugin?.plugin)} | ${hasNeed({ rule }, "ledger") ? "yes" : ""} |`,
   );
-  const headings = `| rule | phase | what it does | ${compiledInPluginHeading} | [ledger](../docs/how-to/rollout.md#the-ledger) |`;
+  const headings = `| rule | phase | what it does | ${compiledInPluginHeading} | [ledger](../docs/background/deployments.md#the-ledger) |`;
   const list = [headings, "| --- | --- | --- | --- | --- |", ...rows].join("\n");
   const withList = replaceList(present, "list", list);
   return { present, wanted: replaceList(withList, "table of managed clusters", formatChoices(catalogue)) };

@@ -100,7 +100,7 @@ describe("the entries of the catalogue, with the settings of each case,", async 
     if (entries.some(({ exempt }) => exempt.resources !== undefined))
       it(`have a link from the page of ${listed.name} to what isn't sent to it`, async () => {
         const readme = await readFile(join(listed.folder, "README.md"), "utf8");
-        assert.ok(readme.includes("(../../docs/how-to/rollout.md#when-endpoints-hang)"));
+        assert.ok(readme.includes("(../../docs/how-to/outages.md)"));
       });
   }
 });

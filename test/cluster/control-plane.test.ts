@@ -31,7 +31,7 @@ import {
 } from "./kubelets.ts";
 
 // A control plane with its default times, and thirty rules whose endpoints all have a fault. It must keep its leaders and
-// nodes, and a Deployment must roll. A run with POSTERN_FAULT_SECONDS=120 also prints the table of docs/how-to/rollout.md.
+// nodes, and a Deployment must roll. A run with POSTERN_FAULT_SECONDS=120 also prints the table of docs/background/outages.md.
 const seconds = Number(process.env.POSTERN_FAULT_SECONDS || 16);
 const programs = ["kube-controller-manager", "kube-scheduler"] as const;
 const nodes = 50;

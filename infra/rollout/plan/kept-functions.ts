@@ -40,7 +40,7 @@ export const planStack = (
   const [before, after] = [readEndpointType(deployed), readEndpointType(template)];
   if (listStackRules(deployed, stage).length > 0 && before !== after)
     throw new Complaint(
-      `stage ${stage} has the endpoint type ${before}, and serverless.yml says ${after}: clusters would call addresses that don't exist any more; a stage of another name with ${after} can take its clusters over, as ${formatPage("how-to/rollout.md")} says under Moving a stage`,
+      `stage ${stage} has the endpoint type ${before}, and serverless.yml says ${after}: clusters would call addresses that don't exist any more; a stage of another name with ${after} can take its clusters over, as ${formatPage("how-to/move-a-stage.md")} says`,
     );
   const kept = findOffRulesToKeep(stage, deployed, parts, all);
   const complete = retainLogGroups(copyRuleResources(template, deployed, kept), deployed);
