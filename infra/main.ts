@@ -36,11 +36,23 @@ const reportErrors = async (run: () => Promise<number>): Promise<number> => {
   }
 };
 
-const runVerb = async ([verb, ...rest]: readonly string[]): Promise<number> => {
-  const verbs = (await readdir(folder))
+const listVerbs = async (): Promise<string[]> =>
+  (await readdir(folder))
     .filter((file) => file.endsWith(moduleExtension))
     .map((file) => file.slice(0, -moduleExtension.length))
     .sort();
+
+/** Returns what `--help` prints of each verb. */
+export const describeAllVerbs = async (): Promise<{ verb: string; help: string }[]> =>
+  Promise.all(
+    (await listVerbs()).map(async (verb) => ({
+      verb,
+      help: describeCommand(`postern ${verb}`, await loadCommand(verb)),
+    })),
+  );
+
+const runVerb = async ([verb, ...rest]: readonly string[]): Promise<number> => {
+  const verbs = await listVerbs();
   if (verb === "--version") {
     process.stdout.write(`postern ${await readVersion()}\n`);
     return 0;

@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import { readCatalogue } from "../infra/catalogue/registry.ts";
 import { compiledInPlugins } from "../infra/catalogue/upstream-plugins.ts";
 import { buildTableOfCheckPage } from "../infra/check/documented-coverage.ts";
+import { buildCommandsPage } from "./generate/commands-page.ts";
 import { readersFiles } from "./readers-files.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -93,6 +94,12 @@ describe("the pages", () => {
     const { present, wanted } = await buildTableOfCheckPage(await readCatalogue());
     assert.equal(present, wanted);
     assert.ok(present.includes("<!-- End of the table of plugins. -->"));
+  });
+
+  it("have the help of all commands; npm run fix writes it", async () => {
+    const { present, wanted } = await buildCommandsPage();
+    assert.equal(present, wanted);
+    assert.ok(present.includes("## check\n"));
   });
 
   it("list every port beside its upstream plugin, in the order of the plugins", async () => {
