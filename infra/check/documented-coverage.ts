@@ -8,9 +8,9 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import { describeCompiledInPlugin } from "../catalogue/upstream-plugins.ts";
 import { getProjectRoot } from "../cli/roots.ts";
 
-const getPage = (): string => join(getProjectRoot(), "docs/how-to/check.md");
+const getPage = (): string => join(getProjectRoot(), "docs/reference/check.md");
 
-/** Returns docs/how-to/check.md as it is, and with the current table of plugins. */
+/** Returns docs/reference/check.md as it is, and with the current table of plugins. */
 export const buildTableOfCheckPage = async (
   catalogue: readonly CatalogueRule[],
 ): Promise<{ present: string; wanted: string }> => {
@@ -18,7 +18,7 @@ export const buildTableOfCheckPage = async (
   return { present, wanted: replaceList(present, "table of plugins", formatPlugins(catalogue)) };
 };
 
-/** Updates the table in docs/how-to/check.md. Does nothing in a project, which has no such page. */
+/** Updates the table in docs/reference/check.md. Does nothing in a project, which has no such page. */
 export const updateTableOfCheckPage = async (catalogue: readonly CatalogueRule[]): Promise<void> => {
   if (existsSync(getPage())) await writeFile(getPage(), (await buildTableOfCheckPage(catalogue)).wanted);
 };

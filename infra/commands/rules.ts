@@ -20,7 +20,7 @@ export default {
     output: commonCommandOptions.output,
     write: {
       type: "boolean",
-      says: "write the lists in functions/README.md and docs/how-to/check.md, and the schemas for editors to .postern, as npm run fix does",
+      says: "write the lists in functions/README.md and docs/reference/check.md, and the schemas for editors to .postern, as npm run fix does",
     },
   },
 
