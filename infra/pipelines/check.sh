@@ -40,8 +40,12 @@ node "$postern/infra/postern.js" check "${what[@]}" --config "$project/postern.y
   ${CLUSTER:+--cluster "$CLUSTER"} "$@" -o text -o json="$folder/check.json" -o sarif="$folder/check.sarif" \
   -o junit="$folder/check.xml" -o github="$folder/check.github" >"$folder/check.txt" 2>&1 || status=$?
 
-# A check that failed has no report: the next run compares with that of the last one that ended.
-if [ -n "${LIVE:-}" ] && [ -f "$folder/check.sarif" ]; then cp "$folder/check.sarif" "$folder/known.sarif"; fi
+# How much could not be read; a check that failed has no report, or was cut.
+unread=all
+count='(({ summary, isCut }) => isCut ? "all" : summary.faults)(JSON.parse(require("node:fs").readFileSync(process.argv[1], "utf8")))'
+if [ -f "$folder/check.json" ]; then unread="$(node -p "$count" "$folder/check.json" 2>/dev/null)" || unread=all; fi
+# The next run compares with the last one that has read everything.
+if [ -n "${LIVE:-}" ] && [ "$unread" = 0 ]; then cp "$folder/check.sarif" "$folder/known.sarif"; fi
 
 if [ -n "${GITHUB_STEP_SUMMARY:-}" ]; then
   # Manifests are untrusted: none of their lines may become a command to GitHub's runner.
@@ -61,9 +65,6 @@ else
 fi
 
 if [ "$status" -eq 3 ]; then
-  count='JSON.parse(require("node:fs").readFileSync(process.argv[1], "utf8")).summary.faults'
-  # The check itself failed if there is no report.
-  unread="$(node -p "$count" "$folder/check.json" 2>/dev/null)" || unread=all
   if [ "$unread" != 0 ] || [ -n "${STRICT:-}" ]; then status=1; fi
 fi
 exit "$status"

@@ -1,7 +1,7 @@
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import type { CheckReportWriter } from "./check-report.ts";
-import { leaveOutKnownFindings } from "./known-findings.ts";
 import { createPainter, createTextReport, createWholeTextReport, isColoured } from "./format.ts";
+import { leaveOutKnownFindings } from "./known-findings.ts";
 import type { ReportOutput } from "./outputs.ts";
 import type { PolicyReportVersion } from "./policyreport.ts";
 

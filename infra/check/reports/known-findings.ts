@@ -16,10 +16,7 @@ export const computeFingerprint = (
   { apiVersion, kind, namespace = "", name, owner = name }: ObjectCheckResult,
   rule: string,
   message: string,
-): string =>
-  createHash("sha256")
-    .update([rule, apiVersion, kind, namespace, owner, message].join("\n"))
-    .digest("hex");
+): string => createHash("sha256").update([rule, apiVersion, kind, namespace, owner, message].join("\n")).digest("hex");
 
 /** Reads the fingerprints in a SARIF report of an earlier check; a note says why there are none. */
 export const readKnownFindings = async (
@@ -32,7 +29,8 @@ export const readKnownFindings = async (
     if (known !== undefined) return known;
     note(`${file} is ${text === "" ? "empty" : "not a SARIF report of postern check"}, so every finding is new`);
   } catch (error) {
-    note(`${file} can't be read, so every finding is new: ${toSentence(error)}`);
+    const why = getOwn(error, "code") === "ENOENT" ? "doesn't exist" : `can't be read (${toSentence(error)})`;
+    note(`${file} ${why}, so every finding is new`);
   }
   return new Set();
 };
