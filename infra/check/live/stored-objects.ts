@@ -109,7 +109,7 @@ const isOwnedByWorkload = (object: StoredObject): boolean => {
  * Names the controller of a stored object by kind and name. The hash of a ReplicaSet and the time of a CronJob's Job are
  * left out, so that the name is the same for an object and for the one that replaces it.
  */
-const describeOwner = (object: StoredObject): string | undefined => {
+export const describeOwner = (object: StoredObject): string | undefined => {
   const controller = findController(object);
   if (controller === undefined) return undefined;
   const { kind, name } = controller;
