@@ -108,7 +108,10 @@ describe("a report without known findings", () => {
   };
 
   it("lists new denials, new warnings and undecided objects", () => {
-    assert.match(write(all, []), /denied by allowed-registries[\s\S]*warning of pod-security[\s\S]*Pod shop\/db .*undecided/);
+    assert.match(
+      write(all, []),
+      /denied by allowed-registries[\s\S]*warning of pod-security[\s\S]*Pod shop\/db .*undecided/,
+    );
     assert.doesNotMatch(write(all, [denialId]), /denied by/);
     assert.match(write(all, [denialId]), /^Pod shop\/web .* denied\n {2}warning of pod-security/);
     assert.doesNotMatch(write(all, [warningId]), /warning of/);
