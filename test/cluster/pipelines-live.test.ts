@@ -21,7 +21,7 @@ const { config, objects, newcomer } = readRows<{ config: string; objects: object
   import.meta.filename,
 );
 const reader = await readFile(
-  fileURLToPath(new URL("../../infra/pipelines/live-reader.yaml", import.meta.url)),
+  fileURLToPath(new URL("../../infra/pipelines/live-reader.yml", import.meta.url)),
   "utf8",
 );
 
