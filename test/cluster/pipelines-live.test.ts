@@ -20,10 +20,7 @@ const gitlab = toGitLabScript(gitlabJob, { LIVE: gitlabJob.variables?.LIVE ?? ""
 const { config, objects, newcomer } = readRows<{ config: string; objects: object[]; newcomer: object }>(
   import.meta.filename,
 );
-const reader = await readFile(
-  fileURLToPath(new URL("../../infra/pipelines/live-reader.yml", import.meta.url)),
-  "utf8",
-);
+const reader = await readFile(fileURLToPath(new URL("../../infra/pipelines/live-reader.yml", import.meta.url)), "utf8");
 
 describe("the nightly check of a cluster", await needs("API server"), () => {
   let cluster: TestCluster;

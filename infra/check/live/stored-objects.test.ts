@@ -20,7 +20,8 @@ describe("the owner of a stored object", () => {
     });
 
   it("is absent without a controller", () => {
-    for (const ownerReferences of [undefined, [], [{ kind: "ReplicaSet", name: "web" }], "x", [null]])
+    const wrong = [{ kind: "ReplicaSet", name: "web" }, { kind: "a\nb", name: "web", controller: true }, null];
+    for (const ownerReferences of [undefined, [], "x", ...wrong.map((one) => [one])])
       assert.equal(describeOwner({ metadata: { ownerReferences } } as object), undefined);
   });
 });

@@ -113,6 +113,8 @@ export const describeOwner = (object: StoredObject): string | undefined => {
   const controller = findController(object);
   if (controller === undefined) return undefined;
   const { kind, name } = controller;
+  // The API server takes any text here.
+  if (![kind, name].every((word) => /^[\w.-]+$/.test(String(word)))) return undefined;
   const [, stem, suffix = ""] = /^(.+)-([^-]+)$/.exec(String(name)) ?? [];
   const labels = Object.values(toMap(getOwn(object.metadata, "labels")));
   const isMade = kind === "ReplicaSet" ? labels.includes(suffix) : kind === "Job" && /^\d{8,}$/.test(suffix);
