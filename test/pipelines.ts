@@ -15,7 +15,7 @@ export interface GitHubStep {
 }
 export interface GitHubJob {
   if?: string;
-  needs?: string;
+  needs?: string | string[];
   "timeout-minutes": number;
   permissions: Record<string, string>;
   concurrency: { group: string; "cancel-in-progress": boolean };
@@ -37,6 +37,7 @@ export interface GitLabJob {
   timeout?: string;
   resource_group?: string;
   allow_failure?: { exit_codes: number[] };
+  cache?: object;
   artifacts?: { paths: string[]; reports?: { junit: string } };
 }
 export interface CodeBuild {

@@ -4,9 +4,11 @@ import type { BrokenRule } from "../catalogue/registry.ts";
 import type { ObjectEvaluation } from "../check/evaluation/object-evaluation.ts";
 import { restrictClusterToRules } from "../check/evaluation/rule-webhooks.ts";
 import type { ManifestFix } from "../check/fixes/fix.ts";
+import type { CheckSummary } from "../check/reports/check-report.ts";
 import { addToSummary, createSummary, formatUnread } from "../check/reports/format.ts";
 import { checkReportFormats, createCheckReport, policyReportGroupsHelp } from "../check/reports/forms.ts";
 import { hideSecretsInEvaluation } from "../check/reports/hidden-values.ts";
+import { hasNewDenial, readKnownFindings } from "../check/reports/known-findings.ts";
 import { openReportWriter, parseOutputOptions } from "../check/reports/outputs.ts";
 import { defaultObjectsPerClusterListPage, saveState, startClusterCheck, startFileCheck } from "../check/subjects.ts";
 import { type Command, commonCommandOptions, type ParsedOptions, writeNote, writeOutput } from "../cli/command.ts";
@@ -116,6 +118,11 @@ export default {
       value: "MODE",
       says: "what becomes of unknown fields, as for kubectl: strict (denied, the default), warn or ignore",
     },
+    known: {
+      type: "string",
+      value: "FILE",
+      says: "the SARIF report of an earlier check: text and github leave out the findings that it has, and exit code 1 means a denial that it doesn't have",
+    },
     all: { type: "boolean", says: "list all objects in text, not only those with findings, and group none" },
     output: {
       ...commonCommandOptions.output,
@@ -154,7 +161,9 @@ export default {
     }
     const source = await (isLive ? startClusterCheck : startFileCheck)(request, stop.signal);
 
-    const summary = createSummary();
+    const knownFile = options.text("known");
+    const known = knownFile === undefined ? undefined : await readKnownFindings(knownFile, writeNote);
+    const summary: CheckSummary = { ...createSummary(), ...(known && { newlyDenied: 0 }) };
     const fixes: ManifestFix[] = [];
     const fixing = options.flag("fix") ? await import("../check/fixes/fix.ts") : undefined;
     const isWatched = isLive && process.stdout.isTTY === true;
@@ -166,6 +175,7 @@ export default {
           listsAll: options.flag("all"),
           catalogue,
           reportVersion: source.reportVersion,
+          known,
         }),
       () => isWatched && clearLine(),
     );
@@ -178,7 +188,9 @@ export default {
       await source.each(async (found) => {
         const evaluation = markBrokenRules(found, lost);
         addToSummary(summary, evaluation.checked);
-        await outlets.add(hideSecretsInEvaluation(evaluation, source.secretsRead));
+        const shown = hideSecretsInEvaluation(evaluation, source.secretsRead);
+        if (known && hasNewDenial(shown.checked, known)) summary.newlyDenied = (summary.newlyDenied ?? 0) + 1;
+        await outlets.add(shown);
         const fix = fixing?.toFix(evaluation, source.secretsRead);
         if (fix) fixes.push(fix);
       });
@@ -198,7 +210,7 @@ export default {
       forget();
     }
     await fixing?.writeFixes(fixes);
-    if (summary.denied > 0) return 1;
+    if ((summary.newlyDenied ?? summary.denied) > 0) return 1;
     return summary.undecided + summary.faults + lost.length > 0 ? 3 : 0;
   },
 } satisfies Command;
@@ -227,7 +239,7 @@ const markBrokenRules = (evaluation: ObjectEvaluation, broken: readonly BrokenRu
   };
 };
 
-const ofChecks = ["rules", "plugins", "operation", "as-group", "webhooks", "call", "harden", "all", "output"];
+const ofChecks = ["rules", "plugins", "operation", "as-group", "webhooks", "call", "harden", "known", "all", "output"];
 
 const checkOptions = (options: ParsedOptions, words: readonly string[]): void => {
   const isSaid = (name: string) => options.flag(name) || options.texts(name).length > 0;

@@ -51,7 +51,10 @@ const gitlabJobs = new Map(
 );
 
 const scriptGitHub = (job: string) => toGitHubScript(github, job);
-const scriptGitLab = (job: string) => toGitLabScript(gitlabJobs.get(job) ?? {}, gitlab.variables);
+const scriptGitLab = (name: string) => {
+  const job = gitlabJobs.get(name) ?? {};
+  return toGitLabScript(job, { ...gitlab.variables, ...job.variables });
+};
 
 const rows = readRows<
   {
@@ -185,7 +188,7 @@ describe("the pipelines", () => {
       assert.match(job.concurrency.group, new RegExp(`^postern-${name}`));
       assert.equal(job.concurrency["cancel-in-progress"], ["test", "plan", "check", "scan"].includes(name), name);
       assert.ok(job.if, `${name} runs at every event`);
-      assert.ok(job.needs === undefined || job.needs in github.jobs);
+      for (const needed of [job.needs ?? []].flat()) assert.ok(needed in github.jobs);
       for (const { run = "" } of job.steps)
         assert.doesNotMatch(run, /\$\{\{/, "an expression becomes part of the script");
     }
@@ -223,6 +226,19 @@ describe("the pipelines", () => {
     assert.match(String(scan.if), /head\.repo\.full_name == github\.repository/);
   });
 
+  // A cache is restored by the beginning of its key, and code scanning closes what a category doesn't find again.
+  it("keep findings of clusters apart from those of other clusters and of manifests", () => {
+    const steps = github.jobs.live?.steps ?? [];
+    const [restore, save] = steps.filter(({ uses }) => uses?.startsWith("actions/cache/")).map((step) => step.with);
+    assert.deepEqual([restore?.key, restore?.path], [save?.key, save?.path]);
+    assert.match(String(restore?.["restore-keys"]), /^postern-live\/\$\{\{ matrix\.cluster \}\}\/$/);
+    assert.ok(String(save?.key).startsWith(String(restore?.["restore-keys"])));
+    const { category } = github.jobs.scan?.steps.at(-1)?.with ?? {};
+    assert.match(String(category), /^postern-.* == 'schedule' && 'live\/' \|\| '' \}\}\$\{\{ matrix\.cluster \}\}$/);
+    const { cache } = gitlabJobs.get("live") ?? {};
+    assert.deepEqual(cache, { key: "postern-live-$CLUSTER", paths: [restore?.path], when: "always" });
+  });
+
   it("use only existing inputs and explained variables at GitHub, and no secrets", async () => {
     const file = await readPipelineText("github");
     const { inputs } = github.on.workflow_dispatch;
@@ -247,6 +263,7 @@ describe("the pipelines", () => {
       scan: "",
       deploy: "vars.POSTERN_DEPLOY_ROLE",
       status: "vars.POSTERN_EMERGENCY_ROLE",
+      live: "vars.POSTERN_LIVE_ROLE",
       rollback: "inputs.what == 'one rule' && vars.POSTERN_EMERGENCY_ROLE || vars.POSTERN_DEPLOY_ROLE",
     });
   });
@@ -267,6 +284,7 @@ describe("the pipelines", () => {
       check: undefined,
       deploy: "$POSTERN_DEPLOY_ROLE",
       status: "$POSTERN_EMERGENCY_ROLE",
+      live: "$POSTERN_LIVE_ROLE",
       "rollback every rule": "$POSTERN_DEPLOY_ROLE",
       "rollback one rule": "$POSTERN_EMERGENCY_ROLE",
     });

@@ -230,6 +230,18 @@ describe("the roles for one stage", () => {
       );
   });
 
+  it("gives the role that checks clusters the right to find them on the branch, and no other", async () => {
+    const shop = buildArn("eks", "cluster/shop");
+    const { role, trust } = await readAccess({ ...github, EksClusters: [shop] });
+    assert.deepEqual(
+      role("LiveRole").map(({ actions, Resource }) => [actions, Resource]),
+      [[["eks:DescribeCluster"], [shop]]],
+    );
+    assert.deepEqual(trust("LiveRole"), trust("DeployRole"));
+    const { resources } = await readAccess({ Stage: stage, CodeBuildProjects: "postern-", EksClusters: [shop] });
+    assert.ok(!resources.has("LiveRole"));
+  });
+
   it("gives the key that signs URLs to roles that deploy or are on call, and not to the one that plans", async () => {
     const { role } = await readAccess(github);
     const resource = buildArn("ssm", `parameter/postern/${stage}/keys`);

@@ -120,6 +120,8 @@ export interface ObjectCheckResult {
   name: string;
   /** The uid of an object that was read from a cluster; absent for an object of a manifest. */
   uid?: string;
+  /** The kind and name of what controls an object of a cluster, without the part of the name that a controller made. */
+  owner?: string;
   /** The workload that would create this Pod, in the same namespace; absent for all other objects. */
   madeBy?: Pick<ObjectCheckResult, "apiVersion" | "kind" | "name" | "uid">;
   verdict: CheckVerdict;

@@ -59,7 +59,7 @@ export const createStoredObjectEvaluator = (
     const all = await evaluate(object, resource).catch((error) => [
       createUndecidedEvaluation(toManifest(object), object, toSentence(error)),
     ]);
-    return all.map((evaluation) => redactSecretMetadata(replacePlace(evaluation, object.metadata?.uid)));
+    return all.map((evaluation) => redactSecretMetadata(replacePlace(evaluation, object)));
   };
 };
 
@@ -89,24 +89,47 @@ const buildStoredRequest = (
   };
 };
 
+/** Returns the owner reference of the controller of a stored object. */
+const findController = ({ metadata }: StoredObject) => {
+  const owners: unknown = getOwn(metadata, "ownerReferences");
+  const found = Array.isArray(owners) && owners.find((owner) => getOwn(owner, "controller") === true);
+  return found ? toMap(found) : undefined;
+};
+
 /**
  * Reports whether a workload, such as a Deployment, controls a stored object. The Pods of such an object are
  * evaluated with that workload only.
  */
-const isOwnedByWorkload = ({ metadata }: StoredObject): boolean => {
-  const owners: unknown = getOwn(metadata, "ownerReferences");
-  return (
-    Array.isArray(owners) && owners.some((owner) => getOwn(owner, "controller") === true && isWorkload(toMap(owner)))
-  );
+const isOwnedByWorkload = (object: StoredObject): boolean => {
+  const controller = findController(object);
+  return controller !== undefined && isWorkload(controller);
 };
 
-/** Replaces the file and line by the uid of the object, or of the workload that would make it. */
-const replacePlace = (evaluation: ObjectEvaluation, uid: unknown): ObjectEvaluation => {
+/**
+ * Names the controller of a stored object by kind and name. The hash of a ReplicaSet and the time of a CronJob's Job are
+ * left out, so that the name is the same for an object and for the one that replaces it.
+ */
+export const describeOwner = (object: StoredObject): string | undefined => {
+  const controller = findController(object);
+  if (controller === undefined) return undefined;
+  const { kind, name } = controller;
+  // The API server takes any text here.
+  if (![kind, name].every((word) => /^[\w.-]+$/.test(String(word)))) return undefined;
+  const [, stem, suffix = ""] = /^(.+)-([^-]+)$/.exec(String(name)) ?? [];
+  const labels = Object.values(toMap(getOwn(object.metadata, "labels")));
+  const isMade = kind === "ReplicaSet" ? labels.includes(suffix) : kind === "Job" && /^\d{8,}$/.test(suffix);
+  return `${kind} ${isMade ? stem : name}`;
+};
+
+/** Replaces the file and line by the owner and the uid of the object, or of the workload that would make it. */
+const replacePlace = (evaluation: ObjectEvaluation, object: StoredObject): ObjectEvaluation => {
   const { file: _, line: __, denials, madeBy, ...checked } = evaluation.checked;
   const unplaced = denials.map(({ line: _, column: __, ...denial }) => denial);
+  const uid = object.metadata?.uid;
   const named = typeof uid === "string" ? { uid } : {};
+  const owner = madeBy === undefined ? describeOwner(object) : undefined;
   const identity = madeBy === undefined ? named : { madeBy: { ...madeBy, ...named } };
-  return { ...evaluation, checked: { ...checked, ...identity, denials: unplaced } };
+  return { ...evaluation, checked: { ...checked, ...identity, ...(owner && { owner }), denials: unplaced } };
 };
 
 /**

@@ -18,6 +18,8 @@ export interface CheckSummary extends Record<CheckVerdict, number> {
   noRule: number;
   warnings: number;
   faults: number;
+  /** The number of denied objects with a denial that `--known` doesn't have; absent without `--known`. */
+  newlyDenied?: number;
 }
 
 /** What a check knows at its end: the counts, what it could not read, and notes. */

@@ -139,7 +139,8 @@ const formatSummary = (summary: CheckSummary, paint: Paint): string => {
     .filter((verdict) => summary[verdict] > 0)
     .map((verdict) => {
       const unruled = verdict === "allowed" && summary.noRule > 0 ? ` (${summary.noRule} no rule)` : "";
-      return paint(verdicts[verdict][0], `${summary[verdict]} ${verdicts[verdict][1]}${unruled}`);
+      const fresh = verdict === "denied" && summary.newlyDenied !== undefined ? ` (${summary.newlyDenied} new)` : "";
+      return paint(verdicts[verdict][0], `${summary[verdict]} ${verdicts[verdict][1]}${unruled}${fresh}`);
     });
   const more = [
     ...(summary.warnings > 0 ? [formatCount(summary.warnings, "warning")] : []),

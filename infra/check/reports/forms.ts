@@ -1,6 +1,7 @@
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import type { CheckReportWriter } from "./check-report.ts";
 import { createPainter, createTextReport, createWholeTextReport, isColoured } from "./format.ts";
+import { leaveOutKnownFindings } from "./known-findings.ts";
 import type { ReportOutput } from "./outputs.ts";
 import type { PolicyReportVersion } from "./policyreport.ts";
 
@@ -17,6 +18,8 @@ interface ReportContext {
    * The PolicyReport version that the cluster serves; undefined for a check of files, and if the cluster serves none.
    */
   reportVersion: PolicyReportVersion | undefined;
+  /** The findings of an earlier check, which reports for people leave out. */
+  known?: ReadonlySet<string> | undefined;
 }
 
 type ReportCreator = (output: ReportOutput, purpose: ReportContext) => Promise<CheckReportWriter>;
@@ -41,6 +44,9 @@ const reports: Record<string, ReportCreator> = {
     return createPolicyReport({ passes: !isLive, apiVersion: reportVersion });
   },
 };
+/** The formats that people read, as findings only. */
+const forPeople = new Set(["text", "github"]);
+
 /** The report formats of `postern check`: the values of `--output`. */
 export const checkReportFormats = Object.keys(reports);
 
@@ -48,5 +54,7 @@ export const checkReportFormats = Object.keys(reports);
  * Creates the report of `check` in the form of `--output`. If a cluster is checked, some forms leave out objects
  * without findings.
  */
-export const createCheckReport: ReportCreator = (output, purpose) =>
-  (reports[output.form] ?? createJson)(output, purpose);
+export const createCheckReport: ReportCreator = async (output, purpose) => {
+  const report = await (reports[output.form] ?? createJson)(output, purpose);
+  return purpose.known && forPeople.has(output.form) ? leaveOutKnownFindings(report, purpose.known) : report;
+};

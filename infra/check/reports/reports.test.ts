@@ -17,6 +17,7 @@ import { createPainter, createTextReport, createWholeTextReport, formatUnread } 
 import { createGithubReport } from "./github.ts";
 import { createJsonReport } from "./json-report.ts";
 import { createJunitReport } from "./junit.ts";
+import { computeFingerprint, hasNewDenial, leaveOutKnownFindings } from "./known-findings.ts";
 import { createPolicyReport, findPolicyReportVersion } from "./policyreport.ts";
 import { createSarifReport } from "./sarif.ts";
 
@@ -91,6 +92,40 @@ describe("the text report", () => {
     });
     const report = toResultWriter(createTextReport(createPainter(false)));
     assert.equal(writeReport(report, [undecidedResult, web, ...pods, denied]), reports.text);
+  });
+});
+
+describe("a report without known findings", () => {
+  const [{ rule, message = "" } = { rule: "" }] = denied.denials;
+  const warning = { rule: "pod-security", text: "would violate restricted" };
+  const suggested = `${message}\nTo fix it, name an image of registry.example.com`;
+  const denialId = computeFingerprint(denied, rule, suggested);
+  const warningId = computeFingerprint(denied, warning.rule, warning.text);
+  const write = (all: readonly ObjectCheckResult[], known: string[]) => {
+    const report = toResultWriter(createTextReport(createPainter(false)));
+    const left = leaveOutKnownFindings(report as CheckReportWriter, new Set(known));
+    return writeReport(toResultWriter(left), all);
+  };
+
+  it("lists new denials, new warnings and undecided objects", () => {
+    assert.match(
+      write(all, []),
+      /denied by allowed-registries[\s\S]*warning of pod-security[\s\S]*Pod shop\/db .*undecided/,
+    );
+    assert.doesNotMatch(write(all, [denialId]), /denied by/);
+    assert.match(write(all, [denialId]), /^Pod shop\/web .* denied\n {2}warning of pod-security/);
+    assert.doesNotMatch(write(all, [warningId]), /warning of/);
+    assert.match(write(all, [denialId, warningId]), /^Pod shop\/db .*undecided\n.*\n4 objects\n$/);
+  });
+  it("takes a denial of another rule, object or sentence as new", () => {
+    const known = new Set([denialId]);
+    assert.equal(hasNewDenial(denied, known), false);
+    const others = [{ namespace: "till" }, { name: "db" }, { kind: "PodTemplate" }, { apiVersion: "v2" }];
+    for (const change of others) assert.equal(hasNewDenial({ ...denied, ...change }, known), true);
+    const [denial] = denied.denials;
+    for (const change of [{ rule: "pod-security" }, { message: "another" }, { suggestion: "another" }])
+      assert.equal(hasNewDenial({ ...denied, denials: [{ ...denial, rule, message, ...change }] }, known), true);
+    assert.equal(hasNewDenial({ ...denied, denials: [...denied.denials, { rule, message: "another" }] }, known), true);
   });
 });
 
@@ -305,6 +340,13 @@ describe("the SARIF report", () => {
   it("has fingerprints that don't depend on the line", () => {
     const getFingerprints = (line: number) => parseRun([{ ...denied, line }]).results[0].partialFingerprints;
     assert.deepEqual(getFingerprints(1), getFingerprints(2));
+  });
+  it("has the same fingerprints for objects of one controller", () => {
+    const getFingerprints = (name: string, owner?: string) =>
+      parseRun([{ ...denied, name, ...(owner !== undefined && { owner }) }]).results[0].partialFingerprints;
+    assert.deepEqual(getFingerprints("web-7d9f-a", "ReplicaSet web"), getFingerprints("web-7d9f-b", "ReplicaSet web"));
+    assert.notDeepEqual(getFingerprints("web", "ReplicaSet web"), getFingerprints("web", "ReplicaSet shop"));
+    assert.notDeepEqual(getFingerprints("a"), getFingerprints("b"));
   });
   it("escapes links in messages", () => {
     const [{ message }] = parseRun([{ ...denied, denials: [{ rule: "a", message: "[here](http://evil)" }] }]).results;

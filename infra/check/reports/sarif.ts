@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import project from "../../../package.json" with { type: "json" };
 import {
   type Denial,
@@ -15,6 +14,7 @@ import {
   toReportUri,
   toRepositoryPath,
 } from "./check-report.ts";
+import { computeFingerprint, fingerprintName } from "./known-findings.ts";
 
 const $schema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 const begin = `{
@@ -47,16 +47,13 @@ export const createSarifReport = (
       const locations = [
         { ...toPhysicalLocation(result, getDenialLine(result, denial), denial?.column), ...toLogicalLocation(result) },
       ];
-      // The fingerprint leaves out the line: a finding keeps its identity when lines move.
-      const identity = [rule, result.apiVersion, result.kind, result.namespace ?? "", result.name, message].join("\n");
-      const partialFingerprints = { "posternFinding/v1": createHash("sha256").update(identity).digest("hex") };
       text += results.add({
         ruleId: rule,
         ruleIndex,
         level,
         message: { text: escapeLinks(message || "denied without explanation") },
         locations,
-        partialFingerprints,
+        partialFingerprints: { [fingerprintName]: computeFingerprint(result, rule, message) },
       });
     };
     for (const denial of result.denials) add(denial.rule, "error", formatDenial(denial), denial);

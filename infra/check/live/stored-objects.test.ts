@@ -1,0 +1,27 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { describeOwner } from "./stored-objects.ts";
+
+describe("the owner of a stored object", () => {
+  for (const [says, kind, name, labels, owner] of [
+    ["of a Deployment's Pod has no hash", "ReplicaSet", "web-7d9f", { "pod-template-hash": "7d9f" }, "ReplicaSet web"],
+    ["keeps an end that no label has", "ReplicaSet", "web-front", { app: "web" }, "ReplicaSet web-front"],
+    ["of a CronJob's Pod has no time", "Job", "backup-29384756", {}, "Job backup"],
+    ["keeps a Job's own number", "Job", "migrate-7", {}, "Job migrate-7"],
+    ["keeps the names of other kinds", "DaemonSet", "agent-29384756", { x: "29384756" }, "DaemonSet agent-29384756"],
+    ["may have no hyphen", "ReplicaSet", "web", { app: "web" }, "ReplicaSet web"],
+  ] as const)
+    it(says, () => {
+      const ownerReferences = [
+        { kind: "Other", name: "other" },
+        { kind, name, controller: true },
+      ];
+      assert.equal(describeOwner({ metadata: { name: "a", labels, ownerReferences } } as object), owner);
+    });
+
+  it("is absent without a controller", () => {
+    const wrong = [{ kind: "ReplicaSet", name: "web" }, { kind: "a\nb", name: "web", controller: true }, null];
+    for (const ownerReferences of [undefined, [], "x", ...wrong.map((one) => [one])])
+      assert.equal(describeOwner({ metadata: { ownerReferences } } as object), undefined);
+  });
+});
