@@ -24,7 +24,7 @@ it("an unknown minor is named, with the one that is assumed", () => {
 });
 
 it("the README and the pages say alike which clusters can call Postern, and which versions postern.yaml can name", async () => {
-  for (const page of ["README.md", "docs/how-to/clusters.md", "docs/reference/configuration.md"]) {
+  for (const page of ["README.md", "docs/reference/kubernetes-versions.md", "docs/reference/configuration.md"]) {
     const text = await readFile(new URL(`../${page}`, import.meta.url), "utf8");
     assert.ok(text.replace(/\s+/g, " ").includes(supportedClusters), `${page} has: ${supportedClusters}`);
   }

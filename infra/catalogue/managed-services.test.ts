@@ -77,8 +77,8 @@ describe("a plugin in an API server", () => {
       assert.equal(describeMinorsOfService(plugin, service), cell));
 });
 
-it("stands in docs/how-to/importing.md, with each page that says so", async () => {
-  const page = await readFile(new URL("../../docs/how-to/importing.md", import.meta.url), "utf8");
+it("stands in docs/reference/managed-services.md, with each page that says so", async () => {
+  const page = await readFile(new URL("../../docs/reference/managed-services.md", import.meta.url), "utf8");
   const rows = page.split("\n").filter((line) => line.startsWith("| `"));
   const facts = (["eks", "gke", "aks"] as const).flatMap((service) =>
     ["1.34", "1.35"].flatMap((minor) => listPublishedFacts(service, minor).map((fact) => ({ service, ...fact }))),

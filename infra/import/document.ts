@@ -22,7 +22,7 @@ export const formatImportedConfig = (
     return [`${indent(comment, "  ")}  ${rule}:\n${indent(section, "    ")}`];
   });
   const origin = `Imported from the flags of a self-managed API server for ${target.name}, which has on: ${target.source}.`;
-  const readers = `These rules read the cluster: ${asking.map(({ name }) => name).join(", ")}. ${formatPage("how-to/clusters.md")} describes connect:`;
+  const readers = `These rules read the cluster: ${asking.map(({ name }) => name).join(", ")}. ${formatPage("how-to/connect-a-cluster.md")} describes connect:`;
   const clusters = `clusters: { my-cluster: { kubernetes: "${target.kubernetes}", connect: { … } } }`;
   return [
     `${schemaLine}\n${formatComment(origin)}`,

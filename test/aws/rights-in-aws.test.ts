@@ -197,9 +197,9 @@ describe("the roles for one stage", () => {
     assert.deepEqual(counters, ["DeployRole", "EmergencyRole"]);
   });
 
-  it("has rights on everything only for the actions that docs/background/security.md lists, with what they show", async () => {
+  it("has rights on everything only for the actions that docs/reference/rights.md lists, with what they show", async () => {
     const { role } = await readAccess(github);
-    const page = await readFile(new URL("../../docs/background/security.md", import.meta.url), "utf8");
+    const page = await readFile(new URL("../../docs/reference/rights.md", import.meta.url), "utf8");
     const [, table = ""] = page.split("| right | roles |");
     const rows = [...(table.split("\n\n")[0] ?? "").matchAll(/^\| (`.*`) \| ([^|]+) \|/gm)];
     const listed = rows.flatMap(([, actions = "", roles = ""]) =>

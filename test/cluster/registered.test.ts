@@ -12,11 +12,11 @@ import { waitUntil } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 import { runVerb } from "../verb.ts";
 
-// What kubectl applies, prunes and removes by the commands of docs/how-to/serving.md, and what postern status says of it.
+// What kubectl applies, prunes and removes by the commands of docs/how-to/serve.md, and what postern status says of it.
 
 /** Returns the words after `kubectl` of the page's command that matches a pattern. */
 const readCommand = async (pattern: RegExp): Promise<string[]> => {
-  const page = await readFile(new URL("../../docs/how-to/serving.md", import.meta.url), "utf8");
+  const page = await readFile(new URL("../../docs/how-to/serve.md", import.meta.url), "utf8");
   const blocks = [...page.matchAll(/^```sh\n(.*?)^```/gms)].map(([, text = ""]) => text.replaceAll(/\\\n\s*/g, ""));
   const found = blocks.filter((text) => pattern.test(text));
   assert.equal(found.length, 1, `${pattern}`);

@@ -121,7 +121,7 @@ describe("the package postern", () => {
     const { stdout, stderr } = await runPostern("build", "--config", "unconnected.yaml");
     assert.deepEqual(
       [stdout, /; (\S+) says how/.exec(stderr)?.[1]],
-      ["", "node_modules/postern/docs/how-to/clusters.md"],
+      ["", "node_modules/postern/docs/how-to/connect-a-cluster.md"],
     );
   });
 
