@@ -40,7 +40,8 @@ const buildConfig = (logs = "") =>
 const cfnLint = await needs("cfn-lint");
 
 const readTemplate = (page: string): string =>
-  /`denials\.yml`[^`]*```yaml\n([^`]+)```/.exec(page)?.[1] ?? assert.fail("docs/how-to/send-logs-elsewhere.md has no denials.yml");
+  /`denials\.yml`[^`]*```yaml\n([^`]+)```/.exec(page)?.[1] ??
+  assert.fail("docs/how-to/send-logs-elsewhere.md has no denials.yml");
 
 describe("the denials of a stage", await needs("moto", "runtime client"), () => {
   let account: Account;
