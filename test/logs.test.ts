@@ -5,7 +5,7 @@ import { type AnsweredReviewFacts, formatLogLine } from "#lib/core/log-line.ts";
 import { buildSavedQueries } from "../infra/aws/saved-queries.ts";
 import { evaluateQuery } from "./aws/insights.ts";
 
-// The queries of docs/reference/logs.md, on lines as functions, Lambda and the gateway write them.
+// The queries of docs/reference/metrics-and-logs.md, on lines as functions, Lambda and the gateway write them.
 const time = Date.parse("2026-11-23T10:00:00Z");
 const review: AnsweredReviewFacts = {
   ...{ rule: "limit-notes", phase: "validate", cluster: "prod-eu", mode: "enforce", key: "abcdefgh.1" },
@@ -102,8 +102,8 @@ const found: Record<string, Record<string, string>[]> = {
   ],
 };
 
-describe("a query of docs/reference/logs.md", async () => {
-  const page = await readFile(new URL("../docs/reference/logs.md", import.meta.url), "utf8");
+describe("a query of docs/reference/metrics-and-logs.md", async () => {
+  const page = await readFile(new URL("../docs/reference/metrics-and-logs.md", import.meta.url), "utf8");
   const queries = [...page.matchAll(/^(\S.*):\n\n```insights\n([^`]+)```$/gm)].map(([, title = "", query = ""]) => {
     return { title, query };
   });

@@ -1,4 +1,4 @@
-// Queries of CloudWatch Logs Insights on the log of a stage's functions. The stack saves them, and docs/reference/logs.md explains
+// Queries of CloudWatch Logs Insights on the log of a stage's functions. The stack saves them, and docs/reference/metrics-and-logs.md explains
 // them. Names of rules, clusters and functions have only letters, digits and hyphens.
 
 /** Where a function crashed or exceeded its time, the name of the log stream is all that has its name. */

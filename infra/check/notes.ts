@@ -145,7 +145,7 @@ export const describeAssumptions = (assumptions: readonly Assumption[]): string[
 /** Says that objects aren't validated, and what would change that. */
 export const describeMissingKubernetes = (): string =>
   `API validation isn't evaluated, because Kubernetes' own handlers aren't here; ${
-    isCheckout ? "npm run kubernetes builds them" : `${formatPage("start/projects.md")} says how to add them`
+    isCheckout ? "npm run kubernetes builds them" : `${formatPage("start/project.md")} says how to add them`
   }`;
 
 /** Names kinds that Kubernetes' handlers don't serve. */

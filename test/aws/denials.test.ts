@@ -40,7 +40,8 @@ const buildConfig = (logs = "") =>
 const cfnLint = await needs("cfn-lint");
 
 const readTemplate = (page: string): string =>
-  /`denials\.yml`[^`]*```yaml\n([^`]+)```/.exec(page)?.[1] ?? assert.fail("docs/reference/logs.md has no denials.yml");
+  /`denials\.yml`[^`]*```yaml\n([^`]+)```/.exec(page)?.[1] ??
+  assert.fail("docs/how-to/send-logs-elsewhere.md has no denials.yml");
 
 describe("the denials of a stage", await needs("moto", "runtime client"), () => {
   let account: Account;
@@ -214,8 +215,8 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
       );
   });
 
-  it("are sent elsewhere by the template of docs/reference/logs.md", async () => {
-    const page = await readFile(new URL("../../docs/reference/logs.md", import.meta.url), "utf8");
+  it("are sent elsewhere by the template of docs/how-to/send-logs-elsewhere.md", async () => {
+    const page = await readFile(new URL("../../docs/how-to/send-logs-elsewhere.md", import.meta.url), "utf8");
     const { Parameters, ...template } = parse(readTemplate(page));
     assert.deepEqual(Object.keys(Parameters), ["Stage", "Stream"]);
     const Stream = "arn:aws:firehose:eu-west-1:123456789012:deliverystream/denials";
@@ -246,7 +247,7 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
   });
 
   it("are sent elsewhere by a template that cfn-lint finds nothing wrong with", cfnLint, async () => {
-    const page = await readFile(new URL("../../docs/reference/logs.md", import.meta.url), "utf8");
+    const page = await readFile(new URL("../../docs/how-to/send-logs-elsewhere.md", import.meta.url), "utf8");
     await lint(await checkout.write("denials.yml", readTemplate(page)));
   });
 

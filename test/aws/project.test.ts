@@ -40,13 +40,14 @@ const measureFolder = async (folder: string): Promise<number> => {
   return [...sizes.values()].reduce((sum, size) => sum + size, 0);
 };
 
-/** Returns the files that docs/how-to/writing-rules.md shows, by path, with a README for each rule that has none there. */
+/** Returns the files that the pages about rules show, by path, with a README for each rule that has none there. */
 const readRulesOfPage = async (): Promise<Map<string, string>> => {
-  const page = await readFile(new URL("../../docs/how-to/writing-rules.md", import.meta.url), "utf8");
-  const shown = Array.from(page.matchAll(/^`([\w/.-]+)`:\n\n```\w+\n(.*?)^```$/gms), ([, file = "", text = ""]) => {
+  const read = (page: string) => readFile(new URL(`../../docs/how-to/${page}.md`, import.meta.url), "utf8");
+  const pages = (await Promise.all(["write-a-rule", "custom-kinds"].map(read))).join("\n");
+  const shown = Array.from(pages.matchAll(/^`([\w/.-]+)`:\n\n```\w+\n(.*?)^```$/gms), ([, file = "", text = ""]) => {
     return [file, text] as const;
   });
-  const pages = shown.flatMap(([file, text]) => {
+  const readmes = shown.flatMap(([file, text]) => {
     const [, folder, rule] = /^(functions\/(.*))\/rule\.ts$/.exec(file) ?? [];
     const [, summary] = /summary: "(.*)"/.exec(text) ?? [];
     return folder
@@ -55,7 +56,7 @@ const readRulesOfPage = async (): Promise<Map<string, string>> => {
   });
   // A definition must be there before the rule that is made from it, and a rule before its other files.
   const rank = (file: string) => (file.startsWith("functions/") ? 2 - Number(file.endsWith("/rule.ts")) : 0);
-  return new Map([...pages, ...shown].sort(([left], [right]) => rank(left) - rank(right)));
+  return new Map([...readmes, ...shown].sort(([left], [right]) => rank(left) - rank(right)));
 };
 
 describe("a project of a user's own", await needs("registry", "moto", "Kubernetes module"), () => {

@@ -202,7 +202,7 @@ describe("the pages of the package", () => {
 
   it("say which commands a project has", async () => {
     const table =
-      (await readFile(join(postern, "docs/start/projects.md"), "utf8")).split("| where |")[1]?.split("\n\n")[0] ?? "";
+      (await readFile(join(postern, "docs/start/project.md"), "utf8")).split("| where |")[1]?.split("\n\n")[0] ?? "";
     const rows = [...table.matchAll(/^\| ([a-z ]+) \| (.*) \|(.*)\|$/gm)].map(([, where, verbs = "", npm = ""]) => {
       const listCode = (text: string) => [...text.matchAll(/`([^`]+)`/g)].map(([, word]) => word);
       return [where, listCode(verbs), listCode(npm)];
