@@ -5,7 +5,7 @@ import { describe, it } from "node:test";
 import { createUnconnectedCapabilities } from "#lib/core/capabilities.ts";
 import { createRecordedCapabilities } from "#lib/recording/recorded-answers.ts";
 import type { Phase } from "#lib/rule.ts";
-import { buildCatalogueReadme } from "../infra/catalogue/readme.ts";
+import { buildCatalogueReadme, buildChoicesPage } from "../infra/catalogue/readme.ts";
 import { readCatalogue } from "../infra/catalogue/registry.ts";
 import { parseConfig } from "../infra/project/project.ts";
 import { listServedRulesAndGroups } from "../infra/project/served.ts";
@@ -21,6 +21,12 @@ it("lists rules in functions/README.md as they are; npm run fix writes it", asyn
   const listed = catalogue.filter(({ name, rule }) => rule.upstreamPlugin || page.includes(`](${name}/README.md)`));
   const { present, wanted } = await buildCatalogueReadme(listed);
   assert.equal(present, wanted);
+});
+
+it("says in docs/how-to/choose-rules.md which rules to turn on; npm run fix writes it", async () => {
+  const { present, wanted } = await buildChoicesPage(catalogue);
+  assert.equal(present, wanted);
+  assert.ok(present.includes("<!-- End of the table of managed clusters. -->"));
 });
 
 // A call can have about 120,000 arguments, so no code may spread all elements of an object's list into a call.

@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { getProjectRoot } from "../cli/roots.ts";
 import { replaceList } from "./generated-lists.ts";
 import { describeMinorsOfService, isManagedService, serviceNames } from "./managed-services.ts";
 import { findRecommendation } from "./recommendations.ts";
@@ -9,11 +10,15 @@ import { getFunctionsFolder } from "./sources.ts";
 import { compiledInPluginHeading, describeCompiledInPlugin } from "./upstream-plugins.ts";
 
 const getReadme = (): string => join(getFunctionsFolder(), "README.md");
+const getChoicesPage = (): string => join(getProjectRoot(), "docs/how-to/choose-rules.md");
 
-/** Returns functions/README.md as it is, and with a current list and table; the text around them stays. */
-export const buildCatalogueReadme = async (
-  catalogue: CatalogueRule[],
-): Promise<{ present: string; wanted: string }> => {
+interface GeneratedPage {
+  present: string;
+  wanted: string;
+}
+
+/** Returns functions/README.md as it is, and with a current list; the text around it stays. */
+export const buildCatalogueReadme = async (catalogue: CatalogueRule[]): Promise<GeneratedPage> => {
   const present = await readFile(getReadme(), "utf8");
   const rows = catalogue.map(
     ({ name, phases, rule }) =>
@@ -21,13 +26,19 @@ export const buildCatalogueReadme = async (
   );
   const headings = `| rule | phase | what it does | ${compiledInPluginHeading} | [ledger](../docs/background/deployments.md#the-ledger) |`;
   const list = [headings, "| --- | --- | --- | --- | --- |", ...rows].join("\n");
-  const withList = replaceList(present, "list", list);
-  return { present, wanted: replaceList(withList, "table of managed clusters", formatChoices(catalogue)) };
+  return { present, wanted: replaceList(present, "list", list) };
 };
 
-/** Updates the list of rules in functions/README.md if this page has one, as that of Postern's own catalogue. */
-export const updateRuleListInReadme = async (catalogue: CatalogueRule[]): Promise<void> => {
+/** Returns docs/how-to/choose-rules.md as it is, and with a current table; the text around it stays. */
+export const buildChoicesPage = async (catalogue: CatalogueRule[]): Promise<GeneratedPage> => {
+  const present = await readFile(getChoicesPage(), "utf8");
+  return { present, wanted: replaceList(present, "table of managed clusters", formatChoices(catalogue)) };
+};
+
+/** Updates the list of rules in functions/README.md and the table in docs/how-to/choose-rules.md, if they exist. */
+export const updateCataloguePages = async (catalogue: CatalogueRule[]): Promise<void> => {
   if (existsSync(getReadme())) await writeFile(getReadme(), (await buildCatalogueReadme(catalogue)).wanted);
+  if (existsSync(getChoicesPage())) await writeFile(getChoicesPage(), (await buildChoicesPage(catalogue)).wanted);
 };
 
 /** Returns a table that says which rules to turn on in managed clusters. Rules with the same answers share a row. */
@@ -37,12 +48,13 @@ const formatChoices = (catalogue: CatalogueRule[]): string => {
     const recommendation = findRecommendation(name, upstreamPlugin !== undefined);
     if (recommendation === undefined) return [];
     const cells = services.map((service) => describeMinorsOfService(upstreamPlugin?.plugin, service));
-    return [{ name, rank: recommendation.rank, answers: [...cells, recommendation.text].join(" | ") }];
+    return [{ name, rank: recommendation.rank, answers: [recommendation.text, ...cells].join(" | ") }];
   });
   const sorted = choices.toSorted((left, right) => left.rank - right.rank);
   const rows = [...Map.groupBy(sorted, ({ answers }) => answers)].map(
-    ([answers, some]) => `| ${some.map(({ name }) => `[${name}](${name}/README.md)`).join(", ")} | ${answers} |`,
+    ([answers, some]) =>
+      `| ${some.map(({ name }) => `[${name}](../../functions/${name}/README.md)`).join(", ")} | ${answers} |`,
   );
-  const headings = ["rule", ...services.map((service) => serviceNames[service]), "turn it on?"];
+  const headings = ["rule", "turn it on?", ...services.map((service) => serviceNames[service])];
   return [`| ${headings.join(" | ")} |`, `| ${headings.map(() => "---").join(" | ")} |`, ...rows].join("\n");
 };

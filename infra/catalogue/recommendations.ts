@@ -1,4 +1,4 @@
-// Which rules of Postern's catalogue to turn on in managed clusters, for the table in functions/README.md.
+// Which rules of Postern's catalogue to turn on in managed clusters, for the table in docs/how-to/choose-rules.md.
 
 const noPodGroups = "no: the gate for pod groups is off, so a cluster has none";
 
@@ -11,7 +11,8 @@ const recommendations: Readonly<Record<string, string>> = {
   "allowed-registries": "if images may come only from your registries: nothing else restricts them",
   "default-requests-and-limits":
     "if containers may have no requests: a LimitRange does the same, but each namespace needs its own",
-  "default-toleration-seconds": "if pods should stay on lost nodes longer or shorter than 300 s (`replaceDefaults`)",
+  "default-toleration-seconds":
+    "if pods should stay on unreachable nodes longer or shorter than 300 s (`replaceDefaults`)",
   "deletion-guard": "if pods must clean up before they are deleted or evicted",
   "deny-escalating-exec": "if users with the right to exec must not get to the node by privileged pods",
   "deny-exec-on-privileged": "if deny-escalating-exec refuses too much",

@@ -2,7 +2,7 @@ import { mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/promis
 import { createRequire } from "node:module";
 import { basename, dirname, join } from "node:path";
 import { isMap, parseDocument } from "yaml";
-import { updateRuleListInReadme } from "../catalogue/readme.ts";
+import { updateCataloguePages } from "../catalogue/readme.ts";
 import { loadRules, readRule } from "../catalogue/registry.ts";
 import { requireValidRuleName } from "../catalogue/rule-names.ts";
 import { getFunctionsFolder, getProjectSource, listRuleFolders } from "../catalogue/sources.ts";
@@ -47,7 +47,7 @@ export default {
     const { rules, broken } = await loadRules(await listRuleFolders([getProjectSource()]));
     // A rule that can't be loaded would be missing in the list of rules, so the list isn't written.
     reportBroken(broken, () => false);
-    if (broken.length === 0) await updateRuleListInReadme(rules);
+    if (broken.length === 0) await updateCataloguePages(rules);
     writeOutput(
       `created functions/${name} and turned it on in ${basename(file)}.\nEdit its rule.ts and cases.yaml; postern test ${name} runs them, postern serve --watch serves them.\n`,
     );

@@ -1,7 +1,7 @@
 import { dirname } from "node:path";
 import { asksCluster } from "#lib/needs.ts";
 import type { Rule } from "#lib/rule.ts";
-import { updateRuleListInReadme } from "../catalogue/readme.ts";
+import { updateCataloguePages } from "../catalogue/readme.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { updateTableOfCheckPage } from "../check/documented-coverage.ts";
 import { type Command, commonCommandOptions, formatTable, writeJson, writeOutput } from "../cli/command.ts";
@@ -20,7 +20,7 @@ export default {
     output: commonCommandOptions.output,
     write: {
       type: "boolean",
-      says: "write the lists in functions/README.md and docs/reference/check.md, and the schemas for editors to .postern, as npm run fix does",
+      says: "write the tables in functions/README.md, docs/how-to/choose-rules.md and docs/reference/check.md, and the schemas for editors to .postern, as npm run fix does",
     },
   },
 
@@ -29,7 +29,7 @@ export default {
       if (!hasOwnRules()) requireConfig();
       await writeSchemas(dirname(getConfigFile()), await readAllRules());
       const rules = await readCatalogue();
-      await updateRuleListInReadme(rules);
+      await updateCataloguePages(rules);
       return updateTableOfCheckPage(rules);
     }
     const { catalogue, broken, config } = await readProjectIfAny("all");

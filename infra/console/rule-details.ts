@@ -69,9 +69,9 @@ const readCaseTexts = async ({ folder }: CatalogueRule) => {
   });
 };
 
-/** Reads the rule's row of the parity table in functions/README.md. */
+/** Reads the rule's row of the parity table in docs/background/parity.md. */
 const readParity = async (name: string) => {
-  const text = await readFile(join(packageRoot, "functions/README.md"), "utf8");
+  const text = await readFile(join(packageRoot, "docs/background/parity.md"), "utf8");
   const splitRow = (row = "") => row.split("|").map((cell) => cell.trim());
   const heads = splitRow(/^\| rule \| v1\..*$/m.exec(text)?.[0]);
   const minors = heads.filter((head) => head.startsWith("v1."));

@@ -48,7 +48,7 @@ describe("npm run parity", () => {
       [["--config", "postern.yaml"], /^--write needs the settings of the plugins; leave out --config\n$/],
       [
         ["always-admit", "--requests", "5"],
-        /^--write: functions\/README.md has the results of \d+ requests of the seed \d+; /,
+        /^--write: docs\/background\/parity.md has the results of \d+ requests of the seed \d+; /,
       ],
     ];
     for (const [words, sentence] of refused) {

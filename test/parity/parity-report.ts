@@ -164,13 +164,13 @@ interface ParityRuns {
   names: readonly string[];
 }
 
-/** Returns the number of requests and the seed of the results in functions/README.md; undefined if it has none. */
+/** Returns the number of requests and the seed of the results in docs/background/parity.md; undefined if it has none. */
 export const findReportedRun = (page: string): { requests: number; seed: number } | undefined => {
   const [, requests, seed] = / --requests (\d+) --seed (\d+) --write$/m.exec(page) ?? [];
   return requests === undefined ? undefined : { requests: Number(requests), seed: Number(seed) };
 };
 
-/** Returns the versions of kube-apiserver that functions/README.md has results of. */
+/** Returns the versions of kube-apiserver that docs/background/parity.md has results of. */
 export const listReportedVersions = (page: string): string[] => {
   const { ports, cases } = splitReport(page);
   return [...new Set([...(parseTable(ports)[0] ?? []), findVersionOfCases(cases)])].filter((text) =>
@@ -179,7 +179,7 @@ export const listReportedVersions = (page: string): string[] => {
 };
 
 /**
- * Returns the text of functions/README.md with these results. What wasn't compared keeps its lines: other rules, other
+ * Returns the text of docs/background/parity.md with these results. What wasn't compared keeps its lines: other rules, other
  * minors, and without requests the table of ports. The numbers of calls and of cases are those of the newest minor.
  */
 export const insertParityReport = (page: string, done: ParityRuns): string => {
@@ -233,8 +233,8 @@ const describePorts = ({ runs, requests, seed, names }: ParityRuns, present: str
   });
   const command = `npm run parity -- --minor ${compared.map(([minor]) => minor).join(",")} --requests ${requests} --seed ${seed} --write`;
   return [
-    "## Parity",
-    `The same ${requests} generated requests for each rule were sent to kube-apiserver with the compiled-in plugin, and to one\nwithout it that calls the rule:\n\n    ${command}\n\nA cell has the numbers of equal answers, of answers with a known difference, and of answers with an unexplained one; "-"\nmeans that this minor has no such plugin. Status, object, message, details, warnings and audit annotations are compared.\nThe last columns are about ${compared.at(-1)?.[1]}: how often the rule was called, how often it refused or changed something, how\noften it was called without its matchConditions, and the share of calls that these save.`,
+    "## Generated requests",
+    `This command sends the same ${requests} generated requests for each rule to two API servers: one has the compiled-in plugin, and\nthe other one calls the rule instead.\n\n    ${command}\n\nA cell counts equal answers, answers with a known difference, and answers with an unexplained difference. "-" means that\nthis version has no such plugin. An answer is the status, object, message, details, warnings and audit annotations. The\nlast columns are about ${compared.at(-1)?.[1]}: how often it called the rule, how often the rule refused or changed something ("acted"),\nhow often it calls the rule without matchConditions, and the share of calls that the matchConditions save.`,
     toMarkdown(["rule", ...compared.map(([, version]) => version), ...columns], table),
     ...(reasons.length > 0 ? [`Known differences:\n\n${reasons.join("\n")}`] : []),
   ].join("\n\n");
@@ -285,7 +285,8 @@ const describeCasesOfEveryRule = ({ runs, names }: ParityRuns, present: string):
   };
   const { notReceivable, leftOut } = listExceptions(cases);
   return [
-    `The cases of every rule, sent to kube-apiserver ${kubernetes}: how many have the outcome that they state, how many no\nAPI server can receive, how many the compiled-in plugin answers alike (of those with its settings), and how many recorded\noutcomes of a removed plugin are unchanged.`,
+    "## Cases",
+    `This table counts the cases of every rule, sent to kube-apiserver ${kubernetes}: how many get the outcome that they state, how\nmany no API server can receive, how many the compiled-in plugin answers in the same way, and how many recorded outcomes of\na removed plugin still hold. Only cases with the plugin's settings are sent to the plugin.`,
     toMarkdown(
       caseHeadings,
       names.flatMap((name) => [rows.get(name) ?? []].filter(({ length }) => length > 0)),

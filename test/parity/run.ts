@@ -2,10 +2,10 @@ import { randomInt } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { resolveRuleNames } from "../../infra/catalogue/rule-names.ts";
-import { getFunctionsFolder } from "../../infra/catalogue/sources.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../../infra/cli/command.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import { runInParallel } from "../../infra/cli/progress.ts";
+import { getProjectRoot } from "../../infra/cli/roots.ts";
 import { chooseCluster } from "../../infra/config/config.ts";
 import { runScript } from "../../infra/main.ts";
 import { readConfig, reportBroken } from "../../infra/project/project.ts";
@@ -24,12 +24,12 @@ const command = {
     seed: {
       type: "string",
       value: "N",
-      says: "repeat the requests of this seed (default: a random seed; with --write that of functions/README.md)",
+      says: "repeat the requests of this seed (default: a random seed; with --write that of docs/background/parity.md)",
     },
     requests: {
       type: "string",
       value: "N",
-      says: "the number of generated requests for each port; 0 runs only the cases (default: 2000; with --write that of functions/README.md)",
+      says: "the number of generated requests for each port; 0 runs only the cases (default: 2000; with --write that of docs/background/parity.md)",
     },
     config: {
       type: "string",
@@ -39,7 +39,7 @@ const command = {
     output: commonCommandOptions.output,
     write: {
       type: "boolean",
-      says: "also write the results to functions/README.md; what isn't compared stays as it is",
+      says: "also write the results to docs/background/parity.md; what isn't compared stays as it is",
     },
   },
 
@@ -66,7 +66,7 @@ const command = {
       insertParityReport: insertReport,
       listReportedVersions,
     } = await import("./parity-report.ts");
-    const page = join(getFunctionsFolder(), "README.md");
+    const page = join(getProjectRoot(), "docs/background/parity.md");
     const present = isWritten ? await readFile(page, "utf8") : "";
     const reported = findReportedRun(present);
     const requests = options.number("requests") ?? reported?.requests ?? 2000;
@@ -75,7 +75,7 @@ const command = {
     const isPart = words.length > 0 || options.text("minor") !== undefined;
     if (reported && requests > 0 && isPart && (requests !== reported.requests || seed !== reported.seed))
       throw new Complaint(
-        `--write: functions/README.md has the results of ${reported.requests} requests of the seed ${reported.seed}; compare all rules and minors, or leave out --requests and --seed`,
+        `--write: docs/background/parity.md has the results of ${reported.requests} requests of the seed ${reported.seed}; compare all rules and minors, or leave out --requests and --seed`,
       );
     const minors = chooseMinors(options.text("minor"), isWritten && requests > 0);
     const { catalogue, broken, names } = await readAllRules();
@@ -89,7 +89,9 @@ const command = {
     const missing =
       words.length > 0 ? versions.filter((version) => !listReportedVersions(present).includes(version)) : [];
     if (isWritten && missing.length > 0)
-      throw new Complaint(`--write: functions/README.md has no results of ${missing.join(", ")}; leave out the rules`);
+      throw new Complaint(
+        `--write: docs/background/parity.md has no results of ${missing.join(", ")}; leave out the rules`,
+      );
 
     const rules = catalogue.filter(({ name }) => isChosen(name));
     const longest = Math.max(...rules.map(({ name }) => name.length));
