@@ -53,7 +53,7 @@ describe("a change by hand", await needs("moto"), () => {
   it("is not there after a deployment", async () => {
     const { stdout } = await readStatus();
     assert.doesNotMatch(stdout, /changed in AWS/);
-    assert.match((await deploy()).stderr, /^nothing to do: release r2 is live/);
+    assert.match((await deploy()).stderr, /^nothing to do: release r2 is live/m);
   });
 
   const repaired: [what: string, change: () => unknown, ...sentences: RegExp[]][] = [

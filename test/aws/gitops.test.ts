@@ -333,6 +333,7 @@ describe(
       await writeConfig(off);
       for (const ended of [/release r\d+ is live in prod\n$/, /nothing to do: release r\d+ is live\n$/])
         assert.match(await writeWell(), ended);
+      assert.doesNotMatch((await readFiles())["prod.roles.yaml"] ?? "", /kind:/);
       assert.deepEqual(listAccess(), ["postern:pod-node-selector"]);
       assert.deepEqual(Object((await createPod({}, "pay")).body).spec?.nodeSelector, { pool: "payments" });
       await applyAll();

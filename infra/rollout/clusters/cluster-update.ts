@@ -59,7 +59,13 @@ export const updateCluster = async (
   const entries = listEntries(wanted);
   const signer = keyring.current.publicKey;
   if (api) await applyRbacObjects(api, wanted);
-  else await writeClusterFiles(targets, name, manifests, ["roles", "policies"]);
+  else {
+    // The roles and policies before stay in the files until the entries that go with them are replaced.
+    const isWanted = ({ kind, metadata }: DeployedObject) =>
+      manifests.some((object) => object.kind === kind && object.metadata.name === metadata.name);
+    const kept = (before?.manifests ?? []).filter((object) => !isWanted(object));
+    await writeClusterFiles(targets, name, [...manifests, ...kept], ["roles", "policies"]);
+  }
 
   const hasRights = cluster.connect?.eks !== undefined && listFunctionGroups(manifests).length > 0;
   let created = 0;
@@ -89,7 +95,7 @@ export const updateCluster = async (
   const policies = kubernetes && unapplied.length > 0 ? { policies: { kubernetes, unapplied } } : {};
   await record({ at: new Date().toISOString(), keyVersion, signer, hardened, since, probed, ...policies, manifests });
   await progress.step(`cluster ${name}: entries`, async () => {
-    if (api === undefined) return writeClusterFiles(targets, name, manifests, ["entries"]);
+    if (api === undefined) return writeClusterFiles(targets, name, manifests);
     const changes = await applyWantedObjectsToCluster(api, wanted, webhookConfigurationName);
     const left = await findDifferences(api, wanted, webhookConfigurationName);
     const failing = await probeForFailingEntries(dropVariantEntries(entries));

@@ -16,7 +16,7 @@ const parts = ["roles", "policies", "entries"] as const;
 type Part = (typeof parts)[number];
 
 /** The first line, which says that a file may be replaced. */
-const head = "# Written by postern deploy --write.\n";
+const head = "# Written by postern deploy --write.";
 /** API servers refuse a URL with this text, so entries whose key was not replaced are never applied. */
 const unreplacedKey = "%key%";
 
@@ -37,7 +37,7 @@ export const writeClusterFiles = async (
   await mkdir(write, { recursive: true });
   const objects = Map.groupBy(insertKeyIntoUrls(manifests, `${cluster}.${keyFrom}`), getPart);
   for (const part of chosen)
-    await writeFile(getFile(write, cluster, part), `${head}${formatYamlDocuments(objects.get(part) ?? [])}`);
+    await writeFile(getFile(write, cluster, part), `${head}\n${formatYamlDocuments(objects.get(part) ?? [])}`);
   return `written to ${getFile(write, cluster, "entries")}`;
 };
 
@@ -52,7 +52,7 @@ export const readWrittenEntries = async (folder: string, cluster: string): Promi
     });
     if (!text.startsWith(head))
       throw new Complaint(
-        `${file} would be replaced, but it doesn't begin with "${head.trim()}"; move it away, or choose another folder`,
+        `${file} would be replaced, but it doesn't begin with "${head}"; move it away, or choose another folder`,
       );
     texts.set(part, text);
   }
