@@ -193,7 +193,7 @@ describe("a change by hand", await needs("moto"), () => {
       assert.equal(status.code, 1);
       const { code, stderr } = await deploy();
       assert.equal(code, 1);
-      assert.match(stderr, /^nothing to do: release r\d+ is live, but AWS is not as it was deployed:\n {2}! /);
+      assert.match(stderr, /^nothing to do: release r\d+ is live, but AWS is not as it was deployed:\n {2}! /m);
       for (const [, , sentence] of round) {
         assert.match(status.stdout, sentence);
         assert.match(stderr, sentence);
