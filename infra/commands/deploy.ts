@@ -53,6 +53,11 @@ export default {
       value: "FOLDER",
       says: "write the entries, without a key, into this folder instead of applying them",
     },
+    "key-from": {
+      type: "string",
+      value: "TEXT",
+      says: "with --write: write this text instead of the key, by which your GitOps tool inserts it",
+    },
     config: commonCommandOptions.config,
     output: commonCommandOptions.output,
   },
@@ -72,7 +77,7 @@ export default {
       forgotten: readListOption(options, "forget"),
       signal: stop.signal,
       wave: parseWave(options),
-      write: options.text("write"),
+      ...parseWrite(options),
     };
     return runInStage(options, async (stage) => {
       const job: DeploymentJob = { ...chosen, stage, progress: createProgressPrinter() };
@@ -129,6 +134,12 @@ const parseWave = (options: ParsedOptions): number => {
   const number = options.number("wave") ?? 1;
   if (number === 0) throw new Complaint("--wave takes a number from 1, not 0");
   return number;
+};
+
+const parseWrite = (options: ParsedOptions): Pick<DeploymentJob, "write" | "keyFrom"> => {
+  const [write, keyFrom] = [options.text("write"), options.text("key-from")];
+  if (keyFrom !== undefined && write === undefined) throw new Complaint("--key-from needs --write");
+  return { write, keyFrom };
 };
 
 const parseCanary = (options: ParsedOptions, signal: AbortSignal): CanaryOptions | undefined => {

@@ -8,6 +8,7 @@ import { listRulesAskingCluster } from "../config/connections.ts";
 import { requireAccessEntryRights } from "./clusters/access-entries.ts";
 import { insertKeyIntoUrls, listEntries, webhookConfigurationName } from "./clusters/cluster-manifests.ts";
 import { updateCluster } from "./clusters/cluster-update.ts";
+import { listFilesOfOtherClusters, writeClusterFiles } from "./clusters/written-files.ts";
 import { changesNothing, type DeploymentPlan } from "./plan/plan.ts";
 import { formatDifferences } from "./plan/plan-report.ts";
 import {
@@ -86,7 +87,19 @@ const requireNoOtherStage = async (job: DeploymentJob) => {
 const completeRelease = async ({ job, releases }: PreparedDeployment): Promise<string> => {
   const [newest] = releases.all;
   if (newest && !newest.complete && isForAllClusters(job)) await releases.save({ ...newest, complete: true });
+  if (job.write !== undefined) {
+    for (const name of job.clusters)
+      await job.progress.step(`cluster ${name}: entries`, () =>
+        writeClusterFiles(job, name, newest?.clusters[name]?.manifests ?? []),
+      );
+    await reportOtherFiles(job);
+  }
   return `nothing to do: release r${newest?.id ?? 0} is live`;
+};
+
+const reportOtherFiles = async (job: DeploymentJob) => {
+  for (const file of await listFilesOfOtherClusters(job))
+    job.progress.say(`${file} is of a cluster that postern.yaml doesn't name: delete it if you don't need it`);
 };
 
 /**
@@ -133,6 +146,7 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
     );
   }
   await updateClusters(prepared, release, goOn);
+  if (job.write !== undefined) await reportOtherFiles(job);
   const wasOpen = releases.all[0]?.complete === false;
   const warm = await releaseOldWarmEnvironments(prepared, live);
   await releases.save({ ...release, warm, complete: isForAllClusters(job) || !wasOpen });
@@ -172,9 +186,9 @@ const findOrphanedByCluster = ({ job, plan, releases }: PreparedDeployment): Map
     if (first === undefined) continue;
     const sentence = `cluster ${name} calls ${first.entry}, and its new version ${first.why}`;
     if (first.isKey) throw new Complaint(`${sentence}; postern rotate --cluster ${name} replaces its key`, 1);
-    if (!job.clusters.includes(name) || job.write !== undefined)
+    if (!job.clusters.includes(name))
       throw new Complaint(
-        `${sentence}; deploy to cluster ${name}, too, and without --write: the deployment then deletes this entry first`,
+        `${sentence}; deploy to cluster ${name}, too: the deployment then deletes this entry first`,
         1,
       );
     found.set(name, orphans);
@@ -182,7 +196,10 @@ const findOrphanedByCluster = ({ job, plan, releases }: PreparedDeployment): Map
   return found;
 };
 
-/** Deletes webhook entries that no version of a function will answer any more; this comes before any alias moves. */
+/**
+ * Deletes webhook entries that no version of a function will answer any more; this comes before any alias moves. With
+ * --write, the deployment ends here, because the files without these entries must be applied first.
+ */
 const deleteOrphans = async (
   { job, releases, keyring }: PreparedDeployment,
   release: Release,
@@ -193,19 +210,26 @@ const deleteOrphans = async (
     if (recorded === undefined || keyring === undefined) continue;
     await job.progress.step(`cluster ${name}: obsolete entries`, async () => {
       const manifests = removeOrphanedEntries(recorded.manifests, some);
-      const api = await openTargetCluster(job, name);
-      await applyWantedObjectsToCluster(
-        api,
-        insertKeyIntoUrls(manifests, keyring.current.signSegment(name, recorded.keyVersion)),
-        webhookConfigurationName,
-      );
+      if (job.write !== undefined) await writeClusterFiles(job, name, manifests, ["entries"]);
+      else
+        await applyWantedObjectsToCluster(
+          await openTargetCluster(job, name),
+          insertKeyIntoUrls(manifests, keyring.current.signSegment(name, recorded.keyVersion)),
+          webhookConfigurationName,
+        );
       const signer = keyring.current.publicKey;
       release.clusters = { ...release.clusters, [name]: { ...recorded, signer, manifests } };
       await releases.save(release);
       return some.map(({ entry, phase }) => `${entry}/${phase}`).join(", ");
     });
   }
-  if (orphans.size > 0) await wait(noticeMilliseconds);
+  if (orphans.size === 0) return;
+  if (job.write !== undefined)
+    throw new Complaint(
+      `no new version is live yet, because clusters still call entries that it doesn't answer: apply the files in ${job.write}, which lack these entries, and then run the command again`,
+      1,
+    );
+  await wait(noticeMilliseconds);
 };
 
 /** Milliseconds that API servers may take to stop calling a deleted entry. */

@@ -1,10 +1,9 @@
-import { readFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { dirname } from "node:path";
 import { formatStageIdentity, isSameStage } from "../aws/identity.ts";
 import type { AwsStage } from "../aws/stage.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { toLogicalId } from "../catalogue/rule-names.ts";
-import { Complaint, toSentence } from "../cli/complaint.ts";
+import { Complaint } from "../cli/complaint.ts";
 import type { Progress } from "../cli/progress.ts";
 import { toOneLine } from "../cli/terminal.ts";
 import { type ClusterCredentialOptions, openClusterApi, readEksServerAndCa } from "../clusters/access.ts";
@@ -15,7 +14,6 @@ import { type InspectedClusterConfig, inspectClusterForSettings } from "../clust
 import { readPolicySupport } from "../clusters/version.ts";
 import type { ClusterConfig, PosternConfig } from "../config/config.ts";
 import { listRulesAskingCluster } from "../config/connections.ts";
-import { formatManifestFault, parseManifests } from "../manifests/manifests.ts";
 import type { WebhookEntry } from "../webhooks/configurations.ts";
 import { placePolicies, toPolicySupport } from "../webhooks/native-policies.ts";
 import {
@@ -47,6 +45,8 @@ export interface DeploymentTargets {
   soften?: string[];
   /** A folder into which the webhook entries are written, without the key, instead of being applied. */
   write?: string | undefined;
+  /** The text in these files instead of the key. */
+  keyFrom?: string | undefined;
   progress: Progress;
 }
 
@@ -163,21 +163,6 @@ const describeHost = (url: unknown): string =>
 export const readLiveEntries = async (api: ClusterApi): Promise<WebhookEntry[]> => {
   const found = await readConfigurations(api, webhookConfigurationName);
   return listEntries(found.filter((object) => object !== undefined));
-};
-
-/** Returns the path of the file in which --write writes a cluster's entries. */
-export const getEntriesFile = (folder: string, cluster: string): string => join(folder, `${cluster}.entries.yaml`);
-
-/** Returns the webhook entries that an earlier deployment with --write wrote for a cluster. */
-export const readWrittenEntries = async (folder: string, cluster: string): Promise<WebhookEntry[]> => {
-  const file = getEntriesFile(folder, cluster);
-  const text = await readFile(file, "utf8").catch((error) => {
-    if (error.code === "ENOENT") return "";
-    throw new Complaint(`${file} can't be read: ${toSentence(error)}`);
-  });
-  const { manifests, faults } = parseManifests({ name: file, text });
-  if (faults.length > 0) throw new Complaint(faults.map(formatManifestFault).join("\n"));
-  return listEntries(manifests.map(({ object }) => object));
 };
 
 /** What the inspection of a cluster reads, and where from. */

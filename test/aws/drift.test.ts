@@ -53,7 +53,7 @@ describe("a change by hand", await needs("moto"), () => {
   it("is not there after a deployment", async () => {
     const { stdout } = await readStatus();
     assert.doesNotMatch(stdout, /changed in AWS/);
-    assert.match((await deploy()).stderr, /^nothing to do: release r2 is live/);
+    assert.match((await deploy()).stderr, /^nothing to do: release r2 is live/m);
   });
 
   const repaired: [what: string, change: () => unknown, ...sentences: RegExp[]][] = [
@@ -193,7 +193,7 @@ describe("a change by hand", await needs("moto"), () => {
       assert.equal(status.code, 1);
       const { code, stderr } = await deploy();
       assert.equal(code, 1);
-      assert.match(stderr, /^nothing to do: release r\d+ is live, but AWS is not as it was deployed:\n {2}! /);
+      assert.match(stderr, /^nothing to do: release r\d+ is live, but AWS is not as it was deployed:\n {2}! /m);
       for (const [, , sentence] of round) {
         assert.match(status.stdout, sentence);
         assert.match(stderr, sentence);

@@ -41,7 +41,7 @@ interface AccessEntryChanges {
   obsolete: AccessEntry[];
 }
 
-type Targets = Pick<DeploymentTargets, "config"> & {
+type Targets = Pick<DeploymentTargets, "config" | "write"> & {
   stage: Pick<AwsStage, "readIdentity" | "readStageIdentity" | "guard">;
 };
 
@@ -62,7 +62,9 @@ export const describeAccessEntryChanges = async (
   return [
     ...missing.map(({ rule }) => `EKS access entry of ${rule} is missing`),
     ...changed.map(({ rule, group }) => `EKS access entry of ${rule} is not in the group ${group} alone`),
-    ...obsolete.map(({ groups }) => `EKS access entry in the group ${groups.join(", ")} should not be there`),
+    ...obsolete
+      .filter(isUnused(targets, outputs))
+      .map(({ groups }) => `EKS access entry in the group ${groups.join(", ")} should not be there`),
   ];
 };
 
@@ -93,8 +95,15 @@ export const deleteAccessEntries = async (
   const entries = await openAccessEntries(targets, name);
   if (entries === undefined) return 0;
   const { obsolete } = await entries.compare(listWantedEntries(manifests, outputs));
-  await runInParallel(atOnce, obsolete, async ({ principal }) => entries.remove(principal));
-  return obsolete.length;
+  const unused = obsolete.filter(isUnused(targets, outputs));
+  await runInParallel(atOnce, unused, async ({ principal }) => entries.remove(principal));
+  return unused.length;
+};
+
+/** With --write, a cluster may call a function until the files are applied, so its role is used as long as it exists. */
+const isUnused = ({ write }: Targets, outputs: Record<string, string>) => {
+  const roles = write === undefined ? [] : Object.values(outputs);
+  return ({ principal }: AccessEntry) => !roles.includes(principal);
 };
 
 /** Throws if the stage may not create access entries in a cluster. Changes nothing. */

@@ -20,9 +20,8 @@ const stageLabel = "postern.dev/stage";
 /** The annotation of each object in a cluster that says which stage put it there, as `partition:account:region:stage`. */
 export const identityAnnotation = "postern.dev/identity";
 
-/** The texts that replace a cluster's URL key, or its name and its key, in manifests that are stored or shown. */
-const keyPlaceholder = "{key}";
-const segmentPlaceholder = `{cluster}.${keyPlaceholder}`;
+/** The text in place of a cluster's name and its key in manifests that are stored or shown. */
+const segmentPlaceholder = "{cluster}.{key}";
 
 export const webhookConfigurationName = "postern";
 
@@ -80,16 +79,13 @@ export const insertKeyIntoUrls = (manifests: DeployedObject[], segment: string):
       ? {
           ...manifest,
           webhooks: manifest.webhooks.map((webhook: WebhookEntry) => {
-            const url = webhook.clientConfig.url.replace(`/${segmentPlaceholder}/`, `/${segment}/`);
+            // A function returns the segment, because a text like $& in it would have a meaning.
+            const url = webhook.clientConfig.url.replace(`/${segmentPlaceholder}/`, () => `/${segment}/`);
             return { ...webhook, clientConfig: { ...webhook.clientConfig, url } };
           }),
         }
       : manifest,
   );
-
-/** Returns the manifests with the cluster's name in the webhooks' URLs, and a placeholder for its key. */
-export const insertNameIntoUrls = (manifests: DeployedObject[], cluster: string): DeployedObject[] =>
-  insertKeyIntoUrls(manifests, `${cluster}.${keyPlaceholder}`);
 
 /** Returns the webhook entries of all webhook configurations among these objects. */
 export const listEntries = (manifests: Record<string, unknown>[]): WebhookEntry[] =>

@@ -13,7 +13,6 @@ import {
   inspectClusterOfDeployment,
   openTargetCluster,
   readLiveEntries,
-  readWrittenEntries,
   requireOwnEntries,
   resolveRuleEndpoints,
 } from "../targets.ts";
@@ -25,6 +24,7 @@ import {
   listEntries,
   webhookConfigurationName,
 } from "./cluster-manifests.ts";
+import { readWrittenEntries } from "./written-files.ts";
 
 export interface ClusterPlan {
   cluster: string;

@@ -1,14 +1,11 @@
-import { mkdir, rm, writeFile } from "node:fs/promises";
-import { join } from "node:path";
 import { toMap } from "#lib/json.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { formatCount } from "../../cli/progress.ts";
 import type { ClusterApi, DeployedObject } from "../../clusters/api.ts";
-import { applyRbacObjects, applyWantedObjectsToCluster, findDifferences, isPolicyKind } from "../../clusters/apply.ts";
+import { applyRbacObjects, applyWantedObjectsToCluster, findDifferences } from "../../clusters/apply.ts";
 import { type PolicyKind, probePolicies } from "../../clusters/policy-probe.ts";
 import { probeForFailingEntries } from "../../clusters/probe.ts";
 import type { ClusterConfig } from "../../config/config.ts";
-import { formatYamlDocuments } from "../../diff/yaml-lines.ts";
 import { getRuleNameOfEntry, type WebhookEntry } from "../../webhooks/configurations.ts";
 import { buildNativePolicies } from "../../webhooks/native-policies.ts";
 import type { Keyring } from "../stage/keyring.ts";
@@ -26,11 +23,11 @@ import {
   buildClusterManifests,
   dropVariantEntries,
   insertKeyIntoUrls,
-  insertNameIntoUrls,
   listCalledRules,
   listEntries,
   webhookConfigurationName,
 } from "./cluster-manifests.ts";
+import { writeClusterFiles } from "./written-files.ts";
 
 /** The update of one cluster. */
 interface ClusterUpdate {
@@ -63,10 +60,11 @@ export const updateCluster = async (
   const signer = keyring.current.publicKey;
   if (api) await applyRbacObjects(api, wanted);
   else {
-    const policies = manifests.filter(({ kind }) => isPolicyKind(kind));
-    const roles = manifests.filter((object) => object.webhooks === undefined && !policies.includes(object));
-    await writeManifests(String(write), `${name}.roles.yaml`, roles);
-    await writeManifests(String(write), `${name}.policies.yaml`, policies);
+    // The roles and policies before stay in the files until the entries that go with them are replaced.
+    const isWanted = ({ kind, metadata }: DeployedObject) =>
+      manifests.some((object) => object.kind === kind && object.metadata.name === metadata.name);
+    const kept = (before?.manifests ?? []).filter((object) => !isWanted(object));
+    await writeClusterFiles(targets, name, [...manifests, ...kept], ["roles", "policies"]);
   }
 
   const hasRights = cluster.connect?.eks !== undefined && listFunctionGroups(manifests).length > 0;
@@ -77,10 +75,14 @@ export const updateCluster = async (
       return created === 0 ? "nothing to change" : `${created} created`;
     });
   await progress.step(`cluster ${name}: endpoints`, async () => {
-    const failing = await probeForFailingEntries(entries, { hasNewRights: created > 0 });
+    // A function whose role isn't applied yet would not answer later either.
+    const failing = await probeForFailingEntries(entries, { hasNewRights: api !== undefined && created > 0 });
+    const remedy = api
+      ? ""
+      : `\nif it may not read the cluster yet: apply the other files in ${write}, and run the command again`;
     if (failing.length > 0)
       throw new Complaint(
-        `the entries of cluster ${name} were not changed, because not every endpoint answers:\n${failing.map(({ entry, sentence }) => `${entry}: ${sentence}`).join("\n")}`,
+        `the entries of cluster ${name} were not changed, because not every endpoint answers:\n${failing.map(({ entry, sentence }) => `${entry}: ${sentence}`).join("\n")}${remedy}`,
         1,
       );
     return `${entries.length} answer`;
@@ -93,12 +95,7 @@ export const updateCluster = async (
   const policies = kubernetes && unapplied.length > 0 ? { policies: { kubernetes, unapplied } } : {};
   await record({ at: new Date().toISOString(), keyVersion, signer, hardened, since, probed, ...policies, manifests });
   await progress.step(`cluster ${name}: entries`, async () => {
-    if (api === undefined)
-      return writeManifests(
-        String(write),
-        `${name}.entries.yaml`,
-        insertNameIntoUrls(manifests, name).filter(({ webhooks }) => webhooks !== undefined),
-      );
+    if (api === undefined) return writeClusterFiles(targets, name, manifests);
     const changes = await applyWantedObjectsToCluster(api, wanted, webhookConfigurationName);
     const left = await findDifferences(api, wanted, webhookConfigurationName);
     const failing = await probeForFailingEntries(dropVariantEntries(entries));
@@ -155,13 +152,4 @@ const countProbes = (before: ReleasedCluster | undefined, entries: WebhookEntry[
 const findFirstTimes = (manifests: DeployedObject[], before: Record<string, string>): Record<string, string> => {
   const now = new Date().toISOString();
   return Object.fromEntries(listCalledRules(manifests).map((rule) => [rule, before[rule] ?? now]));
-};
-
-const writeManifests = async (folder: string, name: string, manifests: DeployedObject[]): Promise<string> => {
-  await mkdir(folder, { recursive: true });
-  const file = join(folder, name);
-  // The file of an earlier run is deleted if there are no objects: those in it must not be applied again.
-  if (manifests.length === 0) return rm(file, { force: true }).then(() => "there are none");
-  await writeFile(file, formatYamlDocuments(manifests));
-  return `written to ${file}`;
 };

@@ -41,12 +41,14 @@ export const findOrphanedEntries = (
     return isKnown ? [] : toOrphan(`has no variant ${variant}`);
   });
 
-/** Returns manifests without these webhook entries. A webhook configuration without any other entry is left out. */
+/**
+ * Returns manifests without these webhook entries. A configuration that has no other entry stays: applying it deletes the
+ * entries also if nothing deletes the object.
+ */
 export const removeOrphanedEntries = (manifests: DeployedObject[], orphans: OrphanedWebhookEntry[]): DeployedObject[] =>
-  manifests.flatMap((manifest) => {
-    if (!Array.isArray(manifest.webhooks)) return [manifest];
+  manifests.map((manifest) => {
+    if (!Array.isArray(manifest.webhooks)) return manifest;
     const phase = manifest.kind === "MutatingWebhookConfiguration" ? "mutate" : "validate";
     const gone = new Set(orphans.filter((orphan) => orphan.phase === phase).map(({ entry }) => `${entry}.postern.dev`));
-    const webhooks = manifest.webhooks.filter(({ name }: WebhookEntry) => !gone.has(name));
-    return webhooks.length === 0 ? [] : [{ ...manifest, webhooks }];
+    return { ...manifest, webhooks: manifest.webhooks.filter(({ name }: WebhookEntry) => !gone.has(name)) };
   });

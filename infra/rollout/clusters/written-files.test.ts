@@ -1,0 +1,89 @@
+import assert from "node:assert/strict";
+import { mkdtemp, readdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { createTestFolder } from "../../../test/folders.ts";
+import type { DeployedObject } from "../../clusters/api.ts";
+import { listFilesOfOtherClusters, readWrittenEntries, writeClusterFiles } from "./written-files.ts";
+
+const place = await createTestFolder();
+const openFolder = () => mkdtemp(join(place, "files-"));
+const head = "# Written by postern deploy --write.\n";
+const configuration = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\n";
+const manifests: DeployedObject[] = [
+  { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole", metadata: { name: "postern:a" } },
+  {
+    apiVersion: "admissionregistration.k8s.io/v1",
+    kind: "ValidatingWebhookConfiguration",
+    metadata: { name: "postern" },
+    webhooks: [{ name: "a", clientConfig: { url: "https://x/{cluster}.{key}/a/validate" } }],
+  },
+];
+
+describe("the files of --write", () => {
+  for (const [keyFrom, url] of [
+    [undefined, "https://x/prod.%key%/a/validate"],
+    ["{{ required `no key` .Values.key }}", "https://x/prod.{{ required `no key` .Values.key }}/a/validate"],
+    ["$&$$1", "https://x/prod.$&$$1/a/validate"],
+  ] as const)
+    it(`have ${keyFrom ?? "a text that is no URL"} in place of the key`, async () => {
+      const write = await openFolder();
+      await writeClusterFiles({ write, keyFrom }, "prod", manifests);
+      const text = await readFile(join(write, "prod.entries.yaml"), "utf8");
+      assert.ok(text.includes(`    url: ${url}\n`) || text.includes(`    url: "${url}"\n`), text);
+      assert.deepEqual(await readWrittenEntries(write, "prod"), [{ name: "a", clientConfig: { url } }]);
+    });
+
+  it("are always three, also if some have no objects", async () => {
+    const write = await openFolder();
+    await writeClusterFiles({ write }, "prod", manifests);
+    assert.deepEqual(await readdir(write), ["prod.entries.yaml", "prod.policies.yaml", "prod.roles.yaml"]);
+    assert.match(await readFile(join(write, "prod.roles.yaml"), "utf8"), /^# .*\napiVersion: .*\nkind: ClusterRole\n/);
+    assert.equal(await readFile(join(write, "prod.policies.yaml"), "utf8"), head);
+  });
+
+  for (const part of ["roles", "policies", "entries"])
+    it(`are not replaced if ${part} are from elsewhere`, async () => {
+      const write = await openFolder();
+      await writeFile(join(write, `prod.${part}.yaml`), configuration);
+      await assert.rejects(readWrittenEntries(write, "prod"), (error: Error) => {
+        assert.match(
+          error.message,
+          new RegExp(`prod\\.${part}\\.yaml would be replaced, but it doesn't begin with "# Written by `),
+        );
+        return true;
+      });
+    });
+
+  it("are named if postern.yaml doesn't have their cluster", async () => {
+    const write = await openFolder();
+    for (const name of ["gone", "prod"]) await writeClusterFiles({ write }, name, [], ["entries"]);
+    for (const name of ["own.entries.yaml", "gone.notes.yaml", "README.md"]) await writeFile(join(write, name), "");
+    const config = { clusters: new Map([["prod", {}]]) } as Parameters<typeof listFilesOfOtherClusters>[0]["config"];
+    assert.deepEqual(await listFilesOfOtherClusters({ write, config }), [join(write, "gone.entries.yaml")]);
+  });
+});
+
+describe("the entries that an earlier deployment wrote", () => {
+  it("are those of all documents; there are none without a file", async () => {
+    const folder = await openFolder();
+    const documents = ["a", "b"].map((name) => `${configuration}webhooks: [{ name: ${name} }]\n`);
+    await writeFile(join(folder, "prod.entries.yaml"), `${head}${documents.join("---\n")}`);
+    const entries = await readWrittenEntries(folder, "prod");
+    assert.deepEqual(
+      entries.map(({ name }) => name),
+      ["a", "b"],
+    );
+    assert.deepEqual(await readWrittenEntries(folder, "other"), []);
+  });
+
+  it("are refused if their file is no YAML", async () => {
+    const folder = await openFolder();
+    const text = `${configuration}webhooks: [{ name: a }]\n---\n${configuration}webhooks: [{ name: b }\n`;
+    await writeFile(join(folder, "broken.entries.yaml"), `${head}${text}`);
+    await assert.rejects(readWrittenEntries(folder, "broken"), (error: Error) => {
+      assert.match(error.message, /broken\.entries\.yaml:\d is no YAML: /);
+      return true;
+    });
+  });
+});

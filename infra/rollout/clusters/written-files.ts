@@ -1,0 +1,80 @@
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { Complaint, toSentence } from "../../cli/complaint.ts";
+import type { DeployedObject } from "../../clusters/api.ts";
+import { isPolicyKind } from "../../clusters/apply.ts";
+import { formatYamlDocuments } from "../../diff/yaml-lines.ts";
+import { formatManifestFault, parseManifests } from "../../manifests/manifests.ts";
+import type { WebhookEntry } from "../../webhooks/configurations.ts";
+import type { DeploymentTargets } from "../targets.ts";
+import { insertKeyIntoUrls, listEntries } from "./cluster-manifests.ts";
+
+// The files that `deploy --write` writes for each cluster, NAME.PART.yaml. All three are always there, so that lists of
+// files in other files stay true; a part without objects is a comment.
+
+const parts = ["roles", "policies", "entries"] as const;
+type Part = (typeof parts)[number];
+
+/** The first line, which says that a file may be replaced. */
+const head = "# Written by postern deploy --write.";
+/** API servers refuse a URL with this text, so entries whose key was not replaced are never applied. */
+const unreplacedKey = "%key%";
+
+const getFile = (folder: string, cluster: string, part: Part) => join(folder, `${cluster}.${part}.yaml`);
+
+const getPart = ({ kind, webhooks }: DeployedObject): Part => {
+  if (webhooks !== undefined) return "entries";
+  return isPolicyKind(kind) ? "policies" : "roles";
+};
+
+/** Writes a cluster's objects into its files. Returns what was written, in words. */
+export const writeClusterFiles = async (
+  { write = ".", keyFrom = unreplacedKey }: Pick<DeploymentTargets, "write" | "keyFrom">,
+  cluster: string,
+  manifests: DeployedObject[],
+  chosen: readonly Part[] = parts,
+): Promise<string> => {
+  await mkdir(write, { recursive: true });
+  const objects = Map.groupBy(insertKeyIntoUrls(manifests, `${cluster}.${keyFrom}`), getPart);
+  for (const part of chosen)
+    await writeFile(getFile(write, cluster, part), `${head}\n${formatYamlDocuments(objects.get(part) ?? [])}`);
+  return `written to ${getFile(write, cluster, "entries")}`;
+};
+
+/** Returns the webhook entries in a cluster's files; throws if a file is not from an earlier deployment. */
+export const readWrittenEntries = async (folder: string, cluster: string): Promise<WebhookEntry[]> => {
+  const texts = new Map<Part, string>();
+  for (const part of parts) {
+    const file = getFile(folder, cluster, part);
+    const text = await readFile(file, "utf8").catch((error) => {
+      if (error.code === "ENOENT") return head;
+      throw new Complaint(`${file} can't be read: ${toSentence(error)}`);
+    });
+    if (!text.startsWith(head))
+      throw new Complaint(
+        `${file} would be replaced, but it doesn't begin with "${head}"; move it away, or choose another folder`,
+      );
+    texts.set(part, text);
+  }
+  const { manifests, faults } = parseManifests({
+    name: getFile(folder, cluster, "entries"),
+    text: texts.get("entries") ?? "",
+  });
+  if (faults.length > 0) throw new Complaint(faults.map(formatManifestFault).join("\n"));
+  return listEntries(manifests.map(({ object }) => object));
+};
+
+/** Returns the files of earlier deployments for clusters that postern.yaml doesn't name: no deployment changes these. */
+export const listFilesOfOtherClusters = async ({
+  write = ".",
+  config,
+}: Pick<DeploymentTargets, "write" | "config">): Promise<string[]> => {
+  const others: string[] = [];
+  for (const name of (await readdir(write)).sort()) {
+    const [, cluster = "", part] = /^([^.]+)\.(\w+)\.yaml$/.exec(name) ?? [];
+    if (config.clusters.has(cluster) || !parts.some((known) => known === part)) continue;
+    const file = join(write, name);
+    if ((await readFile(file, "utf8")).startsWith(head)) others.push(file);
+  }
+  return others;
+};
