@@ -1,7 +1,7 @@
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import type { DeployedObject } from "../../clusters/api.ts";
 import type { ClusterConfig } from "../../config/config.ts";
-import { getRuleNameOfEntry, type WebhookEntry } from "../../webhooks/configurations.ts";
+import { callThroughRelay, getRuleNameOfEntry, type WebhookEntry } from "../../webhooks/configurations.ts";
 import { buildClusterObjects } from "../../webhooks/objects.ts";
 
 /** Where a cluster's webhook entries reach the functions of a stage. */
@@ -11,6 +11,8 @@ export interface RuleEndpoints {
    * The CA certificates (PEM) by which an API server verifies the endpoints; undefined if its own root ones suffice.
    */
   ca?: string | undefined;
+  /** The CA certificates (PEM) of the cluster's relay. */
+  relayCa?: string | undefined;
   stage: string;
   /** The stage's partition, account, region and name, in one text. */
   identity: string;
@@ -38,10 +40,10 @@ export const buildClusterManifests = (
 ): DeployedObject[] => {
   const known = built.get(catalogue) ?? new Map<string, DeployedObject[]>();
   built.set(catalogue, known);
-  const { rules, groups, connect, policySupport } = cluster;
+  const { rules, groups, connect, service, policySupport } = cluster;
   const together = groups.map(({ name, members }) => [name, ...members.map((member) => member.name)]);
   const names = [...rules.keys(), ...groups.map(({ name }) => name)];
-  const addresses = [endpoints.identity, endpoints.ca, names.map(endpoints.base)];
+  const addresses = [endpoints.identity, endpoints.ca, service, endpoints.relayCa, names.map(endpoints.base)];
   const setup = [[...rules], together, Object.keys(connect ?? {}), policySupport];
   const key = JSON.stringify([setup, [...hardened].sort(), addresses]);
   const manifests = known.get(key) ?? buildManifests(catalogue, cluster, endpoints, hardened);
@@ -55,13 +57,14 @@ const built = new WeakMap<CatalogueRule[], Map<string, DeployedObject[]>>();
 const buildManifests = (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
-  { base, ca, stage, identity }: RuleEndpoints,
+  { base, ca, relayCa, stage, identity }: RuleEndpoints,
   hardened: ReadonlySet<string>,
 ): DeployedObject[] =>
   buildClusterObjects(catalogue, cluster, {
     name: webhookConfigurationName,
     address: (rule, path) => `${base(rule)}/${segmentPlaceholder}/${rule}/${path}`,
     ca,
+    relayCa,
     harden: (rule) => hardened.has(rule),
     // The cast is safe: the function returns only objects of the kinds of DeployedObject.
   }).map((object) => addOwner(object as DeployedObject, stage, identity));
@@ -87,9 +90,9 @@ export const insertKeyIntoUrls = (manifests: DeployedObject[], segment: string):
       : manifest,
   );
 
-/** Returns the manifests with the cluster's name in the webhooks' URLs, and a placeholder for its key. */
+/** Returns the manifests with the cluster's name in the webhooks' URLs, and a placeholder for its key; or with its relay. */
 export const insertNameIntoUrls = (manifests: DeployedObject[], cluster: string): DeployedObject[] =>
-  insertKeyIntoUrls(manifests, `${cluster}.${keyPlaceholder}`);
+  insertKeyIntoUrls(manifests, `${cluster}.${keyPlaceholder}`).map(callThroughRelay);
 
 /** Returns the webhook entries of all webhook configurations among these objects. */
 export const listEntries = (manifests: Record<string, unknown>[]): WebhookEntry[] =>
