@@ -81,7 +81,7 @@ export default {
     const { catalogue, broken, config } = await readProject(file);
     const [clusterName, plain] = chooseCluster(config, options.text("cluster"));
     reportBroken(broken, createRuleEnabledPredicate(plain));
-    const service = readService(options) ?? plain.service;
+    const service = readRelay(options, plain);
     const address = service ? () => "https://relay" : await createAddressFinder(options, file, [clusterName, plain]);
     const asking = listRulesAskingCluster(catalogue, plain);
     if (asking.length > 0 && plain.connect === undefined)
@@ -112,19 +112,18 @@ export default {
   },
 } satisfies Command;
 
-/** Returns the relay of --service, which needs neither the rules' address nor the key. */
-const readService = (options: ParsedOptions): RelayService | undefined => {
+/** Returns the cluster's relay, of --service or postern.yaml, which needs neither the rules' address nor the key. */
+const readRelay = (options: ParsedOptions, { service: configured }: ClusterConfig): RelayService | undefined => {
   const [text, ca] = [options.text("service"), options.text("ca")];
-  if (text === undefined) return undefined;
-  const service = parseServiceName(text);
-  if (service === undefined) throw new Complaint(`--service takes ${serviceNameForm}, not "${text}"`);
-  if (ca === undefined) throw new Complaint("--service needs --ca FILE, the CA of the relay's certificate");
+  const found = text === undefined ? configured : parseServiceName(text);
+  if (text !== undefined && found === undefined)
+    throw new Complaint(`--service takes ${serviceNameForm}, not "${text}"`);
+  if (text !== undefined && ca === undefined)
+    throw new Complaint("--service needs --ca FILE, the CA of the relay's certificate");
   const other = ["url", "urls", "stage", "key-from"].find((name) => options.text(name) !== undefined);
-  if (other !== undefined)
-    throw new Complaint(
-      `--service and --${other} can't be combined: the relay has the address of the rules and the key`,
-    );
-  return { ...service, ca };
+  if (found !== undefined && other !== undefined)
+    throw new Complaint(`--${other} can't be combined with a relay, which has the address of the rules and the key`);
+  return found && { ca: String(ca), ...found };
 };
 
 /** Returns a function that finds the URL of a rule's endpoint, with the cluster's key. */
