@@ -8,6 +8,7 @@ import { findBuiltKinitirasEngine } from "./bench/peers/kinitiras.ts";
 import { findBuilders } from "./builders/builders.ts";
 import { chooseOtherMinor } from "./choices.ts";
 import { findPublishedManifests } from "./cluster/published.ts";
+import { findMissingRelay } from "./cluster/relay.ts";
 import { findMissingChromium } from "./console.ts";
 import { findScheduler, newestMinor, requireBinaries } from "./control-plane/binaries.ts";
 import { findKubectl } from "./kubectl/kubectl.ts";
@@ -59,6 +60,7 @@ const parts = {
       "manifests of other projects are not here: npm run cluster downloads them",
     ),
   registry: findMissingRegistry,
+  relay: findMissingRelay,
   "runtime client": findMissingRuntimeClient,
   scheduler: () => explainIfMissing(findScheduler, "kube-scheduler is not here: npm run cluster builds it"),
 };

@@ -4,6 +4,7 @@ import { toMap } from "#lib/json.ts";
 import type { Phase } from "#lib/rule.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { runInParallel } from "../cli/progress.ts";
+import { callThroughRelay } from "../webhooks/configurations.ts";
 import { managedByLabel } from "../webhooks/labels.ts";
 import { policyNameAnnotation } from "../webhooks/native-policies.ts";
 import {
@@ -377,7 +378,10 @@ interface WebhookEntryCallingPostern {
   entry: string;
 }
 
-/** Returns the entries of all webhook configurations in a cluster, of any owner, that call these addresses. */
+/**
+ * Returns the entries of all webhook configurations in a cluster, of any owner, that call these addresses, or may do so
+ * through a relay.
+ */
 export const findEntriesCallingUrls = async (
   api: ClusterApi,
   baseUrls: readonly string[],
@@ -385,8 +389,11 @@ export const findEntriesCallingUrls = async (
   const found = await Promise.all(webhookKinds.map((kind) => api.list(kind)));
   return found.flat().flatMap(({ kind, metadata, webhooks }) =>
     toNamedWebhookEntries(webhooks).flatMap((entry) => {
-      const url = toMap(entry.clientConfig).url;
-      return baseUrls.some((base) => isUnderBase(url, base)) ? [{ kind, name: metadata.name, entry: entry.name }] : [];
+      const { url, service } = toMap(entry.clientConfig);
+      const mayCall = service !== undefined && domain.test(entry.name);
+      return mayCall || baseUrls.some((base) => isUnderBase(url, base))
+        ? [{ kind, name: metadata.name, entry: entry.name }]
+        : [];
     }),
   );
 };
@@ -427,5 +434,6 @@ const sortObjects = (objects: readonly object[]): DeployedObject[] => {
   if (strange !== undefined) throw new Error(`${JSON.stringify(strange).slice(0, 100)} can't be deployed`);
   return all
     .filter(isDeployedObject)
+    .map(callThroughRelay)
     .sort((left, right) => creationOrder.indexOf(left.kind) - creationOrder.indexOf(right.kind));
 };

@@ -1,6 +1,6 @@
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import type { ClusterConfig } from "../config/config.ts";
-import { getRuleNameOfEntry, type WebhookEntry } from "../webhooks/configurations.ts";
+import type { ClusterConfig, RelayService } from "../config/config.ts";
+import { getRuleNameOfEntry, type RelayReference, type WebhookEntry } from "../webhooks/configurations.ts";
 import { toPolicySupport } from "../webhooks/native-policies.ts";
 import { buildClusterObjects } from "../webhooks/objects.ts";
 import type { ClusterApi, DeployedKind, DeployedObject } from "./api.ts";
@@ -49,16 +49,22 @@ export const readRegisteredCluster = async (
   const own = await listOwnObjects(api, name);
   const entries = own.flatMap(({ webhooks }) => toNamedWebhookEntries(webhooks)) as Partial<WebhookEntry>[];
   const urls = entries.flatMap(({ clientConfig }) => clientConfig?.url ?? []);
+  const services = entries.flatMap(({ clientConfig }) => clientConfig?.service ?? []);
   const prefixes = urls.flatMap((url) => /^(https:.+)\/[^/]+\/(mutate|validate)(\/[^/]+)?$/.exec(url)?.[1] ?? []);
   const isOfCluster = (prefix: string) => prefix.split("/").at(-1)?.startsWith(`${api.cluster}.`);
   const [other = "https://rules.invalid/key"] = prefixes;
   const prefix = prefixes.find(isOfCluster) ?? other.replace(/[^/]+$/, `${api.cluster}.key`);
   const ca = entries.find(({ clientConfig }) => clientConfig?.caBundle)?.clientConfig?.caBundle;
+  const pem = ca && Buffer.from(ca, "base64").toString();
   const open = async () => createInspectedCluster(api);
   const { cluster, notes } = await inspectClusterForSettings(catalogue, plain, open);
   const wanted = buildClusterObjects(
     catalogue,
-    { ...cluster, policySupport: toPolicySupport(plain.kubernetes) },
+    {
+      ...cluster,
+      service: cluster.service ?? toRelayService(services),
+      policySupport: toPolicySupport(plain.kubernetes),
+    },
     {
       name,
       // The rules of a stage can have addresses of their own.
@@ -67,7 +73,8 @@ export const readRegisteredCluster = async (
           (url) =>
             url.endsWith(`/${rule}/${path}`) && prefixes.filter(isOfCluster).some((own) => url.startsWith(`${own}/`)),
         ) ?? `${prefix}/${rule}/${path}`,
-      ca: ca && Buffer.from(ca, "base64").toString(),
+      ca: pem,
+      relayCa: pem,
       harden: (rule) =>
         entries.some(
           (entry) => getRuleNameOfEntry({ name: String(entry.name) }) === rule && entry.failurePolicy === "Fail",
@@ -88,10 +95,25 @@ export const readRegisteredCluster = async (
     name,
     objects: own.map(toRegisteredObject),
     others: await listOtherInstances(api, name),
-    calls: [...new Set(urls.filter((url) => URL.canParse(url)).map((url) => new URL(url).origin))],
+    calls: [
+      ...new Set([
+        ...urls.filter((url) => URL.canParse(url)).map((url) => new URL(url).origin),
+        ...services.map(
+          ({ namespace, name: service, port }) =>
+            `the relay ${namespace}/${service}${port === undefined || port === 443 ? "" : `:${port}`}`,
+        ),
+      ]),
+    ],
     differences: differences.map((difference) => explainUnwantedEntry(difference, cluster)),
     notes,
   };
+};
+
+/** Returns the relay that the entries in a cluster call; undefined if they call none. */
+const toRelayService = ([service]: RelayReference[]): RelayService | undefined => {
+  if (service === undefined) return undefined;
+  const { namespace, name, port } = service;
+  return { namespace, name, ...(port !== undefined && { port }), ca: "" };
 };
 
 const listOtherInstances = async (api: ClusterApi, name: string): Promise<string[]> => {

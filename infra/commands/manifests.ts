@@ -15,12 +15,18 @@ import { getConfigFile } from "../cli/roots.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
 import { openInspectedCluster } from "../clusters/inspected-cluster.ts";
 import { findRulesInspectingCluster, inspectClusterForSettings } from "../clusters/inspection.ts";
-import { type ClusterConfig, chooseCluster } from "../config/config.ts";
-import { describeMissingConnectSetting, listRulesAskingCluster } from "../config/connections.ts";
+import { type ClusterConfig, chooseCluster, type RelayService } from "../config/config.ts";
+import {
+  describeMissingConnectSetting,
+  listRulesAskingCluster,
+  parseServiceName,
+  readRelayCa,
+  serviceNameForm,
+} from "../config/connections.ts";
 import { formatYamlDocuments } from "../diff/yaml-lines.ts";
 import { createRuleEnabledPredicate, readProject, reportBroken } from "../project/project.ts";
 import { countAnnotationBytesAfterApply, mostAnnotationBytes } from "../webhooks/apply-size.ts";
-import { describeWaits } from "../webhooks/configurations.ts";
+import { callThroughRelay, describeWaits } from "../webhooks/configurations.ts";
 import { describePlacements, placePolicies, toPolicySupport } from "../webhooks/native-policies.ts";
 import { buildClusterObjects } from "../webhooks/objects.ts";
 import {
@@ -41,6 +47,11 @@ export default {
       type: "string",
       value: "BASE",
       says: "the base URL of the rules, for instance the URL that npm start prints",
+    },
+    service: {
+      type: "string",
+      value: "NAMESPACE/NAME",
+      says: "call the rules through this Service, a relay in the cluster whose CA --ca names, or NAMESPACE/NAME:PORT; without it, clusters.NAME.service of postern.yaml counts",
     },
     urls: { type: "string", value: "FILE", says: "a YAML or JSON file that maps names of rules to their base URLs" },
     ca: {
@@ -70,20 +81,17 @@ export default {
     const { catalogue, broken, config } = await readProject(file);
     const [clusterName, plain] = chooseCluster(config, options.text("cluster"));
     reportBroken(broken, createRuleEnabledPredicate(plain));
-    const placeholder = options.text("key-from");
-    const segment =
-      placeholder === undefined
-        ? (await loadStageOrLocalUrlSigner(options, file)).signSegment(clusterName, plain.keyVersions.at(-1) ?? 1)
-        : `${clusterName}.${placeholder}`;
+    const service = readRelay(options, plain);
+    const address = service ? () => "https://relay" : await createAddressFinder(options, file, [clusterName, plain]);
     const asking = listRulesAskingCluster(catalogue, plain);
     if (asking.length > 0 && plain.connect === undefined)
       throw new Complaint(`clusters.${clusterName} ${describeMissingConnectSetting(asking)}`);
     const inspected = options.flag("offline")
       ? plain
       : await inspectChosenCluster(catalogue, [clusterName, plain], options, file);
-    const cluster = { ...inspected, policySupport: toPolicySupport(plain.kubernetes) };
-    const findBaseUrl = await readBaseUrls(options);
-    const ca = options.text("ca");
+    const cluster = { ...inspected, service, policySupport: toPolicySupport(plain.kubernetes) };
+    const caFile = options.text("ca");
+    const ca = caFile === undefined ? await readRelayCa(cluster, clusterName, file) : await readCaOption(caFile);
 
     const name = readInstanceName(options);
     for (const line of describePlacements(placePolicies(catalogue, cluster))) writeNote(`policies ${line}`);
@@ -91,10 +99,11 @@ export default {
     if (waits !== undefined) writeNote(waits);
     const documents = buildClusterObjects(catalogue, cluster, {
       name,
-      address: (rule, path) => `${findBaseUrl(rule)}/${segment}/${rule}/${path}`,
-      ca: ca === undefined ? undefined : await readCaOption(ca),
+      address,
+      ca,
+      relayCa: ca,
       harden: options.flag("harden"),
-    });
+    }).map(callThroughRelay);
     if (documents.every((document) => (Reflect.get(document, "webhooks") ?? []).length === 0))
       writeNote(`cluster ${clusterName} gets no webhook entry: postern.yaml turns on no rule that needs one`);
     for (const document of documents) warnIfTooLarge(document);
@@ -102,6 +111,35 @@ export default {
     else writeOutput(formatYamlDocuments(documents));
   },
 } satisfies Command;
+
+/** Returns the cluster's relay, of --service or postern.yaml, which needs neither the rules' address nor the key. */
+const readRelay = (options: ParsedOptions, { service: configured }: ClusterConfig): RelayService | undefined => {
+  const [text, ca] = [options.text("service"), options.text("ca")];
+  const found = text === undefined ? configured : parseServiceName(text);
+  if (text !== undefined && found === undefined)
+    throw new Complaint(`--service takes ${serviceNameForm}, not "${text}"`);
+  if (text !== undefined && ca === undefined)
+    throw new Complaint("--service needs --ca FILE, the CA of the relay's certificate");
+  const other = ["url", "urls", "stage", "key-from"].find((name) => options.text(name) !== undefined);
+  if (found !== undefined && other !== undefined)
+    throw new Complaint(`--${other} can't be combined with a relay, which has the address of the rules and the key`);
+  return found && { ca: String(ca), ...found };
+};
+
+/** Returns a function that finds the URL of a rule's endpoint, with the cluster's key. */
+const createAddressFinder = async (
+  options: ParsedOptions,
+  file: string,
+  [name, { keyVersions }]: [string, ClusterConfig],
+) => {
+  const placeholder = options.text("key-from");
+  const segment =
+    placeholder === undefined
+      ? (await loadStageOrLocalUrlSigner(options, file)).signSegment(name, keyVersions.at(-1) ?? 1)
+      : `${name}.${placeholder}`;
+  const findBaseUrl = await readBaseUrls(options);
+  return (rule: string, path: string) => `${findBaseUrl(rule)}/${segment}/${rule}/${path}`;
+};
 
 /** Warns about an object that kubectl apply would refuse after it has applied the objects before it. */
 const warnIfTooLarge = (document: object): void => {
@@ -144,7 +182,8 @@ const readBaseUrls = async (options: ParsedOptions): Promise<(rule: string) => s
     return () => base;
   }
   if (urls === undefined && stage !== undefined) return readStageUrls(options);
-  if (urls === undefined) throw new Complaint("one of --url, --urls and --stage must say where the rules are served");
+  if (urls === undefined)
+    throw new Complaint("one of --url, --urls, --stage and --service must say where the rules are served");
   const map: unknown = parse(await readOptionFile(String(urls), "--urls"));
   return (rule) => {
     const found: unknown =

@@ -17,6 +17,17 @@ export interface ClusterConfig {
   /** What the cluster was found to support; without it, all policies are evaluated by their rules. */
   policySupport?: PolicySupport | undefined;
   connect?: ClusterConnectConfig;
+  /** The relay through which the cluster's API server calls rules; without it, it calls their URLs. */
+  service?: RelayService;
+}
+
+/** A Service of a cluster that forwards reviews to Postern: `clusters.<name>.service` in postern.yaml. */
+export interface RelayService {
+  namespace: string;
+  name: string;
+  port?: number;
+  /** The CA certificates of the relay: PEM, its base64, or the name of a file with PEM. */
+  ca: string;
 }
 
 /**

@@ -5,10 +5,10 @@ import { asksCluster } from "#lib/needs.ts";
 import { isRegion } from "#lib/service-settings.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { formatPage } from "../catalogue/sources.ts";
-import { toSentence } from "../cli/complaint.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
 import { createMapShape, describeFoundValue, type InputShape } from "../cli/shape.ts";
 import type { ManifestCluster } from "../manifests/manifest-cluster.ts";
-import type { ClusterConfig, ClusterConnectConfig, PosternConfig } from "./config.ts";
+import type { ClusterConfig, ClusterConnectConfig, PosternConfig, RelayService } from "./config.ts";
 import {
   chooseKubeconfigOfVariable,
   isServerAddress,
@@ -43,6 +43,46 @@ export const connectShape: InputShape = {
     oneOf: [...credentialMembers.map((member) => ({ type: "object", required: [member] })), { type: "null" }],
   },
 };
+
+/** Parses `NAMESPACE/NAME[:PORT]`; returns undefined if the text is none. */
+export const parseServiceName = (text: string): Omit<RelayService, "ca"> | undefined => {
+  const { namespace, name, port } = servicePattern.exec(text)?.groups ?? {};
+  if (namespace === undefined || name === undefined || Number(port ?? 1) > 65_535) return undefined;
+  return { namespace, name, ...(port !== undefined && { port: Number(port) }) };
+};
+
+const servicePattern =
+  /^(?<namespace>[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)\/(?<name>[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)(:(?<port>[1-9]\d{0,4}))?$/;
+
+export const serviceNameForm = "NAMESPACE/NAME or NAMESPACE/NAME:PORT, for instance postern-relay/postern-relay";
+
+/** The shape of `service`, the relay of a cluster. */
+export const serviceShape: InputShape = {
+  ...createMapShape({
+    name: {
+      expected: serviceNameForm,
+      type: "string",
+      isFit: (value) => parseServiceName(String(value)) !== undefined,
+      description: "the Service of the relay: its namespace and name, and its port if that isn't 443",
+      checkedElsewhere: { pattern: servicePattern.source.replaceAll(/\?<\w+>/g, "") },
+    },
+    ca: describeText("the CA certificates of the relay: PEM, its base64, or a file with PEM"),
+  }),
+  expected: "a map with name and ca",
+  required: ["name", "ca"],
+  description: "the relay of a cluster whose API server can't call out",
+};
+
+/** Returns the CA of a cluster's relay in PEM; undefined if it has none. `file` is postern.yaml. */
+export const readRelayCa = async (
+  { service }: Pick<ClusterConfig, "service">,
+  name: string,
+  file: string,
+): Promise<string | undefined> =>
+  service &&
+  readCertificatesFromPemOrFile(service.ca, dirname(file)).catch((error) => {
+    throw new Complaint(`clusters.${name}.service ${toSentence(error)}`);
+  });
 
 /** Returns the fault of a `connect` setting in words that continue its name; undefined if it is valid. */
 export const findConnectFault = (connect: ClusterConnectConfig): string | undefined => {

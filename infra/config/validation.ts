@@ -26,7 +26,7 @@ import type {
   ReportMistake,
   RuleGroup,
 } from "./config.ts";
-import { connectShape, findConnectFault } from "./connections.ts";
+import { connectShape, findConnectFault, parseServiceName, serviceShape } from "./connections.ts";
 import {
   type CatalogueAndManifestFiles,
   type ConfigReading,
@@ -82,6 +82,7 @@ export const createConfigShape = (
       description: `the cluster's minor version of Kubernetes; by default \`postern deploy\` asks the cluster, and other commands take the newest. ${supportedClusters}`,
     },
     connect: allowNull(connectShape),
+    service: allowNull(serviceShape),
   });
   return createMapShape({
     catalogues: { ...textListShape, description: "the catalogues that rules come from, besides functions/" },
@@ -153,7 +154,7 @@ export const validateConfig = (
 
 const readCluster = (
   name: string,
-  { rules, keyVersion, kubernetes, connect }: JsonMap,
+  { rules, keyVersion, kubernetes, connect, service }: JsonMap,
   general: ReadonlyMap<string, RuleConfigDraft>,
   reading: ConfigReading,
 ): Omit<ClusterConfig, "groups"> => {
@@ -164,11 +165,14 @@ const readCluster = (
       path,
       "is no name for a cluster: it must have at most 63 lower-case letters, digits and hyphens, and no hyphen first or last",
     );
+  const { name: serviceName, ca } = toMap(service);
+  const relay = parseServiceName(String(serviceName));
   const unfit = isMap(connect) && isFit(connectShape, connect) ? findConnectFault(connect) : undefined;
   if (unfit !== undefined) complain([...path, "connect"], unfit);
   return {
     ...(typeof kubernetes === "string" && { kubernetes }),
     ...(isMap(connect) && { connect: connect as ClusterConnectConfig }),
+    ...(relay && { service: { ...relay, ca: String(ca) } }),
     keyVersions: readKeyVersions(keyVersion, [...path, "keyVersion"], complain),
     rules: checkMergedRuleConfigs(parseRulesSection(rules, [...path, "rules"], general, reading), reading),
   };

@@ -10,7 +10,7 @@ import { planCluster } from "./clusters/cluster-plan.ts";
 import { readFunctionState } from "./clusters/disarm.ts";
 import { type StageDifference, tryFindStageDifferences } from "./plan/differences.ts";
 import { createStageCountsReader } from "./plan/hardening.ts";
-import { compareRights, listStackRules, planStack } from "./plan/kept-functions.ts";
+import { compareRights, listStackRules, planStack, readEndpointType } from "./plan/kept-functions.ts";
 import { findExceededLimits } from "./plan/limits.ts";
 import { type DeploymentPlan, planRuleChanges, type RuleChangePlan, readFunctionStates } from "./plan/plan.ts";
 import type { Keyring } from "./stage/keyring.ts";
@@ -112,7 +112,10 @@ export const prepareDeployment = async (
   const compared = await tryFindStageDifferences(stage, [...states.values()], releases.all[0], async () => deployed);
   const differences = compared.differences.map((difference) => addRepair(difference, stage, parts));
   const quotas = await stage.functions.readQuotas();
-  const limits = findExceededLimits({ template, parts, warm }, deployed, quotas);
+  const limits = [
+    ...findExceededLimits({ template, parts, warm }, deployed, quotas),
+    ...findUnservedRelays(job, readEndpointType(template)),
+  ];
   const notes = [
     ...built.notes,
     ...(quotas === undefined ? [quotasNote] : []),
@@ -125,6 +128,17 @@ export const prepareDeployment = async (
   const plan = { identity, ...changes, presentPlugins, limits, notes };
   return { job, releases, keyring, publicKeys, refused, kubernetes, plan };
 };
+
+/** Returns a sentence for each cluster whose relay would have to call more than one address. */
+const findUnservedRelays = ({ config, clusters, url }: DeploymentJob, endpoint: string): string[] =>
+  endpoint === "url" && url === undefined
+    ? clusters
+        .filter((name) => getClusterConfig({ config }, name).service !== undefined)
+        .map(
+          (name) =>
+            `the relay of cluster ${name} calls one address, and each function has a URL of its own: it needs endpoint http in serverless.yml, or --url`,
+        )
+    : [];
 
 /** Returns what is known of the API servers of a deployment's clusters: by their own answers, or by postern.yaml. */
 const listKnownClusters = (targets: Pick<DeploymentTargets, "config" | "clusters">, versions: FoundVersions) =>

@@ -1,8 +1,8 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { setTimeout as wait } from "node:timers/promises";
 import { isMap, parseDocument } from "yaml";
-import { getFunctionsLogGroup } from "../aws/log-queries.ts";
-import type { AwsStage } from "../aws/stage.ts";
+import { getFunctionsLogGroup, type LogQueryRow } from "../aws/log-queries.ts";
+import { formatPage } from "../catalogue/sources.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { readConfig } from "../project/project.ts";
 import { rollOut } from "./deploy.ts";
@@ -41,6 +41,8 @@ export const rotateStageKey = (job: DeploymentJob, retirement: OldUrlKeyWaits): 
     }
     job.progress.say("clusters get URLs with the new key");
     await redeploy(job, keyring, lock);
+    const relayed = [...job.config.clusters].flatMap(([name, { service }]) => (service ? [name] : []));
+    tellOperatorsOfRelays(job, relayed);
     const [old, fresh] = keyring.signers;
     if (old === undefined || fresh === undefined)
       throw new Complaint(
@@ -50,7 +52,11 @@ export const rotateStageKey = (job: DeploymentJob, retirement: OldUrlKeyWaits): 
     const keys = [...job.config.clusters].flatMap(([cluster, { keyVersions }]) =>
       keyVersions.map((version) => ({ cluster, key: `${old.publicKey.slice(0, 8)}.${version}` })),
     );
-    await awaitUnused(job, keys, retirement);
+    const relays = relayed.map((cluster) => {
+      const { keyVersions = [] } = job.config.clusters.get(cluster) ?? {};
+      return { cluster, key: `${fresh.publicKey.slice(0, 8)}.${keyVersions.at(-1)}` };
+    });
+    await awaitUnused(job, { keys, relays }, retirement);
     keyring = await deleteAllKeysButNewest(parameters);
     job.progress.say("functions stop accepting the old key");
     await redeploy(job, keyring, lock);
@@ -70,7 +76,10 @@ export const rotateClusterKey = (job: DeploymentJob, name: string, retirement: O
     job.progress.say(`postern.yaml: clusters.${name}.keyVersion is [${old}, ${fresh}]`);
     await redeploy(await writeConfig([old, fresh]), keyring, lock);
     const keys = keyring.signers.map(({ publicKey }) => ({ cluster: name, key: `${publicKey.slice(0, 8)}.${old}` }));
-    await awaitUnused(job, keys, retirement);
+    const hasRelay = job.config.clusters.get(name)?.service !== undefined;
+    if (hasRelay) tellOperatorsOfRelays(job, [name]);
+    const current = `${keyring.current.publicKey.slice(0, 8)}.${fresh}`;
+    await awaitUnused(job, { keys, relays: hasRelay ? [{ cluster: name, key: current }] : [] }, retirement);
     job.progress.say(`postern.yaml: clusters.${name}.keyVersion is ${fresh}`);
     await redeploy(await writeConfig(fresh), keyring, lock);
     return `the key of ${name} is replaced; commit postern.yaml`;
@@ -116,18 +125,50 @@ const redeploy = async (job: DeploymentJob, keyring: Keyring, lock: StageLock) =
   if (!changesNothing(prepared.plan)) await rollOut(prepared, lock);
 };
 
+/** A cluster's key, as log lines name it. */
+interface UsedKey {
+  cluster: string;
+  key: string;
+}
+
+const tellOperatorsOfRelays = ({ stage, progress }: DeploymentJob, clusters: string[]) => {
+  for (const name of clusters)
+    progress.say(
+      `cluster ${name}: give its relay the new key now, which postern key ${name} --stage ${stage.name} prints (${formatPage("networks.md")})`,
+    );
+};
+
+/**
+ * Waits until no cluster uses its old key, and until each relay has used its new one: a relay that no review goes through
+ * may still have the old key.
+ */
 const awaitUnused = async (
   { stage, progress }: DeploymentJob,
-  keys: { cluster: string; key: string }[],
+  { keys, relays }: { keys: UsedKey[]; relays: UsedKey[] },
   { unused, patience, every = 30_000 }: OldUrlKeyWaits,
 ) => {
   const start = Date.now();
+  let waiting = relays;
   await progress.step("the old key", async (tell) => {
     for (;;) {
       const now = Date.now();
-      const users = await findUsers(stage, keys, new Date(now - unused), new Date(now));
+      const rows = await stage.logs.query(
+        getFunctionsLogGroup(stage.name),
+        usesByKey,
+        new Date(now - unused),
+        new Date(now),
+      );
+      const users = [
+        ...new Set(keys.filter((used) => rows.some((row) => isUse(row, used))).map(({ cluster }) => cluster)),
+      ];
+      waiting = waiting.filter((used) => !rows.some((row) => isUse(row, used) && !isDryRun(row)));
       tell(Math.min(now - start, unused) / 1000, unused / 1000);
-      if (now - start >= unused && users.length === 0) return "is unused";
+      if (now - start >= unused && users.length + waiting.length === 0) return "is unused";
+      if (now - start >= patience && users.length === 0)
+        throw new Complaint(
+          `no review with the new key came through the relay of ${waiting.map(({ cluster }) => cluster).join(", ")}; once it has the new key, run postern rotate again`,
+          1,
+        );
       if (now - start >= patience)
         throw new Complaint(
           `the old key is still used by ${users.join(", ") || "an unknown caller"}; once it is no longer used, run postern rotate again`,
@@ -138,20 +179,12 @@ const awaitUnused = async (
   });
 };
 
-/** Returns the clusters whose API servers used one of the keys. */
-const findUsers = async (
-  { name, logs }: AwsStage,
-  keys: { cluster: string; key: string }[],
-  from: Date,
-  to: Date,
-): Promise<string[]> => {
-  const rows = await logs.query(getFunctionsLogGroup(name), usesByKey, from, to);
-  const isUsed = ({ cluster, key }: { cluster: string; key: string }) =>
-    rows.some((row) => row.Cluster === cluster && row.Key === key);
-  return [...new Set(keys.filter(isUsed).map(({ cluster }) => cluster))];
-};
+const isUse = (row: LogQueryRow, { cluster, key }: UsedKey) => row.Cluster === cluster && row.Key === key;
 
-const usesByKey = "filter ispresent(Key) | stats count(*) as reviews by Cluster, Key";
+/** Postern's own probes, which go past relays, are dry runs. */
+const isDryRun = ({ dryRun = "" }: LogQueryRow) => ["1", "true"].includes(dryRun);
+
+const usesByKey = "filter ispresent(Key) | stats count(*) as reviews by Cluster, Key, dryRun";
 
 const writeKeyVersion = async (file: string, name: string, keyVersion: number | number[]) => {
   const document = parseDocument(await readFile(file, "utf8"));

@@ -1,4 +1,5 @@
 import { dirname } from "node:path";
+import { toMap } from "#lib/json.ts";
 import { formatStageIdentity, isSameStage } from "../aws/identity.ts";
 import type { AwsStage } from "../aws/stage.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
@@ -13,7 +14,7 @@ import { createInspectedCluster } from "../clusters/inspected-cluster.ts";
 import { type InspectedClusterConfig, inspectClusterForSettings } from "../clusters/inspection.ts";
 import { readPolicySupport } from "../clusters/version.ts";
 import type { ClusterConfig, PosternConfig } from "../config/config.ts";
-import { listRulesAskingCluster } from "../config/connections.ts";
+import { listRulesAskingCluster, readRelayCa } from "../config/connections.ts";
 import type { WebhookEntry } from "../webhooks/configurations.ts";
 import { placePolicies, toPolicySupport } from "../webhooks/native-policies.ts";
 import {
@@ -76,12 +77,17 @@ export const createBaseUrlFinder =
   (rule: string): string =>
     (url ?? outputs.BaseUrl ?? outputs[`${toLogicalId(rule)}BaseUrl`] ?? "").replace(/\/+$/, "");
 
-/** Returns what webhook entries have of a stage: where its functions are reached, and which stage it is. */
+/**
+ * Returns what a cluster's webhook entries have of a stage: where its functions are reached, and which stage it is; and the
+ * CA of the cluster's relay.
+ */
 export const resolveRuleEndpoints = async (
-  { url, ca, stage }: Pick<DeploymentTargets, "url" | "ca" | "stage">,
+  { url, ca, stage, config, file }: Pick<DeploymentTargets, "url" | "ca" | "stage" | "config" | "file">,
+  name: string,
   outputs: Record<string, string>,
 ): Promise<RuleEndpoints> => ({
   ca,
+  relayCa: await readRelayCa(getClusterConfig({ config }, name), name, file),
   stage: stage.name,
   identity: formatStageIdentity(await stage.readStageIdentity()),
   base: createBaseUrlFinder(outputs, url),
@@ -141,7 +147,7 @@ export const requireOwnEntries = async (
     ({ clientConfig }) => !bases.some((base) => isUnderBase(clientConfig?.url, base)),
   );
   if (hasEntries && stray === undefined) return;
-  const what = hasEntries ? `entries that call ${describeHost(stray?.clientConfig?.url)}` : "policies";
+  const what = hasEntries ? `entries that call ${describeHost(stray)}` : "policies";
   const names = unmarked.map(({ kind, metadata: { name } }) => `${kind.toLowerCase()}/${name}`).join(" ");
   throw new Complaint(
     `cluster ${api.cluster} has ${what} without the annotation ${identityAnnotation}, so they may be another stage's than ${own}: if they are this one's, kubectl annotate ${names} ${identityAnnotation}=${own} says so`,
@@ -155,9 +161,12 @@ export const listBaseUrls = (outputs: Record<string, string>, url?: string): str
   ...(url === undefined ? [] : [url]),
 ];
 
-/** Returns the scheme and the host of an address, without its key. */
-const describeHost = (url: unknown): string =>
-  typeof url === "string" && URL.canParse(url) ? new URL(url).origin : "no URL";
+/** Returns the scheme and the host that an entry calls, without its key; or its relay. */
+const describeHost = (entry: Partial<WebhookEntry> = {}): string => {
+  const { url, service } = toMap(entry.clientConfig);
+  if (service !== undefined) return "a Service";
+  return typeof url === "string" && URL.canParse(url) ? new URL(url).origin : "no URL";
+};
 
 /** The webhook entries that a cluster has. */
 export const readLiveEntries = async (api: ClusterApi): Promise<WebhookEntry[]> => {

@@ -14,6 +14,7 @@ import { buildEndpointConfig } from "../project/served.ts";
 import { evaluateMatchCondition } from "../testing/cel-condition.ts";
 import {
   buildWebhookConfigurations,
+  callThroughRelay,
   describeWaits,
   type WebhookConfigurationOptions,
   type WebhookEntry,
@@ -126,6 +127,23 @@ describe("the configurations", () => {
     for (const { clientConfig } of Object.values(buildEntries(all, { ca: pem })))
       assert.equal(clientConfig.caBundle, Buffer.from(pem).toString("base64"));
     for (const { clientConfig } of Object.values(buildEntries(all))) assert.ok(!("caBundle" in clientConfig));
+  });
+  it("call a relay by its Service, without a key, and exempt its namespace also where they fail open", () => {
+    const service = "service: { name: 'relays/one:8443', ca: one.crt }";
+    const exempt = "exempt: { namespaces: [a, relays] }";
+    const yaml = `rules: { first: , second: { ${exempt} } }\nclusters: { local: { ${service} } }`;
+    const configurations = buildFor(yaml, { ca: "of the URL", relayCa: "of the relay", harden: true });
+    const entries = configurations.map(callThroughRelay).flatMap(({ webhooks }) => webhooks);
+    const relay = { namespace: "relays", name: "one", port: 8443 };
+    assert.deepEqual(
+      entries.map(({ clientConfig }) => clientConfig),
+      ["first/mutate", "first/validate", "second/validate"].map((path) => ({
+        service: { ...relay, path: `/${path}` },
+        caBundle: Buffer.from("of the relay").toString("base64"),
+      })),
+    );
+    const exempted = entries.map(({ namespaceSelector }) => namespaceSelector?.matchExpressions?.at(-1)?.values);
+    assert.deepEqual(exempted, [["relays"], ["relays"], ["a", "relays"]]);
   });
   it("match as the settings in postern.yaml say", () =>
     assert.deepEqual(buildSecondEntry("{ settings: { kind: services } }").rules[0]?.resources, ["services"]));

@@ -2,7 +2,7 @@ import type { LabelSelector } from "#lib/objects/selection.ts";
 import type { Phase, RequestMatch } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
-import type { ClusterConfig } from "../config/config.ts";
+import type { ClusterConfig, RelayService } from "../config/config.ts";
 import { findGroupFault } from "../config/validation.ts";
 import {
   buildExemptNamespaceSelector,
@@ -23,6 +23,8 @@ export interface WebhookConfigurationOptions {
   address(rule: string, path: string): string;
   /** The CA of the endpoints in PEM; undefined if the API server's own root certificates suffice. */
   ca?: string | undefined;
+  /** The CA of the cluster's relay in PEM; it belongs to the cluster's `service`. */
+  relayCa?: string | undefined;
   /**
    * Whether webhook entries of security rules (`guards`) get failurePolicy Fail: true for all, or by rule or group.
    */
@@ -31,9 +33,18 @@ export interface WebhookConfigurationOptions {
   slow?(sentence: string): void;
 }
 
+/** A relay as an API server calls it: the path has no key, which the relay adds. */
+export type RelayReference = Omit<RelayService, "ca"> & { path: string };
+
 export interface WebhookEntry {
   name: string;
-  clientConfig: { url: string; caBundle?: string };
+  /** With a `relay`, the URL and its CA are what that calls; in a cluster, its `service` is there in place of them. */
+  clientConfig: {
+    url: string;
+    caBundle?: string;
+    relay?: { service: RelayReference; caBundle: string };
+    service?: RelayReference;
+  };
   rules: readonly RequestMatch[];
   failurePolicy: "Fail" | "Ignore";
   matchPolicy: "Equivalent" | "Exact";
@@ -79,14 +90,15 @@ export const describeWaits = (catalogue: CatalogueRule[], cluster: ClusterConfig
   return entries.mutating.length + entries.validating.length === 0 ? undefined : describeUsualWaits(entries);
 };
 
-const buildEntries = (
-  catalogue: CatalogueRule[],
-  cluster: ClusterConfig,
-  registration: WebhookConfigurationOptions,
-) => ({
-  mutating: buildWebhooks("mutate", catalogue, cluster, registration),
-  validating: buildWebhooks("validate", catalogue, cluster, registration),
-});
+const buildEntries = (catalogue: CatalogueRule[], cluster: ClusterConfig, options: WebhookConfigurationOptions) => {
+  const registration = { ...options, service: cluster.service };
+  return {
+    mutating: buildWebhooks("mutate", catalogue, cluster, registration),
+    validating: buildWebhooks("validate", catalogue, cluster, registration),
+  };
+};
+
+type Registration = WebhookConfigurationOptions & Pick<ClusterConfig, "service">;
 
 /** Says how to shorten a wait: by as few groups of its mutating rules as suffice, or by all and shorter timeouts. */
 const suggestShorterWait = (
@@ -145,7 +157,7 @@ const buildWebhooks = (
   phase: Phase,
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
-  registration: WebhookConfigurationOptions,
+  registration: Registration,
 ): BuiltEntry[] =>
   catalogue.flatMap((listed) => {
     const setup = cluster.rules.get(listed.name);
@@ -175,15 +187,22 @@ const toWebhook = (
   rule: string,
   phase: Phase,
   { variant, entry }: VariantWebhookEntry,
-  { address, ca }: WebhookConfigurationOptions,
+  { address, ca, relayCa, service }: Registration,
 ): WebhookEntry => {
   const path = variant === undefined ? phase : `${phase}/${variant}`;
   const { match, exempt, objectSelector } = entry;
   const conditions = listEntryConditions(entry);
-  const namespaceSelector = combineSelectors(entry.namespaceSelector, buildExemptNamespaceSelector(exempt));
+  // A relay that is down must not prevent its own pods.
+  const namespaces = new Set([...(exempt.namespaces ?? []), ...(service ? [service.namespace] : [])]);
+  const exemptSelector = buildExemptNamespaceSelector({ ...exempt, namespaces: [...namespaces] });
+  const namespaceSelector = combineSelectors(entry.namespaceSelector, exemptSelector);
   return {
     name: formatEntryName(rule, variant),
-    clientConfig: { url: address(rule, path), ...(ca && { caBundle: Buffer.from(ca).toString("base64") }) },
+    clientConfig: {
+      url: address(rule, path),
+      ...(ca && { caBundle: encodeBase64(ca) }),
+      ...(service && { relay: buildRelayClientConfig(service, `/${rule}/${path}`, relayCa) }),
+    },
     rules: match.map((row) => ({ scope: "*", ...row })),
     failurePolicy: entry.failurePolicy,
     matchPolicy: entry.matchPolicy,
@@ -200,6 +219,21 @@ const toWebhook = (
     ...(phase === "mutate" && { reinvocationPolicy: entry.reinvocationPolicy }),
     admissionReviewVersions: ["v1", "v1beta1"],
   };
+};
+
+const encodeBase64 = (text: string) => Buffer.from(text).toString("base64");
+
+const buildRelayClientConfig = ({ ca: _, ...service }: RelayService, path: string, ca = "") => {
+  return { service: { ...service, path }, caBundle: encodeBase64(ca) };
+};
+
+/** Returns an object as a cluster gets it: if it has a relay, its webhook entries call that, without a key. */
+export const callThroughRelay = <T extends object>(object: T): T => {
+  const webhooks: unknown = Reflect.get(object, "webhooks");
+  if (!Array.isArray(webhooks)) return object;
+  const replace = (entry: WebhookEntry) =>
+    entry.clientConfig?.relay ? { ...entry, clientConfig: entry.clientConfig.relay } : entry;
+  return { ...object, webhooks: webhooks.map(replace) };
 };
 
 /** Returns the name of the entries of a rule or a group. */

@@ -11,6 +11,8 @@ export interface RuleEndpoints {
    * The CA certificates (PEM) by which an API server verifies the endpoints; undefined if its own root ones suffice.
    */
   ca?: string | undefined;
+  /** The CA certificates (PEM) of the cluster's relay. */
+  relayCa?: string | undefined;
   stage: string;
   /** The stage's partition, account, region and name, in one text. */
   identity: string;
@@ -37,10 +39,10 @@ export const buildClusterManifests = (
 ): DeployedObject[] => {
   const known = built.get(catalogue) ?? new Map<string, DeployedObject[]>();
   built.set(catalogue, known);
-  const { rules, groups, connect, policySupport } = cluster;
+  const { rules, groups, connect, service, policySupport } = cluster;
   const together = groups.map(({ name, members }) => [name, ...members.map((member) => member.name)]);
   const names = [...rules.keys(), ...groups.map(({ name }) => name)];
-  const addresses = [endpoints.identity, endpoints.ca, names.map(endpoints.base)];
+  const addresses = [endpoints.identity, endpoints.ca, service, endpoints.relayCa, names.map(endpoints.base)];
   const setup = [[...rules], together, Object.keys(connect ?? {}), policySupport];
   const key = JSON.stringify([setup, [...hardened].sort(), addresses]);
   const manifests = known.get(key) ?? buildManifests(catalogue, cluster, endpoints, hardened);
@@ -54,13 +56,14 @@ const built = new WeakMap<CatalogueRule[], Map<string, DeployedObject[]>>();
 const buildManifests = (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
-  { base, ca, stage, identity }: RuleEndpoints,
+  { base, ca, relayCa, stage, identity }: RuleEndpoints,
   hardened: ReadonlySet<string>,
 ): DeployedObject[] =>
   buildClusterObjects(catalogue, cluster, {
     name: webhookConfigurationName,
     address: (rule, path) => `${base(rule)}/${segmentPlaceholder}/${rule}/${path}`,
     ca,
+    relayCa,
     harden: (rule) => hardened.has(rule),
     // The cast is safe: the function returns only objects of the kinds of DeployedObject.
   }).map((object) => addOwner(object as DeployedObject, stage, identity));

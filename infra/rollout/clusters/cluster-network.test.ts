@@ -6,7 +6,7 @@ import { describeEksNetwork } from "./cluster-network.ts";
 
 interface Row {
   name: string;
-  network?: Partial<EksNetwork>;
+  network?: Partial<EksNetwork & { hasRelay: boolean }>;
   isInVpc?: boolean;
   asking?: string[];
   findings: string[];

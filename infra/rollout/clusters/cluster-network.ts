@@ -22,25 +22,27 @@ export const describeClusterNetwork = async (
     ({ asks, wanted }) => asks && (wanted.stackSettings.VpcConfig?.SubnetIds ?? []).length > 0,
   );
   return readEksNetwork(connect, targets.stage.readIdentity).then(
-    (network) => describeEksNetwork(network, asking, isInVpc),
+    (network) => describeEksNetwork({ ...network, hasRelay: cluster.service !== undefined }, asking, isInVpc),
     (error: unknown) => [`? its network is not known: ${requireComplaint(error).message}`],
   );
 };
 
 /** Returns a sentence for each finding about an EKS cluster's network; `asking` are the rules that read the cluster. */
 export const describeEksNetwork = (
-  { egress, hasPublicEndpoint, publicRanges }: EksNetwork,
+  { egress, hasPublicEndpoint, publicRanges, hasRelay }: EksNetwork & { hasRelay?: boolean },
   asking: string[],
   isInVpc: boolean,
 ): string[] => {
   const findings: string[] = [];
-  if (egress === "CUSTOMER_ROUTED")
+  if (egress === "CUSTOMER_ROUTED" && !hasRelay)
     findings.push(
-      "its API server calls through the cluster's own subnets (CUSTOMER_ROUTED): without a NAT gateway or another way to the Internet there, no review arrives",
+      "its API server calls through the cluster's own subnets (CUSTOMER_ROUTED): without a NAT gateway or another way to the Internet there, no review arrives; it resolves names as the VPC does, where an interface endpoint of execute-api with private DNS hides HTTP APIs",
     );
-  else if (egress !== "AWS_MANAGED")
+  else if (egress !== "AWS_MANAGED" && !hasRelay)
     findings.push(
-      `its control plane egress is ${egress}: it is not known whether its API server can call a public URL; try a rule with failurePolicy Ignore first`,
+      egress === "CUSTOMER_ISOLATED"
+        ? "its control plane egress is CUSTOMER_ISOLATED, which AWS doesn't describe: it is not known whether its API server can call a public URL; try a rule with failurePolicy Ignore first, else use a relay"
+        : `its control plane egress is ${egress}: it is not known whether its API server can call a public URL; try a rule with failurePolicy Ignore first`,
     );
   const rules = asking.join(", ");
   const isLimited = publicRanges.length > 0 && !publicRanges.includes("0.0.0.0/0");

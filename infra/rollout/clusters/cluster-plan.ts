@@ -1,3 +1,4 @@
+import { formatPage } from "../../catalogue/sources.ts";
 import { Complaint, requireComplaint } from "../../cli/complaint.ts";
 import type { ClusterApi, DeployedObject } from "../../clusters/api.ts";
 import { findDifferences } from "../../clusters/apply.ts";
@@ -9,6 +10,7 @@ import { chooseFailClosedRules, type StageRecord } from "../plan/hardening.ts";
 import type { Keyring } from "../stage/keyring.ts";
 import {
   type DeploymentTargets,
+  getClusterConfig,
   getNewestUrlKeyVersion,
   inspectClusterOfDeployment,
   openTargetCluster,
@@ -22,6 +24,7 @@ import {
   buildClusterManifests,
   insertKeyIntoUrls,
   listEntries,
+  type RuleEndpoints,
   webhookConfigurationName,
 } from "./cluster-manifests.ts";
 import { readWrittenEntries } from "./written-files.ts";
@@ -53,14 +56,14 @@ export const planCluster = async (
     return { cluster: name, hardened: [], differences: [], unknown: found.message, policies: [], notes: [] };
   const { cluster } = found;
   const opened = await openForPlan(targets, name, keyring);
-  const endpoints = await resolveRuleEndpoints(targets, outputs);
+  const endpoints = await resolveRuleEndpoints(targets, name, outputs);
   const { hardened, notes: open } = await chooseFailClosedRules(
     targets,
     [name, cluster],
     { ...known, entries: "entries" in opened ? opened.entries : [] },
     endpoints,
   );
-  const notes = [...found.notes, ...open];
+  const notes = [...found.notes, ...open, ...describeRelay(targets, name, endpoints)];
   const manifests = buildClusterManifests(targets.catalogue, cluster, endpoints, new Set(hardened));
   const plan = {
     cluster: name,
@@ -78,6 +81,21 @@ export const planCluster = async (
   if (typeof rights === "string") return { ...plan, differences: [], unknown: rights };
   const objects = await planObjects(targets, name, { newest, keyring, outputs, cluster, manifests, api: opened.api });
   return { ...plan, ...objects, differences: [...rights, ...objects.differences] };
+};
+
+/** Says that a cluster is served through a relay, and what its operator must have given the relay. */
+const describeRelay = (
+  { config, catalogue, stage }: DeploymentTargets,
+  name: string,
+  { base }: RuleEndpoints,
+): string[] => {
+  const { service } = getClusterConfig({ config }, name);
+  if (service === undefined) return [];
+  const url = base(catalogue[0]?.name ?? "");
+  const host = URL.canParse(url) ? new URL(url).host : "the host of the rules";
+  return [
+    `its API server calls the relay ${service.namespace}/${service.name}, which must call ${host} with the key that postern key ${name} --stage ${stage.name} prints; the relay itself isn't probed (${formatPage("networks.md")})`,
+  ];
 };
 
 /** Returns what changes of the access entries of an EKS cluster, or a sentence that says why that is unknown. */
@@ -117,7 +135,8 @@ const planObjects = async (
 ): Promise<Pick<ClusterPlan, "differences" | "unknown">> => {
   const keyVersion = getNewestUrlKeyVersion(cluster);
   const signer = keyring?.current.publicKey ?? newest?.keys?.signer;
-  const differences = describeChangesSinceRelease(newest, name, { manifests, keyVersion, signer });
+  const hasRelay = cluster.service !== undefined;
+  const differences = describeChangesSinceRelease(newest, name, { manifests, keyVersion, signer, hasRelay });
   const isRecorded = differences.length === 0;
   if (targets.write !== undefined)
     return { differences: isRecorded ? [] : [`the entries are written to ${targets.write}`] };
@@ -133,6 +152,7 @@ const planObjects = async (
     const wanted = insertKeyIntoUrls(manifests, keyring.current.signSegment(name, keyVersion));
     const found = (await findDifferences(api, wanted, webhookConfigurationName)).map(({ sentence }) => sentence);
     if (found.length > 0 || isRecorded) return { differences: found };
+    if (hasRelay) return { differences };
     return { differences: ["nothing to change in the cluster, but the release doesn't record that yet"] };
   } catch (error) {
     return { differences: [], unknown: requireComplaint(error).message };
@@ -164,13 +184,16 @@ const openForPlan = async (
 export const describeChangesSinceRelease = (
   newest: Release | undefined,
   name: string,
-  wanted: { manifests: DeployedObject[]; keyVersion: number; signer: string | undefined },
+  wanted: { manifests: DeployedObject[]; keyVersion: number; signer: string | undefined; hasRelay?: boolean },
 ): string[] => {
   const before = newest?.clusters[name];
   const found = compareManifests(before?.manifests ?? [], wanted.manifests).map(({ sentence }) => sentence);
   if (before === undefined) return found;
+  const [get, sign] = wanted.hasRelay
+    ? ["its relay must get", "its relay must get a key that is"]
+    : ["its URLs get", "its URLs must be"];
   if (before.keyVersion !== wanted.keyVersion)
-    found.push(`its URLs get a key of version ${wanted.keyVersion}, not ${before.keyVersion}`);
-  if (before.signer !== wanted.signer) found.push("its URLs must be signed with the stage's current key");
+    found.push(`${get} a key of version ${wanted.keyVersion}, not ${before.keyVersion}`);
+  if (before.signer !== wanted.signer) found.push(`${sign} signed with the stage's current key`);
   return found;
 };

@@ -52,7 +52,7 @@ export const updateCluster = async (
   const api = write === undefined ? await openTargetCluster(targets, name) : undefined;
   if (api) await requireOwnEntries(api, targets);
   const cluster = api ? await probePolicySupport(targets, api, inspected.cluster) : inspected.cluster;
-  const endpoints = await resolveRuleEndpoints(targets, outputs);
+  const endpoints = await resolveRuleEndpoints(targets, name, outputs);
   const manifests = buildClusterManifests(catalogue, cluster, endpoints, new Set(hardened));
   const keyVersion = getNewestUrlKeyVersion(cluster);
   const wanted = insertKeyIntoUrls(manifests, keyring.current.signSegment(name, keyVersion));

@@ -5,7 +5,7 @@ import type { DeployedObject } from "../../clusters/api.ts";
 import { isPolicyKind } from "../../clusters/apply.ts";
 import { formatYamlDocuments } from "../../diff/yaml-lines.ts";
 import { formatManifestFault, parseManifests } from "../../manifests/manifests.ts";
-import type { WebhookEntry } from "../../webhooks/configurations.ts";
+import { callThroughRelay, type WebhookEntry } from "../../webhooks/configurations.ts";
 import type { DeploymentTargets } from "../targets.ts";
 import { insertKeyIntoUrls, listEntries } from "./cluster-manifests.ts";
 
@@ -35,7 +35,8 @@ export const writeClusterFiles = async (
   chosen: readonly Part[] = parts,
 ): Promise<string> => {
   await mkdir(write, { recursive: true });
-  const objects = Map.groupBy(insertKeyIntoUrls(manifests, `${cluster}.${keyFrom}`), getPart);
+  const written = insertKeyIntoUrls(manifests, `${cluster}.${keyFrom}`).map(callThroughRelay);
+  const objects = Map.groupBy(written, getPart);
   for (const part of chosen)
     await writeFile(getFile(write, cluster, part), `${head}\n${formatYamlDocuments(objects.get(part) ?? [])}`);
   return `written to ${getFile(write, cluster, "entries")}`;

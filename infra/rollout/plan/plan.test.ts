@@ -52,6 +52,7 @@ interface ClusterRow {
   release?: "none" | "unrecorded" | "unsigned" | "newest";
   entries?: object[];
   hasRole?: boolean;
+  hasRelay?: boolean;
   keyVersion?: number;
   signer?: string;
   differences: string[];

@@ -1,0 +1,257 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { once } from "node:events";
+import { copyFile, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import type { IncomingMessage } from "node:http";
+import { request } from "node:https";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { readCatalogue } from "../../infra/catalogue/registry.ts";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
+import { buildKubeconfig } from "../checkout.ts";
+import { requireBinaries } from "../control-plane/binaries.ts";
+import { getCollectionPath, type TestClusterResponse } from "../control-plane/client.ts";
+import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
+import { findFreePort, type RunningProgram } from "../control-plane/process.ts";
+import { parsePage } from "../pages.ts";
+import { serveTestRules, waitUntil } from "../parity/rule-server.ts";
+import { createTestSigner } from "../parity/test-key.ts";
+import { needs } from "../parts.ts";
+import { runVerb } from "../verb.ts";
+import { type RelaySurroundings, relayObjects, startRelay } from "./relay.ts";
+
+// An API server, the relay of docs/relay.yaml and the gateway. The Service has an address of loopback, which an API server
+// assigns if that is its range: it connects to the address of a Service itself, and no kube-proxy is needed.
+
+const address = "127.53.0.10";
+const segment = createTestSigner(1).segment("local");
+const yaml = "rules: { always-pull-images: { failurePolicy: Fail }, deny-service-external-ips: }";
+
+const buildPod = (name: string, args: string[] = [], namespace = "default") => ({
+  ...{ apiVersion: "v1", kind: "Pod", metadata: { name, namespace } },
+  spec: { containers: [{ name: "a", image: "a:1", args }] },
+});
+const buildService = (name: string, externalIPs: string[] = []) => ({
+  ...{ apiVersion: "v1", kind: "Service", metadata: { name, namespace: "default" } },
+  spec: { externalIPs, ports: [{ port: 80 }] },
+});
+const readMessage = ({ body }: TestClusterResponse) => String(body.message);
+
+describe("a relay between an API server and the gateway", await needs("API server", "relay"), () => {
+  let folder = "";
+  let port = 0;
+  let cluster: TestCluster;
+  let rules: Awaited<ReturnType<typeof openGateway>>;
+  let surroundings: RelaySurroundings;
+  let relays: RunningProgram[] = [];
+  /** What each review waits for. */
+  let held: Promise<unknown> = Promise.resolve();
+
+  const openGateway = async (keys: string) => {
+    const catalogue = (await readCatalogue()).filter(({ name }) => yaml.includes(`${name}:`));
+    const certificate = await readOrCreateServerCertificate(join(folder, keys), "127.0.0.1");
+    return serveTestRules(catalogue, yaml, {
+      certificate,
+      before: (_, handler) => async (review) => {
+        await held;
+        return handler(review);
+      },
+    });
+  };
+  /** Ends the relays, and starts others. */
+  const replaceRelays = async (count: number, changed: Partial<RelaySurroundings> = {}) => {
+    await Promise.all(relays.map(({ stop }) => stop()));
+    relays = [];
+    while (relays.length < count) relays.push(await startRelay(folder, { ...surroundings, ...changed }));
+  };
+  const create = (object: { apiVersion: string; kind: string; metadata: { name: string } }, query = "") =>
+    cluster.admin({ method: "POST", path: `${getCollectionPath(object)}${query}`, body: object });
+  const runPostern = async (...words: string[]) => {
+    const { code, stdout, stderr } = await runVerb(folder, [...words, "--config", join(folder, "postern.yaml")]);
+    assert.equal(code, 0, stdout + stderr);
+    return stdout;
+  };
+  const printManifests = () =>
+    runPostern("manifests", "--service", `postern-relay/postern-relay:${port}`, "--ca", "relay.crt", "-o", "json");
+  /** Sends the head of a review to the relay itself, and returns the code of the answer. */
+  const sendHead = async (headers: Record<string, string | number>): Promise<number | undefined> => {
+    const ca = await readFile(join(folder, "relay.crt"));
+    const options = { method: "POST", ca, headers, servername: "postern-relay.postern-relay.svc" };
+    const sent = request(`https://${address}:${port}/always-pull-images/mutate`, options);
+    sent.flushHeaders();
+    const [response]: IncomingMessage[] = await once(sent, "response");
+    sent.destroy();
+    return response?.statusCode;
+  };
+
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), "postern-relay-"));
+    port = await findFreePort();
+    const page = await readFile(new URL("../../docs/how-to/networks.md", import.meta.url), "utf8");
+    const commands = parsePage(page).flatMap((block) => block.commands);
+    const command = commands.find((text) => text.startsWith("openssl req ")) ?? assert.fail("no command");
+    execFileSync("sh", ["-c", command], { cwd: folder, stdio: "ignore" });
+    await writeFile(join(folder, "postern.yaml"), yaml);
+    rules = await openGateway("keys");
+    surroundings = {
+      service: `${address}:${port}`,
+      certificate: join(folder, "relay.crt"),
+      systemCa: join(folder, "keys/ca.crt"),
+      postern: new URL(rules.url).host,
+      host: "localhost",
+      key: segment,
+    };
+    cluster = await bootCluster(await requireBinaries(), { flags: ["--service-cluster-ip-range=127.53.0.0/24"] });
+    for (const object of relayObjects) {
+      const isService = object.kind === "Service";
+      const spec = { ...object.spec, clusterIP: address, ports: [{ port, targetPort: "reviews" }] };
+      const { code, body } = await create(isService ? { ...object, spec } : object);
+      assert.equal(code, 201, JSON.stringify(body));
+    }
+    await replaceRelays(2);
+    for (const object of JSON.parse(await printManifests()).items)
+      assert.equal((await create(object)).code, 201, object.kind);
+    await waitUntil("the API server does not call the relay", async () => {
+      const { code } = await create(buildService("first", ["192.0.2.1"]), "?dryRun=All");
+      return code === 403;
+    });
+  });
+  after(async () => {
+    await cluster?.stop();
+    await replaceRelays(0);
+    await rules?.stop();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  it("has entries without a URL and without a key, which exempt its namespace", async () => {
+    const text = await printManifests();
+    assert.ok(!text.includes(segment.split(".")[1] ?? ""));
+    const entries = JSON.parse(text).items.flatMap(({ webhooks = [] }) => webhooks);
+    assert.deepEqual(
+      entries.map(({ clientConfig }: { clientConfig: { service: object } }) => clientConfig.service),
+      ["always-pull-images/mutate", "always-pull-images/validate", "deny-service-external-ips/validate"].map((path) => {
+        return { namespace: "postern-relay", name: "postern-relay", port, path: `/${path}` };
+      }),
+    );
+    for (const { name, clientConfig, namespaceSelector } of entries) {
+      assert.deepEqual(Object.keys(clientConfig), ["service", "caBundle"], name);
+      assert.ok(namespaceSelector.matchExpressions[0].values.includes("postern-relay"), name);
+    }
+  });
+
+  it("has a manifest that postern check allows", async () => {
+    const manifest = fileURLToPath(new URL("../../docs/relay.yaml", import.meta.url));
+    assert.match(await runPostern("check", manifest), /\n7 objects: 6 allowed, 1 changed\n$/);
+  });
+
+  it("is what postern status says of the cluster", async () => {
+    await writeFile(join(folder, "kubeconfig"), buildKubeconfig({ local: cluster }));
+    const stdout = await runPostern("status", "--kubeconfig", "kubeconfig");
+    assert.match(stdout, new RegExp(`, calls the relay postern-relay/postern-relay:${port}\n`));
+    assert.match(stdout, /\nnothing is missing or left over\n/);
+  });
+
+  it("forwards requests that are changed, denied and admitted", async () => {
+    const { code, body } = await create(buildPod("changed"));
+    assert.equal(code, 201, JSON.stringify(body));
+    assert.match(JSON.stringify(body.spec), /"imagePullPolicy":"Always"/);
+    const denied = await create(buildService("denied", ["192.0.2.1"]));
+    assert.equal(denied.code, 403);
+    assert.match(
+      readMessage(denied),
+      /denied the request: services "denied" is forbidden: Use of external IPs is denied/,
+    );
+    assert.equal((await create(buildService("admitted"))).code, 201);
+  });
+
+  it("forwards the largest reviews", async () => {
+    const [{ code, body }, reports] = await rules.during(() =>
+      create(buildPod("large", ["x".repeat(2_900_000)]), "?dryRun=All"),
+    );
+    assert.equal(code, 201, JSON.stringify(body).slice(0, 500));
+    assert.deepEqual(
+      reports.map(({ phase }) => phase),
+      ["mutate"],
+    );
+  });
+
+  it("refuses larger ones, and those of unknown length", async () => {
+    const [codes, reports] = await rules.during(() =>
+      Promise.all([sendHead({ "content-length": 10 * 1024 * 1024 + 1 }), sendHead({ "transfer-encoding": "chunked" })]),
+    );
+    assert.deepEqual(codes, [413, 413]);
+    assert.deepEqual(reports, []);
+  });
+
+  it("goes on with one of two replicas", async () => {
+    await relays.shift()?.stop();
+    for (let number = 0; number < 20; number++)
+      assert.equal((await create(buildPod(`one-${number}`), "?dryRun=All")).code, 201);
+  });
+
+  it("answers before the API server's own timeout if Postern is slow", async () => {
+    const { promise, resolve } = Promise.withResolvers();
+    held = promise;
+    try {
+      const { code, body } = await create(buildPod("slow"));
+      assert.equal(code, 500);
+      assert.match(
+        String(body.message),
+        /"always-pull-images\.postern\.dev": .*: Postern did not answer the relay in time$/,
+      );
+      assert.equal((await create(buildService("slow", ["192.0.2.1"]), "?dryRun=All")).code, 201);
+    } finally {
+      resolve(undefined);
+      held = Promise.resolve();
+    }
+  });
+
+  it("forwards nothing to a server with a certificate of another CA or another name", async () => {
+    const other = await openGateway("other");
+    try {
+      for (const changed of [{ postern: new URL(other.url).host }, { host: "rules.example.com" }]) {
+        await replaceRelays(1, changed);
+        const [refused, reports] = await rules.during(() => create(buildPod("unknown")));
+        assert.equal(refused.code, 500);
+        assert.match(readMessage(refused), /: the relay reached no Postern$/);
+        assert.deepEqual([...reports, ...other.reports], []);
+        const readLog = () => relays[0]?.tail() ?? "";
+        await waitUntil("the relay logs nothing", () => readLog().includes("/always-pull-images/mutate?timeout=3s"));
+        assert.ok(!readLog().includes(segment));
+      }
+    } finally {
+      await other.stop();
+    }
+  });
+
+  it("isn't called if its own certificate has expired", async () => {
+    const words = ["x509", "-in", "relay.crt", "-signkey", "relay.key", "-days", "-1", "-out", "expired.crt"];
+    execFileSync("openssl", words, { cwd: folder, stdio: "ignore" });
+    await copyFile(join(folder, "relay.key"), join(folder, "expired.key"));
+    await replaceRelays(1, { certificate: join(folder, "expired.crt") });
+    const [refused, reports] = await rules.during(() => create(buildPod("expired")));
+    assert.match(readMessage(refused), /tls: failed to verify certificate: x509: certificate has expired/);
+    assert.deepEqual(reports, []);
+  });
+
+  it("leaves its own namespace writable when no replica is there, where its pods keep to Pod Security", async () => {
+    await replaceRelays(0);
+    const refused = await create(buildPod("down"));
+    assert.equal(refused.code, 500);
+    assert.match(
+      readMessage(refused),
+      /failed calling webhook "always-pull-images\.postern\.dev": failed to call webhook: Post "https:\/\/postern-relay\.postern-relay\.svc:\d+\/always-pull-images\/mutate\?timeout=3s": .*connection refused$/,
+    );
+    assert.equal((await create(buildService("open", ["192.0.2.1"]))).code, 201);
+    const { spec } = relayObjects.find(({ kind }) => kind === "Deployment").spec.template;
+    const metadata = { name: "relay", namespace: "postern-relay" };
+    const made = await create({ apiVersion: "v1", kind: "Pod", metadata, ...{ spec } });
+    assert.equal(made.code, 201, readMessage(made));
+    assert.deepEqual(made.warnings, []);
+    assert.equal((await create(buildPod("lax", [], "postern-relay"))).code, 403);
+    await replaceRelays(2);
+    assert.equal((await create(buildPod("up"))).code, 201);
+  });
+});

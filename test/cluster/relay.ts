@@ -1,0 +1,72 @@
+import { spawnSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
+import { parseAllDocuments } from "yaml";
+import { type RunningProgram, startProgram } from "../control-plane/process.ts";
+
+// Runs the relay of docs/relay.yaml: Debian's HAProxy with the configuration that the manifest has.
+
+const program = "/usr/sbin/haproxy";
+
+/** Returns why there is no relay, if so. */
+export const findMissingRelay = (): string | undefined => {
+  if (!existsSync(program)) return "HAProxy is not here: apt-get install haproxy installs it";
+  return spawnSync("openssl", ["version"]).status === 0
+    ? undefined
+    : "openssl is not here: apt-get install openssl installs it";
+};
+
+/** The objects of docs/relay.yaml. */
+export const relayObjects = parseAllDocuments(
+  readFileSync(new URL("../../docs/relay.yaml", import.meta.url), "utf8"),
+).map((document) => document.toJS());
+
+/** What a pod of the relay has from its surroundings. */
+export interface RelaySurroundings {
+  /** The address and the port of the Service. */
+  service: string;
+  /** The files with the relay's certificate and with the CA that stands for those of the system. */
+  certificate: string;
+  systemCa: string;
+  /** The address of Postern, the host by which the relay knows it, and the key. */
+  postern: string;
+  host: string;
+  key: string;
+}
+
+/** Starts a replica of the relay. All replicas listen at the address of the Service, and the kernel chooses one. */
+export const startRelay = async (
+  folder: string,
+  { service, certificate, systemCa, postern, host, key }: RelaySurroundings,
+): Promise<RunningProgram> => {
+  const config: string = relayObjects.find(({ kind }) => kind === "ConfigMap").data["haproxy.cfg"];
+  // Only addresses and files are other ones.
+  const text = config
+    .replace("bind :8443 ssl crt /tls/tls.crt\n", `bind ${service} ssl crt ${certificate}\n`)
+    .replace("@system-ca", systemCa)
+    .replace(/server postern "\S+"/, `server postern ${postern}`);
+  const file = join(folder, "haproxy.cfg");
+  await writeFile(file, text);
+  const before = countListeners(service);
+  const relay = startProgram(program, ["-db", "-f", file], { POSTERN_HOST: host, POSTERN_KEY: key });
+  let isOver = false;
+  relay.ended.then(() => {
+    isOver = true;
+  });
+  while (countListeners(service) === before) {
+    if (isOver) throw new Error(`HAProxy ended: ${relay.tail()}`);
+    await wait(50);
+  }
+  return relay;
+};
+
+/** Counts the sockets that listen at an IPv4 address and a port. */
+const countListeners = (service: string): number => {
+  const [address = "", port] = service.split(":");
+  const bytes = address.split(".").reverse();
+  const toHex = (number: unknown, digits: number) => Number(number).toString(16).toUpperCase().padStart(digits, "0");
+  const place = ` ${bytes.map((byte) => toHex(byte, 2)).join("")}:${toHex(port, 4)} 00000000:0000 0A `;
+  return readFileSync("/proc/net/tcp", "utf8").split(place).length - 1;
+};
