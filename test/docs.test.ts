@@ -67,6 +67,18 @@ describe("the pages", () => {
     assert.deepEqual(missing, []);
   });
 
+  it("are those that messages name", () => {
+    const files = globSync("{infra,lib}/**/*.ts", { cwd: root, exclude: ["**/*.test.ts"] });
+    const named = files.flatMap((file) => [
+      ...readFileSync(join(root, file), "utf8").matchAll(/formatPage\("([^"]*)"\)/g),
+    ]);
+    assert.ok(named.length > 0);
+    assert.deepEqual(
+      named.flatMap(([, page = ""]) => (doesExist(`docs/${page}`) ? [] : [page])),
+      [],
+    );
+  });
+
   it("name functions that the named file has", () => {
     const missing = present.flatMap(([page, text]) =>
       [...text.matchAll(/`((?:infra|lib|test)\/[\w./-]+\.[jt]s)`\s*\(((?:`\w+`,?\s*)+)\)/g)].flatMap(

@@ -134,7 +134,7 @@ interface UsedKey {
 const tellOperatorsOfRelays = ({ stage, progress }: DeploymentJob, clusters: string[]) => {
   for (const name of clusters)
     progress.say(
-      `cluster ${name}: give its relay the new key now, which postern key ${name} --stage ${stage.name} prints (${formatPage("networks.md")})`,
+      `cluster ${name}: give its relay the new key now, which postern key ${name} --stage ${stage.name} prints (${formatPage("how-to/relay.md")})`,
     );
 };
 

@@ -94,7 +94,7 @@ const describeRelay = (
   const url = base(catalogue[0]?.name ?? "");
   const host = URL.canParse(url) ? new URL(url).host : "the host of the rules";
   return [
-    `its API server calls the relay ${service.namespace}/${service.name}, which must call ${host} with the key that postern key ${name} --stage ${stage.name} prints; the relay itself isn't probed (${formatPage("networks.md")})`,
+    `its API server calls the relay ${service.namespace}/${service.name}, which must call ${host} with the key that postern key ${name} --stage ${stage.name} prints; the relay itself isn't probed (${formatPage("how-to/relay.md")})`,
   ];
 };
 
