@@ -140,11 +140,7 @@ const buildMembership = (listed: CatalogueRule, setup: RuleConfig): GroupMemberC
   if (mode === "off") return { mode, settings, match: [], failsOpen: true, exempt: {} };
   // failsOpen is computed as with `--harden`, which entries may get after the functions were built.
   const failsOpen = buildRuleWebhookEntry(listed, "mutate", setup, true).failurePolicy === "Ignore";
-  const {
-    namespaceLabels: _,
-    exceptions: __,
-    ...exempt
-  } = buildRuleWebhookEntry(listed, "mutate", setup, false).exempt;
+  const { namespaceLabels: _, ...exempt } = buildRuleWebhookEntry(listed, "mutate", setup, false).exempt;
   const match = selectPhase(listed.rule.match, "mutate", settings) ?? [];
   return { mode, settings, match, failsOpen, exempt: { ...exempt, ...buildExceptions(setup.exempt) } };
 };
