@@ -15,6 +15,8 @@ declare global {
   /** Whether any cluster's settings use a rule's needs, so that the function asks clusters or services. */
   const POSTERN_ASKS: boolean;
   const POSTERN_LEDGER: boolean;
+  /** Whether any cluster has exemptions that end. */
+  const POSTERN_EXCEPTIONS: boolean;
   /** Whether a schedule calls the function, for work that no review asks for. */
   const POSTERN_RECONCILES: boolean;
   /** Whether reviews are recorded. */
@@ -33,6 +35,7 @@ if (typeof POSTERN_MUTATES === "undefined")
     POSTERN_GROUP: true,
     POSTERN_ASKS: true,
     POSTERN_LEDGER: true,
+    POSTERN_EXCEPTIONS: true,
     POSTERN_RECONCILES: true,
     POSTERN_RECORDED: true,
     POSTERN_OBSERVED: true,

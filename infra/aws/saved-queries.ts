@@ -16,6 +16,10 @@ export const buildDenialsQuery = (selected: { Rule?: string | undefined; Cluster
 | sort times desc
 | limit ${mostDenials}`;
 
+/** Counts the reviews that exceptions let through. */
+export const exceptionsQuery = `filter ispresent(exception) and ispresent(Cluster)
+| stats count(*) as times, max(@timestamp) as last by Cluster, Rule, exception`;
+
 /** Returns the queries that a stack saves, by name. `guards` are the names of the functions with rules that guard. */
 export const buildSavedQueries = (guards: readonly string[]): Record<string, string> => ({
   denials: buildDenialsQuery(),

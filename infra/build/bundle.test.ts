@@ -425,6 +425,27 @@ describe("a bundle", () => {
     for (const word of ["redacted", "PutObject", "s3"]) assert.ok(!code.includes(word), word);
   });
 
+  it("has code for exceptions only if a cluster, or a member of a group, has some", async () => {
+    const exceptions = [{ namespaces: ["legacy"], until: "2999-12-31", owner: "o", reason: "r" }];
+    const build = async (name: string, config: EndpointConfig) => {
+      const { bytes } = await bundleRule(await listed, config, toOutputPath(name));
+      return { bytes, code: await readFile(toOutputPath(`${name}/telltale/index.cjs`), "utf8") };
+    };
+    const setup = { keyVersions: [1], mode: "enforce" as const, settings: {} };
+    const without = await build("unexcepted", { rule: "telltale", clusters: { a: setup, b: "a" } });
+    assert.doesNotMatch(without.code, /exception/);
+    const some = await build("excepted", { rule: "telltale", clusters: { a: setup, b: { ...setup, exceptions } } });
+    assert.ok(some.bytes - without.bytes < 1024, `${some.bytes - without.bytes}`);
+    const { handler } = createRequire(import.meta.url)(toOutputPath("excepted/telltale/index.cjs"));
+    const ask = async (cluster: string, namespace: string) => {
+      const review = buildPodReview({ namespace, object: {} });
+      return (await handler({ phase: "validate", cluster, review }, {})).response.auditAnnotations;
+    };
+    assert.deepEqual(await ask("b", "legacy"), { exception: "until 2999-12-31 (o): r" });
+    assert.deepEqual(await ask("b", "shop"), { settings: "{}" });
+    assert.deepEqual(await ask("a", "legacy"), { settings: "{}" });
+  });
+
   it("loads only the needed modules of Node", async () => {
     await bundleRule(await listed, buildConfig({}), toOutputPath("lean"), { budgetBytes: largeBudget });
     const code = await readFile(toOutputPath("lean/telltale/index.cjs"), "utf8");

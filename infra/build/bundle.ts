@@ -7,6 +7,7 @@ import { encodeChecks } from "#lib/cel/checked-expressions.ts";
 import { collectChecks } from "#lib/cel/expression-check.ts";
 import type { ApiServerConnection } from "#lib/cluster/api-server.ts";
 import { type ClusterSetup, type EndpointConfig, findClusterSetup } from "#lib/core/endpoint.ts";
+import { getOwn } from "#lib/json.ts";
 import type { RecordingBucketSettingsByRule } from "#lib/lambda/recording.ts";
 import { type AwsAction, asksCluster, isUsedUnder, type SecretPlace } from "#lib/needs.ts";
 import { getVariants, listPhases, type Phase, type RequestMatch, type Rule, selectPhase } from "#lib/rule.ts";
@@ -124,7 +125,7 @@ export const bundleRule = async (
   const isForAnySettings = budgetBytes === Number.POSITIVE_INFINITY;
   const asks = isForAnySettings ? hasNeeds(listed) : listUsedNeeds(listed, config).length > 0;
   const hasConnections = asks && Object.keys(connections).length > 0;
-  const features = listFeatures(listed, asks, places);
+  const features = listFeatures(listed, config, asks, places);
   const entry = buildEntry(listed, features, { startsScripts: startsScripts(listed, config), hasConnections });
   const plugins = [createDecisionOnlyPlugin(rules.map(getRuleFile)), cueBeside, explanationBeside];
   if (outsideVerbs.every((verb) => !hasNeed(listed, verb))) plugins.push(withoutOutsideServices);
@@ -261,12 +262,26 @@ const buildEntry = ({ members, ...listed }: CatalogueRule, features: Features, e
 /** What the rules of a function need of lib; lib/features.ts says what each name means. */
 type Features = ReturnType<typeof listFeatures>;
 
+/** Reports whether a rule, or a member of a group, has exceptions in any cluster. */
+const hasExceptions = ({ members = [] }: CatalogueRule, { usual, clusters }: EndpointConfig): boolean =>
+  [usual, ...Object.values(clusters)].some(
+    (setup) =>
+      typeof setup === "object" &&
+      (setup.exceptions !== undefined ||
+        members.some(({ name }) => getOwn(getOwn(getOwn(setup.settings, name), "exempt"), "exceptions"))),
+  );
+
 interface EntryOptions {
   startsScripts: boolean;
   hasConnections: boolean;
 }
 
-const listFeatures = (listed: CatalogueRule, asks: boolean, places: RecordingBucketSettingsByRule) => {
+const listFeatures = (
+  listed: CatalogueRule,
+  config: EndpointConfig,
+  asks: boolean,
+  places: RecordingBucketSettingsByRule,
+) => {
   const { members = [listed], phases, rule } = listed;
   return {
     MUTATES: phases.includes("mutate"),
@@ -279,6 +294,7 @@ const listFeatures = (listed: CatalogueRule, asks: boolean, places: RecordingBuc
     LEDGER: hasNeed(listed, "ledger"),
     RECONCILES: rule.reconcile !== undefined,
     RECORDED: isRecorded(places),
+    EXCEPTIONS: hasExceptions(listed, config),
     OBSERVED: false,
   };
 };

@@ -41,6 +41,8 @@ interface CheckCase {
   assumed?: Record<string, string[]>;
   notes?: string[];
   passed?: Record<string, string[]>;
+  /** The rules that exceptions exempt objects from, with the texts of these. */
+  exempt?: Record<string, string[]>;
   /** What changes the objects that are changed. */
   changes?: Record<string, string[]>;
   /** The annotations for the audit log of the objects that have some. */
@@ -114,9 +116,8 @@ const runCheck = async (
   const notes = [...check.notes]
     .filter((note) => note !== describeMissingKubernetes())
     .map((note) => note.replaceAll(`${folder}/`, ""));
-  const objects: (Record<"name", string> & Record<"hooks" | "changes", any[]> & { audit: object })[] = JSON.parse(
-    `${json}]}`,
-  ).objects;
+  type ReportedObject = Record<"name", string> & Record<"hooks" | "changes", any[]> & { audit: object };
+  const objects: (ReportedObject & { exempt?: Record<"rule" | "text", string>[] })[] = JSON.parse(`${json}]}`).objects;
   return { verdicts, passed, assumed, after, stored, notes, objects, fixes };
 };
 
@@ -162,6 +163,10 @@ describe("check", () => {
         assert.deepEqual(collect(objects.map((one) => ({ ...one, found: listChangers(one) }))), expected.changes);
       if (expected.audit !== undefined)
         assert.deepEqual(collect(objects.map((one) => ({ ...one, found: one.audit }))), expected.audit);
+      const listExemptions = ({ exempt = [] }: (typeof objects)[0]) =>
+        exempt.map(({ rule, text }) => `${rule} ${text}`);
+      if (expected.exempt !== undefined)
+        assert.deepEqual(collect(objects.map((one) => ({ ...one, found: listExemptions(one) }))), expected.exempt);
       if (expected.passed !== undefined) assert.deepEqual(passed, expected.passed);
       if (expected.after !== undefined) assert.partialDeepStrictEqual(after, expected.after);
       if (expected.stored !== undefined) assert.partialDeepStrictEqual(stored, expected.stored);

@@ -140,8 +140,9 @@ const findMemberSchema = ({ properties = {}, additionalProperties }: JsonSchema,
 export const findMisfits = (value: unknown, wanted: InputShape, path: string[] = []): ShapeMismatch[] => {
   if (isFit(wanted, value)) return [];
   const known = Object.keys(wanted.properties ?? {});
-  const found = Object.entries(isMap(value) ? value : {}).flatMap(([key, member]): ShapeMismatch[] => {
-    const inner = findMemberSchema(wanted, key);
+  const isList = Array.isArray(value);
+  const found = Object.entries(isMap(value) || isList ? value : {}).flatMap(([key, member]): ShapeMismatch[] => {
+    const inner = isList ? wanted.items : findMemberSchema(wanted, key);
     const at = [...path, key];
     if (inner === false) return [{ path: at, expected: `one of ${known.join(", ")}`, value: member, known }];
     return inner?.expected === undefined ? [] : findMisfits(member, { ...inner, expected: inner.expected }, at);

@@ -10,6 +10,7 @@ interface DocumentMistake {
 /** The text of a YAML file with one document, as a plain value. */
 export interface YamlDocument {
   value: unknown;
+  name: string;
   /** Returns the line of a path, or of its nearest parent that exists. */
   findLine(path: DocumentMistake["path"]): number;
   /** Throws one Complaint with all mistakes and their lines; does nothing if there are none. */
@@ -46,7 +47,7 @@ export const parseYamlDocument = (text: string, name: string, maxAliasCount = 10
     );
   };
   try {
-    return { value: document.toJS({ maxAliasCount }), findLine, complain };
+    return { value: document.toJS({ maxAliasCount }), name, findLine, complain };
   } catch (error) {
     throw new Complaint(`${name} is no YAML: ${toSentence(error)}`);
   }

@@ -28,6 +28,7 @@ import { tryFindStageDifferences } from "../rollout/plan/differences.ts";
 import { formatDifferences, toDifferenceData } from "../rollout/plan/plan-report.ts";
 import { type AlarmHealth, checkStageAlarms } from "../rollout/stage/alarm-health.ts";
 import { formatDenials, readDenials, requireReleased } from "../rollout/stage/denials.ts";
+import { formatExceptions, readExceptions } from "../rollout/stage/exceptions.ts";
 import { checkLedger, formatLedgerHealth } from "../rollout/stage/ledger-table.ts";
 import { formatQuotas, readQuotas } from "../rollout/stage/quota-status.ts";
 import { getClusterConfig, openTargetCluster } from "../rollout/targets.ts";
@@ -48,7 +49,12 @@ export default {
     context,
     ...instanceNameOption,
     denials: { type: "boolean", says: "print only which users were refused what, by which rule, why and how often" },
-    since: { type: "string", value: "TIME", default: "24h", says: "with --denials: how far back, from 1m to 30d" },
+    since: {
+      type: "string",
+      value: "TIME",
+      default: "24h",
+      says: "how far back denials, and what exceptions let through, are counted: from 1m to 30d",
+    },
     rule: { type: "string", value: "RULE", says: "with --denials: only this rule" },
     config: commonCommandOptions.config,
     output: commonCommandOptions.output,
@@ -105,6 +111,10 @@ export default {
       const live = standings.map(({ rule }) => rule);
       const alarms = await tryRead(checkStageAlarms(stage, live), "the alarms can't be read: ");
       const ledger = await tryRead(checkLedger(stage, standings), "the ledger's table can't be read: ");
+      const exceptions = await tryRead(
+        readExceptions(stage, newest, readSince(options)),
+        "what exceptions let through can't be read: ",
+      );
       const keepsQuotas = standings.some(({ rule, keepsLedger }) => rule === "workload-quota" && keepsLedger);
       const quotas =
         read && keepsQuotas
@@ -118,6 +128,7 @@ export default {
           differences: toDifferenceData(differences),
           ledger,
           ...quotas,
+          exceptions,
           alarms,
           queries,
           clusters,
@@ -130,6 +141,7 @@ export default {
             differences.length > 0 ? `\nchanged in AWS\n${formatDifferences(differences).join("\n")}\n` : "",
             ledger ? formatLedgerHealth(ledger) : "",
             quotas ? formatQuotas(quotas) : "",
+            formatExceptions(exceptions, readSince(options)),
             formatAlarms(alarms),
             formatQueries(queries),
             ...clusters.map(formatHealth),
@@ -150,13 +162,16 @@ export default {
   },
 } satisfies Command;
 
+const readSince = (options: ParsedOptions) =>
+  new Date(Date.now() - parseDurationMilliseconds(options.text("since"), "since", "30d"));
+
 const showDenials = async (options: ParsedOptions): Promise<number> => {
   const [rule, cluster] = [options.text("rule"), options.text("cluster")];
   if (rule !== undefined && !isRuleName(rule))
     throw new Complaint(`--rule takes a rule name, such as pod-security, not "${rule}"`);
   if (cluster !== undefined && !isClusterName(cluster))
     throw new Complaint(`--cluster takes a cluster name, such as prod-eu, not "${cluster}"`);
-  const since = new Date(Date.now() - parseDurationMilliseconds(options.text("since"), "since", "30d"));
+  const since = readSince(options);
   return runInStage(options, async (stage) => {
     const request = { since, rule, cluster };
     const releases = await tryReadReleaseStore(stage, createProgressPrinter());

@@ -106,6 +106,16 @@ describe("an invalid postern.yaml", () => {
       `clusters: { one: { keyVersion: ${version} } }`,
       `postern.yaml:1 clusters.one.keyVersion must be a whole number from 1, or two such numbers while the key changes, the new one last${shown.get(version) ?? `, not ${version}`}`,
     ]),
+    [
+      "an exception with a long reason",
+      `rules: { plain: { exempt: { exceptions: [{ users: [a], until: 2027-01-31, owner: o, reason: ${"r".repeat(301)} }] } } }`,
+      `postern.yaml:1 rules.plain.exempt.exceptions.0.reason must be a text of one line, with at most 300 characters, not "${"r".repeat(76)}"…`,
+    ],
+    [
+      "101 exceptions",
+      `rules: { plain: { exempt: { exceptions: [${Array(101).fill("{ users: [a], until: 2027-01-31, owner: o, reason: r }").join(", ")}] } } }`,
+      "postern.yaml:1 rules.plain.exempt.exceptions must be a list of at most 100 exceptions, not [{…}, {…}, {…}, …]",
+    ],
     ["an alias bomb", bomb, "postern.yaml is no YAML: Excessive alias count indicates a resource exhaustion attack"],
   ];
   for (const text of ["", "\n", "# rules:\n", "---\n", "null"])

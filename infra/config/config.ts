@@ -1,5 +1,6 @@
 // The types of postern.yaml after validation. infra/project reads the file; validation.ts checks it.
 import type { EnforcementMode } from "#lib/core/evaluation.ts";
+import type { RuleException } from "#lib/core/exceptions.ts";
 import type { LogDetail } from "#lib/core/log-line.ts";
 import type { UnredactedPath } from "#lib/recording/redaction.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
@@ -51,12 +52,14 @@ export interface PosternConfig {
   logs?: LogDetail;
 }
 
-/** Requests that the API server doesn't send to the rule. Matching any one value exempts a request. */
+/** Requests that the API server doesn't send to the rule, and exceptions. Matching any one exempts a request. */
 export interface RuleExemptions {
   namespaces?: string[];
   namespaceLabels?: Record<string, string>;
   users?: string[];
   groups?: string[];
+  /** The exemptions that end: the rule's function decides them by its clock. `place` is that in postern.yaml. */
+  exceptions?: (RuleException & { place: string })[];
 }
 
 /** The config of one rule in one cluster: postern.yaml merged with the defaults. */

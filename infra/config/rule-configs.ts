@@ -1,7 +1,8 @@
 // Reads `rules` of postern.yaml: at the top level for all clusters, and under each cluster.
 import { relative } from "node:path";
 import type { EnforcementMode } from "#lib/core/evaluation.ts";
-import { isMap, toList, toMap } from "#lib/json.ts";
+import type { RuleException } from "#lib/core/exceptions.ts";
+import { getOwn, isMap, toList, toMap } from "#lib/json.ts";
 import { quoteValue } from "#lib/policy/values/texts.ts";
 import type { ParsedManifests, Rule } from "#lib/rule.ts";
 import { findSettingsMistakes, mergeWithDefaults } from "#lib/settings.ts";
@@ -37,6 +38,8 @@ export interface CatalogueAndManifestFiles {
   folder: string;
   places: ManifestsByConfigPath;
   services: ServicesByConfigPath;
+  /** Returns the file and the line of a path in postern.yaml. */
+  findPlace(path: ConfigPath): string;
 }
 
 /** What all sections of postern.yaml are read with. */
@@ -54,11 +57,61 @@ type RuleSection = Pick<RuleConfig, "failurePolicy" | "timeoutSeconds" | "reserv
   settings?: unknown;
 };
 
-type ExemptSection = Omit<RuleExemptions, "namespaceLabels"> & { namespaceLabels?: Record<string, string> | null };
+type ExemptSection = Omit<RuleExemptions, "namespaceLabels" | "exceptions"> & {
+  namespaceLabels?: Record<string, string> | null;
+  exceptions?: RuleException[];
+};
 
 export const dnsLabel = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 const labelKey = /^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?$/;
 const labelValue = /^([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?$/;
+
+const createSubjectsShape = (description: string, pattern?: string): InputShape => ({
+  expected: "a list of names, with at least one",
+  description,
+  type: "array",
+  items: { type: "string", minLength: 1, ...(pattern !== undefined && { pattern }) },
+  isFit: (value) => toList(value).length > 0,
+  checkedElsewhere: { minItems: 1 },
+});
+
+/** Returns the shape of a text in one line. */
+const createLineShape = (most: number, description: string): InputShape => ({
+  expected: `a text of one line, with at most ${most} characters`,
+  description,
+  type: "string",
+  pattern: `^(?=.*\\S)[^\\u0000-\\u001f\\u007f-\\u009f\\u2028\\u2029]{1,${most}}$`,
+});
+
+const mostExceptions = 100;
+
+const exceptionShape: InputShape = {
+  ...createMapShape({
+    users: createSubjectsShape("the users, by name"),
+    groups: createSubjectsShape("the groups of users, by name"),
+    namespaces: createSubjectsShape("the namespaces, by name", dnsLabel.source),
+    namespaceLabels: createEnumShape(
+      "left out: functions don't see the labels of a namespace; namespaces of an exception are listed by name",
+    ),
+    until: {
+      expected: "a date such as 2027-01-31, or a time of RFC 3339 such as 2027-01-31T18:00:00Z",
+      description: "the last day in UTC, such as `2027-01-31`, or the time of the end, such as `2027-01-31T18:00:00Z`",
+      type: "string",
+      pattern: String.raw`^\d{4}-\d\d-\d\d(T([01]\d|2[0-3]):\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d))?$`,
+      isFit: (value) => {
+        // Date.parse takes February 30 for March 2.
+        const day = new Date(String(value).slice(0, 10));
+        return Number.isFinite(Date.parse(String(value))) && day.getUTCDate() === Number(String(value).slice(8, 10));
+      },
+    },
+    owner: createLineShape(100, "the person or team that asked for it"),
+    reason: createLineShape(300, "why it is needed"),
+  }),
+  expected: "a map with until, owner, reason, and users, groups or namespaces",
+  required: ["until", "owner", "reason"],
+  isFit: (value) => ["users", "groups", "namespaces"].some((kind) => getOwn(value, kind) !== undefined),
+  checkedElsewhere: { anyOf: [{ required: ["users"] }, { required: ["groups"] }, { required: ["namespaces"] }] },
+};
 
 const ruleMembers: Record<string, InputShape> = {
   mode: {
@@ -98,10 +151,19 @@ const ruleMembers: Record<string, InputShape> = {
         },
         users: { ...textListShape, description: "the users, by name" },
         groups: { ...textListShape, description: "the groups of users, by name" },
+        exceptions: {
+          expected: `a list of at most ${mostExceptions} exceptions`,
+          description:
+            "exemptions that end: requests that match all lists of one are sent to the rule's function, which admits them until then",
+          type: "array",
+          items: exceptionShape,
+          isFit: (value) => toList(value).length <= mostExceptions,
+          checkedElsewhere: { maxItems: mostExceptions },
+        },
       }),
     ),
     description:
-      "requests that are never sent to the rule: one match in `namespaces`, `namespaceLabels`, `users` or `groups` is enough",
+      "requests that are never sent to the rule: one match in `namespaces`, `namespaceLabels`, `users` or `groups` is enough; `exceptions` end by themselves",
   },
   record: recordSectionShape,
   settings: {
@@ -229,7 +291,7 @@ const readRule = (
     mode: "enforce",
     ...before,
     ...fields,
-    ...(exempt !== undefined && { exempt: readExempt(toMap(exempt), [...path, "exempt"], complain) }),
+    ...(exempt !== undefined && { exempt: readExempt(toMap(exempt), [...path, "exempt"], reading) }),
     ...(record === "off" && { record }),
     ...(isMap(record) && { record: readRecordConfig(record, [...path, "record"], complain) }),
     settings: filled,
@@ -239,8 +301,12 @@ const readRule = (
   };
 };
 
-const readExempt = (section: ExemptSection, path: ConfigPath, complain: ReportMistake): RuleExemptions => {
-  const { namespaceLabels, ...exempt } = section;
+const readExempt = (
+  section: ExemptSection,
+  path: ConfigPath,
+  { complain, findPlace }: Pick<ConfigReading, "complain" | "findPlace">,
+): RuleExemptions => {
+  const { namespaceLabels, exceptions, ...exempt } = section;
   const labels = toMap(namespaceLabels);
   for (const [key, label] of Object.entries(labels))
     if (typeof label !== "string" || !labelKey.test(key) || !labelValue.test(label))
@@ -248,7 +314,15 @@ const readExempt = (section: ExemptSection, path: ConfigPath, complain: ReportMi
   for (const [index, namespace] of toList(exempt.namespaces).entries())
     if (typeof namespace === "string" && !dnsLabel.test(namespace))
       complain([...path, "namespaces", index], `must be the name of a namespace, not "${namespace}"`);
-  return { ...exempt, ...(namespaceLabels !== undefined && { namespaceLabels: labels as Record<string, string> }) };
+  return {
+    ...exempt,
+    ...(namespaceLabels !== undefined && { namespaceLabels: labels as Record<string, string> }),
+    ...(exceptions !== undefined && {
+      exceptions: toList(exceptions).map((exception, index) => {
+        return { ...(exception as RuleException), place: findPlace([...path, "exceptions", index]) };
+      }),
+    }),
+  };
 };
 
 /** Fills the settings of services from the kubeconfigs that `own`, the settings of one section, names. */

@@ -37,7 +37,8 @@ const isRefused = (check: () => unknown): boolean => {
   }
 };
 const checkConfig = (text: string) => {
-  const known = { catalogue, names, folder: "", places: new Map([["policies/", []]]), services: new Map() };
+  const files = { folder: "", places: new Map([["policies/", []]]), services: new Map(), findPlace: () => "" };
+  const known = { catalogue, names, ...files };
   const [mistake] = validateConfig(parseYaml(text), known).mistakes;
   if (mistake) throw new Complaint(`${mistake.path.join(".")} ${mistake.sentence}`);
 };

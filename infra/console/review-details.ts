@@ -17,7 +17,9 @@ export const describeReview = async (review: KeptReview, loaded: LoadedHandlers)
   const evaluations: EvaluationDetails[] = [];
   const sentences = review.failure === undefined ? [] : [review.failure];
   if (review.failure === undefined && review.evaluations.length === 0)
-    sentences.push("Nothing more is known of this review: it came before the page was open, or its rule is off.");
+    sentences.push(
+      "Nothing more is known of this review: it came before the page was open, its rule is off, or an exception let it through.",
+    );
   for (const evaluation of review.evaluations)
     try {
       evaluations.push(await describeEvaluation(evaluation, loaded));

@@ -141,9 +141,16 @@ const listMembers = (report: AnsweredReviewFacts, evaluations: readonly Recorded
 /** Returns the beginning of a text, which is short also when escaped in JSON. */
 const cut = (text: unknown, most = 300) => truncateText(String(text ?? "").replace(/[\p{Cc}\p{Cs}]/gu, "\ufffd"), most);
 
-/** Returns the refusal or the warnings of a review; of a group, those of its members. */
-const getSentence = ({ message, members = [] }: AnsweredReviewFacts): string =>
-  message ?? members.flatMap(({ rule, message }) => (message ? `${rule}: ${message}` : [])).join("; ");
+/** Returns the refusal or the warnings of a review, or the exception that let it through; of a group, those of its members. */
+const getSentence = ({ message, exception, members = [] }: Partial<AnsweredReviewFacts>): string =>
+  message ??
+  (exception && `exempt ${exception}`) ??
+  members
+    .flatMap(({ rule, ...own }) => {
+      const sentence = getSentence(own);
+      return sentence ? `${rule}: ${sentence}` : [];
+    })
+    .join("; ");
 
 /** Returns what a row shows of a review; names are redacted as in recordings. */
 const describeFacts = (report: AnsweredReviewFacts, failure = getSentence(report)): Omit<ReviewRow, "id"> => {

@@ -158,10 +158,15 @@ const noFiles = { folder: "", places: new Map(), services: new Map() };
 const validateDocument = (
   document: YamlDocument,
   catalogue: CatalogueRule[],
-  files: Omit<CatalogueAndManifestFiles, "catalogue" | "names">,
+  files: Omit<CatalogueAndManifestFiles, "catalogue" | "names" | "findPlace">,
   names: readonly string[] = catalogue.map(({ name }) => name),
 ): PosternConfig => {
-  const { config, mistakes } = validateConfig(document.value, { catalogue, names, ...files });
+  const { config, mistakes } = validateConfig(document.value, {
+    catalogue,
+    names,
+    findPlace: (path) => `${document.name}:${document.findLine(path)}`,
+    ...files,
+  });
   // Groups in postern.yaml are checked only if each rule's section is valid by itself.
   document.complain(mistakes.length > 0 ? mistakes : findGroupMistakes(config));
   return config;

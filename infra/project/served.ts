@@ -1,12 +1,13 @@
 import { isDeepStrictEqual } from "node:util";
 import type { ClusterSetup, EndpointConfig } from "#lib/core/endpoint.ts";
+import type { RuleException } from "#lib/core/exceptions.ts";
 import type { GroupConfig, GroupMemberConfig } from "#lib/core/group.ts";
 import { isMap } from "#lib/json.ts";
 import { getVariants, type Rule, rule, selectPhase } from "#lib/rule.ts";
 import type { SettingsVariants } from "#lib/settings.ts";
 import { selectSince } from "#lib/since.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import type { ClusterConfig, PosternConfig, RuleConfig, RuleGroup } from "../config/config.ts";
+import type { ClusterConfig, PosternConfig, RuleConfig, RuleExemptions, RuleGroup } from "../config/config.ts";
 import { buildRuleWebhookEntry } from "../webhooks/entry.ts";
 
 /** Returns the rules that any cluster names, in any mode; a group takes the place of members that only mutate. */
@@ -28,12 +29,21 @@ export const buildEndpointConfig = (config: PosternConfig, listed: CatalogueRule
   const standard = rule.settings ?? {};
   const usual = buildVariants(rule, standard);
   const setups = listSetups(config, [listed], (rules) => {
-    const { mode, settings } = rules.get(name) ?? { mode: "off" as const, settings: standard };
+    const { mode, settings, exempt }: RuleConfig = rules.get(name) ?? { mode: "off", settings: standard };
     const variants = buildVariants(rule, settings);
-    return { mode, settings, ...(!isDeepStrictEqual(variants, usual) && variants) };
+    return {
+      mode,
+      settings,
+      ...(!isDeepStrictEqual(variants, usual) && variants),
+      ...(mode !== "off" && buildExceptions(exempt)),
+    };
   });
   return { rule: name, ...selectLogs(config), ...usual, ...setups };
 };
+
+/** Returns the exceptions without their places in postern.yaml. */
+const buildExceptions = ({ exceptions = [] }: RuleExemptions = {}): { exceptions?: RuleException[] } =>
+  exceptions.length === 0 ? {} : { exceptions: exceptions.map(({ place: _, ...exception }) => exception) };
 
 /** A bundle without `logs` is the one that earlier versions of Postern built. */
 const selectLogs = ({ logs }: PosternConfig) => (logs === undefined ? {} : { logs });
@@ -132,5 +142,5 @@ const buildMembership = (listed: CatalogueRule, setup: RuleConfig): GroupMemberC
   const failsOpen = buildRuleWebhookEntry(listed, "mutate", setup, true).failurePolicy === "Ignore";
   const { namespaceLabels: _, ...exempt } = buildRuleWebhookEntry(listed, "mutate", setup, false).exempt;
   const match = selectPhase(listed.rule.match, "mutate", settings) ?? [];
-  return { mode, settings, match, failsOpen, exempt };
+  return { mode, settings, match, failsOpen, exempt: { ...exempt, ...buildExceptions(setup.exempt) } };
 };

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { buildPodReview } from "../../test/requests.ts";
 import { readRows } from "../../test/rows.ts";
-import { findRuleModeAndSettings, findServingFunctionName } from "./sides.ts";
+import { createReplaySideOfVersion, findRuleModeAndSettings, findServingFunctionName } from "./sides.ts";
 
 interface Row {
   name: string;
@@ -35,4 +36,32 @@ describe("the configuration of a rule in a version", () => {
     );
     assert.equal(findServingFunctionName(configs, "notes", "validate"), "notes");
   });
+});
+
+describe("a replay on a version with an exception", () => {
+  const exceptions = [{ namespaces: ["legacy"], until: "2027-01-31", owner: "o", reason: "r" }];
+  const config = {
+    rule: "notes",
+    usual: { keyVersions: [1], mode: "enforce", settings: {}, exceptions },
+    clusters: {},
+  };
+  const side = createReplaySideOfVersion({
+    name: "new",
+    find: async () => ({ name: "notes", config }),
+    invoke: async () => ({ fault: "it was asked" }),
+  });
+  const answer = (now: string, asRecorded = false) => {
+    const entry = { name: "n", validate: {}, refused: "no", code: 422, warnings: ["w"], now };
+    const { request } = buildPodReview({ namespace: "legacy" });
+    return side.answer({ entry, rule: "notes", cluster: undefined, review: { version: "v1", request }, asRecorded });
+  };
+  it("admits what the exception covered at the time of the recording", async () =>
+    assert.deepEqual(await answer("2027-01-31T23:59:59Z"), {
+      made: { verdict: "allowed", warnings: [], audit: { exception: "until 2027-01-31 (o): r" } },
+      mode: "enforce",
+    }));
+  it("asks the rule about what came after the end", async () =>
+    assert.deepEqual(await answer("2027-02-01T00:00:00Z"), { fault: "it was asked" }));
+  it("asks the rule if the replay is as recorded", async () =>
+    assert.deepEqual(await answer("2027-01-31T00:00:00Z", true), { fault: "it was asked" }));
 });

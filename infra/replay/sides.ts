@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { EnforcementMode } from "#lib/core/evaluation.ts";
+import { findException, type RuleException } from "#lib/core/exceptions.ts";
 import { getOwn, isMap } from "#lib/json.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview } from "#lib/review.ts";
@@ -53,6 +54,10 @@ export const createReplaySideOfVersion = (version: ReplayableVersion): ReplaySid
       ? { mode: "enforce", settings: entry.settings ?? {} }
       : findRuleModeAndSettings(part.config, rule, cluster, entry.variant);
     if (!("settings" in standing)) return standing;
+    // The event names no cluster, so the function doesn't know the cluster's exceptions.
+    const now = entry.now === undefined ? new Date() : new Date(entry.now);
+    const exception = findException(standing.exceptions, review.request, now);
+    if (exception) return { ...readRecordedAnswer(admit(entry, exception)), mode: standing.mode };
     const member = hasMember(part.config, rule) ? rule : undefined;
     const result = await version.invoke(part, {
       ...buildReplayEvent(request),
@@ -65,6 +70,14 @@ export const createReplaySideOfVersion = (version: ReplayableVersion): ReplaySid
     const answer = parseReplayedReviewOutcome(result.answer, entry, review.request.uid);
     return "made" in answer && !asRecorded ? { ...answer, mode: standing.mode } : answer;
   },
+});
+
+/** Returns a case with the outcome that an exception gives it. */
+const admit = ({ refused: _, becomes: __, ...entry }: Case, exception: string): Case => ({
+  ...entry,
+  admitted: true,
+  warnings: [],
+  audit: { exception },
 });
 
 /**
@@ -85,7 +98,7 @@ const buildReplayEvent = ({ entry, review }: ReviewToReplay): object => {
 };
 
 type ConfiguredRule =
-  | { mode: EnforcementMode; settings: object; kubernetes?: unknown }
+  | { mode: EnforcementMode; settings: object; kubernetes?: unknown; exceptions?: readonly RuleException[] }
   | { absent: string }
   | { fault: string };
 
@@ -135,7 +148,14 @@ export const findRuleModeAndSettings = (
   if (!modes.includes(mode) || !isMap(settings)) return { fault: `its settings in ${cluster} can't be read` };
   // The cast is safe: `modes.includes(mode)` was checked above.
   const kubernetes = getOwn(found, "kubernetes");
-  const standing = { mode: mode as EnforcementMode, settings, ...(kubernetes !== undefined && { kubernetes }) };
+  const exceptions = getOwn(isGrouped ? getOwn(setup, "exempt") : setup, "exceptions");
+  const standing = {
+    mode: mode as EnforcementMode,
+    settings,
+    ...(kubernetes !== undefined && { kubernetes }),
+    // The cast is safe: a build wrote them.
+    ...(Array.isArray(exceptions) && { exceptions: exceptions as RuleException[] }),
+  };
   if (variant === undefined) return standing;
 
   const usual = getOwn(getOwn(functionConfig, "variants"), variant);

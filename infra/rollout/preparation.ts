@@ -3,6 +3,7 @@ import type { AwsStage } from "../aws/stage.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { runInParallel } from "../cli/progress.ts";
 import type { ClusterVersion } from "../clusters/version.ts";
+import { describeEndingExceptions } from "../config/exceptions.ts";
 import { findPresentPlugins, getStatedFacts } from "../project/present-plugins.ts";
 import { chooseClusterMinors, type FoundVersions, readClusterVersions } from "./clusters/cluster-minors.ts";
 import { describeClusterNetwork } from "./clusters/cluster-network.ts";
@@ -122,6 +123,7 @@ export const prepareDeployment = async (
     ...(releases.all.length === 0 && states.size > 0 ? [lostReleasesNote] : []),
     ...(lost.length > 0 ? [lostKeyNote] : []),
     ...compared.notes,
+    ...describeEndingExceptions(config.clusters.values(), new Date()),
   ];
   const presentPlugins = findPresentPlugins(catalogue, listKnownClusters({ ...job, config }, versions));
   const changes = { stack, template, parts, kept, warm, ledger, differences, rights, clusters };

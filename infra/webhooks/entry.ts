@@ -14,8 +14,8 @@ import { Complaint } from "../cli/complaint.ts";
 import type { RuleConfig, RuleExemptions } from "../config/config.ts";
 import { listVitalResourcesByWildcard } from "./vital-resources.ts";
 
-/** The exemptions of an entry. */
-export interface EntryExemptions extends RuleExemptions {
+/** The exemptions of an entry. Exceptions aren't in it, because an API server has no clock to end them. */
+export interface EntryExemptions extends Omit<RuleExemptions, "exceptions"> {
   /** The vital resources that the entry isn't called for, as `group/resource/subresource`. */
   resources?: string[];
 }
@@ -129,7 +129,7 @@ const chooseFailurePolicy = ({ failurePolicy, mode }: RuleConfig, hardened: bool
 const chooseExemptions = (
   name: string,
   match: readonly RequestMatch[],
-  { exempt = {} }: RuleConfig,
+  { exempt: { exceptions: _, ...exempt } = {} }: RuleConfig,
   sparesVital: boolean,
 ): EntryExemptions => {
   if (exempt.namespaceLabels && Object.keys(exempt.namespaceLabels).length > 0 && match.some(matchesNamespaces))
@@ -168,7 +168,7 @@ const chooseSelector = (
 export const buildExemptNamespaceSelector = ({
   namespaces = [],
   namespaceLabels = {},
-}: RuleExemptions): LabelSelector | undefined => {
+}: EntryExemptions): LabelSelector | undefined => {
   const matchExpressions = [
     ...(namespaces.length > 0
       ? [{ key: "kubernetes.io/metadata.name", operator: "NotIn" as const, values: namespaces }]

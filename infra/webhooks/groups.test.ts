@@ -128,7 +128,7 @@ describe("a group in postern.yaml", () => {
 
   it("has the config of each member in each cluster, and the members' defaults for unknown clusters", () => {
     const config = parse(`
-      rules: { early: { exempt: { users: [u], groups: [g], namespaces: [n] } }, late: { settings: { a: 2 } } }
+      rules: { early: { exempt: { users: [u], groups: [g], namespaces: [n], exceptions: [{ users: [e], until: 2027-01-31, owner: o, reason: r }] } }, late: { settings: { a: 2 } } }
       clusters: { one: { rules: { early: { mode: warn } } }, two: { rules: { early: { mode: "off" }, late: { mode: "off" } } } }
       groups: { both: [early, late] }`);
     const [group] = listServedRulesAndGroups(config, catalogue);
@@ -136,7 +136,8 @@ describe("a group in postern.yaml", () => {
     const failsOpen = true;
     const late = { mode: "enforce", settings: { a: 2 }, match: [pods], failsOpen, exempt: {} };
     const buildOffMember = (settings: object) => ({ mode: "off", settings, match: [], failsOpen, exempt: {} });
-    const exempt = { users: ["u"], groups: ["g"], namespaces: ["n"] };
+    const exceptions = [{ users: ["e"], until: "2027-01-31", owner: "o", reason: "r" }];
+    const exempt = { users: ["u"], groups: ["g"], namespaces: ["n"], exceptions };
     const usualEarly = { mode: "enforce", settings: {}, match: [pods], failsOpen, exempt };
     assert.deepEqual(buildEndpointConfig(config, group), {
       rule: "both",

@@ -103,7 +103,7 @@ const listPolicyEntries = (catalogue: CatalogueRule[], { rules }: ClusterConfig)
 
 /** Returns why a policy is evaluated by its rule; undefined if the API server can do the same. */
 export const explainEntry = (
-  { mode, record }: RuleConfig,
+  { mode, record, exempt }: RuleConfig,
   { native, entry }: VariantWebhookEntry,
   { policySupport }: Pick<ClusterConfig, "policySupport">,
 ): string | undefined => {
@@ -117,6 +117,7 @@ export const explainEntry = (
   if (parseMinor(kubernetes) < parseMinor(oldestKubernetes))
     return `which functions expressions have in Kubernetes ${kubernetes} isn't known`;
   if (record) return "its reviews are recorded";
+  if (exempt?.exceptions?.length) return "it has exceptions, and API servers have no clock to end them";
   if (mode !== "enforce" && kind === "MutatingAdmissionPolicy") return `API servers have no mode ${mode} for changes`;
   const refusesAlways = spec.paramKind !== undefined || "auditAnnotations" in spec;
   if (mode !== "enforce" && spec.failurePolicy !== "Ignore" && refusesAlways)

@@ -17,6 +17,7 @@ import type { Phase, Rule } from "../rule.ts";
 import { findVariantSettings, mergeWithDefaults, type SettingsVariants } from "../settings.ts";
 import { evaluateInTime } from "./deadline.ts";
 import { type EnforcementMode, evaluateRule, type RuleDecision } from "./evaluation.ts";
+import type { RuleException } from "./exceptions.ts";
 import type { AnsweredReviewFacts, LogDetail } from "./log-line.ts";
 import { explainFailure } from "./review-explanation.ts";
 import { createUrlKeyVerifier } from "./url-key.ts";
@@ -31,6 +32,8 @@ export interface ClusterSetup<Settings extends object = object> {
   /** The cluster's minor version of Kubernetes; only for rules with `since`. Absent: the newest. */
   kubernetes?: string;
   variants?: SettingsVariants;
+  /** The exemptions that end, except those of a group's members. */
+  exceptions?: readonly RuleException[];
 }
 
 /** The part of postern.yaml for one function, which is bundled with the rule's code. */
@@ -132,6 +135,7 @@ interface Treatment {
   mode: EnforcementMode;
   settings: object;
   kubernetes: string | undefined;
+  exceptions?: readonly RuleException[] | undefined;
   /** Whether the settings are those of the named variant. */
   isVariant: boolean;
 }
@@ -173,6 +177,7 @@ export const createEndpoint = (
       mode: setup?.mode ?? "enforce",
       settings: own ?? usual,
       kubernetes: given.kubernetes ?? setup?.kubernetes,
+      ...(POSTERN_EXCEPTIONS && { exceptions: setup?.exceptions }),
       isVariant: own !== undefined,
     };
   };

@@ -6,6 +6,7 @@ import type { Capabilities } from "../needs.ts";
 import type { AdmissionRequest, KubernetesObject, Patch, ReviewOutcome } from "../review.ts";
 import type { Phase, Rule, Verdict } from "../rule.ts";
 import { mergeSince } from "../since.ts";
+import { findException, type RuleException } from "./exceptions.ts";
 import { createDraft } from "./patch.ts";
 
 /** What becomes of a rule's verdict: it applies, or becomes a warning or an audit annotation; "off" gives none. */
@@ -20,6 +21,8 @@ export interface RuleEvaluationContext {
   /** The cluster's minor version of Kubernetes, such as `1.35`; undefined for the newest. */
   kubernetes?: string | undefined;
   variant?: string | undefined;
+  /** The exemptions that end. */
+  exceptions?: readonly RuleException[] | undefined;
   now: Date;
   capabilities?: Capabilities | undefined;
 }
@@ -42,6 +45,8 @@ export interface RuleDecision {
    * error is.
    */
   message?: string;
+  /** The exception that lets the request through. The rule isn't asked then. */
+  exception?: string;
   members?: GroupMemberDecision[];
 }
 
@@ -57,6 +62,10 @@ export const evaluateRule: EvaluateRequest = (rule, phase, request, context) => 
   const { name, mode, capabilities, kubernetes, ...rest } = context;
   const decide = rule[phase];
   if (decide === undefined || mode === "off") return nothing;
+  if (POSTERN_EXCEPTIONS && rest.exceptions) {
+    const exception = findException(rest.exceptions, request, rest.now);
+    if (exception) return { ...nothing, outcome: { allowed: true, audit: { exception } }, exception };
+  }
 
   // The cast is safe: `requireValidReview` checked that the object is present, and `match` gives it the rule's kind.
   const object = (request.operation === "DELETE" ? request.oldObject : request.object) as KubernetesObject;
@@ -66,6 +75,7 @@ export const evaluateRule: EvaluateRequest = (rule, phase, request, context) => 
   const verdict = decide.call(rule, value, {
     ...(POSTERN_NEEDS && rule.needs && capabilities && bindNeeds(rule.needs, capabilities, name, secrets)),
     ...rest,
+    ...(POSTERN_EXCEPTIONS && rest.exceptions && { exceptions: undefined }),
     ...(POSTERN_SINCE && rule.since && { upstream: mergeSince(rule.since, kubernetes) }),
     request,
     oldObject: (request.oldObject ?? null) as KubernetesObject | null,

@@ -125,6 +125,27 @@ describe("a group", () => {
     );
   });
 
+  it("applies an exception only to its member, and logs it in the name of the member", async () => {
+    const exception = { namespaces: ["shop"], until: "2027-01-31", owner: "o", reason: "r" };
+    const rules = { a: buildScribe("a"), no: refusing, b: buildScribe("b") };
+    const { ask, reports } = createGroup(rules, {
+      no: { settings: { why: "no" }, exempt: { exceptions: [exception] } },
+    });
+    const { allowed, patch, auditAnnotations } = await ask({}, { cluster: "one", now: "2027-01-31T12:00:00Z" });
+    const text = "until 2027-01-31 (o): r";
+    assert.deepEqual([allowed, auditAnnotations, patch.length], [true, { "no.exception": text }, 2]);
+    const lines = reports.map((report) => JSON.parse(formatLogLine(report, "test", 0)));
+    assert.deepEqual(
+      lines.map(({ Rule, verdict, exception, Reviews }) => [Rule, verdict, exception, Reviews]),
+      [
+        ["together", "changed", undefined, 1],
+        ["no", "allowed", text, 0],
+      ],
+    );
+    assert.equal((await ask({}, { cluster: "one", now: "2027-02-01T00:00:00Z" })).allowed, false);
+    assert.equal((await ask({ namespace: "lab" }, { cluster: "one", now: "2027-01-31T12:00:00Z" })).allowed, false);
+  });
+
   it("refuses with the name and message of its first refusing member, and evaluates no later member", async () => {
     const rules = { a: buildScribe("a"), no: refusing, broken: failing };
     const { ask, reports } = createGroup(rules, { no: { settings: { why: "no!" } } });

@@ -1,3 +1,4 @@
+import "../features.ts";
 import { Failure } from "../failure.ts";
 import { matchesRequest, toResourceKey } from "../request-match.ts";
 import type { AdmissionRequest, Patch, ReviewOutcome } from "../review.ts";
@@ -16,6 +17,7 @@ import {
   type GroupMemberDecision,
   type RuleDecision,
 } from "./evaluation.ts";
+import type { RuleException } from "./exceptions.ts";
 import { applyPatch } from "./patch.ts";
 import { callMutatorsInRounds } from "./reinvocation.ts";
 import { explainFailure } from "./review-explanation.ts";
@@ -30,12 +32,14 @@ export interface GroupMemberConfig {
   /**
    * The namespaces, users and groups whose requests are exempt from this member, and the exempt resources as
    * `group/resource/subresource`. The API server itself tests labels of namespaces, for the whole group of rules.
+   * Exemptions that end are `exceptions`.
    */
   exempt: {
     namespaces?: readonly string[];
     users?: readonly string[];
     groups?: readonly string[];
     resources?: readonly string[];
+    exceptions?: readonly RuleException[];
   };
 }
 
@@ -113,13 +117,19 @@ const evaluateMembers =
     let { object } = request;
 
     const evaluateMember = async ([name, membership]: [string, GroupMemberConfig]): Promise<boolean | undefined> => {
-      const { mode, settings, failsOpen } = membership;
+      const { mode, settings, failsOpen, exempt } = membership;
       const rule = members[name];
       if (!rule) return false;
       const before = results.get(name) ?? { rule: name, mode, refused: false, operations: 0 };
       let decision: RuleDecision;
       try {
-        decision = await evaluate(rule, phase, { ...request, object }, { ...context, name, mode, settings });
+        const exceptions = POSTERN_EXCEPTIONS ? exempt.exceptions : undefined;
+        decision = await evaluate(
+          rule,
+          phase,
+          { ...request, object },
+          { ...context, name, mode, settings, exceptions },
+        );
       } catch (thrown) {
         const { code, message } = await explainFailure(thrown, request);
         const error = new Failure(code, `${name}: ${message}`, { cause: thrown });
@@ -150,7 +160,8 @@ const evaluateMembers =
     // take part in the second.
     await callMutatorsInRounds(concerned, ([, { mode }]) => mode === "enforce", evaluateMember);
     const reported = [...results.values()].filter(
-      ({ refused, operations, error, message }) => refused || operations > 0 || error || message,
+      ({ refused, operations, error, message, exception }) =>
+        refused || operations > 0 || error || message || exception,
     );
     return { outcome, refused: !outcome.allowed, operations: patch.length, members: reported };
   };
@@ -169,15 +180,15 @@ const concernsMember = ({ mode, match, exempt }: GroupMemberConfig, request: Adm
 };
 
 /**
- * Returns a host that also writes a log line for each rule of the group that refused or failed: so a denial counts in
- * the metrics of the rule that denies.
+ * Returns a host that also writes a log line for each rule of the group that refused or failed, or from which an exception
+ * exempts: so a denial counts in the metrics of the rule that denies.
  */
 const logByMember = (host: EndpointHost): EndpointHost => ({
   ...host,
   writeLogLine(report) {
     host.writeLogLine(report);
     for (const member of report.members ?? [])
-      if (member.refused || member.error)
+      if (member.refused || member.error || member.exception)
         host.writeLogLine({
           ...report,
           ...member,

@@ -1,3 +1,4 @@
+import "../features.ts";
 import { formatError } from "../masking/masked-error.ts";
 import type { AdmissionRequest } from "../review.ts";
 import type { Phase } from "../rule.ts";
@@ -95,6 +96,7 @@ export const formatLogLine = (
     name,
     uid,
     dryRun,
+    ...(POSTERN_EXCEPTIONS && !isProbe && { exception: report.exception }),
     ...(isDenial && report.logs !== "minimal" && describeDenial(report)),
     error: report.error && formatError(report.error, report, code >= 500),
   });

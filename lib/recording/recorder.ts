@@ -71,6 +71,8 @@ export const createRecorder = (
       // answers are noted for this rule.
       const notes = POSTERN_NEEDS && rule.needs && capabilities ? noteAnswers(capabilities) : undefined;
       const note = (decision: RuleDecision): RuleDecision => {
+        // The rule wasn't asked.
+        if (POSTERN_EXCEPTIONS && decision.exception) return decision;
         const before = open.get(request.userInfo) ?? [];
         const evaluation = { rule, phase, request, context, needs: notes?.noted(), decision };
         open.set(request.userInfo, [...before, evaluation]);

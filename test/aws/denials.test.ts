@@ -34,8 +34,13 @@ const cases = `
   validate: { metadata: { name: a, labels: { owner: jane } } }
   admitted: true
 `;
-const buildConfig = (logs = "") =>
-  `${logs}\nrules: { require-owner: , suggest-owner: { mode: warn } }\nclusters: { shop: {}, lab: {} }\n`;
+const exceptions = `[
+  { namespaces: [legacy], until: 2999-12-31, owner: team-billing, reason: OPS-231 },
+  { users: [jane, joe], namespaces: [old], until: 2020-01-31, owner: team-shop, reason: OPS-7 } ]`;
+const buildConfig = (logs = "") => `${logs}
+rules: { require-owner: { exempt: { exceptions: ${exceptions} } }, suggest-owner: { mode: warn } }
+clusters: { shop: {}, lab: {} }
+`;
 
 const cfnLint = await needs("cfn-lint");
 
@@ -71,6 +76,7 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     const object = { metadata: { name: "a", labels: { owner: "jane" } } };
     await send("lab", "require-owner", { userInfo: { username: jane }, object });
     await send("lab", "require-owner", { object: { data: { fail: "now" } } }, 500);
+    for (const name of ["old-1", "old-2"]) await send("lab", "require-owner", { namespace: "legacy", name });
   });
   after(async () => {
     await account?.stop();
@@ -138,11 +144,46 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     assert.deepEqual(
       costs?.map(({ rule, reviews }) => [rule, reviews]),
       [
-        ["require-owner", 5],
+        ["require-owner", 7],
         ["suggest-owner", 1],
       ],
       stderr,
     );
+  });
+
+  it("are none that an exception lets through; status lists the exceptions, with what each let through", async () => {
+    const status = ["status", "--stage", "test", "--config", "postern.yaml", "--since", "2h"];
+    const { exceptions } = JSON.parse((await run(...status, "-o", "json")).stdout);
+    const legacy = { namespaces: ["legacy"], until: "2999-12-31", owner: "team-billing", reason: "OPS-231" };
+    const old = {
+      ...{ users: ["jane", "joe"], namespaces: ["old"], until: "2020-01-31", owner: "team-shop", reason: "OPS-7" },
+      ...{ rule: "require-owner", ended: true, times: 0 },
+    };
+    const [shop, _, lab] = exceptions;
+    assert.deepEqual(exceptions, [
+      { ...legacy, cluster: "shop", rule: "require-owner", ended: false, times: 0 },
+      { ...old, cluster: "shop" },
+      { ...legacy, cluster: "lab", rule: "require-owner", ended: false, times: 2, last: lab.last },
+      { ...old, cluster: "lab" },
+    ]);
+    assert.equal(shop.last, undefined);
+    assert.ok(Math.abs(Date.now() - Date.parse(lab.last)) < 600_000, lab.last);
+    const { stdout } = await run(...status);
+    assert.match(stdout, /^exceptions, and how often each let a review through since \d{4}-\S+Z$/m);
+    assert.match(stdout, /^lab +require-owner +namespaces legacy +2999-12-31 +2 +2\S+Z +team-billing +OPS-231$/m);
+    assert.match(
+      stdout,
+      /^lab +require-owner +users jane, joe; namespaces old +2020-01-31 \(ended\) +0 +- +team-shop +OPS-7$/m,
+    );
+  });
+
+  it("are foretold by the plan where an exception has ended", async () => {
+    const { stdout } = await run("deploy", "--stage", "test", "--ca", "ca.pem", "--plan-only");
+    assert.match(
+      stdout,
+      /^postern\.yaml:4 the exception from require-owner until 2020-01-31 \(team-shop\): OPS-7 has ended; it can be deleted$/m,
+    );
+    assert.doesNotMatch(stdout, /OPS-231 (ends|has ended)/);
   });
 
   const refused: [string[], number, RegExp][] = [

@@ -24,11 +24,12 @@ import { installPackage } from "../package.ts";
 import { createTestSigner } from "../parity/test-key.ts";
 import { buildPodRequest, buildPodReview } from "../requests.ts";
 
+const exceptions = [{ namespaces: ["legacy"], until: "2999-12-31", owner: "team-billing", reason: "OPS-231" }];
 const config = {
   rules: {
     "always-pull-images": {},
     "default-toleration-seconds": {},
-    "allowed-registries": { settings: { registries: ["ghcr.io"] }, exempt: { users: ["root"] } },
+    "allowed-registries": { settings: { registries: ["ghcr.io"] }, exempt: { users: ["root"], exceptions } },
     "security-context-deny": { mode: "warn" },
     "default-requests-and-limits": { mode: "audit", settings: { requests: { cpu: "100m" } } },
   },
@@ -244,6 +245,18 @@ describe("reviews", () => {
     await again.close();
   });
 
+  it("name the exception that lets an object through", async () => {
+    const stream = await openStream("none");
+    const request = buildPodRequest({ namespace: "legacy", object: buildPod("old", "docker.io/nginx") });
+    await gateway.send("allowed-registries/validate", request);
+    const { id, verdict, sentence } = await stream.find("Pod legacy/old");
+    await stream.close();
+    assert.deepEqual([verdict, sentence], ["allowed", "exempt until 2999-12-31 (team-billing): OPS-231"]);
+    const { evaluations, sentences }: ReviewDetails = await askJson(`review?id=${id}`);
+    assert.deepEqual(evaluations, []);
+    assert.match(sentences.join(), /an exception let it through/);
+  });
+
   it("are shown without free texts, with their conditions, and as cases that pass", async () => {
     const stream = await openStream("none");
     await gateway.send("always-pull-images/mutate", buildRequest("changed"));
@@ -393,6 +406,7 @@ describe("rules", () => {
   it("are shown with settings, entries, exemptions, cases, parity and README", async () => {
     const shown = await askJson("rule?name=allowed-registries");
     assert.match(shown.setups[0].text, /registries:\n {2}- ghcr\.io[\s\S]*exempt:\n\s+users:\n\s+- root/);
+    assert.match(shown.setups[0].text, /until: "?2999-12-31"?\n\s+owner: team-billing\n\s+reason: OPS-231/);
     assert.match(shown.readme, /^# allowed-registries/);
     assert.ok(shown.cases.length > 5);
     for (const { text } of shown.cases) assert.match(text, /^- name: /);

@@ -51,11 +51,12 @@ export const collectFindings = async (
     ...(unknownLabels === undefined ? [] : listUnknownLabels(subject.attributes, environment, unknownLabels)),
     ...unevaluated,
   ];
+  const exempt = listExceptions(trace.audit, environment);
   const passing = steps
     .filter((step) => step.outcome === "called" && step.allowed && !step.isPlugin && !step.patch?.length)
     .map(getName)
     // A rule with two endpoints passed only if neither refused or changed the object.
-    .filter((name) => ![...changes, ...denials].some(({ rule }) => rule === name));
+    .filter((name) => ![...changes, ...denials, ...exempt].some(({ rule }) => rule === name));
   const decided = changes.length > 0 ? "changed" : "allowed";
   const verdict: CheckVerdict = !trace.allowed ? "denied" : undecided.length > 0 ? "undecided" : decided;
   return {
@@ -68,8 +69,16 @@ export const collectFindings = async (
     changes,
     undecided: [...new Set(undecided)],
     passed: [...new Set(passing)],
+    ...(exempt.length > 0 && { exempt }),
   };
 };
+
+/** Lists the rules, or members of groups, that an exception exempts the object from. */
+const listExceptions = (audit: AdmissionTrace["audit"], { getHookName }: ObjectEvaluationEnvironment) =>
+  Object.entries(audit).flatMap(([key, text]) => {
+    const [, hook, member] = /^(.+\.postern\.dev)\/(?:(.+)\.)?exception$/.exec(key) ?? [];
+    return hook === undefined ? [] : [{ rule: member ?? getHookName(hook), text }];
+  });
 
 /** Reports whether a step is a change that reports show: what compiled-in plugins change belongs to the object. */
 export const isShownChange = ({ isPlugin, policy, patch, after }: HookTraceStep): boolean =>

@@ -134,6 +134,8 @@ export interface ObjectCheckResult {
   undecided: string[];
   /** Rules that allowed the object without a change. */
   passed: string[];
+  /** Rules that an exception exempts the object from, with its end, owner and reason; absent if there are none. */
+  exempt?: RuleWarning[];
   /** A sentence for each thing that is assumed of the cluster. */
   assumed: string[];
 }

@@ -8,6 +8,7 @@ import { resolveRuleNames } from "../../catalogue/rule-names.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { inspectClusterForSettings } from "../../clusters/inspection.ts";
 import type { ClusterConfig, PosternConfig } from "../../config/config.ts";
+import { describeEndingExceptions } from "../../config/exceptions.ts";
 import type { FieldPath } from "../../manifests/manifests.ts";
 import { listServedRulesAndGroups } from "../../project/served.ts";
 import { createListedEndpoint } from "../../serve/handlers.ts";
@@ -159,7 +160,12 @@ export const createCallableClusterRules = async (
     hasRules: served.length > 0,
     /** Why it isn't known which entries the rules have: a sentence for each reason. */
     unknown,
-    notes: [...inspection.notes, ...slow, ...(entries.length === 0 ? describeIdle(served) : [])],
+    notes: [
+      ...inspection.notes,
+      ...slow,
+      ...(entries.length === 0 ? describeIdle(served) : []),
+      ...describeEndingExceptions([cluster], new Date()),
+    ],
   };
 };
 

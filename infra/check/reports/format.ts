@@ -42,7 +42,7 @@ const formatHead = ({ checked }: ObjectEvaluation, paint: Paint): string => {
 /** Formats what is found of an object. `isWhole` adds the rules that passed and, of a denied object, what is undecided. */
 const formatFindings = (evaluation: ObjectEvaluation, paint: Paint, isWhole: boolean): string => {
   const { checked, audit } = evaluation;
-  const { noRule, denials, warnings, undecided, passed, changes } = checked;
+  const { noRule, denials, warnings, undecided, passed, changes, exempt = [] } = checked;
   const changing = changes.map(({ rule }) => rule);
   const formatLine = (colour: Colour, word: string, rest: string) => `  ${paint(colour, word)} ${rest}\n`;
   const formatNames = (colour: Colour, word: string, names: Iterable<string>) => {
@@ -57,6 +57,9 @@ const formatFindings = (evaluation: ObjectEvaluation, paint: Paint, isWhole: boo
       : []),
     ...warnings.map(({ rule, text }) =>
       formatLine("yellow", "warning of", `${sanitizeTerminalText(rule)}: ${toOneLine(text)}`),
+    ),
+    ...exempt.map(({ rule, text }) =>
+      formatLine("yellow", "exempt from", `${sanitizeTerminalText(rule)} ${toOneLine(text)}`),
     ),
     ...describeWouldBeDecisions(audit).map((text) => formatLine("dim", "for the audit log,", toOneLine(text))),
     formatNames("cyan", "changed by", changing),
@@ -208,13 +211,21 @@ export const formatUnread = (unread: readonly InputReadFailure[], listsAll: bool
 
 /** Returns a text that is equal for objects with equal findings, whatever their names are. */
 const buildGroupKey = ({ checked, audit }: ObjectEvaluation): string => {
-  const { verdict, denials, warnings, undecided, changes, name } = checked;
+  const { verdict, denials, warnings, undecided, changes, exempt, name } = checked;
   const findings = denials.map(({ rule, message, suggestion }) => [rule, message, suggestion]);
   const open = findings.length === 0 ? undecided : [];
-  const key = exactJson.stringify([verdict, findings, warnings, open, changes, describeWouldBeDecisions(audit)]);
+  const key = exactJson.stringify([
+    verdict,
+    findings,
+    warnings,
+    open,
+    changes,
+    describeWouldBeDecisions(audit),
+    exempt,
+  ]);
   const names = name === "" ? [] : [name, `${name}${generatedSuffix}`];
   return names.reduce((text, one) => text.replaceAll(`\\"${one}\\"`, "the name"), key);
 };
 
-const hasFindings = ({ checked: { verdict, warnings }, audit }: ObjectEvaluation): boolean =>
-  verdict !== "allowed" || warnings.length > 0 || describeWouldBeDecisions(audit).length > 0;
+const hasFindings = ({ checked: { verdict, warnings, exempt }, audit }: ObjectEvaluation): boolean =>
+  verdict !== "allowed" || warnings.length > 0 || exempt !== undefined || describeWouldBeDecisions(audit).length > 0;

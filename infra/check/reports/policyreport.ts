@@ -133,6 +133,7 @@ const listResults = (result: ObjectCheckResult, timestamp: Result["timestamp"]):
     ...result.denials.map((denial) => createResult(denial.rule, "fail", formatDenial(denial))),
     ...result.warnings.map(({ rule, text }) => createResult(rule, "warn", text)),
     ...result.undecided.map((sentence) => createResult("postern", "error", sentence)),
+    ...(result.exempt ?? []).map(({ rule, text }) => createResult(rule, "skip", `exempt ${text}`)),
     ...[...changing].map((rule) => createResult(rule, "pass", "would change it")),
     ...result.passed.filter((rule) => !changing.has(rule)).map((rule) => createResult(rule, "pass")),
   ];

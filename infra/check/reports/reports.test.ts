@@ -25,7 +25,7 @@ import { createSarifReport } from "./sarif.ts";
 delete process.env.GITHUB_WORKSPACE;
 const now = new Date("2026-11-22T01:02:03.456Z");
 const { results, hostile, ...reports } = readRows<{
-  results: Record<"web" | "denied" | "undecided" | "changed" | "clusterScoped", ObjectCheckResult>;
+  results: Record<"web" | "denied" | "undecided" | "changed" | "clusterScoped" | "exempt", ObjectCheckResult>;
   hostile: string[];
   github: string;
   junit: string;
@@ -91,7 +91,7 @@ describe("the text report", () => {
       return { ...denied, name, line: index + 1, denials: [denial], warnings: [], undecided };
     });
     const report = toResultWriter(createTextReport(createPainter(false)));
-    assert.equal(writeReport(report, [undecidedResult, web, ...pods, denied]), reports.text);
+    assert.equal(writeReport(report, [undecidedResult, web, results.exempt, ...pods, denied]), reports.text);
   });
 });
 
@@ -452,6 +452,14 @@ describe("the PolicyReports", () => {
         ["pass", "would change it"],
         ["pass", "would change it"],
       ],
+    );
+  });
+  it("skip the rules that an exception exempts from", () => {
+    const [report] = JSON.parse(writeReport(createPolicyReport({ passes: false }, now), [results.exempt])).items;
+    const [{ policy, result, message }] = report.results;
+    assert.deepEqual(
+      [report.summary.skip, policy, result, message],
+      [1, "pod-security", "skip", "exempt until 2027-01-31 (team-billing): OPS-231"],
     );
   });
   it("are written early if too many results wait, and lose none", () => {

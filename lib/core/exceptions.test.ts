@@ -1,0 +1,114 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { Context } from "aws-lambda";
+import { buildPodRequest, buildPodReview } from "../../test/requests.ts";
+import { readRows } from "../../test/rows.ts";
+import { createLambdaHandler } from "../lambda/handler.ts";
+import type { AdmissionRequest } from "../review.ts";
+import { rule } from "../rule.ts";
+import type { EnforcementMode } from "./evaluation.ts";
+import { findException, type RuleException } from "./exceptions.ts";
+import { type AnsweredReviewFacts, formatLogLine, probeUser } from "./log-line.ts";
+
+const rows = readRows<
+  {
+    name: string;
+    exception?: Partial<RuleException>;
+    request?: Partial<AdmissionRequest>;
+    now?: string;
+    expected: boolean;
+  }[]
+>(import.meta.filename);
+const usual = { until: "2027-01-31", owner: "team-billing", reason: "old base image" };
+const userInfo = { username: "jane", groups: ["developers"] };
+const text = "until 2027-01-31 (team-billing): old base image";
+
+describe("an exception", () => {
+  for (const { name, exception = { namespaces: ["legacy"] }, request, now = "2027-01-31T22:59:59Z", expected } of rows)
+    it(name, () => {
+      const created = buildPodRequest({ namespace: "legacy", userInfo, ...request });
+      const found = findException([{ ...usual, ...exception }], created, new Date(now));
+      assert.equal(found !== undefined, expected);
+    });
+  it("is the first of several that covers the request", () => {
+    const [other, first, second] = ["other", "legacy", "legacy"].map((namespace, index) => {
+      return { ...usual, namespaces: [namespace], reason: `reason ${index}` };
+    });
+    const all = [other, first, second].filter((one) => one !== undefined);
+    const created = buildPodRequest({ namespace: "legacy" });
+    assert.match(findException(all, created, new Date(0)) ?? "", /reason 1$/);
+  });
+});
+
+describe("an endpoint with an exception", () => {
+  const seen: object[] = [];
+  const sample = rule<{ metadata?: { labels?: object } }>({
+    summary: "Changes and refuses.",
+    match: [],
+    mutate: (pod) => {
+      pod.metadata = { labels: { seen: "yes" } };
+    },
+    validate: (_, context) => {
+      seen.push(context);
+      return "no";
+    },
+  });
+  const reports: AnsweredReviewFacts[] = [];
+  const createHandler = (mode: EnforcementMode) =>
+    createLambdaHandler(
+      {
+        rules: { sample },
+        config: {
+          rule: "sample",
+          clusters: {
+            one: { keyVersions: [1], mode, settings: {}, exceptions: [{ ...usual, namespaces: ["legacy"] }] },
+            two: { keyVersions: [1], mode, settings: {} },
+          },
+        },
+      },
+      { publicKeys: "", writeLogLine: (report) => void reports.push(report) },
+    );
+  const before = "2027-01-31T12:00:00Z";
+  const ask = async (handler: ReturnType<typeof createHandler>, event: object, request: object = {}) => {
+    const review = buildPodReview({ namespace: "legacy", userInfo, ...request });
+    const answer = await handler({ phase: "validate", cluster: "one", now: before, review, ...event }, {} as Context);
+    const { uid: _, ...response } = Object(answer).response;
+    return response;
+  };
+  const admitted = { allowed: true, auditAnnotations: { exception: text } };
+
+  for (const mode of ["enforce", "warn", "audit"] as const)
+    for (const phase of ["mutate", "validate"])
+      it(`admits unchanged what it covers, with an audit annotation, on ${phase} in mode ${mode}`, async () =>
+        assert.deepEqual(await ask(createHandler(mode), { phase }), admitted));
+  it("does nothing if the rule is off", async () =>
+    assert.deepEqual(await ask(createHandler("off"), {}), { allowed: true }));
+  it("refuses in another namespace and another cluster, and without a cluster", async () => {
+    const handler = createHandler("enforce");
+    for (const [event, request] of [[{}, { namespace: "shop" }], [{ cluster: "two" }], [{ cluster: undefined }]])
+      assert.equal((await ask(handler, event ?? {}, request)).allowed, false);
+  });
+  it("doesn't show its exceptions to the rule", async () => {
+    seen.length = 0;
+    await ask(createHandler("enforce"), {}, { namespace: "shop" });
+    assert.equal(Reflect.get(seen[0] ?? assert.fail(), "exceptions"), undefined);
+  });
+  it("refuses again after the end, while the function goes on", async () => {
+    const handler = createHandler("enforce");
+    const moments = ["2027-01-31T23:59:59.999Z", "2027-02-01T00:00:00Z", "2027-01-31T23:59:59Z"];
+    const answers: boolean[] = [];
+    for (const now of moments) answers.push((await ask(handler, { now })).allowed);
+    assert.deepEqual(answers, [true, false, true]);
+  });
+  it("names the exception in the log line of a review, but not of a probe", async () => {
+    const readLine = async (request: object) => {
+      reports.length = 0;
+      await ask(createHandler("enforce"), {}, request);
+      return JSON.parse(formatLogLine(reports[0] ?? assert.fail(), "test", 0));
+    };
+    const { verdict, exception, Reviews, Denials } = await readLine({});
+    assert.deepEqual([verdict, exception, Reviews, Denials], ["allowed", text, 1, 0]);
+    assert.equal((await readLine({ namespace: "shop" })).exception, undefined);
+    assert.equal((await readLine({ dryRun: true, userInfo: { username: probeUser } })).exception, undefined);
+  });
+});
