@@ -9,6 +9,7 @@ import { moduleExtension } from "../cli/roots.ts";
 import type { ServerOptions } from "./instance.ts";
 import { unpackModule } from "./module-files.ts";
 import { formatHeader, type KubernetesAnswer, type KubernetesRequest, type KubernetesStatus } from "./requests.ts";
+import { createAnswerPatterns, toRequestPattern } from "./similar-requests.ts";
 import { webAssembly } from "./webassembly.ts";
 import type { KubernetesWorkerData, MessageFromKubernetesWorker, MessageToKubernetesWorker } from "./worker.ts";
 
@@ -137,17 +138,27 @@ export const createKubernetes = async ({
     for (const one of open) send(one);
   };
 
+  const ask = (request: KubernetesRequest) =>
+    new Promise<KubernetesAnswer>((resolve) => {
+      const one = { request, resolve };
+      open.push(one);
+      worker?.ref();
+      send(one);
+      if (open.length === 1) startTimer();
+    });
+  const answers = createAnswerPatterns();
+
   await start();
   return {
     version: paths.kubernetes,
-    handle: (request) =>
-      new Promise((resolve) => {
-        const one = { request, resolve };
-        open.push(one);
-        worker?.ref();
-        send(one);
-        if (open.length === 1) startTimer();
-      }),
+    handle: async (request) => {
+      const pattern = toRequestPattern(request);
+      const known = pattern && answers.find(pattern);
+      if (known) return known;
+      const answer = await ask(request);
+      if (pattern) answers.put(pattern, answer);
+      return answer;
+    },
     stop: async () => {
       isStopped = true;
       clearTimeout(timer);

@@ -1,0 +1,248 @@
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import fc from "fast-check";
+import { exactJson } from "#lib/exact-json.ts";
+import { isMap, toMap } from "#lib/json.ts";
+import type { KubernetesObject } from "#lib/review.ts";
+import { findModule } from "../../infra/kubernetes/find-module.ts";
+import { createKubernetes, type Kubernetes } from "../../infra/kubernetes/kubernetes.ts";
+import type { KubernetesAnswer, KubernetesRequest } from "../../infra/kubernetes/requests.ts";
+import { createAnswerPatterns, toRequestPattern } from "../../infra/kubernetes/similar-requests.ts";
+import { generateFaultyObject } from "../cluster/faulty-objects.ts";
+import { needs } from "../parts.ts";
+import { readValidObjects } from "../valid-objects.ts";
+
+const { POSTERN_RUNS, POSTERN_SEED } = process.env;
+const runs = Number(POSTERN_RUNS ?? 300);
+const seed = Number(POSTERN_SEED ?? Math.floor(Math.random() * 1e9));
+const { skip } = await needs("Kubernetes module");
+
+const kinds = ["Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"];
+
+/** A workload as most are: texts at all places, and the same ones at several of them. */
+const buildObject = (kind: string, isRich: boolean): KubernetesObject => {
+  const labels = { app: "web", "app.kubernetes.io/name": "web" };
+  const spec = {
+    serviceAccountName: "web-account",
+    initContainers: [{ name: "first", image: "a.example.com/first:1", command: ["sh", "-c", "true"] }],
+    containers: [
+      {
+        name: "main",
+        image: "a.example.com/web:1.2",
+        args: ["--name=web", "-v"],
+        env: [
+          { name: "A", value: "b" },
+          { name: "C", value: "web" },
+        ],
+        volumeMounts: [{ name: "settings", mountPath: "/etc/a" }],
+        resources: { requests: { cpu: "100m" }, limits: { memory: "1Gi" } },
+        ports: [{ name: "http", containerPort: 80 }],
+      },
+    ],
+    volumes: [
+      { name: "settings", configMap: { name: "web-settings" } },
+      { name: "keys", secret: { secretName: "web-keys" } },
+    ],
+    ...(isRich && {
+      topologySpreadConstraints: [
+        {
+          maxSkew: 1,
+          topologyKey: "zone",
+          whenUnsatisfiable: "DoNotSchedule",
+          labelSelector: { matchLabels: { app: "web" } },
+          matchLabelKeys: ["app.kubernetes.io/name"],
+        },
+      ],
+    }),
+  };
+  const annotations = { "example.com/contact": "a@example.com", "prometheus.io/scrape": "true" };
+  const metadata = { name: "web-1", namespace: "default", labels, annotations };
+  if (kind === "Pod")
+    return { apiVersion: "v1", kind, metadata: { ...metadata, generateName: "web-" }, spec } as KubernetesObject;
+  const template = { metadata: { labels, annotations }, spec };
+  const own = kind === "StatefulSet" ? { serviceName: "web" } : {};
+  return {
+    apiVersion: "apps/v1",
+    kind,
+    metadata,
+    spec: { ...own, selector: { matchLabels: labels }, template },
+  } as KubernetesObject;
+};
+
+const objects = [
+  ...[false, true].flatMap((isRich) => kinds.map((kind) => buildObject(kind, isRich))),
+  ...readValidObjects().filter(({ kind = "" }) => kinds.includes(kind)),
+].map((object) => ({
+  ...object,
+  metadata: {
+    namespace: "default",
+    uid: "11111111-2222-3333-4444-555555555555",
+    creationTimestamp: "2026-01-02T03:04:05Z",
+    ...object.metadata,
+  },
+}));
+
+/** Texts that are valid at some places only, that are at others of the objects above, or that words of Kubernetes are. */
+const texts = [
+  ...[
+    "a",
+    "b",
+    "web",
+    "main",
+    "default",
+    "http",
+    "settings",
+    "a-b",
+    "web-",
+    "-a",
+    "9a",
+    "A",
+    "a.b",
+    "a_b",
+    "x".repeat(52),
+  ],
+  ...[
+    "x".repeat(63),
+    "x".repeat(64),
+    "$(A)",
+    "$(C) b",
+    "é",
+    "\ud800",
+    "\0",
+    " a",
+    "a ",
+    "a:1",
+    "a:latest",
+    "a",
+    "a/b:2",
+  ],
+  ...["a/B:2", "a:1@sha256:b", "Always", "app", "zone", "kube-system", "20Mi", 'a"\\b', "<&>", "true", "", "\\u00000"],
+];
+
+/** Replaces some texts of an object, the same ones by the same text; most of those that may be replaced. */
+const generateRenamed = (object: KubernetesObject): fc.Arbitrary<KubernetesObject> => {
+  const edit = (value: unknown, replace: (text: string) => string): unknown => {
+    if (typeof value === "string") return replace(value);
+    if (Array.isArray(value)) return value.map((member) => edit(member, replace));
+    if (!isMap(value)) return value;
+    return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, edit(member, replace)]));
+  };
+  const { apiVersion, kind, ...rest } = object;
+  const found = new Set<string>();
+  edit(rest, (text) => {
+    found.add(text);
+    return text;
+  });
+  found.delete("default");
+  const replaced = toRequestPattern(toRequest(object))?.texts ?? [];
+  const old = fc.oneof(
+    { weight: 8, arbitrary: fc.constantFrom(...(replaced.length > 0 ? replaced : found)) },
+    fc.constantFrom(...found),
+  );
+  const name = fc.stringMatching(/^[a-z][-a-z0-9]{0,8}[a-z0-9]$/);
+  const text = fc.oneof({ weight: 3, arbitrary: name }, fc.constantFrom(...texts));
+  return fc.array(fc.tuple(old, text), { minLength: 1, maxLength: 3 }).map((pairs) => {
+    const renamed = new Map(pairs);
+    return { apiVersion, kind, ...toMap(edit(rest, (one) => renamed.get(one) ?? one)) } as KubernetesObject;
+  });
+};
+
+const toRequest = (object: KubernetesObject): KubernetesRequest => ({
+  verb: "create",
+  apiVersion: object.apiVersion ?? "",
+  kind: object.kind ?? "",
+  namespace: "default",
+  ...(typeof object.metadata?.name === "string" && { name: object.metadata.name }),
+  fieldValidation: "Ignore",
+  object: exactJson.stringify(object),
+});
+
+/** Leaves out what differs between two answers to the same request. */
+const normalize = ({ object, ...answer }: KubernetesAnswer) => {
+  const { uid, creationTimestamp, ...metadata } = toMap(object?.metadata);
+  return { ...answer, object: object && { ...object, metadata }, types: [typeof uid, typeof creationTimestamp] };
+};
+
+describe("answers to requests that differ in texts only", { skip }, () => {
+  let module: Kubernetes;
+  before(async () => {
+    module = await createKubernetes({ packed: (await findModule()) ?? "" });
+  });
+  after(() => module?.stop());
+
+  /** Asks the module each request, and returns how many answers were known before. */
+  const compareAll = async (all: readonly KubernetesObject[]): Promise<number> => {
+    const patterns = createAnswerPatterns();
+    let count = 0;
+    for (const object of all) {
+      const request = toRequest(object);
+      const pattern = toRequestPattern(request);
+      const known = pattern && patterns.find(pattern);
+      // The module itself answers bytes.
+      const answer = await module.handle({ ...request, object: Buffer.from(String(request.object)) });
+      if (known) assert.deepEqual(normalize(known), normalize(answer), `seed ${seed}: ${request.object}`);
+      if (known) count++;
+      if (pattern) patterns.put(pattern, answer);
+    }
+    return count;
+  };
+
+  it("are those of the module, whichever texts are replaced", async (t) => {
+    const changed = fc.sample(fc.constantFrom(...objects).chain(generateRenamed), { numRuns: runs, seed });
+    const count = await compareAll([...objects, ...changed]);
+    t.diagnostic(`seed ${seed}: ${count} of ${changed.length} answers were known`);
+    assert.ok(count > runs / 20, `${count} of ${runs} answers were known`);
+  });
+
+  it("aren't made where an API server joins or compares texts", async () => {
+    const pod = (name: string, members: object, more: object = {}): KubernetesObject => ({
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: { name, namespace: "default", ...more },
+      ...{ spec: { containers: [{ name: "main", image: "a:1", ...members }] } },
+    });
+    const withVolumes = (name: string): KubernetesObject => {
+      const volumeClaimTemplate = {
+        spec: { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } } },
+      };
+      const volumes = [
+        { name: "own", ephemeral: { volumeClaimTemplate } },
+        { name: "other", persistentVolumeClaim: { claimName: "web-own" } },
+      ];
+      return { ...pod(name, {}), ...{ spec: { containers: [{ name: "main", image: "a:1" }], volumes } } };
+    };
+    const withSelector = (app: string): KubernetesObject => {
+      const selector = { matchExpressions: [{ key: "app", operator: "In", values: ["web"] }] };
+      const template = { metadata: { labels: { app } }, spec: { containers: [{ name: "main", image: "a:1" }] } };
+      return {
+        apiVersion: "apps/v1",
+        kind: "Deployment",
+        metadata: { name: "a", namespace: "default" },
+        ...{ spec: { selector, template } },
+      };
+    };
+    const appArmor = { annotations: { "container.apparmor.security.beta.kubernetes.io/main": "runtime/default" } };
+    const env = (value: string) => ({
+      env: [
+        { name: "A", value: "a" },
+        { name: "A", value },
+      ],
+    });
+    const pairs = [
+      [withVolumes("app"), withVolumes("web")],
+      [withSelector("web"), withSelector("app")],
+      [pod("a", {}, appArmor), pod("a", { name: "other" }, appArmor)],
+      [pod("a", env("$(A) b")), pod("a", env("b"))],
+      [pod("a", {}), pod("a", { image: "a:latest" })],
+      [pod("a", {}), pod("a.b", {})],
+    ];
+    for (const pair of pairs) assert.equal(await compareAll(pair), 0, JSON.stringify(pair));
+  });
+
+  it("are those of the module for objects with a fault", async (t) => {
+    const faulty = fc.sample(generateFaultyObject(objects), { numRuns: runs, seed }).map(({ object }) => object);
+    const count = await compareAll([...objects, ...faulty]);
+    t.diagnostic(`seed ${seed}: ${count} of ${faulty.length} answers were known`);
+    assert.ok(count > 0);
+  });
+});
