@@ -109,7 +109,7 @@ describe("an invalid postern.yaml", () => {
     [
       "an exception with a long reason",
       `rules: { plain: { exempt: { exceptions: [{ users: [a], until: 2027-01-31, owner: o, reason: ${"r".repeat(301)} }] } } }`,
-      `postern.yaml:1 rules.plain.exempt.exceptions.0.reason must be a text of one line, with at most 300 characters, not "${"r".repeat(76)}"…`,
+      `postern.yaml:1 rules.plain.exempt.exceptions.0.reason must be a text of one line, with at most 300 characters, not "${"r".repeat(80)}"…`,
     ],
     [
       "101 exceptions",
