@@ -44,7 +44,7 @@ export interface PodSecurityPolicyObject {
   use?: PodSecurityPolicyUsers;
 }
 
-/** The users that may use a PodSecurityPolicy; without `namespaces`, in all namespaces. */
+/** The users who may use a PodSecurityPolicy; without `namespaces`, in all namespaces. */
 export interface PodSecurityPolicyUsers {
   users?: string[];
   groups?: string[];

@@ -59,7 +59,7 @@ export const resolveClusterConnection = async (
   if (connect?.eks !== undefined && identity !== undefined && context === undefined)
     return connectByEks(name, connect, identity, folder);
   if (choice !== undefined) return connectByKubeconfig(choice, "KUBECONFIG");
-  const give = `--kubeconfig FILE of a user that may ${right} there`;
+  const give = `--kubeconfig FILE of a user who may ${right} there`;
   if (connect === undefined) throw new Complaint(`cluster ${name} needs connect in postern.yaml, or ${give}`);
   const why =
     connect.eks !== undefined

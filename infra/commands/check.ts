@@ -54,7 +54,7 @@ export default {
       value: "PATH",
       says: "manifests of the old objects: the checked manifests of the same objects are then updates",
     },
-    as: { type: "string", value: "USER", default: "kubernetes-admin", says: "the user that sends the manifests" },
+    as: { type: "string", value: "USER", default: "kubernetes-admin", says: "the user who sends the manifests" },
     "as-group": { type: "string", multiple: true, value: "GROUP", isValue: isNoFile, says: "a group of this user" },
     namespace: {
       type: "string",

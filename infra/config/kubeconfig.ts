@@ -75,7 +75,7 @@ const readServerName = ({ content }: NamedEntry) => {
   return typeof name === "string" && name !== "" ? { serverName: name } : {};
 };
 
-/** Returns the headers for a user name and password, and for the user that is impersonated. */
+/** Returns the headers for a user name and password, and for the user who is impersonated. */
 const readHeaders = ({ content, file }: NamedEntry): Pick<ApiServerConnection, "headers"> => {
   const { username, password, as, "as-uid": uid, "as-groups": groups, "as-user-extra": extra } = content;
   const headers: Record<string, string | string[]> = {};
@@ -206,7 +206,7 @@ const readContext = async ({ files, context: chosen, preferred, isNamedByUser }:
   return { cluster, user, authority, ca };
 };
 
-/** The members of clusters and users that are texts. */
+/** The members of `clusters` and `users` whose values are texts. */
 const textMembers = [
   "server",
   "tls-server-name",

@@ -215,7 +215,7 @@ export const createEndpoint = (
     const failure = await explainFailure(error, known.request, rule.match);
     const facts = { ...known, code: failure.code, error: failure };
     writeLog(started, facts);
-    // The user that sent a Secret may not be allowed to read the old one, and API servers log failures.
+    // The user who sent a Secret may not be allowed to read the old one, and API servers log failures.
     const isSecret = known.request?.resource.resource === "secrets";
     return toFailureStatus(
       failure.code,

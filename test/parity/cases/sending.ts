@@ -143,7 +143,7 @@ export const sendCaseAndObserveReviews = async (
   const answer = await admin(call)
     // Some objects make the API server panic and close the connection; that counts as an answer with code 0.
     .catch(({ message }: Error): TestClusterResponse => ({ code: 0, body: { message }, warnings: [] }));
-  // The test's marks are deleted from the answer: some objects store the user that created them, with `extra`.
+  // The test's marks are deleted from the answer: some objects store the user who created them, with `extra`.
   const { extra: own } = Object(answer.body.spec);
   if (own) for (const key of [setupKey, wordKey]) Reflect.deleteProperty(own, key);
   if (own && Object.keys(own).length === 0) Reflect.deleteProperty(Object(answer.body.spec), "extra");
