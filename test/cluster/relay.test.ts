@@ -89,7 +89,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "postern-relay-"));
     port = await findFreePort();
-    const page = await readFile(new URL("../../docs/how-to/networks.md", import.meta.url), "utf8");
+    const page = await readFile(new URL("../../docs/how-to/relay.md", import.meta.url), "utf8");
     const commands = parsePage(page).flatMap((block) => block.commands);
     const command = commands.find((text) => text.startsWith("openssl req ")) ?? assert.fail("no command");
     execFileSync("sh", ["-c", command], { cwd: folder, stdio: "ignore" });

@@ -97,7 +97,7 @@ const formatCosts = ({ rules, months, ledgerMonth = 0, isInVpc }: StageCosts): s
         ]
       : [];
   });
-  const nat = `  each NAT gateway that the functions in a VPC need adds ${formatDollars(natDollars)} a month and $${prices.vpc.natGigabyte} for each GB (${formatPage("how-to/networks.md")})`;
+  const nat = `  each NAT gateway that the functions in a VPC need adds ${formatDollars(natDollars)} a month and $${prices.vpc.natGigabyte} for each GB (${formatPage("how-to/vpc.md")})`;
   return [
     "",
     `estimated cost of reviews by API servers, without Postern's probes (prices of ${prices.region}, ${prices.date})`,
