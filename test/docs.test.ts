@@ -31,6 +31,10 @@ const listAnchors = (page: string): string[] =>
       .replaceAll(" ", "-"),
   );
 
+/** Counts what is read of a page: the words of its text and tables, without the targets of links. */
+const countWords = (text: string): number =>
+  text.replace(/\]\([^)]*\)/g, "]").match(/[\p{L}\p{N}][^\s|]*/gu)?.length ?? 0;
+
 /** Reports whether code declares a function or a value, or has a member, of this name. */
 const declaresName = (code: string, name: string): boolean =>
   new RegExp(`\\b(?:const|function\\*?|interface) ${name}\\b|^ +(?:async )?${name}[(:]`, "m").test(code);
@@ -65,6 +69,18 @@ describe("the pages", () => {
         ),
       );
     assert.deepEqual(missing, []);
+  });
+
+  it("are short enough to be read", () => {
+    const users = [...pages].filter(([page]) => /^docs\/(start|how-to|reference)\//.test(page));
+    const count = (some: [string, string][]) => some.reduce((sum, [, text]) => sum + countWords(text), 0);
+    assert.deepEqual(
+      users.flatMap(([page, text]) => (page.includes("/how-to/") && countWords(text) > 900 ? [page] : [])),
+      [],
+    );
+    assert.ok(count(users) <= 25_000, `the pages for users have ${count(users)} words`);
+    const catalogue = [...pages].filter(([page]) => /^functions\/.*README\.md$/.test(page));
+    assert.ok(count(catalogue) <= 18_000, `the catalogue's pages have ${count(catalogue)} words`);
   });
 
   it("are those that messages name", () => {
