@@ -5,7 +5,7 @@ import { restoreDisarmedRule } from "../rollout/clusters/disarm.ts";
 import { resolveStageRule } from "./shared/options.ts";
 
 export default {
-  summary: "Arms a rule again after postern disarm. It decides again at once.",
+  summary: "Ends postern disarm: the rule decides again at once.",
   usage: "RULE",
   options: stageOption,
 

@@ -16,7 +16,7 @@ import { rulesOption } from "./shared/rules-option.ts";
 
 export default {
   summary:
-    "Writes a bundle of each rule that is on into the folder dist/. deploy does so itself; npx osls package needs it.",
+    "Writes a bundle of each rule that is on into the folder dist/. deploy does this itself; run build before npx osls package.",
   options: {
     config: commonCommandOptions.config,
     to: {

@@ -71,7 +71,7 @@ export default {
     },
     build: {
       type: "boolean",
-      says: "check what kustomize or kubectl makes of the kustomizations in folders, and helm of the charts; nothing is fetched",
+      says: "build kustomizations with kustomize or kubectl, and charts with helm, and check the results; nothing is downloaded",
     },
     review: { type: "string", multiple: true, value: "PATH", says: "also check these recorded AdmissionReviews" },
     webhooks: {
@@ -85,7 +85,7 @@ export default {
       multiple: true,
       value: "HOST",
       isValue: isNoFile,
-      says: "call webhooks of other programs at this host, not only report them; loopback is this machine; with --live, rules may also ask this host",
+      says: "call webhooks of other programs at this host, instead of only reporting them; loopback is this machine; with --live, rules may also ask this host",
     },
     "no-pod-templates": { type: "boolean", says: "don't check the Pods that workloads would create" },
     harden: {
@@ -123,7 +123,7 @@ export default {
       value: "FILE",
       says: "the SARIF report of an earlier check: text and github leave out the findings that it has, and exit code 1 means a denial that it doesn't have",
     },
-    all: { type: "boolean", says: "list all objects in text, not only those with findings, and group none" },
+    all: { type: "boolean", says: "list all objects in text, also those without findings, and group none" },
     output: {
       ...commonCommandOptions.output,
       multiple: true,

@@ -39,7 +39,7 @@ export default {
       type: "string",
       multiple: true,
       value: "RULE",
-      says: "make the entries of a rule that fail closed fail open again; otherwise they stay so",
+      says: "make a rule that fails closed fail open again; without this option it keeps failing closed",
     },
     forget: {
       type: "string",
@@ -56,7 +56,7 @@ export default {
     "key-from": {
       type: "string",
       value: "TEXT",
-      says: "with --write: write this text instead of the key, by which your GitOps tool inserts it",
+      says: "with --write: write this text instead of the key; your GitOps tool replaces it by the key",
     },
     config: commonCommandOptions.config,
     output: commonCommandOptions.output,

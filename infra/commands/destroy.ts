@@ -20,7 +20,7 @@ export default {
     "configs-only": { type: "boolean", says: "delete only the entries in clusters, and nothing in AWS" },
     "with-data": {
       type: "boolean",
-      says: "also delete the logs, and the table with the ledger, which rules keep between reviews",
+      says: "also delete the logs, and the table of values that rules keep between reviews",
     },
     forget: {
       type: "string",

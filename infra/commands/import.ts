@@ -26,7 +26,7 @@ import { readAwsIdentity } from "./shared/options.ts";
 
 export default {
   summary:
-    "Prints the postern.yaml that does on a managed cluster what a self-managed API server's admission plugins did.",
+    "Prints the postern.yaml that replaces a self-managed API server's admission plugins on a managed cluster.",
   usage: "apiserver",
   options: {
     flags: {
@@ -43,11 +43,11 @@ export default {
     target: {
       type: "string",
       value: "NAME",
-      says: `the cluster that gets the rules: a minor of Kubernetes such as 1.35, with eks-, gke- or aks- before it or not (default: ${newestKubernetes})`,
+      says: `the cluster that gets the rules: a minor of Kubernetes such as 1.35, optionally after eks-, gke- or aks- (default: ${newestKubernetes})`,
     },
     live: {
       type: "boolean",
-      says: "ask the cluster that gets the rules instead, one of postern.yaml or of --kubeconfig",
+      says: "instead of --target: ask the cluster that gets the rules, one of postern.yaml or of --kubeconfig",
     },
     cluster: { ...commonCommandOptions.cluster, says: "with --live: the cluster of postern.yaml" },
     kubeconfig: { type: "string", value: "FILE", says: "with --live: the kubeconfig of the cluster" },

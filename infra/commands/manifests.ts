@@ -51,7 +51,7 @@ export default {
     service: {
       type: "string",
       value: "NAMESPACE/NAME",
-      says: "call the rules through this Service, a relay in the cluster whose CA --ca names, or NAMESPACE/NAME:PORT; without it, clusters.NAME.service of postern.yaml counts",
+      says: "call the rules through this Service of a relay in the cluster, also as NAMESPACE/NAME:PORT; --ca names the relay's CA (default: clusters.NAME.service in postern.yaml)",
     },
     urls: { type: "string", value: "FILE", says: "a YAML or JSON file that maps names of rules to their base URLs" },
     ca: {

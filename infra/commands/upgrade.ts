@@ -14,7 +14,7 @@ import { formatDifferences, hasDifferences } from "../upgrade/upgrade-report.ts"
 import { installVersion, openInstalledVersion } from "../upgrade/versions.ts";
 
 export default {
-  summary: "Compares another version of Postern with the installed one for this project, before it is installed.",
+  summary: "Shows what another version of Postern would change in this project, before you install it.",
   usage: "--check VERSION [PATH…]",
   options: {
     check: { type: "string", value: "FILE|VERSION", says: "the file of a packed version, or a version or tag of npm" },
