@@ -25,8 +25,7 @@ import { readProject } from "../project/project.ts";
 import { readAwsIdentity } from "./shared/options.ts";
 
 export default {
-  summary:
-    "Prints the postern.yaml that replaces a self-managed API server's admission plugins on a managed cluster.",
+  summary: "Prints the postern.yaml that replaces a self-managed API server's admission plugins on a managed cluster.",
   usage: "apiserver",
   options: {
     flags: {
