@@ -17,7 +17,10 @@ export default {
   options: {
     ...stageOption,
     yes: { type: "boolean", says: "really delete; without this option, only print what would be deleted" },
-    "configs-only": { type: "boolean", says: "delete only what clusters have of the stage: entries, policies and roles" },
+    "configs-only": {
+      type: "boolean",
+      says: "delete only what clusters have of the stage: entries, policies and roles",
+    },
     "with-data": {
       type: "boolean",
       says: "also delete the logs, and the table of values that rules keep between reviews",
