@@ -83,16 +83,17 @@ const serve = async (...words: string[]) => {
   return { waitFor, stop, ended, printed: () => printed };
 };
 
-/** Returns the text that a command of the README writes to a file. */
-const readShownFile = async (name: string): Promise<string> => {
-  const [, text] = (await readFile(join(here, "README.md"), "utf8")).split(`cat > ${name} <<'END'\n`);
-  return text?.split("END\n")[0] ?? assert.fail(`the README writes no ${name}`);
+/** Returns the review that a command of docs/how-to/serve.md writes to a file. */
+const readShownReview = async (): Promise<string> => {
+  const page = await readFile(join(here, "docs/how-to/serve.md"), "utf8");
+  const [, text] = page.split("cat > review.json <<'END'\n");
+  return text?.split("END\n")[0] ?? assert.fail("the page writes no review.json");
 };
 
-/** Sends a review, by default the README's, over TLS with the CA that the gateway made. */
+/** Sends a review, by default the page's, over TLS with the CA that the gateway made. */
 const sendReview = async (url: string, review?: object): Promise<{ code: number; body: string }> => {
   const ca = await readFile(join(copy, ".postern/ca.crt"));
-  const body = review ? JSON.stringify(review) : await readShownFile("review.json");
+  const body = review ? JSON.stringify(review) : await readShownReview();
   return new Promise((resolve, reject) => {
     const options = { method: "POST", ca, headers: { "content-type": "application/json" } };
     const sent = httpsRequest(url, options, async (response) => {
