@@ -107,8 +107,11 @@ export const createKubernetes = async ({
         resolve();
       });
       own.on("error", (error) => {
-        if (isReady && own === worker) replaceWorker(crash);
-        else reject(error);
+        if (!isReady) reject(error);
+      });
+      // When a worker has ended, all of its answers have arrived; at its error, some may be on their way.
+      own.on("exit", () => {
+        if (isReady && own === worker && !isStopped) replaceWorker(crash);
       });
       worker = own;
     });

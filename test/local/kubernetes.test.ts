@@ -145,7 +145,7 @@ describe("the loader of a module", () => {
     await using packed = await openFolder();
     await using cache = await openFolder();
     await writePacked(packed.path, simpleModule, simpleMemory);
-    const module = await createKubernetes({ packed: packed.path, cache: cache.path, timeout: 5000 });
+    const module = await createKubernetes({ packed: packed.path, cache: cache.path, timeout: 2000 });
     const ask = (object: string) => module.handle({ verb: "create", apiVersion: "v1", kind: "Pod", object });
     // The simple module fails at an object of one character, and takes forever for one of two.
     const answers = await Promise.all(["...", "x", "...", "xx", "..."].map(ask));
@@ -155,7 +155,7 @@ describe("the loader of a module", () => {
       notServed,
       { undecided: "Kubernetes' handlers failed at this object", warnings: [] },
       notServed,
-      { undecided: "Kubernetes' handlers took longer than 5 s for this object", warnings: [] },
+      { undecided: "Kubernetes' handlers took longer than 2 s for this object", warnings: [] },
       notServed,
     ]);
   });
