@@ -32,7 +32,7 @@ export const requireUnansweredError = (error: unknown): UnansweredError => {
   throw error;
 };
 
-/** The maximumBytes bytes of one answer, or of all pages of a list. */
+/** The most bytes of one answer, or of all pages of a list. */
 export const maximumHttpsAnswerBytes = 32 * 1024 * 1024;
 
 /** Functions that load Node's modules at first use: at the start, they would take a third of a cold start. */
@@ -41,8 +41,8 @@ const loadHttp = () => process.getBuiltinModule("node:http");
 const loadZlib = () => process.getBuiltinModule("node:zlib");
 
 /**
- * Sends one request and reads the answer of at maximumBytes `maximumBytes` bytes, until `deadline` (in milliseconds since the epoch).
- * Every failure is an `UnansweredError`. No redirect is followed.
+ * Sends one request and reads the answer of at most `maximumBytes` bytes, until `deadline` (in milliseconds since the
+ * epoch). Every failure is an `UnansweredError`. No redirect is followed.
  */
 export const sendRequest = async (
   url: string,
