@@ -3,6 +3,7 @@ import { globSync, readFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
+import { caseMembers } from "../infra/catalogue/case-shape.ts";
 import { readCatalogue } from "../infra/catalogue/registry.ts";
 import { compiledInPlugins } from "../infra/catalogue/upstream-plugins.ts";
 import { buildTableOfCheckPage } from "../infra/check/documented-coverage.ts";
@@ -128,6 +129,21 @@ describe("the pages", () => {
     const { present, wanted } = await buildCommandsPage();
     assert.equal(present, wanted);
     assert.ok(present.includes("## check\n"));
+  });
+
+  it("explain all members of cases, and no others", () => {
+    const page = pages.get("docs/reference/cases.md") ?? "";
+    const firstColumns = [...page.matchAll(/^\| (`.*?) \|/gm)].map(([, column = ""]) => column).join();
+    const listNames = (text: string) => [...text.matchAll(/`(\w+)(?:: true)?`/g)].map(([, name = ""]) => name);
+    const members = Object.keys(caseMembers);
+    assert.deepEqual(
+      listNames(firstColumns).filter((name) => !members.includes(name)),
+      [],
+    );
+    assert.deepEqual(
+      members.filter((name) => !listNames(page).includes(name)),
+      [],
+    );
   });
 
   it("list every port beside its upstream plugin, in the order of the plugins", async () => {
