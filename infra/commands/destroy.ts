@@ -7,7 +7,7 @@ import { getConfigFile } from "../cli/roots.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
 import { readProject, reportBroken } from "../project/project.ts";
 import { destroyStage } from "../rollout/destroy.ts";
-import { formatStageContents, readStageContents } from "../rollout/stage/stage-contents.ts";
+import { describeDeletedObjects, formatStageContents, readStageContents } from "../rollout/stage/stage-contents.ts";
 import { listChosenClusters } from "./shared/options.ts";
 
 const { cluster, kubeconfig, context, url } = clusterAccessOptions;
@@ -63,7 +63,7 @@ export default {
       };
       if (!options.flag("yes")) {
         const preview = configsOnly
-          ? `deleted:\n  the webhook configurations and roles in ${configsOnly.join(", ")}`
+          ? `deleted:\n  ${describeDeletedObjects(config, configsOnly)}`
           : formatStageContents(demolition, await readStageContents(demolition));
         writeOutput(`This would be the result; --yes deletes.\n${preview}\n`);
         return 0;

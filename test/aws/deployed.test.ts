@@ -436,7 +436,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   const [functionsLog, accessLog] = ["/aws/lambda/postern-test", "/aws/vendedlogs/postern-test"];
   const countLines = () => account.logs.groups.get(functionsLog)?.length ?? 0;
   const deletedLines = `deleted:
-  the webhook configurations and roles in shop
+  the webhook configurations, policies and roles in shop
   the stack postern-test with
 `;
 

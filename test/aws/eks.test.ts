@@ -250,6 +250,11 @@ rules that an API server may not need, because it has their plugin on (npx poste
     assert.deepEqual(Object((await createPod("there")).body).spec?.nodeSelector, { pool: "payments" });
   });
 
+  it("are listed before the stage is destroyed", async () => {
+    const { text } = await run("destroy");
+    assert.match(text, /policies and roles in (\S+), and the functions' access entries of EKS in \1$/m);
+  });
+
   it("keeps the entries of others when the stage is destroyed", async () => {
     const { code, text } = await run("destroy", "--yes");
     assert.equal(code, 0, text);

@@ -66,7 +66,7 @@ export const formatStageContents = (
     ...(hasTable ? [`the table ${stage.ledger.name} with the ledger`] : []),
   ];
   const deleted = [
-    ...clusters.map((name) => `the webhook configurations and roles in ${name}`),
+    ...clusters.map((name) => describeDeletedObjects(config, [name])),
     ...(hasStack ? [`the stack postern-${stage.name} with`] : []),
     ...stack.map((line) => `  ${line}`),
     `the parameter /postern/${stage.name}/keys with the keys that sign URLs`,
@@ -77,4 +77,11 @@ export const formatStageContents = (
     ...format("deleted", withData ? [...deleted, ...data] : deleted),
     ...(withData ? [] : format("kept, because --with-data is not given", data)),
   ].join("\n");
+};
+
+/** Returns what a destruction deletes in clusters. */
+export const describeDeletedObjects = (config: Destruction["config"], names: string[]): string => {
+  const eks = names.filter((name) => config.clusters.get(name)?.connect?.eks !== undefined);
+  const entries = eks.length === 0 ? "" : `, and the functions' access entries of EKS in ${eks.join(", ")}`;
+  return `the webhook configurations, policies and roles in ${names.join(", ")}${entries}`;
 };
