@@ -22,6 +22,7 @@ import { findPublishedManifests } from "./published.ts";
 // Kubernetes' handlers in this process answer as an API server does, whose admission plugins are off. POSTERN_RUNS is the
 // number of requests in each test; POSTERN_KUBERNETES is the minor to emulate and to compare with.
 const { POSTERN_RUNS, POSTERN_SEED, POSTERN_KUBERNETES: minor = newestMinor } = process.env;
+const olderMinor = minor === newestMinor ? undefined : minor;
 const runs = Number(POSTERN_RUNS ?? 200);
 const seed = Number(POSTERN_SEED ?? Math.floor(Math.random() * 1e9));
 
@@ -61,7 +62,7 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
     const { defaultOn } = await listPlugins(binaries);
     [cluster, module] = await Promise.all([
       bootCluster(binaries, { disable: defaultOn, flags: ["--allow-privileged=true"] }),
-      createKubernetes({ packed: (await findModule()) ?? "", ...(minor !== newestMinor && { minor }) }),
+      createKubernetes({ packed: (await findModule()) ?? "", ...(olderMinor && { minor }) }),
     ]);
   });
   after(async () => {
@@ -71,7 +72,7 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
 
   /** Compares requests, and fails with the first differences whose cause isn't known. */
   const compareAll = async (t: TestContext, requests: readonly (ComparedRequest & { fault: string })[]) => {
-    const { compare } = createComparison(cluster.admin, module, kinds, minor !== newestMinor);
+    const { compare } = createComparison(cluster.admin, module, kinds, olderMinor);
     const counts: Record<string, number> = { refused: 0 };
     const unknown: string[] = [];
     for (const { fault, ...request } of requests) {
@@ -97,7 +98,7 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
       ...(subresource && { subresource }),
     });
   const store = async (objects: readonly KubernetesObject[]) => {
-    const { send, read } = createComparison(cluster.admin, module, kinds, minor !== newestMinor);
+    const { send, read } = createComparison(cluster.admin, module, kinds, olderMinor);
     const created: KubernetesObject[] = [];
     for (const object of objects) {
       const { code, body } = await send({ verb: "create", object }, "");
