@@ -66,7 +66,7 @@ export default rule({
   upstreamPlugin: {
     plugin: "ResourceQuota",
     worthwhile:
-      "API servers enforce quotas themselves by default. What they can't be configured for in a managed cluster is limitedResources, which the rule enforces there.",
+      "API servers enforce quotas themselves by default. But in a managed cluster, you can't configure limitedResources; this rule enforces them.",
     settings: { charges: true },
   },
   match: listMatches,
