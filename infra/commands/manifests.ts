@@ -29,6 +29,7 @@ import { countAnnotationBytesAfterApply, mostAnnotationBytes } from "../webhooks
 import { callThroughRelay, describeWaits } from "../webhooks/configurations.ts";
 import { describePlacements, placePolicies, toPolicySupport } from "../webhooks/native-policies.ts";
 import { buildClusterObjects } from "../webhooks/objects.ts";
+import { describeGroupAdvice, findBestGroup } from "../webhooks/serial-calls.ts";
 import {
   instanceNameOption,
   loadStageOrLocalUrlSigner,
@@ -97,6 +98,8 @@ export default {
     for (const line of describePlacements(placePolicies(catalogue, cluster))) writeNote(`policies ${line}`);
     const waits = describeWaits(catalogue, cluster);
     if (waits !== undefined) writeNote(waits);
+    const advice = findBestGroup(catalogue, cluster, config.clusters.values());
+    if (advice !== undefined) writeNote(describeGroupAdvice(advice).join("\n"));
     const documents = buildClusterObjects(catalogue, cluster, {
       name,
       address,
