@@ -66,18 +66,12 @@ type HookMatch =
   | { refusal: Status }
   | { unsupported: string };
 
-/** What decides about matches of the functions of an imitated API server. */
-export type MatchContext = Pick<
-  ImitatedServerFunctions,
-  "kubernetes" | "findNamespace" | "equivalents" | "cel" | "authorizations"
->;
-
 /** Decides whether a hook is called for the current state of a request, with the API server's checks in its order. */
 export const matchHook = (
   hook: DefaultedWebhookEntry,
   attributes: AdmissionAttributes,
   view: ConvertibleRequestObjects,
-  context: MatchContext,
+  context: ImitatedServerFunctions,
 ): HookMatch => {
   const home = matchNamespace(hook.namespaceSelector, attributes, view, context);
   if (home === false) return { skipped: "its namespaceSelector doesn't match the namespace" };
@@ -112,7 +106,7 @@ const matchNamespace = (
   selector: LabelSelector,
   { namespace = "", resource: { resource }, subResource = "", operation }: AdmissionAttributes,
   view: ConvertibleRequestObjects,
-  { findNamespace }: MatchContext,
+  { findNamespace }: ImitatedServerFunctions,
 ): boolean | Status => {
   // Cluster-scoped objects other than namespaces match every namespaceSelector.
   if (namespace === "" && resource !== "namespaces") return true;
@@ -149,7 +143,7 @@ const connections = new Set(
 const findInvocation = (
   hook: DefaultedWebhookEntry,
   attributes: AdmissionAttributes,
-  { equivalents }: MatchContext,
+  { equivalents }: ImitatedServerFunctions,
 ): InvocationResourceAndKind | undefined => {
   const { resource, kind } = attributes;
   // The cast is safe: `matchesRequest` doesn't read the fields of AdmissionRequest that AdmissionAttributes lacks.
@@ -201,7 +195,7 @@ const evaluateConditions = (
   attributes: AdmissionAttributes,
   view: ConvertibleRequestObjects,
   invocation: InvocationResourceAndKind,
-  { cel, kubernetes, authorizations }: MatchContext,
+  { cel, kubernetes, authorizations }: ImitatedServerFunctions,
 ): HookMatch => {
   const seen = view.as(invocation.kind);
   if (seen === undefined) return { unsupported: describeUnknownConversion(attributes, invocation.kind) };

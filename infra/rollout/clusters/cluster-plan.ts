@@ -4,9 +4,9 @@ import type { ClusterApi, DeployedObject } from "../../clusters/api.ts";
 import { findDifferences } from "../../clusters/apply.ts";
 import { compareManifests } from "../../clusters/drift.ts";
 import type { ClusterConfig } from "../../config/config.ts";
+import { findBestGroup, type GroupAdvice } from "../../project/serial-calls.ts";
 import { describeWaits, type WebhookEntry } from "../../webhooks/configurations.ts";
 import { type PolicyPlacement, placePolicies } from "../../webhooks/native-policies.ts";
-import { findBestGroup, type GroupAdvice } from "../../webhooks/serial-calls.ts";
 import { chooseFailClosedRules, type StageRecord } from "../plan/hardening.ts";
 import type { Keyring } from "../stage/keyring.ts";
 import {
@@ -74,7 +74,7 @@ export const planCluster = async (
     policies: placePolicies(targets.catalogue, cluster),
     notes,
     waits: describeWaits(targets.catalogue, cluster),
-    groupAdvice: findGroupOfManifests(targets, cluster, manifests),
+    groupAdvice: await findGroupOfManifests(targets, cluster, manifests),
   };
   if ("unknown" in opened) return { ...plan, differences: [], unknown: opened.unknown };
   const rights = await planAccessEntries(targets, name, manifests, {
@@ -92,12 +92,13 @@ const findGroupOfManifests = (
   { catalogue, config }: DeploymentTargets,
   cluster: ClusterConfig,
   manifests: DeployedObject[],
-): GroupAdvice | undefined => {
-  if (!advised.has(manifests)) advised.set(manifests, findBestGroup(catalogue, cluster, config.clusters.values()));
-  return advised.get(manifests);
+): Promise<GroupAdvice | undefined> => {
+  const advice = advised.get(manifests) ?? findBestGroup(catalogue, cluster, config.clusters.values());
+  advised.set(manifests, advice);
+  return advice;
 };
 
-const advised = new WeakMap<DeployedObject[], GroupAdvice | undefined>();
+const advised = new WeakMap<DeployedObject[], Promise<GroupAdvice | undefined>>();
 
 /** Says that a cluster is served through a relay, and what its operator must have given the relay. */
 const describeRelay = (
