@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { parse, stringify } from "yaml";
+import type { Pod } from "#lib/kubernetes/core/v1.ts";
+import { list } from "#lib/needs.ts";
+import type { KubernetesObject } from "#lib/review.ts";
 import { type RequestMatch, type Rule, rule } from "#lib/rule.ts";
 import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import { readRows } from "../../test/rows.ts";
@@ -10,6 +13,10 @@ import { countSerialCalls, describeGroupAdvice, findBestGroup } from "./serial-c
 const pods: RequestMatch = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
 const claims: RequestMatch = { ...pods, resources: ["persistentvolumeclaims"] };
 const everything: RequestMatch = { ...pods, apiGroups: ["*"], apiVersions: ["*"], resources: ["*"] };
+const notPulled = { c: "object.spec.containers[0].imagePullPolicy != 'Always'" };
+const label = ({ metadata }: KubernetesObject) => {
+  if (metadata) metadata.labels = { a: "b" };
+};
 const createMutator = (name: string, change: Partial<Rule> = {}) =>
   toCatalogueRule(name, rule({ summary: "Mutates.", match: [pods], mutate() {}, ...change }));
 
@@ -18,7 +25,6 @@ const catalogue = [
   createMutator("second"),
   createMutator("claims", { match: [claims] }),
   createMutator("scheduled", { matchConditions: { scheduled: "has(object.spec.nodeName)" } }),
-  createMutator("unprivileged", { matchConditions: { c: "object.spec.containers[0].imagePullPolicy != 'Always'" } }),
   createMutator("selects", { namespaceSelector: { matchLabels: { team: "a" } } }),
   createMutator("asks", { authorizedBy: { may: "authorizer.group('').resource('pods').check('get').allowed()" } }),
   createMutator("writes", { sideEffects: "NoneOnDryRun" }),
@@ -28,9 +34,25 @@ const catalogue = [
     settings: { resources: ["pods"] },
     match: ({ resources }: { resources: string[] }) => (resources.length > 0 ? [{ ...pods, resources }] : []),
   }),
+  createMutator("labels", { mutate: label }),
+  createMutator("pulls", {
+    mutate: ({ spec }: Pod) => {
+      for (const container of spec?.containers ?? []) container.imagePullPolicy = "Always";
+    },
+  }),
+  createMutator("not-pulled", { matchConditions: notPulled }),
+  createMutator("refuses", { mutate: () => "no" }),
+  createMutator("asks-cluster", {
+    needs: { pods: list("pods") },
+    mutate: label,
+  }),
   createMutator("any", { match: [everything] }),
   createMutator("every", { match: [everything] }),
   toCatalogueRule("checks", rule({ summary: "Validates.", match: [pods], validate() {} })),
+  toCatalogueRule(
+    "checks-pulls",
+    rule({ summary: "Validates.", match: [pods], matchConditions: notPulled, validate() {} }),
+  ),
 ];
 
 const readClusters = (yaml: string) => {
