@@ -157,10 +157,10 @@ export const buildGroupEndpointConfig = ({ name, members }: RuleGroup, config: P
 
 const buildMembership = (listed: CatalogueRule, setup: RuleConfig): GroupMemberConfig => {
   const { mode, settings } = setup;
-  if (mode === "off") return { mode, settings, match: [], failsOpen: true, exempt: {} };
+  const match = mode === "off" ? [] : (selectPhase(listed.rule.match, "mutate", settings) ?? []);
+  if (match.length === 0) return { mode, settings, match: [], failsOpen: true, exempt: {} };
   // failsOpen is computed as with `--harden`, which entries may get after the functions were built.
   const failsOpen = buildRuleWebhookEntry(listed, "mutate", setup, true).failurePolicy === "Ignore";
   const { namespaceLabels: _, ...exempt } = buildRuleWebhookEntry(listed, "mutate", setup, false).exempt;
-  const match = selectPhase(listed.rule.match, "mutate", settings) ?? [];
   return { mode, settings, match, failsOpen, exempt: { ...exempt, ...buildExceptions(setup.exempt) } };
 };
