@@ -40,10 +40,10 @@ export const findBestGroup = async (
 ): Promise<GroupAdvice | undefined> => {
   const before = await countSerialCalls(catalogue, cluster);
   const candidates = before.flatMap((write) => listCandidates(write, catalogue, cluster, [cluster, ...clusters]));
+  // Several writes lead to the same group.
+  const different = new Map(candidates.map((group) => [group.members.map(({ name }) => name).join(), group]));
   const all: GroupAdvice[] = [];
-  for (const group of new Map(
-    candidates.map((candidate) => [candidate.members.map(({ name }) => name).join(), candidate]),
-  ).values()) {
+  for (const group of different.values()) {
     const groups = [...cluster.groups.filter(({ name }) => name !== group.name), group];
     const after = await countSerialCalls(catalogue, { ...cluster, groups });
     const writes = before
