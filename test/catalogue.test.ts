@@ -8,8 +8,7 @@ import type { Phase } from "#lib/rule.ts";
 import { buildCatalogueReadme, buildChoicesPage } from "../infra/catalogue/readme.ts";
 import { readCatalogue } from "../infra/catalogue/registry.ts";
 import { parseConfig } from "../infra/project/project.ts";
-import { listServedRulesAndGroups } from "../infra/project/served.ts";
-import { createListedEndpoint } from "../infra/serve/handlers.ts";
+import { createListedEndpoint, listServedRulesAndGroups } from "../infra/project/served.ts";
 import { buildPodReview } from "./requests.ts";
 
 // Tests Postern's own catalogue: the tests of every rule, and more.

@@ -1,7 +1,14 @@
 import { isDeepStrictEqual } from "node:util";
-import type { ClusterSetup, EndpointConfig } from "#lib/core/endpoint.ts";
+import {
+  type ClusterSetup,
+  createEndpoint,
+  type Endpoint,
+  type EndpointConfig,
+  type EndpointHost,
+} from "#lib/core/endpoint.ts";
+import type { EvaluateRequest } from "#lib/core/evaluation.ts";
 import type { RuleException } from "#lib/core/exceptions.ts";
-import type { GroupConfig, GroupMemberConfig } from "#lib/core/group.ts";
+import { createGroupEndpoint, type GroupConfig, type GroupMemberConfig } from "#lib/core/group.ts";
 import { isMap } from "#lib/json.ts";
 import { getVariants, type Rule, rule, selectPhase } from "#lib/rule.ts";
 import type { SettingsVariants } from "#lib/settings.ts";
@@ -21,6 +28,19 @@ export const listServedRulesAndGroups = (
     const isAlone = group === undefined || listed.phases.includes("validate");
     return [...(group?.members[0] === listed ? [toGroupRule(group)] : []), ...(isNamed && isAlone ? [listed] : [])];
   });
+
+/** Creates the endpoint of a rule or of a group of rules. */
+export const createListedEndpoint = (
+  config: PosternConfig,
+  listed: CatalogueRule,
+  host: EndpointHost,
+  evaluate?: EvaluateRequest,
+): Endpoint => {
+  const { name, rule, members } = listed;
+  if (!members) return createEndpoint(rule, buildEndpointConfig(config, listed), host, evaluate);
+  const rules = Object.fromEntries(members.map(({ name, rule }) => [name, rule]));
+  return createGroupEndpoint(rules, buildGroupEndpointConfig({ name, members }, config), host, evaluate);
+};
 
 /** Returns a bundle's part of postern.yaml. The rule is off in clusters that don't name it. */
 export const buildEndpointConfig = (config: PosternConfig, listed: CatalogueRule): EndpointConfig => {
@@ -137,10 +157,10 @@ export const buildGroupEndpointConfig = ({ name, members }: RuleGroup, config: P
 
 const buildMembership = (listed: CatalogueRule, setup: RuleConfig): GroupMemberConfig => {
   const { mode, settings } = setup;
-  if (mode === "off") return { mode, settings, match: [], failsOpen: true, exempt: {} };
+  const match = mode === "off" ? [] : (selectPhase(listed.rule.match, "mutate", settings) ?? []);
+  if (match.length === 0) return { mode, settings, match: [], failsOpen: true, exempt: {} };
   // failsOpen is computed as with `--harden`, which entries may get after the functions were built.
   const failsOpen = buildRuleWebhookEntry(listed, "mutate", setup, true).failurePolicy === "Ignore";
   const { namespaceLabels: _, ...exempt } = buildRuleWebhookEntry(listed, "mutate", setup, false).exempt;
-  const match = selectPhase(listed.rule.match, "mutate", settings) ?? [];
   return { mode, settings, match, failsOpen, exempt: { ...exempt, ...buildExceptions(setup.exempt) } };
 };

@@ -5,9 +5,8 @@ import { registerHooks } from "node:module";
 import { basename, dirname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { computeDeadline, parseTimeout } from "#lib/core/deadline.ts";
-import { buildAnswerHeaders, createEndpoint, type Endpoint, type EndpointHost } from "#lib/core/endpoint.ts";
+import { buildAnswerHeaders, type Endpoint, type EndpointHost } from "#lib/core/endpoint.ts";
 import type { EvaluateRequest } from "#lib/core/evaluation.ts";
-import { createGroupEndpoint } from "#lib/core/group.ts";
 import { createNotTextFailure } from "#lib/failure.ts";
 import type { BrokenRule, CatalogueRule } from "../catalogue/registry.ts";
 import { getFunctionsFolder, getProjectSource, listRuleFolders } from "../catalogue/sources.ts";
@@ -15,7 +14,7 @@ import { Complaint } from "../cli/complaint.ts";
 import { getProjectRoot } from "../cli/roots.ts";
 import type { PosternConfig } from "../config/config.ts";
 import { createRuleConfiguredPredicate, listConfigPaths, readProject } from "../project/project.ts";
-import { buildEndpointConfig, buildGroupEndpointConfig, listServedRulesAndGroups } from "../project/served.ts";
+import { createListedEndpoint, listServedRulesAndGroups } from "../project/served.ts";
 import { functionTimeout, type GatewayHandler } from "./gateway.ts";
 
 /** The rules that a server serves, with their handlers and the config they were made from. */
@@ -66,19 +65,6 @@ export const createGatewayHandler =
 const decodeText = (body: Buffer): string => {
   if (!isUtf8(body)) throw createNotTextFailure();
   return body.toString();
-};
-
-/** Creates the endpoint of a rule or of a group of rules. */
-export const createListedEndpoint = (
-  config: PosternConfig,
-  listed: CatalogueRule,
-  host: EndpointHost,
-  evaluate?: EvaluateRequest,
-): Endpoint => {
-  const { name, rule, members } = listed;
-  if (!members) return createEndpoint(rule, buildEndpointConfig(config, listed), host, evaluate);
-  const rules = Object.fromEntries(members.map(({ name, rule }) => [name, rule]));
-  return createGroupEndpoint(rules, buildGroupEndpointConfig({ name, members }, config), host, evaluate);
 };
 
 let generation = 0;

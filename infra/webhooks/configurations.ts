@@ -3,7 +3,6 @@ import type { Phase, RequestMatch } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { ClusterConfig, RelayService } from "../config/config.ts";
-import { findGroupFault } from "../config/validation.ts";
 import {
   buildExemptNamespaceSelector,
   buildRuleWebhookEntries,
@@ -12,7 +11,7 @@ import {
   listEntryConditions,
   type VariantWebhookEntry,
 } from "./entry.ts";
-import { buildGroupWebhookEntry, listSharedEntryConflicts } from "./groups.ts";
+import { buildGroupWebhookEntry, groupCompatibleRules, listSharedEntryConflicts } from "./groups.ts";
 import { buildObjectLabels } from "./labels.ts";
 import { explainEntry } from "./native-policies.ts";
 import { describeUsualWaits, findLongWaits, type LongWait, type TimedEntry } from "./waits.ts";
@@ -78,15 +77,18 @@ export const buildWebhookConfigurations = (
   );
   if (slow.length > 0 && registration.slow === undefined) throw new Complaint(slow.join("\n"));
   for (const sentence of slow) registration.slow?.(sentence);
-  return [
-    createConfiguration("MutatingWebhookConfiguration", registration.name, entries.mutating),
-    createConfiguration("ValidatingWebhookConfiguration", registration.name, entries.validating),
-  ];
+  return createConfigurations(registration.name, entries);
 };
+
+/** Returns configurations as `buildWebhookConfigurations` does, for questions about them: none of them is refused. */
+export const buildUncheckedConfigurations = (catalogue: CatalogueRule[], cluster: ClusterConfig) =>
+  createConfigurations(placeholder.name, buildEntries(catalogue, cluster, placeholder));
+
+const placeholder = { name: "postern", address: () => "https://localhost", harden: false };
 
 /** Describes how long the usual writes of a cluster could wait for its entries; undefined if it has none. */
 export const describeWaits = (catalogue: CatalogueRule[], cluster: ClusterConfig): string | undefined => {
-  const entries = buildEntries(catalogue, cluster, { name: "", address: () => "", harden: false });
+  const entries = buildEntries(catalogue, cluster, placeholder);
   return entries.mutating.length + entries.validating.length === 0 ? undefined : describeUsualWaits(entries);
 };
 
@@ -109,17 +111,8 @@ const suggestShorterWait = (
 ): string => {
   const names = new Set(mutating.map(({ webhook }) => getRuleNameOfEntry(webhook)));
   const grouped = cluster.groups.flatMap(({ members }) => members);
-  const free = catalogue.filter(
-    (listed) => names.has(listed.name) && !grouped.includes(listed) && findGroupFault(listed, undefined) === undefined,
-  );
-  const isFit = (members: CatalogueRule[]) =>
-    [false, true].every((harden) => listSharedEntryConflicts({ name: "", members }, cluster, harden).length === 0);
-  const sets: CatalogueRule[][] = [];
-  for (const listed of free) {
-    const set = sets.find((members) => isFit([...members, listed]));
-    if (set) set.push(listed);
-    else sets.push([listed]);
-  }
+  const free = catalogue.filter((listed) => names.has(listed.name) && !grouped.includes(listed));
+  const sets = groupCompatibleRules(free, [cluster]);
   const taken = [...catalogue, ...cluster.groups].map(({ name }) => name);
   const groups = sets
     .filter((members) => members.length > 1)
@@ -145,6 +138,11 @@ const suggestShorterWait = (
 interface BuiltEntry extends TimedEntry {
   webhook: WebhookEntry;
 }
+
+const createConfigurations = (name: string, { mutating, validating }: ReturnType<typeof buildEntries>) => [
+  createConfiguration("MutatingWebhookConfiguration", name, mutating),
+  createConfiguration("ValidatingWebhookConfiguration", name, validating),
+];
 
 const createConfiguration = (kind: string, name: string, entries: BuiltEntry[]) => {
   const labels = buildObjectLabels(name);

@@ -39,6 +39,11 @@ const catalogue = [
   createMutator("subs", { order: 14, match: [{ ...pods, resources: ["pods/*"], operations: ["UPDATE"] }] }),
   createMutator("status", { order: 15, match: [{ ...pods, resources: ["pods/status"], operations: ["UPDATE"] }] }),
   createMutator("second-guard", { order: 16, guards: true }),
+  createMutator("chosen", {
+    order: 17,
+    settings: { resources: [] },
+    match: ({ resources }: { resources: string[] }) => (resources.length > 0 ? [{ ...pods, resources }] : []),
+  }),
   toCatalogueRule("checks", rule({ summary: "Validates.", match: [pods], validate() {} })),
 ];
 
@@ -124,6 +129,17 @@ describe("a group in postern.yaml", () => {
         ["guard", undefined],
       ],
     );
+  });
+
+  it("has the entry of the other members if one matches nothing under its settings", () => {
+    const yaml = "rules: { early: , chosen: }\ngroups: { both: [early, chosen] }";
+    const { rules } = findGroupEntry(yaml);
+    assert.deepEqual(rules, [{ ...pods, scope: "*" }]);
+    const config = parse(yaml);
+    const [group] = listServedRulesAndGroups(config, catalogue);
+    assert.ok(group);
+    const settings = buildEndpointConfig(config, group).usual?.settings as GroupConfig["alone"] | undefined;
+    assert.deepEqual(settings?.chosen?.match, []);
   });
 
   it("has the config of each member in each cluster, and the members' defaults for unknown clusters", () => {

@@ -1,8 +1,9 @@
 import type { RequestMatch } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig, RuleConfig, RuleGroup } from "../config/config.ts";
+import { findGroupFault } from "../config/validation.ts";
 import {
-  buildRuleWebhookEntry,
+  buildRuleWebhookEntries,
   type EntryExemptions,
   joinCelExpressionLines,
   listEntryConditions,
@@ -87,6 +88,29 @@ const buildMatchCondition = ({ operations, resources }: RequestMatch): string =>
 
 const joinWithOr = (terms: string[]) => (terms.length === 1 ? String(terms[0]) : terms.map(parenthesize).join(" || "));
 
+/**
+ * Divides rules into sets that can be groups in all clusters, whether these are hardened or not: each rule joins the first
+ * set that it fits. `started` are sets that others may join.
+ */
+export const groupCompatibleRules = (
+  rules: readonly CatalogueRule[],
+  clusters: readonly ClusterConfig[],
+  started: readonly CatalogueRule[][] = [],
+): CatalogueRule[][] => {
+  const isFit = (members: CatalogueRule[]) =>
+    clusters.every((cluster) =>
+      [false, true].every((harden) => listSharedEntryConflicts({ name: "", members }, cluster, harden).length === 0),
+    );
+  const sets = started.map((members) => [...members]);
+  for (const listed of rules) {
+    if (findGroupFault(listed, undefined) !== undefined) continue;
+    const set = sets.find((members) => isFit([...members, listed]));
+    if (set) set.push(listed);
+    else sets.push([listed]);
+  }
+  return sets;
+};
+
 /** Returns why the members can't share a webhook entry; callers put the group's name before each sentence. */
 export const listSharedEntryConflicts = ({ members }: RuleGroup, cluster: ClusterConfig, harden = false): string[] => {
   const on = listActiveMembers(members, cluster, harden);
@@ -148,7 +172,10 @@ const listActiveMembers = (members: CatalogueRule[], { rules }: ClusterConfig, h
   members.flatMap((listed) => {
     const setup = rules.get(listed.name);
     if (setup === undefined || setup.mode === "off") return [];
-    return [{ listed, mode: setup.mode, entry: buildRuleWebhookEntry(listed, "mutate", setup, harden) }];
+    // A rule that matches nothing under its settings has no entry.
+    return buildRuleWebhookEntries(listed, "mutate", setup, harden).map(({ entry }) => {
+      return { listed, mode: setup.mode, entry };
+    });
   });
 
 const formatValue = (value: unknown) => JSON.stringify(value) ?? "none";

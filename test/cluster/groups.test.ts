@@ -10,8 +10,10 @@ import type { Pod } from "#lib/kubernetes/core/v1.ts";
 import { rule, selectPhase } from "#lib/rule.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { readOrCreateServerCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
+import { parseConfig } from "../../infra/project/project.ts";
+import { countSerialCalls, findBestGroup, usualWrites } from "../../infra/project/serial-calls.ts";
 import { listPlugins, requireBinaries } from "../control-plane/binaries.ts";
-import type { TestClusterClient } from "../control-plane/client.ts";
+import { getCollectionPath, type TestClusterClient } from "../control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
 import { formatAnswerDiff, toComparable } from "../parity/compare.ts";
 import { buildSequences } from "../parity/generators/sequences.ts";
@@ -118,6 +120,70 @@ describe("a group on a real API server", await needs("API server"), () => {
       await alone.stop();
       await together?.stop();
     }
+  });
+
+  it("makes the calls fewer that the API server makes for usual writes, as predicted", async () => {
+    const createEverywhereRule = (name: string) =>
+      buildTestRule(
+        name,
+        rule({
+          summary: "Labels everything.",
+          match: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["CREATE"] }],
+          mutate({ metadata }) {
+            if (metadata) metadata.labels = { ...metadata.labels, [name]: "yes" };
+          },
+        }),
+      );
+    // The API server calls the first rule again after each change.
+    const rules = [createEverywhereRule("everywhere"), ...mutators, createEverywhereRule("also-everywhere")];
+    const configs: Record<string, object> = {
+      "default-requests-and-limits": { settings: { requests: { cpu: "100m" } } },
+      "default-toleration-seconds": {
+        settings: { replaceDefaults: true, notReadySeconds: 60, unreachableSeconds: 60 },
+      },
+    };
+    const named = Object.fromEntries(rules.map(({ name }) => [name, configs[name] ?? null]));
+    const readCluster = (groups: object) => {
+      const cluster = parseConfig(JSON.stringify({ rules: named, groups }), rules).clusters.get("local");
+      assert.ok(cluster);
+      return cluster;
+    };
+    const advice = await findBestGroup(rules, readCluster({}));
+    assert.ok(advice && advice.writes.length > 5);
+    const sums: number[] = [];
+    for (const [cluster, groups] of [
+      [clusterOne, {}],
+      [clusterTwo, { [advice.group.name]: advice.group.members }],
+    ] as const) {
+      const predicted = await countSerialCalls(rules, readCluster(groups));
+      const isRepeated = ({ mutating }: (typeof predicted)[number]) => new Set(mutating).size < mutating.length;
+      assert.ok(predicted.some(isRepeated));
+      const postern = await startServing(rules, JSON.stringify({ rules: named, groups }), cluster);
+      try {
+        // The namespace comes last in the list; the other objects need it.
+        for (const [index, { write, object }] of [...usualWrites.entries()].toReversed()) {
+          const path = getCollectionPath(object);
+          const [{ code, body }, reports] = await postern.during(() =>
+            cluster.admin({ method: "POST", path, body: object }),
+          );
+          assert.equal(code, 201, `${write}: ${JSON.stringify(body)}`);
+          // The API server itself creates an IPAddress for a Service.
+          const own = reports.filter(({ request }) => request?.kind.kind === object.kind);
+          const mutating = own.filter(({ phase }) => phase === "mutate").map((report) => report.rule);
+          const validates = own.some(({ phase }) => phase === "validate");
+          assert.deepEqual(
+            [mutating, mutating.length + Number(validates)],
+            [predicted[index]?.mutating, predicted[index]?.calls],
+            write,
+          );
+        }
+      } finally {
+        await postern.stop();
+      }
+      sums.push(predicted.reduce((sum, { calls }) => sum + calls, 0));
+    }
+    const saved = advice.writes.reduce((sum, { calls, grouped }) => sum + calls - grouped, 0);
+    assert.equal(sums[1], Number(sums[0]) - saved);
   });
 
   describe("applies to each member", () => {

@@ -11,9 +11,9 @@ import { getFunctionsFolder, toRuleFolder } from "../../infra/catalogue/sources.
 import { chooseCluster, type PolicySupport } from "../../infra/config/config.ts";
 import { readOrCreateServerCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { parseConfig } from "../../infra/project/project.ts";
-import { listServedRulesAndGroups } from "../../infra/project/served.ts";
+import { createListedEndpoint, listServedRulesAndGroups } from "../../infra/project/served.ts";
 import { type GatewayHandler, openImitatedApiGateway } from "../../infra/serve/gateway.ts";
-import { createGatewayHandler, createListedEndpoint } from "../../infra/serve/handlers.ts";
+import { createGatewayHandler } from "../../infra/serve/handlers.ts";
 import { buildWebhookConfigurations } from "../../infra/webhooks/configurations.ts";
 import { vitalCondition } from "../../infra/webhooks/entry.ts";
 import { getCollectionPath, getObjectApiPath, type TestClusterClient } from "../control-plane/client.ts";

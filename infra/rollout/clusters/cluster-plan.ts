@@ -4,6 +4,7 @@ import type { ClusterApi, DeployedObject } from "../../clusters/api.ts";
 import { findDifferences } from "../../clusters/apply.ts";
 import { compareManifests } from "../../clusters/drift.ts";
 import type { ClusterConfig } from "../../config/config.ts";
+import { findBestGroup, type GroupAdvice } from "../../project/serial-calls.ts";
 import { describeWaits, type WebhookEntry } from "../../webhooks/configurations.ts";
 import { type PolicyPlacement, placePolicies } from "../../webhooks/native-policies.ts";
 import { chooseFailClosedRules, type StageRecord } from "../plan/hardening.ts";
@@ -40,6 +41,8 @@ export interface ClusterPlan {
   notes: string[];
   /** How long writes could wait if endpoints hang; absent if the cluster has no entries. */
   waits?: string | undefined;
+  /** The group that would save most calls of usual writes; absent if none would save any. */
+  groupAdvice?: GroupAdvice | undefined;
 }
 
 export const planCluster = async (
@@ -71,6 +74,7 @@ export const planCluster = async (
     policies: placePolicies(targets.catalogue, cluster),
     notes,
     waits: describeWaits(targets.catalogue, cluster),
+    groupAdvice: await findGroupOfManifests(targets, cluster, manifests),
   };
   if ("unknown" in opened) return { ...plan, differences: [], unknown: opened.unknown };
   const rights = await planAccessEntries(targets, name, manifests, {
@@ -82,6 +86,19 @@ export const planCluster = async (
   const objects = await planObjects(targets, name, { newest, keyring, outputs, cluster, manifests, api: opened.api });
   return { ...plan, ...objects, differences: [...rights, ...objects.differences] };
 };
+
+/** Returns the group that would save most calls. Clusters with the same manifests have the same. */
+const findGroupOfManifests = (
+  { catalogue, config }: DeploymentTargets,
+  cluster: ClusterConfig,
+  manifests: DeployedObject[],
+): Promise<GroupAdvice | undefined> => {
+  const advice = advised.get(manifests) ?? findBestGroup(catalogue, cluster, config.clusters.values());
+  advised.set(manifests, advice);
+  return advice;
+};
+
+const advised = new WeakMap<DeployedObject[], Promise<GroupAdvice | undefined>>();
 
 /** Says that a cluster is served through a relay, and what its operator must have given the relay. */
 const describeRelay = (

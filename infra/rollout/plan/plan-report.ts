@@ -2,6 +2,7 @@ import { describeStageIdentity } from "../../aws/identity.ts";
 import { formatPage } from "../../catalogue/sources.ts";
 import { formatTable } from "../../cli/command.ts";
 import { formatPresentPlugins } from "../../project/present-plugins.ts";
+import { describeGroupAdvice } from "../../project/serial-calls.ts";
 import { describePlacements } from "../../webhooks/native-policies.ts";
 import { buildCostTable, natDollars, prices, type StageCosts } from "./cost.ts";
 import type { StageDifference } from "./differences.ts";
@@ -42,13 +43,18 @@ export const formatPlan = (plan: DeploymentPlan, costs: StageCosts): string => {
       ...rights.added.map((right) => `  + ${right}`),
       ...rights.removed.map((right) => `  - ${right}`),
     );
-  for (const { cluster, differences, unknown, policies, notes, waits } of clusters) {
+  const shown = new Set<string>();
+  for (const { cluster, differences, unknown, policies, notes, waits, groupAdvice } of clusters) {
     lines.push("", `cluster ${cluster}`);
     if (unknown !== undefined) lines.push(`  ? ${unknown}`);
     else if (differences.length === 0) lines.push("  nothing to change");
     const placed = describePlacements(policies).map((line) => `policies ${line}`);
     for (const line of [...differences.map((sentence) => `~ ${sentence}`), ...placed, ...notes, waits ?? []].flat())
       lines.push(`  ${line}`);
+    // Clusters mostly have the same rules.
+    const advice = groupAdvice ? describeGroupAdvice(groupAdvice).map((line) => `  ${line}`) : [];
+    if (!shown.has(advice.join())) lines.push(...advice);
+    shown.add(advice.join());
   }
   lines.push(...formatCosts(costs));
   const present = formatPresentPlugins(plan.presentPlugins, (rule) => describeRuleCosts(rule, costs));
@@ -128,13 +134,14 @@ export const toPlanData = (plan: DeploymentPlan, costs: StageCosts): object => (
   differences: toDifferenceData(plan.differences),
   rights: plan.rights,
   limits: plan.limits,
-  clusters: plan.clusters.map(({ cluster, differences, hardened, unknown, policies, notes, waits }) => ({
+  clusters: plan.clusters.map(({ cluster, differences, hardened, unknown, policies, notes, waits, groupAdvice }) => ({
     cluster,
     differences,
     hardened,
     policies,
     notes,
     ...(waits !== undefined && { waits }),
+    ...(groupAdvice !== undefined && { groupAdvice }),
     ...(unknown !== undefined && { unknown }),
   })),
   presentPlugins: plan.presentPlugins,

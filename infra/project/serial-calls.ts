@@ -1,0 +1,159 @@
+// How many calls a write waits for one after the other, and the group that makes them fewer. The API server calls
+// mutating entries in series, then all validating ones at the same time.
+import { readFile } from "node:fs/promises";
+import { parse } from "yaml";
+import { runAdmissionChain } from "#infra/apiserver/admission/admit.ts";
+import { celEvaluator } from "#infra/apiserver/admission/conditions.ts";
+import { parseWebhookConfigurations } from "#infra/apiserver/admission/hooks.ts";
+import type { ImitatedServerFunctions } from "#infra/apiserver/admission/types.ts";
+import { getOwn } from "#lib/json.ts";
+import type { KubernetesObject, UserInfo } from "#lib/review.ts";
+import { fillDefaults, prepareForStorage } from "../apiserver/defaults/defaults.ts";
+import { buildKindIndex } from "../apiserver/kinds/kinds.ts";
+import type { CatalogueRule } from "../catalogue/registry.ts";
+import type { ClusterConfig, RuleGroup } from "../config/config.ts";
+import { buildUncheckedConfigurations, formatEntryName, getRuleNameOfEntry } from "../webhooks/configurations.ts";
+import { groupCompatibleRules } from "../webhooks/groups.ts";
+import { createListedEndpoint, listServedRulesAndGroups } from "./served.ts";
+
+/** A group that postern.yaml lacks, and the usual writes that would wait for fewer calls with it. */
+export interface GroupAdvice {
+  group: { name: string; members: string[] };
+  /** The numbers of calls in series without and with the group. The write that saves most comes first. */
+  writes: { write: string; calls: number; grouped: number }[];
+}
+
+/** The calls for one of the usual writes. */
+interface WriteCalls {
+  write: string;
+  /** The number of calls in series: all validating calls count as one, because they are made at the same time. */
+  calls: number;
+  /** The rules and groups of the mutating entries that are called. */
+  mutating: string[];
+}
+
+/** Returns the group that saves most calls of the usual writes and that all clusters can have; undefined if there is none. */
+export const findBestGroup = async (
+  catalogue: CatalogueRule[],
+  cluster: ClusterConfig,
+  clusters: Iterable<ClusterConfig> = [],
+): Promise<GroupAdvice | undefined> => {
+  const before = await countSerialCalls(catalogue, cluster);
+  const candidates = before.flatMap((write) => listCandidates(write, catalogue, cluster, [cluster, ...clusters]));
+  // Several writes lead to the same group.
+  const different = new Map(candidates.map((group) => [group.members.map(({ name }) => name).join(), group]));
+  const all: GroupAdvice[] = [];
+  for (const group of different.values()) {
+    const groups = [...cluster.groups.filter(({ name }) => name !== group.name), group];
+    const after = await countSerialCalls(catalogue, { ...cluster, groups });
+    const writes = before
+      .map(({ write, calls }, index) => ({ write, calls, grouped: after[index]?.calls ?? calls }))
+      .filter(({ calls, grouped }) => grouped < calls)
+      .sort((one, other) => countSaved([other]) - countSaved([one]));
+    if (writes.length > 0)
+      all.push({ group: { name: group.name, members: group.members.map(({ name }) => name) }, writes });
+  }
+  return all.sort((one, other) => countSaved(other.writes) - countSaved(one.writes))[0];
+};
+
+const countSaved = (writes: GroupAdvice["writes"]) =>
+  writes.reduce((sum, { calls, grouped }) => sum + calls - grouped, 0);
+
+/** Describes the advice in lines: at most three writes, and the group as it stands in postern.yaml. */
+export const describeGroupAdvice = ({ group: { name, members }, writes }: GroupAdvice): string[] => [
+  ...writes.slice(0, 3).map(({ write, calls, grouped }, index, shown) => {
+    const end = index === shown.length - 1 ? ":" : "";
+    return `${calls} calls in series for ${write}; the group ${name} makes it ${grouped}${end}`;
+  }),
+  `  groups: { ${name}: [${members.join(", ")}] }`,
+];
+
+/** Returns the groups that could replace entries called for a write: new ones, or those of postern.yaml with more rules. */
+const listCandidates = (
+  { mutating }: WriteCalls,
+  catalogue: CatalogueRule[],
+  { groups }: ClusterConfig,
+  clusters: readonly ClusterConfig[],
+): RuleGroup[] => {
+  const called = groups.filter(({ name }) => mutating.includes(name));
+  const started = called.map(({ members }) => members);
+  const rules = catalogue.filter(({ name }) => mutating.includes(name));
+  return groupCompatibleRules(rules, clusters, started).flatMap((set, index) => {
+    if (set.length <= (started[index]?.length ?? 1)) return [];
+    const name = called[index]?.name ?? chooseName([...catalogue, ...groups]);
+    return [{ name, members: catalogue.filter((listed) => set.includes(listed)) }];
+  });
+};
+
+const chooseName = (taken: readonly { name: string }[], number = 1): string => {
+  const name = number === 1 ? "mutators" : `mutators-${number}`;
+  return taken.some((other) => other.name === name) ? chooseName(taken, number + 1) : name;
+};
+
+/**
+ * Counts the calls of each usual write in a cluster. Rules without needs change the objects, and the API server then repeats
+ * calls and evaluates conditions of the changed object. Other rules and refusals are taken to change nothing.
+ */
+export const countSerialCalls = async (catalogue: CatalogueRule[], cluster: ClusterConfig): Promise<WriteCalls[]> => {
+  const { kubernetes } = cluster;
+  const hooks = parseWebhookConfigurations(buildUncheckedConfigurations(catalogue, cluster), kubernetes);
+  const { equivalents, convert, of: findKind } = buildKindIndex([], kubernetes);
+  const context: ImitatedServerFunctions = {
+    kubernetes,
+    findNamespace: (name) => ({ metadata: { name } }),
+    equivalents,
+    convert,
+    fill: (object, step) => fillDefaults(object as KubernetesObject, kubernetes, step).object,
+    prepare: (object) => prepareForStorage(object as KubernetesObject, kubernetes),
+    call: createRuleCaller(catalogue, cluster),
+    cel: celEvaluator,
+  };
+  const counted: WriteCalls[] = [];
+  for (const { write, user: userInfo = person, object } of usualWrites) {
+    const found = findKind(object.apiVersion ?? "", object.kind ?? "");
+    if (found === undefined) continue;
+    const { kind, resource } = found;
+    const { name = "", namespace = name } = object.metadata ?? {};
+    const options = { kind: "CreateOptions", apiVersion: "meta.k8s.io/v1" };
+    const asked = { kind, resource, name, namespace, operation: "CREATE" as const, userInfo, dryRun: false, options };
+    const { steps } = await runAdmissionChain({ ...asked, object, oldObject: null }, hooks, context);
+    // An entry counts as called if only the cluster's authorizer could evaluate its condition.
+    const called = steps.filter(({ outcome }) => outcome !== "skipped");
+    const mutating = called.flatMap(({ phase, hook }) =>
+      phase === "mutate" ? [getRuleNameOfEntry({ name: hook }) ?? ""] : [],
+    );
+    counted.push({ write, calls: mutating.length + Number(called.length > mutating.length), mutating });
+  }
+  return counted;
+};
+
+/** Returns a function that calls the rules without needs, in this process. */
+const createRuleCaller = (catalogue: CatalogueRule[], cluster: ClusterConfig): ImitatedServerFunctions["call"] => {
+  const pure = catalogue.filter(({ rule }) => !rule.needs);
+  const groups = cluster.groups
+    .map(({ name, members }) => ({ name, members: members.filter((listed) => pure.includes(listed)) }))
+    .filter(({ members }) => members.length > 0);
+  const config = { rules: cluster.rules, clusters: new Map([["local", cluster]]), groups };
+  const endpoints = new Map(
+    listServedRulesAndGroups(config, pure).map((listed) => [
+      listed.name,
+      createListedEndpoint(config, listed, { publicKeys: "", writeLogLine: () => {} }),
+    ]),
+  );
+  return async ({ name, phase }, review) => {
+    const rule = getRuleNameOfEntry({ name }) ?? "";
+    const variant = name === formatEntryName(rule) ? undefined : name.split(".")[0];
+    const asked = { phase, variant, cluster: "local", review, deadline: Date.now() + 10_000 };
+    const answer = phase === "mutate" ? await endpoints.get(rule)?.evaluateReview(asked) : undefined;
+    if (getOwn(getOwn(answer?.response, "response"), "allowed") === true) return { body: answer?.response };
+    const { apiVersion, kind, request } = review;
+    return { body: { apiVersion, kind, response: { uid: request.uid, allowed: true } } };
+  };
+};
+
+const person: UserInfo = { username: "jane", groups: ["system:authenticated"] };
+
+export const usualWrites: { write: string; user?: UserInfo; object: KubernetesObject }[] = parse(
+  await readFile(new URL("usual-writes.yaml", import.meta.url), "utf8"),
+  { merge: true },
+);
