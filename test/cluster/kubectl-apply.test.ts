@@ -1,17 +1,13 @@
 import assert from "node:assert/strict";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import type { KubernetesObject } from "#lib/review.ts";
 import { fillDefaults } from "../../infra/apiserver/defaults/defaults.ts";
 import { addOmitted } from "../../infra/check/evaluation/requests.ts";
-import { buildKubeconfig } from "../checkout.ts";
 import { chooseMinors } from "../choices.ts";
 import { requireBinaries } from "../control-plane/binaries.ts";
-import { getCollectionPath, getObjectApiPath } from "../control-plane/client.ts";
+import { getCollectionPath } from "../control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
-import { runKubectl } from "../kubectl/kubectl.ts";
+import { applyByKubectl } from "../kubectl/apply.ts";
 import { waitUntil } from "../parity/rule-server.ts";
 import { needs, needsApiServer } from "../parts.ts";
 import { readRows } from "../rows.ts";
@@ -61,13 +57,8 @@ const { skip } = await needs("kubectl");
 for (const minor of chooseMinors(undefined, 0))
   describe(`kubectl apply in Kubernetes ${minor}`, skip ? { skip } : await needsApiServer(minor), () => {
     let cluster: TestCluster;
-    let folder: string;
-    let kubeconfig: string;
     before(async () => {
       cluster = await bootCluster(await requireBinaries(minor), { disable: ["ServiceAccount"] });
-      folder = await mkdtemp(join(tmpdir(), "postern-kubectl-"));
-      kubeconfig = join(folder, "config");
-      await writeFile(kubeconfig, buildKubeconfig({ here: cluster }));
       const path = getCollectionPath(definition);
       assert.equal((await cluster.admin({ method: "POST", path, body: definition })).code, 201);
       const things = "/apis/example.com/v1/namespaces/default/things";
@@ -75,10 +66,7 @@ for (const minor of chooseMinors(undefined, 0))
         return (await cluster.admin({ method: "GET", path: things })).code === 200;
       });
     });
-    after(async () => {
-      await cluster?.stop();
-      await rm(folder, { recursive: true, force: true });
-    });
+    after(() => cluster?.stop());
 
     /** Returns what the comparison is about. */
     const select = ({ metadata, status, ...rest }: GivenObject) => {
@@ -98,8 +86,8 @@ for (const minor of chooseMinors(undefined, 0))
         assert.equal(created.code, 201, String(created.body.message));
         const old = created.body as KubernetesObject;
         const given = place(manifest);
-        await runKubectl(["apply", "-f", "-"], JSON.stringify(given), { KUBECONFIG: kubeconfig });
-        const applied = await cluster.admin({ method: "GET", path: getObjectApiPath(given) });
+        const applied = await applyByKubectl(cluster.admin, given);
+        assert.equal(applied?.code, 200, String(applied?.body.message));
         const merged = fillDefaults(addOmitted(given, old), minor).object as GivenObject;
         assert.deepEqual(select(merged), select(applied.body));
       });
