@@ -16,7 +16,7 @@ import {
 import { toSentence } from "../../cli/complaint.ts";
 import { formatDidYouMean } from "../../cli/did-you-mean.ts";
 import type { FieldPath, Manifest } from "../../manifests/manifests.ts";
-import { type Assumption, describeAssumption } from "./assumptions.ts";
+import { type Assumption, describeAssumption, formatAssumedObject } from "./assumptions.ts";
 import { describeUndecidedChange, markUndecidedChange } from "./existing-objects.ts";
 import { guessRefusedField, parseFieldPath } from "./field-paths.ts";
 import { collectFindings, isShownChange, placeDenial } from "./findings.ts";
@@ -158,9 +158,9 @@ const evaluateManifest = async (
     );
   const evaluate = (given: KubernetesObject) => evaluateObject(build(given), kind, manifest, environment);
   const evaluation = await evaluate(object);
-  if (operation !== "UPDATE" || !isInvalid(evaluation)) return evaluation;
+  if (before === null || !isInvalid(evaluation)) return evaluation;
   // kubectl apply leaves what the manifest leaves out as it is, unless it was applied before.
-  return evaluate(addOmitted(object, before) as KubernetesObject);
+  return evaluate(addOmitted(object, before));
 };
 
 const isInvalid = ({ checked: { denials } }: ObjectEvaluation): boolean =>
@@ -352,6 +352,10 @@ export const evaluateRequest = async (
   const { uncertainUse } = environment;
   if (attributes.operation === "DELETE" || verdict === "undecided")
     addUncertainUse(uncertainUse.less, attributes.namespace);
+  // Plugins refuse an object if what it names doesn't exist.
+  const needed = assumed.find(({ resource, name }) => name !== undefined && resource !== "namespaces");
+  if (needed !== undefined && trace.allowed)
+    addUncertainUse(uncertainUse.less, attributes.namespace, `an object that needs ${formatAssumedObject(needed)}`);
   // Another object may be in use than the one that was charged, or one that wasn't charged.
   const isUnlike = trace.steps.some(
     ({ hook, phase, outcome, ignored }) =>
@@ -378,12 +382,13 @@ export const evaluateRequest = async (
   };
 };
 
-const addUncertainUse = (uncertain: Map<string, string>, namespace = ""): void => {
+const addUncertainUse = (
+  uncertain: Map<string, string>,
+  namespace = "",
+  cause = "a deletion or an undecided object",
+): void => {
   if (!uncertain.has(namespace))
-    uncertain.set(
-      namespace,
-      `what the quotas of namespace ${namespace} have in use after a deletion or an undecided object`,
-    );
+    uncertain.set(namespace, `what the quotas of namespace ${namespace} have in use after ${cause}`);
 };
 
 /** Returns the object as plugins left it for the first policy or webhook; undefined if none changed it. */

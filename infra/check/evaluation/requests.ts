@@ -1,5 +1,6 @@
+import { isDeepStrictEqual } from "node:util";
 import type { AdmissionAttributes } from "#infra/apiserver/admission/types.ts";
-import { getOwn, isMap, toList, toMap } from "#lib/json.ts";
+import { getOwn, isMap, type JsonMap, toMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import {
   type AdmissionRequest,
@@ -8,7 +9,7 @@ import {
   requireValidReview,
   type UserInfo,
 } from "#lib/review.ts";
-import type { KindIndex, ResourceKind } from "../../apiserver/kinds/kinds.ts";
+import { isCustomResourceGroup, type KindIndex, type ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import type { Manifest } from "../../manifests/manifests.ts";
 import { setNamespace } from "../../manifests/object-store.ts";
 import type { CheckRequestOptions } from "./object-evaluation.ts";
@@ -127,23 +128,120 @@ export const buildAdmissionAttributes = (
   };
 };
 
-/** The keys that name the elements of a list. */
-const elementKeys = ["mountPath", "name", "containerPort"];
-
-/** Returns a value with what it leaves out of an old one, as `kubectl apply` leaves it. */
-export const addOmitted = (value: unknown, old: unknown): unknown => {
-  if (value === undefined || value === null) return old;
-  if (isMap(value) && isMap(old)) {
-    const keys = new Set([...Object.keys(old), ...Object.keys(value)]);
-    const merged = Object.fromEntries([...keys].map((key) => [key, addOmitted(getOwn(value, key), getOwn(old, key))]));
-    const finalizers = new Set([...toList(value.finalizers), ...toList(old.finalizers)]);
-    return finalizers.size > 0 ? { ...merged, finalizers: [...finalizers] } : merged;
-  }
-  if (!Array.isArray(value) || !Array.isArray(old)) return value;
-  const key = elementKeys.find((one) => [...value, ...old].every((item) => toMap(item)[one] !== undefined));
-  if (key === undefined) return value;
-  const byKey = new Map(old.map((item) => [item[key], item]));
-  const own = new Set(value.map((item) => item[key]));
-  const others = old.filter((item) => !own.has(item[key]));
-  return [...value.map((item) => addOmitted(item, byKey.get(item[key]))), ...others];
+/**
+ * The keys by which an API server merges the elements of these lists: `patchMergeKey` in k8s.io/api. It replaces other lists.
+ * A container's ports are merged by the number alone, though elements with different protocols may have the same one.
+ */
+const mergeKeys: Readonly<Record<string, string>> = {
+  containers: "name",
+  initContainers: "name",
+  ephemeralContainers: "name",
+  env: "name",
+  ports: "containerPort",
+  volumeMounts: "mountPath",
+  volumeDevices: "devicePath",
+  volumes: "name",
+  resourceClaims: "name",
+  imagePullSecrets: "name",
+  schedulingGates: "name",
+  hostAliases: "ip",
+  topologySpreadConstraints: "topologyKey",
+  secrets: "name",
+  conditions: "type",
+  ownerReferences: "uid",
+  drivers: "name",
+  webhooks: "name",
+  matchConditions: "name",
+  variables: "name",
 };
+
+/** Fields whose maps lose the members that a manifest leaves out: `retainKeys` in k8s.io/api. */
+const retainedFields = ["volumes", "resourceClaims", "strategy"];
+
+/** Returns an object with what it leaves out of a stored one, as `kubectl apply` leaves it. */
+export const addOmitted = (object: KubernetesObject, stored: KubernetesObject): KubernetesObject => {
+  const { apiVersion = "", kind } = object;
+  const ofKind = kind === "Service" ? { ...mergeKeys, ports: "port" } : mergeKeys;
+  // Custom resources are patched without a schema.
+  const keys = isCustomResourceGroup(splitApiVersion(apiVersion).group) ? undefined : ofKind;
+  return mergeMaps({ ...object }, { ...stored }, "", keys);
+};
+
+/** The keys of the lists that are merged; undefined if all lists are replaced. */
+type MergeKeys = Readonly<Record<string, string>> | undefined;
+
+const mergeValues = (value: unknown, old: unknown, field: string, keys: MergeKeys): unknown => {
+  if (value === undefined) return old;
+  // It removes the field.
+  if (value === null) return undefined;
+  if (isMap(value) && isMap(old)) return mergeMaps(value, old, field, keys);
+  if (keys === undefined || !Array.isArray(value) || !Array.isArray(old)) return value;
+  if (field === "finalizers") {
+    const [texts = [], oldTexts = []] = [value, old].map((list) => list.map((text) => ({ text })));
+    return mergeLists(texts, oldTexts, field, "text", keys).map(({ text }) => text);
+  }
+  const key = getOwn(keys, field) as string | undefined;
+  const isMerged = key !== undefined && [...value, ...old].every((element) => getOwn(element, key) !== undefined);
+  return isMerged ? mergeLists(value, old, field, key, keys) : value;
+};
+
+const mergeMaps = (value: JsonMap, old: JsonMap, field: string, keys: MergeKeys): JsonMap => {
+  const isRetained = keys !== undefined && retainedFields.includes(field);
+  const names = new Set([...(isRetained ? [] : Object.keys(old)), ...Object.keys(value)]);
+  const merged = [...names].map((name) => [name, mergeValues(getOwn(value, name), getOwn(old, name), name, keys)]);
+  return Object.fromEntries(merged.filter(([, member]) => member !== undefined));
+};
+
+/**
+ * Merges lists whose elements may have the same key. kubectl compares the first element of a key with the first one that is
+ * stored, the second with the second, and sends differences. The API server merges each of them into the first stored element.
+ */
+const mergeLists = (value: JsonMap[], old: JsonMap[], field: string, key: string, keys: MergeKeys): JsonMap[] => {
+  const merged = [...old];
+  const places = indexByKey(old, key);
+  const counterparts = Map.groupBy(old, (element) => element[key]);
+  const turns = new Map<unknown, number>();
+  let isSame = value.length === old.length && value.every((element, index) => element[key] === old[index]?.[key]);
+  for (const element of value) {
+    const name = element[key];
+    const turn = turns.get(name) ?? 0;
+    turns.set(name, turn + 1);
+    const counterpart = counterparts.get(name)?.[turn];
+    if (counterpart && isDeepStrictEqual(mergeMaps(element, counterpart, field, keys), counterpart)) continue;
+    isSame = false;
+    const place = places.get(name) ?? merged.length;
+    places.set(name, place);
+    const first = merged[place];
+    const sent = first === counterpart ? element : selectDifferences(element, toMap(counterpart), keys);
+    merged[place] = first ? mergeMaps(sent, first, field, keys) : element;
+  }
+  return isSame ? merged : sortMerged(merged, value, old, key);
+};
+
+const selectDifferences = (element: JsonMap, counterpart: JsonMap, keys: MergeKeys): JsonMap =>
+  Object.fromEntries(
+    Object.entries(element).filter(([name, member]) => {
+      const old = getOwn(counterpart, name);
+      return !isDeepStrictEqual(mergeValues(member, old, name, keys), old);
+    }),
+  );
+
+/** Sorts merged elements as a manifest has them. Others stay before those that follow them in the stored list. */
+const sortMerged = (merged: readonly JsonMap[], value: JsonMap[], old: JsonMap[], key: string): JsonMap[] => {
+  const [wanted, stored] = [indexByKey(value, key), indexByKey(old, key)];
+  const getPlace = (places: Map<unknown, number>, element: JsonMap) => places.get(element[key]) ?? Number.NaN;
+  const others = merged.filter((element) => !wanted.has(element[key]));
+  const own = merged.filter((element) => wanted.has(element[key]));
+  const sorted: JsonMap[] = [];
+  let next = 0;
+  for (const element of own.toSorted((left, right) => getPlace(wanted, left) - getPlace(wanted, right))) {
+    for (let other = others[next]; other && getPlace(stored, other) < getPlace(stored, element); other = others[++next])
+      sorted.push(other);
+    sorted.push(element);
+  }
+  return [...sorted, ...others.slice(next)];
+};
+
+/** Returns the first index of each key. */
+const indexByKey = (list: readonly JsonMap[], key: string): Map<unknown, number> =>
+  new Map(list.map((element, index): [unknown, number] => [element[key], index]).toReversed());
