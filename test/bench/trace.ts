@@ -102,8 +102,15 @@ export const measureTrace = async (
   const boot = async () => {
     const cluster = await bootCluster(binaries);
     running.defer(cluster.stop);
-    await createObjects(cluster.admin, objects);
-    return cluster;
+    const created = await createObjects(cluster.admin, objects);
+    const pod = created.find(({ kind, metadata }) => kind === "Pod" && metadata?.name === "cart");
+    const uid = String(Reflect.get(pod?.metadata ?? {}, "uid"));
+    /** Returns a function that sends a write with the uid of this cluster's Pod. */
+    const prepare = (write: TraceWrite) => {
+      const own: TraceWrite = JSON.parse(JSON.stringify(write).replace("UID-OF-CART", uid));
+      return () => send(cluster.admin, own);
+    };
+    return { ...cluster, prepare };
   };
   const [plain, hooked] = [await boot(), await boot()];
   let delay = 0;
@@ -131,16 +138,17 @@ export const measureTrace = async (
   const measureKind = async (write: TraceWrite, times: number): Promise<TraceKindMeasurement> => {
     const added: Record<number, number[]> = Object.fromEntries(delays.map((milliseconds) => [milliseconds, []]));
     const reviews: AnsweredReviewFacts[][] = [];
+    const [sendPlain, sendHooked] = [plain.prepare({ ...write, refused: false }), hooked.prepare(write)];
     for (let round = -Math.ceil(times / 5); round < times; round++)
       for (const milliseconds of delays) {
         delay = milliseconds;
         const time = { plain: 0, hooked: 0 };
         const turns = [
           async () => {
-            time.plain = await measureMilliseconds(() => send(plain.admin, { ...write, refused: false }));
+            time.plain = await measureMilliseconds(sendPlain);
           },
           async () => {
-            time.hooked = await measureMilliseconds(() => send(hooked.admin, write));
+            time.hooked = await measureMilliseconds(sendHooked);
           },
         ];
         postern.reports.length = 0;
@@ -205,9 +213,12 @@ export const measureTrace = async (
       ({ what, refused }) => !refused && native.kinds.some((kind) => kind.what === what && !isSilent(kind)),
     );
     const changed = sent.filter(({ changes }) => changes !== undefined);
-    const specs = () => Promise.all(changed.map((write) => send(hooked.admin, write)));
+    const specs = () => Promise.all(changed.map((write) => hooked.prepare(write)()));
     const wanted = await specs();
-    await register(postern.manifests({ policySupport }), (url) => goUrl + (url.includes("/mutate") ? "pod" : "allow"));
+    await register(
+      postern.manifests({ policySupport }),
+      (url) => goUrl + (url.includes(`/${groupName}/`) ? "pod" : "allow"),
+    );
     if (!isDeepStrictEqual(await specs(), wanted))
       throw new Error("the webhook in Go does not change Pods as the group does");
     peers.push(await measureWay(`the same calls of controller-runtime ${goWebhook.version}`, native, sent));
@@ -221,11 +232,14 @@ const sum = (numbers: number[]) => numbers.reduce((all, number) => all + number,
 export const countAllCalls = ({ calls }: Pick<TraceKindMeasurement, "calls">) => sum(Object.values(calls));
 const isSilent = (kind: TraceKindMeasurement) => countAllCalls(kind) === 0;
 
-const createObjects = async (admin: TestClusterClient, objects: object[]) => {
-  for (const body of objects) {
-    const { code, body: said } = await admin({ method: "POST", path: getCollectionPath(body), body });
-    if (code !== 201 && code !== 409) throw new Error(`the API server refuses an object of the trace: ${said.message}`);
+const createObjects = async (admin: TestClusterClient, objects: KubernetesObject[]) => {
+  const created: KubernetesObject[] = [];
+  for (const object of objects) {
+    const { code, body } = await admin({ method: "POST", path: getCollectionPath(object), body: object });
+    if (code !== 201 && code !== 409) throw new Error(`the API server refuses a ${object.kind}: ${body.message}`);
+    created.push(body);
   }
+  return created;
 };
 
 /** Sends a write as a dry run; returns the spec of the object. */
