@@ -178,7 +178,7 @@ const sections: Record<string, Section> = {
     },
   },
   trace: {
-    rounds: 30,
+    rounds: 15,
     needsServer: true,
     async measure({ folder, rounds, requireBinaries, leaveOut }) {
       const { findBenchControllerRuntimeWebhook: findGoWebhook } = await import("./peers/controller-runtime.ts");

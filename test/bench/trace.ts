@@ -196,7 +196,7 @@ export const measureTrace = async (
 
   postern.serve(buildConfig({ [groupName]: group }));
   await register(postern.manifests());
-  const grouped = await measureWay("the mutators of Pods in a group", alone);
+  const grouped = await measureWay("mutators of Pods in a group", alone);
 
   const policySupport = toPolicySupport(binaries.minor);
   await register(postern.manifests({ policySupport }));
@@ -221,7 +221,7 @@ export const measureTrace = async (
     );
     if (!isDeepStrictEqual(await specs(), wanted))
       throw new Error("the webhook in Go does not change Pods as the group does");
-    peers.push(await measureWay(`the same calls of controller-runtime ${goWebhook.version}`, native, sent));
+    peers.push(await measureWay(`the same entries, controller-runtime ${goWebhook.version}`, native, sent));
   }
   const title = `${catalogue.length} rules, ${Object.keys(policies).length} policies, Kubernetes ${binaries.version}`;
   return { title, ways: [...[alone, grouped, native].map(addDollars), ...peers] };
