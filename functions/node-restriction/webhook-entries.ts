@@ -42,11 +42,12 @@ export const isKubeletCondition: NamedConditions = {
     "system:nodes" in request.userInfo.?groups.orValue([])`,
 };
 
-// `pods/*` matches all subresources, also future ones; only a condition can exclude those that other entries handle.
+// `pods/*` matches Pods and all subresources, also future ones; only a condition can exclude what other entries handle.
 
-/** A CEL matchCondition that is true for all requests except evictions. */
-export const noEvictionCondition: NamedConditions = {
-  "is-no-eviction": `request.?subResource.orValue("") != "eviction"`,
+/** A CEL matchCondition that is true for all requests except evictions and deletions of Pods. */
+export const noRemovalCondition: NamedConditions = {
+  "is-no-removal": `!(request.resource.resource == "pods" &&
+    (request.operation == "DELETE" ? request.?subResource.orValue("") == "" : request.?subResource.orValue("") == "eviction"))`,
 };
 
 /** A CEL matchCondition that is true for all requests except updates of the status of Nodes and Pods. */

@@ -94,7 +94,7 @@ export default {
 } satisfies Command;
 
 /** Estimates the dollars for a million reviews of a rule, or of the rules of a group, by endpoint type. */
-const estimateMillionReviews = (...rules: Rule[]) => {
+export const estimateMillionReviews = (...rules: Rule[]) => {
   const asks = rules.some((rule) => asksCluster(rule));
   // No rule that keeps a ledger is a port of a plugin that some API server has on.
   const factors = { memoryMegabytes: 256, milliseconds: asks ? 30 : 5, asks, phases: 1, warm: 0, ledger: 0 };

@@ -4,8 +4,9 @@ import type { PodCreateBenchResults } from "./creates.ts";
 import type { FleetMeasurement } from "./fleet.ts";
 import type { LedgerMeasurement } from "./ledger.ts";
 import type { QuotaMeasurement } from "./quotas.ts";
-import type { BenchResult, RatioSummary } from "./ratios.ts";
+import { type BenchResult, computeWeightedQuantiles, type RatioSummary } from "./ratios.ts";
 import type { ClusterReadMeasurement } from "./reads.ts";
+import { countAllCalls, type TraceKindMeasurement, type TraceMeasurement, type TraceWayMeasurement } from "./trace.ts";
 import type { ValidatorMeasurement } from "./validators.ts";
 
 /** Returns a table of measured ratios, each with its bar: the limit that it must not exceed. */
@@ -147,6 +148,67 @@ export const formatQuotaMeasurement = ({ rates, units }: Exclude<QuotaMeasuremen
   const costs = units.map(({ what, read, write, dollars }) => [what, `${read}`, `${write}`, `$${dollars.toFixed(2)}`]);
   const costHeads = ["READ UNITS", "WRITE UNITS", "A MILLION"];
   return `${formatTable([["CHARGES OF ONE QUOTA", ...heads], ...rated])}\n${formatTable([["REVIEW", ...costHeads], ...costs])}`;
+};
+
+/** Returns tables of what all writes cost in each way to call the rules, of a Pod's calls, and of each kind of write. */
+export const formatTraceMeasurement = ({ title, ways }: TraceMeasurement): string => {
+  const ours = ways.filter(({ dollars }) => dollars);
+  const findChanged = ({ kinds }: TraceWayMeasurement) => kinds.find(({ changes }) => changes !== undefined);
+  const rows = ours.map((way) => {
+    const average = (value: (kind: TraceKindMeasurement) => number) =>
+      way.kinds.reduce((all, kind) => all + kind.share * value(kind), 0);
+    const calling = 100 * average((kind) => (countAllCalls(kind) > 0 ? 1 : 0));
+    const { rounds = 0 } = findChanged(way) ?? {};
+    const again = average(({ again }) => again.changed);
+    return [
+      way.what,
+      average(countAllCalls).toFixed(3),
+      `${calling.toFixed(1)} %${describeBar(calling, 5, 1)}`,
+      `${rounds.toFixed(2)}${describeBar(rounds, 1.3, 2)}`,
+      `${again.toFixed(3)}${describeBar(again, 0, 3)}`,
+      ...[way.dollars?.url, way.dollars?.http].map((dollars) => `$${dollars?.toFixed(3)}`),
+    ];
+  });
+  const heads = ["CALLS A WRITE", "CALL ANYTHING", "ROUNDS OF A POD", "CALLED AGAIN", "A MILLION, URL", "HTTP"];
+  const listCalls = (way: TraceWayMeasurement, phase: string) =>
+    Object.entries(findChanged(way)?.calls ?? {}).flatMap(([called, count]) =>
+      called.endsWith(` ${phase}`) ? [`${called.slice(0, -phase.length - 1)} ${count.toFixed(1)}`] : [],
+    );
+  const pods = ours.map((way) => [
+    way.what,
+    ...["mutate", "validate"].map((phase) => listCalls(way, phase).join(", ")),
+  ]);
+
+  const delays = Object.keys(ways[0]?.kinds[0]?.added ?? {}).map(Number);
+  const formatAdded = (kinds: TraceKindMeasurement[]) =>
+    delays.map((delay) => {
+      const times = kinds.flatMap(({ share, added: { [delay]: times = [] } }) =>
+        times.map((time) => [time, share / times.length] as const),
+      );
+      return computeWeightedQuantiles(times, [0.5, 0.99, 0.999])
+        .map((time) => time.toFixed(1))
+        .join(" / ");
+    });
+  const added = delays.map((delay) => `ADDED AT ${delay} MS: P50 / P99 / P99.9`);
+  const tables = ways.map(({ what, kinds, dollars }, index) => {
+    const shown = kinds.filter((kind) => index === 0 || !ways[0]?.kinds.includes(kind));
+    const formatKind = (kind: TraceKindMeasurement) => [
+      kind.what,
+      `${(100 * kind.share).toFixed(2)} %`,
+      ...(dollars ? [countAllCalls(kind).toFixed(1), kind.rounds.toFixed(1)] : ["", ""]),
+      ...formatAdded([kind]),
+    ];
+    return formatTable([
+      [what.toUpperCase(), "SHARE", "CALLS", "ROUNDS", ...added],
+      ...(dollars ? [["all writes", "", "", "", ...formatAdded(kinds)]] : []),
+      ...shown.map(formatKind),
+    ]);
+  });
+  return [
+    formatTable([[title, ...heads], ...rows]),
+    formatTable([["A POD THAT NEEDS THREE CHANGES", "MUTATING CALLS", "VALIDATING CALLS"], ...pods]),
+    ...tables,
+  ].join("\n");
 };
 
 const describeRatio = ({ median, p10, p90 }: RatioSummary, bar?: number) =>

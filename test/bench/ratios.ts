@@ -25,6 +25,23 @@ export const computeQuantiles = (values: readonly number[], shares: readonly num
   return shares.map((share) => sorted[Math.round((sorted.length - 1) * share)] ?? Number.NaN);
 };
 
+/** Returns a quantile of weighted values for each share; the weights are relative. */
+export const computeWeightedQuantiles = (
+  values: readonly (readonly [value: number, weight: number])[],
+  shares: readonly number[],
+): number[] => {
+  const sorted = values.toSorted(([one], [other]) => one - other);
+  const total = sorted.reduce((all, [, weight]) => all + weight, 0);
+  return shares.map((share) => {
+    let left = total * share;
+    const found = sorted.find(([, weight]) => {
+      left -= weight;
+      return left <= 0;
+    });
+    return (found ?? sorted.at(-1))?.[0] ?? Number.NaN;
+  });
+};
+
 /** Measures two functions in turn, and returns both values of each round. The first rounds only warm up. */
 export const measureInTurn = async <T, U>(
   rounds: number,

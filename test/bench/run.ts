@@ -17,6 +17,7 @@ import {
   formatLedgerMeasurement,
   formatQuotaMeasurement,
   formatReadMeasurement,
+  formatTraceMeasurement,
   formatValidatorMeasurement,
 } from "./bench-report.ts";
 
@@ -174,6 +175,19 @@ const sections: Record<string, Section> = {
       const binaries = await requireBinaries();
       const results = await measureChains(binaries, folder, rounds);
       return { results, text: describeLatency(`MUTATORS, Kubernetes ${binaries.version}`, results) };
+    },
+  },
+  trace: {
+    rounds: 15,
+    needsServer: true,
+    async measure({ folder, rounds, requireBinaries, leaveOut }) {
+      const { findBenchControllerRuntimeWebhook: findGoWebhook } = await import("./peers/controller-runtime.ts");
+      const { measureTrace } = await import("./trace.ts");
+      const goWebhook = await findGoWebhook();
+      if (!goWebhook)
+        leaveOut("controller-runtime is left out, because its webhook is not here: npm run cluster builds it");
+      const results = await measureTrace(await requireBinaries(), goWebhook, folder, rounds);
+      return { results, text: formatTraceMeasurement(results) };
     },
   },
 };

@@ -14,6 +14,7 @@ import { findBuiltKinitirasEngine } from "../bench/peers/kinitiras.ts";
 import { findValidators } from "../bench/peers/validators.ts";
 import { compareManyPoliciesWithOne, measureAgainstKinitirasEngine } from "../bench/policies.ts";
 import { measureReviewsWithReads } from "../bench/reads.ts";
+import { measureTrace } from "../bench/trace.ts";
 import { compareValidators } from "../bench/validators.ts";
 import { requireBinaries } from "../control-plane/binaries.ts";
 import { needs } from "../parts.ts";
@@ -83,6 +84,33 @@ describe("npm run bench, through an API server", await needs("API server", "Go w
       listNumbers(measured, comparisons).filter((number) => !Number.isFinite(number)),
       [],
     );
+  });
+
+  it("measures a cluster's writes, with the calls that rules need and no others", async () => {
+    const { ways } = await measureTrace(await requireBinaries(), await findBenchControllerRuntimeWebhook(), folder, 1);
+    const names = ["each rule alone", "mutators of Pods in a group", "and the policies in the API server"];
+    assert.deepEqual(
+      ways.slice(0, 3).map(({ what }) => what),
+      names,
+    );
+    assert.equal(ways.length, 4);
+    for (const { what, share, added } of ways.flatMap(({ kinds }) => kinds))
+      assert.ok(share > 0 && Object.values(added).flat().length >= 7, what);
+    for (const { kinds, dollars } of ways.slice(0, 3)) {
+      assert.ok(dollars && dollars.url > 0 && dollars.http > dollars.url);
+      const [calls, rounds] = ["calls", "rounds"].map((member) =>
+        Object.fromEntries(kinds.map((kind) => [kind.what, Reflect.get(kind, member)])),
+      );
+      for (const what of ["leases", "status of Nodes", "status of Pods", "events", "endpoint slices"])
+        assert.deepEqual(calls?.[what], {}, what);
+      assert.deepEqual(calls?.["deletions by kubelets"], { "node-restriction mutate": 1 });
+      assert.equal(rounds?.["tokens of Pods"], 1);
+      assert.equal(rounds?.["Pods that need three changes"], kinds === ways[0]?.kinds ? 6 : 2);
+      assert.deepEqual(
+        kinds.filter(({ again }) => again.changed > 0),
+        [],
+      );
+    }
   });
 
   it("measures reads in a review", async () => {

@@ -1,0 +1,300 @@
+import { readFile } from "node:fs/promises";
+import { isDeepStrictEqual } from "node:util";
+import { parse } from "yaml";
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
+import type { AnsweredReviewFacts } from "#lib/core/log-line.ts";
+import type { KubernetesObject, UserInfo } from "#lib/review.ts";
+import { readCatalogue } from "../../infra/catalogue/registry.ts";
+import { estimateMillionReviews } from "../../infra/commands/rules.ts";
+import { chooseCluster } from "../../infra/config/config.ts";
+import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
+import type { CachedGoProgram } from "../../infra/kubernetes/build/go-programs.ts";
+import { parseConfig } from "../../infra/project/project.ts";
+import { buildNativePolicies, toPolicySupport } from "../../infra/webhooks/native-policies.ts";
+import type { ControlPlaneBinaries } from "../control-plane/binaries.ts";
+import { getCollectionPath, type TestClusterClient } from "../control-plane/client.ts";
+import { bootCluster } from "../control-plane/cluster.ts";
+import {
+  applyConfigurations,
+  extendWebhookTimeoutsForTests,
+  serveTestRules,
+  type WebhookManifests,
+  waitUntil,
+} from "../parity/rule-server.ts";
+import { openScriptedWebhookEndpoints } from "../parity/scripted-endpoints.ts";
+import { openDelayProxy } from "./delay-proxy.ts";
+import { startGoWebhook } from "./processes/processes.ts";
+import { measureMilliseconds } from "./ratios.ts";
+
+/** A kind of write of inputs/trace.yaml. */
+interface TraceWrite {
+  what: string;
+  /** The number of these writes in an hour. */
+  hourly: number;
+  /** The number of rules that change the object, if the write is about that. */
+  changes?: number;
+  refused?: boolean;
+  method: "POST" | "PUT" | "PATCH" | "DELETE";
+  path: string;
+  user: UserInfo;
+  body?: object;
+}
+
+interface Trace {
+  writes: TraceWrite[];
+  objects: KubernetesObject[];
+  rules: Record<string, object | null>;
+  group: string[];
+  policies: Record<string, [group: string, resource: string, expression: string]>;
+}
+
+/** What writes of one kind cost. Numbers of calls are averages for a write. */
+export interface TraceKindMeasurement {
+  what: string;
+  share: number;
+  changes?: number | undefined;
+  /** The calls of each rule or group, by its name and the phase. */
+  calls: Record<string, number>;
+  /** The calls in series: the mutating ones, and one if there is a validating one. */
+  rounds: number;
+  /** The calls of rules that had already changed the object, and those of rules that had only been called. */
+  again: { changed: number; unchanged: number };
+  /** The rules that changed an object. */
+  changing: string[];
+  /** The milliseconds by which webhooks made writes longer, by the delay to the webhooks. */
+  added: Record<number, number[]>;
+}
+
+/** One way to call the rules; without dollars if it doesn't call Postern. */
+export interface TraceWayMeasurement {
+  what: string;
+  kinds: TraceKindMeasurement[];
+  /** The dollars for a million writes, by endpoint type. */
+  dollars?: { url: number; http: number };
+}
+
+export interface TraceMeasurement {
+  title: string;
+  ways: TraceWayMeasurement[];
+}
+
+/** The delays in milliseconds of the writes of a round. */
+const delays = [0, 0, 0, 0, 5, 5, 20];
+/** How many times more rounds writes have that call nothing and so take little time. */
+const silentRounds = 5;
+const groupName = "pod-defaults";
+
+/** Measures what writes cost with many rules: each goes to an API server with webhooks and to one without. */
+export const measureTrace = async (
+  binaries: ControlPlaneBinaries,
+  goWebhook: CachedGoProgram | undefined,
+  folder: string,
+  rounds: number,
+): Promise<TraceMeasurement> => {
+  await using running = new AsyncDisposableStack();
+  const text = await readFile(new URL("inputs/trace.yaml", import.meta.url), "utf8");
+  const { writes, objects, rules, group, policies }: Trace = parse(text, { merge: true });
+  const catalogue = (await readCatalogue()).filter(({ name }) => name in rules);
+  const policySettings = { settings: { policies: Object.entries(policies).flatMap(buildPolicy) } };
+  const buildConfig = (groups: object) =>
+    JSON.stringify({ rules: { ...rules, "validating-admission-policy": policySettings }, groups });
+
+  const boot = async () => {
+    const cluster = await bootCluster(binaries);
+    running.defer(cluster.stop);
+    const created = await createObjects(cluster.admin, objects);
+    const pod = created.find(({ kind, metadata }) => kind === "Pod" && metadata?.name === "cart");
+    const uid = String(Reflect.get(pod?.metadata ?? {}, "uid"));
+    /** Returns a function that sends a write with the uid of this cluster's Pod. */
+    const prepare = (write: TraceWrite) => {
+      const own: TraceWrite = JSON.parse(JSON.stringify(write).replace("UID-OF-CART", uid));
+      return () => send(cluster.admin, own);
+    };
+    return { ...cluster, prepare };
+  };
+  const [plain, hooked] = [await boot(), await boot()];
+  let delay = 0;
+  const openProxy = async (url: string) => running.use(await openDelayProxy(url, () => delay)).url;
+  const server = await openProxy(hooked.server);
+  const credentials = { token: hooked.getToken("admin") };
+  const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
+  const openCapabilities = createLiveCapabilities({ local: { server, ca: hooked.ca, credentials } });
+  const postern = await serveTestRules(catalogue, buildConfig({}), { certificate, openCapabilities });
+  running.defer(postern.stop);
+  const posternUrl = await openProxy(postern.url);
+  const scripted = await openScriptedWebhookEndpoints(certificate);
+  running.defer(scripted.stop);
+  const register = (manifests: WebhookManifests, toUrl = (url: string) => url.replace(postern.url, posternUrl)) => {
+    const delayed = extendWebhookTimeoutsForTests(manifests).map((manifest) => ({
+      ...manifest,
+      webhooks: manifest.webhooks.map(({ clientConfig, ...entry }) => {
+        return { ...entry, clientConfig: { ...clientConfig, url: toUrl(clientConfig.url) } };
+      }),
+    }));
+    return applyConfigurations(hooked.admin, delayed, scripted.announcer);
+  };
+
+  const total = sum(writes.map(({ hourly }) => hourly));
+  const measureKind = async (write: TraceWrite, times: number): Promise<TraceKindMeasurement> => {
+    const added: Record<number, number[]> = Object.fromEntries(delays.map((milliseconds) => [milliseconds, []]));
+    const reviews: AnsweredReviewFacts[][] = [];
+    const [sendPlain, sendHooked] = [plain.prepare({ ...write, refused: false }), hooked.prepare(write)];
+    for (let round = -Math.ceil(times / 5); round < times; round++)
+      for (const milliseconds of delays) {
+        delay = milliseconds;
+        const time = { plain: 0, hooked: 0 };
+        const turns = [
+          async () => {
+            time.plain = await measureMilliseconds(sendPlain);
+          },
+          async () => {
+            time.hooked = await measureMilliseconds(sendHooked);
+          },
+        ];
+        postern.reports.length = 0;
+        for (const turn of Math.random() < 0.5 ? turns : turns.reverse()) await turn();
+        if (round < 0) continue;
+        added[milliseconds]?.push(time.hooked - time.plain);
+        reviews.push(postern.reports.map(({ request: _, ...report }) => report));
+      }
+    const { what, hourly, changes } = write;
+    return { what, share: hourly / total, changes, ...countCalls(reviews), added };
+  };
+  /** Measures the kinds of writes again that call something in the first way, which calls most. */
+  const measureWay = async (what: string, first: TraceWayMeasurement, some = writes): Promise<TraceWayMeasurement> => {
+    const kinds: TraceKindMeasurement[] = [];
+    for (const write of some) {
+      const known = first.kinds.find((kind) => kind.what === write.what);
+      kinds.push(known && isSilent(known) ? known : await measureKind(write, rounds));
+    }
+    return { what, kinds };
+  };
+  const addDollars = (way: TraceWayMeasurement): TraceWayMeasurement => {
+    const estimate = (type: "url" | "http") => {
+      const costs = way.kinds.flatMap(({ share, calls }) =>
+        Object.entries(calls).map(([called, count]) => {
+          const [name = ""] = called.split(" ");
+          const names = name === groupName ? group : [name];
+          const members = catalogue.filter((listed) => names.includes(listed.name)).map(({ rule }) => rule);
+          return share * count * estimateMillionReviews(...members)[type];
+        }),
+      );
+      return sum(costs);
+    };
+    return { ...way, dollars: { url: estimate("url"), http: estimate("http") } };
+  };
+
+  await register(postern.manifests());
+  const alone: TraceWayMeasurement = { what: "each rule alone", kinds: [] };
+  for (const write of writes) {
+    const times = isSilent(await measureKind(write, 1)) ? rounds * silentRounds : rounds;
+    const kind = await measureKind(write, times);
+    if (write.changes !== undefined && kind.changing.length !== write.changes)
+      throw new Error(`${write.what} are changed by ${kind.changing.join(", ") || "no rule"}`);
+    alone.kinds.push(kind);
+  }
+
+  postern.serve(buildConfig({ [groupName]: group }));
+  await register(postern.manifests());
+  const grouped = await measureWay("mutators of Pods in a group", alone);
+
+  const policySupport = toPolicySupport(binaries.minor);
+  await register(postern.manifests({ policySupport }));
+  const [, cluster] = chooseCluster(parseConfig(buildConfig({}), catalogue), undefined);
+  await createObjects(hooked.admin, buildNativePolicies(catalogue, { ...cluster, policySupport }, "postern"));
+  await waitUntil("the API server does not evaluate the policies", () => refusesUnlabelledPods(hooked.admin, writes));
+  const native = await measureWay("and the policies in the API server", alone);
+
+  const peers: TraceWayMeasurement[] = [];
+  if (goWebhook) {
+    const go = running.use(await startGoWebhook(goWebhook.program, folder));
+    const goUrl = (await openProxy(go.url)).concat("/");
+    const sent = writes.filter(
+      ({ what, refused }) => !refused && native.kinds.some((kind) => kind.what === what && !isSilent(kind)),
+    );
+    const changed = sent.filter(({ changes }) => changes !== undefined);
+    const specs = () => Promise.all(changed.map((write) => hooked.prepare(write)()));
+    const wanted = await specs();
+    await register(
+      postern.manifests({ policySupport }),
+      (url) => goUrl + (url.includes(`/${groupName}/`) ? "pod" : "allow"),
+    );
+    if (!isDeepStrictEqual(await specs(), wanted))
+      throw new Error("the webhook in Go does not change Pods as the group does");
+    peers.push(await measureWay(`the same entries, controller-runtime ${goWebhook.version}`, native, sent));
+  }
+  const title = `${catalogue.length} rules, ${Object.keys(policies).length} policies, Kubernetes ${binaries.version}`;
+  return { title, ways: [...[alone, grouped, native].map(addDollars), ...peers] };
+};
+
+const sum = (numbers: number[]) => numbers.reduce((all, number) => all + number, 0);
+
+export const countAllCalls = ({ calls }: Pick<TraceKindMeasurement, "calls">) => sum(Object.values(calls));
+const isSilent = (kind: TraceKindMeasurement) => countAllCalls(kind) === 0;
+
+const createObjects = async (admin: TestClusterClient, objects: KubernetesObject[]) => {
+  const created: KubernetesObject[] = [];
+  for (const object of objects) {
+    const { code, body } = await admin({ method: "POST", path: getCollectionPath(object), body: object });
+    if (code !== 201 && code !== 409) throw new Error(`the API server refuses a ${object.kind}: ${body.message}`);
+    created.push(body);
+  }
+  return created;
+};
+
+/** Sends a write as a dry run; returns the spec of the object. */
+const send = async (client: TestClusterClient, { method, path, user, body, refused = false }: TraceWrite) => {
+  const contentType = method === "PATCH" ? "application/strategic-merge-patch+json" : "application/json";
+  const request = { method, path: `${path}?dryRun=All`, contentType, impersonate: user, ...(body && { body }) };
+  const { code, body: said } = await client(request);
+  if (code >= 300 !== refused) throw new Error(`${method} ${path} is answered with ${code}: ${said.message}`);
+  return said.spec;
+};
+
+const refusesUnlabelledPods = (admin: TestClusterClient, writes: TraceWrite[]) => {
+  const [pod] = writes.filter(({ changes }) => changes);
+  return pod
+    ? send(admin, { ...pod, body: { ...pod.body, metadata: { name: "a" } }, refused: true }).then(
+        () => true,
+        () => false,
+      )
+    : true;
+};
+
+const buildPolicy = ([name, [group, resource, expression]]: [string, Trace["policies"][string]]) => {
+  const apiVersion = "admissionregistration.k8s.io/v1";
+  const rule = { apiGroups: [group], apiVersions: ["v1"], resources: [resource], operations: ["CREATE", "UPDATE"] };
+  const spec = { matchConstraints: { resourceRules: [rule] }, validations: [{ expression }] };
+  const binding = { policyName: name, validationActions: ["Deny"] };
+  return [
+    { apiVersion, kind: "ValidatingAdmissionPolicy", metadata: { name }, spec },
+    { apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata: { name }, spec: binding },
+  ];
+};
+
+/** Counts the calls of writes from their reviews. Members of a group don't count: they are in one call. */
+const countCalls = (
+  writes: AnsweredReviewFacts[][],
+): Pick<TraceKindMeasurement, "calls" | "rounds" | "again" | "changing"> => {
+  const calls: Record<string, number> = {};
+  const again = { changed: 0, unchanged: 0 };
+  const changing = new Set<string>();
+  let rounds = 0;
+  for (const reviews of writes) {
+    const before = new Map<string, boolean>();
+    for (const { rule, phase, code, operations, group, error } of reviews) {
+      if (code !== 200) throw error ?? new Error(`${rule} answers ${code}`);
+      if (group !== undefined) continue;
+      const called = `${rule} ${phase}`;
+      calls[called] = (calls[called] ?? 0) + 1 / writes.length;
+      if (phase !== "mutate") continue;
+      rounds += 1 / writes.length;
+      const hadChanged = before.get(rule);
+      if (hadChanged !== undefined) again[hadChanged ? "changed" : "unchanged"] += 1 / writes.length;
+      before.set(rule, hadChanged || operations > 0);
+      if (operations > 0) changing.add(rule);
+    }
+    if (reviews.some(({ phase }) => phase === "validate")) rounds += 1 / writes.length;
+  }
+  return { calls, rounds, again, changing: [...changing] };
+};
