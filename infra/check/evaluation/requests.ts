@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { AdmissionAttributes } from "#infra/apiserver/admission/types.ts";
-import { getOwn, isMap, type JsonMap, toMap } from "#lib/json.ts";
+import { getOwn, isMap, type JsonMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import {
   type AdmissionRequest,
@@ -207,24 +207,23 @@ const mergeLists = (value: JsonMap[], old: JsonMap[], field: string, key: string
     const turn = turns.get(name) ?? 0;
     turns.set(name, turn + 1);
     const counterpart = counterparts.get(name)?.[turn];
-    if (counterpart && isDeepStrictEqual(mergeMaps(element, counterpart, field, keys), counterpart)) continue;
+    const whole = counterpart ? mergeMaps(element, counterpart, field, keys) : element;
+    if (isDeepStrictEqual(whole, counterpart)) continue;
     isSame = false;
     const place = places.get(name) ?? merged.length;
     places.set(name, place);
     const first = merged[place];
-    const sent = first === counterpart ? element : selectDifferences(element, toMap(counterpart), keys);
-    merged[place] = first ? mergeMaps(sent, first, field, keys) : element;
+    if (first === undefined || first === counterpart) {
+      merged[place] = whole;
+      continue;
+    }
+    const differences = Object.entries(element).filter(
+      ([member]) => !isDeepStrictEqual(getOwn(whole, member), getOwn(counterpart, member)),
+    );
+    merged[place] = mergeMaps(Object.fromEntries(differences), first, field, keys);
   }
   return isSame ? merged : sortMerged(merged, value, old, key);
 };
-
-const selectDifferences = (element: JsonMap, counterpart: JsonMap, keys: MergeKeys): JsonMap =>
-  Object.fromEntries(
-    Object.entries(element).filter(([name, member]) => {
-      const old = getOwn(counterpart, name);
-      return !isDeepStrictEqual(mergeValues(member, old, name, keys), old);
-    }),
-  );
 
 /** Sorts merged elements as a manifest has them. Others stay before those that follow them in the stored list. */
 const sortMerged = (merged: readonly JsonMap[], value: JsonMap[], old: JsonMap[], key: string): JsonMap[] => {
