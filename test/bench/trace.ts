@@ -286,15 +286,21 @@ const countCalls = (
       if (code !== 200) throw error ?? new Error(`${rule} answers ${code}`);
       if (group !== undefined) continue;
       const called = `${rule} ${phase}`;
-      calls[called] = (calls[called] ?? 0) + 1 / writes.length;
+      calls[called] = (calls[called] ?? 0) + 1;
       if (phase !== "mutate") continue;
-      rounds += 1 / writes.length;
+      rounds += 1;
       const hadChanged = before.get(rule);
-      if (hadChanged !== undefined) again[hadChanged ? "changed" : "unchanged"] += 1 / writes.length;
+      if (hadChanged !== undefined) again[hadChanged ? "changed" : "unchanged"] += 1;
       before.set(rule, hadChanged || operations > 0);
       if (operations > 0) changing.add(rule);
     }
-    if (reviews.some(({ phase }) => phase === "validate")) rounds += 1 / writes.length;
+    if (reviews.some(({ phase }) => phase === "validate")) rounds += 1;
   }
-  return { calls, rounds, again, changing: [...changing] };
+  const average = (count: number) => count / writes.length;
+  return {
+    calls: Object.fromEntries(Object.entries(calls).map(([called, count]) => [called, average(count)])),
+    rounds: average(rounds),
+    again: { changed: average(again.changed), unchanged: average(again.unchanged) },
+    changing: [...changing],
+  };
 };
