@@ -86,12 +86,12 @@ const findMatchingQuotas = (
   const scopes: Scope[] = [];
   for (const quota of quotas) {
     const name = quota.metadata?.name;
-    const own = listScopes(quota);
-    for (const scope of own.filter(({ scopeName }) => scopeName === evaluator.scopes?.ofClasses)) {
+    const scopesOfQuota = listScopes(quota);
+    for (const scope of scopesOfQuota.filter(({ scopeName }) => scopeName === evaluator.scopes?.ofClasses)) {
       const fault = findScopeFault(scope, labelUnit);
       if (fault) return { error: `error matching scopes of quota ${name}, err: ${fault}` };
     }
-    scopes.push(...own.filter((scope) => evaluator.scopes?.includes(scope, object)));
+    scopes.push(...scopesOfQuota.filter((scope) => evaluator.scopes?.includes(scope, object)));
     if (!matches(quota, object, evaluator)) continue;
     const { hard = {}, used = {} } = quota.status ?? {};
     const names = evaluator.selectNames(Object.keys(hard));

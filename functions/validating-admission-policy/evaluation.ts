@@ -63,8 +63,8 @@ export const evaluatePolicy = (
       return isClosed ? [{ index, message: `failed messageExpression: ${messages.exhausted}` }] : [];
     if (result === undefined || !("value" in result) || result.value === true) return [];
     const { reason, message = "", expression } = spec.validations?.[index] ?? { expression: "" };
-    const made = messages[index];
-    const text = (made && "value" in made && toMessage(made.value)) || trimAsGo(message);
+    const messageResult = messages[index];
+    const text = (messageResult && "value" in messageResult && toMessage(messageResult.value)) || trimAsGo(message);
     return [{ index, message: text || `failed expression: ${trimAsGo(expression)}`, reason }];
   });
 

@@ -174,8 +174,8 @@ export const recordHard = (
 ): Map<string, Quantity> => {
   const scope = ledgered.get(scopeKey) ?? {};
   const others = (scope.hards ?? []).filter((one) => now < one.until && !isSame(one.hard, hard));
-  const own = scope.hards?.find((one) => isSame(one.hard, hard));
-  const isFresh = own !== undefined && own.until - now > hardMilliseconds / 2;
+  const current = scope.hards?.find((one) => isSame(one.hard, hard));
+  const isFresh = current !== undefined && current.until - now > hardMilliseconds / 2;
   if (!isFresh)
     ledgered.set(scopeKey, { ...scope, hards: [...others, { hard: { ...hard }, until: now + hardMilliseconds }] });
   const smallest = new Map<string, Quantity>();

@@ -25,8 +25,8 @@ export const describeStageIdentity = ({ partition, account, region, stage }: Sta
 /** Reports whether an identity, as the annotation has it, is that of a stage. What isn't known of the stage is "". */
 export const isSameStage = (written: string, stage: StageIdentity): boolean => {
   const parts = written.split(":");
-  const own = formatStageIdentity(stage).split(":");
-  return parts.length === own.length && own.every((part, index) => part === "" || part === parts[index]);
+  const expected = formatStageIdentity(stage).split(":");
+  return parts.length === expected.length && expected.every((part, index) => part === "" || part === parts[index]);
 };
 
 /** Calls STS, without the SDK. A refusal or a missing answer is a Complaint that continues `what`. */

@@ -41,9 +41,9 @@ export const findNearestFile = (folder: string, name: string): string | undefine
  */
 const findProject = (): Project => {
   const [installedIn = ""] = packageRoot.split(`${sep}node_modules${sep}`);
-  const own = join(isCheckout ? packageRoot : installedIn, "postern.yaml");
+  const besidePackage = join(isCheckout ? packageRoot : installedIn, "postern.yaml");
   const nearest = isCheckout ? undefined : findNearestFile(process.cwd(), "postern.yaml");
-  const found = nearest ?? (existsSync(own) ? own : undefined);
+  const found = nearest ?? (existsSync(besidePackage) ? besidePackage : undefined);
   const here = resolve("postern.yaml");
   if (found === undefined) return toProject(here, false);
   if (found !== here && !isCheckout)

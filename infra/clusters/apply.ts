@@ -98,8 +98,8 @@ export const applyWantedObjectsToCluster = async (
   /** Waits until the policies of a kind have an effect; deletes the new ones if they have none, so that they are missing. */
   const awaitEffect = async (kind: PolicyKind) => {
     await awaitPolicies(api, kind, name).catch(async (error) => {
-      const made = changes.filter((change) => change.did === "made" && change.kind.startsWith(kind));
-      for (const change of made.reverse()) await api.remove(change);
+      const created = changes.filter((change) => change.did === "made" && change.kind.startsWith(kind));
+      for (const change of created.reverse()) await api.remove(change);
       throw error;
     });
     unproven.delete(kind);
@@ -291,12 +291,12 @@ const listUnwanted = async (api: ClusterApi, wanted: DeployedObject[], name: str
     wanted.some((object) => object.kind === kind && object.metadata.name === metadata.name);
   const configurations = await readConfigurations(api, name);
   const rights = await Promise.all(rightKinds.map((kind) => api.list(kind)));
-  const own = [
+  const deployed = [
     ...configurations.filter((configuration) => configuration !== undefined).filter(isOurs),
     ...(await listOwnPolicies(api, name)),
     ...rights.flat().filter((object) => isLabelled(object) && object.metadata.name.startsWith(`${name}:`)),
   ];
-  return sortObjects(own.filter((object) => !isWanted(object))).reverse();
+  return sortObjects(deployed.filter((object) => !isWanted(object))).reverse();
 };
 
 /** Returns the policies and bindings of a deployment, which have its name before the name in their annotation. */

@@ -107,10 +107,10 @@ export const findConnectFault = (connect: ClusterConnectConfig): string | undefi
     return `must have an https:// address without a path as its server, not "${server}"`;
   if (eks !== undefined && server !== undefined && ca === undefined)
     return "must name the ca and not only the server, because EKS signs its certificates itself";
-  const own = parseRegion(tokenSecret ?? tokenParameter);
-  if (own !== undefined && region !== undefined && own !== region)
-    return `is of region ${region}, but its token is kept in ${own}`;
-  if (!isRegion(region ?? own ?? ""))
+  const tokenRegion = parseRegion(tokenSecret ?? tokenParameter);
+  if (tokenRegion !== undefined && region !== undefined && tokenRegion !== region)
+    return `is of region ${region}, but its token is kept in ${tokenRegion}`;
+  if (!isRegion(region ?? tokenRegion ?? ""))
     return `must have a region, for instance eu-west-1${describeFoundValue({ value: region })}`;
   return undefined;
 };

@@ -277,16 +277,18 @@ const readRule = (
   const { complain } = reading;
   const { settings, exempt, record, ...fields } = section;
   const settingsPath = [...path, "settings"];
-  const own = rule && fillManifestSettings(rule, settings, settingsPath, reading);
-  const wrong = own == null ? [] : findSettingsMistakes(rule ?? {}, own);
+  const givenSettings = rule && fillManifestSettings(rule, settings, settingsPath, reading);
+  const wrong = givenSettings == null ? [] : findSettingsMistakes(rule ?? {}, givenSettings);
   for (const mistake of wrong) complain([...settingsPath, ...mistake.path], mistake.sentence);
   const complainOfService: ReportMistake = (path, sentence) => {
     wrong.push({ path, sentence });
     complain([...settingsPath, ...path], sentence);
   };
-  const merged = mergeWithDefaults(before?.settings ?? rule?.settings ?? {}, own);
+  const merged = mergeWithDefaults(before?.settings ?? rule?.settings ?? {}, givenSettings);
   const filled =
-    rule && isMap(own) ? fillServiceSettings(rule, own, merged, { ...reading, complain: complainOfService }) : merged;
+    rule && isMap(givenSettings)
+      ? fillServiceSettings(rule, givenSettings, merged, { ...reading, complain: complainOfService })
+      : merged;
   return {
     mode: "enforce",
     ...before,

@@ -204,9 +204,10 @@ export const observeCase = async (
 
 const describeMatch = (policy: AnyPolicy, observations: readonly PolicyObservation[]): PolicyMatch => {
   const name = formatPolicyName(policy);
-  const own = observations.filter((one) => formatPolicyName(one.policy) === name);
-  if (own.some((one) => "field" in one && one.field !== "matchConditions")) return { policy: name, matched: true };
-  const reasons = own.flatMap((one) => {
+  const observationsOfPolicy = observations.filter((one) => formatPolicyName(one.policy) === name);
+  if (observationsOfPolicy.some((one) => "field" in one && one.field !== "matchConditions"))
+    return { policy: name, matched: true };
+  const reasons = observationsOfPolicy.flatMap((one) => {
     if ("unmatched" in one) return [one.unmatched];
     return one.results.flatMap((result, index) => {
       if (result && "error" in result) return [result.error];

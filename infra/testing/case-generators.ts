@@ -62,7 +62,7 @@ export const createCasePerturber = (
 export function* generateCases(cases: readonly Case[], count: number, seed: number): Generator<Case> {
   const perturb = createCasePerturber(cases);
   const { drawBelow, decide, pick } = createRandom(seed);
-  for (let made = 0; made < count; made++) {
+  for (let index = 0; index < count; index++) {
     const changes = Array.from({ length: 1 + drawBelow(5) }, (): CaseChange => {
       return { which: drawBelow(2 ** 31), other: drawBelow(2 ** 31), drop: decide(0.5), old: decide(0.5) };
     });

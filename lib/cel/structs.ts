@@ -128,13 +128,13 @@ const toNativeField = (value: Value): Value => {
   const convert = (one: Value) => toNative(one) as Value;
   if (!isList(value) && !(value instanceof CelMap)) return convert(value);
   const known = nativeFields.get(value);
-  const made =
+  const converted =
     known ??
     (isList(value)
       ? toArray(value).map(convert)
       : new CelMap(new Map(Array.from(value.entries, ([text, [key, one]]) => [text, [key, convert(one)]]))));
-  nativeFields.set(value, made);
-  return made;
+  nativeFields.set(value, converted);
+  return converted;
 };
 
 export const createPatch = (type: Type, fields: ReadonlyMap<string, Value>): Result => {

@@ -89,10 +89,10 @@ export const createLiveCapabilities = (
       createUnconnectedCapabilities(cluster),
       async (verb, args, failUnconnected) => {
         const ask = findServer(cluster);
-        const own: Partial<Capabilities> = ask
+        const connected: Partial<Capabilities> = ask
           ? { ...createReads(review, ask), ...createPosts(review, ask), ...createStatusUpdates(review, ask) }
           : {};
-        const answer = own[verb] as ((...args: readonly unknown[]) => Promise<unknown>) | undefined;
+        const answer = connected[verb] as ((...args: readonly unknown[]) => Promise<unknown>) | undefined;
         return answer ? answer(...args) : failUnconnected();
       },
     );

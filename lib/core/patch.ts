@@ -200,12 +200,12 @@ const addListDifference = (
   while (tail < shorter - head && isDeepStrictEqual(before[before.length - 1 - tail], after[after.length - 1 - tail]))
     tail++;
 
-  const both = shorter - tail;
-  for (let index = head; index < both; index++)
+  const commonEnd = shorter - tail;
+  for (let index = head; index < commonEnd; index++)
     addValueDifference(changes, before[index], after[index], `${path}/${index}`);
-  for (let index = before.length - tail - 1; index >= both; index--)
+  for (let index = before.length - tail - 1; index >= commonEnd; index--)
     changes.push({ op: "remove", path: `${path}/${index}` });
-  for (let index = both; index < after.length - tail; index++)
+  for (let index = commonEnd; index < after.length - tail; index++)
     changes.push({ op: "add", path: `${path}/${index}`, value: after[index] });
 };
 

@@ -116,9 +116,11 @@ export const listPolicies = async (
   const [first = noObjects] = lists;
   const known = joinedPolicies.get(first);
   if (known?.policies === policies && hasSameLists(known.lists, lists)) return known.all;
-  const own = new Set(policies.map(formatIdentity));
+  const configured = new Set(policies.map(formatIdentity));
   // The cluster lists only policies here, but their content is not checked.
-  const others = lists.flat().filter((policy) => !own.has(formatIdentity(policy))) as unknown as KinitirasPolicy[];
+  const others = lists
+    .flat()
+    .filter((policy) => !configured.has(formatIdentity(policy))) as unknown as KinitirasPolicy[];
   const all = others.length > 0 ? [...policies, ...others] : policies;
   joinedPolicies.set(first, { policies, lists, all });
   // Starts loading CUE now, so that the first request that needs it waits less.

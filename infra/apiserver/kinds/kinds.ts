@@ -149,8 +149,8 @@ const listStandardKinds = (kubernetes?: string): readonly ResourceKind[] => {
 };
 
 const createStandardKinds = (kubernetes?: string): ResourceKind[] => {
-  const own: Record<string, Record<string, Row>> = selectMinor(builtIn, olderBuiltIn, kubernetes);
-  const all = { ...own, [`${policyGroup}/v1alpha1`]: policies };
+  const kubernetesKinds: Record<string, Record<string, Row>> = selectMinor(builtIn, olderBuiltIn, kubernetes);
+  const all = { ...kubernetesKinds, [`${policyGroup}/v1alpha1`]: policies };
   return Object.entries(all).flatMap(([apiVersion, rows]) =>
     Object.entries(rows).map(([kind, row]) => createResourceKind(splitApiVersion(apiVersion), kind, row)),
   );

@@ -151,8 +151,8 @@ const openAccessEntries = async ({ stage, config }: Targets, name: string) => {
       principals.push(...toList(answer.content.accessEntries).map(String));
       nextToken = typeof answer.content.nextToken === "string" ? answer.content.nextToken : undefined;
     }
-    const own = principals.filter((principal) => principal.startsWith(rolePrefix));
-    return (await runInParallel(atOnce, own, describe)).flat();
+    const rolePrincipals = principals.filter((principal) => principal.startsWith(rolePrefix));
+    return (await runInParallel(atOnce, rolePrincipals, describe)).flat();
   };
   const describe = async (principal: string): Promise<AccessEntry[]> => {
     const answer = await call({ path: ["access-entries", principal] });

@@ -33,12 +33,14 @@ export const runCases = async (
   const all = (listed.members ?? [listed]).map(async (member) =>
     (await readCases(member)).map((entry) => [member, entry] as const),
   );
-  const own = (await Promise.all(all))
+  const candidates = (await Promise.all(all))
     .flat()
     .filter(([, entry]) => listed.members === undefined || getCasePhase(entry) === "mutate")
     .filter(([{ rule }, entry]) => !hasExpressions(rule, entry));
-  const able = await Promise.all(own.map(async ([member, entry]) => scripts || !(await needsScript(member, entry))));
-  const runnable = own.filter((_, index) => able[index]);
+  const able = await Promise.all(
+    candidates.map(async ([member, entry]) => scripts || !(await needsScript(member, entry))),
+  );
+  const runnable = candidates.filter((_, index) => able[index]);
   const found = await runInParallel(atOnce, runnable, async ([rule, entry]) => {
     const member = listed.members && { member: rule.name };
     const answer = await functions.invoke(listed.name, version, { ...buildInvocationEvent(rule, entry), ...member });

@@ -37,17 +37,19 @@ type AddWarning = (sentence: string) => void;
 
 const warnOfSelectors = (policy: KinitirasPolicy, warn: AddWarning) => {
   const { resourceSelectors: selectors = [] } = policy.spec;
-  const own = policy.kind === "OverridePolicy" ? policy.metadata.namespace : undefined;
+  const policyNamespace = policy.kind === "OverridePolicy" ? policy.metadata.namespace : undefined;
   if (selectors.length === 0)
-    warn(`spec.resourceSelectors is empty: the policy applies to every object${own ? ` in namespace ${own}` : ""}`);
+    warn(
+      `spec.resourceSelectors is empty: the policy applies to every object${policyNamespace ? ` in namespace ${policyNamespace}` : ""}`,
+    );
   for (const [index, selector] of selectors.entries()) {
     const { apiVersion, kind, namespace, name, labelSelector, fieldSelector } = selector;
     const at = `spec.resourceSelectors[${index}]`;
-    if (own && namespace && namespace !== own)
+    if (policyNamespace && namespace && namespace !== policyNamespace)
       warn(
-        `${at}.namespace is ${quoteValue(namespace)}, where the policy never applies: it applies only in namespace ${own}`,
+        `${at}.namespace is ${quoteValue(namespace)}, where the policy never applies: it applies only in namespace ${policyNamespace}`,
       );
-    if (own && clusterKinds.has(kind))
+    if (policyNamespace && clusterKinds.has(kind))
       warn(`${at}.kind is ${kind}, which is in no namespace: the policy never applies to it`);
     if (apiVersion.startsWith(`${policyGroup}/`)) warn(`${at} selects policies, to which no policy applies`);
     if (apiVersion.includes("*") || kind.includes("*")) warn(`${at} selects nothing: * is not a pattern here`);
