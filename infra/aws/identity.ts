@@ -22,7 +22,7 @@ export const formatStageIdentity = ({ partition, account, region, stage }: Stage
 export const describeStageIdentity = ({ partition, account, region, stage }: StageIdentity): string =>
   `partition ${partition}, account ${account}, region ${region}, stage ${stage}`;
 
-/** Reports whether an identity, as the annotation has it, is that of a stage. What isn't known of the stage is "". */
+/** Reports whether the identity in an annotation is that of a stage. Parts of the stage that aren't known are "". */
 export const isSameStage = (written: string, stage: StageIdentity): boolean => {
   const parts = written.split(":");
   const expected = formatStageIdentity(stage).split(":");

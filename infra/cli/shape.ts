@@ -147,9 +147,10 @@ export const findMisfits = (value: unknown, wanted: InputShape, path: string[] =
     if (inner === false) return [{ path: at, expected: `one of ${known.join(", ")}`, value: member, known }];
     return inner?.expected === undefined ? [] : findMisfits(member, { ...inner, expected: inner.expected }, at);
   });
-  return found.length > 0
-    ? found
-    : [{ path, expected: wanted.expected, value: wanted.enum?.length === 0 ? undefined : value }];
+  if (found.length > 0) return found;
+  // If no value fits, the message doesn't show the one that was found.
+  const shownValue = wanted.enum?.length === 0 ? undefined : value;
+  return [{ path, expected: wanted.expected, value: shownValue }];
 };
 
 /** Returns a shape as the JSON Schema for editors, without members that no value fits. */

@@ -191,7 +191,7 @@ export const clusterRuleShape = allowNull(
   createMapShape({ ...ruleMembers, reserved: onlyGeneralShape, warm: onlyGeneralShape }),
 );
 
-/** A rule's config while postern.yaml is being read; finishRules turns it into a RuleConfig. */
+/** A rule's config while postern.yaml is being read; `checkMergedRuleConfigs` turns it into a RuleConfig. */
 export interface RuleConfigDraft extends Omit<RuleConfig, "record"> {
   /** "off" cancels a `record` that is inherited from the settings for all clusters. */
   record?: ReviewRecordingConfig | "off";

@@ -60,7 +60,7 @@ interface LiveCapabilitiesOptions {
 /**
  * Returns the capabilities of each cluster; clusters share no connections, tokens or answers. Without a connection,
  * services outside the cluster can be asked all the same. A function reads the connections when a cluster is first
- * asked, so that a cold start doesn't wait for them. Few rules read pages, so the code for it is given.
+ * asked, so that a cold start doesn't wait for them. Few rules read lists by pages, so `createPages` passes the code for that.
  */
 export const createLiveCapabilities = (
   connections: Connections | (() => Connections),

@@ -5,18 +5,16 @@ import type { Patch } from "../review.ts";
 
 type Container = Record<string, unknown> | unknown[];
 
-/**
- * A node of a draft: an accessed object or array of the original object, copied at its first write; the original
- * never changes. `written`
- * holds the written keys; `open` reports a write here or below.
- */
+/** A node of a draft: an accessed object or array of the original, which is copied at its first write. */
 interface Node {
   readonly original: Container;
   readonly parent: Node | undefined;
   draft: Container;
   children: Map<string, Node> | undefined;
   copy: Container | undefined;
+  /** The keys that were written. */
   written: Set<string> | undefined;
+  /** True after a write to this node or to one below it. */
   open: boolean;
 }
 

@@ -31,11 +31,13 @@ export interface AlwaysInterceptedRequests extends Omit<RequestMatch, "operation
 export interface PolicySettings {
   /** Policies. In postern.yaml also the names of files and folders that hold policies. */
   policies: readonly KinitirasPolicy[];
+  /** Whether policies in the cluster apply, too. */
   inCluster: boolean;
   intercept: readonly AlwaysInterceptedRequests[];
   objectSelector: LabelSelector;
   /** Resources that references may read, besides those named in policies. Secrets must always be listed here. */
   reads: readonly ResourceType[];
+  /** Whether policies may contain scripts in CUE. */
   scripts: boolean;
   /** Turns on metrics of each policy in CloudWatch. */
   metrics: boolean;

@@ -124,7 +124,7 @@ const computeKey = (frame: Frame, { compute, isNative = false }: Qualifier): Key
   return createKeyError(value, isNative);
 };
 
-/** Returns a function that resolves an attribute. What it returns is charged for selected parts, not for itself. */
+/** Returns a function that resolves an attribute, and charges each part that it selects. The attribute itself costs nothing. */
 export const buildResolver = (attribute: Attribute): Evaluator => {
   if (attribute.kind === "conditional") {
     const { condition } = attribute;

@@ -21,7 +21,10 @@ import {
 } from "../values.ts";
 import { type Evaluator, type Result, requireHashable, toArgument, toResult } from "./evaluation.ts";
 
-/** Returns the function of `&&` or `||`: it ends at `decisive`, and otherwise gives the first error. */
+/**
+ * Returns the function of `&&`, whose decisive value is false, or of `||`, where it is true. A decisive term ends it;
+ * otherwise its result is the first error, if there is one.
+ */
 export const buildLogic = (terms: readonly Evaluator[], decisive: boolean): Evaluator => {
   return (frame) => {
     let error: EvaluationError | undefined;
@@ -97,7 +100,7 @@ export const buildAlternative =
     return isOr ? value : value.value;
   };
 
-/** Returns the function of `x in [1, 2]`, which costs nothing; undefined if the list has other values than scalars. */
+/** Returns the function of `x in [1, 2]`, whose cost in CEL is 0; undefined if the list has other values than scalars. */
 export const buildMembership = (element: Evaluator, list: readonly Value[]): Evaluator | undefined => {
   const members = new Set(list.map(toMember));
   if (members.has(undefined)) return undefined;

@@ -80,10 +80,10 @@ export class Frame {
   }
 }
 
-/** Ends an evaluation; nothing absorbs it. */
+/** An error that ends an evaluation: unlike others, `||` and `&&` don't absorb it. */
 export class Interruption extends Error {}
 
-/** Runs what may throw an error of the evaluation, and returns the error. */
+/** Returns the result of a function, or the evaluation error that the function throws. */
 export const attempt = <Input>(run: (input: Input) => Result, input: Input): Result => {
   try {
     return run(input);
