@@ -15,10 +15,10 @@ import {
   type Sighting,
 } from "./reservations.ts";
 
-/** What was read of the objects of reservations that may have lapsed. */
+/** The results of reading the objects of reservations that may have lapsed. */
 export interface ReadReservations {
   sightings: Sighting[];
-  /** What a refusal says if not all that may have lapsed could be read. */
+  /** The end of a refusal's message if some of these objects could not be read. */
   note: string;
   /** Why an object could not be read, for the audit log: a user needn't know other users' objects. */
   fault?: string;

@@ -6,7 +6,7 @@ import { toMap } from "#lib/json.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { getConfigFile } from "../cli/roots.ts";
 
-/** Which stage this is: two stages of the same name in other accounts or regions are others. */
+/** The identity of a stage. Stages with the same name in different accounts or regions are different stages. */
 export interface StageIdentity {
   partition: string;
   account: string;

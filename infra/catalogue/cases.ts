@@ -45,7 +45,7 @@ export const parseCases = (text: string, file: string, phases: readonly Phase[],
   return cases;
 };
 
-/** Returns the mistakes in the members of a case, or, if there are none, in what they are together. */
+/** Returns the mistakes in the single members of a case or, if there are none, in their combination. */
 const findCaseMistakes = (
   entry: unknown,
   phases: readonly Phase[],

@@ -85,9 +85,9 @@ const readImports = async (file: string): Promise<Metafile> => {
     format: "esm",
     platform: "node",
     target: "node24",
-    // An import only of types is none, whatever the project's tsconfig.json says.
+    // An import of types alone doesn't count, whatever the project's tsconfig.json says.
     tsconfigRaw: {},
-    // What Postern's library does is its own matter. In a checkout, it is #lib, too.
+    // Postern's library isn't checked. In a checkout, it is also imported as #lib.
     external: ["postern", "postern/*", ...(moduleExtension === ".ts" ? ["#lib/*"] : [])],
     logLevel: "silent",
   });

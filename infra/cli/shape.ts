@@ -21,11 +21,11 @@ interface JsonSchema {
   additionalProperties?: JsonSchema | false;
   description?: string;
   default?: unknown;
-  /** What a message says is expected. Without it, a misfit is reported as one of the value that this one is in. */
+  /** What messages say that they expect. Without it, a misfit is reported for the value that contains this one. */
   expected?: string;
   /** A condition that no keyword can express, so that editors don't know it. */
   isFit?(value: unknown): boolean;
-  /** What other code checks with sentences of its own, in keywords for editors. */
+  /** Keywords for editors, about what other code checks with messages of its own. */
   checkedElsewhere?: Readonly<Record<string, unknown>>;
 }
 

@@ -163,9 +163,9 @@ const deleteRetiredEntries = async (
 };
 
 const isNewInBoth = async (api: ClusterApi, all: DeployedObject[], name: string): Promise<boolean> => {
-  const there = (await readConfigurations(api, name)).map(listEntryNames);
+  const presentNames = (await readConfigurations(api, name)).map(listEntryNames);
   const [mutating = [], validating = []] = listEntryNamesByKind(all);
-  return validating.some((entry) => mutating.includes(entry) && !there.some((names) => names.includes(entry)));
+  return validating.some((entry) => mutating.includes(entry) && !presentNames.some((names) => names.includes(entry)));
 };
 
 /** Returns the mutating and the validating webhook configuration of a name; undefined in the place of an absent one. */

@@ -122,7 +122,7 @@ const listOtherInstances = async (api: ClusterApi, name: string): Promise<string
   return [...new Set(found.map(({ metadata }) => metadata.name))].filter((other) => other !== name).sort();
 };
 
-/** Says of an entry that should not be there if it is so because its rule is off. */
+/** Explains a left-over entry whose rule is off. */
 const explainUnwantedEntry = (
   difference: DeployedObjectDifference,
   { rules, groups }: ClusterConfig,

@@ -212,14 +212,14 @@ export const parseRulesSection = (
   const seen = new Set<string>();
   for (const [key, section] of Object.entries(toMap(value))) {
     const name = findRuleByNameOrPlugin(key, names);
-    const here = [...path, key];
+    const rulePath = [...path, key];
     if (name === undefined) {
-      complain(here, describeUnknownRuleName(key, names));
+      complain(rulePath, describeUnknownRuleName(key, names));
       continue;
     }
-    if (seen.has(name)) complain(here, `is ${name}, which is listed here already`);
+    if (seen.has(name)) complain(rulePath, `is ${name}, which is listed here already`);
     seen.add(name);
-    const draft = { rule: findKnownRule(name, reading), path: here, before: general.get(name) };
+    const draft = { rule: findKnownRule(name, reading), path: rulePath, before: general.get(name) };
     rules.set(name, readRule(toMap(section), draft, reading));
   }
   return rules;

@@ -190,7 +190,7 @@ export const completeExpectations = (entry: Case, { outcome }: RuleDecision): Ca
 const beforeMessage = /^.*? denied request: /;
 const beforeWarning = /^Validation failed for ValidatingAdmissionPolicy '[^']*' with binding '[^']*': /;
 
-/** Evaluates a case, and returns what its policies did besides. */
+/** Evaluates a case, and also returns the results of the expressions of its policies. */
 export const observeCase = async (
   entry: Case,
   tested: readonly TestedAdmissionPolicies[],

@@ -222,8 +222,8 @@ const createUnknownVersionComplaint = async (
     names.length > 0 ? `a commit (${names.join(", ")})` : "a commit, where there is git",
     "a folder",
   ];
-  const more = isShallow ? "; this clone is shallow, and git fetch --unshallow brings other commits" : "";
+  const hint = isShallow ? "; this clone is shallow, and git fetch --unshallow brings other commits" : "";
   return new Complaint(
-    `there is no version "${text}"; it can be ${known.slice(0, -1).join(", ")} or ${known.at(-1)}${more}`,
+    `there is no version "${text}"; it can be ${known.slice(0, -1).join(", ")} or ${known.at(-1)}${hint}`,
   );
 };

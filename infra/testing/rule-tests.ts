@@ -418,16 +418,16 @@ function toOther<T extends KubernetesObject>({ apiVersion, kind, metadata, ...re
 
 /** Returns an object of the cluster with a secret value in each of its maps. */
 function withSecrets<T extends KubernetesObject>(object: T): T {
-  const more = { [secret]: secret };
+  const secretMap = { [secret]: secret };
   const { metadata } = object;
   const filled = Object.entries(object).map(([key, value]) =>
     typeof value === "object" && value !== null && !Array.isArray(value) && key !== "metadata"
-      ? [key, { ...value, "unknown-field": more }]
+      ? [key, { ...value, "unknown-field": secretMap }]
       : [key, value],
   );
   const labels = { ...metadata?.labels, [secret]: secret };
   const annotations = { ...metadata?.annotations, [secret]: secret };
-  return { ...Object.fromEntries(filled), "unknown-field": more, metadata: { ...metadata, labels, annotations } };
+  return { ...Object.fromEntries(filled), "unknown-field": secretMap, metadata: { ...metadata, labels, annotations } };
 }
 
 /** Adds an unknown field to the object, to its spec, and to every element of the spec's lists. */

@@ -41,8 +41,8 @@ type Outcome = "written" | { found?: FoundItems };
 const deletedSeconds = 3600;
 
 /**
- * The milliseconds of the longest pause after another change came first. It is short, because each time one change was
- * made: with long pauses a change could wait for ever while new ones overtake it.
+ * The milliseconds of the longest pause after another change came first. It is short: with long pauses, a change could
+ * wait for ever while new ones overtake it.
  */
 const longestConflictPause = 100;
 

@@ -18,7 +18,7 @@ interface Node {
   open: boolean;
 }
 
-/** An editable form of an object that leaves the object itself as it is. */
+/** An editable form of an object. Edits don't change the object itself. */
 export interface ObjectDraft<T> {
   readonly value: T;
   /** Returns the patch from the original to the edited object; empty if nothing changed. */

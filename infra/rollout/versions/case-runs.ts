@@ -53,10 +53,11 @@ export const runCases = async (
     return sentences.length === 0 ? [] : [`${rule.name}, "${entry.name}": ${sentences.join("; ")}`];
   });
   const faults = found.flat();
-  const more = faults.length - maxReported;
+  const unreported = faults.length - maxReported;
   return {
     cases: runnable.length,
-    faults: more > 0 ? [...faults.slice(0, maxReported), `${listed.name}: ${more} more cases differ`] : faults,
+    faults:
+      unreported > 0 ? [...faults.slice(0, maxReported), `${listed.name}: ${unreported} more cases differ`] : faults,
   };
 };
 

@@ -113,7 +113,9 @@ export const buildMembership = (element: Evaluator, list: readonly Value[]): Eva
   };
 };
 
-/** Returns a value that equal values of all types of numbers share; undefined for anything but texts, bools and numbers. */
+/**
+ * Returns a key that is the same for equal numbers of all types; undefined for anything but texts, bools and numbers.
+ */
 const toMember = (value: Value): string | boolean | number | bigint | undefined => {
   if (typeof value === "string" || typeof value === "boolean" || typeof value === "number") return value;
   if (value instanceof Double) return value.value;
@@ -188,7 +190,10 @@ const withText =
     return apply(text, ...rest);
   };
 
-/** Returns what computes the cost of a call: Kubernetes' cost of the function comes first; undefined if it is 1. */
+/**
+ * Returns the function that computes the cost of a call, by Kubernetes' cost if there is one; undefined if the cost is
+ * 1.
+ */
 const buildCost = (declaration: FunctionDeclaration, overload: Overload | undefined): Overload["cost"] | undefined => {
   const { cost } = declaration;
   if (!cost) return overload?.cost;
@@ -208,7 +213,7 @@ const findImplementation = (declaration: FunctionDeclaration, overload: Overload
   if (only && candidates.length === 1 && only.guards.length <= 2) {
     const { evaluate, guards } = only;
     const [first = takeAny, second = takeAny] = guards;
-    // Without the spreading of arguments, which takes longer than most functions.
+    // Spreading the arguments would take longer than most functions.
     if (guards.length === 1)
       return (value: Value) => {
         if (!first(value)) throw createError([value]);
@@ -237,7 +242,9 @@ const withArrays = (evaluate: Evaluate, parameters: readonly Type[]): Evaluate =
 
 const takeAny = () => true;
 
-/** Returns what reports whether a value fits a parameter. Of a list and a map, only the first element counts. */
+/**
+ * Returns a function that reports whether a value fits a parameter. Of a list and a map, only the first element counts.
+ */
 const buildGuard = ({ kind, name, parameters }: Type): ((value: Value) => boolean) => {
   const [first, second] = parameters.map(buildGuard);
   if (kind === "dyn" || kind === "parameter") return takeAny;

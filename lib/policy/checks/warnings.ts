@@ -55,11 +55,11 @@ const warnOfSelectors = (policy: KinitirasPolicy, warn: AddWarning) => {
     if (apiVersion.includes("*") || kind.includes("*")) warn(`${at} selects nothing: * is not a pattern here`);
     for (const [index, expression] of (fieldSelector?.matchExpressions ?? []).entries()) {
       const { operator } = expression;
-      const here = `${at}.fieldSelector.matchExpressions[${index}]`;
+      const expressionPath = `${at}.fieldSelector.matchExpressions[${index}]`;
       if (!labelOperators.includes(operator))
-        warn(`${here}.operator is ${quoteValue(operator)}, so it selects nothing`);
+        warn(`${expressionPath}.operator is ${quoteValue(operator)}, so it selects nothing`);
       else if (operator === "In" && !("values" in expression) && !expression.value?.length)
-        warn(`${here}.value is empty, so it selects nothing`);
+        warn(`${expressionPath}.value is empty, so it selects nothing`);
     }
     if (name && (labelSelector || fieldSelector)) warn(`${at}.name is set, so the selectors beside it are ignored`);
   }
@@ -74,9 +74,10 @@ const warnOfOperations = (
   warn: AddWarning,
 ) => {
   for (const [index, operation] of operations.entries()) {
-    const here = `${at}.targetOperations[${index}]`;
-    if (never.includes(operation)) warn(`${here} is ${operation}, for which the rule never runs`);
-    else if (!knownOperations.has(operation)) warn(`${here} is ${quoteValue(operation)}, which is not an operation`);
+    const operationPath = `${at}.targetOperations[${index}]`;
+    if (never.includes(operation)) warn(`${operationPath} is ${operation}, for which the rule never runs`);
+    else if (!knownOperations.has(operation))
+      warn(`${operationPath} is ${quoteValue(operation)}, which is not an operation`);
   }
 };
 
