@@ -143,8 +143,8 @@ const describeCommand = (name: string, { summary, usage, options }: Command): st
 const describeRepeatedOptions = (options: Command["options"], usage = ""): string => {
   const [name] = Object.keys(options).filter((option) => options[option]?.multiple);
   if (name === undefined) return "";
-  const own = usage.replace(/[[\]]/g, "");
-  const order = own === "" ? "" : ` Write ${own} before such options or after --, so that it isn't read as a value.`;
+  const words = usage.replace(/[[\]]/g, "");
+  const order = words === "" ? "" : ` Write ${words} before such options or after --, so that it isn't read as a value.`;
   return `\nAn option with … takes several values: --${name} A B, or --${name} A --${name} B.${order}\n`;
 };
 

@@ -41,9 +41,9 @@ export const createMemoryLedger = (most = mostEntries, readTime = Date.now): Led
         // The cast to T is safe: this key's values only come from `change` functions, which return a T.
         return entry && now < entry.until ? (entry.value as T) : undefined;
       });
-      const made = makeValues(kept);
+      const newValues = makeValues(kept);
       for (const [index, key] of keys.entries()) {
-        const value = made[index];
+        const value = newValues[index];
         if (value === kept[index]) continue;
         entries.delete(key);
         if (value !== undefined) entries.set(key, { value: freezeDeep(value), until: now + seconds * 1000 });
@@ -52,7 +52,7 @@ export const createMemoryLedger = (most = mostEntries, readTime = Date.now): Led
         if (entries.size <= most && now < until) break;
         entries.delete(oldest);
       }
-      return made;
+      return newValues;
     },
   };
 };
@@ -64,10 +64,10 @@ export const checkChange = <T>(
 ): typeof change => {
   if (new Set(keys).size < keys.length) throw new Error("a change of the ledger names a key twice");
   return (kept) => {
-    const made = change(kept);
-    if (made.length !== keys.length)
-      throw new Error(`a change of the ledger must return ${keys.length} values, not ${made.length}`);
-    return made;
+    const newValues = change(kept);
+    if (newValues.length !== keys.length)
+      throw new Error(`a change of the ledger must return ${keys.length} values, not ${newValues.length}`);
+    return newValues;
   };
 };
 

@@ -256,5 +256,5 @@ export const getVariants = ({ variants }: Rule, settings: object): readonly Rule
   return found;
 };
 
-/** The variants of rules so far: a rule with hundreds of policies is asked for all variants once for each of them. */
+/** A cache of rules' variants: a rule with hundreds of policies is asked for all its variants once for each policy. */
 const variantsBySettings = new WeakMap<object, WeakMap<object, readonly RuleVariant<object>[]>>();

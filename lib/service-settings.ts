@@ -10,8 +10,8 @@ export const findTokenPlace = ({
 }: typeof tokenSettings): SecretPlace | undefined => {
   const place = tokenSecret || tokenParameter;
   if (place === "") return undefined;
-  const own = place.startsWith("arn:") ? (place.split(":")[3] ?? "") : region;
-  return tokenSecret ? { secret: place, region: own } : { parameter: place, region: own };
+  const placeRegion = place.startsWith("arn:") ? (place.split(":")[3] ?? "") : region;
+  return tokenSecret ? { secret: place, region: placeRegion } : { parameter: place, region: placeRegion };
 };
 
 /** Returns the place that an ARN of a secret or a parameter names; any other text is the path of a file. */

@@ -140,12 +140,12 @@ export const findVariantSettings = (
   settings: object,
 ): object | undefined => {
   const variants = cluster?.variants ?? usual;
-  const own = name !== undefined && Object.hasOwn(variants, name) ? variants[name] : undefined;
-  if (own === undefined) return undefined;
+  const overrides = name !== undefined && Object.hasOwn(variants, name) ? variants[name] : undefined;
+  if (overrides === undefined) return undefined;
   const known = variantSettings.get(settings) ?? new WeakMap<object, object>();
   variantSettings.set(settings, known);
-  const found = known.get(own) ?? freezeDeep(mergeWithDefaults(settings, own));
-  known.set(own, found);
+  const found = known.get(overrides) ?? freezeDeep(mergeWithDefaults(settings, overrides));
+  known.set(overrides, found);
   return found;
 };
 

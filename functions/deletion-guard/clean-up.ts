@@ -44,11 +44,11 @@ export const startCleanUp = async (pod: Pod, { settings, now, calls, ask }: Clea
 
   const change = (update: (kept: Call | undefined) => Call | undefined) =>
     calls.change<Call>([pod.metadata?.uid ?? ""], ([kept]) => [update(kept)], rememberSeconds);
-  const own = { until: now.getTime() + retryMilliseconds, isDone: false };
+  const newCall = { until: now.getTime() + retryMilliseconds, isDone: false };
   let isMine = false;
   await change((kept) => {
     isMine = !kept || (!kept.isDone && kept.until <= now.getTime());
-    return isMine ? own : kept;
+    return isMine ? newCall : kept;
   });
   if (!isMine) return "it was started before";
   const call = {
@@ -66,7 +66,7 @@ export const startCleanUp = async (pod: Pod, { settings, now, calls, ask }: Clea
   );
   // A failed call is deleted from the ledger, so that the next review calls again. The pod is kept in any case: if the
   // entry can't be changed, it ends as an unfinished call does.
-  await change(() => (failure ? undefined : { ...own, isDone: true })).catch(ignoreFailure);
+  await change(() => (failure ? undefined : { ...newCall, isDone: true })).catch(ignoreFailure);
   return failure ?? "it was started";
 };
 

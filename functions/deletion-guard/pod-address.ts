@@ -60,11 +60,11 @@ export const buildPodUrl = (
   allowedNetworks: string[],
 ): string | undefined => {
   const networks = allowedNetworks.map(parseNetwork).filter((network) => network !== undefined);
-  const own = [...(status.podIPs ?? []).map(({ ip }) => ip), status.podIP].find(
+  const podIp = [...(status.podIPs ?? []).map(({ ip }) => ip), status.podIP].find(
     (ip) => ip !== undefined && isAddressInAllowedNetworks(ip, networks),
   );
-  if (template.includes("{ip}") && own === undefined) return undefined;
-  const host = own?.includes(":") ? `[${own}]` : (own ?? "");
+  if (template.includes("{ip}") && podIp === undefined) return undefined;
+  const host = podIp?.includes(":") ? `[${podIp}]` : (podIp ?? "");
   return placeholders.reduce(
     (text, name) => text.replaceAll(`{${name}}`, () => encodeURIComponent(metadata[name] ?? "")),
     template.replace("{ip}", host),

@@ -6,10 +6,14 @@ export interface DeletionGuardSettings {
   mark: { label: string; annotation: string };
   /** A pod is finished if its annotation, its condition or the check says so; each is off if its text is empty. */
   finished: { annotation: string; condition: string; check: string };
+  /** The URL for the POST request that starts the clean-up. */
   cleanUp: string;
+  /** The networks in which addresses of pods may be called. */
   addresses: string[];
   ca: string;
+  /** Users and groups that may delete a guarded pod with a grace period of 0 seconds. */
   force: { users: string[]; groups: string[] };
+  /** Whether pods in a namespace that is being deleted are guarded, too. */
   endingNamespaces: boolean;
 }
 

@@ -39,11 +39,11 @@ export default rule({
 
     const { namespace = "" } = request;
     const name = oldObject.spec?.template?.spec?.schedulingGroup?.podGroupName;
-    const own: (PodGroup | undefined)[] =
+    const podGroupsOfJob: (PodGroup | undefined)[] =
       name === undefined
         ? (await groups(namespace)).filter((podGroup) => isControlledBy(podGroup, oldObject))
         : [await group({ name, namespace })];
-    const gang = own.find((podGroup) => podGroup?.spec?.schedulingPolicy?.gang);
+    const gang = podGroupsOfJob.find((podGroup) => podGroup?.spec?.schedulingPolicy?.gang);
     if (gang)
       return {
         refuse: forbidden(

@@ -67,7 +67,7 @@ export const applyMutatingPolicies = async (
   return { object, denials };
 };
 
-/** Returns what tells apart the evaluations of a round. */
+/** Returns a key that is unique for each evaluation of a round. */
 const formatKey = (policy: MutatingPolicy, binding: MutatingBinding, params: unknown): string => {
   const { name, namespace } = toMap(toMap(params).metadata);
   return JSON.stringify([policy.metadata.name, binding.metadata.name, namespace, name]);

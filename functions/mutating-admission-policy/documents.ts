@@ -92,7 +92,7 @@ const findCustomKindFaults = ({ metadata, spec }: Partial<CustomKind>): FieldFau
   ];
 };
 
-/** Returns what a rule needs of a CustomResourceDefinition, because all of it would be in the bundle. */
+/** Returns the parts of a CustomResourceDefinition that a rule needs. The others would make the bundle larger. */
 const selectSchemas = ({ kind, metadata: { name }, spec: { group, names, versions } }: CustomKind): CustomKind => {
   const selectVersion = (version: object) => {
     const { name, served, schema } = toMap(version);

@@ -13,7 +13,7 @@ import { isSame, type JsonMap } from "postern/json";
 import type { AdmissionRequest, Status } from "postern/review";
 import { compilePolicy, type MutatingPolicy } from "./policies.ts";
 
-/** What a policy made of an object with one value of `params`. */
+/** The result of a policy for an object with one value of `params`. */
 export interface MutationResult {
   object: JsonMap;
   /** Whether the policy's conditions hold. */
@@ -24,7 +24,7 @@ export interface MutationResult {
   status?: Status;
 }
 
-/** How a policy is evaluated, beside the object. */
+/** The input of an evaluation, without the object. */
 export interface MutationContext {
   request: Omit<AdmissionRequest, "object">;
   customKinds: readonly CustomKind[];

@@ -68,15 +68,15 @@ const checkStatus = (pod: Pod, { node, request, upstream, oldObject }: KubeletRe
   if (!isSame(pod.metadata?.labels ?? {}, oldObject?.metadata?.labels ?? {}))
     return `${subject} cannot update labels through pod status`;
 
-  const claims = pod.status;
-  const oldClaims = oldObject?.status;
-  if (!isSame(claims?.resourceClaimStatuses ?? [], oldClaims?.resourceClaimStatuses ?? []))
+  const { status } = pod;
+  const oldStatus = oldObject?.status;
+  if (!isSame(status?.resourceClaimStatuses ?? [], oldStatus?.resourceClaimStatuses ?? []))
     return `${subject} cannot update resource claim statues`;
-  if (!isSame(claims?.extendedResourceClaimStatus ?? null, oldClaims?.extendedResourceClaimStatus ?? null))
+  if (!isSame(status?.extendedResourceClaimStatus ?? null, oldStatus?.extendedResourceClaimStatus ?? null))
     return `${subject} cannot update extended resource claim status`;
   if (!upstream.protectsNodeClaims) return;
-  const [nodeClaims, oldNodeClaims] = [claims, oldClaims].map((status) =>
-    (status?.nodeAllocatableResourceClaimStatuses ?? []).map(toComparable),
+  const [nodeClaims, oldNodeClaims] = [status, oldStatus].map((one) =>
+    (one?.nodeAllocatableResourceClaimStatuses ?? []).map(toComparable),
   );
   if (!isSame(nodeClaims, oldNodeClaims)) return `${subject} cannot update node allocatable resource claim statuses`;
 };

@@ -38,11 +38,11 @@ export default rule({
     const chosen = getNodes(request, await current({ name: request.namespace ?? "" }), context);
     if ("refuse" in chosen) return chosen;
 
-    const own = pod.spec?.nodeSelector ?? {};
-    const merged = { ...chosen.nodes, ...own };
+    const podSelector = pod.spec?.nodeSelector ?? {};
+    const merged = { ...chosen.nodes, ...podSelector };
     const refusal = checkSelector(request, pod, merged, chosen);
     if (refusal) return refusal;
-    if (pod.spec && Object.keys(merged).length > Object.keys(own).length) pod.spec.nodeSelector = merged;
+    if (pod.spec && Object.keys(merged).length > Object.keys(podSelector).length) pod.spec.nodeSelector = merged;
   },
 
   async validate(pod: Pod, { request, recent, ...context }) {
@@ -57,9 +57,11 @@ export default rule({
     if ("refuse" in chosen || !spec) return;
     const { nodes, allowed } = chosen;
     const { nodeSelector = {} } = spec;
-    const own = Object.entries({ ...nodeSelector, ...nodes }).filter(([key]) => Object.hasOwn(nodeSelector, key));
+    const podSelector = Object.entries({ ...nodeSelector, ...nodes }).filter(([key]) =>
+      Object.hasOwn(nodeSelector, key),
+    );
     const isAllowed = ([key, value]: [string, string]) => isAllowedSelector(allowed, { [key]: value });
-    const kept = Object.keys(allowed).length > 0 ? own.filter(isAllowed) : own;
+    const kept = Object.keys(allowed).length > 0 ? podSelector.filter(isAllowed) : podSelector;
     if (kept.length > 0) spec.nodeSelector = Object.fromEntries(kept);
     else delete spec.nodeSelector;
   },

@@ -64,7 +64,7 @@ const buildSelectors = (
   const [state = "any"] = members;
   if (members.length === stateNames.length) return [{ state: "any", expressions: [] }];
 
-  const own = podSecurityLevels.filter((level) => members.includes(level));
+  const levels = podSecurityLevels.filter((level) => members.includes(level));
   const others = podSecurityLevels.filter((level) => !members.includes(level));
   const isUnset = members.includes("default");
   if (members.includes("invalid")) {
@@ -74,7 +74,7 @@ const buildSelectors = (
   }
   const unset = { state: "default" as const, expressions: [{ key, operator: "DoesNotExist" as const }] };
   return [
-    ...(own.length > 0 ? [{ state, expressions: [{ key, operator: "In" as const, values: own }] }] : []),
+    ...(levels.length > 0 ? [{ state, expressions: [{ key, operator: "In" as const, values: levels }] }] : []),
     ...(isUnset ? [unset] : []),
   ];
 };

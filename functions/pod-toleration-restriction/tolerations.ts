@@ -6,8 +6,9 @@ import { findKeyFaults, findValueFaults } from "postern/objects/label";
 export const parseTolerations = (text: string): Toleration[] | undefined => {
   try {
     const list: unknown = text === "" ? [] : (JSON.parse(text) ?? []);
-    const read = Array.isArray(list) ? list.map(decodeToleration) : [undefined];
-    return read.every((toleration) => toleration !== undefined) ? read : undefined;
+    if (!Array.isArray(list)) return undefined;
+    const tolerations = list.map(decodeToleration);
+    return tolerations.every((toleration) => toleration !== undefined) ? tolerations : undefined;
   } catch {
     return undefined;
   }

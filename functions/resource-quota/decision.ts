@@ -23,12 +23,12 @@ export interface QuotaRequest {
   labelUnit: LengthUnit;
 }
 
-/** A refusal, or the quotas that the request changes, with what is used then. */
+/** A refusal, or the quotas that the request changes, with the amounts that are used afterwards. */
 export type QuotaDecision = { refuse: string | Status } | { charged: ResourceQuota[] };
 
 interface MatchingQuota {
   quota: ResourceQuota;
-  /** The quota's names that stand for what such an object uses. */
+  /** The names in the quota that count such an object. */
   names: string[];
 }
 
@@ -86,12 +86,12 @@ const findMatchingQuotas = (
   const scopes: Scope[] = [];
   for (const quota of quotas) {
     const name = quota.metadata?.name;
-    const own = listScopes(quota);
-    for (const scope of own.filter(({ scopeName }) => scopeName === evaluator.scopes?.ofClasses)) {
+    const scopesOfQuota = listScopes(quota);
+    for (const scope of scopesOfQuota.filter(({ scopeName }) => scopeName === evaluator.scopes?.ofClasses)) {
       const fault = findScopeFault(scope, labelUnit);
       if (fault) return { error: `error matching scopes of quota ${name}, err: ${fault}` };
     }
-    scopes.push(...own.filter((scope) => evaluator.scopes?.includes(scope, object)));
+    scopes.push(...scopesOfQuota.filter((scope) => evaluator.scopes?.includes(scope, object)));
     if (!matches(quota, object, evaluator)) continue;
     const { hard = {}, used = {} } = quota.status ?? {};
     const names = evaluator.selectNames(Object.keys(hard));
@@ -108,7 +108,7 @@ const matches = (quota: ResourceQuota, object: object, { selectNames, scopes }: 
   selectNames(Object.keys(quota.status?.hard ?? {})).length > 0 &&
   listScopes(quota).every((scope) => scopes?.includes(scope, object));
 
-/** Returns what the settings forbid without a quota, and no quota covers: names of what is used, and scopes. */
+/** Returns the names and scopes that the settings allow only with a quota, and that no quota covers. */
 const findUncovered = (
   { request, object, evaluator }: QuotaRequest,
   usage: QuantityByResource,
@@ -146,7 +146,7 @@ const chargeQuotas = (
     const requested = new Map([...charge].filter(([name]) => hard.has(name)));
     const sums = addAmounts(used, requested);
     const exceeded = [...requested.keys()].filter((name) => compareQuantities(get(sums, name), get(hard, name)) > 0);
-    // A status states what there is already, so it isn't refused.
+    // A status reports what exists already, so its update isn't refused.
     if (exceeded.length > 0 && request.subResource !== "status") {
       const [asked, taken, most] = [requested, used, hard].map((amounts) => formatAmounts(exceeded.sort(), amounts));
       const text = `exceeded quota: ${quota.metadata?.name}, requested: ${asked}, used: ${taken}, limited: ${most}`;

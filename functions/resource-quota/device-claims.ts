@@ -24,7 +24,7 @@ export interface DeviceReads {
 const countName = "count/resourceclaims.resource.k8s.io";
 const devicesSuffix = ".deviceclass.resource.k8s.io/devices";
 const implicitPrefix = "requests.deviceclass.resource.kubernetes.io/";
-/** The most devices of a claim: as many count if a request is for all devices of a class. */
+/** The most devices of a claim. A request for all devices of a class counts as this many. */
 const mostDevices = 32;
 
 export const createDeviceClaimEvaluator = async (

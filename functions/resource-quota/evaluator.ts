@@ -3,11 +3,11 @@ import type { Scope } from "./scopes.ts";
 
 /** How the objects of one resource use quotas. */
 export interface Evaluator<Object> {
-  /** Returns the names among those of a quota that stand for what such objects use. */
+  /** Returns those of a quota's names that count such objects. */
   selectNames(names: readonly string[]): string[];
   /** Returns what an object uses, by these names. */
   measure(object: Object): QuantityByResource | Promise<QuantityByResource>;
-  /** Returns what an object lacks that a quota of these names requires. */
+  /** Returns what a quota with these names requires an object to state, and the object doesn't state. */
   findLack?(object: Object, names: readonly string[]): string | undefined;
   /** The scopes that such objects can be in; absent if they are in none. */
   scopes?: {

@@ -61,7 +61,7 @@ export const chooseEvaluator = async (
 const counted: readonly string[] = ["configmaps", "resourcequotas", "replicationcontrollers", "secrets"];
 
 const createCountEvaluator = (resource: string): Evaluator<object> => {
-  const own = [`count/${resource}`, ...(counted.includes(resource) ? [resource] : [])];
-  const used = new Map(own.map((name) => [name, requireQuantity("1")]));
-  return { selectNames: (names) => names.filter((name) => own.includes(name)), measure: () => used };
+  const countedNames = [`count/${resource}`, ...(counted.includes(resource) ? [resource] : [])];
+  const used = new Map(countedNames.map((name) => [name, requireQuantity("1")]));
+  return { selectNames: (names) => names.filter((name) => countedNames.includes(name)), measure: () => used };
 };

@@ -15,7 +15,7 @@ import type { Evaluator } from "./evaluator.ts";
 import { type Scope, selectsClass } from "./scopes.ts";
 import type { QuotaGates } from "./versions.ts";
 
-const own = [
+const countedNames = [
   "count/pods",
   "pods",
   ...["cpu", "memory", "ephemeral-storage"].flatMap((name) => [name, `requests.${name}`, `limits.${name}`]),
@@ -30,7 +30,7 @@ export const createPodEvaluator = (now: Date, gates: QuotaGates): Evaluator<Pod>
   selectNames: (names) =>
     names.filter(
       (name) =>
-        own.includes(name) ||
+        countedNames.includes(name) ||
         name.startsWith("hugepages-") ||
         name.startsWith("requests.hugepages-") ||
         isExtendedQuotaName(name, gates),

@@ -77,7 +77,7 @@ export default rule({
       request.?subResource.orValue("") != "" || ${terminates("object")} != ${terminates("oldObject")}`,
   },
   sideEffects: "NoneOnDryRun",
-  // Upstream waits as long. Concurrent requests of a namespace wait for each other.
+  // Upstream waits this long, too. Concurrent requests of a namespace wait for each other.
   timeoutSeconds: 10,
   settings: defaults,
   choices: {

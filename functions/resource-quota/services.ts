@@ -2,10 +2,10 @@ import type { Service } from "postern/kubernetes/core/v1";
 import { requireQuantity } from "postern/objects/quantity";
 import type { Evaluator } from "./evaluator.ts";
 
-const own = ["count/services", "services", "services.nodeports", "services.loadbalancers"];
+const countedNames = ["count/services", "services", "services.nodeports", "services.loadbalancers"];
 
 export const serviceEvaluator: Evaluator<Service> = {
-  selectNames: (names) => names.filter((name) => own.includes(name)),
+  selectNames: (names) => names.filter((name) => countedNames.includes(name)),
   measure: (service) =>
     new Map([
       ["count/services", requireQuantity("1")],

@@ -1,6 +1,6 @@
 import { type LengthUnit, labelUnitSince } from "postern/objects/label";
 
-/** What an API server counts by its feature gates, as they are by default. */
+/** What an API server counts with the default values of its feature gates. */
 export interface QuotaGates {
   /** Whether the statuses of containers count in sums over the pod, instead of for each container. */
   sumsUpStatuses: boolean;

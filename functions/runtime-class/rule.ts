@@ -32,16 +32,17 @@ export default rule({
     const { overhead, scheduling } = found;
     if (overhead) {
       const { podFixed = {} } = overhead;
-      const own = spec.overhead ?? {};
-      if (Object.keys(own).length > 0 && !haveSameAmounts(own, podFixed)) return refuseOverhead(request);
+      const podOverhead = spec.overhead ?? {};
+      if (Object.keys(podOverhead).length > 0 && !haveSameAmounts(podOverhead, podFixed))
+        return refuseOverhead(request);
       spec.overhead = podFixed;
     }
     if (scheduling) {
-      const own = spec.nodeSelector ?? {};
+      const podSelector = spec.nodeSelector ?? {};
       const nodes = scheduling.nodeSelector ?? {};
-      const key = findConflict(nodes, own);
-      if (key !== undefined) return refuseNodes(request, key, nodes[key], own[key]);
-      if (Object.keys(nodes).length > 0) spec.nodeSelector = { ...own, ...nodes };
+      const key = findConflict(nodes, podSelector);
+      if (key !== undefined) return refuseNodes(request, key, nodes[key], podSelector[key]);
+      if (Object.keys(nodes).length > 0) spec.nodeSelector = { ...podSelector, ...nodes };
 
       const tolerations = mergeTolerations(spec.tolerations ?? [], scheduling.tolerations ?? []);
       if (tolerations.length > 0) spec.tolerations = tolerations;

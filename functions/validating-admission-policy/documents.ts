@@ -87,7 +87,7 @@ const mostAnnotations = 20;
 const findBindingFaults = ({ metadata, spec }: ValidatingBinding): FieldFault[] => {
   const { validationActions: actions = [] } = spec ?? {};
   const path = ["spec", "validationActions"];
-  const both =
+  const denyAndWarn =
     "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)";
   return [
     ...findNameFaults(metadata),
@@ -96,7 +96,7 @@ const findBindingFaults = ({ metadata, spec }: ValidatingBinding): FieldFault[] 
       ...findChoiceFaults([...path, index], action, ["Audit", "Deny", "Warn"]),
       ...(actions.indexOf(action) < index ? [createDuplicateFault([...path, index], action)] : []),
     ]),
-    ...(actions.includes("Deny") && actions.includes("Warn") ? [createInvalidFault(path, actions, both)] : []),
+    ...(actions.includes("Deny") && actions.includes("Warn") ? [createInvalidFault(path, actions, denyAndWarn)] : []),
     ...(actions.length === 0 ? [createRequiredFault(path, "at least one validation action is required")] : []),
   ];
 };

@@ -19,7 +19,7 @@ interface Violation {
   reason?: string | undefined;
 }
 
-/** What a policy says of a request with one value of `params`. */
+/** The result of a policy for a request with one value of `params`. */
 export interface PolicyResult {
   violations: readonly Violation[];
   /** The values of audit annotations, by their keys. */
@@ -32,7 +32,10 @@ const nothing: PolicyResult = { violations: [], annotations: [], refusals: [] };
 const longestMessage = 5 * 1024;
 const longestAnnotation = 10 * 1024;
 
-/** Evaluates a policy with one value of `params`, in upstream's passes, each with a budget of its own. `typed` is that of evaluatePass. */
+/**
+ * Evaluates a policy with one value of `params`, in upstream's passes, each with a budget of its own. `typed` is passed
+ * to evaluatePass.
+ */
 export const evaluatePolicy = (
   policy: ValidatingPolicy,
   input: PolicyInput,
@@ -54,8 +57,8 @@ export const evaluatePolicy = (
   if ("exhausted" in results) return fail(results.exhausted);
   observe(() => ({ policy, field: "validations", first: 0, results }));
   const { authorizer: _, "authorizer.requestResource": __, ...withoutAuthorizer } = input;
-  // Messages have what the validations leave of the budget. They are evaluated even if all validations are true,
-  // because a pass that is out of budget is an error of each validation.
+  // Messages share the budget of the validations. They are evaluated even if all validations are true, because a pass
+  // that is out of budget is an error of each validation.
   const messages = evaluatePass(expressions.messages, variables, withoutAuthorizer, budget, typed);
   const violations = results.flatMap((result, index): Violation[] => {
     if (result && "error" in result) return isClosed ? [{ index, message: result.error }] : [];
@@ -63,8 +66,8 @@ export const evaluatePolicy = (
       return isClosed ? [{ index, message: `failed messageExpression: ${messages.exhausted}` }] : [];
     if (result === undefined || !("value" in result) || result.value === true) return [];
     const { reason, message = "", expression } = spec.validations?.[index] ?? { expression: "" };
-    const made = messages[index];
-    const text = (made && "value" in made && toMessage(made.value)) || trimAsGo(message);
+    const messageResult = messages[index];
+    const text = (messageResult && "value" in messageResult && toMessage(messageResult.value)) || trimAsGo(message);
     return [{ index, message: text || `failed expression: ${trimAsGo(expression)}`, reason }];
   });
 

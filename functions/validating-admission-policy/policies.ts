@@ -46,7 +46,7 @@ const compile = (policy: ValidatingPolicy, kubernetes?: string): CompiledPolicy 
     annotations: auditAnnotations.map(({ valueExpression }) => compiler.compile(valueExpression, [string, nullType])),
   };
   // The texts are read one by one, because a recording has only the texts that a rule reads by their keys.
-  const texts = [...parts.variables.values(), ...[parts.validations, parts.messages, parts.annotations].flat()];
+  const texts = [...parts.variables.values(), ...parts.validations, ...parts.messages, ...parts.annotations];
   const usesNamespace = texts.some((part) => part?.text.includes("namespaceObject"));
   return { ...parts, usesNamespace, error: compiler.errors[0] };
 };

@@ -78,7 +78,7 @@ export const buildReturnConditions = (settings: WorkloadQuotaSettings): NamedCon
   "may-have-ended": hasMark(listCountedKinds(settings), "oldObject", "object"),
 });
 
-/** Returns an expression for: an object has a mark of an end, of any kind, that another doesn't have. */
+/** Returns an expression that is true if `object` has ended by its phase or by a condition, and `other` has not. */
 const hasMark = (kinds: readonly CountedKind[], object: string, other: string): string => {
   const words = JSON.stringify([...new Set(kinds.flatMap(({ conditions = [] }) => conditions))]);
   const list = (of: string) => `${of}.?status.?conditions.orValue([])`;

@@ -15,10 +15,10 @@ import {
   type Sighting,
 } from "./reservations.ts";
 
-/** What was read of the objects of reservations that may have lapsed. */
+/** The results of reading the objects of reservations that may have lapsed. */
 export interface ReadReservations {
   sightings: Sighting[];
-  /** What a refusal says if not all that may have lapsed could be read. */
+  /** The end of a refusal's message if some of these objects could not be read. */
   note: string;
   /** Why an object could not be read, for the audit log: a user needn't know other users' objects. */
   fault?: string;
@@ -44,12 +44,12 @@ export const readLapsed = async (
 ): Promise<ReadReservations> => {
   const reserved = new Set<string>();
   const lapsed: { quota: string; place: ReservationPlace; before: Reservation; order: number }[] = [];
-  for (const { quota, place, of } of excesses)
+  for (const { quota, place, limit } of excesses)
     for (let start = 0; start < partCount; start += partsAtOnce) {
       const all = Array.from({ length: partsAtOnce }, (_, index) =>
         getPartKey(quota.name, place.cluster, start + index),
       );
-      const keys = all.filter((part) => of !== "room" || part === place.part);
+      const keys = all.filter((part) => limit !== "room" || part === place.part);
       // Each value is read by itself, because a read of several at one moment fails while one of them is written.
       const values = await Promise.all(keys.map((key) => change<Kept>([key], (kept) => kept)));
       for (const [index, part] of keys.entries())
@@ -58,7 +58,7 @@ export const readLapsed = async (
           const isOwn = part === place.part && object === place.object;
           // A recount finds objects that are gone without a review.
           const isLapsed = before.phase !== "seen" && hasLapsed(before, now);
-          if (!isLapsed && !(of === "unseen" && (isOwn || before.unseen))) continue;
+          if (!isLapsed && !(limit === "unseen" && (isOwn || before.unseen))) continue;
           const order = isOwn ? -1 : computeHash(`${object} ${uid}`) + (before.isRead ? 2 ** 32 : 0);
           lapsed.push({ quota: quota.name, place: { ...place, part, object }, before, order });
         }

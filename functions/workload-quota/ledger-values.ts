@@ -42,9 +42,11 @@ export type ValueReader = (keys: readonly string[]) => Promise<readonly unknown[
 export const readShare = async (read: ValueReader, quota: string, cluster: string): Promise<QuotaShare> => {
   const parts = await read(Array.from({ length: partCount }, (_, part) => getPartKey(quota, cluster, part)));
   const reservations = (parts as readonly (Kept | undefined)[]).flatMap((part) => Object.values(part?.objects ?? {}));
-  const addAll = (isSeen: boolean) =>
-    reservations.filter(({ phase }) => (phase === "seen") === isSeen).reduce((sum, { used }) => add(sum, used), {});
-  return { used: addAll(true), reserved: addAll(false) };
+  const sumReservations = (isSeen: boolean) =>
+    reservations
+      .filter(({ phase }) => (phase === "seen") === isSeen)
+      .reduce((sum, { used }) => combineAmounts(sum, used), {});
+  return { used: sumReservations(true), reserved: sumReservations(false) };
 };
 
 /** Reads a quota and adds up the shares of its clusters. `hard` counts until the rule has recorded another. */
@@ -55,12 +57,12 @@ export const readQuota = async (
   now: number,
 ): Promise<QuotaState> => {
   const [scope] = (await read([getScopeKey(name)])) as (Kept | undefined)[];
-  const used = Object.values(clusters).reduce((sum, share) => add(sum, share.used), {});
+  const used = Object.values(clusters).reduce((sum, share) => combineAmounts(sum, share.used), {});
   const inForce = (scope?.hards ?? []).filter(({ until }) => now < until);
   return {
     hard: findSmallest(inForce.length > 0 ? inForce.map((one) => one.hard) : [hard]),
     used,
-    reserved: add(scope?.used ?? {}, used, subtractQuantities),
+    reserved: combineAmounts(scope?.used ?? {}, used, subtractQuantities),
     clusters,
   };
 };
@@ -72,8 +74,8 @@ export const readRecounts = async (read: ValueReader, clusters: readonly string[
   });
 };
 
-/** Combines amounts name by name: sums unless said otherwise. What comes to nothing is left out. */
-const add = (left: Amounts, right: Amounts, combine = addQuantities): Amounts =>
+/** Combines the amounts of each name, by default to their sum. Results of zero are left out. */
+const combineAmounts = (left: Amounts, right: Amounts, combine = addQuantities): Amounts =>
   toAmounts(
     [...new Set([left, right].flatMap(Object.keys))].map((name) => [name, combine(get(left, name), get(right, name))]),
   );
@@ -89,8 +91,8 @@ const findSmallest = (all: readonly Quota["hard"][]): Amounts => {
 };
 
 /**
- * Returns values without the reservations of an object. Where it has none, it gets the one that `reserve` returns, which
- * no sum contains.
+ * Returns values without the reservations of an object. A quota in which the object has no reservation gets the one that
+ * `reserve` returns; no sum contains that.
  */
 export const takeOut = (
   keys: readonly string[],

@@ -24,7 +24,7 @@ export interface Measure {
   limits: QuantityByResource;
 }
 
-/** What an object without a workload uses: nothing, not even itself. */
+/** The usage of an object without a workload. It doesn't even count as an object. */
 export const nothing: Measure = { count: "", pods: 0n, requests: new Map(), limits: new Map() };
 
 /** Returns the name that quotas have for the number of objects of a kind. */
@@ -33,7 +33,7 @@ export const getCountName = ({ group, resource }: Pick<CountedKind, "group" | "r
 
 type GetRuntimeClass = (place: ObjectPlace) => Promise<RuntimeClass | undefined>;
 
-/** Returns what a workload uses; or a sentence about what of it can't be counted. */
+/** Returns what a workload uses, or a sentence that says which part of it can't be counted. */
 export const measureWorkload = async (
   object: unknown,
   kind: CountedKind,
@@ -56,15 +56,15 @@ export const measureWorkload = async (
       if (value === undefined && elements === "") continue;
       if (!isMap(value)) return `${place.join(".")} must be a Pod template`;
       templates++;
-      const more = countPods(object, group, picks);
-      if (typeof more === "string") return more;
+      const podCount = countPods(object, group, picks);
+      if (typeof podCount === "string") return podCount;
       const written = notation === "spark" ? buildSparkTemplate(object, value, place) : value;
       if (typeof written === "string") return written;
       const pod = await measurePod(written, place.join("."), getRuntimeClass);
       if (typeof pod === "string") return pod;
       const multiply = (amounts: QuantityByResource) =>
-        new Map([...amounts].map(([name, { nanos, notation }]) => [name, { nanos: nanos * more, notation }]));
-      pods += more;
+        new Map([...amounts].map(([name, { nanos, notation }]) => [name, { nanos: nanos * podCount, notation }]));
+      pods += podCount;
       requests.push(multiply(pod.requests));
       limits.push(multiply(pod.limits));
     }

@@ -111,7 +111,7 @@ const mostObjects = 10_000;
 const partsAtOnce = 16;
 const [mostFaults, longestFault] = [5, 300];
 
-/** Goes on with the recount of a cluster, or begins one if it is time; returns the result of one that ends. */
+/** Continues the recount of a cluster, or begins one if it is time. Returns the result if the recount ends. */
 export const recount = async (context: RecountContext): Promise<string | undefined> => {
   const { ledger, settings, readTime, until } = context;
   const key = `recount/${ledger.cluster}`;
@@ -135,7 +135,7 @@ export const recount = async (context: RecountContext): Promise<string | undefin
     const hasEnded = place.kind === kinds.length;
     const after = hasEnded ? endRecount(kept, place, readTime()) : { ...kept, place };
     const before = kept;
-    // Of two calls at once, the first goes on. Both may have corrected the same, which is as good as once.
+    // If two calls run at once, only the first continues. Both may have made the same corrections, which does no harm.
     [kept] = await ledger.change<Recounts>([key], ([current]) => [isSame(current, before) ? after : current]);
     if (failure) throw failure;
     if (hasEnded) return formatResult(place);
@@ -247,7 +247,7 @@ const readPage = async (
     : { ...place, objects, ...(version && { version }), after, next };
 };
 
-/** Makes reservations what was read, where they differ; returns the place with the number of corrections. */
+/** Corrects reservations that differ from what was read; returns the place with the number of corrections. */
 const correctReservations = async (
   { settings, ledger, count, readTime }: RecountContext,
   slice: Slice,
@@ -256,7 +256,7 @@ const correctReservations = async (
   let [after, metrics] = [place, [] as string[]];
   const correctPart = async (quota: Quota, part: number, reserved: ReadonlySet<string> | undefined) => {
     const [scopeKey, partKey] = [getScopeKey(quota.name), getPartKey(quota.name, ledger.cluster, part)];
-    // Nothing has to be read of a cluster that the quota covers no more, and that may be gone.
+    // A cluster that the quota no longer covers isn't read: it may not exist any more.
     const isCovered = coversCluster(quota, ledger.cluster);
     const findTime = (object: string) => {
       const since = isCovered ? findReadTime(slice, object) : slice.began;

@@ -174,8 +174,8 @@ export const recordHard = (
 ): Map<string, Quantity> => {
   const scope = ledgered.get(scopeKey) ?? {};
   const others = (scope.hards ?? []).filter((one) => now < one.until && !isSame(one.hard, hard));
-  const own = scope.hards?.find((one) => isSame(one.hard, hard));
-  const isFresh = own !== undefined && own.until - now > hardMilliseconds / 2;
+  const current = scope.hards?.find((one) => isSame(one.hard, hard));
+  const isFresh = current !== undefined && current.until - now > hardMilliseconds / 2;
   if (!isFresh)
     ledgered.set(scopeKey, { ...scope, hards: [...others, { hard: { ...hard }, until: now + hardMilliseconds }] });
   const smallest = new Map<string, Quantity>();
@@ -198,15 +198,15 @@ export interface Charge {
   isNew: boolean;
 }
 
-/** What of a quota is exceeded by a charge. */
+/** A limit of a quota that a charge exceeds. */
 export interface Excess {
   quota: Quota;
   place: ReservationPlace;
   /**
-   * "hard": the quota. "unseen": what may be reserved in the object's cluster without having been seen there. "room":
-   * the ledger's value where the reservation belongs is full.
+   * "hard" is the quota's `hard`. "unseen" is what may be reserved in the object's cluster without having been seen there.
+   * "room" means that the ledger's value for the reservation is full.
    */
-  of: "hard" | "unseen" | "room";
+  limit: "hard" | "unseen" | "room";
   requested: Amounts;
   used: Amounts;
   limited: Amounts;
@@ -232,7 +232,7 @@ export const charge = (
   }
   /** Returns an excess if what is used, with what is added to it, is above its limit. */
   const findExcess = (
-    of: Excess["of"],
+    exceededLimit: Excess["limit"],
     getUsed: (name: string) => Quantity,
     added: ReadonlyMap<string, Quantity>,
     getLimit: (limit: Quantity, name: string) => Quantity,
@@ -245,7 +245,14 @@ export const charge = (
     const select = (member: "requested" | "used" | "limited"): Amounts =>
       Object.fromEntries(exceeded.map((one) => [one.name, canonicalizeQuantity(one[member])]));
     if (exceeded.length === 0) return undefined;
-    return { quota, place, of, requested: select("requested"), used: select("used"), limited: select("limited") };
+    return {
+      quota,
+      place,
+      limit: exceededLimit,
+      requested: select("requested"),
+      used: select("used"),
+      limited: select("limited"),
+    };
   };
   const excess = findExcess(
     "hard",
@@ -255,7 +262,7 @@ export const charge = (
   );
   if (excess) return excess;
   if (!before && JSON.stringify(ledgered.get(place.part) ?? {}).length > longestPart)
-    return { quota, place, of: "room", requested: {}, used: {}, limited: {} };
+    return { quota, place, limit: "room", requested: {}, used: {}, limited: {} };
 
   // The API server may never store what a charge makes larger, or what it only keeps from lapsing. What it has stored is
   // known only if the cluster has been read since the charge before.
@@ -305,8 +312,8 @@ export const release = (ledgered: Ledgered, place: ReservationPlace, now: number
 };
 
 /**
- * Replaces a reservation by what the cluster was seen with, unless another review has changed it since. While a write may
- * come, only `unseen` is replaced.
+ * Replaces a reservation by what its object was seen to use, unless another review has changed the reservation since.
+ * While the reviewed write may still reach the cluster, only `unseen` is replaced.
  */
 export const applySighting = (ledgered: Ledgered, { place, before, seen }: Sighting, now: number): void => {
   const current = getReservation(ledgered, place);

@@ -161,17 +161,17 @@ export default rule({
   },
 });
 
-const formatExcess = ({ quota, of, requested, used, limited }: Excess): string => {
-  if (of === "room")
+const formatExcess = ({ quota, limit, requested, used, limited }: Excess): string => {
+  if (limit === "room")
     return `quota ${quota.name} has no room for a reservation beside those of this cluster's objects with similar names: try another name`;
   const [exceeded, sum] =
-    of === "hard"
+    limit === "hard"
       ? ["quota", "used"]
       : [`unseen: ${getUnseenPercent(quota)}% of quota`, "reserved in this cluster and not seen yet"];
   const remedy = hasMore(requested, limited)
     ? "begin with less, or ask for a larger `unseen` in the quota's settings"
     : "try again: what the cluster has stored by then is seen, and the rest is credited after 70 seconds";
-  return `exceeded ${exceeded}: ${quota.name}, requested: ${formatAmounts(requested)}, ${sum}: ${formatAmounts(used)}, limited: ${formatAmounts(limited)}${of === "unseen" ? `; ${remedy}` : ""}`;
+  return `exceeded ${exceeded}: ${quota.name}, requested: ${formatAmounts(requested)}, ${sum}: ${formatAmounts(used)}, limited: ${formatAmounts(limited)}${limit === "unseen" ? `; ${remedy}` : ""}`;
 };
 
 const formatAmounts = (amounts: Amounts): string =>

@@ -134,9 +134,10 @@ const findKindFault = (kind: unknown, at: string): string | undefined => {
   const unknown = Object.keys(kind).find((key) => !kindMembers.includes(key));
   if (unknown !== undefined) return `must have only ${kindMembers.join(", ")} in ${at}, not ${unknown}`;
   const { group, resource, kind: name, template, replicas } = kind;
+  const examples: Record<string, string> = { group: "example.com", resource: "trainers", kind: "Trainer" };
   for (const [member, text] of Object.entries({ group, resource, kind: name }))
     if (typeof text !== "string" || !/^[A-Za-z0-9][A-Za-z0-9.-]*$/.test(text))
-      return `must have a ${member} such as ${member === "group" ? "example.com" : member === "kind" ? "Trainer" : "trainers"} in ${at}${describeFound(text)}`;
+      return `must have a ${member} such as ${examples[member]} in ${at}${describeFound(text)}`;
   for (const [member, text] of Object.entries({ template, replicas })) {
     if (member === "replicas" && text === undefined) continue;
     if (typeof text !== "string" || !path.test(text))

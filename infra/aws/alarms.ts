@@ -10,7 +10,7 @@ const mostAlarmNames = 100;
 export interface StageAlarm {
   name: string;
   state: string;
-  /** Whether CloudWatch does the alarm's actions at all. */
+  /** Whether the alarm's actions are turned on. */
   isEnabled: boolean;
   /** The ARNs of the SNS topics that the alarm notifies. */
   topics: string[];

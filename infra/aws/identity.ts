@@ -6,7 +6,7 @@ import { toMap } from "#lib/json.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { getConfigFile } from "../cli/roots.ts";
 
-/** Which stage this is: two stages of the same name in other accounts or regions are others. */
+/** The identity of a stage. Stages with the same name in different accounts or regions are different stages. */
 export interface StageIdentity {
   partition: string;
   account: string;
@@ -22,11 +22,11 @@ export const formatStageIdentity = ({ partition, account, region, stage }: Stage
 export const describeStageIdentity = ({ partition, account, region, stage }: StageIdentity): string =>
   `partition ${partition}, account ${account}, region ${region}, stage ${stage}`;
 
-/** Reports whether an identity, as the annotation has it, is that of a stage. What isn't known of the stage is "". */
+/** Reports whether the identity in an annotation is that of a stage. Parts of the stage that aren't known are "". */
 export const isSameStage = (written: string, stage: StageIdentity): boolean => {
   const parts = written.split(":");
-  const own = formatStageIdentity(stage).split(":");
-  return parts.length === own.length && own.every((part, index) => part === "" || part === parts[index]);
+  const expected = formatStageIdentity(stage).split(":");
+  return parts.length === expected.length && expected.every((part, index) => part === "" || part === parts[index]);
 };
 
 /** Calls STS, without the SDK. A refusal or a missing answer is a Complaint that continues `what`. */

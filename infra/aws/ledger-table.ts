@@ -15,7 +15,7 @@ export interface LedgerTable {
   readFaults(): Promise<string[] | undefined>;
   /** Reads values by their keys, each as it was at some moment of the last seconds. */
   readValues(keys: readonly string[]): Promise<Map<string, unknown>>;
-  /** Creates the table or completes its settings, whatever an interrupted deployment left, and waits until it is ready. */
+  /** Creates the table, or completes one that an interrupted deployment left unfinished, and waits until it is ready. */
   complete(): Promise<void>;
   /** Turns the table's deletion protection off, deletes it with all values, and waits until it is gone. Returns false if there was none. */
   remove(): Promise<boolean>;

@@ -241,7 +241,7 @@ const buildGroupAlarms = ([first = {}, ...others]: Resources[]): Resources => {
   return first;
 };
 
-/** Returns the policies of a function's role beside its log's: for tokens, AWS, recordings, the ledger and a VPC. */
+/** Returns the policies of a function's role for tokens, AWS, recordings, the ledger and a VPC, but not for its log. */
 const buildPolicies = ({ tokens, actions, records, ledgerRules, callsOut }: PlannedFunction): Json[] => [
   ...(tokens.length > 0 ? [buildPolicy("tokens", ...tokens.map(allowReading), ...allowDecrypting(tokens))] : []),
   // IAM allows AWS actions that describe resources only for Resource "*".

@@ -76,24 +76,18 @@ const toExpected = (entry: Case): object => {
 
 const toActual = (entry: Case, { outcome }: RuleDecision): object => {
   const { status, warnings = [], audit = {} } = outcome;
-  return toExpected({
-    name: entry.name,
-    warnings,
-    audit,
-    ...(status === undefined
-      ? {
-          ...(entry.mutate && {
-            mutate: entry.mutate,
-            becomes: applyOutcomePatch(entry.mutate, outcome) as KubernetesObject,
-          }),
-        }
-      : {
-          refused: status.message ?? "",
-          code: status.code ?? 0,
-          reason: status.reason ?? null,
-          ...(entry.details && { details: status.details }),
-        }),
-  });
+  const answer = { name: entry.name, warnings, audit };
+  if (status !== undefined)
+    return toExpected({
+      ...answer,
+      refused: status.message ?? "",
+      code: status.code ?? 0,
+      reason: status.reason ?? null,
+      ...(entry.details && { details: status.details }),
+    });
+  if (!entry.mutate) return toExpected(answer);
+  const becomes = applyOutcomePatch(entry.mutate, outcome) as KubernetesObject;
+  return toExpected({ ...answer, mutate: entry.mutate, becomes });
 };
 
 /** Returns the value with its keys in the order of another value, because a diff must not show their order. */

@@ -15,7 +15,7 @@ import {
   textShape,
 } from "../cli/shape.ts";
 
-/** The members of which a case has one; of these, only cases of policies may have those of `outcomesOfPolicies`. */
+/** A case has one of these members. Those of `outcomesOfPolicies` are only for cases of policies. */
 export const outcomes = ["becomes", "admitted", "refused", "unmatched", "fails"];
 const outcomesOfPolicies = ["unmatched", "fails"];
 
@@ -23,7 +23,7 @@ const describeList = (description: string): InputShape => {
   return { ...createMapListShape("a list of maps"), description };
 };
 
-/** What the rule's questions are answered with. */
+/** The answers to the rule's questions. */
 const needsShape: Record<keyof RecordedCapabilityAnswers, InputShape> = {
   objects: describeList("the objects that the cluster has"),
   refused: describeList("the objects that the cluster refuses to create, each with a status"),

@@ -45,7 +45,7 @@ export const parseCases = (text: string, file: string, phases: readonly Phase[],
   return cases;
 };
 
-/** Returns the mistakes in the members of a case, or, if there are none, in what they are together. */
+/** Returns the mistakes in the single members of a case or, if there are none, in their combination. */
 const findCaseMistakes = (
   entry: unknown,
   phases: readonly Phase[],
@@ -102,11 +102,11 @@ export const buildReview = ({ place, rule }: CatalogueRule, entry: Case): Admiss
   const match = matches.find(({ resources }) => resources.includes(path)) ?? matches[0];
   const [resource = "", subResource] = path.split("/");
   // A wildcard in the rule's match is replaced by the group or version of the case's object.
-  const own = splitApiVersion(object?.apiVersion ?? "v1");
-  const resolveWildcard = (matched = "", own: string) => (matched === "*" ? own : matched);
+  const objectVersion = splitApiVersion(object?.apiVersion ?? "v1");
+  const resolveWildcard = (matched = "", ofObject: string) => (matched === "*" ? ofObject : matched);
   const [group, version] = [
-    resolveWildcard(match?.apiGroups[0], own.group),
-    resolveWildcard(match?.apiVersions[0], own.version),
+    resolveWildcard(match?.apiGroups[0], objectVersion.group),
+    resolveWildcard(match?.apiVersions[0], objectVersion.version),
   ];
   const kind = object?.kind ?? kindsByResource[path];
   if (kind === undefined) throw new Complaint(`${place}/cases.yaml: "${entry.name}" must say the kind of its object`);

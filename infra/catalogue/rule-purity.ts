@@ -69,8 +69,8 @@ export const findImpurities = async ({ folder, place, file }: RuleFolder): Promi
     });
   const { inputs, outputs } = read;
   const entry = Object.values(outputs)[0]?.entryPoint ?? "";
-  const own = listOwnFiles(entry, inputs);
-  const found = await Promise.all(own.map((name) => findImpuritiesOfFile(name, inputs)));
+  const files = listOwnFiles(entry, inputs);
+  const found = await Promise.all(files.map((name) => findImpuritiesOfFile(name, inputs)));
   return found.flat();
 };
 
@@ -85,9 +85,9 @@ const readImports = async (file: string): Promise<Metafile> => {
     format: "esm",
     platform: "node",
     target: "node24",
-    // An import only of types is none, whatever the project's tsconfig.json says.
+    // An import of types alone doesn't count, whatever the project's tsconfig.json says.
     tsconfigRaw: {},
-    // What Postern's library does is its own matter. In a checkout, it is #lib, too.
+    // Postern's library isn't checked. In a checkout, it is also imported as #lib.
     external: ["postern", "postern/*", ...(moduleExtension === ".ts" ? ["#lib/*"] : [])],
     logLevel: "silent",
   });
@@ -101,10 +101,11 @@ type Import = ImportedFiles[string]["imports"][number];
 const isOfProject = ({ original = "", external }: Import) => !external && /^[./#]/.test(original);
 
 const listOwnFiles = (entry: string, inputs: ImportedFiles): string[] => {
-  const own = new Set([entry]);
+  const files = new Set([entry]);
   // The set grows while it is read.
-  for (const name of own) for (const found of inputs[name]?.imports ?? []) if (isOfProject(found)) own.add(found.path);
-  return [...own].filter((name) => /\.[cm]?[jt]sx?$/.test(name));
+  for (const name of files)
+    for (const found of inputs[name]?.imports ?? []) if (isOfProject(found)) files.add(found.path);
+  return [...files].filter((name) => /\.[cm]?[jt]sx?$/.test(name));
 };
 
 const findImpuritiesOfFile = async (file: string, inputs: ImportedFiles): Promise<RuleMistake[]> => {

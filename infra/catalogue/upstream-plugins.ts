@@ -14,7 +14,10 @@ interface CompiledInPlugin {
 const on: CompiledInPlugin = { isOn: true };
 const off: CompiledInPlugin = { isOn: false };
 
-/** The compiled-in plugins of all known minors of Kubernetes, in kube-apiserver's order: that of each minor is the same without some. */
+/**
+ * The compiled-in plugins of all known minors of Kubernetes, in kube-apiserver's order. Each minor has some of them, in
+ * the same order.
+ */
 export const compiledInPlugins: Readonly<Record<string, CompiledInPlugin>> = {
   AlwaysAdmit: off,
   NamespaceAutoProvision: off,
@@ -82,7 +85,8 @@ export const describeCompiledInPlugin = (plugin: string | undefined): string => 
   if (!found) return "-";
   const { isOn, first, last, gate } = found;
   const state = isOn ? "on" : "off";
-  const minors = first === undefined ? "" : first === last ? `only ${first}: ` : `from ${first}: `;
+  const range = first === last ? `only ${first}: ` : `from ${first}: `;
+  const minors = first === undefined ? "" : range;
   const isGateOff = gate && (gate.onSince === undefined ? "" : ` before ${gate.onSince}`);
   return `${minors}${state}${gate ? `, without effect${isGateOff}: the gate ${gate.name} is off` : ""}`;
 };

@@ -22,7 +22,7 @@ interface Project {
   hasConfig: boolean;
 }
 
-/** A checkout is one project, whatever config its rules have. */
+/** Returns the project of a postern.yaml. In a checkout of Postern, its root is that of the checkout. */
 const toProject = (configFile: string, hasConfig = true): Project => {
   const root = isCheckout ? packageRoot : join(dirname(resolve(configFile)), sep);
   return { root, configFile, hasConfig };
@@ -41,12 +41,12 @@ export const findNearestFile = (folder: string, name: string): string | undefine
  */
 const findProject = (): Project => {
   const [installedIn = ""] = packageRoot.split(`${sep}node_modules${sep}`);
-  const own = join(isCheckout ? packageRoot : installedIn, "postern.yaml");
+  const besidePackage = join(isCheckout ? packageRoot : installedIn, "postern.yaml");
   const nearest = isCheckout ? undefined : findNearestFile(process.cwd(), "postern.yaml");
-  const found = nearest ?? (existsSync(own) ? own : undefined);
-  const here = resolve("postern.yaml");
-  if (found === undefined) return toProject(here, false);
-  if (found !== here && !isCheckout)
+  const found = nearest ?? (existsSync(besidePackage) ? besidePackage : undefined);
+  const hereFile = resolve("postern.yaml");
+  if (found === undefined) return toProject(hereFile, false);
+  if (found !== hereFile && !isCheckout)
     process.stderr.write(`uses ${toOneLine(relative("", found))}: this folder has no postern.yaml\n`);
   return toProject(found);
 };

@@ -21,11 +21,11 @@ interface JsonSchema {
   additionalProperties?: JsonSchema | false;
   description?: string;
   default?: unknown;
-  /** What a message says is expected. Without it, a misfit is reported as one of the value that this one is in. */
+  /** What messages say that they expect. Without it, a misfit is reported for the value that contains this one. */
   expected?: string;
   /** A condition that no keyword can express, so that editors don't know it. */
   isFit?(value: unknown): boolean;
-  /** What other code checks with sentences of its own, in keywords for editors. */
+  /** Keywords for editors, about what other code checks with messages of its own. */
   checkedElsewhere?: Readonly<Record<string, unknown>>;
 }
 
@@ -147,9 +147,10 @@ export const findMisfits = (value: unknown, wanted: InputShape, path: string[] =
     if (inner === false) return [{ path: at, expected: `one of ${known.join(", ")}`, value: member, known }];
     return inner?.expected === undefined ? [] : findMisfits(member, { ...inner, expected: inner.expected }, at);
   });
-  return found.length > 0
-    ? found
-    : [{ path, expected: wanted.expected, value: wanted.enum?.length === 0 ? undefined : value }];
+  if (found.length > 0) return found;
+  // If no value fits, the message doesn't show the one that was found.
+  const shownValue = wanted.enum?.length === 0 ? undefined : value;
+  return [{ path, expected: wanted.expected, value: shownValue }];
 };
 
 /** Returns a shape as the JSON Schema for editors, without members that no value fits. */

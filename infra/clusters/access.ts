@@ -48,10 +48,10 @@ export const resolveClusterConnection = async (
     const chosen = { files: [resolveConfigPath(kubeconfig, ".")], isNamedByUser: true, context, preferred };
     return connectByKubeconfig(chosen, `--kubeconfig ${kubeconfig}`);
   }
-  const here = `clusters.${name}.connect`;
+  const connectPath = `clusters.${name}.connect`;
   if (connect?.kubeconfig !== undefined) {
     const files = [resolveConfigPath(connect.kubeconfig, folder)];
-    return connectByKubeconfig({ files, isNamedByUser: false, context: context ?? connect.context }, here);
+    return connectByKubeconfig({ files, isNamedByUser: false, context: context ?? connect.context }, connectPath);
   }
   const choice = chooseKubeconfigOfVariable(name, context);
   if (context !== undefined && choice === undefined)
@@ -63,10 +63,10 @@ export const resolveClusterConnection = async (
   if (connect === undefined) throw new Complaint(`cluster ${name} needs connect in postern.yaml, or ${give}`);
   const why =
     connect.eks !== undefined
-      ? `${here} needs an AWS identity, but no credentials were found`
+      ? `${connectPath} needs an AWS identity, but no credentials were found`
       : connect.manifests !== undefined
-        ? `${here} is a folder of manifests`
-        : `${here} has a token that only rules use`;
+        ? `${connectPath} is a folder of manifests`
+        : `${connectPath} has a token that only rules use`;
   throw new Complaint(`${why}: give ${give}`);
 };
 

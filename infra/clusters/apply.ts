@@ -98,8 +98,8 @@ export const applyWantedObjectsToCluster = async (
   /** Waits until the policies of a kind have an effect; deletes the new ones if they have none, so that they are missing. */
   const awaitEffect = async (kind: PolicyKind) => {
     await awaitPolicies(api, kind, name).catch(async (error) => {
-      const made = changes.filter((change) => change.did === "made" && change.kind.startsWith(kind));
-      for (const change of made.reverse()) await api.remove(change);
+      const created = changes.filter((change) => change.did === "made" && change.kind.startsWith(kind));
+      for (const change of created.reverse()) await api.remove(change);
       throw error;
     });
     unproven.delete(kind);
@@ -163,9 +163,9 @@ const deleteRetiredEntries = async (
 };
 
 const isNewInBoth = async (api: ClusterApi, all: DeployedObject[], name: string): Promise<boolean> => {
-  const there = (await readConfigurations(api, name)).map(listEntryNames);
+  const presentNames = (await readConfigurations(api, name)).map(listEntryNames);
   const [mutating = [], validating = []] = listEntryNamesByKind(all);
-  return validating.some((entry) => mutating.includes(entry) && !there.some((names) => names.includes(entry)));
+  return validating.some((entry) => mutating.includes(entry) && !presentNames.some((names) => names.includes(entry)));
 };
 
 /** Returns the mutating and the validating webhook configuration of a name; undefined in the place of an absent one. */
@@ -226,7 +226,7 @@ interface ObjectPlan {
    * True if the API server refuses to change the object into the wanted one, so that the object must be deleted
    * first.
    */
-  isAnother: boolean;
+  mustBeRecreated: boolean;
 }
 
 const maxAttempts = 5;
@@ -236,13 +236,13 @@ const planObject = async (api: ClusterApi, wanted: DeployedObject): Promise<Obje
   for (let attempt = 1; attempt <= maxAttempts; attempt++) {
     const live = await api.get(toReference(wanted));
     if (live === undefined)
-      return { live, differences: buildMissingDifferences(wanted), next: wanted, isAnother: false };
+      return { live, differences: buildMissingDifferences(wanted), next: wanted, mustBeRecreated: false };
     const next = mergeLiveFields(live, wanted);
-    if (isAnother(live, wanted))
-      return { live, differences: compareObjects(live, next), next: wanted, isAnother: true };
+    if (mustBeRecreated(live, wanted))
+      return { live, differences: compareObjects(live, next), next: wanted, mustBeRecreated: true };
     const expected = await api.replace(next, { dryRun: true });
     if (expected === undefined) continue;
-    return { live, differences: compareObjects(live, expected), next, isAnother: false };
+    return { live, differences: compareObjects(live, expected), next, mustBeRecreated: false };
   }
   throw buildBusyComplaint(api, wanted);
 };
@@ -250,11 +250,11 @@ const planObject = async (api: ClusterApi, wanted: DeployedObject): Promise<Obje
 const applyObject = async (api: ClusterApi, wanted: DeployedObject): Promise<DeployedObjectChange | undefined> => {
   const { kind, metadata } = wanted;
   for (let attempt = 1; attempt <= maxAttempts; attempt++) {
-    const { live, differences, next, isAnother } = await planObject(api, wanted);
+    const { live, differences, next, mustBeRecreated } = await planObject(api, wanted);
     if (differences.length === 0) return undefined;
-    if (isAnother) await deleteObject(api, wanted);
+    if (mustBeRecreated) await deleteObject(api, wanted);
     // Server-side apply would keep what other clients added, such as an entry or a selector that excludes everything.
-    const isDone = live && !isAnother ? await api.replace(next) : await api.apply(next);
+    const isDone = live && !mustBeRecreated ? await api.replace(next) : await api.apply(next);
     if (isDone) return { did: live ? "changed" : "made", kind, name: metadata.name };
   }
   throw buildBusyComplaint(api, wanted);
@@ -281,8 +281,8 @@ const mergeLiveFields = (live: DeployedObject, wanted: DeployedObject): Deployed
   };
 };
 
-/** Reports whether an object must be created anew: a binding's roleRef and a Secret's type are immutable. */
-const isAnother = (live: DeployedObject, wanted: DeployedObject) =>
+/** Reports whether an object must be deleted and created again: a binding's roleRef and a Secret's type are immutable. */
+const mustBeRecreated = (live: DeployedObject, wanted: DeployedObject) =>
   !isDeepStrictEqual(live.roleRef, wanted.roleRef) || (wanted.kind === "Secret" && live.type !== wanted.type);
 
 /** Returns the objects of this deployment that aren't wanted, in the order in which they are deleted. */
@@ -291,12 +291,12 @@ const listUnwanted = async (api: ClusterApi, wanted: DeployedObject[], name: str
     wanted.some((object) => object.kind === kind && object.metadata.name === metadata.name);
   const configurations = await readConfigurations(api, name);
   const rights = await Promise.all(rightKinds.map((kind) => api.list(kind)));
-  const own = [
+  const deployed = [
     ...configurations.filter((configuration) => configuration !== undefined).filter(isOurs),
     ...(await listOwnPolicies(api, name)),
     ...rights.flat().filter((object) => isLabelled(object) && object.metadata.name.startsWith(`${name}:`)),
   ];
-  return sortObjects(own.filter((object) => !isWanted(object))).reverse();
+  return sortObjects(deployed.filter((object) => !isWanted(object))).reverse();
 };
 
 /** Returns the policies and bindings of a deployment, which have its name before the name in their annotation. */

@@ -14,9 +14,9 @@ const probeSeconds = 30;
 /** Returns a policy that concerns only one configuration, which does not exist, and the policy's binding. */
 const buildProbe = (kind: PolicyKind, name: string): DeployedObject[] => {
   // API servers apply the policy of an earlier probe for a moment after its deletion.
-  const own = `probe-${randomUUID()}`;
+  const probeName = `probe-${randomUUID()}`;
   const labels = { "app.kubernetes.io/managed-by": "postern" };
-  const metadata = { name: `${name}.${own}`, labels, annotations: { [policyNameAnnotation]: own } };
+  const metadata = { name: `${name}.${probeName}`, labels, annotations: { [policyNameAnnotation]: probeName } };
   const resources = ["validatingwebhookconfigurations"];
   const rule = { apiGroups: ["admissionregistration.k8s.io"], apiVersions: ["v1"], resources, operations: ["CREATE"] };
   const spec = {

@@ -46,8 +46,8 @@ export const readRegisteredCluster = async (
   plain: ClusterConfig,
   name: string,
 ): Promise<RegisteredCluster> => {
-  const own = await listOwnObjects(api, name);
-  const entries = own.flatMap(({ webhooks }) => toNamedWebhookEntries(webhooks)) as Partial<WebhookEntry>[];
+  const registered = await listOwnObjects(api, name);
+  const entries = registered.flatMap(({ webhooks }) => toNamedWebhookEntries(webhooks)) as Partial<WebhookEntry>[];
   const urls = entries.flatMap(({ clientConfig }) => clientConfig?.url ?? []);
   const services = entries.flatMap(({ clientConfig }) => clientConfig?.service ?? []);
   const prefixes = urls.flatMap((url) => /^(https:.+)\/[^/]+\/(mutate|validate)(\/[^/]+)?$/.exec(url)?.[1] ?? []);
@@ -71,7 +71,8 @@ export const readRegisteredCluster = async (
       address: (rule, path) =>
         urls.find(
           (url) =>
-            url.endsWith(`/${rule}/${path}`) && prefixes.filter(isOfCluster).some((own) => url.startsWith(`${own}/`)),
+            url.endsWith(`/${rule}/${path}`) &&
+            prefixes.filter(isOfCluster).some((start) => url.startsWith(`${start}/`)),
         ) ?? `${prefix}/${rule}/${path}`,
       ca: pem,
       relayCa: pem,
@@ -84,7 +85,7 @@ export const readRegisteredCluster = async (
   );
   const isWanted = ({ kind, metadata }: DeployedObject) =>
     (wanted as DeployedObject[]).some((object) => object.kind === kind && object.metadata.name === metadata.name);
-  const accounts = own.filter(({ kind }) => kind === "ServiceAccount");
+  const accounts = registered.filter(({ kind }) => kind === "ServiceAccount");
   const differences = [
     ...(await findDifferences(api, wanted, name)),
     ...accounts.filter((object) => !isWanted(object)).flatMap(buildUnwantedDifferences),
@@ -93,7 +94,7 @@ export const readRegisteredCluster = async (
     cluster: api.cluster,
     server: api.server,
     name,
-    objects: own.map(toRegisteredObject),
+    objects: registered.map(toRegisteredObject),
     others: await listOtherInstances(api, name),
     calls: [
       ...new Set([
@@ -121,7 +122,7 @@ const listOtherInstances = async (api: ClusterApi, name: string): Promise<string
   return [...new Set(found.map(({ metadata }) => metadata.name))].filter((other) => other !== name).sort();
 };
 
-/** Says of an entry that should not be there if it is so because its rule is off. */
+/** Explains a left-over entry whose rule is off. */
 const explainUnwantedEntry = (
   difference: DeployedObjectDifference,
   { rules, groups }: ClusterConfig,

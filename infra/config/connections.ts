@@ -107,10 +107,10 @@ export const findConnectFault = (connect: ClusterConnectConfig): string | undefi
     return `must have an https:// address without a path as its server, not "${server}"`;
   if (eks !== undefined && server !== undefined && ca === undefined)
     return "must name the ca and not only the server, because EKS signs its certificates itself";
-  const own = parseRegion(tokenSecret ?? tokenParameter);
-  if (own !== undefined && region !== undefined && own !== region)
-    return `is of region ${region}, but its token is kept in ${own}`;
-  if (!isRegion(region ?? own ?? ""))
+  const tokenRegion = parseRegion(tokenSecret ?? tokenParameter);
+  if (tokenRegion !== undefined && region !== undefined && tokenRegion !== region)
+    return `is of region ${region}, but its token is kept in ${tokenRegion}`;
+  if (!isRegion(region ?? tokenRegion ?? ""))
     return `must have a region, for instance eu-west-1${describeFoundValue({ value: region })}`;
   return undefined;
 };
@@ -143,29 +143,29 @@ export const readClusterConnections = async (
   for (const [name, cluster] of clusters) {
     const asking = listRulesAskingCluster(catalogue, cluster);
     const { connect } = cluster;
-    const here = `${basename(file)} clusters.${name}`;
+    const clusterPlace = `${basename(file)} clusters.${name}`;
     if (asking.length === 0) continue;
     const choice = where === "here" && connect === undefined ? chooseKubeconfigOfVariable(name) : undefined;
     if (choice !== undefined)
       await readKubeconfig(choice).then(
         (connection) => found.connections.set(name, connection),
-        (error) => found.faults.push(`${here}: KUBECONFIG ${toSentence(error)}`),
+        (error) => found.faults.push(`${clusterPlace}: KUBECONFIG ${toSentence(error)}`),
       );
-    else if (connect === undefined) found.faults.push(`${here} ${describeMissingConnectSetting(asking)}`);
+    else if (connect === undefined) found.faults.push(`${clusterPlace} ${describeMissingConnectSetting(asking)}`);
     else if (where === "aws" && (connect.kubeconfig ?? connect.manifests) !== undefined) {
       const what = connect.kubeconfig === undefined ? "a folder" : "a kubeconfig";
       found.notes.push(
-        `${here}.connect is ${what}, which only works on this machine: functions can't read the cluster`,
+        `${clusterPlace}.connect is ${what}, which only works on this machine: functions can't read the cluster`,
       );
     } else if (connect.manifests !== undefined)
       await openManifestCluster(connect.manifests, dirname(file), cluster.kubernetes).then(
         (manifests) => found.manifestClusters.set(name, manifests),
-        (error) => found.faults.push(`${here}.connect: ${toSentence(error)}`),
+        (error) => found.faults.push(`${clusterPlace}.connect: ${toSentence(error)}`),
       );
     else
       await buildConnection(connect, dirname(file)).then(
         (connection) => found.connections.set(name, connection),
-        (error) => found.faults.push(`${here}.connect ${toSentence(error)}`),
+        (error) => found.faults.push(`${clusterPlace}.connect ${toSentence(error)}`),
       );
   }
   return found;

@@ -90,13 +90,15 @@ const isText = (value: unknown): value is string => typeof value === "string" &&
 
 /** Returns what a plugin may know of the cluster, as kubectl describes it. */
 const describeCluster = ({ cluster: { content }, server, authority }: ExecTarget) => {
-  const own = toList(content.extensions).find((entry) => toMap(entry).name === "client.authentication.k8s.io/exec");
+  const execExtension = toList(content.extensions).find(
+    (entry) => toMap(entry).name === "client.authentication.k8s.io/exec",
+  );
   return {
     server: String(content.server ?? server),
     ...(content["tls-server-name"] ? { "tls-server-name": content["tls-server-name"] } : {}),
     ...(authority && { "certificate-authority-data": Buffer.from(authority).toString("base64") }),
     ...(content["disable-compression"] === true && { "disable-compression": true }),
-    config: toMap(own).extension ?? null,
+    config: toMap(execExtension).extension ?? null,
   };
 };
 

@@ -154,10 +154,12 @@ export const readServiceKubeconfig = async (file: string): Promise<Record<string
   const impersonation = ["as", "as-uid", "as-groups", "as-user-extra"].filter((key) => content[key] !== undefined);
   if (impersonation.length > 0) throw new Error(`would ignore ${impersonation.join(", ")} in ${file}`);
   if (content.exec !== undefined) throw new Error(`would run a program for a token, by exec in ${file}`);
-  const inside = ["token", "client-key-data", "username", "password"].filter((key) => content[key] !== undefined);
-  if (inside.length > 0)
+  const embeddedSecrets = ["token", "client-key-data", "username", "password"].filter(
+    (key) => content[key] !== undefined,
+  );
+  if (embeddedSecrets.length > 0)
     throw new Error(
-      `finds ${inside.join(", ")} in ${file}, but settings hold no secrets; name tokenFile or client-key, each with a file or the ARN of a secret or parameter`,
+      `finds ${embeddedSecrets.join(", ")} in ${file}, but settings hold no secrets; name tokenFile or client-key, each with a file or the ARN of a secret or parameter`,
     );
   const certificate = String(content["client-certificate"] ?? "");
   const text = isInAws(certificate) ? undefined : await readText(user, "client-certificate");

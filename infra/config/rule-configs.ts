@@ -191,7 +191,7 @@ export const clusterRuleShape = allowNull(
   createMapShape({ ...ruleMembers, reserved: onlyGeneralShape, warm: onlyGeneralShape }),
 );
 
-/** A rule's config while postern.yaml is being read; finishRules turns it into a RuleConfig. */
+/** A rule's config while postern.yaml is being read; `checkMergedRuleConfigs` turns it into a RuleConfig. */
 export interface RuleConfigDraft extends Omit<RuleConfig, "record"> {
   /** "off" cancels a `record` that is inherited from the settings for all clusters. */
   record?: ReviewRecordingConfig | "off";
@@ -212,14 +212,14 @@ export const parseRulesSection = (
   const seen = new Set<string>();
   for (const [key, section] of Object.entries(toMap(value))) {
     const name = findRuleByNameOrPlugin(key, names);
-    const here = [...path, key];
+    const rulePath = [...path, key];
     if (name === undefined) {
-      complain(here, describeUnknownRuleName(key, names));
+      complain(rulePath, describeUnknownRuleName(key, names));
       continue;
     }
-    if (seen.has(name)) complain(here, `is ${name}, which is listed here already`);
+    if (seen.has(name)) complain(rulePath, `is ${name}, which is listed here already`);
     seen.add(name);
-    const draft = { rule: findKnownRule(name, reading), path: here, before: general.get(name) };
+    const draft = { rule: findKnownRule(name, reading), path: rulePath, before: general.get(name) };
     rules.set(name, readRule(toMap(section), draft, reading));
   }
   return rules;
@@ -277,16 +277,18 @@ const readRule = (
   const { complain } = reading;
   const { settings, exempt, record, ...fields } = section;
   const settingsPath = [...path, "settings"];
-  const own = rule && fillManifestSettings(rule, settings, settingsPath, reading);
-  const wrong = own == null ? [] : findSettingsMistakes(rule ?? {}, own);
+  const givenSettings = rule && fillManifestSettings(rule, settings, settingsPath, reading);
+  const wrong = givenSettings == null ? [] : findSettingsMistakes(rule ?? {}, givenSettings);
   for (const mistake of wrong) complain([...settingsPath, ...mistake.path], mistake.sentence);
   const complainOfService: ReportMistake = (path, sentence) => {
     wrong.push({ path, sentence });
     complain([...settingsPath, ...path], sentence);
   };
-  const merged = mergeWithDefaults(before?.settings ?? rule?.settings ?? {}, own);
+  const merged = mergeWithDefaults(before?.settings ?? rule?.settings ?? {}, givenSettings);
   const filled =
-    rule && isMap(own) ? fillServiceSettings(rule, own, merged, { ...reading, complain: complainOfService }) : merged;
+    rule && isMap(givenSettings)
+      ? fillServiceSettings(rule, givenSettings, merged, { ...reading, complain: complainOfService })
+      : merged;
   return {
     mode: "enforce",
     ...before,

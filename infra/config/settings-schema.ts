@@ -61,12 +61,12 @@ export const buildSettingsSchema = (
     };
   };
 
-  const own = describeMembers(settings, "");
-  const properties = own.properties as Record<string, Keywords>;
+  const schema = describeMembers(settings, "");
+  const properties = schema.properties as Record<string, Keywords>;
   for (const key of settingsHeader) properties[key] ??= {};
   // A setting with objects may name one file or folder of manifests.
   for (const key of Object.keys(manifests)) properties[key] = { ...properties[key], type: ["array", "string"] };
-  return { ...own, type: ["object", "null"] };
+  return { ...schema, type: ["object", "null"] };
 };
 
 const hasMembers = (value: unknown): value is object => isMap(value) && Object.keys(value).length > 0;

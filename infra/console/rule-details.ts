@@ -19,8 +19,8 @@ export const listRules = async (file: string): Promise<CatalogueSummary> => {
     return { name, source, phases: [], summary: sentence, modes: {} };
   });
   const isOff = ({ modes }: RuleSummary) => Object.values(modes).every((mode) => mode === "off");
-  const [off, on] = [rules.filter(isOff), rules.filter((rule) => !isOff(rule))];
-  return { rules: [...on, ...others, ...off], clusters: [...config.clusters.keys()] };
+  const [offRules, onRules] = [rules.filter(isOff), rules.filter((rule) => !isOff(rule))];
+  return { rules: [...onRules, ...others, ...offRules], clusters: [...config.clusters.keys()] };
 };
 
 /** Describes a rule; undefined if there is none of this name. */

@@ -85,17 +85,18 @@ const contextLines = 3;
 
 const groupHunks = (all: readonly DiffLine[]): DiffHunk[] => {
   const found: DiffHunk[] = [];
-  let [old, now, open] = [1, 1, -1];
-  const changed = all.flatMap(({ sign }, index) => (sign === " " ? [] : [index]));
-  const isNear = new Set(
-    changed.flatMap((index) => Array.from({ length: 2 * contextLines + 1 }, (_, step) => index - contextLines + step)),
-  );
+  // The numbers of the next line, in the old text and in the new one.
+  let [old, now] = [1, 1];
+  let isInHunk = false;
+  const shownIndexes = new Set<number>();
+  for (const [index, { sign }] of all.entries())
+    if (sign !== " ")
+      for (let near = index - contextLines; near <= index + contextLines; near++) shownIndexes.add(near);
   for (const [index, line] of all.entries()) {
-    if (isNear.has(index)) {
-      if (open < 0) found.push({ old, now, lines: [] });
-      open = index;
-      found.at(-1)?.lines.push(line);
-    } else open = -1;
+    const isShown = shownIndexes.has(index);
+    if (isShown && !isInHunk) found.push({ old, now, lines: [] });
+    if (isShown) found.at(-1)?.lines.push(line);
+    isInHunk = isShown;
     if (line.sign !== "+") old++;
     if (line.sign !== "-") now++;
   }

@@ -62,9 +62,9 @@ export const hideInSentences = (
   for (const [from, to] of findNames(all, names)) covered.fill(0, from, to);
   let from = 0;
   return sentences.map((sentence) => {
-    const own = covered.subarray(from, from + sentence.length);
+    const coveredHere = covered.subarray(from, from + sentence.length);
     from += sentence.length + 1;
-    return replaceCovered(sentence, own);
+    return replaceCovered(sentence, coveredHere);
   });
 };
 

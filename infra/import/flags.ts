@@ -71,8 +71,8 @@ export const parseAdmissionFlags = (text: string, where: string): AdmissionFlags
   };
   const [only, on, off] = [readPlugins(exact), readPlugins(enable), readPlugins(disable)];
   if (only && (on || off)) throw new Complaint(`--${exact} can't be combined with --${enable} and --${disable}`);
-  const both = on?.find((plugin) => off?.includes(plugin));
-  if (both !== undefined) throw new Complaint(`--${enable} and --${disable} both name ${both}`);
+  const conflicting = on?.find((plugin) => off?.includes(plugin));
+  if (conflicting !== undefined) throw new Complaint(`--${enable} and --${disable} both name ${conflicting}`);
   const [file, notReadySeconds, unreachableSeconds] = [
     found.get(configFile)?.at(-1),
     readSeconds(notReady),

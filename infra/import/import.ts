@@ -22,8 +22,10 @@ export const importApiServer = async (
   /** Reports mistakes where the user can correct them: in the configuration of the plugin. */
   const complain = (mistakes: readonly SettingsMistake[]) => {
     for (const { plugin, rule } of outcomes) {
-      const own = mistakes.filter(({ path }) => path[1] === rule);
-      source.configurations.get(plugin)?.complain(own.map((mistake) => ({ ...mistake, path: mistake.path.slice(3) })));
+      const ruleMistakes = mistakes.filter(({ path }) => path[1] === rule);
+      source.configurations
+        .get(plugin)
+        ?.complain(ruleMistakes.map((mistake) => ({ ...mistake, path: mistake.path.slice(3) })));
     }
     document.complain(mistakes);
   };

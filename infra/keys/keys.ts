@@ -121,8 +121,8 @@ export const listAddressesOfWildcardHost = (host: string): NetworkInterfaceInfo[
 
 const listServerNames = (host: string): string[] => {
   const addresses = listAddressesOfWildcardHost(host)?.map(({ address }) => address);
-  const own = addresses?.filter((address) => !address.startsWith("fe80")) ?? [host];
-  return [...new Set(["localhost", "127.0.0.1", "::1", ...own])];
+  const addressesToName = addresses?.filter((address) => !address.startsWith("fe80")) ?? [host];
+  return [...new Set(["localhost", "127.0.0.1", "::1", ...addressesToName])];
 };
 
 const month = 30 * 24 * 3600 * 1000;

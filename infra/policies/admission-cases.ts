@@ -190,7 +190,7 @@ export const completeExpectations = (entry: Case, { outcome }: RuleDecision): Ca
 const beforeMessage = /^.*? denied request: /;
 const beforeWarning = /^Validation failed for ValidatingAdmissionPolicy '[^']*' with binding '[^']*': /;
 
-/** Evaluates a case, and returns what its policies did besides. */
+/** Evaluates a case, and also returns the results of the expressions of its policies. */
 export const observeCase = async (
   entry: Case,
   tested: readonly TestedAdmissionPolicies[],
@@ -204,9 +204,10 @@ export const observeCase = async (
 
 const describeMatch = (policy: AnyPolicy, observations: readonly PolicyObservation[]): PolicyMatch => {
   const name = formatPolicyName(policy);
-  const own = observations.filter((one) => formatPolicyName(one.policy) === name);
-  if (own.some((one) => "field" in one && one.field !== "matchConditions")) return { policy: name, matched: true };
-  const reasons = own.flatMap((one) => {
+  const observationsOfPolicy = observations.filter((one) => formatPolicyName(one.policy) === name);
+  if (observationsOfPolicy.some((one) => "field" in one && one.field !== "matchConditions"))
+    return { policy: name, matched: true };
+  const reasons = observationsOfPolicy.flatMap((one) => {
     if ("unmatched" in one) return [one.unmatched];
     return one.results.flatMap((result, index) => {
       if (result && "error" in result) return [result.error];

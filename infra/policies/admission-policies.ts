@@ -10,13 +10,13 @@ import { Complaint } from "../cli/complaint.ts";
 import { type FieldPath, type Manifest, toSourceName } from "../manifests/manifests.ts";
 import { findPosition } from "../manifests/positions.ts";
 
-/** The manifests of files of policies, by what reads them. */
+/** The manifests in files of policies, by the part of Postern that reads them. */
 export interface PolicyManifests {
-  /** What is read as policies of kinitiras: without admission policies, all manifests. */
+  /** Policies of kinitiras. Without admission policies, all manifests are read as such, which finds mistakes in their group. */
   kinitiras: Manifest[];
   /** ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings. */
   admission: Manifest[];
-  /** Beside admission policies: what a cluster has, such as parameters and CustomResourceDefinitions. */
+  /** Other objects of a cluster beside admission policies, such as parameters and CustomResourceDefinitions. */
   others: Manifest[];
 }
 

@@ -57,14 +57,16 @@ const quoteStart = (value: unknown) => {
 
 const describeObjects = (policy: KinitirasPolicy): string => {
   const { resourceSelectors: selectors = [] } = policy.spec;
-  const own = policy.kind === "OverridePolicy" ? policy.metadata.namespace : undefined;
-  const all = selectors.map((selector) => describeSelector(selector, own));
-  return all.length > 0 ? joinWords(all, "or") : `every object${own ? ` in namespace ${own}` : ""}`;
+  const policyNamespace = policy.kind === "OverridePolicy" ? policy.metadata.namespace : undefined;
+  const all = selectors.map((selector) => describeSelector(selector, policyNamespace));
+  return all.length > 0
+    ? joinWords(all, "or")
+    : `every object${policyNamespace ? ` in namespace ${policyNamespace}` : ""}`;
 };
 
-const describeSelector = (selector: ResourceSelector, own?: string): string => {
+const describeSelector = (selector: ResourceSelector, policyNamespace?: string): string => {
   const { apiVersion, kind, name, labelSelector, fieldSelector } = selector;
-  const namespace = selector.namespace || own;
+  const namespace = selector.namespace || policyNamespace;
   const labels = [
     ...formatPairs(labelSelector?.matchLabels),
     ...(labelSelector?.matchExpressions ?? []).map(({ key, operator, values }) =>
@@ -84,7 +86,7 @@ const describeSelector = (selector: ResourceSelector, own?: string): string => {
         labels.length > 0 && ` with labels ${labels.join(",")}`,
         fields.length > 0 && ` with fields ${fields.join(",")}`,
       ];
-  const beside = own && namespace !== own ? " (which is not the policy's own)" : "";
+  const beside = policyNamespace && namespace !== policyNamespace ? " (which is not the policy's own)" : "";
   return [apiVersion, " ", kind, ...marks, namespace && ` in namespace ${namespace}`, beside].filter(Boolean).join("");
 };
 

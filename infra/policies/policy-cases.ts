@@ -173,7 +173,7 @@ export const runPolicyCase = async (
     if (fails !== undefined) return toResult([`it does not fail, but should: ${fails}`], [], matches);
     if (tested.length === 0) return toResult(describeCaseDifferences(filled, decision));
     const differences = describeCaseDifferences(completeExpectations(filled, decision), decision);
-    const [mistakes, notes] = describeMatches(entry, matches, decision.outcome.allowed);
+    const { mistakes = [], notes = [] } = describeMatches(entry, matches, decision.outcome.allowed);
     const isAlone = rules.length === tested.length;
     return toResult(
       [...differences, ...(isAlone ? mistakes : [])],
@@ -189,15 +189,20 @@ export const runPolicyCase = async (
   }
 };
 
-/** Returns what is wrong if the case isn't about the policies that were evaluated, and a note that names them. */
-const describeMatches = (entry: Case, matches: readonly PolicyMatch[], isAllowed: boolean): [string[], string[]] => {
+/** Returns the mistakes of a case that expects other policies to match, or notes that name the evaluated policies. */
+const describeMatches = (
+  entry: Case,
+  matches: readonly PolicyMatch[],
+  isAllowed: boolean,
+): { mistakes?: string[]; notes?: string[] } => {
   const matched = matches.filter((match) => match.matched).map(({ policy }) => policy);
   const names = matched.join(", ");
-  if (entry.unmatched && matched.length > 0) return [[`no admission policy should match, but ${names} does`], []];
-  if (matched.length > 0) return [[], isAllowed && matches.length > matched.length ? [`evaluated: ${names}`] : []];
-  if (entry.unmatched || !isAllowed || entry.refused !== undefined) return [[], []];
+  if (entry.unmatched && matched.length > 0)
+    return { mistakes: [`no admission policy should match, but ${names} does`] };
+  if (matched.length > 0) return isAllowed && matches.length > matched.length ? { notes: [`evaluated: ${names}`] } : {};
+  if (entry.unmatched || !isAllowed || entry.refused !== undefined) return {};
   const reasons = matches.map(({ policy, because }) => `${policy} doesn't match: ${because}`);
-  return [["no admission policy was evaluated; if that is right, say unmatched: true", ...reasons], []];
+  return { mistakes: ["no admission policy was evaluated; if that is right, say unmatched: true", ...reasons] };
 };
 
 /** Evaluates a case with rule after rule, until one refuses. */

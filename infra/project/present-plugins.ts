@@ -93,8 +93,8 @@ export const formatPresentPlugins = (
   const lines = found.flatMap(({ rule, plugin, group, clusters }) => {
     const costs = describeCosts(group ?? rule);
     const byReason = Map.groupBy(clusters, ({ isSure, reason, settings }) => {
-      const own = settings.length === 0 ? "" : `; the rule has settings of its own: ${settings.join(", ")}`;
-      return [isSure ? "is on" : "is probably on", `${reason}${own}`].join("\n");
+      const settingsNote = settings.length === 0 ? "" : `; the rule has settings of its own: ${settings.join(", ")}`;
+      return [isSure ? "is on" : "is probably on", `${reason}${settingsNote}`].join("\n");
     });
     return [
       `  ${rule}: ${group === undefined ? "" : `in the group ${group}, `}${costs}`,

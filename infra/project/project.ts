@@ -167,7 +167,7 @@ const validateDocument = (
     findPlace: (path) => `${document.name}:${document.findLine(path)}`,
     ...files,
   });
-  // Groups in postern.yaml are checked only if each rule's section is valid by itself.
+  // Groups in postern.yaml are checked only if each rule's section is valid.
   document.complain(mistakes.length > 0 ? mistakes : findGroupMistakes(config));
   return config;
 };

@@ -170,8 +170,8 @@ const describeUnknownGroup = (
     const sentence = `the group ${name} is neither in Kubernetes, nor in the rule's crd.yaml, nor in the manifests that postern.yaml names; ${advice}`;
     return { sentence, isWarning: true };
   }
-  const own = near === undefined ? api.find(({ resource }) => resources.includes(resource)) : undefined;
-  const advice = own ? describePlace(own) : describeKnownWords(group, known);
+  const alike = near === undefined ? api.find(({ resource }) => resources.includes(resource)) : undefined;
+  const advice = alike ? describePlace(alike) : describeKnownWords(group, known);
   return { sentence: `${place} has ${name}, a group that no version of Kubernetes has; ${advice}` };
 };
 

@@ -104,6 +104,7 @@ const listSetups = <Settings extends object>(
 /** Reports whether a rule behaves otherwise in one minor version of Kubernetes than in another, or in the newest. */
 export const differsByMinor = (rules: readonly CatalogueRule[], one: string, other?: string): boolean =>
   rules.some(({ rule: { since = {} } }) => {
+    // A newer minor has the entries of an older one and perhaps more, so different entries have different numbers.
     const [left, right] = [one, other].map((minor) => Object.keys(selectSince(since, minor)).length);
     return left !== right;
   });

@@ -21,8 +21,8 @@ export const parseAgeToMilliseconds = (text: string): number => {
 
 /** Throws if the folder for fetched recordings is not empty: a second fetch would duplicate every recording. */
 export const requireEmptyFolder = async (folder: string): Promise<void> => {
-  const there = await readdir(folder).catch(() => []);
-  if (there.length > 0)
+  const files = await readdir(folder).catch(() => []);
+  if (files.length > 0)
     throw new Complaint(`--to ${folder} is not empty; what is fetched goes into a folder of its own`);
 };
 

@@ -25,6 +25,7 @@ export type ReplayedReviewOutcome = KnownAnswer | { absent: string } | { fault: 
 
 /** A readable answer of a replay side. `mode` is the rule's mode; absent if it is unknown or doesn't matter. */
 interface KnownAnswer {
+  /** The decision that the side made. */
   made: ReplayDecision;
   mode?: EnforcementMode;
 }
@@ -75,18 +76,21 @@ export type DecisionAspect = keyof ReplayDecision | "mode";
 
 const aspects = ["verdict", "message", "code", "reason", "warnings", "audit", "object"] as const;
 
-/** Lists how two replay answers differ: patches by their results, modes unless both verdicts are `allowed`. */
+/**
+ * Lists how two replay answers differ. Patches count as different if they lead to different objects. Modes are compared
+ * only if both are known and one of the verdicts isn't `allowed`.
+ */
 export const listDifferingAspects = (left: KnownAnswer, right: KnownAnswer): DecisionAspect[] => {
   const [leftDecision, rightDecision] = [left.made, right.made];
   const haveDetails = "details" in leftDecision && "details" in rightDecision;
-  const isSilent = leftDecision.verdict === "allowed" && rightDecision.verdict === "allowed";
-  const hasMode = left.mode !== undefined && right.mode !== undefined && !isSilent;
+  const areBothAllowed = leftDecision.verdict === "allowed" && rightDecision.verdict === "allowed";
+  const areModesCompared = left.mode !== undefined && right.mode !== undefined && !areBothAllowed;
   return [
     ...aspects.filter((aspect) => {
       if (aspect === "object" && (!("object" in leftDecision) || !("object" in rightDecision))) return false;
       return !isDeepStrictEqual(leftDecision[aspect], rightDecision[aspect]);
     }),
     ...(haveDetails && !isDeepStrictEqual(leftDecision.details, rightDecision.details) ? ["details" as const] : []),
-    ...(hasMode && left.mode !== right.mode ? ["mode" as const] : []),
+    ...(areModesCompared && left.mode !== right.mode ? ["mode" as const] : []),
   ];
 };

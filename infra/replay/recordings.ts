@@ -218,9 +218,9 @@ export async function* readLines(
     else if (part.length > 0) parts.push(part);
   };
   const finishLine = (): NumberedLine => {
-    const made = decodeLine(number, parts, length, longest);
+    const line = decodeLine(number, parts, length, longest);
     [number, parts, length] = [number + 1, [], 0];
-    return made;
+    return line;
   };
   for await (const chunk of source) {
     let from = 0;

@@ -80,8 +80,8 @@ const formatVerdict = (
   differs: readonly DecisionAspect[],
 ): string => {
   if (verdict !== "denied") return verdict;
-  const more = differs.includes("details") ? ` ${JSON.stringify(details ?? {})}` : "";
-  return `denied: ${message} (${[code, reason].filter(Boolean).join(" ")})${more}`;
+  const detailsText = differs.includes("details") ? ` ${JSON.stringify(details ?? {})}` : "";
+  return `denied: ${message} (${[code, reason].filter(Boolean).join(" ")})${detailsText}`;
 };
 
 /** Returns the diff of the objects after both versions' changes; none if they are equal or weren't made. */

@@ -15,6 +15,7 @@ export interface ReviewToReplay {
   /** The cluster whose settings and mode count; undefined means the only cluster that the version has. */
   cluster: string | undefined;
   review: AdmissionReview;
+  /** Evaluates the review with the settings of its recording, instead of those that the version has for the cluster. */
   asRecorded: boolean;
 }
 

@@ -190,14 +190,14 @@ export const openReplaySide = async (text: string, means: ReplaySideOptions): Pr
   if (text === "working-tree")
     return openBundleSide(await buildBundlesOfCheckout(getProjectRoot(), { name: text, wish, scratch, say }));
   // A postern.yaml that the user names applies to the working tree only; other versions have their own.
-  const own = { name: text, wish: { rules: wish.rules }, scratch, say };
+  const buildOptions = { name: text, wish: { rules: wish.rules }, scratch, say };
   const isPath = isAbsolute(text) || /^\.\.?(\/|$)/.test(text);
   const commit = isPath
     ? ""
     : await runGit(scratch, "rev-parse", "--verify", "--quiet", "--end-of-options", `${text}^{commit}`);
-  if (commit !== "") return openBundleSide(await buildBundlesOfCommit(commit, own));
+  if (commit !== "") return openBundleSide(await buildBundlesOfCommit(commit, buildOptions));
   const folder = resolve(text);
-  if (isPosternProject(folder)) return openBundleSide(await buildBundlesOfCheckout(folder, own));
+  if (isPosternProject(folder)) return openBundleSide(await buildBundlesOfCheckout(folder, buildOptions));
   if (await hasPosternBundles(folder)) return openBundleSide(folder);
   throw await createUnknownVersionComplaint(text, folder, means);
 };
@@ -222,8 +222,8 @@ const createUnknownVersionComplaint = async (
     names.length > 0 ? `a commit (${names.join(", ")})` : "a commit, where there is git",
     "a folder",
   ];
-  const more = isShallow ? "; this clone is shallow, and git fetch --unshallow brings other commits" : "";
+  const hint = isShallow ? "; this clone is shallow, and git fetch --unshallow brings other commits" : "";
   return new Complaint(
-    `there is no version "${text}"; it can be ${known.slice(0, -1).join(", ")} or ${known.at(-1)}${more}`,
+    `there is no version "${text}"; it can be ${known.slice(0, -1).join(", ")} or ${known.at(-1)}${hint}`,
   );
 };

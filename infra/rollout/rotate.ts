@@ -20,7 +20,7 @@ import { lockStage, type StageLock } from "./stage/lock.ts";
 
 /** When a rotation of the URL key counts the old key as unused, and how long it waits for that. */
 interface OldUrlKeyWaits {
-  /** The old key counts as unused after so many milliseconds without a review that used it. */
+  /** The old key counts as unused after this time in milliseconds without a review that used it. */
   unused: number;
   /** The maximum time to wait until the old key is unused, in milliseconds. */
   patience: number;

@@ -133,11 +133,11 @@ export const requireOwnEntries = async (
   if (objects.length === 0) return;
   const readOwner = ({ metadata }: DeployedObject) => metadata.annotations?.[identityAnnotation];
   const identity = await stage.readStageIdentity();
-  const own = formatStageIdentity(identity);
+  const thisStage = formatStageIdentity(identity);
   const other = objects.map(readOwner).find((owner) => owner !== undefined && !isSameStage(owner, identity));
   if (other !== undefined)
     throw new Complaint(
-      `cluster ${api.cluster} has its entries from ${toOneLine(other)}, not from ${own}; there, postern destroy --configs-only --cluster ${api.cluster} deletes them`,
+      `cluster ${api.cluster} has its entries from ${toOneLine(other)}, not from ${thisStage}; there, postern destroy --configs-only --cluster ${api.cluster} deletes them`,
       1,
     );
   const unmarked = objects.filter((object) => readOwner(object) === undefined);
@@ -150,7 +150,7 @@ export const requireOwnEntries = async (
   const what = hasEntries ? `entries that call ${describeHost(stray)}` : "policies";
   const names = unmarked.map(({ kind, metadata: { name } }) => `${kind.toLowerCase()}/${name}`).join(" ");
   throw new Complaint(
-    `cluster ${api.cluster} has ${what} without the annotation ${identityAnnotation}, so they may be another stage's than ${own}: if they are this one's, kubectl annotate ${names} ${identityAnnotation}=${own} says so`,
+    `cluster ${api.cluster} has ${what} without the annotation ${identityAnnotation}, so they may be another stage's than ${thisStage}: if they are this one's, kubectl annotate ${names} ${identityAnnotation}=${thisStage} says so`,
     1,
   );
 };

@@ -67,14 +67,14 @@ export const limitKeylessConnections = (server: Server, limits: ConnectionLimits
       open.delete(id);
     });
 
-    let own = 0;
+    let openFromAddress = 0;
     let oldestOwn: Connection | undefined;
     for (const candidate of open.values())
       if (!candidate.hasKey && candidate.address === address) {
         oldestOwn ??= candidate;
-        own++;
+        openFromAddress++;
       }
-    if (own > limits.keylessConnections) oldestOwn?.socket.destroy();
+    if (openFromAddress > limits.keylessConnections) oldestOwn?.socket.destroy();
     else if (open.size > limits.connections) {
       const keyless = [...open.values()].filter((candidate) => !candidate.hasKey);
       const trusted = listTrustedAddresses();

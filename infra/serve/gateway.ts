@@ -184,9 +184,9 @@ const readBody = (request: IncomingMessage, held: { bytes: number }): Promise<Bu
   // A request's body is read by `data` events, because async iteration (`for await`) takes longer than a small rule.
   request.on("data", (chunk: Buffer) => {
     large ||= kept + chunk.length > limits.body || held.bytes + chunk.length > limits.held;
-    const more = large ? -kept : chunk.length;
-    held.bytes += more;
-    kept += more;
+    const growth = large ? -kept : chunk.length;
+    held.bytes += growth;
+    kept += growth;
     if (large) chunks.length = 0;
     else chunks.push(chunk);
   });

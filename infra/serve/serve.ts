@@ -260,8 +260,8 @@ const formatWelcome = (
       const { name, phases } = listed;
       const mode = members?.map((member) => `${member.name}: ${getMode(member)}`).join(", ") ?? getMode(listed);
       const isGrouped = config.groups.some(({ members }) => members.some((member) => member.name === name));
-      const own = phases.filter((phase) => phase === "validate" || !isGrouped);
-      return own.map((phase) => [name, phase, mode, `${url}/${segment}/${name}/${phase}`]);
+      const servedPhases = phases.filter((phase) => phase === "validate" || !isGrouped);
+      return servedPhases.map((phase) => [name, phase, mode, `${url}/${segment}/${name}/${phase}`]);
     });
     const words = ["npx", "postern", "manifests", "--cluster", cluster, "--url", url, ...options];
     const register = `${words.map(quoteWord).join(" ")} | kubectl apply -f -`;

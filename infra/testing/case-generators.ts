@@ -5,11 +5,15 @@ import { createRandom } from "./random.ts";
 
 type Path = (string | number)[];
 
-/** One change of a case: `which` chooses a place in it, and `other` a value that another case has there. */
+/** One change of a case. */
 interface CaseChange {
+  /** Chooses the member to change. */
   which: number;
+  /** Chooses the value that replaces it, among those that cases have there. */
   other: number;
+  /** Deletes the member, if cases exist without it. */
   drop: boolean;
+  /** Changes the old object, if there is one. */
   old: boolean;
 }
 
@@ -58,11 +62,11 @@ export const createCasePerturber = (
   };
 };
 
-/** Generates so many changed cases, the same for the same seed. */
+/** Generates `count` changed cases, the same for the same seed. */
 export function* generateCases(cases: readonly Case[], count: number, seed: number): Generator<Case> {
   const perturb = createCasePerturber(cases);
   const { drawBelow, decide, pick } = createRandom(seed);
-  for (let made = 0; made < count; made++) {
+  for (let index = 0; index < count; index++) {
     const changes = Array.from({ length: 1 + drawBelow(5) }, (): CaseChange => {
       return { which: drawBelow(2 ** 31), other: drawBelow(2 ** 31), drop: decide(0.5), old: decide(0.5) };
     });

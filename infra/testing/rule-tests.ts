@@ -265,13 +265,13 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
   }
 
   for (const phase of listed.phases) {
-    const own = cases.filter((entry) => getCasePhase(entry) === phase);
-    it(`has a case to ${phase}`, () => assert.ok(own.length > 0));
+    const phaseCases = cases.filter((entry) => getCasePhase(entry) === phase);
+    it(`has a case to ${phase}`, () => assert.ok(phaseCases.length > 0));
     const getConditions = (entry: Case) => {
       const { rule, settings } = applyCaseSettingsAndVariant(listed.rule, entry);
       return selectPhase(rule.matchConditions, phase, settings);
     };
-    if (own.every((entry) => getConditions(entry) === undefined)) continue;
+    if (phaseCases.every((entry) => getConditions(entry) === undefined)) continue;
 
     const isCalled = (entry: Case, { request }: AdmissionReview) =>
       Object.values(getConditions(entry) ?? {}).every((expression) => evaluateMatchCondition(expression, request));
@@ -287,10 +287,10 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
     };
 
     it(`does nothing in cases that its conditions to ${phase} skip`, async () => {
-      for (const entry of own) await assertIdleIfSkipped(entry);
+      for (const entry of phaseCases) await assertIdleIfSkipped(entry);
     });
     it(`does nothing with generated objects that its conditions to ${phase} skip`, () =>
-      assertForGenerated(own, 300, assertIdleIfSkipped));
+      assertForGenerated(phaseCases, 300, assertIdleIfSkipped));
   }
 
   it("has a README in the common order", async () => {
@@ -418,16 +418,16 @@ function toOther<T extends KubernetesObject>({ apiVersion, kind, metadata, ...re
 
 /** Returns an object of the cluster with a secret value in each of its maps. */
 function withSecrets<T extends KubernetesObject>(object: T): T {
-  const more = { [secret]: secret };
+  const secretMap = { [secret]: secret };
   const { metadata } = object;
   const filled = Object.entries(object).map(([key, value]) =>
     typeof value === "object" && value !== null && !Array.isArray(value) && key !== "metadata"
-      ? [key, { ...value, "unknown-field": more }]
+      ? [key, { ...value, "unknown-field": secretMap }]
       : [key, value],
   );
   const labels = { ...metadata?.labels, [secret]: secret };
   const annotations = { ...metadata?.annotations, [secret]: secret };
-  return { ...Object.fromEntries(filled), "unknown-field": more, metadata: { ...metadata, labels, annotations } };
+  return { ...Object.fromEntries(filled), "unknown-field": secretMap, metadata: { ...metadata, labels, annotations } };
 }
 
 /** Adds an unknown field to the object, to its spec, and to every element of the spec's lists. */

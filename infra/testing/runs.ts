@@ -29,7 +29,7 @@ export async function* runTests(
   const chosen = catalogue.filter(isChosen);
   const lost = broken.filter(isChosen);
   if (chosen.length + lost.length === 0) return;
-  const own = chosen.flatMap(({ folder, file }) =>
+  const testFiles = chosen.flatMap(({ folder, file }) =>
     globSync(`**/*.test${extname(file)}`, { cwd: folder }).map((found) => join(folder, found)),
   );
   const places = new Map(
@@ -47,7 +47,7 @@ export async function* runTests(
   if (hasConfig()) process.env[configVariable] = resolve(getConfigFile());
   // With this variable, which Node sets in tests, Node would run nothing.
   delete process.env.NODE_TEST_CONTEXT;
-  const files = [shared, ...own];
+  const files = [shared, ...testFiles];
   const open = new Map<string, string[]>();
   for await (const { type, data } of run({ files, cwd: getProjectRoot(), concurrency: true })) {
     if (type !== "test:start" && type !== "test:pass" && type !== "test:fail") continue;

@@ -10,14 +10,14 @@ export interface WrongType {
 
 const values: readonly unknown[] = [null, true, 0, 1.5, "x", [], {}, ["x"], { a: "b" }];
 
-/** Returns a view of a value, and a function that lists what was read of it since, each with values of other types. */
+/** Returns a view of a value, and a function that lists each member read through it, with values of other types. */
 export const watchReads = <T extends object>(root: T): { view: T; listWrongTypes(): WrongType[] } => {
   const read = new Map<string, Path>();
   const views = new WeakMap<object, object>();
-  const buildView = (of: object, path: Path): object => {
-    const known = views.get(of);
+  const buildView = (target: object, path: Path): object => {
+    const known = views.get(target);
     if (known) return known;
-    const isList = Array.isArray(of);
+    const isList = Array.isArray(target);
     /** Notes a read of a member, and returns a view of it. Methods, such as those of lists, are no members. */
     const note = (key: string | symbol, value: unknown) => {
       if (typeof key === "symbol" || (isList ? !/^\d+$/.test(key) : key in Object.prototype)) return value;
@@ -27,19 +27,19 @@ export const watchReads = <T extends object>(root: T): { view: T; listWrongTypes
     };
     // A proxy of a frozen object must return its members unchanged, so the target is an empty object.
     const view = new Proxy(isList ? [] : {}, {
-      get: (_, key) => note(key, Reflect.get(of, key)),
+      get: (_, key) => note(key, Reflect.get(target, key)),
       has: (_, key) => {
         note(key, undefined);
-        return Reflect.has(of, key);
+        return Reflect.has(target, key);
       },
-      ownKeys: () => Reflect.ownKeys(of),
+      ownKeys: () => Reflect.ownKeys(target),
       getOwnPropertyDescriptor: (_, key) => {
-        const found = Reflect.getOwnPropertyDescriptor(of, key);
+        const found = Reflect.getOwnPropertyDescriptor(target, key);
         const isLength = isList && key === "length";
         return found && { ...found, value: note(key, found.value), writable: true, configurable: !isLength };
       },
     });
-    views.set(of, view);
+    views.set(target, view);
     return view;
   };
   const listWrongTypes = () => [...read.values()].flatMap((path) => values.map((value) => ({ path, value })));

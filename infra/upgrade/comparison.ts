@@ -34,7 +34,7 @@ export const compareVersions = async (
   scratch: ReplayFoldersAndProcesses,
 ): Promise<UpgradeDifferences> => {
   const [installed, wanted] = versions;
-  const own = (await listRuleFolders([getProjectSource()])).map(({ name }) => name);
+  const projectRules = (await listRuleFolders([getProjectSource()])).map(({ name }) => name);
   // The versions build one after the other, because each build uses both processors.
   const before = await buildProject(installed, scratch);
   if ("refusal" in before)
@@ -46,8 +46,8 @@ export const compareVersions = async (
   const base = {
     from: installed.version,
     to: wanted.version,
-    catalogue: await compareCatalogues(versions, own),
-    cases: own.length > 0 ? await compareCases(versions, own) : [],
+    catalogue: await compareCatalogues(versions, projectRules),
+    cases: projectRules.length > 0 ? await compareCases(versions, projectRules) : [],
   };
   if ("refusal" in after) return { ...base, refusal: after.refusal, settings: [], entries: [] };
   const bundles: [string, string] = [before.answer, after.answer];

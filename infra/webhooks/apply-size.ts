@@ -8,7 +8,7 @@ export const countAnnotationBytesAfterApply = (object: object): number => {
   const { metadata, ...rest } = object as { metadata?: { annotations?: Record<string, string> } };
   const annotations = metadata?.annotations ?? {};
   const kept = { ...rest, metadata: { ...metadata, annotations } };
-  // Go's JSON encoder ends with a newline, and escapes these characters as \u003c and so on.
+  // Go's JSON encoder ends with a newline, and escapes these characters: \u003c is as long as any other escape.
   const json = `${JSON.stringify(kept)}\n`.replace(/[<>&\u2028\u2029]/g, "\\u0000");
   return Object.entries({ ...annotations, [lastApplied]: json }).reduce(
     (sum, [key, value]) => sum + Buffer.byteLength(key) + Buffer.byteLength(value),

@@ -67,8 +67,8 @@ export const buildRuleWebhookEntries = (
     const { rule, settings, failurePolicy, native } = applyVariant(listed.rule, setup.settings, variant);
     if (isIdle(rule, settings)) return [];
     const isOpen = setup.failurePolicy === "Ignore" || failurePolicy === undefined;
-    const own = { ...setup, settings, ...(!isOpen && { failurePolicy }) };
-    const entry = buildRuleWebhookEntry({ ...listed, rule }, phase, own, harden);
+    const variantSetup = { ...setup, settings, ...(!isOpen && { failurePolicy }) };
+    const entry = buildRuleWebhookEntry({ ...listed, rule }, phase, variantSetup, harden);
     // If a matchCondition can't be evaluated, an entry with Ignore lets the request pass. A policy that fails closed would be
     // skipped then, so its entry gets no conditions.
     const isOpened = native !== undefined && failurePolicy === "Fail" && entry.failurePolicy === "Ignore";

@@ -14,10 +14,10 @@ import { dropObservations, markObservations } from "./observations.ts";
 /** Asks the cluster's authorizer. */
 export type AskAuthorizer = (question: AccessQuestion) => Promise<AccessAnswer>;
 
-/** Answers expressions from what the authorizer has answered already, and notes what it has to be asked. */
+/** Answers expressions with the known answers of the authorizer, and notes the questions that it has to be asked. */
 export interface AuthorizationAnswers {
   decide: Decide;
-  /** Asks what is missing; resolves to false if nothing was. What was evaluated before must then be repeated. */
+  /** Asks the noted questions; resolves to false if there are none. After that, the evaluation must be repeated. */
   askMissing(): Promise<boolean>;
 }
 

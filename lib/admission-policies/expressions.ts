@@ -105,8 +105,8 @@ export type PassResults = readonly (ExpressionResult | undefined)[] | { readonly
 
 /**
  * Evaluates expressions in order, with a common budget. A variable is evaluated when it is first used in a pass, and
- * its cost is added to that of the expression that uses it. `typed` names those parts of `typedInput` that upstream
- * evaluates so here.
+ * its cost is added to that of the expression that uses it. `typed` names the parts of `typedInput` that upstream
+ * evaluates as typed objects in this pass.
  */
 export const evaluatePass = (
   expressions: readonly (PolicyExpression | undefined)[],
@@ -198,8 +198,8 @@ export const evaluateMatchConditions = (
 };
 
 /**
- * Returns a function that compiles the expressions of a policy once for each object: in the first call's minor version of
- * Kubernetes, by default in the newest.
+ * Returns a function that compiles the expressions of each policy object only once. The minor version of Kubernetes, by
+ * default the newest, is that of the first call.
  */
 export const compileOnce = <P extends object, Compiled>(compile: (policy: P, kubernetes?: string) => Compiled) => {
   const known = new WeakMap<P, Compiled>();

@@ -23,8 +23,8 @@ import { PolicyStatusError } from "./types.ts";
 export class MutationError extends Error {}
 
 /**
- * Returns the object that a JSON patch, which an expression made, leaves of one of this kind. A patch with a failing `test`
- * changes nothing. Throws a MutationError or a PolicyStatusError.
+ * Applies the JSON patch that an expression returned to an object of this kind, and returns the result. A patch with a
+ * failing `test` changes nothing. Throws a MutationError or a PolicyStatusError.
  */
 export const applyPatchValue = (patch: Value, object: JsonMap, kind: GroupVersionKind): JsonMap => {
   const operations = parsePatchOperations(`[${isList(patch) ? toArray(patch).map(formatOperation) : ""}]`).map(
@@ -41,7 +41,10 @@ export const applyPatchValue = (patch: Value, object: JsonMap, kind: GroupVersio
   throw new PolicyStatusError(createInternalError("a JSON patch replaced the object by a value that is no object"));
 };
 
-/** Returns what the next mutation gets: between two, upstream turns the object of a built-in kind into a typed one. */
+/**
+ * Returns the object for the next mutation: between mutations, upstream converts an object of a built-in kind to a
+ * typed one.
+ */
 const toMutated = (mutated: JsonMap, object: JsonMap, { group }: GroupVersionKind): JsonMap =>
   isBuiltInGroup(group) ? toTypedForm(mutated, object) : mutated;
 
@@ -57,7 +60,7 @@ const formatOperation = (operation: Value): string => {
 const formatOperand = (value: Value): string => {
   if (value instanceof StructValue) requireTypeNames(value, value.type.name);
   const json = convert(toOperand, value, "JSONPath valueExpression evaluated to a type that could not marshal to JSON");
-  // Upstream writes an integer as a text that a double doesn't hold.
+  // Upstream writes an integer that a double can't hold as a text.
   return escapeAsGo(JSON.stringify(json, (_, member) => (typeof member === "bigint" ? String(member) : member)));
 };
 

@@ -29,8 +29,8 @@ const isBuiltIn = (value: object): boolean =>
   !isMap(value) || typeof value.apiVersion !== "string" || isBuiltInGroup(splitApiVersion(value.apiVersion).group);
 
 /**
- * Returns what reports whether a map or a list is part of one of these values; custom resources don't count. They are gone
- * through when it is asked for the first time: only comparisons of values of different types ask.
+ * Returns a function that reports whether a map or a list is part of one of these values; custom resources don't count.
+ * Its first call goes through the values: only comparisons of values of different types call it.
  */
 export const createTypedTest = (roots: readonly unknown[]): TypedTest => {
   let parts: Set<object> | undefined;

@@ -23,7 +23,7 @@ export interface EncodedChecks {
   readonly results: Readonly<Record<string, Readonly<Record<string, Encoded>>>>;
 }
 
-/** The types that matter when an expression is compiled; among them those that upstream refuses for want of a name. */
+/** The types that matter when an expression is compiled; among them types without a name, which upstream refuses. */
 const isNeeded = ({ kind, name, parameters }: Type): boolean =>
   kind === "struct" || kind === "type" || name === "" || parameters.some(isNeeded);
 

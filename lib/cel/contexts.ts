@@ -22,7 +22,7 @@ export interface AdmissionEnvironment extends Environment {
 export const formatRuntimeType = ({ name, parameters }: Type): string =>
   parameters.length === 0 ? name : `${name}(${parameters.map(formatRuntimeType).join(", ")})`;
 
-/** Returns a text that differs for expressions of the same text that are checked differently. */
+/** Returns a key that differs between contexts in which the same expression is checked differently. */
 export const describeContext = (
   { kubernetes, hasParams, hasAuthorizer, isMutation, variables }: ExpressionContext,
   results: readonly Type[] | undefined,

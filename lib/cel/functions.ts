@@ -27,8 +27,8 @@ export interface FunctionDeclaration {
 }
 
 /**
- * Returns the cost of a call as Kubernetes computes it, by the function's name. It counts before `Overload.cost`; without
- * a cost that counts. `overload` is the name of the only overload that fits the static types.
+ * Returns the cost of a call as Kubernetes computes it, by the function's name. `Overload.cost` counts only if this has
+ * no cost. `overload` is the name of the only overload that fits the static types.
  */
 export type FunctionCost = (args: readonly Value[], result: Value, overload: string | undefined) => number | undefined;
 

@@ -14,7 +14,9 @@ const goNames: Readonly<Record<string, string>> = {
 export const nameGoType = (value: Value | undefined): string => {
   if (value === undefined) return "*types.Err";
   const { kind, name } = getType(value);
-  const own = name.slice(name.lastIndexOf(".") + 1);
+  const shortName = name.slice(name.lastIndexOf(".") + 1);
   const isOwn = kind === "opaque" || kind === "struct";
-  return goNames[name] ?? (isOwn ? `cel.${own}` : `types.${own.charAt(0).toUpperCase()}${own.slice(1)}`);
+  return (
+    goNames[name] ?? (isOwn ? `cel.${shortName}` : `types.${shortName.charAt(0).toUpperCase()}${shortName.slice(1)}`)
+  );
 };

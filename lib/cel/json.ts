@@ -34,7 +34,7 @@ export const toJson = (value: Value, convertMessage: (message: StructValue) => u
   if (value instanceof Optional && value.value !== undefined) return convert(value.value);
   if (value instanceof StructValue) return convertMessage(value);
   if (value instanceof CelMap) return toMembers(listEntries(value), convert);
-  // What remains is JSON as it is.
+  // All other values are JSON already.
   if (!(value instanceof CelObject)) return value;
   throw createError(value);
 };

@@ -113,7 +113,7 @@ export const compileExpression = (
   }
 };
 
-/** What an expression resulted in; `exhausted` is upstream's error if it cost more than what all of a set may cost. */
+/** The result of an expression; `exhausted` is upstream's error if the expressions of a set cost too much together. */
 export type ExpressionResult = { value: Value } | { error: string } | { exhausted: string };
 
 /**

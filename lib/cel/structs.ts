@@ -28,7 +28,7 @@ export abstract class FieldObject extends CelObject {
   }
 }
 
-/** What a message literal such as `Object.spec{…}` makes. */
+/** The value of a message literal such as `Object.spec{…}`. */
 export class StructValue extends CelObject {
   readonly type: Type;
   readonly fields: ReadonlyMap<string, Value>;
@@ -96,7 +96,7 @@ export const findInPatch = (struct: StructValue, key: Value, isTest: boolean): R
   return isTest && (value === "" || !struct.fields.has(key)) ? undefined : value;
 };
 
-/** The types in Go of values that cel-go can't make again of Go's values. */
+/** The Go types of values that cel-go can't convert back from Go. */
 export const nativeTypes: Readonly<Record<string, string>> = {
   "kubernetes.Quantity": "*resource.Quantity",
   "kubernetes.URL": "*url.URL",
@@ -105,7 +105,7 @@ export const nativeTypes: Readonly<Record<string, string>> = {
   "net.IP": "netip.Addr",
 };
 
-/** Returns what cel-go makes of a value that it turned into a value of Go, as it does with values in optionals. */
+/** Converts a value to Go and back, as cel-go does with values in optionals. */
 export const toNative = (value: Value): Result => {
   if (!(value instanceof CelObject)) return value;
   if (value instanceof Optional) return value.value === undefined ? null : toNative(value.value);
@@ -122,19 +122,19 @@ export const toNative = (value: Value): Result => {
 /** A field may be selected very often, which costs 1. */
 const nativeFields = new WeakMap<List | CelMap, Value>();
 
-/** Returns what cel-go makes of a field's value, whose elements it turned into values of Go. */
+/** Returns a field's value with its elements converted to Go and back, as cel-go does. */
 const toNativeField = (value: Value): Value => {
   // Errors stay where the values were, until one is used.
   const convert = (one: Value) => toNative(one) as Value;
   if (!isList(value) && !(value instanceof CelMap)) return convert(value);
   const known = nativeFields.get(value);
-  const made =
+  const converted =
     known ??
     (isList(value)
       ? toArray(value).map(convert)
       : new CelMap(new Map(Array.from(value.entries, ([text, [key, one]]) => [text, [key, convert(one)]]))));
-  nativeFields.set(value, made);
-  return made;
+  nativeFields.set(value, converted);
+  return converted;
 };
 
 export const createPatch = (type: Type, fields: ReadonlyMap<string, Value>): Result => {

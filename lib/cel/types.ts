@@ -66,6 +66,6 @@ const shortNames: Partial<Record<TypeKind, string>> = { duration: "duration", nu
 
 /** Returns a type as error messages name it, such as `map(string, list(int))`. */
 export const formatType = ({ kind, name, parameters }: Type): string => {
-  const own = kind === "error" ? "!error!" : (shortNames[kind] ?? name);
-  return parameters.length === 0 ? own : `${own}(${parameters.map(formatType).join(", ")})`;
+  const shownName = kind === "error" ? "!error!" : (shortNames[kind] ?? name);
+  return parameters.length === 0 ? shownName : `${shownName}(${parameters.map(formatType).join(", ")})`;
 };

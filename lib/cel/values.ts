@@ -208,7 +208,7 @@ export const toArray = (list: List): readonly Value[] =>
 
 const builtLists = new WeakSet<readonly Value[]>();
 
-/** Marks a list as one that an expression builds of single values: upstream converts its elements otherwise than those of JSON. */
+/** Marks a list that an expression builds from single values: upstream converts its elements differently from those of JSON. */
 export const markBuiltList = <List extends readonly Value[]>(list: List): List => {
   builtLists.add(list);
   return list;
@@ -298,7 +298,8 @@ export const compareNumbers = (left: Value, right: Value): number | undefined =>
   // JavaScript compares a number with a bigint by their values; upstream turns an int of any size into a double.
   const isInexact = typeof left !== typeof right && (isDouble(left) || isDouble(right));
   const [one, two] = isInexact ? [Number(first), Number(second)] : [first, second];
-  return one < two ? -1 : Number(one > two);
+  if (one < two) return -1;
+  return one > two ? 1 : 0;
 };
 
 const getNumber = (value: Value): number | bigint | undefined => {

@@ -106,9 +106,9 @@ const createSender =
   (send: typeof fetch, source: Request | undefined, init: RequestInit | undefined): SendWithProgramOptions =>
   (method, url, headers, body, signal) => {
     const signals = [init?.signal, source?.signal, signal].filter((value) => value != null);
-    const own = source && { redirect: source.redirect, credentials: source.credentials, cache: source.cache };
+    const sourceOptions = source && { redirect: source.redirect, credentials: source.credentials, cache: source.cache };
     const aborted = signals.length > 0 && { signal: AbortSignal.any(signals) };
-    return send(url, { ...own, ...init, method, headers, body: body ?? null, ...aborted });
+    return send(url, { ...sourceOptions, ...init, method, headers, body: body ?? null, ...aborted });
   };
 
 /** Wraps an HTTP library of @kubernetes/client-node, for `createConfiguration`. `library` still sends the requests. */

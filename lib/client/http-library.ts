@@ -69,11 +69,11 @@ const createSender =
     });
     const response = await library.send(derived).toPromise();
     const text = await response.body.text();
-    const own = new Headers(response.headers);
+    const decodedHeaders = new Headers(response.headers);
     // The text has been decoded, so the headers of its encoded form don't apply.
-    for (const name of ["content-encoding", "content-length", "transfer-encoding"]) own.delete(name);
+    for (const name of ["content-encoding", "content-length", "transfer-encoding"]) decodedHeaders.delete(name);
     const status = response.httpStatusCode;
-    return new Response(bodylessCodes.has(status) ? null : text, { status, headers: own });
+    return new Response(bodylessCodes.has(status) ? null : text, { status, headers: decodedHeaders });
   };
 
 /** Status codes for which `new Response` accepts no body. */

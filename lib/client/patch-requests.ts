@@ -53,8 +53,8 @@ const sendDryRun = async (
   const address = new URL(url);
   address.searchParams.set("dryRun", "All");
   const type = headers.get("content-type") ?? jsonContentType;
-  const own = selectReusableHeaders(headers, { accept: jsonContentType, "content-type": type });
-  const response = await send("PATCH", String(address), own, body);
+  const dryRunHeaders = selectReusableHeaders(headers, { accept: jsonContentType, "content-type": type });
+  const response = await send("PATCH", String(address), dryRunHeaders, body);
   if (!response.ok) return response;
   const result = parseJsonMap(await response.text());
   if (result === undefined)

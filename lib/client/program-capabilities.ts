@@ -65,8 +65,8 @@ const createSender =
   (own: Headers, send: SendWithProgramOptions): typeof sendRequest =>
   async (url, { method = "GET", headers: sentHeaders }, body, deadline, limit = maximumHttpsAnswerBytes) => {
     const { accept, "content-type": type } = toMap(sentHeaders);
-    const more = { accept: String(accept), ...(type !== undefined && { "content-type": String(type) }) };
-    const headers = selectReusableHeaders(own, more);
+    const chosenHeaders = { accept: String(accept), ...(type !== undefined && { "content-type": String(type) }) };
+    const headers = selectReusableHeaders(own, chosenHeaders);
     const signal = AbortSignal.timeout(Math.max(0, Math.min(deadline - Date.now(), 2 ** 31 - 1)));
     const bytes = typeof body === "string" || body === undefined ? body : new Uint8Array(body);
     try {

@@ -30,12 +30,12 @@ export const sendUnlessRefused = async (
 /** Sends an intercepted write to the API server; `object`, if given, replaces its body. */
 export const sendWrite = (write: InterceptedWrite, object?: unknown, headers = write.headers): Promise<Response> => {
   const { method, url, body, send } = write;
-  const own = new Headers(headers);
-  for (const name of ["content-length", "transfer-encoding"]) own.delete(name);
-  if (object === undefined) return send(method, String(url), own, body.length === 0 ? undefined : body);
+  const sentHeaders = new Headers(headers);
+  for (const name of ["content-length", "transfer-encoding"]) sentHeaders.delete(name);
+  if (object === undefined) return send(method, String(url), sentHeaders, body.length === 0 ? undefined : body);
   // The content type is set, because fetch would send a text without one as text/plain.
-  if (!own.has("content-type")) own.set("content-type", jsonContentType);
-  return send(method, String(url), own, JSON.stringify(object));
+  if (!sentHeaders.has("content-type")) sentHeaders.set("content-type", jsonContentType);
+  return send(method, String(url), sentHeaders, JSON.stringify(object));
 };
 
 /**

@@ -45,10 +45,10 @@ export const createPublicOrListedAddressCheck = (
 ): ((address: string) => boolean) => {
   const allowedRanges = parseRanges(allowedRangeTexts);
   return (address) => {
-    const own = parseIpAddress(address);
-    if (own === undefined) return false;
-    const [, from = 0] = disguises.find(([[range]]) => range && isInRange(own)(range)) ?? [];
-    const bytes = from ? own.slice(from, from + 4) : own;
+    const parsed = parseIpAddress(address);
+    if (parsed === undefined) return false;
+    const [, from = 0] = disguises.find(([[range]]) => range && isInRange(parsed)(range)) ?? [];
+    const bytes = from ? parsed.slice(from, from + 4) : parsed;
     const has = isInRange(bytes);
     if (perilous.some(has)) return allowedRanges.some((range) => range[1] === bytes.length * 8 && has(range));
     return allowedRanges.some(has) || (common.some(has) && !apart.some(has));

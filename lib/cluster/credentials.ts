@@ -18,7 +18,7 @@ export type ClusterCredentialSource =
   | ClusterCredentials
   | RenewedSource<ClusterCredentials>;
 
-/** A value that is fetched again when it has ended, or after a server refused it. */
+/** A value that is fetched again when its time is over, or after a server refused it. */
 export interface RenewedSource<T> {
   read(deadline: number): Promise<T>;
   /** Tells this source that a server refused a value. If it is the current one, the next call fetches a new one. */

@@ -41,8 +41,8 @@ type Outcome = "written" | { found?: FoundItems };
 const deletedSeconds = 3600;
 
 /**
- * The milliseconds of the longest pause after another change came first. It is short, because each time one change was
- * made: with long pauses a change could wait for ever while new ones overtake it.
+ * The milliseconds of the longest pause after another change came first. It is short: with long pauses, a change could
+ * wait for ever while new ones overtake it.
  */
 const longestConflictPause = 100;
 
@@ -68,21 +68,21 @@ export const createDynamoDbLedger = (table: string, deadline: number, readTime =
       const { items, isMoment } = found;
       const now = readTime();
       const kept = items.map((item) => readValue<T>(item, now));
-      const made = makeValues(kept);
-      if (made.every((value, index) => value === kept[index])) {
-        if (isMoment) return made;
+      const newValues = makeValues(kept);
+      if (newValues.every((value, index) => value === kept[index])) {
+        if (isMoment) return newValues;
         found = await readMoment(client, table, keys);
         continue;
       }
       const version = randomUUID();
       const writes = keys.map((key, index): Write => {
         const old = items[index];
-        const value = made[index];
+        const value = newValues[index];
         return value === kept[index] ? { key, old } : { key, old, item: buildItem(key, version, value, now, seconds) };
       });
       const write = writes.length === 1 ? writeOne : writeAll;
       const outcome = await write(client, table, writes, version);
-      if (outcome === "written") return made;
+      if (outcome === "written") return newValues;
       await client.pause("other changes of the same entries came first", longestConflictPause);
       found = outcome.found ?? (await readItems(client, table, keys));
     }

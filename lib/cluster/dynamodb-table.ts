@@ -4,7 +4,7 @@ import { isMap, type JsonMap, parseJson, toList, toMap } from "../json.ts";
 import { callAwsJsonApi } from "./credentials.ts";
 import { UnansweredError } from "./https-request.ts";
 
-/** What an operation resulted in. */
+/** The result of an operation. */
 interface Result {
   /** Whether the operation was done: its conditions held, and no other transaction was writing the same items. */
   isDone: boolean;

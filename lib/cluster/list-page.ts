@@ -44,7 +44,7 @@ export const createListPage: CreateListPage = ({ cluster, deadline }, findServer
         const query = buildPageQuery(limit, next);
         const answer = await askBefore(ask, `${buildObjectPath({ ...kind, version })}?${query}`);
         if (answer.body.length > longestPage) throw new Error(`the answer has more than ${longestPage} characters`);
-        // A token that is too old comes with another one, with which the list goes on as it is by now.
+        // The answer to an expired token has a new token, which continues the list from its current state.
         const fresh = answer.status === 410 ? parsePage(parseJson(answer.body)).next : "";
         if (fresh !== "") return { items: [], version, next: fresh };
         const page = parsePage(parseAnswerUnlessNotFound(answer)?.content);

@@ -60,7 +60,7 @@ interface LiveCapabilitiesOptions {
 /**
  * Returns the capabilities of each cluster; clusters share no connections, tokens or answers. Without a connection,
  * services outside the cluster can be asked all the same. A function reads the connections when a cluster is first
- * asked, so that a cold start doesn't wait for them. Few rules read pages, so the code for it is given.
+ * asked, so that a cold start doesn't wait for them. Few rules read lists by pages, so `createPages` passes the code for that.
  */
 export const createLiveCapabilities = (
   connections: Connections | (() => Connections),
@@ -89,10 +89,10 @@ export const createLiveCapabilities = (
       createUnconnectedCapabilities(cluster),
       async (verb, args, failUnconnected) => {
         const ask = findServer(cluster);
-        const own: Partial<Capabilities> = ask
+        const connected: Partial<Capabilities> = ask
           ? { ...createReads(review, ask), ...createPosts(review, ask), ...createStatusUpdates(review, ask) }
           : {};
-        const answer = own[verb] as ((...args: readonly unknown[]) => Promise<unknown>) | undefined;
+        const answer = connected[verb] as ((...args: readonly unknown[]) => Promise<unknown>) | undefined;
         return answer ? answer(...args) : failUnconnected();
       },
     );

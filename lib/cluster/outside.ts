@@ -86,19 +86,19 @@ const askAuthorized = async (
   { bearer, username, client, ...request }: HttpsRequest,
   deadline: number,
 ): Promise<HttpsResponse> => {
-  const own = client && {
+  const clientCertificate = client && {
     cert:
       typeof client.certificate === "string"
         ? client.certificate
         : await readCredential(client.certificate, deadline, "its client certificate"),
     key: await readCredential(client.key, deadline, "the key of its client certificate"),
   };
-  if (bearer === undefined) return ask(request, deadline, own);
+  if (bearer === undefined) return ask(request, deadline, clientCertificate);
   for (let isAgain = false; ; isAgain = true) {
     const value = await readCredential(bearer, deadline, "its token");
     const authorization = username === undefined ? `Bearer ${value}` : buildBasicAuthorization(username, value);
     const headers = { ...request.headers, authorization };
-    const answer = await ask({ ...request, headers }, deadline, own);
+    const answer = await ask({ ...request, headers }, deadline, clientCertificate);
     if (answer.status !== 401 || isAgain) return answer;
     await getTokenSource(bearer).refused(value);
   }

@@ -19,8 +19,8 @@ export const interceptCalls = (
 };
 
 /**
- * Returns what the needs give a rule for one review. A question that only reads is asked once, and again after the rule
- * has written. Adds answers with Secrets to `secrets`.
+ * Returns the capabilities of a rule's needs for one review. A question that only reads is asked once, and again after
+ * the rule has written. Adds answers with Secrets to `secrets`.
  */
 export const bindNeeds = (
   needs: Needs,

@@ -50,7 +50,7 @@ export const rejectWhenLate = async <T>(
   }
 };
 
-/** Evaluates within so many milliseconds. */
+/** Evaluates, and rejects an asynchronous evaluation that takes longer than `milliseconds`. */
 export const evaluateInTime = <T>(milliseconds: number, evaluate: (milliseconds: number) => T | Promise<T>) => {
   const decision = evaluate(milliseconds);
   return decision instanceof Promise ? rejectWhenLate(decision, milliseconds) : decision;

@@ -56,8 +56,8 @@ export const findClusterSetup = <Settings extends object>(
   { usual, clusters }: EndpointConfig<Settings>,
   name: string,
 ): ClusterSetup<Settings> | undefined => {
-  const own = Object.hasOwn(clusters, name) ? clusters[name] : usual;
-  return typeof own === "string" ? (clusters[own] as ClusterSetup<Settings>) : own;
+  const setup = Object.hasOwn(clusters, name) ? clusters[name] : usual;
+  return typeof setup === "string" ? (clusters[setup] as ClusterSetup<Settings>) : setup;
 };
 
 /** What an endpoint gets from the process that it runs in. */
@@ -170,15 +170,15 @@ export const createEndpoint = (
     const setup = cluster ? findClusterSetup(config, cluster) : undefined;
     const usual =
       given.settings === undefined ? (setup?.settings ?? defaults) : mergeWithDefaults(defaults, given.settings);
-    const own = POSTERN_VARIANTS ? findVariantSettings(config, setup, variant, usual) : undefined;
+    const variantSettings = POSTERN_VARIANTS ? findVariantSettings(config, setup, variant, usual) : undefined;
     return {
       phase,
       variant,
       mode: setup?.mode ?? "enforce",
-      settings: own ?? usual,
+      settings: variantSettings ?? usual,
       kubernetes: given.kubernetes ?? setup?.kubernetes,
       ...(POSTERN_EXCEPTIONS && { exceptions: setup?.exceptions }),
-      isVariant: own !== undefined,
+      isVariant: variantSettings !== undefined,
     };
   };
 

@@ -125,9 +125,9 @@ const operations: Record<string, (act: OperationRun) => void> = {
     const from = readPath(act, "from");
     const source = findPlace(act, from, `doc is missing from path: ${from}`);
     const value = withContext(`error in move for path: '${source.key}': `, () => {
-      const there = getMember(source);
+      const moved = getMember(source);
       removeMember(source);
-      return there;
+      return moved;
     });
     const path = readPath(act, "path");
     const target = findPlace(act, path, `doc is missing destination path: ${path}`);
@@ -152,8 +152,8 @@ const operations: Record<string, (act: OperationRun) => void> = {
   test: (act) => {
     const path = readPath(act, "path");
     const place = path === "" ? undefined : findPlace(act, path, `is missing path: ${path}`);
-    const there = place ? withContext(`error in test for path: '${path}': `, () => getMember(place)) : act.root.value;
-    if (!isEqual(there ?? null, act.operation.value ?? null))
+    const present = place ? withContext(`error in test for path: '${path}': `, () => getMember(place)) : act.root.value;
+    if (!isEqual(present ?? null, act.operation.value ?? null))
       throw new FailedPatchTest(`testing value ${path} failed: test failed`);
   },
 };

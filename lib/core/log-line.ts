@@ -4,7 +4,7 @@ import type { AdmissionRequest } from "../review.ts";
 import type { Phase } from "../rule.ts";
 import type { EnforcementMode, GroupMemberDecision, RuleDecision } from "./evaluation.ts";
 
-/** What lines have: everything by default; `minimal` leaves out the user and the message of a denial. */
+/** How much log lines contain: everything by default; `minimal` leaves out the user and the message of a denial. */
 export type LogDetail = "full" | "minimal";
 
 /** The user of the reviews by which Postern's commands probe endpoints. All of them are dry runs. */

@@ -5,22 +5,20 @@ import type { Patch } from "../review.ts";
 
 type Container = Record<string, unknown> | unknown[];
 
-/**
- * A node of a draft: an accessed object or array of the original object, copied at its first write; the original
- * never changes. `written`
- * holds the written keys; `open` reports a write here or below.
- */
+/** A node of a draft: an accessed object or array of the original, which is copied at its first write. */
 interface Node {
   readonly original: Container;
   readonly parent: Node | undefined;
   draft: Container;
   children: Map<string, Node> | undefined;
   copy: Container | undefined;
+  /** The keys that were written. */
   written: Set<string> | undefined;
+  /** True after a write to this node or to one below it. */
   open: boolean;
 }
 
-/** An editable form of an object that leaves the object itself as it is. */
+/** An editable form of an object. Edits don't change the object itself. */
 export interface ObjectDraft<T> {
   readonly value: T;
   /** Returns the patch from the original to the edited object; empty if nothing changed. */
@@ -200,12 +198,12 @@ const addListDifference = (
   while (tail < shorter - head && isDeepStrictEqual(before[before.length - 1 - tail], after[after.length - 1 - tail]))
     tail++;
 
-  const both = shorter - tail;
-  for (let index = head; index < both; index++)
+  const commonEnd = shorter - tail;
+  for (let index = head; index < commonEnd; index++)
     addValueDifference(changes, before[index], after[index], `${path}/${index}`);
-  for (let index = before.length - tail - 1; index >= both; index--)
+  for (let index = before.length - tail - 1; index >= commonEnd; index--)
     changes.push({ op: "remove", path: `${path}/${index}` });
-  for (let index = both; index < after.length - tail; index++)
+  for (let index = commonEnd; index < after.length - tail; index++)
     changes.push({ op: "add", path: `${path}/${index}`, value: after[index] });
 };
 

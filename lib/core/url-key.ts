@@ -12,7 +12,7 @@ export const buildTextToSignForUrlKey = (cluster: string, keyVersion: number) =>
 
 // 86 characters hold four bits more than a signature; only the form in which they are zero is accepted.
 const segmentForm = /^([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)\.([A-Za-z0-9_-]{85}[AQgw])$/;
-const remembered = 256;
+const mostCached = 256;
 
 /**
  * Verifies `{cluster}.{key}` against the public keys (base64url, separated by commas) and the cluster's key versions.
@@ -23,8 +23,8 @@ export const createUrlKeyVerifier = (publicKeys: string, listKeyVersions: (clust
   const keys = publicKeys.split(",").filter(Boolean).map(parsePublicKey);
 
   return (segment: string): VerifiedUrlKeyOwner | undefined => {
-    const before = known.get(segment);
-    if (before) return before;
+    const cached = known.get(segment);
+    if (cached) return cached;
     const [, cluster, signature] = segmentForm.exec(segment) ?? [];
     if (!cluster || !signature) return undefined;
 
@@ -40,7 +40,7 @@ export const createUrlKeyVerifier = (publicKeys: string, listKeyVersions: (clust
         )
           continue;
         const caller = { cluster, key: `${id}.${version}` };
-        if (known.size >= remembered) known.delete(known.keys().next().value ?? "");
+        if (known.size >= mostCached) known.delete(known.keys().next().value ?? "");
         known.set(segment, caller);
         return caller;
       }

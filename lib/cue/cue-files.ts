@@ -72,7 +72,7 @@ export const locateOrUnpackCueFiles = async (): Promise<CueRuntimePaths> => {
 
 /** Writes a file atomically, because several processes may unpack at once. */
 const writeAtomically = async (file: string, contents: Uint8Array): Promise<void> => {
-  const own = `${file}.${process.pid}.${Math.random().toString(36).slice(2)}`;
-  await writeFile(own, contents);
-  await rename(own, file);
+  const temporaryFile = `${file}.${process.pid}.${Math.random().toString(36).slice(2)}`;
+  await writeFile(temporaryFile, contents);
+  await rename(temporaryFile, file);
 };

@@ -11,6 +11,7 @@ export const readWasmWithMemoryLimit = (file: string, pages: number): Uint8Array
     const head = Buffer.alloc(Math.min(size, wasmPageBytes));
     readSync(descriptor, head, 0, head.length, 0);
     const { start, end, least } = findMemory(head);
+    // One memory, with a minimum and (flag 1) a maximum.
     const body = [1, 1, ...encodeNumber(least), ...encodeNumber(pages)];
     const section = Buffer.from([memorySection, body.length, ...body]);
     // Reads the rest of the file directly behind the new section: copying it there would take longer than reading.
@@ -32,7 +33,9 @@ export const readWasmWithMemoryLimit = (file: string, pages: number): Uint8Array
 const memorySection = 5;
 
 const findMemory = (program: Buffer): { start: number; end: number; least: number } => {
+  // The sections follow a magic number and a version, of four bytes each.
   let at = 8;
+  /** Reads a LEB128 number: seven bits a byte, the lowest first. */
   const readNumber = () => {
     let value = 0;
     for (let shift = 0; ; shift += 7) {

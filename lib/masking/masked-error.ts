@@ -17,7 +17,7 @@ type ErrorSubject = {
 type Piece = [text: string, origin: number];
 const code = 0;
 const name = 1;
-const own = 2;
+const ourWords = 2;
 const foreign = 3;
 
 const mostErrors = 10;
@@ -61,14 +61,14 @@ const splitMessage = (error: unknown, errors: readonly Error[]): Piece[] => {
   const text = error instanceof Error ? getText(error, "message") : getErrorMessage(error);
   if (!(error instanceof Failure)) return [[text, foreign]];
   const causes = errors.flatMap((each) => [each, each.cause]).filter((each) => !(each instanceof Failure));
-  let pieces: Piece[] = [[text, own]];
+  let pieces: Piece[] = [[text, ourWords]];
   for (const inner of new Set(causes.map((each) => (each instanceof Error ? getText(each, "message") : each))))
     pieces = pieces.flatMap((piece) =>
       piece[1] === foreign || typeof inner !== "string" || inner === ""
         ? [piece]
         : piece[0].split(inner).flatMap((part, index): Piece[] => [
             [index > 0 ? inner : "", foreign],
-            [part, own],
+            [part, ourWords],
           ]),
     );
   return pieces;
@@ -126,7 +126,7 @@ const maskPieces = (pieces: readonly Piece[], subject: ErrorSubject): string => 
       const line = replaceCovered(isCut ? part.slice(0, -8) : part, covered.subarray(from)) + (isCut ? "…" : "");
       from += part.length + 1;
       if (origin === foreign) return line.replace(foreignQuotes, ([quote]) => `${quote}${mask}${quote}`);
-      return origin === own
+      return origin === ourWords
         ? line.replace(ownQuotes, (quoted, inner) => (names.includes(inner) ? quoted : `"${mask}"`))
         : line;
     })

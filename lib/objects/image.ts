@@ -1,4 +1,4 @@
-/** An image reference, with what it leaves out filled in as containerd and Docker do. */
+/** An image reference whose missing parts are filled in, as containerd and Docker do. */
 export interface Image {
   registry: string;
   repository: string;

@@ -26,11 +26,11 @@ export const findKeyFaults = (labelKey: string, unit?: LengthUnit): string[] => 
   if (more.length > 0)
     return [`a valid label key ${wrong} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')`];
 
-  const own = second ?? first;
+  const namePart = second ?? first;
   const faults = second === undefined ? [] : findPrefixFaults(first, unit).map((fault) => `prefix part ${fault}`);
-  if (own === "") faults.push("name part must be non-empty");
-  faults.push(...findLengthFaults(own, 63, unit).map((fault) => `name part ${fault}`));
-  if (!name.test(own)) faults.push(`name part ${wrong}`);
+  if (namePart === "") faults.push("name part must be non-empty");
+  faults.push(...findLengthFaults(namePart, 63, unit).map((fault) => `name part ${fault}`));
+  if (!name.test(namePart)) faults.push(`name part ${wrong}`);
   return faults;
 };
 

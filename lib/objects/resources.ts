@@ -19,9 +19,9 @@ const chooseLarger = (first: Quantity, second: Quantity) => (compareQuantities(s
 
 /** Combines amounts into one map: a copy for each of thousands of containers would take a time with their square. */
 const combineAmounts = (all: readonly QuantityByResource[], combine: typeof addQuantities): QuantityByResource => {
-  const both = new Map<string, Quantity>();
-  for (const amounts of all) for (const entry of amounts) putAmount(both, entry, combine);
-  return both;
+  const combined = new Map<string, Quantity>();
+  for (const amounts of all) for (const entry of amounts) putAmount(combined, entry, combine);
+  return combined;
 };
 
 const putAmount = (

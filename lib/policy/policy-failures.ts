@@ -39,7 +39,7 @@ const recordPolicy = (policy: KinitirasPolicy, failure: Failure): Failure => {
 export const findFailedPolicy = (error: unknown): KinitirasPolicy | undefined =>
   error instanceof Failure ? policiesByFailure.get(error) : undefined;
 
-/** Returns a policy's rules. Throws if the spec can't be read: skipping the policy would skip what it enforces. */
+/** Returns a policy's rules. Throws if the spec can't be read: if it were skipped, it would not be enforced. */
 export const listPolicyRules = <List extends keyof RulesByField>(
   policy: KinitirasPolicy,
   list: List,

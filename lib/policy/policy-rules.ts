@@ -31,11 +31,13 @@ export interface AlwaysInterceptedRequests extends Omit<RequestMatch, "operation
 export interface PolicySettings {
   /** Policies. In postern.yaml also the names of files and folders that hold policies. */
   policies: readonly KinitirasPolicy[];
+  /** Whether policies in the cluster apply, too. */
   inCluster: boolean;
   intercept: readonly AlwaysInterceptedRequests[];
   objectSelector: LabelSelector;
   /** Resources that references may read, besides those named in policies. Secrets must always be listed here. */
   reads: readonly ResourceType[];
+  /** Whether policies may contain scripts in CUE. */
   scripts: boolean;
   /** Turns on metrics of each policy in CloudWatch. */
   metrics: boolean;
@@ -116,9 +118,11 @@ export const listPolicies = async (
   const [first = noObjects] = lists;
   const known = joinedPolicies.get(first);
   if (known?.policies === policies && hasSameLists(known.lists, lists)) return known.all;
-  const own = new Set(policies.map(formatIdentity));
+  const configured = new Set(policies.map(formatIdentity));
   // The cluster lists only policies here, but their content is not checked.
-  const others = lists.flat().filter((policy) => !own.has(formatIdentity(policy))) as unknown as KinitirasPolicy[];
+  const others = lists
+    .flat()
+    .filter((policy) => !configured.has(formatIdentity(policy))) as unknown as KinitirasPolicy[];
   const all = others.length > 0 ? [...policies, ...others] : policies;
   joinedPolicies.set(first, { policies, lists, all });
   // Starts loading CUE now, so that the first request that needs it waits less.

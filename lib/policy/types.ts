@@ -20,6 +20,7 @@ export interface ValidatePolicy extends PolicyObject {
   spec: { resourceSelectors?: ResourceSelector[]; validateRules: ValidatePolicyRule[] };
 }
 
+/** A policy of kinitiras, a policy engine for Kubernetes. */
 export type KinitirasPolicy = OverridePolicy | ValidatePolicy;
 
 /** Selects objects. A policy applies to an object that any of its selectors matches. */

@@ -97,8 +97,8 @@ const toWebhookRule = (
 const includesValue = (wanted: readonly string[], value = "") => wanted.includes("*") || wanted.includes(value);
 
 /**
- * Returns a function that inspects a cluster: it replaces the policies of settings, and those in the cluster's
- * resources `places`, by the webhook rules and reads that follow from them, with the resources that the cluster serves.
+ * Returns a function that inspects a cluster. It reads the policies in settings and in the cluster's resources `places`,
+ * and replaces them in the settings by the webhook rules and the reads that they need.
  */
 export const createWebhookRulesInspection =
   (places: readonly ResourceType[], ...possible: Operation[]) =>

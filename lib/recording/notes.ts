@@ -42,7 +42,7 @@ export const noteAnswers = (capabilities: Capabilities): NotingCapabilities => {
         change: async (keys, change, seconds) => {
           // The ledger calls `change` again after a concurrent change. The last call got the values that count.
           let before: readonly unknown[] = [];
-          const made = await ledger.change(
+          const changed = await ledger.change(
             keys,
             (kept: Parameters<typeof change>[0]) => {
               before = kept;
@@ -51,7 +51,7 @@ export const noteAnswers = (capabilities: Capabilities): NotingCapabilities => {
             seconds,
           );
           for (const [index, key] of keys.entries()) if (!notes.ledger.has(key)) notes.ledger.set(key, before[index]);
-          return made;
+          return changed;
         },
       };
     },

@@ -44,7 +44,7 @@ export const createFieldReadTracker = (): FieldReadTracker => {
     const viewMember = (value: unknown, isPart: boolean) =>
       isObject(value) ? view(value, isPart && Array.isArray(value)) : value;
     // A proxy of a frozen object must return its members unchanged, so the target is an empty object.
-    const made = new Proxy(Array.isArray(of) ? [] : {}, {
+    const memberView = new Proxy(Array.isArray(of) ? [] : {}, {
       get: (_, key) => {
         const value: unknown = Reflect.get(of, key);
         const isPart = listed.has(key) || isListed;
@@ -67,8 +67,8 @@ export const createFieldReadTracker = (): FieldReadTracker => {
       deleteProperty: (_, key) => Reflect.deleteProperty(of, key),
       preventExtensions: () => false,
     });
-    known.set(of, made);
-    return made;
+    known.set(of, memberView);
+    return memberView;
   };
 
   return {

@@ -145,7 +145,11 @@ const selectMemberPaths = (paths: readonly UnredactedPath[], key: string): reado
   paths.length === 0 ? paths : paths.filter(([step]) => step === key).map((path) => path.slice(1));
 
 const selectElementPaths = (paths: readonly UnredactedPath[], index: number): readonly UnredactedPath[] =>
-  paths.flatMap((path) => (typeof path[0] !== "number" ? [path] : path[0] === index ? [path.slice(1)] : []));
+  paths.flatMap((path) => {
+    // A path without an index here is about each element.
+    if (typeof path[0] !== "number") return [path];
+    return path[0] === index ? [path.slice(1)] : [];
+  });
 
 const choosePaths = ({ isChosen }: RedactionPosition, paths: readonly UnredactedPath[]) => ({
   paths,

@@ -10,7 +10,7 @@ const containsSecretWord = new RegExp(secretEnd, "i");
 const referringWord =
   /^(?:(?:name|namespace|ref|reference|file|path|dir|id|uid|url|uri|arn|endpoint|host|port|domain|server|service|issuer|audience|provider|store|class|kind|type|mode|policy|status|format|version|algorithm|usage|method|strategy|size|length|limit|second|minute|hour|day|interval|period|duration|selector|prefix|header|claim|scope|group|role|review|label|annotation)s?|count|ttl|age|at|time|timestamp|since|until|expiry|expiration|expires|spec|used|enabled|disabled|required|directory|location|region|rotation)$/;
 
-/** Keys that are names and no secrets, without or with the word before. */
+/** A key that is no secret: the word `key` after another word, such as `public` or `sort`. */
 const ordinaryKey =
   /(?:topology|labels?|map|replica|capacity|annotation|taint|toleration|selector|node|public|pub|object|partition|sort|primary|foreign|index|group|field|header|config|property|cache|row)keys?$/;
 

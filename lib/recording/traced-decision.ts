@@ -11,7 +11,7 @@ export interface EvaluationReadsAndAnswers {
   answers?: AnswerRepeater | undefined;
 }
 
-/** Returns what repeats the answers that a rule got; undefined if it has no needs. */
+/** Returns the repeater of the answers that a rule got; undefined if it has no needs. */
 export const createRepeater = ({ needs }: RecordedEvaluation): AnswerRepeater | undefined =>
   POSTERN_NEEDS && needs ? createAnswerRepeater(needs) : undefined;
 

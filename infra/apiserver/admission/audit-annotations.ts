@@ -28,8 +28,8 @@ const name = /^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/;
 const subdomain = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
 
 const isAnnotationKey = (key: string): boolean => {
-  const [prefix = "", own = "", ...more] = key.split("/", 3);
-  return more.length === 0 && prefix.length <= 253 && subdomain.test(prefix) && name.test(own);
+  const [prefix = "", lastPart = "", ...more] = key.split("/", 3);
+  return more.length === 0 && prefix.length <= 253 && subdomain.test(prefix) && name.test(lastPart);
 };
 
 const failures = "validation.policy.admission.k8s.io/validation_failure";

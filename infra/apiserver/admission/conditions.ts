@@ -22,10 +22,10 @@ export const celEvaluator: CelEvaluator = {
     const key = `${kubernetes} ${expression}`;
     const known = compiled.get(key);
     if (known) return known;
-    const made = compile(expression, kubernetes);
+    const program = compile(expression, kubernetes);
     if (compiled.size >= mostCompiled) compiled.clear();
-    compiled.set(key, made);
-    return made;
+    compiled.set(key, program);
+    return program;
   },
   createBudget: () => ({ left: mostConditionsCost }),
 };
@@ -53,8 +53,8 @@ const compile = (expression: string, kubernetes: string | undefined): CompiledCo
       }
     };
     // The cast is safe: the request of a condition has the members of an AdmissionRequest that are not empty.
-    const whole = { userInfo: {}, resource: {}, ...request } as unknown as AdmissionRequest;
-    const authorizer = createAuthorizerVariables(whole, noteMissing);
+    const fullRequest = { userInfo: {}, resource: {}, ...request } as unknown as AdmissionRequest;
+    const authorizer = createAuthorizerVariables(fullRequest, noteMissing);
     const values: Record<string, unknown> = { object, oldObject, request, namespaceObject: null, ...authorizer };
     // The cast is safe: the values of a request are JSON.
     const find = (variable: string) =>

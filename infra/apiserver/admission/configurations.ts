@@ -11,6 +11,7 @@ interface ConfigurationChecks {
   /** The faults of a Service without a name or a namespace. */
   unnamedService: string;
   unplacedService: string;
+  /** Names with `staticSuffix` are for configurations in files: first there is a warning of them, later a refusal. */
   isStaticNameWarned: boolean;
   isStaticNameRefused: boolean;
   /** Resources by group for which webhooks are never called: a rule that names one has no effect. */

@@ -63,9 +63,9 @@ export const parseWebhookConfigurations = (
     }
     const configuration = manifest as WebhookConfiguration;
     const title = `${configuration.kind} ${JSON.stringify(String(toMap(configuration.metadata).name ?? ""))}`;
-    const own = listWebhookConfigFaults(configuration, kubernetes);
-    if (own.length > 0) {
-      for (const fault of own) faults.push(`${title}: ${fault}`);
+    const configurationFaults = listWebhookConfigFaults(configuration, kubernetes);
+    if (configurationFaults.length > 0) {
+      for (const fault of configurationFaults) faults.push(`${title}: ${fault}`);
       continue;
     }
     for (const warning of listWebhookConfigWarnings(configuration, kubernetes)) warnings.push(`${title}: ${warning}`);

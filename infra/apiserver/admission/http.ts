@@ -5,6 +5,7 @@ import type { HookCallResult } from "./types.ts";
 /** Returns the URL of a hook. As in the API server, its path is decoded, cleaned of `.` and `..`, and encoded again. */
 export const getHookUrl = ({ url, service }: DefaultedWebhookEntry["clientConfig"]): string => {
   if (url !== undefined && URL.canParse(url)) {
+    // Go keeps a port of 443 in the host, and URL drops it.
     const { host, hostname, port, pathname } = new URL(url);
     return `https://${port === "" && url.includes(`${hostname}:443`) ? `${hostname}:443` : host}${cleanPath(pathname)}`;
   }

@@ -186,8 +186,12 @@ export const assignGeneratedMetadata = (attributes: AdmissionAttributes): Admiss
   const metadata = isMap(object.metadata) ? object.metadata : {};
   const { generateName } = metadata;
   const isNamed = name || metadata.name || typeof generateName !== "string" || generateName === "";
-  const made = isNamed ? name : `${generateName.slice(0, longestPrefix)}${generatedSuffix}`;
+  const finalName = isNamed ? name : `${generateName.slice(0, longestPrefix)}${generatedSuffix}`;
   const creationTimestamp = new Date().toISOString().replace(/\.\d+/, "");
-  const own = { ...(!isNamed && { name: made }), uid: randomUUID(), creationTimestamp };
-  return { ...attributes, ...(made && { name: made }), object: { ...object, metadata: { ...metadata, ...own } } };
+  const serverFields = { ...(!isNamed && { name: finalName }), uid: randomUUID(), creationTimestamp };
+  return {
+    ...attributes,
+    ...(finalName && { name: finalName }),
+    object: { ...object, metadata: { ...metadata, ...serverFields } },
+  };
 };

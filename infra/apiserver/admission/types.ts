@@ -41,7 +41,7 @@ export interface ImitatedServerFunctions {
   /** Returns the other groups and versions under which the same objects are served. */
   equivalents(resource: GroupVersionResource): readonly GroupVersionResource[];
   convert(object: unknown, to: GroupVersionKind): unknown;
-  /** The object as it was sent, if that of the request was read and has defaults. */
+  /** The object as the client sent it, if the object of the request has defaults already. */
   sent?: unknown;
   /** Returns an object with the API server's defaults. */
   fill(object: unknown, step: ReadingStep): unknown;

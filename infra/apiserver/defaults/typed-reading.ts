@@ -160,12 +160,12 @@ const createStructDecoder = (name: string, kubernetes: KubernetesTypes): TypeDec
     if (word === undefined) return found;
     const isExact = exact.includes(name);
     const full = word.replace("?", "");
-    const made: [TypeDecoder, boolean] = [
+    const shape: [TypeDecoder, boolean] = [
       getDecoder(isExact ? full : full.replace("{quantity", "{resource"), kubernetes),
       word.startsWith("?"),
     ];
-    shapes.set(member, made);
-    return made;
+    shapes.set(member, shape);
+    return shape;
   };
   const always = members.filter(([, word]) => !word.startsWith("?")).map(([member]) => member);
   const preset = Object.entries(presets[name] ?? {});

@@ -40,8 +40,8 @@ interface Row {
 }
 
 /**
- * Returns the built-in kinds, of a minor of Kubernetes or of the newest, and those that CustomResourceDefinitions among
- * the objects define.
+ * Returns the built-in kinds of a minor of Kubernetes, by default the newest, and the kinds that
+ * CustomResourceDefinitions among the objects define.
  */
 export const buildKindIndex = (objects: Iterable<unknown>, kubernetes?: string): KindIndex =>
   createKindIndex(collectKinds(objects, kubernetes));
@@ -50,8 +50,9 @@ export const createKindIndex = (byName: KindsByName): KindIndex => {
   const byResource = Map.groupBy(byName.values(), ({ resource }) => `${resource.group}/${resource.resource}`);
   const byVersion = Map.groupBy(byName.values(), ({ kind }) => joinApiVersion(kind));
   const listByResource = ({ group, resource }: GroupVersionResource) => {
-    const names = events.includes(`${group}/${resource}`) ? events : [`${group}/${resource}`];
-    return names.flatMap((name) => byResource.get(name) ?? []);
+    const name = `${group}/${resource}`;
+    const names = eventResources.includes(name) ? eventResources : [name];
+    return names.flatMap((one) => byResource.get(one) ?? []);
   };
   return {
     of: (apiVersion, kind) => byName.get(toKindKey(apiVersion, kind)),
@@ -104,8 +105,8 @@ export const toServedResource = ({
 
 const hasNamespace = ({ metadata }: KubernetesObject) => Boolean(metadata?.namespace);
 
-/** Kubernetes serves events under two groups; no other resource is served so. */
-const events = ["/events", "events.k8s.io/events"];
+/** Kubernetes serves events, and only events, under two groups. */
+const eventResources = ["/events", "events.k8s.io/events"];
 
 const createResourceKind = (
   { group, version }: { group: string; version: string },
@@ -149,8 +150,8 @@ const listStandardKinds = (kubernetes?: string): readonly ResourceKind[] => {
 };
 
 const createStandardKinds = (kubernetes?: string): ResourceKind[] => {
-  const own: Record<string, Record<string, Row>> = selectMinor(builtIn, olderBuiltIn, kubernetes);
-  const all = { ...own, [`${policyGroup}/v1alpha1`]: policies };
+  const kubernetesKinds: Record<string, Record<string, Row>> = selectMinor(builtIn, olderBuiltIn, kubernetes);
+  const all = { ...kubernetesKinds, [`${policyGroup}/v1alpha1`]: policies };
   return Object.entries(all).flatMap(([apiVersion, rows]) =>
     Object.entries(rows).map(([kind, row]) => createResourceKind(splitApiVersion(apiVersion), kind, row)),
   );
@@ -167,8 +168,8 @@ const toKindEntry = (kind: ResourceKind): [string, ResourceKind] => [
 ];
 
 const listDefinedKinds = (object: unknown): ResourceKind[] => {
-  const { apiVersion, kind: word, spec } = toMap(object);
-  if (word !== "CustomResourceDefinition" || !String(apiVersion).startsWith("apiextensions.k8s.io/")) return [];
+  const { apiVersion, kind: kindOfObject, spec } = toMap(object);
+  if (kindOfObject !== "CustomResourceDefinition" || !String(apiVersion).startsWith("apiextensions.k8s.io/")) return [];
   const { group, scope, names, versions, conversion } = toMap(spec);
   const { kind, plural: resource } = toMap(names);
   if (typeof group !== "string" || typeof kind !== "string" || typeof resource !== "string") return [];
@@ -176,8 +177,8 @@ const listDefinedKinds = (object: unknown): ResourceKind[] => {
   return toList(versions).flatMap((element): ResourceKind[] => {
     const { name: version, served, subresources } = toMap(element);
     if (typeof version !== "string" || served === false) return [];
-    const below = ["status", "scale"].filter((name) => toMap(subresources)[name] !== undefined);
-    const row = { resource, namespaced: scope === "Namespaced", subresources: below };
+    const servedSubresources = ["status", "scale"].filter((name) => toMap(subresources)[name] !== undefined);
+    const row = { resource, namespaced: scope === "Namespaced", subresources: servedSubresources };
     return [createResourceKind({ group, version }, kind, row, strategy === "None")];
   });
 };

@@ -107,8 +107,8 @@ const createObject = ({ kind, namespace, name, madeBy, line, ...checked }: Check
   const steps = checked.hooks.map(({ hook, phase, round, outcome, why, allowed, changed, failure }) => {
     const answer = failure !== undefined ? "failed" : !allowed ? "denied" : changed ? "changed" : "allowed";
     const verdict = outcome === "called" ? answer : "undecided";
-    const more = [round > 0 && "called again", why, failure].filter(Boolean).join(", ");
-    return create("li", `${phase} ${hook.replace(/\.postern\.dev$/, "")} `, createBadge(verdict), ` ${more}`);
+    const remarks = [round > 0 && "called again", why, failure].filter(Boolean).join(", ");
+    return create("li", `${phase} ${hook.replace(/\.postern\.dev$/, "")} `, createBadge(verdict), ` ${remarks}`);
   });
   const denials = checked.denials.map(({ rule, message, line, suggestion }) => {
     const advice = suggestion === undefined ? "" : ` To fix it, ${suggestion}.`;

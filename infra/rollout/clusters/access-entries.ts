@@ -151,8 +151,8 @@ const openAccessEntries = async ({ stage, config }: Targets, name: string) => {
       principals.push(...toList(answer.content.accessEntries).map(String));
       nextToken = typeof answer.content.nextToken === "string" ? answer.content.nextToken : undefined;
     }
-    const own = principals.filter((principal) => principal.startsWith(rolePrefix));
-    return (await runInParallel(atOnce, own, describe)).flat();
+    const rolePrincipals = principals.filter((principal) => principal.startsWith(rolePrefix));
+    return (await runInParallel(atOnce, rolePrincipals, describe)).flat();
   };
   const describe = async (principal: string): Promise<AccessEntry[]> => {
     const answer = await call({ path: ["access-entries", principal] });
@@ -168,10 +168,10 @@ const openAccessEntries = async ({ stage, config }: Targets, name: string) => {
 
   return {
     compare: async (wanted: WantedAccessEntry[]): Promise<AccessEntryChanges> => {
-      const there = await list();
+      const presentEntries = await list();
       const changes: AccessEntryChanges = { missing: [], changed: [], obsolete: [] };
       for (const entry of wanted) {
-        const found = there.find(({ principal }) => principal === entry.principal);
+        const found = presentEntries.find(({ principal }) => principal === entry.principal);
         if (found === undefined) changes.missing.push(entry);
         else if (!found.groups.includes(entry.group) && !found.isOwn)
           throw new Complaint(
@@ -181,7 +181,7 @@ const openAccessEntries = async ({ stage, config }: Targets, name: string) => {
         else if (found.isOwn && found.groups.join() !== entry.group) changes.changed.push(entry);
       }
       const isWanted = ({ principal }: AccessEntry) => wanted.some((entry) => entry.principal === principal);
-      changes.obsolete = there.filter((entry) => entry.isOwn && !isWanted(entry));
+      changes.obsolete = presentEntries.filter((entry) => entry.isOwn && !isWanted(entry));
       return changes;
     },
 

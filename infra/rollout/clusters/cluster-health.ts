@@ -142,12 +142,13 @@ const compareWithRelease = (present: readonly PolicyPlacement[], manifests: Depl
   const natives = manifests.flatMap(({ kind, metadata: { labels = {}, annotations = {} } }) =>
     /AdmissionPolicy$/.test(kind) ? [`${labels[ruleLabel]} ${annotations[policyNameAnnotation]}`] : [],
   );
-  const entries = listRulesCalledByEntries(manifests).map(({ rule, variant }) => `${rule} ${variant}`);
+  // A policy that the API server can't evaluate itself has a webhook entry, which calls the policy's variant of the rule.
+  const calledVariants = listRulesCalledByEntries(manifests).map(({ rule, variant }) => `${rule} ${variant}`);
   const policies: PolicyPlacement[] = [];
   const drift: string[] = [];
   for (const { rule, policy, native, reason } of present) {
     const wasNative = natives.includes(`${rule} ${policy}`);
-    if (!wasNative && !entries.includes(`${rule} ${getVariantName(policy)}`)) continue;
+    if (!wasNative && !calledVariants.includes(`${rule} ${getVariantName(policy)}`)) continue;
     const moves = "postern deploy moves it";
     const why = wasNative ? undefined : (reason ?? moves);
     policies.push({ rule, policy, native: wasNative, ...(why !== undefined && { reason: why }) });

@@ -34,6 +34,7 @@ interface ClusterUpdate {
   name: string;
   /** What the last release records of the cluster. */
   before: ReleasedCluster | undefined;
+  /** The rules whose entries get failurePolicy Fail. */
   hardened: string[];
   keyring: Keyring;
   /** The outputs of the stack. */

@@ -53,8 +53,8 @@ export const planStack = (
 };
 
 /**
- * Removes the right to connect to a VPC from the roles of functions that never were in one. Of a function that was, older
- * versions still are, and Lambda deletes their network interfaces in the role's name.
+ * Removes the right to connect to a VPC from the roles of functions that never were in one. A function that has left a VPC
+ * keeps the right: its older versions are still there, and Lambda deletes their network interfaces with the role's rights.
  */
 const removeUnusedNetworkPolicies = (template: StackTemplate, deployed: StackTemplate | undefined): StackTemplate => {
   const isNetworkPolicy = ({ PolicyName }: { PolicyName: string }) => PolicyName === networkPolicyName;

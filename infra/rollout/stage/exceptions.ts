@@ -45,8 +45,10 @@ const listExceptions = ({ rules, clusters }: Pick<Release, "rules" | "clusters">
   const all = Object.keys(clusters).flatMap((cluster) =>
     Object.entries(rules).flatMap(([name, { share }]) => {
       const setup = findClusterSetup(share, cluster);
-      const own = "alone" in share ? listMembers(setup?.settings) : [[name, setup?.exceptions] as const];
-      return own.flatMap(([rule, exceptions = []]) => exceptions.map((exception) => ({ cluster, rule, ...exception })));
+      const exceptionsByRule = "alone" in share ? listMembers(setup?.settings) : [[name, setup?.exceptions] as const];
+      return exceptionsByRule.flatMap(([rule, exceptions = []]) =>
+        exceptions.map((exception) => ({ cluster, rule, ...exception })),
+      );
     }),
   );
   // A rule that also validates is both a member of its group and a function of its own.

@@ -40,8 +40,8 @@ export const readKeyring = async (parameters: StageParameterStore): Promise<Keyr
 export const readOrCreateKeyring = async (parameters: StageParameterStore): Promise<Keyring> => {
   const present = await readKeyring(parameters);
   if (present) return present;
-  const made: StoredKeys = { keys: [makeSigningKey()], current: 0 };
-  if (await parameters.create(name, JSON.stringify(made))) return toKeyring(made);
+  const newKeys: StoredKeys = { keys: [makeSigningKey()], current: 0 };
+  if (await parameters.create(name, JSON.stringify(newKeys))) return toKeyring(newKeys);
   return readOrCreateKeyring(parameters);
 };
 

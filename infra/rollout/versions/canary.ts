@@ -151,6 +151,10 @@ export const runCanary = async (
   return outcomes;
 };
 
+/**
+ * Says why a canary ends undecided. Cases of the rule's cases.yaml that ran in Lambda would have counted instead of
+ * reviews of the new version.
+ */
 const describeMissingReviews = ({ old }: CanaryVersionPair, reviews: number, stage: string) =>
   reviews < minimumCanaryReviews
     ? "it had no reviews, and Lambda can run none of its cases; deploy once without --canary"

@@ -33,12 +33,14 @@ export const runCases = async (
   const all = (listed.members ?? [listed]).map(async (member) =>
     (await readCases(member)).map((entry) => [member, entry] as const),
   );
-  const own = (await Promise.all(all))
+  const candidates = (await Promise.all(all))
     .flat()
     .filter(([, entry]) => listed.members === undefined || getCasePhase(entry) === "mutate")
     .filter(([{ rule }, entry]) => !hasExpressions(rule, entry));
-  const able = await Promise.all(own.map(async ([member, entry]) => scripts || !(await needsScript(member, entry))));
-  const runnable = own.filter((_, index) => able[index]);
+  const able = await Promise.all(
+    candidates.map(async ([member, entry]) => scripts || !(await needsScript(member, entry))),
+  );
+  const runnable = candidates.filter((_, index) => able[index]);
   const found = await runInParallel(atOnce, runnable, async ([rule, entry]) => {
     const member = listed.members && { member: rule.name };
     const answer = await functions.invoke(listed.name, version, { ...buildInvocationEvent(rule, entry), ...member });
@@ -51,10 +53,11 @@ export const runCases = async (
     return sentences.length === 0 ? [] : [`${rule.name}, "${entry.name}": ${sentences.join("; ")}`];
   });
   const faults = found.flat();
-  const more = faults.length - maxReported;
+  const unreported = faults.length - maxReported;
   return {
     cases: runnable.length,
-    faults: more > 0 ? [...faults.slice(0, maxReported), `${listed.name}: ${more} more cases differ`] : faults,
+    faults:
+      unreported > 0 ? [...faults.slice(0, maxReported), `${listed.name}: ${unreported} more cases differ`] : faults,
   };
 };
 

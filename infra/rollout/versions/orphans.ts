@@ -32,12 +32,13 @@ export const findOrphanedEntries = (
     const entry = variant === undefined ? rule : `${variant}.${rule}`;
     const toOrphan = (why: string, isKey = false) => [{ entry, phase, why, isKey }];
     const { variants: usual = {} } = version.share;
-    const own = findClusterSetup(version.share, cluster);
-    if (own === undefined || own.keyVersions.length === 0) return toOrphan(`doesn't know cluster ${cluster}`, true);
-    if (!own.keyVersions.includes(keyVersion)) return toOrphan(`doesn't accept its key of version ${keyVersion}`, true);
-    if (own.mode === "off") return [];
+    const setup = findClusterSetup(version.share, cluster);
+    if (setup === undefined || setup.keyVersions.length === 0) return toOrphan(`doesn't know cluster ${cluster}`, true);
+    if (!setup.keyVersions.includes(keyVersion))
+      return toOrphan(`doesn't accept its key of version ${keyVersion}`, true);
+    if (setup.mode === "off") return [];
     if (!version.phases.includes(phase)) return toOrphan(`doesn't ${phase}`);
-    const isKnown = variant === undefined || Object.hasOwn(own.variants ?? usual, variant);
+    const isKnown = variant === undefined || Object.hasOwn(setup.variants ?? usual, variant);
     return isKnown ? [] : toOrphan(`has no variant ${variant}`);
   });
 

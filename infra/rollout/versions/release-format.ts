@@ -49,8 +49,8 @@ export const createReleaseFormatter = () => {
       const stored = { ...rest, manifests: manifests.map(storeObject), since: Object.fromEntries(rules) };
       return [name, probed ? { ...stored, probed: findPlace(formatOnce(probed)) } : stored] as const;
     });
-    const whole: Pick<StoredRelease, "clusters"> = { ...release, clusters: Object.fromEntries(clusters) };
-    return `${JSON.stringify(whole).slice(0, -1)},"values":[${[...places.keys()].join(",")}]}`;
+    const withoutValues: Pick<StoredRelease, "clusters"> = { ...release, clusters: Object.fromEntries(clusters) };
+    return `${JSON.stringify(withoutValues).slice(0, -1)},"values":[${[...places.keys()].join(",")}]}`;
   };
 };
 
@@ -72,8 +72,12 @@ const restoreValues = <T extends ReleaseWithClusters>({ values, clusters, ...rel
     const times = Object.entries(since).flatMap(([time, place]) =>
       (values[place] as string[]).map((rule) => [rule, time] as const),
     );
-    const own = { ...rest, manifests: manifests.map((place) => values[place]), since: Object.fromEntries(times) };
-    return [name, probed === undefined ? own : { ...own, probed: values[probed] }];
+    const restoredCluster = {
+      ...rest,
+      manifests: manifests.map((place) => values[place]),
+      since: Object.fromEntries(times),
+    };
+    return [name, probed === undefined ? restoredCluster : { ...restoredCluster, probed: values[probed] }];
   });
   return { ...release, clusters: Object.fromEntries(restored) } as unknown as T;
 };

@@ -118,9 +118,9 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
   const releases = await readReleaseStore(stage.openStageBucket);
   const [newest] = releases.all;
   if (newest === undefined) throw new Complaint("nothing was released yet", 1);
-  const there = await stage.functions.listRules();
+  const deployedRules = await stage.functions.listRules();
   const faults: string[] = [];
-  const found = await runInParallel(atOnce, there, (rule) =>
+  const found = await runInParallel(atOnce, deployedRules, (rule) =>
     readFunctionState(stage.functions, rule).catch((error) => {
       // A broken rule must not prevent the rollback of the others.
       faults.push(toSentence(error));
@@ -148,7 +148,7 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
     requireRollbackTarget(state, getReleasedVersion(target, state.rule), { recorded });
   }
   const lost = Object.values(target.clusters).flatMap(({ manifests }) =>
-    listCalledRules(manifests).filter((rule) => !there.includes(rule)),
+    listCalledRules(manifests).filter((rule) => !deployedRules.includes(rule)),
   );
   if (lost[0] !== undefined)
     throw new Complaint(
@@ -244,8 +244,8 @@ const applyRelease = async (
           await createAccessEntries(targets, name, then.manifests, await stage.stack.readOutputs());
         }
         // Webhook entries that the rollback adds must answer a probe; the cluster already calls the others.
-        const there = new Set(listEntries(now.manifests).map((entry) => entry.name));
-        const added = listEntries(wanted).filter((entry) => !there.has(entry.name));
+        const presentNames = new Set(listEntries(now.manifests).map((entry) => entry.name));
+        const added = listEntries(wanted).filter((entry) => !presentNames.has(entry.name));
         const failing = await probeForFailingEntries(added, { hasNewRights });
         if (failing.length > 0) throw new Complaint(failing.map(({ sentence }) => sentence).join("; "), 1);
         const changes = await applyWantedObjectsToCluster(api, wanted, webhookConfigurationName);

@@ -120,12 +120,12 @@ export const releaseOldWarmEnvironments = async (
   const { functions } = job.stage;
   const found = await runInParallel(atOnce, plan.warm, async ({ rule, wanted }) => {
     try {
-      const there = await functions.listWarmVersions(rule);
-      if (there.length === 0) return [];
+      const warmVersions = await functions.listWarmVersions(rule);
+      if (warmVersions.length === 0) return [];
       // Another command may have moved the alias: the version that answers now stays warm.
       const { version, weights } = await functions.readAlias(rule);
       const kept = wanted > 0 ? [live.get(rule), version, ...Object.keys(weights)] : [];
-      for (const warm of there)
+      for (const warm of warmVersions)
         if (!kept.includes(warm.version)) await functions.releaseWarmEnvironments(rule, warm.version);
       return wanted > 0 ? [rule] : [];
     } catch (error) {
@@ -143,8 +143,9 @@ export const describeColdVersion = async (
   version: string,
 ): Promise<string | undefined> => {
   // An emergency must not fail because of this hint.
-  const there = await functions.listWarmVersions(rule).catch((): WarmVersion[] => []);
-  const isCold = there.length > 0 && there.every((warm) => warm.version !== version || warm.status !== "READY");
+  const warmVersions = await functions.listWarmVersions(rule).catch((): WarmVersion[] => []);
+  const isCold =
+    warmVersions.length > 0 && warmVersions.every((warm) => warm.version !== version || warm.status !== "READY");
   return isCold
     ? `version ${version} of ${rule} has no warm environments, so its first reviews take longer`
     : undefined;

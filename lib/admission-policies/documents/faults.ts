@@ -50,7 +50,7 @@ export const findExpressionFaults = (
 ): FieldFault[] => {
   if (!("error" in compiled)) return [];
   const { error } = compiled;
-  // Upstream says so of an expression that it could check, but not make a program of.
+  // Upstream has this text for an expression that passes the check but can't become a program.
   if (error.startsWith("program instantiation failed")) return [createFault(path, "Internal error", error)];
   return [createInvalidFault(path, text, error)];
 };

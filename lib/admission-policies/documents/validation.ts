@@ -276,14 +276,14 @@ const findParamRefFaults = (
   path: FieldPath,
 ): FieldFault[] => {
   const action = [...path, "parameterNotFoundAction"];
-  const both = "name and selector are mutually exclusive";
+  const exclusive = "name and selector are mutually exclusive";
   return [
     ...(name === "" ? [] : findPathSegmentFaults(name)).map((detail) =>
       createInvalidFault([...path, "name"], name, detail),
     ),
-    ...(name !== "" && selector ? [createForbiddenFault([...path, "name"], both)] : []),
+    ...(name !== "" && selector ? [createForbiddenFault([...path, "name"], exclusive)] : []),
     ...findSelectorFaults(selector as LabelSelector | undefined, [...path, "selector"]),
-    ...(name !== "" && selector ? [createForbiddenFault([...path, "selector"], both)] : []),
+    ...(name !== "" && selector ? [createForbiddenFault([...path, "selector"], exclusive)] : []),
     ...(name === "" && !selector ? [createRequiredFault(path, "one of name or selector must be specified")] : []),
     ...(parameterNotFoundAction === ""
       ? [createRequiredFault(action)]

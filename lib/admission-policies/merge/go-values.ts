@@ -3,8 +3,8 @@ import { isMap, type JsonMap } from "../../json.ts";
 import { quoteAsGo } from "../../objects/go/quoted.ts";
 
 /**
- * A value of an expression that upstream doesn't convert to JSON: its type in Go, and how %v and %#v print it. `operand` is
- * what it is in an operand of a JSON patch, if it can be there.
+ * A value of an expression that upstream doesn't convert to JSON: its type in Go, and how %v and %#v print it.
+ * `operand` is its form in an operand of a JSON patch, if it has one.
  */
 export class GoValue {
   readonly type: string;

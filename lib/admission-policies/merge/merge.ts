@@ -11,8 +11,9 @@ export class ApplyConfigurationError extends Error {
 }
 
 /**
- * Merges what an ApplyConfiguration expression results in into an object, as a server-side apply does. The result may
- * share parts with both. Throws an ApplyConfigurationError if the patch doesn't fit the schema, or has something atomic.
+ * Merges the result of an ApplyConfiguration expression into an object, as a server-side apply does. The merged object
+ * may share parts with both. Throws an ApplyConfigurationError if the patch doesn't fit the schema, or contains an
+ * atomic value.
  */
 export const applyConfiguration = (schema: ObjectSchema, object: JsonMap, patch: JsonMap): JsonMap => {
   const { types, root } = schema;
@@ -45,7 +46,10 @@ const throwFaults = (stage: string, faults: readonly Fault[]): void => {
 /** An integer that a number doesn't hold is a bigint. */
 const isScalar = (value: unknown) => ["string", "number", "bigint", "boolean"].includes(typeof value);
 
-/** Chooses which part of a type a value has to fit. Upstream reports a value that fits none as a map, if that may be. */
+/**
+ * Chooses the part of a type that a value has to fit. As in upstream, a value that fits none is reported as a map if
+ * the type allows maps.
+ */
 const choosePart = (type: ValueType, value: unknown): "map" | "scalar" | "list" => {
   if (isJsonMap(value) && hasMembers(type)) return "map";
   if (Array.isArray(value) && type.items !== undefined) return "list";

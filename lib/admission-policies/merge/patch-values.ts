@@ -20,9 +20,9 @@ import type { JsonMap } from "../../json.ts";
 import { formatGo, formatGoSyntax, GoValue, isJsonMap } from "./go-values.ts";
 
 /**
- * Returns the patch that the value of an ApplyConfiguration is, as upstream converts it. In a list or map that an
- * expression builds, upstream converts messages and scalars, but no other list or map that one builds; and it never converts
- * null. What it leaves becomes a GoValue, which fits no schema. Throws an EvaluationError for a value that JSON can't have.
+ * Returns the patch of an ApplyConfiguration's value, as upstream converts it. In a list or map that the expression
+ * builds, upstream converts messages and scalars, but neither null nor other built lists and maps. These become
+ * GoValues, which fit no schema. Throws an EvaluationError for a value that JSON can't have.
  */
 export const toPatch = (value: Value): unknown => {
   if (value instanceof Optional) return value.value === undefined ? null : toPatch(value.value);
@@ -33,7 +33,7 @@ export const toPatch = (value: Value): unknown => {
 /** Returns the operand of a JSON patch, as upstream converts it. Throws an EvaluationError for a value that JSON can't have. */
 export const toOperand = (value: Value): unknown => toJson(value, (message) => toProtobuf(toPatch(message)));
 
-/** Returns what a message of protobuf makes of a converted value: its numbers are doubles. */
+/** Converts a value as a protobuf message does: all its numbers become doubles. */
 const toProtobuf = (value: unknown): unknown => {
   if (typeof value === "bigint") return Number(value);
   if (Array.isArray(value)) return value.map(toProtobuf);

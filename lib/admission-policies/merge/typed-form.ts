@@ -10,8 +10,8 @@ const maps = new Set(
 );
 /** Fields that are maps in other kinds, but not in these. */
 const structs =
-  /^(?:ControllerRevision\.data|RuntimeClass\.overhead|IngressClass\.parameters|(?!Service\.|Repl\w+er\.)\w+\.selector)$/;
-/** Lists that types of the API server write also if they are empty, in these kinds or in all. */
+  /^(?:ControllerRevision\.data|RuntimeClass\.overhead|IngressClass\.parameters|(?!Service\.|ReplicationController\.)\w+\.selector)$/;
+/** Lists that types of the API server write even if they are empty: in all kinds, or in the kinds that are named. */
 const writtenLists =
   /\.(?:containers|verbs|paths|monitors|sources|nodeSelectorTerms|drivers|admissionReviewVersions|limits)$|^(?:(?:Cluster)?Role\.rules|EndpointSlice\.(?:endpoints|ports|addresses)|FlowSchema\.(?:subjects|apiGroups|resources|namespaces|nonResourceURLs)|(?:Cron)?Job\.rules|StorageClass\.values|CSINode\.topologyKeys)$/;
 

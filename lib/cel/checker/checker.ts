@@ -13,7 +13,9 @@ export interface CheckedExpression {
   readonly type: Type;
   /** The types of the expression and its parts, except for parts of names with dots. */
   readonly types: ReadonlyMap<Expression, Type>;
-  /** What names, calls and message literals refer to. `a.b` can be one name, and the call `a.b(c)` one of `a.b`. */
+  /**
+   * What names, calls and message literals refer to. `a.b` can be one name, and `a.b(c)` a call of the function `a.b`.
+   */
   readonly references: ReadonlyMap<Expression, Reference>;
 }
 

@@ -7,7 +7,7 @@ const mostSteps = 5_000_000;
 /** Thrown if the types of an expression are too large. */
 export class TooManySteps extends Error {}
 
-/** The types that stand for type parameters, as far as the expressions read so far tell them. */
+/** The types of type parameters, as far as the expressions that have been checked determine them. */
 export class TypeBindings {
   readonly #types = new Map<string, Type>();
   #changes: (readonly [name: string, before: Type | undefined])[] = [];
@@ -61,7 +61,7 @@ export class TypeBindings {
     return given.name === wanted.name && this.#areAssignable(given.parameters, wanted.parameters);
   }
 
-  /** Binds a parameter to a type, or to the more general one of the type and that which it was bound to. */
+  /** Binds a parameter to a type. If it is bound already, the more general of the two types counts. */
   #bind(parameter: Type, type: Type): { isBound: boolean; wasBound: boolean } {
     if (types.isSameType(parameter, type)) return { isBound: true, wasBound: true };
     const before = this.#types.get(parameter.name);

@@ -1,6 +1,6 @@
 import { EvaluationError } from "../values.ts";
 
-/** Parses with a function; an error's message is replaced by what `describe` makes of it. */
+/** Parses with a function. `describe` returns the message that replaces that of an error. */
 export const rewordErrors = <Result>(parse: () => Result, describe: (message: string) => string): Result => {
   try {
     return parse();

@@ -39,14 +39,15 @@ const flattenTo = (list: AnyList, depth: number): List =>
 
 export const createRange = (size: Int): List => {
   const list: Value[] = [];
-  // What costs more than an expression may is not computed: the evaluation ends with that error.
+  // A result whose cost exceeds the limit of an expression isn't computed: the evaluation ends with the error of that
+  // limit.
   if (size > mostExpressionCost) {
     // An array that was larger once has no memory for elements. Its size makes the cost.
     list.length = 2 ** 32 - 1;
     list.length = Math.min(Number(size), list.length);
     return list;
   }
-  // A list that has its length first is filled four times as fast.
+  // A list that is created with its length is filled four times as fast.
   list.length = Math.max(Number(size), 0);
   for (let index = 0; index < list.length; index++) list[index] = index;
   return list;

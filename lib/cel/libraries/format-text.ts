@@ -94,7 +94,7 @@ const findMisuse = (
 interface Clause {
   /** The kinds of values that it formats. */
   readonly kinds: readonly Type["kind"][];
-  /** What upstream says of a value of another kind. */
+  /** Upstream's error for a value of another kind. */
   readonly misuse: string;
   /** The texts that it formats, if not all. */
   readonly texts?: RegExp;
@@ -226,9 +226,9 @@ const formatFixed = (value: number, precision: number): string => {
   if (precision > mostPrecision) return unreadPrecision;
   if (!Number.isFinite(value)) return formatSpecial(value);
   // Upstream keeps the number of digits in two bytes, and that of zeros at the end in one. A double has 1074 digits.
-  const [whole, digits] = formatDecimal(value, Math.min(precision % 2 ** 16, 1100));
+  const [integerDigits, digits] = formatDecimal(value, Math.min(precision % 2 ** 16, 1100));
   const fraction = precision < 256 ? digits : digits.replace(/0+$/, "").padEnd(precision % 256, "0");
-  const grouped = whole.replace(/\B(?=(?:\d{3})+$)/g, ",");
+  const grouped = integerDigits.replace(/\B(?=(?:\d{3})+$)/g, ",");
   return `${value < 0 ? "-" : ""}${grouped}${fraction && `.${fraction}`}`;
 };
 

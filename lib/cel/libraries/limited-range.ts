@@ -11,7 +11,7 @@ const createLimitedRange = (size: number | bigint): readonly Value[] => {
   return createRange(size);
 };
 
-/** The function `lists.range` as it is since cel-go 0.29. */
+/** The function `lists.range` with the limit that it has since cel-go 0.29. */
 export const limitedRangeFunctions: readonly FunctionDeclaration[] = [
   { name: "lists.range", overloads: [overload("lists_range", [int], listOf(int), createLimitedRange, countResult)] },
 ];

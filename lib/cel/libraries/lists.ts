@@ -33,7 +33,7 @@ const isSorted = (list: List): boolean =>
     (value, index) => findOrder(index === 0 ? value : (list[index - 1] as Value), requireComparable(value)) <= 0,
   );
 
-/** Declares `max` or `min`; `isBetter` says which values come before the best one so far, by the order of that one. */
+/** Declares `max` or `min`. `isBetter` gets the order of the best value so far and a new one; true if the new one is better. */
 const declareExtreme = (name: string, isBetter: (order: number) => boolean): FunctionDeclaration => {
   const evaluate = ([first, ...others]: List): Value => {
     if (first === undefined) throw new EvaluationError(`${name} called on empty list`);

@@ -6,7 +6,7 @@ import { EvaluationError } from "../values.ts";
 export interface Instruction {
   readonly kind: "match" | "split" | "check" | "read";
   readonly next: number;
-  /** Where a split also goes on; `next` is preferred. */
+  /** The second continuation of a split; `next` is tried first. */
   readonly other: number;
   /** What a check requires at the position. */
   readonly conditions: number;
@@ -24,7 +24,7 @@ export interface PatternProgram {
 /** What a pattern can require at a position. */
 export const conditions = { lineStart: 1, lineEnd: 2, textStart: 4, textEnd: 8, boundary: 16, noBoundary: 32 };
 
-/** What a pattern requires where it has such a text: without the flag `m`, and with it. */
+/** The requirement of each such text in a pattern: without the flag `m`, and with it. */
 const positions: Readonly<Record<string, readonly [number, number]>> = {
   "^": [conditions.textStart, conditions.lineStart],
   $: [conditions.textEnd, conditions.lineEnd],
@@ -309,8 +309,8 @@ class Parser {
       const capture = this.#text.slice(start, this.#position);
       if (!/^\(\?P?<\w+>$/.test(capture)) throw createError("invalid named capture", capture);
     } else if (this.#text[this.#position] === "?") {
-      const [whole, added = "", removed = "", end] = this.#read(/\?([Uims]*)(?:-([Uims]+))?([:)])/y) ?? [];
-      if (whole === undefined) {
+      const [matchedText, added = "", removed = "", end] = this.#read(/\?([Uims]*)(?:-([Uims]+))?([:)])/y) ?? [];
+      if (matchedText === undefined) {
         this.#read(/\?[Uims]*(?:-[Uims]*)?.?/suy);
         throw this.#createError("invalid or unsupported Perl syntax", start);
       }
@@ -348,9 +348,9 @@ class Parser {
     if (letter) return `[${letter < "a" ? "^" : ""}${letterSets[letter.toLowerCase()]}]`;
     const property = this.#read(/\\([Pp])(?:\{([^}]*)\}|[^{]|$|(\{))/suy);
     if (!property) return undefined;
-    const [whole, sign, braced, open] = property;
+    const [matchedText, sign, braced, open] = property;
     if (open) throw createError("invalid character class range", this.#text.slice(start));
-    const name = braced ?? whole.slice(2);
+    const name = braced ?? matchedText.slice(2);
     const found = findProperty(name.replace(/^\^/, ""));
     if (!found) throw this.#createError("invalid character class range", start);
     return `[${(sign === "P") === name.startsWith("^") ? "" : "^"}\\p{${found}}]`;
@@ -392,8 +392,8 @@ class Parser {
       const begin = this.#position;
       const named = begin < this.#lastNameEnd ? this.#read(/\[:(\^?)(.*?):\]/sy) : null;
       if (named) {
-        const [whole, sign, name = ""] = named;
-        if (!Object.hasOwn(namedSets, name)) throw createError("invalid character class range", whole);
+        const [matchedText, sign, name = ""] = named;
+        if (!Object.hasOwn(namedSets, name)) throw createError("invalid character class range", matchedText);
         sets.push(`[${sign}${namedSets[name]}]`);
         continue;
       }

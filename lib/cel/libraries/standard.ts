@@ -82,7 +82,10 @@ interface Arithmetic {
   /** Computes ints that are numbers; a result that is no safe integer is computed again by `ofIntegers`. */
   readonly ofNumbers: (left: number, right: number) => number;
   readonly ofIntegers: (left: bigint, right: bigint) => bigint;
-  /** Computes what has no numbers; returns undefined if the type of the left operand doesn't have the operator. */
+  /**
+   * Computes with operands that are no numbers; returns undefined if the type of the left operand doesn't have the
+   * operator.
+   */
   readonly ofOthers?: (left: Value, right: Value) => Value | undefined;
 }
 

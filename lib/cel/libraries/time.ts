@@ -137,7 +137,7 @@ const parseNumber = (text: string): number => {
 };
 
 const formatters = new Map<string, Intl.DateTimeFormat>();
-/** More than there are zones. */
+/** More than the number of time zones. */
 const mostFormatters = 1000;
 
 const hour = 3_600_000;
@@ -151,7 +151,7 @@ interface OldZone {
   summers: number[];
   /** Until when this is the zone's history, in standard time. */
   end: number;
-  /** The zone that it is in step with afterwards, and the hours to it. */
+  /** The zone whose changes it shares afterwards, and the hours between both. */
   successor: string;
   hoursAhead: number;
 }
@@ -167,7 +167,10 @@ const createOldZone = (hours: number, year: number, summers = "", successor = ""
     .map((time) => Date.parse(`${time}:00Z`)),
 });
 
-/** Zones that are no places: Node's data has the history of a place for them, and files of time zones their own. */
+/**
+ * Zones that are named after no place. Node's data has the history of a place for them; files of time zones have
+ * another.
+ */
 const oldZones: Readonly<Record<string, OldZone>> = {
   EST: createOldZone(-5, 1970),
   MST: createOldZone(-7, 1970),

@@ -16,7 +16,9 @@ import {
 } from "../values.ts";
 import { formatTimestamp } from "./time.ts";
 
-/** The most units of a text that a function makes. What a longer one costs next is beyond the limit of an expression. */
+/**
+ * The most UTF-16 units of a text that a function returns. Reading a longer one would cost more than an expression may.
+ */
 const mostUnits = 10_000_000;
 
 /** Throws if a text would be longer than any expression can read: functions can multiply a text at little cost. */

@@ -22,7 +22,7 @@ const requireName = (expression: Expression, message: string): string => {
   throw new IssueError(message, expression.offset);
 };
 
-/** What a loop computes; without `condition` for all elements, without `filter` by every one, and as it is. */
+/** A loop. By default it visits every element (`condition`), none is left out (`filter`), and its result is the total. */
 type Loop = Pick<Comprehension, "initial" | "step"> &
   Partial<Pick<Comprehension, "condition" | "result">> & { readonly filter?: Expression | undefined };
 
@@ -36,7 +36,7 @@ interface LoopParts {
   readonly variable: Expression;
 }
 
-/** Declares a macro with variables; of two arguments after them the first one is a filter. */
+/** Declares a macro with variables. If two arguments follow them, the first is a filter. */
 const declareLoop = (
   name: string,
   variableCount: 1 | 2,

@@ -24,7 +24,10 @@ export const parse = (text: string, macros: readonly Macro[], hasQuotedNames = t
 const sizeLimit = 100_000;
 const depthLimit = 250;
 const lexicalIssueLimit = 100;
-/** More parts than any text of the largest size has, unless macros use their targets twice, as `optMap` does. */
+/**
+ * The most parts of an expression. A text of the largest size has fewer, unless macros use their targets twice, as
+ * `optMap` does.
+ */
 const partLimit = 200_000;
 /** The offset of an error without a place. */
 const nowhere = -1;
@@ -77,7 +80,7 @@ class Parser {
     return [...issues, ...this.#issues];
   }
 
-  /** Parses `a ? b : c`, or what may stand for `a`. */
+  /** Parses `a ? b : c`, or an expression without `?` that could be its `a`. */
   #parseExpression(): Expression {
     return this.#nest("expression", () => {
       const condition = this.#parseLogical("||");
@@ -273,7 +276,7 @@ class Parser {
     return items;
   }
 
-  /** Parses within a rule, of which there may be only so many within each other. */
+  /** Parses a rule of the grammar. The number of rules within each other is limited. */
   #nest(rule: "expression" | "relation" | "calculation", parse: () => Expression): Expression {
     if (++this.#depths[rule] > depthLimit)
       throw new IssueError(`expression recursion limit exceeded: ${depthLimit}`, nowhere);
@@ -282,7 +285,7 @@ class Parser {
     return expression;
   }
 
-  /** Adds an error that leaves the rest of the text as it is, and returns what stands for the broken expression. */
+  /** Adds an error after which parsing continues, and returns an expression in place of the broken one. */
   #report(offset: number, message: string): Expression {
     this.#issues.push({ offset, message });
     return createLiteral(offset, null);

@@ -35,10 +35,10 @@ export type Attribute =
 
 interface Qualifier {
   readonly isOptional: boolean;
-  /** What is selected, unless it is computed. */
+  /** The selected key, unless `compute` returns it. */
   readonly key?: Key;
-  /** Computes what is selected; `isNative` tells whether it is a variable's part, which upstream has as a value of Go. */
   readonly compute?: Evaluator;
+  /** Whether a computed key selects from a variable, which upstream has as a value of Go. */
   readonly isNative?: boolean;
   /** Whether only the presence is tested. */
   readonly isTest?: boolean;
@@ -90,7 +90,7 @@ const findElement = (list: List, key: Key): Result | undefined => {
 const createMissingError = (object: Value, key: Key): EvaluationError =>
   new EvaluationError(`${isList(object) ? "index out of bounds" : "no such key"}: ${formatValue(key)}`);
 
-/** Selects a value's parts. What is selected from an optional value, or optionally, is an optional value. */
+/** Selects a value's parts. The result is an optional value if the root or a qualifier is optional. */
 const select = (frame: Frame, root: Value, qualifiers: readonly Qualifier[], start = 0): Result => {
   let isOptional = start === 0 && root instanceof Optional;
   if (isOptional && (root as Optional).value === undefined) return root;
@@ -124,7 +124,7 @@ const computeKey = (frame: Frame, { compute, isNative = false }: Qualifier): Key
   return createKeyError(value, isNative);
 };
 
-/** Returns a function that resolves an attribute. What it returns is charged for selected parts, not for itself. */
+/** Returns a function that resolves an attribute, and charges each part that it selects. The attribute itself costs nothing. */
 export const buildResolver = (attribute: Attribute): Evaluator => {
   if (attribute.kind === "conditional") {
     const { condition } = attribute;

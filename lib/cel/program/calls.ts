@@ -21,7 +21,10 @@ import {
 } from "../values.ts";
 import { type Evaluator, type Result, requireHashable, toArgument, toResult } from "./evaluation.ts";
 
-/** Returns the function of `&&` or `||`: it ends at `decisive`, and otherwise gives the first error. */
+/**
+ * Returns the function of `&&`, whose decisive value is false, or of `||`, where it is true. A decisive term ends it;
+ * otherwise its result is the first error, if there is one.
+ */
 export const buildLogic = (terms: readonly Evaluator[], decisive: boolean): Evaluator => {
   return (frame) => {
     let error: EvaluationError | undefined;
@@ -97,7 +100,7 @@ export const buildAlternative =
     return isOr ? value : value.value;
   };
 
-/** Returns the function of `x in [1, 2]`, which costs nothing; undefined if the list has other values than scalars. */
+/** Returns the function of `x in [1, 2]`, whose cost in CEL is 0; undefined if the list has other values than scalars. */
 export const buildMembership = (element: Evaluator, list: readonly Value[]): Evaluator | undefined => {
   const members = new Set(list.map(toMember));
   if (members.has(undefined)) return undefined;
@@ -110,7 +113,9 @@ export const buildMembership = (element: Evaluator, list: readonly Value[]): Eva
   };
 };
 
-/** Returns a value that equal values of all types of numbers share; undefined for anything but texts, bools and numbers. */
+/**
+ * Returns a key that is the same for equal numbers of all types; undefined for anything but texts, bools and numbers.
+ */
 const toMember = (value: Value): string | boolean | number | bigint | undefined => {
   if (typeof value === "string" || typeof value === "boolean" || typeof value === "number") return value;
   if (value instanceof Double) return value.value;
@@ -185,7 +190,10 @@ const withText =
     return apply(text, ...rest);
   };
 
-/** Returns what computes the cost of a call: Kubernetes' cost of the function comes first; undefined if it is 1. */
+/**
+ * Returns the function that computes the cost of a call, by Kubernetes' cost if there is one; undefined if the cost is
+ * 1.
+ */
 const buildCost = (declaration: FunctionDeclaration, overload: Overload | undefined): Overload["cost"] | undefined => {
   const { cost } = declaration;
   if (!cost) return overload?.cost;
@@ -205,7 +213,7 @@ const findImplementation = (declaration: FunctionDeclaration, overload: Overload
   if (only && candidates.length === 1 && only.guards.length <= 2) {
     const { evaluate, guards } = only;
     const [first = takeAny, second = takeAny] = guards;
-    // Without the spreading of arguments, which takes longer than most functions.
+    // Spreading the arguments would take longer than most functions.
     if (guards.length === 1)
       return (value: Value) => {
         if (!first(value)) throw createError([value]);
@@ -234,7 +242,9 @@ const withArrays = (evaluate: Evaluate, parameters: readonly Type[]): Evaluate =
 
 const takeAny = () => true;
 
-/** Returns what reports whether a value fits a parameter. Of a list and a map, only the first element counts. */
+/**
+ * Returns a function that reports whether a value fits a parameter. Of a list and a map, only the first element counts.
+ */
 const buildGuard = ({ kind, name, parameters }: Type): ((value: Value) => boolean) => {
   const [first, second] = parameters.map(buildGuard);
   if (kind === "dyn" || kind === "parameter") return takeAny;

@@ -61,9 +61,9 @@ export class Frame {
   }
 
   /**
-   * Counts the memory of a function's result if its cost doesn't pay for it, such as that of `flatten`, whose cost has nothing of
-   * inner lists. What is one of the arguments, or in one of them as an optional value, is not new; a text that is only equal
-   * to one of several is.
+   * Counts the memory of a function's result if its cost doesn't pay for it: the cost of `flatten`, for example,
+   * ignores inner lists. A result that is an argument, or the value of an optional argument, isn't new. If there are
+   * several arguments, a text counts as new even if it equals one of them.
    */
   countBytes(result: Result, cost: number, args: readonly Value[]): void {
     const unpaid = measure(result) - bytesPerCost * cost;
@@ -80,10 +80,10 @@ export class Frame {
   }
 }
 
-/** Ends an evaluation; nothing absorbs it. */
+/** An error that ends an evaluation: unlike others, `||` and `&&` don't absorb it. */
 export class Interruption extends Error {}
 
-/** Runs what may throw an error of the evaluation, and returns the error. */
+/** Returns the result of a function, or the evaluation error that the function throws. */
 export const attempt = <Input>(run: (input: Input) => Result, input: Input): Result => {
   try {
     return run(input);

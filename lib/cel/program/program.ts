@@ -61,7 +61,7 @@ export type Outcome =
   | { readonly value: Value; readonly cost: number }
   | { readonly error: string; readonly cost: number };
 
-/** A part of an expression as it is planned. */
+/** The plan of a part of an expression. */
 type Plan =
   | { readonly kind: "constant"; readonly value: Result }
   | { readonly kind: "attribute"; readonly attribute: Attribute; readonly isTest: boolean }
@@ -324,7 +324,7 @@ class Planner {
     const condition = toEvaluator(this.plan(loop.condition, inner));
     const step = toEvaluator(this.plan(loop.step, inner));
     const result = toEvaluator(this.plan(loop.result, around));
-    /** Runs the step for an element; returns whether the loop goes on. */
+    /** Runs the step for an element; returns whether the loop continues. */
     const advance = (frame: Frame, one: Value, other: Value): boolean => {
       const { slots } = frame;
       slots[first] = one;
@@ -378,7 +378,7 @@ const readSlot =
   ({ slots }) =>
     slots[slot] as Result;
 
-/** Returns what reads the result of a loop so far; it begins when it is read first. */
+/** Returns a function that reads the accumulated result of a loop. The first read sets its initial value. */
 const readAccumulator =
   (slot: number, initial: Evaluator): Evaluator =>
   (frame) => {

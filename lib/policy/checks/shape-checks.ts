@@ -50,7 +50,7 @@ export const checkOneOf =
 const joinAlternatives = (words: readonly string[]): string =>
   words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
 
-/** Returns a check of a field that must be a text; `fault` returns what is wrong with a text, or undefined. */
+/** Returns a check of a field that must be a text; `findFault` returns what is wrong with a text, or undefined. */
 export const createTextCheck =
   (findFault: (value: string) => string | undefined): ValueCheck =>
   (value, at, faults) => {

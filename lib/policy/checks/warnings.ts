@@ -37,27 +37,29 @@ type AddWarning = (sentence: string) => void;
 
 const warnOfSelectors = (policy: KinitirasPolicy, warn: AddWarning) => {
   const { resourceSelectors: selectors = [] } = policy.spec;
-  const own = policy.kind === "OverridePolicy" ? policy.metadata.namespace : undefined;
+  const policyNamespace = policy.kind === "OverridePolicy" ? policy.metadata.namespace : undefined;
   if (selectors.length === 0)
-    warn(`spec.resourceSelectors is empty: the policy applies to every object${own ? ` in namespace ${own}` : ""}`);
+    warn(
+      `spec.resourceSelectors is empty: the policy applies to every object${policyNamespace ? ` in namespace ${policyNamespace}` : ""}`,
+    );
   for (const [index, selector] of selectors.entries()) {
     const { apiVersion, kind, namespace, name, labelSelector, fieldSelector } = selector;
     const at = `spec.resourceSelectors[${index}]`;
-    if (own && namespace && namespace !== own)
+    if (policyNamespace && namespace && namespace !== policyNamespace)
       warn(
-        `${at}.namespace is ${quoteValue(namespace)}, where the policy never applies: it applies only in namespace ${own}`,
+        `${at}.namespace is ${quoteValue(namespace)}, where the policy never applies: it applies only in namespace ${policyNamespace}`,
       );
-    if (own && clusterKinds.has(kind))
+    if (policyNamespace && clusterKinds.has(kind))
       warn(`${at}.kind is ${kind}, which is in no namespace: the policy never applies to it`);
     if (apiVersion.startsWith(`${policyGroup}/`)) warn(`${at} selects policies, to which no policy applies`);
     if (apiVersion.includes("*") || kind.includes("*")) warn(`${at} selects nothing: * is not a pattern here`);
     for (const [index, expression] of (fieldSelector?.matchExpressions ?? []).entries()) {
       const { operator } = expression;
-      const here = `${at}.fieldSelector.matchExpressions[${index}]`;
+      const expressionPath = `${at}.fieldSelector.matchExpressions[${index}]`;
       if (!labelOperators.includes(operator))
-        warn(`${here}.operator is ${quoteValue(operator)}, so it selects nothing`);
+        warn(`${expressionPath}.operator is ${quoteValue(operator)}, so it selects nothing`);
       else if (operator === "In" && !("values" in expression) && !expression.value?.length)
-        warn(`${here}.value is empty, so it selects nothing`);
+        warn(`${expressionPath}.value is empty, so it selects nothing`);
     }
     if (name && (labelSelector || fieldSelector)) warn(`${at}.name is set, so the selectors beside it are ignored`);
   }
@@ -72,9 +74,10 @@ const warnOfOperations = (
   warn: AddWarning,
 ) => {
   for (const [index, operation] of operations.entries()) {
-    const here = `${at}.targetOperations[${index}]`;
-    if (never.includes(operation)) warn(`${here} is ${operation}, for which the rule never runs`);
-    else if (!knownOperations.has(operation)) warn(`${here} is ${quoteValue(operation)}, which is not an operation`);
+    const operationPath = `${at}.targetOperations[${index}]`;
+    if (never.includes(operation)) warn(`${operationPath} is ${operation}, for which the rule never runs`);
+    else if (!knownOperations.has(operation))
+      warn(`${operationPath} is ${quoteValue(operation)}, which is not an operation`);
   }
 };
 

@@ -108,9 +108,9 @@ const appliers: Record<string, (place: OperationTarget) => boolean> = {
   },
   replace: (place) => setMemberToCopy(place.parent, findElement(place)?.index ?? place.key, place.value),
   test(place) {
-    const there =
+    const present =
       findElement(place) === undefined ? getOwn(place.parent, place.key) : getMember(place.parent, place.key);
-    if (!isSame(there ?? null, place.value))
+    if (!isSame(present ?? null, place.value))
       throw createPathError(place.op, place.path, "the value there is different");
     return false;
   },

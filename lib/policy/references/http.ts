@@ -107,13 +107,13 @@ export const createPolicyHttpCapabilities = (
 
       const { staticToken, authUrl } = auth;
       if (staticToken) return toReferenceResponse(await sendWithToken(staticToken), url);
-      const own = auth.token && !hasExpired(auth.expireAt) ? auth.token : undefined;
-      if (!authUrl && own === undefined) {
+      const givenToken = auth.token && !hasExpired(auth.expireAt) ? auth.token : undefined;
+      if (!authUrl && givenToken === undefined) {
         const kept = findCredential(settings, url, auth.username);
         if (kept === undefined) throw new Error(describeMissingToken(auth, url));
         return toReferenceResponse(await sendWithToken(undefined, kept), url);
       }
-      const token = own ?? (await requestToken(auth, authUrl ?? ""));
+      const token = givenToken ?? (await requestToken(auth, authUrl ?? ""));
       const answer = await sendWithToken(token);
       if (answer.status !== 401 || !authUrl) return toReferenceResponse(answer, url);
       return toReferenceResponse(await sendWithToken(await requestToken(auth, authUrl, token)), url);

@@ -2,29 +2,34 @@ import { isMap, isText } from "../../json.ts";
 import type { PolicyCondition, PolicyConstant } from "../types.ts";
 import { type ExactFraction, parseDecimal } from "./decimals.ts";
 
-type ListMembers = (value: unknown) => unknown[] | undefined;
+type ListScalars = (value: unknown) => unknown[] | undefined;
 
-const listSingle: ListMembers = (value) => [value];
-const listElements: ListMembers = (value) => (Array.isArray(value) ? value : undefined);
-const listMapValues: ListMembers = (value) => (isMap(value) ? Object.values(value) : undefined);
+const listSingle: ListScalars = (value) => [value];
+const listElements: ListScalars = (value) => (Array.isArray(value) ? value : undefined);
+const listMapValues: ListScalars = (value) => (isMap(value) ? Object.values(value) : undefined);
 
 const isFloat = (value: unknown) => parseFloatText(value) !== undefined;
 const parseFloatText = (value: unknown): ExactFraction | undefined =>
   typeof value === "string" ? parseDecimal(value) : undefined;
 
-/** The fields of a constant, of which the first set one counts: what is expected, its members, and their check. */
-const fields: Record<
-  keyof PolicyConstant,
-  [expected: string, members: ListMembers, fits: (member: unknown) => boolean]
-> = {
-  string: ["a string", listSingle, isText],
-  integer: ["an integer", listSingle, Number.isInteger],
-  float: ["a decimal number in a string", listSingle, isFloat],
-  boolean: ["true or false", listSingle, (value) => typeof value === "boolean"],
-  stringSlice: ["a list of strings", listElements, isText],
-  integerSlice: ["a list of integers", listElements, Number.isInteger],
-  floatSlice: ["a list of decimal numbers in strings", listElements, isFloat],
-  stringMap: ["a map of strings", listMapValues, isText],
+interface ConstantField {
+  /** What an error message says that the field must be. */
+  expected: string;
+  /** Lists the scalars of a value: the value itself, its elements, or the values of its members. */
+  listScalars: ListScalars;
+  isValid(scalar: unknown): boolean;
+}
+
+/** The fields of a constant. The first field that is set counts. */
+const fields: Record<keyof PolicyConstant, ConstantField> = {
+  string: { expected: "a string", listScalars: listSingle, isValid: isText },
+  integer: { expected: "an integer", listScalars: listSingle, isValid: Number.isInteger },
+  float: { expected: "a decimal number in a string", listScalars: listSingle, isValid: isFloat },
+  boolean: { expected: "true or false", listScalars: listSingle, isValid: (value) => typeof value === "boolean" },
+  stringSlice: { expected: "a list of strings", listScalars: listElements, isValid: isText },
+  integerSlice: { expected: "a list of integers", listScalars: listElements, isValid: Number.isInteger },
+  floatSlice: { expected: "a list of decimal numbers in strings", listScalars: listElements, isValid: isFloat },
+  stringMap: { expected: "a map of strings", listScalars: listMapValues, isValid: isText },
 };
 
 /** Returns the name of the first field that is set in a policy's constant; an empty list or map counts as not set. */
@@ -38,14 +43,15 @@ export const findSetField = (constant: PolicyConstant | undefined): keyof Policy
 export const parseConstant = (constant: PolicyConstant | undefined): { value: unknown } | undefined => {
   const constantFields: unknown = constant ?? {};
   if (!isMap(constantFields)) throw new Error("value must be an object with a field such as string or integer");
-  for (const [field, [expected, listMembers, fits]] of Object.entries(fields)) {
+  for (const [field, { expected, listScalars, isValid }] of Object.entries(fields)) {
     const value = Object.hasOwn(constantFields, field) ? constantFields[field] : undefined;
     if (value === undefined || value === null) continue;
-    const members = listMembers(value);
-    if (!members?.every(fits)) throw new Error(`value.${field} must be ${expected}`);
-    if (members.length === 0) continue;
+    const scalars = listScalars(value);
+    if (!scalars?.every(isValid)) throw new Error(`value.${field} must be ${expected}`);
+    // An empty list or map counts as not set.
+    if (scalars.length === 0) continue;
     if (!field.startsWith("float")) return { value };
-    return { value: Array.isArray(value) ? members.map(parseFloatText) : parseFloatText(value) };
+    return { value: Array.isArray(value) ? scalars.map(parseFloatText) : parseFloatText(value) };
   }
   return undefined;
 };

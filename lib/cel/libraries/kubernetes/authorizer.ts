@@ -58,8 +58,8 @@ export class MissingAuthorization extends EvaluationError {
   }
 }
 
-/** A value with which a check is put together. Upstream can't compare these values, not even with themselves. */
-class Part<Content> extends LibraryObject {
+/** A value of the authorizer library, such as a check. Upstream can't compare these values, not even with themselves. */
+class AuthorizerValue<Content> extends LibraryObject {
   readonly type: Type;
   readonly content: Content;
   constructor(type: Type, content: Content) {
@@ -72,23 +72,24 @@ class Part<Content> extends LibraryObject {
   }
 }
 
+/** The user of a check, and the function that answers it. */
 interface Inquirer {
   readonly subject: Subject;
   readonly decide: Decide;
 }
-type Authorizer = Part<Inquirer>;
-type PathCheck = Part<Inquirer & { readonly path: string }>;
-type GroupCheck = Part<Inquirer & { readonly group: string }>;
-type ResourceCheck = Part<Inquirer & { readonly attributes: ResourceAttributes }>;
-type Decision = Part<AuthorizationAnswer>;
+type Authorizer = AuthorizerValue<Inquirer>;
+type PathCheck = AuthorizerValue<Inquirer & { readonly path: string }>;
+type GroupCheck = AuthorizerValue<Inquirer & { readonly group: string }>;
+type ResourceCheck = AuthorizerValue<Inquirer & { readonly attributes: ResourceAttributes }>;
+type Decision = AuthorizerValue<AuthorizationAnswer>;
 
 /** Returns the value of the variable `authorizer`. */
 export const createAuthorizer = (subject: Subject, decide: Decide): Authorizer =>
-  new Part(authorizerType, { subject, decide });
+  new AuthorizerValue(authorizerType, { subject, decide });
 
 /** Returns a check for a resource, such as the value of the variable `authorizer.requestResource`. */
 export const createResourceCheck = ({ content }: Authorizer, attributes: ResourceAttributes): ResourceCheck =>
-  new Part(resourceCheckType, { ...content, attributes });
+  new AuthorizerValue(resourceCheckType, { ...content, attributes });
 
 /** Returns a text; throws if it has no characters but spaces, in Go's sense of them. */
 const requireText = (text: string, name: string): string => {
@@ -97,15 +98,19 @@ const requireText = (text: string, name: string): string => {
 };
 
 const createPathCheck = ({ content }: Authorizer, path: string): PathCheck =>
-  new Part(pathCheckType, { ...content, path: requireText(path, "path") });
+  new AuthorizerValue(pathCheckType, { ...content, path: requireText(path, "path") });
 
 const createGroupCheck = ({ content }: Authorizer, group: string): GroupCheck =>
-  new Part(groupCheckType, { ...content, group });
+  new AuthorizerValue(groupCheckType, { ...content, group });
 
 const addResource = (check: GroupCheck, resource: string): ResourceCheck =>
   createResourceCheck(check, { group: check.content.group, resource: requireText(resource, "resource") });
 
-const createServiceAccount = ({ content: { decide } }: Authorizer, namespace: string, name: string): Authorizer => {
+const createServiceAccountAuthorizer = (
+  { content: { decide } }: Authorizer,
+  namespace: string,
+  name: string,
+): Authorizer => {
   if (!isSubdomain(name) || name.length > 253) throw new EvaluationError("Invalid service account name");
   if (findLabelFaults(namespace).length > 0) throw new EvaluationError("Invalid service account namespace");
   const groups = ["system:serviceaccounts", `system:serviceaccounts:${namespace}`];
@@ -122,10 +127,10 @@ const addSelector = (name: "fieldSelector" | "labelSelector") => (check: Resourc
   });
 
 const checkPath = ({ content: { subject, decide, path } }: PathCheck, verb: string): Decision =>
-  new Part(decisionType, decide({ ...subject, nonResourceAttributes: { path, verb } }));
+  new AuthorizerValue(decisionType, decide({ ...subject, nonResourceAttributes: { path, verb } }));
 
 const checkResource = ({ content: { subject, decide, attributes } }: ResourceCheck, verb: string): Decision =>
-  new Part(decisionType, decide({ ...subject, resourceAttributes: { ...attributes, version: "*", verb } }));
+  new AuthorizerValue(decisionType, decide({ ...subject, resourceAttributes: { ...attributes, version: "*", verb } }));
 
 /** Kubernetes allows two checks in an expression. */
 const countCheck = () => 350_000;
@@ -146,7 +151,7 @@ const account = [authorizerType, string, string];
 export const authorizerFunctions: readonly FunctionDeclaration[] = [
   declareMethod("path", "authorizer_path", authorizer, pathCheckType, createPathCheck),
   declareMethod("group", "authorizer_group", authorizer, groupCheckType, createGroupCheck),
-  declareMethod("serviceAccount", "authorizer_serviceaccount", account, authorizerType, createServiceAccount),
+  declareMethod("serviceAccount", "authorizer_serviceaccount", account, authorizerType, createServiceAccountAuthorizer),
   declareMethod("resource", "groupcheck_resource", groupCheck, resourceCheckType, addResource),
   declareMethod(
     "subresource",

@@ -49,7 +49,7 @@ export const findOldLabelFaults = (text: string): string[] => {
   return [...faults, fault];
 };
 
-/** Returns a function for the beginning of a name, which can end with a dash, whatever is before the dash. */
+/** Returns a check of the beginning of a name: an ASCII character and a dash at its end count as a letter. */
 const allowDash = (findFaults: (text: string) => string[]) => (text: string) =>
   findFaults(text.replace(/[^\x80-\uffff]-$/, "a"));
 

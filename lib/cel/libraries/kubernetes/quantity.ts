@@ -72,14 +72,14 @@ const parseAmount = (text: string): Amount => {
 
   const power = Math.max(binarySuffixes.indexOf(suffix), 0);
   const exponent = ((power > 0 ? 0 : (decimalSuffixes[suffix] ?? parseExponent(suffix))) - fraction.length) | 0;
-  const whole = integer.replace(/^0+/, "") || "0";
+  const integerDigits = integer.replace(/^0+/, "") || "0";
   const isLarge =
     power > 0
-      ? fraction !== "" || whole.length + 3 * power > 14
-      : whole.length + fraction.length > 18 || exponent < least;
+      ? fraction !== "" || integerDigits.length + 3 * power > 14
+      : integerDigits.length + fraction.length > 18 || exponent < least;
   if (isLarge && integer + fraction === "") throw createNumberError();
 
-  const digits = BigInt(whole + fraction) * 1024n ** BigInt(power);
+  const digits = BigInt(integerDigits + fraction) * 1024n ** BigInt(power);
   const amount = isLarge ? roundLargeAmount(digits, exponent, power > 0) : { digits, exponent, isLarge };
   return number.startsWith("-") ? { ...amount, digits: -amount.digits } : amount;
 };
@@ -137,7 +137,7 @@ const getSign = (digits: bigint): number => Number(digits > 0n) - Number(digits 
 const compareAmounts = (left: Amount, right: Amount): number => {
   const [sign, other] = [getSign(left.digits), getSign(right.digits)];
   if (sign !== other || sign === 0) return Math.sign(sign - other);
-  // No amount has so many digits that its exponent wouldn't decide.
+  // Amounts have too few digits to make up for such a gap between exponents.
   const gap = left.exponent - right.exponent;
   if (Math.abs(gap) > 4 * widestGap) return gap > 0 ? sign : -sign;
   const [first, second] = alignDigits(left, right);
@@ -180,7 +180,7 @@ const requireInteger = (quantity: Quantity): Value => {
 export const quantityFunctions: readonly FunctionDeclaration[] = [
   declareFunction("quantity", "string_to_quantity", [string], type, parseQuantity, countReading),
   declareFunction("isQuantity", "is_quantity_string", [string], bool, reportParsing(parseQuantity), countReading),
-  // Upstream declares it as a function, not as a method, whatever its documentation says.
+  // Upstream declares it as a function; its documentation wrongly describes a method.
   declareFunction("sign", "quantity_sign", [type], int, ({ amount }: Quantity) => getSign(amount.digits)),
   declareMethod("asApproximateFloat", "quantity_get_float", [type], double, approximate),
   declareMethod("asInteger", "quantity_get_int", [type], int, requireInteger),

@@ -106,7 +106,7 @@ const parsePrerelease = (text: string): bigint | string => {
   return parseUint(text);
 };
 
-/** Returns one of the numbers, whose 64 bits upstream takes for a number with a sign. */
+/** Returns one of the numbers. Upstream reads its 64 bits as a number with a sign. */
 const getNumber =
   (index: number) =>
   ({ numbers }: Semver) =>
