@@ -169,7 +169,14 @@ export const formatTraceMeasurement = ({ title, ways }: TraceMeasurement): strin
       ...[way.dollars?.url, way.dollars?.http].map((dollars) => `$${dollars?.toFixed(3)}`),
     ];
   });
-  const heads = ["CALLS A WRITE", "CALL ANYTHING", "ROUNDS OF A POD", "CALLED AGAIN", "A MILLION, URL", "HTTP"];
+  const heads = [
+    "CALLS A WRITE",
+    "WRITES THAT CALL",
+    "ROUNDS FOR THREE CHANGES",
+    "CALLS AFTER OWN CHANGE",
+    "A MILLION, URL",
+    "HTTP",
+  ];
   const listCalls = (way: TraceWayMeasurement, phase: string) =>
     Object.entries(findChanged(way)?.calls ?? {}).flatMap(([called, count]) =>
       called.endsWith(` ${phase}`) ? [`${called.slice(0, -phase.length - 1)} ${count.toFixed(1)}`] : [],

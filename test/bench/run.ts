@@ -178,7 +178,7 @@ const sections: Record<string, Section> = {
     },
   },
   trace: {
-    rounds: 15,
+    rounds: 10,
     needsServer: true,
     async measure({ folder, rounds, requireBinaries, leaveOut }) {
       const { findBenchControllerRuntimeWebhook: findGoWebhook } = await import("./peers/controller-runtime.ts");

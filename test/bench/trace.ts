@@ -223,7 +223,7 @@ export const measureTrace = async (
       throw new Error("the webhook in Go does not change Pods as the group does");
     peers.push(await measureWay(`the same entries, controller-runtime ${goWebhook.version}`, native, sent));
   }
-  const title = `${catalogue.length} rules, ${Object.keys(policies).length} policies, Kubernetes ${binaries.version}`;
+  const title = `TRACE, ${catalogue.length} rules, ${Object.keys(policies).length} policies, Kubernetes ${binaries.version}`;
   return { title, ways: [...[alone, grouped, native].map(addDollars), ...peers] };
 };
 
