@@ -65,6 +65,12 @@ export interface RuleBundle {
 }
 
 const keysFile = "keys.json";
+
+/** The module that Lambda loads. It waits until the function is warm, which only an ES module can do. */
+const startModule = `import bundle from "./index.cjs";
+export const { handler } = bundle;
+await bundle.warmUp?.();
+`;
 const connectionsFile = "clusters.json";
 
 /**
@@ -152,6 +158,7 @@ export const bundleRule = async (
   const keys = formatKeyVersions(config);
   const files = {
     "index.cjs": contents,
+    "index.mjs": Buffer.from(startModule),
     [keysFile]: Buffer.from(keys),
     ...(hasConnections && { [connectionsFile]: Buffer.from(JSON.stringify(connections)) }),
     ...(await readExplanationFiles(isForAnySettings ? undefined : listMatches(listed, config))),
@@ -245,11 +252,11 @@ const buildEntry = ({ members, ...listed }: CatalogueRule, features: Features, e
   const rules = members ?? [listed];
   const library = (file: string) => toSpecifier(join(packageRoot, "lib", `${file}${moduleExtension}`));
   return [
-    `import { createLambdaHandler } from ${library("lambda/handler")};`,
+    `import { createLambdaFunction } from ${library("lambda/handler")};`,
     ...(entry.startsScripts ? [`import { warmUpCueEngine } from ${library("cue/engine")};`] : []),
     ...rules.map((rule, index) => `import rule${index} from ${toSpecifier(getRuleFile(rule))};`),
     ...(entry.startsScripts ? ["warmUpCueEngine();"] : []),
-    "module.exports.handler = createLambdaHandler({",
+    "module.exports = createLambdaFunction({",
     `  rules: { ${rules.map(({ name }, index) => `"${name}": rule${index}`).join(", ")} },`,
     // The data is parsed from texts: in an object literal, `"__proto__"` would set a prototype.
     `  config: JSON.parse("${configMark}"),`,

@@ -15,6 +15,7 @@ import { createStartMeter } from "./cold-start.ts";
 import { httpEvent, type LambdaRequest } from "./http-event.ts";
 import { createRecording, type putObject, type RecordingBucketSettingsByRule } from "./recording.ts";
 import { schedule } from "./schedule.ts";
+import { warmUp } from "./warm-up.ts";
 
 /** What the entry module of a function's bundle brings. */
 export interface LambdaFunction {
@@ -30,10 +31,24 @@ export interface LambdaFunction {
   put?: typeof putObject;
 }
 
+/** Returns the handler of a function, and what to call before its first event. */
+export const createLambdaFunction = (parts: LambdaFunction) => {
+  const { rules, config, readConnections = () => ({}) } = parts;
+  const host = createLambdaHost(POSTERN_NEEDS ? createCapabilities(readConnections) : undefined);
+  return {
+    handler: createLambdaHandler(parts, host),
+    warmUp: async (): Promise<void> => {
+      const silent = createLambdaHandler(parts, { ...host, writeLogLine: (report) => void formatLogLine(report, "", 0) });
+      await warmUp(silent, rules, config, host.openCapabilities, POSTERN_ASKS ? Object.keys(readConnections()) : []);
+      host.endStart();
+    },
+  };
+};
+
 /** Creates the handler of a function. */
 export const createLambdaHandler = (
   { rules, config, places, readConnections = () => ({}), put }: LambdaFunction,
-  lambda = createLambdaHost(POSTERN_NEEDS ? createCapabilities(readConnections) : undefined),
+  lambda: EndpointHost,
 ): MiddyfiedHandler => {
   const recording = POSTERN_RECORDED && places ? createRecording(places, lambda, put) : undefined;
   const { host, evaluate } = recording ?? { host: lambda, evaluate: undefined };
@@ -64,7 +79,7 @@ const createCapabilities = (readConnections: () => Record<string, ApiServerConne
 };
 
 /** Returns what an endpoint gets from Lambda: what the environment says, and a log line for each review. */
-const createLambdaHost = (openCapabilities?: OpenCapabilities): EndpointHost => {
+const createLambdaHost = (openCapabilities?: OpenCapabilities): EndpointHost & { endStart(): void } => {
   const {
     POSTERN_STAGE: stage = "local",
     POSTERN_KEYS: publicKeys = "",
@@ -72,7 +87,7 @@ const createLambdaHost = (openCapabilities?: OpenCapabilities): EndpointHost => 
     AWS_LAMBDA_FUNCTION_NAME: functionName,
     AWS_LAMBDA_FUNCTION_VERSION: functionVersion,
   } = process.env;
-  const readStart = createStartMeter(AWS_LAMBDA_INITIALIZATION_TYPE);
+  let readStart = createStartMeter(AWS_LAMBDA_INITIALIZATION_TYPE);
   return {
     publicKeys,
     functionName,
@@ -80,5 +95,8 @@ const createLambdaHost = (openCapabilities?: OpenCapabilities): EndpointHost => 
     openCapabilities,
     writeLogLine: (report) =>
       printSync(`${formatLogLine(report, stage, Date.now(), readStart(report.milliseconds))}\n`),
+    endStart: () => {
+      readStart = createStartMeter(AWS_LAMBDA_INITIALIZATION_TYPE);
+    },
   };
 };
