@@ -66,12 +66,21 @@ export interface RuleBundle {
 
 const keysFile = "keys.json";
 
-/** The module that Lambda loads. It waits until the function is warm, which only an ES module can do. */
-const startModule = `import bundle from "./index.cjs";
-export const { handler } = bundle;
-await bundle.warmUp?.();
-`;
 const connectionsFile = "clusters.json";
+
+/** The module that Lambda loads. It waits until the function is warm, which only an ES module can do. */
+const startFile = "index.mjs";
+let startCode: Promise<string> | undefined;
+const readStartModule = (): Promise<string> => {
+  const entry = [
+    'import bundle from "./index.cjs";',
+    `import { warmUp } from ${getLibrarySpecifier("lambda/warm-up")};`,
+    "export const { handler } = bundle;",
+    "await warmUp(bundle);",
+  ];
+  startCode ??= bundleCode(entry.join("\n"), [], {}, "esm").then(({ code }) => code);
+  return startCode;
+};
 
 /**
  * Returns the largest allowed size of a bundle in bytes: 27 kB, 67 with needs or 42 if the settings use none of
@@ -158,7 +167,7 @@ export const bundleRule = async (
   const keys = formatKeyVersions(config);
   const files = {
     "index.cjs": contents,
-    "index.mjs": Buffer.from(startModule),
+    [startFile]: Buffer.from(await readStartModule()),
     [keysFile]: Buffer.from(keys),
     ...(hasConnections && { [connectionsFile]: Buffer.from(JSON.stringify(connections)) }),
     ...(await readExplanationFiles(isForAnySettings ? undefined : listMatches(listed, config))),
@@ -201,6 +210,7 @@ export const bundleCode = async (
   contents: string,
   plugins: Plugin[],
   features: Record<string, boolean> = {},
+  format: "cjs" | "esm" = "cjs",
 ): Promise<{ code: string; metafile: Metafile }> => {
   const { outputFiles, metafile } = await build({
     stdin: { contents, resolveDir: packageRoot, sourcefile: "entry.js" },
@@ -209,10 +219,10 @@ export const bundleCode = async (
     write: false,
     metafile: true,
     outfile: "index.cjs",
-    format: "cjs",
+    format,
     platform: "node",
     target: "node24",
-    external: [`./${connectionsFile}`, `./${explanationFile}`],
+    external: ["./index.cjs", `./${connectionsFile}`, `./${explanationFile}`],
     minify: true,
     legalComments: "none",
     plugins,
@@ -250,10 +260,9 @@ export const insertData = (code: string, data: Readonly<Record<string, unknown>>
 /** Builds the source of a function's entry module. `module.exports` instead of an export avoids esbuild's export helpers. */
 const buildEntry = ({ members, ...listed }: CatalogueRule, features: Features, entry: EntryOptions): string => {
   const rules = members ?? [listed];
-  const library = (file: string) => toSpecifier(join(packageRoot, "lib", `${file}${moduleExtension}`));
   return [
-    `import { createLambdaFunction } from ${library("lambda/handler")};`,
-    ...(entry.startsScripts ? [`import { warmUpCueEngine } from ${library("cue/engine")};`] : []),
+    `import { createLambdaFunction } from ${getLibrarySpecifier("lambda/handler")};`,
+    ...(entry.startsScripts ? [`import { warmUpCueEngine } from ${getLibrarySpecifier("cue/engine")};`] : []),
     ...rules.map((rule, index) => `import rule${index} from ${toSpecifier(getRuleFile(rule))};`),
     ...(entry.startsScripts ? ["warmUpCueEngine();"] : []),
     "module.exports = createLambdaFunction({",
@@ -375,6 +384,8 @@ const listMatches = (listed: CatalogueRule, config: EndpointConfig): RequestMatc
 };
 
 const getRuleFile = ({ folder, file }: CatalogueRule) => join(folder, file);
+
+const getLibrarySpecifier = (file: string) => toSpecifier(join(packageRoot, "lib", `${file}${moduleExtension}`));
 
 const toSpecifier = (file: string) => JSON.stringify(`./${relative(packageRoot, file)}`.replaceAll("\\", "/"));
 

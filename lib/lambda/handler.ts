@@ -15,7 +15,7 @@ import { createStartMeter } from "./cold-start.ts";
 import { httpEvent, type LambdaRequest } from "./http-event.ts";
 import { createRecording, type putObject, type RecordingBucketSettingsByRule } from "./recording.ts";
 import { schedule } from "./schedule.ts";
-import { warmUp } from "./warm-up.ts";
+import type { StartingFunction } from "./warm-up.ts";
 
 /** What the entry module of a function's bundle brings. */
 export interface LambdaFunction {
@@ -31,46 +31,38 @@ export interface LambdaFunction {
   put?: typeof putObject;
 }
 
-/** Returns the handler of a function, and what to call before its first event. */
-export const createLambdaFunction = (parts: LambdaFunction) => {
-  const { rules, config, readConnections = () => ({}) } = parts;
-  const host = createLambdaHost(POSTERN_NEEDS ? createCapabilities(readConnections) : undefined);
-  return {
-    handler: createLambdaHandler(parts, host),
-    warmUp: async (): Promise<void> => {
-      const silent = createLambdaHandler(parts, { ...host, writeLogLine: (report) => void formatLogLine(report, "", 0) });
-      await warmUp(silent, rules, config, host.openCapabilities, POSTERN_ASKS ? Object.keys(readConnections()) : []);
-      host.endStart();
-    },
-  };
+/** Returns the exports of a function's bundle: the handler, and what a warm-up needs. */
+export const createLambdaFunction = (parts: LambdaFunction): StartingFunction => {
+  const host = createLambdaHost(POSTERN_NEEDS ? createCapabilities(parts) : undefined);
+  return { ...parts, host, handler: createLambdaHandler(parts, host) };
 };
 
 /** Creates the handler of a function. */
-export const createLambdaHandler = (
-  { rules, config, places, readConnections = () => ({}), put }: LambdaFunction,
-  lambda: EndpointHost,
-): MiddyfiedHandler => {
-  const recording = POSTERN_RECORDED && places ? createRecording(places, lambda, put) : undefined;
-  const { host, evaluate } = recording ?? { host: lambda, evaluate: undefined };
+export const createLambdaHandler = (parts: LambdaFunction, lambda: EndpointHost): MiddyfiedHandler => {
+  const recording = POSTERN_RECORDED && parts.places ? createRecording(parts.places, lambda, parts.put) : undefined;
+  const host = POSTERN_RECORDED && recording ? recording.host : lambda;
+  const evaluate = POSTERN_RECORDED ? recording?.evaluate : undefined;
   // The cast is safe: a function has at least one rule.
-  const [rule] = Object.values(rules) as [Rule, ...Rule[]];
+  const [rule] = Object.values(parts.rules) as [Rule, ...Rule[]];
   const endpoint =
-    POSTERN_GROUP && "alone" in config
-      ? createGroupEndpoint(rules, config, host, evaluate)
-      : createEndpoint(rule, config, host, evaluate);
+    POSTERN_GROUP && "alone" in parts.config
+      ? createGroupEndpoint(parts.rules, parts.config, host, evaluate)
+      : createEndpoint(rule, parts.config, host, evaluate);
 
   const handler = middy({ timeoutEarlyInMillis: 0 });
-  if (POSTERN_RECONCILES && rule.reconcile) handler.use(schedule(rule, config, host.openCapabilities, readConnections));
+  if (POSTERN_RECONCILES && rule.reconcile) {
+    const { config, readConnections = () => ({}) } = parts;
+    handler.use(schedule(rule, config, host.openCapabilities, readConnections));
+  }
   handler.use(httpEvent(endpoint));
-  if (recording) handler.use(recording.middleware);
+  if (POSTERN_RECORDED && recording) handler.use(recording.middleware);
   // The cast is safe: httpEvent has replaced the event.
-  return handler.handler((event) => {
-    const request = event as LambdaRequest;
-    return "review" in request ? endpoint.evaluateReview(request) : endpoint.answerRequest(request);
-  });
+  const answer = (request: LambdaRequest) =>
+    "review" in request ? endpoint.evaluateReview(request) : endpoint.answerRequest(request);
+  return handler.handler(answer as (event: unknown) => Promise<unknown>);
 };
 
-const createCapabilities = (readConnections: () => Record<string, ApiServerConnection>): OpenCapabilities => {
+const createCapabilities = ({ readConnections = () => ({}) }: LambdaFunction): OpenCapabilities => {
   const openLedger = POSTERN_LEDGER ? openDynamoDbLedger : undefined;
   const createPages = POSTERN_RECONCILES ? createListPage : undefined;
   return POSTERN_ASKS
@@ -79,7 +71,7 @@ const createCapabilities = (readConnections: () => Record<string, ApiServerConne
 };
 
 /** Returns what an endpoint gets from Lambda: what the environment says, and a log line for each review. */
-const createLambdaHost = (openCapabilities?: OpenCapabilities): EndpointHost & { endStart(): void } => {
+const createLambdaHost = (openCapabilities?: OpenCapabilities): StartingFunction["host"] => {
   const {
     POSTERN_STAGE: stage = "local",
     POSTERN_KEYS: publicKeys = "",
@@ -87,16 +79,14 @@ const createLambdaHost = (openCapabilities?: OpenCapabilities): EndpointHost & {
     AWS_LAMBDA_FUNCTION_NAME: functionName,
     AWS_LAMBDA_FUNCTION_VERSION: functionVersion,
   } = process.env;
-  let readStart = createStartMeter(AWS_LAMBDA_INITIALIZATION_TYPE);
+  const readStart = createStartMeter(AWS_LAMBDA_INITIALIZATION_TYPE);
   return {
     publicKeys,
     functionName,
     functionVersion,
     openCapabilities,
+    formatLogLine,
     writeLogLine: (report) =>
       printSync(`${formatLogLine(report, stage, Date.now(), readStart(report.milliseconds))}\n`),
-    endStart: () => {
-      readStart = createStartMeter(AWS_LAMBDA_INITIALIZATION_TYPE);
-    },
   };
 };

@@ -1,49 +1,60 @@
 import type { MiddyfiedHandler } from "@middy/core";
 import type { Context } from "aws-lambda";
-import { type EndpointConfig, findClusterSetup } from "../core/endpoint.ts";
-import "../features.ts";
-import type { OpenCapabilities } from "../needs.ts";
-import { listPhases, type Rule } from "../rule.ts";
+import type { EndpointConfig, EndpointHost } from "../core/endpoint.ts";
+import type { formatLogLine } from "../core/log-line.ts";
+import type { Rule } from "../rule.ts";
 
-/** The most milliseconds that each part of a warm-up takes. A function has ten seconds to start. */
+/** What a warm-up needs of a function. */
+export interface StartingFunction {
+  rules: Record<string, Rule>;
+  config: Pick<EndpointConfig, "rule"> & { clusters: object };
+  readConnections?(): object;
+  /** What the handler's endpoint gets. Its log is replaced during the warm-up. */
+  host: EndpointHost & { formatLogLine: typeof formatLogLine };
+  handler: MiddyfiedHandler;
+}
+
+/** The most milliseconds that clusters and evaluations are waited for. A function has ten seconds to start. */
 const longest = 500;
-/** The most clusters that are asked. Each of a few clusters gets its connection; for others, the code is warm. */
+/** The most clusters that are asked: each of a few gets its connection. For others, the code is warm. */
 const mostClusters = 3;
 
 /**
- * Does what a first review would do, without its effects: refuses a wrong key, evaluates a made-up Pod without reads, and
+ * Does what a first review would do, but without effects: refuses a wrong key, evaluates a made-up Pod without reads, and
  * asks clusters and the ledger's table something harmless. Lambda gives a function a whole core while it starts, and then a
  * share by its memory: with 256 MB a seventh. So what is loaded, compiled and connected here makes the first answer faster.
  * No failure matters.
  */
-export const warmUp = async (
-  handler: MiddyfiedHandler,
-  rules: Record<string, Rule>,
-  config: EndpointConfig,
-  openCapabilities: OpenCapabilities | undefined,
-  clusters: readonly string[],
-): Promise<void> => {
-  const isOn = (name: string) => findClusterSetup(config, name)?.mode !== "off";
-  const cluster = Object.keys(config.clusters).find(isOn) ?? "any";
+export const warmUp = async (starting: StartingFunction): Promise<void> => {
+  const { rules, config, readConnections = () => ({}), host, handler } = starting;
+  const { openCapabilities, writeLogLine, formatLogLine } = host;
+  const cluster = Object.keys(config.clusters)[0] ?? "any";
+  const asked = Object.keys(readConnections()).slice(0, mostClusters);
+  const connecting = asked.map((name) => openCapabilities?.(name, longest).discover(alwaysServed));
+  const keeping = Object.entries(rules).map(([name, { needs = {} }]) =>
+    Object.values(needs).some(({ verb }) => verb === "ledger")
+      ? openCapabilities?.(cluster, longest)
+          .ledger(name)
+          .change([alwaysServed], (kept) => kept)
+      : undefined,
+  );
+  // Rejections are handled from here on.
+  const answers = Promise.allSettled([Promise.any(connecting), ...keeping]);
+  host.writeLogLine = (report) => void formatLogLine(report, "", 0);
   // The cast is safe: the handler reads nothing else of the context.
   const context = { getRemainingTimeInMillis: () => longest } as Context;
-  const phases = new Set(Object.values(rules).flatMap(listPhases));
-  const reads = POSTERN_ASKS ? clusters.slice(0, mostClusters) : [];
-  const connecting = reads.map((name) => openCapabilities?.(name, longest).discover(alwaysServed));
-  const keeping = Object.entries(rules).flatMap(([name, { needs = {} }]) =>
-    POSTERN_LEDGER && Object.values(needs).some(({ verb }) => verb === "ledger")
-      ? [openCapabilities?.(cluster, longest).ledger(name).change([alwaysServed], (kept) => kept)]
-      : [],
-  );
-  await handler(buildRequest(`/${cluster}.${"A".repeat(86)}/${config.rule}/validate`), context);
-  for (const phase of phases) await handler({ phase, cluster, review: { ...buildReview() }, needs: {} }, context);
-  await Promise.allSettled([Promise.any(connecting), ...keeping]);
+  await handler(buildHttpEvent(`/${cluster}.${"A".repeat(86)}/${config.rule}/validate`), context);
+  for (const phase of ["mutate", "validate"] as const)
+    if (Object.values(rules).some((rule) => rule[phase]))
+      await handler({ phase, cluster, review: buildReview(), needs: {} }, context);
+  host.writeLogLine = writeLogLine;
+  await answers;
 };
 
 /** The API group that every API server serves, and lets every client discover. Its list of kinds is short. */
 const alwaysServed = "authorization.k8s.io/v1";
 
-const buildRequest = (path: string) => ({
+const buildHttpEvent = (path: string) => ({
   version: "2.0",
   rawPath: path,
   headers: { "content-type": "application/json" },
