@@ -76,7 +76,7 @@ const readStartModule = (): Promise<string> => {
     'import bundle from "./index.cjs";',
     `import { warmUp } from ${getLibrarySpecifier("lambda/warm-up")};`,
     "export const { handler } = bundle;",
-    "await warmUp(bundle);",
+    "await warmUp(bundle).catch(() => {});",
   ];
   startCode ??= bundleCode(entry.join("\n"), [], {}, "esm").then(({ code }) => code);
   return startCode;
