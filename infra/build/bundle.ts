@@ -125,8 +125,8 @@ interface BundleOptions {
 /**
  * Writes the bundle of a rule to `<outDir>/<name>/index.cjs`, its part of postern.yaml to `settings.json` beside it,
  * and the zip to `<outDir>/<name>.zip`. The zip has the addresses of clusters in a file of its own, which is read when
- * the rule first asks a cluster. The same rule and settings give the same bytes on any machine. The format is
- * CommonJS: an ES module that imports a built-in loads far more of Node at every cold start.
+ * the function starts. The same rule and settings give the same bytes on any machine. The format is CommonJS: an ES
+ * module that imports a built-in loads far more of Node at every cold start. Lambda loads `index.mjs`, which imports it.
  */
 export const bundleRule = async (
   listed: CatalogueRule,

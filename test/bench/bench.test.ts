@@ -65,7 +65,6 @@ describe("bench", () => {
     const { entry } = await findFirstCase("policy-admission");
     assert.doesNotMatch(JSON.stringify(entry), /"cue":/);
   });
-
 });
 
 describe("the bench under Lambda's runtime client", await needs("runtime client"), () => {

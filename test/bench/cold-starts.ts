@@ -11,7 +11,7 @@ import { getFunctionsFolder } from "../../infra/catalogue/sources.ts";
 import { readOrCreateServerCertificate, type WebhookUrlSigner } from "../../infra/keys/keys.ts";
 import { runtimeClient } from "../aws/tools.ts";
 import { start } from "../runtime/runtime-api.ts";
-import { createCpuShare, readCpuMilliseconds } from "./cpu-share.ts";
+import { createCpuShare, readCpuMilliseconds, wholeCoreMemory } from "./cpu-share.ts";
 import { benchCluster, buildBenchEndpointConfig } from "./handlers.ts";
 import { type CaseWithReview, findClusterAskingCase, serveRecordedAnswers } from "./inputs/recorded-clusters.ts";
 import { buildHttpApiEvent, buildPodReview } from "./inputs/reviews.ts";
@@ -21,7 +21,7 @@ import { type BenchResult, computeQuantiles, measureInTurn, measureRatiosInTurn,
 interface StartTimes {
   start: number;
   answer: number;
-  /** The CPU time of both. */
+  /** The CPU time of both; that after the start counts as often as a function has less than a core then. */
   cpu: number;
 }
 
@@ -69,13 +69,20 @@ export const measureColdStarts = async (
 /** Returns the ratio of the starts' times, of their two parts, and of their CPU time. */
 export const summarizeStarts = (times: ComparedStarts): Pick<BenchResult, "ratio" | "parts"> => {
   const compare = (get: (times: StartTimes) => number) => {
-    const [milliseconds = Number.NaN] = computeQuantiles(times.map(([, measured]) => get(measured)), [0.5]);
+    const [milliseconds = Number.NaN] = computeQuantiles(
+      times.map(([, measured]) => get(measured)),
+      [0.5],
+    );
     return { ratio: summarizeRatios(times.map(([empty, measured]) => get(measured) / get(empty))), milliseconds };
   };
   const { ratio } = compare(({ start, answer }) => start + answer);
   return {
     ratio,
-    parts: { start: compare(({ start }) => start), answer: compare(({ answer }) => answer), CPU: compare(({ cpu }) => cpu) },
+    parts: {
+      start: compare(({ start }) => start),
+      answer: compare(({ answer }) => answer),
+      "weighted CPU": compare(({ cpu }) => cpu),
+    },
   };
 };
 
@@ -132,7 +139,11 @@ export const compareColdStartsWithEmptyHandler = async (
 };
 
 /** Measures starts with a handler's code, which gets a review of a pod, and with an empty handler. */
-export const compareCodeWithEmptyHandler = async (code: string, folder: string, rounds: number): Promise<ComparedStarts> => {
+export const compareCodeWithEmptyHandler = async (
+  code: string,
+  folder: string,
+  rounds: number,
+): Promise<ComparedStarts> => {
   const [empty, handler] = [
     await writeHandler(join(folder, "empty"), emptyHandler),
     await writeHandler(join(folder, "code"), code),
@@ -195,18 +206,18 @@ const measureStart = async (folder: string, event: string, publicKey: string, me
   using share = createCpuShare(memory);
   const body = JSON.parse(await readFile(event, "utf8"));
   const begun = performance.now();
-  const ready = { pid: 0, time: Number.NaN };
+  const ready = { pid: 0, time: Number.NaN, cpu: Number.NaN };
   const running = await start(join(runtimeClient, "index.mjs"), buildEnvironment(folder, publicKey, memory), {
     ready: (pid) => {
       share?.limit(pid);
-      Object.assign(ready, { pid, time: performance.now() });
+      Object.assign(ready, { pid, time: performance.now(), cpu: readCpuMilliseconds(pid) });
     },
   });
   try {
     const { statusCode } = Object(await running.invoke(body));
     const answered = performance.now();
     if (statusCode !== 200) throw new Error(`no answer to measure, but ${statusCode}`);
-    const cpu = readCpuMilliseconds(ready.pid);
+    const cpu = ready.cpu + ((readCpuMilliseconds(ready.pid) - ready.cpu) * wholeCoreMemory) / memory;
     return { start: ready.time - begun, answer: answered - ready.time, cpu };
   } finally {
     // The next process starts when this one has ended, so that they don't share a core.

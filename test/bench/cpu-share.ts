@@ -2,7 +2,7 @@ import { mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from "
 import { join } from "node:path";
 
 /** The memory in MB with which a function has one core. */
-const wholeCore = 1769;
+export const wholeCoreMemory = 1769;
 /** The period in microseconds in which a process may use its share. */
 const period = 20_000;
 
@@ -16,7 +16,7 @@ export interface CpuShare extends Disposable {
  * make one: on Linux, only root may, and the controller `cpu` must be on.
  */
 export const createCpuShare = (memory: number): CpuShare | undefined => {
-  const quota = Math.round((period * memory) / wholeCore);
+  const quota = Math.round((period * memory) / wholeCoreMemory);
   const versions = [
     ["/sys/fs/cgroup/cpu", { "cpu.cfs_period_us": period, "cpu.cfs_quota_us": quota }],
     ["/sys/fs/cgroup", { "cpu.max": `${quota} ${period}` }],
@@ -30,7 +30,8 @@ export const createCpuShare = (memory: number): CpuShare | undefined => {
     }
     const remove = () => rmdirSync(group);
     try {
-      for (const [file, value] of Object.entries(limits)) writeFileSync(join(group, file), String(value), { flag: "r+" });
+      for (const [file, value] of Object.entries(limits))
+        writeFileSync(join(group, file), String(value), { flag: "r+" });
     } catch {
       remove();
       continue;
