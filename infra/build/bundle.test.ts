@@ -332,12 +332,26 @@ describe("a bundle", () => {
     assert.deepEqual([one.hash, one.logic, one.bytes], [other.hash, other.logic, other.bytes]);
     assert.notEqual(one.codeSha256, other.codeSha256);
     const files = readOwnZip(await readFile(toOutputPath("here/reading.zip"))) ?? {};
-    assert.deepEqual(Object.keys(files), ["index.cjs", "keys.json", "clusters.json", "review-faults.cjs"]);
+    assert.deepEqual(Object.keys(files), ["index.cjs", "index.mjs", "keys.json", "clusters.json", "review-faults.cjs"]);
     await rm(toOutputPath("here/reading/clusters.json"));
     const { handler } = createRequire(import.meta.url)(toOutputPath("here/reading/index.cjs"));
     assert.equal((await handler({ phase: "validate", cluster: "local", review }, {})).response.allowed, true);
     const askingReview = { ...review, request: { ...review.request, object: { ask: true } } };
     assert.equal((await handler({ phase: "validate", cluster: "local", review: askingReview }, {})).code, 500);
+  });
+
+  it("is warm before Lambda gets its handler, without a line in the log", async () => {
+    const rule = await createTelltaleRule("warm", "validate", 'needs: { all: list("namespaces") },');
+    await bundleRule(rule, { ...buildConfig({}), rule: "warm" }, toOutputPath("warm"), {
+      budgetBytes: largeBudget,
+      connections: { local: { server: "https://127.0.0.1:1", credentials: { token: "t" } } },
+    });
+    const code = `const { handler } = await import(${JSON.stringify(toOutputPath("warm/warm/index.mjs"))});
+      console.log(process.moduleLoadList.includes("NativeModule https"), typeof handler);`;
+    const load = () => promisify(execFile)(process.execPath, ["--input-type=module", "--eval", code]);
+    assert.equal((await load()).stdout, "true function\n");
+    await rm(toOutputPath("warm/warm/clusters.json"));
+    assert.equal((await load()).stdout, "false function\n");
   });
 
   it("has the clusters with other key versions than 1 in a file, and the hash of that file in its description", async () => {
@@ -371,6 +385,7 @@ describe("a bundle", () => {
     const files = readOwnZip(archive) ?? {};
     assert.deepEqual(Object.keys(files), [
       "index.cjs",
+      "index.mjs",
       "keys.json",
       "review-faults.cjs",
       "cue-worker.cjs",
@@ -394,6 +409,7 @@ describe("a bundle", () => {
     assert.equal(plain.scripts, false);
     assert.deepEqual(Object.keys(readOwnZip(await readFile(toOutputPath("plain/scripted.zip"))) ?? {}), [
       "index.cjs",
+      "index.mjs",
       "keys.json",
       "review-faults.cjs",
     ]);

@@ -65,7 +65,22 @@ export interface RuleBundle {
 }
 
 const keysFile = "keys.json";
+
 const connectionsFile = "clusters.json";
+
+/** The module that Lambda loads. It waits until the function is warm, which only an ES module can do. */
+const startFile = "index.mjs";
+let startCode: Promise<string> | undefined;
+const readStartModule = (): Promise<string> => {
+  const entry = [
+    'import bundle from "./index.cjs";',
+    `import { warmUp } from ${getLibrarySpecifier("lambda/warm-up")};`,
+    "export const { handler } = bundle;",
+    "await warmUp(bundle).catch(() => {});",
+  ];
+  startCode ??= bundleCode(entry.join("\n"), [], {}, "esm").then(({ code }) => code);
+  return startCode;
+};
 
 /**
  * Returns the largest allowed size of a bundle in bytes: 27 kB, 67 with needs or 42 if the settings use none of
@@ -110,8 +125,8 @@ interface BundleOptions {
 /**
  * Writes the bundle of a rule to `<outDir>/<name>/index.cjs`, its part of postern.yaml to `settings.json` beside it,
  * and the zip to `<outDir>/<name>.zip`. The zip has the addresses of clusters in a file of its own, which is read when
- * the rule first asks a cluster. The same rule and settings give the same bytes on any machine. The format is
- * CommonJS: an ES module that imports a built-in loads far more of Node at every cold start.
+ * the function starts. The same rule and settings give the same bytes on any machine. The format is CommonJS: an ES
+ * module that imports a built-in loads far more of Node at every cold start. Lambda loads `index.mjs`, which imports it.
  */
 export const bundleRule = async (
   listed: CatalogueRule,
@@ -152,6 +167,7 @@ export const bundleRule = async (
   const keys = formatKeyVersions(config);
   const files = {
     "index.cjs": contents,
+    [startFile]: Buffer.from(await readStartModule()),
     [keysFile]: Buffer.from(keys),
     ...(hasConnections && { [connectionsFile]: Buffer.from(JSON.stringify(connections)) }),
     ...(await readExplanationFiles(isForAnySettings ? undefined : listMatches(listed, config))),
@@ -194,6 +210,7 @@ export const bundleCode = async (
   contents: string,
   plugins: Plugin[],
   features: Record<string, boolean> = {},
+  format: "cjs" | "esm" = "cjs",
 ): Promise<{ code: string; metafile: Metafile }> => {
   const { outputFiles, metafile } = await build({
     stdin: { contents, resolveDir: packageRoot, sourcefile: "entry.js" },
@@ -202,10 +219,10 @@ export const bundleCode = async (
     write: false,
     metafile: true,
     outfile: "index.cjs",
-    format: "cjs",
+    format,
     platform: "node",
     target: "node24",
-    external: [`./${connectionsFile}`, `./${explanationFile}`],
+    external: ["./index.cjs", `./${connectionsFile}`, `./${explanationFile}`],
     minify: true,
     legalComments: "none",
     plugins,
@@ -243,13 +260,12 @@ export const insertData = (code: string, data: Readonly<Record<string, unknown>>
 /** Builds the source of a function's entry module. `module.exports` instead of an export avoids esbuild's export helpers. */
 const buildEntry = ({ members, ...listed }: CatalogueRule, features: Features, entry: EntryOptions): string => {
   const rules = members ?? [listed];
-  const library = (file: string) => toSpecifier(join(packageRoot, "lib", `${file}${moduleExtension}`));
   return [
-    `import { createLambdaHandler } from ${library("lambda/handler")};`,
-    ...(entry.startsScripts ? [`import { warmUpCueEngine } from ${library("cue/engine")};`] : []),
+    `import { createLambdaFunction } from ${getLibrarySpecifier("lambda/handler")};`,
+    ...(entry.startsScripts ? [`import { warmUpCueEngine } from ${getLibrarySpecifier("cue/engine")};`] : []),
     ...rules.map((rule, index) => `import rule${index} from ${toSpecifier(getRuleFile(rule))};`),
     ...(entry.startsScripts ? ["warmUpCueEngine();"] : []),
-    "module.exports.handler = createLambdaHandler({",
+    "module.exports = createLambdaFunction({",
     `  rules: { ${rules.map(({ name }, index) => `"${name}": rule${index}`).join(", ")} },`,
     // The data is parsed from texts: in an object literal, `"__proto__"` would set a prototype.
     `  config: JSON.parse("${configMark}"),`,
@@ -368,6 +384,8 @@ const listMatches = (listed: CatalogueRule, config: EndpointConfig): RequestMatc
 };
 
 const getRuleFile = ({ folder, file }: CatalogueRule) => join(folder, file);
+
+const getLibrarySpecifier = (file: string) => toSpecifier(join(packageRoot, "lib", `${file}${moduleExtension}`));
 
 const toSpecifier = (file: string) => JSON.stringify(`./${relative(packageRoot, file)}`.replaceAll("\\", "/"));
 

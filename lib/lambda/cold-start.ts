@@ -1,8 +1,8 @@
 /**
- * The longest time between the end of a function's start and the review that waited for it, in milliseconds. Lambda
- * hands that review over at once; it also starts functions ahead of time, and no review waits for those.
+ * The longest time between the loading of a function and the review that waited for it, in milliseconds. Lambda hands
+ * that review over after the warm-up; it also starts functions ahead of time, and no review waits for those.
  */
-const longestHandover = 1000;
+const longestHandover = 2000;
 
 /**
  * Returns a function that returns the milliseconds for which the review before it waited for the function's start, from

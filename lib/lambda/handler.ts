@@ -15,6 +15,7 @@ import { createStartMeter } from "./cold-start.ts";
 import { httpEvent, type LambdaRequest } from "./http-event.ts";
 import { createRecording, type putObject, type RecordingBucketSettingsByRule } from "./recording.ts";
 import { schedule } from "./schedule.ts";
+import type { StartingFunction } from "./warm-up.ts";
 
 /** What the entry module of a function's bundle brings. */
 export interface LambdaFunction {
@@ -30,32 +31,38 @@ export interface LambdaFunction {
   put?: typeof putObject;
 }
 
-/** Creates the handler of a function. */
-export const createLambdaHandler = (
-  { rules, config, places, readConnections = () => ({}), put }: LambdaFunction,
-  lambda = createLambdaHost(POSTERN_NEEDS ? createCapabilities(readConnections) : undefined),
-): MiddyfiedHandler => {
-  const recording = POSTERN_RECORDED && places ? createRecording(places, lambda, put) : undefined;
-  const { host, evaluate } = recording ?? { host: lambda, evaluate: undefined };
-  // The cast is safe: a function has at least one rule.
-  const [rule] = Object.values(rules) as [Rule, ...Rule[]];
-  const endpoint =
-    POSTERN_GROUP && "alone" in config
-      ? createGroupEndpoint(rules, config, host, evaluate)
-      : createEndpoint(rule, config, host, evaluate);
-
-  const handler = middy({ timeoutEarlyInMillis: 0 });
-  if (POSTERN_RECONCILES && rule.reconcile) handler.use(schedule(rule, config, host.openCapabilities, readConnections));
-  handler.use(httpEvent(endpoint));
-  if (recording) handler.use(recording.middleware);
-  // The cast is safe: httpEvent has replaced the event.
-  return handler.handler((event) => {
-    const request = event as LambdaRequest;
-    return "review" in request ? endpoint.evaluateReview(request) : endpoint.answerRequest(request);
-  });
+/** Returns the exports of a function's bundle: the handler, and what a warm-up needs. */
+export const createLambdaFunction = (parts: LambdaFunction): StartingFunction => {
+  const host = createLambdaHost(POSTERN_NEEDS ? createCapabilities(parts) : undefined);
+  return { ...parts, host, handler: createLambdaHandler(parts, host) };
 };
 
-const createCapabilities = (readConnections: () => Record<string, ApiServerConnection>): OpenCapabilities => {
+/** Creates the handler of a function. */
+export const createLambdaHandler = (parts: LambdaFunction, lambda: EndpointHost): MiddyfiedHandler => {
+  const recording = POSTERN_RECORDED && parts.places ? createRecording(parts.places, lambda, parts.put) : undefined;
+  const host = POSTERN_RECORDED && recording ? recording.host : lambda;
+  const evaluate = POSTERN_RECORDED ? recording?.evaluate : undefined;
+  // The cast is safe: a function has at least one rule.
+  const [rule] = Object.values(parts.rules) as [Rule, ...Rule[]];
+  const endpoint =
+    POSTERN_GROUP && "alone" in parts.config
+      ? createGroupEndpoint(parts.rules, parts.config, host, evaluate)
+      : createEndpoint(rule, parts.config, host, evaluate);
+
+  const handler = middy({ timeoutEarlyInMillis: 0 });
+  if (POSTERN_RECONCILES && rule.reconcile) {
+    const { config, readConnections = () => ({}) } = parts;
+    handler.use(schedule(rule, config, host.openCapabilities, readConnections));
+  }
+  handler.use(httpEvent(endpoint));
+  if (POSTERN_RECORDED && recording) handler.use(recording.middleware);
+  // The cast is safe: httpEvent has replaced the event.
+  const answer = (request: LambdaRequest) =>
+    "review" in request ? endpoint.evaluateReview(request) : endpoint.answerRequest(request);
+  return handler.handler(answer as (event: unknown) => Promise<unknown>);
+};
+
+const createCapabilities = ({ readConnections = () => ({}) }: LambdaFunction): OpenCapabilities => {
   const openLedger = POSTERN_LEDGER ? openDynamoDbLedger : undefined;
   const createPages = POSTERN_RECONCILES ? createListPage : undefined;
   return POSTERN_ASKS
@@ -64,7 +71,7 @@ const createCapabilities = (readConnections: () => Record<string, ApiServerConne
 };
 
 /** Returns what an endpoint gets from Lambda: what the environment says, and a log line for each review. */
-const createLambdaHost = (openCapabilities?: OpenCapabilities): EndpointHost => {
+const createLambdaHost = (openCapabilities?: OpenCapabilities): StartingFunction["host"] => {
   const {
     POSTERN_STAGE: stage = "local",
     POSTERN_KEYS: publicKeys = "",
@@ -78,6 +85,7 @@ const createLambdaHost = (openCapabilities?: OpenCapabilities): EndpointHost => 
     functionName,
     functionVersion,
     openCapabilities,
+    formatLogLine,
     writeLogLine: (report) =>
       printSync(`${formatLogLine(report, stage, Date.now(), readStart(report.milliseconds))}\n`),
   };

@@ -11,13 +11,19 @@ import type { ValidatorMeasurement } from "./validators.ts";
 
 /** Returns a table of measured ratios, each with its bar: the limit that it must not exceed. */
 export const describeBenchResults = (title: string, results: BenchResult[]): string => {
-  const rows = results.map(({ what, ratio, bar, kilobytes }) => [
+  const names = Object.keys(results.find(({ parts }) => parts)?.parts ?? {});
+  const rows = results.map(({ what, ratio, bar, parts, kilobytes }) => [
     what,
     describeRatio(ratio, bar),
+    ...names.map((name) => describePart(parts?.[name])),
     ...(kilobytes ? [`${kilobytes.bundle.toFixed(1)} KB${describeBar(kilobytes.bundle, kilobytes.bar, 1)}`] : []),
   ]);
-  return formatTable([[title, "RATIO", ...(results.some(({ kilobytes }) => kilobytes) ? ["BUNDLE"] : [])], ...rows]);
+  const heads = [title, "RATIO", ...names.map((name) => name.toUpperCase())];
+  return formatTable([[...heads, ...(results.some(({ kilobytes }) => kilobytes) ? ["BUNDLE"] : [])], ...rows]);
 };
+
+const describePart = (part: Required<BenchResult>["parts"][string] | undefined): string =>
+  part ? `${part.ratio.median.toFixed(2)} (${part.milliseconds.toFixed(0)} ms)` : "";
 
 /** Returns a benchmark's results as text: the times of creates and of webhooks, and how webhooks compare. */
 export const describeLatency = (title: string, { measured, comparisons }: PodCreateBenchResults): string => {

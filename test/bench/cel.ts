@@ -9,7 +9,7 @@ import { bundleCode, insertData } from "../../infra/build/bundle.ts";
 import { createCelPlugin, expressionsMark } from "../../infra/build/cel.ts";
 import { packageRoot } from "../../infra/cli/roots.ts";
 import type { WebhookUrlSigner } from "../../infra/keys/keys.ts";
-import { compareCodeWithEmptyHandler, compareRuleWithEmptyHandler } from "./cold-starts.ts";
+import { compareCodeWithEmptyHandler, compareRuleWithEmptyHandler, summarizeStarts } from "./cold-starts.ts";
 import { buildPodReview } from "./inputs/reviews.ts";
 import { type ChildProgram, startChild, startNodeProcess } from "./processes/processes.ts";
 import { type BenchResult, measureInTurn, summarizeRatios } from "./ratios.ts";
@@ -60,17 +60,7 @@ export const buildPolicySettings = (expressions: readonly string[], spec: object
   };
 };
 
-/** Measures the evaluation and the compilation of a policy, over cel-go, and cold starts with it. */
-export const measureCel = async (
-  cel: string | undefined,
-  signer: WebhookUrlSigner,
-  folder: string,
-  rounds: number,
-): Promise<BenchResult[]> => [
-  ...(cel === undefined ? [] : await compareWithCelGo(cel, rounds)),
-  ...(await measureCelColdStarts(signer, folder, rounds)),
-];
-
+/** Measures the evaluation and the compilation of a policy, over cel-go. */
 export const compareWithCelGo = async (cel: string, rounds: number): Promise<BenchResult[]> => {
   await using running = new AsyncDisposableStack();
   const [ours, theirs] = [running.use(startNodeProcess("cel-process.ts")), running.use(startChild(cel))];
@@ -111,13 +101,13 @@ export const measureCelColdStarts = async (
   return [
     {
       what: "a cold start with them, over an empty handler",
-      ratio: summarizeRatios(await compareCodeWithEmptyHandler(code, folder, rounds)),
+      ...summarizeStarts(await compareCodeWithEmptyHandler(code, folder, rounds)),
       bar: 1.5,
       kilobytes: { bundle: Buffer.byteLength(code) / 1024, bar: 60 },
     },
     {
       what: `a cold start of ${name} with them`,
-      ratio: summarizeRatios(rule.ratios),
+      ...summarizeStarts(rule.times),
       bar: 1.6,
       kilobytes: { bundle: rule.bytes / 1024, bar: 100 },
     },

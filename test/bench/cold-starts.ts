@@ -1,7 +1,5 @@
-import { spawn } from "node:child_process";
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { asksCluster } from "#lib/needs.ts";
 import type { ValidatePolicy } from "#lib/policy/types.ts";
 import { createRecordedCapabilities } from "#lib/recording/recorded-answers.ts";
@@ -11,19 +9,33 @@ import { getCasePhase } from "../../infra/catalogue/cases.ts";
 import { type CatalogueRule, readRule } from "../../infra/catalogue/registry.ts";
 import { getFunctionsFolder } from "../../infra/catalogue/sources.ts";
 import { readOrCreateServerCertificate, type WebhookUrlSigner } from "../../infra/keys/keys.ts";
+import { runtimeClient } from "../aws/tools.ts";
+import { start } from "../runtime/runtime-api.ts";
+import { createCpuShare, readCpuMilliseconds, wholeCoreMemory } from "./cpu-share.ts";
 import { benchCluster, buildBenchEndpointConfig } from "./handlers.ts";
 import { type CaseWithReview, findClusterAskingCase, serveRecordedAnswers } from "./inputs/recorded-clusters.ts";
 import { buildHttpApiEvent, buildPodReview } from "./inputs/reviews.ts";
-import { type BenchResult, measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
+import { type BenchResult, computeQuantiles, measureInTurn, measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
 
-/** Starts of Node with one handler, compared with those with an empty handler. */
+/** The milliseconds of one cold start: until the function is ready for an event, and from the event to the answer. */
+interface StartTimes {
+  start: number;
+  answer: number;
+  /** The CPU time of both; that after the start counts as often as a function has less than a core then. */
+  cpu: number;
+}
+
+/** The times of an empty handler and of the measured one, in each round. */
+export type ComparedStarts = [empty: StartTimes, measured: StartTimes][];
+
+/** Starts of a function with one handler, compared with those with an empty handler. */
 interface ColdStart {
   /** The rule's name; undefined for a handler that only reads a cluster once. */
   name: string | undefined;
   bytes: number;
   /** Whether the rule asks its cluster before it answers. */
   asks: boolean;
-  ratios: number[];
+  times: ComparedStarts;
 }
 
 /** Measures the starts of all rules except those that keep a ledger or ask only services outside the cluster. */
@@ -39,24 +51,42 @@ export const measureColdStarts = async (
     return verbs.length === 0 || (asksCluster(rule) && !verbs.includes("ledger"));
   });
   const starts = await compareColdStartsWithEmptyHandler(measurable, signer, folder, rounds);
-  return starts.map(({ name, bytes, asks, ratios }) => {
-    const ratio = summarizeRatios(ratios);
-    if (name === undefined) return { what: "one read by hand", ratio };
+  return starts.map(({ name, bytes, asks, times }) => {
+    const summary = summarizeStarts(times);
+    if (name === undefined) return { what: "one read by hand", ...summary };
     const measured = measurable.find((listed) => listed.name === name)?.rule;
     const hasScripts = measured !== undefined && listVerbs(measured).includes("cue");
     const kilobytes = !asks ? 27 : hasScripts ? 102 : 67;
     return {
       what: asks ? `${name}, asking` : name,
-      ratio,
-      bar: asks ? 1.8 : 1.3,
+      ...summary,
+      bar: measured?.compileExpressions ? 1.6 : 1.5,
       kilobytes: { bundle: bytes / 1024, bar: measured?.compileExpressions ? 111 : kilobytes },
     };
   });
 };
 
-/**
- * Measures the time from the start of Node to the first answered review, as ratios to an empty handler, once a round.
- */
+/** Returns the ratio of the starts' times, of their two parts, and of their CPU time. */
+export const summarizeStarts = (times: ComparedStarts): Pick<BenchResult, "ratio" | "parts"> => {
+  const compare = (get: (times: StartTimes) => number) => {
+    const [milliseconds = Number.NaN] = computeQuantiles(
+      times.map(([, measured]) => get(measured)),
+      [0.5],
+    );
+    return { ratio: summarizeRatios(times.map(([empty, measured]) => get(measured) / get(empty))), milliseconds };
+  };
+  const { ratio } = compare(({ start, answer }) => start + answer);
+  return {
+    ratio,
+    parts: {
+      start: compare(({ start }) => start),
+      answer: compare(({ answer }) => answer),
+      "weighted CPU": compare(({ cpu }) => cpu),
+    },
+  };
+};
+
+/** Measures the times from the start of Node to the first answered review, and those of an empty handler. */
 export const compareColdStartsWithEmptyHandler = async (
   catalogue: CatalogueRule[],
   signer: WebhookUrlSigner,
@@ -89,7 +119,7 @@ export const compareColdStartsWithEmptyHandler = async (
       const path = `/${signer.signSegment(benchCluster, 1)}/${name}/${asked ? getCasePhase(asked.entry) : listed.phases[0]}`;
       const event = buildHttpApiEvent(path, asked ? toBody(asked.review) : buildPodReview(5_000));
       await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
-      return { name, bytes, asks: asked !== undefined, folder: join(folder, name), ratios: [] as number[] };
+      return { name, bytes, asks: asked !== undefined, folder: join(folder, name), times: [] as ComparedStarts };
     }),
   );
   const empty = await writeHandler(join(folder, "empty"), emptyHandler);
@@ -101,39 +131,43 @@ export const compareColdStartsWithEmptyHandler = async (
 
   for (const start of starts) {
     const event = join(start.folder, "event.json");
-    const createStart = (folder: string) => () => timeToAnswer(folder, event, signer.publicKey);
+    const createStart = (folder: string) => () => measureStart(folder, event, signer.publicKey);
     // One warm-up round (the last argument) isn't counted: it reads the bundles into the disk cache.
-    start.ratios = await measureRatiosInTurn(rounds, createStart(empty.folder), createStart(start.folder), 1);
+    start.times = await measureInTurn(rounds, createStart(empty.folder), createStart(start.folder), 1);
   }
   return starts;
 };
 
-/** Measures the starts of Node with a handler's code, which gets a review of a pod, as ratios to an empty handler. */
-export const compareCodeWithEmptyHandler = async (code: string, folder: string, rounds: number): Promise<number[]> => {
+/** Measures starts with a handler's code, which gets a review of a pod, and with an empty handler. */
+export const compareCodeWithEmptyHandler = async (
+  code: string,
+  folder: string,
+  rounds: number,
+): Promise<ComparedStarts> => {
   const [empty, handler] = [
     await writeHandler(join(folder, "empty"), emptyHandler),
     await writeHandler(join(folder, "code"), code),
   ];
-  const createStart = (place: string) => () => timeToAnswer(place, join(place, "event.json"), "");
-  return measureRatiosInTurn(rounds, createStart(empty.folder), createStart(handler.folder), 1);
+  const createStart = (place: string) => () => measureStart(place, join(place, "event.json"), "");
+  return measureInTurn(rounds, createStart(empty.folder), createStart(handler.folder), 1);
 };
 
-/** Measures the starts of Node with a rule that asks nothing under its settings, as ratios to an empty handler. */
+/** Measures starts with a rule that asks nothing under its settings, and with an empty handler. */
 export const compareRuleWithEmptyHandler = async (
   name: string,
   settings: object,
   signer: WebhookUrlSigner,
   folder: string,
   rounds: number,
-): Promise<{ bytes: number; ratios: number[] }> => {
+): Promise<{ bytes: number; times: ComparedStarts }> => {
   const listed = await readRule(join(getFunctionsFolder(), name), name);
   const { bytes } = await bundleRule(listed, buildBenchEndpointConfig(listed, settings), folder);
   const path = `/${signer.signSegment(benchCluster, 1)}/${name}/${listed.phases[0]}`;
   await writeFile(join(folder, name, "event.json"), JSON.stringify(buildHttpApiEvent(path, buildPodReview(5_000))));
   const empty = await writeHandler(join(folder, "empty"), emptyHandler);
-  const createStart = (place: string) => () => timeToAnswer(place, join(place, "event.json"), signer.publicKey);
-  const ratios = await measureRatiosInTurn(rounds, createStart(empty.folder), createStart(join(folder, name)), 1);
-  return { bytes, ratios };
+  const createStart = (place: string) => () => measureStart(place, join(place, "event.json"), signer.publicKey);
+  const times = await measureInTurn(rounds, createStart(empty.folder), createStart(join(folder, name)), 1);
+  return { bytes, times };
 };
 
 const emptyHandler = "exports.handler = async () => ({ statusCode: 200 });\n";
@@ -145,7 +179,7 @@ const writeHandler = async (folder: string, code: string) => {
   await mkdir(folder, { recursive: true });
   await writeFile(join(folder, "index.cjs"), code);
   await writeFile(join(folder, "event.json"), JSON.stringify(buildHttpApiEvent("/", buildPodReview(5_000))));
-  return { bytes: code.length, folder, ratios: [] as number[] };
+  return { bytes: code.length, folder, times: [] as ComparedStarts };
 };
 
 /** Builds the code of a minimal handler that sends one HTTPS request to a cluster and answers. */
@@ -164,31 +198,44 @@ exports.handler = () =>
 const toBody = ({ request }: AdmissionReview) =>
   JSON.stringify({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request });
 
-const script = fileURLToPath(new URL("processes/first-answer.cjs", import.meta.url));
-
 /**
- * Returns the milliseconds until a new Node process has answered. The last byte of the process's output is `.` if the
- * answer was a success.
+ * Measures one start under Lambda's own runtime client. Once the function has started, it has the share of a core of a
+ * function with so many MB of memory.
  */
-const timeToAnswer = (folder: string, event: string, publicKey: string) =>
-  new Promise<number>((resolve, reject) => {
-    const start = performance.now();
-    const child = spawn(process.execPath, [script, join(folder, "index.cjs"), event], {
-      env: { POSTERN_KEYS: publicKey },
-      stdio: ["ignore", "pipe", "inherit"],
-    });
-    let answered = Number.NaN;
-    let printed = "";
-    child.stdout.on("data", (text) => {
-      answered = performance.now() - start;
-      printed += text;
-    });
-    child.on("error", reject);
-    // The next process starts when this one has ended, so that they don't share a core.
-    child.on("close", () =>
-      printed.endsWith(".") ? resolve(answered) : reject(new Error(`no answer to measure: ${printed}`)),
-    );
+const measureStart = async (folder: string, event: string, publicKey: string, memory = 256): Promise<StartTimes> => {
+  using share = createCpuShare(memory);
+  const body = JSON.parse(await readFile(event, "utf8"));
+  const begun = performance.now();
+  const ready = { pid: 0, time: Number.NaN, cpu: Number.NaN };
+  const running = await start(join(runtimeClient, "index.mjs"), buildEnvironment(folder, publicKey, memory), {
+    ready: (pid) => {
+      share?.limit(pid);
+      Object.assign(ready, { pid, time: performance.now(), cpu: readCpuMilliseconds(pid) });
+    },
   });
+  try {
+    const { statusCode } = Object(await running.invoke(body));
+    const answered = performance.now();
+    if (statusCode !== 200) throw new Error(`no answer to measure, but ${statusCode}`);
+    const cpu = ready.cpu + ((readCpuMilliseconds(ready.pid) - ready.cpu) * wholeCoreMemory) / memory;
+    return { start: ready.time - begun, answer: answered - ready.time, cpu };
+  } finally {
+    // The next process starts when this one has ended, so that they don't share a core.
+    await running.stop();
+  }
+};
+
+const buildEnvironment = (folder: string, publicKey: string, memory: number) => ({
+  POSTERN_KEYS: publicKey,
+  LAMBDA_TASK_ROOT: folder,
+  _HANDLER: "index.handler",
+  AWS_REGION: "eu-west-1",
+  AWS_LAMBDA_FUNCTION_NAME: "bench",
+  AWS_LAMBDA_FUNCTION_VERSION: "1",
+  AWS_LAMBDA_FUNCTION_MEMORY_SIZE: String(memory),
+  AWS_LAMBDA_LOG_GROUP_NAME: "bench",
+  AWS_LAMBDA_LOG_STREAM_NAME: "bench",
+});
 
 const cueScript = "object: _\nvalidate: {valid: len(object.spec.containers) < 10}";
 
@@ -215,7 +262,10 @@ export const compareCueColdStartsWithCueWasm = async (
   const event = buildHttpApiEvent(`/${signer.signSegment(benchCluster, 1)}/${name}/validate`, buildPodReview(5_000));
   await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
   const alone = await writeHandler(join(folder, "cue-wasm"), byItself);
-  const createScriptStart = (place: string) => () => timeToAnswer(place, join(place, "event.json"), signer.publicKey);
+  const createScriptStart = (place: string) => async () => {
+    const { start, answer } = await measureStart(place, join(place, "event.json"), signer.publicKey, 1024);
+    return start + answer;
+  };
   return measureRatiosInTurn(rounds, createScriptStart(alone.folder), createScriptStart(join(folder, name)));
 };
 

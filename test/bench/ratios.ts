@@ -10,6 +10,8 @@ export interface BenchResult {
   what: string;
   ratio: RatioSummary;
   bar?: number;
+  /** Parts of the measured time, with their medians. */
+  parts?: Record<string, { ratio: RatioSummary; milliseconds: number }>;
   kilobytes?: { bundle: number; bar: number };
 }
 

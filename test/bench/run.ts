@@ -45,6 +45,17 @@ interface Measurement {
   text: string;
 }
 
+/** Reports whether cold starts can be measured, and what differs from Lambda. */
+const canMeasureStarts = async (leaveOut: Context["leaveOut"]): Promise<boolean> => {
+  const { findMissingRuntimeClient } = await import("../aws/tools.ts");
+  const { createCpuShare } = await import("./cpu-share.ts");
+  const missing = findMissingRuntimeClient();
+  if (missing) leaveOut(`cold starts are left out, for ${missing}`);
+  using share = createCpuShare(256);
+  if (!share) leaveOut("a started function has a whole core, because no control group can be made here");
+  return missing === undefined;
+};
+
 // Modules are loaded when they are needed: the overview of verbs loads this file, too.
 const sections: Record<string, Section> = {
   handler: {
@@ -58,6 +69,7 @@ const sections: Record<string, Section> = {
   cold: {
     rounds: 15,
     async measure({ signer, folder, rounds, leaveOut }) {
+      if (!(await canMeasureStarts(leaveOut))) return { results: [], text: "" };
       const { measureColdStarts } = await import("./cold-starts.ts");
       leaveOut(
         "cold starts leave out rules that keep a ledger or ask only services outside the cluster, which don't exist here",
@@ -70,11 +82,14 @@ const sections: Record<string, Section> = {
     rounds: 20,
     async measure({ signer, folder, rounds, leaveOut }) {
       const { findBuiltKinitirasEngine: findKinitiras } = await import("./peers/kinitiras.ts");
-      const { benchKinitirasPolicies: measurePolicies } = await import("./policies.ts");
+      const { benchKinitirasPolicies: measurePolicies, measureScriptColdStart } = await import("./policies.ts");
       const engine = await findKinitiras();
       if (!engine)
         leaveOut("kinitiras is left out, because its engine is not here: node test/bench/peers/kinitiras.ts builds it");
-      const results = await measurePolicies(signer, folder, engine?.program, rounds);
+      const results = [
+        ...(await measurePolicies(engine?.program, rounds)),
+        ...((await canMeasureStarts(leaveOut)) ? [await measureScriptColdStart(signer, folder, rounds)] : []),
+      ];
       return { results, text: describeBenchResults("POLICIES", results) };
     },
   },
@@ -82,10 +97,13 @@ const sections: Record<string, Section> = {
     rounds: 20,
     async measure({ signer, folder, rounds, leaveOut }) {
       const { findCelEvaluator } = await import("./peers/cel-go.ts");
-      const { measureCel } = await import("./cel.ts");
+      const { compareWithCelGo, measureCelColdStarts } = await import("./cel.ts");
       const evaluator = await findCelEvaluator();
       if (!evaluator) leaveOut("cel-go is left out, because its program is not here: npm run cluster builds it");
-      const results = await measureCel(evaluator?.program, signer, folder, rounds);
+      const results = [
+        ...(evaluator ? await compareWithCelGo(evaluator.program, rounds) : []),
+        ...((await canMeasureStarts(leaveOut)) ? await measureCelColdStarts(signer, folder, rounds) : []),
+      ];
       return { results, text: describeBenchResults("CEL", results) };
     },
   },

@@ -22,6 +22,8 @@ export interface Outcome extends Error {
 interface Surroundings {
   /** Gets each line that the function writes. */
   hear?: (line: string) => void;
+  /** Called once, when the function has started, before it gets its first event. */
+  ready?: (pid: number) => void;
   /** For how many milliseconds an answer is waited for. */
   patience?: number;
 }
@@ -37,12 +39,13 @@ interface Invocation {
 export const start = async (
   client: string,
   env: Record<string, string>,
-  { hear, patience = 10_000 }: Surroundings = {},
+  { hear, ready, patience = 10_000 }: Surroundings = {},
 ): Promise<Running> => {
   const queue: Invocation[] = [];
   const open = new Map<string, Invocation>();
   let idle: ServerResponse | undefined;
   let broken: Outcome | undefined;
+  let isReady = false;
 
   const fail = (sentence: string, reported?: unknown) => {
     broken ??= outcomeOf(sentence, reported);
@@ -68,6 +71,8 @@ export const start = async (
     const [, , , ...path] = (request.url ?? "").split("/");
     if (path.join("/") === "invocation/next") {
       idle = response;
+      if (!isReady && runtime.pid !== undefined) ready?.(runtime.pid);
+      isReady = true;
       hand();
       return;
     }

@@ -2,7 +2,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Context } from "aws-lambda";
 import { createUnconnectedCapabilities } from "#lib/core/capabilities.ts";
-import { createLambdaHandler } from "#lib/lambda/handler.ts";
+import { createLambdaFunction, createLambdaHandler } from "#lib/lambda/handler.ts";
 import { readRule } from "../../../infra/catalogue/registry.ts";
 import { getFunctionsFolder } from "../../../infra/catalogue/sources.ts";
 import { type BenchHandlerProcessInput, buildBenchEndpointConfig } from "../handlers.ts";
@@ -17,11 +17,9 @@ const measure = async (assignment: BenchHandlerProcessInput): Promise<number[]> 
   const { rule: name, phase, journal, bytes, publicKey, segment, rounds } = assignment;
   const listed = await readRule(join(getFunctionsFolder(), name), name);
   // A handler without a host runs as in Lambda and writes its log line to standard output.
-  const host = journal
-    ? undefined
-    : { publicKeys: publicKey, openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} };
-  const config = buildBenchEndpointConfig(listed);
-  const handler = createLambdaHandler({ rules: { [name]: listed.rule }, config }, host);
+  const parts = { rules: { [name]: listed.rule }, config: buildBenchEndpointConfig(listed) };
+  const host = { publicKeys: publicKey, openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} };
+  const handler = journal ? createLambdaFunction(parts).handler : createLambdaHandler(parts, host);
   const context: Partial<Context> = {
     functionName: name,
     functionVersion: "1",
