@@ -97,9 +97,12 @@ describe("postern test of policies", () => {
     ];
     const { code, stdout } = await runTest("--policy", join(folder, "policies"), "--cases", first, "--cases", second);
     const lines = [
-      ...["passed  sees a pod", "failed  sees none"],
+      "passed  sees a pod",
+      "failed  sees none",
       '        the object has {"seen":"a"} at /metadata/annotations, not nothing',
-      ...["", "2 cases: 1 passed, 1 failed", ""],
+      "",
+      "2 cases: 1 passed, 1 failed",
+      "",
     ];
     assert.deepEqual([code, stdout], [1, lines.join("\n")]);
   });

@@ -100,7 +100,9 @@ describe("a suggestion", () => {
   });
   it("depends on the rule's settings and the request", async () => {
     const settingsRule = rule<KubernetesObject, { least: number }>({
-      ...{ summary: "Refuses.", match: [], settings: { least: 1 } },
+      summary: "Refuses.",
+      match: [],
+      settings: { least: 1 },
       validate: (_, { settings: { least } }) => `not ${least}`,
       suggest: async (_, { settings: { least }, request }) => `have ${least} in ${request.namespace}`,
     });

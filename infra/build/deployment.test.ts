@@ -127,7 +127,9 @@ describe("a function that reads a cluster", () => {
       },
       // A secret in another account must have a key of that account.
       {
-        ...{ Effect: "Allow", Action: "kms:Decrypt", Resource: ["arn:aws:kms:eu-west-1:123456789012:key/*"] },
+        Effect: "Allow",
+        Action: "kms:Decrypt",
+        Resource: ["arn:aws:kms:eu-west-1:123456789012:key/*"],
         Condition: { StringEquals: { "kms:EncryptionContext:SecretARN": [arn] } },
       },
     ]);

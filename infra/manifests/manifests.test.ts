@@ -226,11 +226,16 @@ items:
     assert.deepEqual(manifests[0]?.object.metadata, { name: "b" });
     assert.deepEqual(manifests[0]?.repeated, [{ key: '"name"', line: 5 }]);
     assert.deepEqual(parseManifests({ name: "a.json", text: '{"apiVersion":"v1","kind":"A","kind":"B"}' }, true), {
-      ...{ faults: [], strangers: [] },
+      faults: [],
+      strangers: [],
       manifests: [
         {
-          ...{ source: { name: "a.json", text: '{"apiVersion":"v1","kind":"A","kind":"B"}' }, document: 0, path: [] },
-          ...{ line: 1, object: { apiVersion: "v1", kind: "B" }, repeated: [{ key: '"kind"', line: 1 }] },
+          source: { name: "a.json", text: '{"apiVersion":"v1","kind":"A","kind":"B"}' },
+          document: 0,
+          path: [],
+          line: 1,
+          object: { apiVersion: "v1", kind: "B" },
+          repeated: [{ key: '"kind"', line: 1 }],
         },
       ],
     });

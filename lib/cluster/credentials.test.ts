@@ -152,10 +152,24 @@ describe("a token source", () => {
 
 describe("the domain of AWS's services", () => {
   const regions = [
-    ...["us-east-1", "eu-central-1", "il-central-1", "mx-central-1", "ap-southeast-7", "sa-west-1"],
-    ...["us-gov-west-1", "us-gov-east-1", "cn-north-1", "cn-northwest-1", "eusc-de-east-1"],
-    ...["us-iso-east-1", "us-iso-west-1", "us-isob-east-1", "us-isob-west-1", "eu-isoe-west-1"],
-    ...["us-isof-south-1", "us-isof-east-1"],
+    "us-east-1",
+    "eu-central-1",
+    "il-central-1",
+    "mx-central-1",
+    "ap-southeast-7",
+    "sa-west-1",
+    "us-gov-west-1",
+    "us-gov-east-1",
+    "cn-north-1",
+    "cn-northwest-1",
+    "eusc-de-east-1",
+    "us-iso-east-1",
+    "us-iso-west-1",
+    "us-isob-east-1",
+    "us-isob-west-1",
+    "eu-isoe-west-1",
+    "us-isof-south-1",
+    "us-isof-east-1",
   ];
   for (const region of regions)
     it(`is that of AWS's SDK in ${region}`, () => {

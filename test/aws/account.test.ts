@@ -116,7 +116,8 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     const now = Date.now();
     const client = new CloudWatch({ ...account.actAs("tester"), maxAttempts: 1 });
     const { MetricDataResults = [] } = await client.getMetricData({
-      ...{ StartTime: new Date(now - 300_000), EndTime: new Date(now + 60_000) },
+      StartTime: new Date(now - 300_000),
+      EndTime: new Date(now + 60_000),
       MetricDataQueries: [{ Id: "one", MetricStat: { Metric, Period: 3600, Stat } }],
     });
     return (MetricDataResults[0]?.Values ?? []).reduce((sum, value) => sum + value, 0);
@@ -589,7 +590,8 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       return { Resources: { ...Resources, ...change.more }, Outputs };
     };
     const buildStackRequest = (content: object) => ({
-      ...{ StackName, TemplateBody: JSON.stringify(content) },
+      StackName,
+      TemplateBody: JSON.stringify(content),
       Capabilities: ["CAPABILITY_IAM" as const],
     });
     const create = async (content: object) => {
@@ -633,7 +635,10 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         [`arn:aws:lambda:eu-west-1:123456789012:function:${FunctionName}:live`, "eu-west-1-a"],
       );
       assert.deepEqual(listActions("cloudformation"), [
-        ...["CreateFunction", "GetFunctionConfiguration", "PublishVersion", "CreateAlias"],
+        "CreateFunction",
+        "GetFunctionConfiguration",
+        "PublishVersion",
+        "CreateAlias",
       ]);
       assert.deepEqual((await invoke({}, "live")).payload, { mark: "one", version: "1" });
       const { TemplateBody } = await openCloudFormation().getTemplate({ StackName });

@@ -119,18 +119,30 @@ export const openAccount = async (
   const { clusters } = eks;
   const s3 = openS3(createMotoService(moto.url, "s3"), recorder);
   const account = Object.assign(recorder, {
-    ...{ eks, clusters, topics, s3, lambda, cloudwatch, logs, storage, region },
-    ...{ baseUrl: gateways.baseUrl, ca: certificate.ca },
+    eks,
+    clusters,
+    topics,
+    s3,
+    lambda,
+    cloudwatch,
+    logs,
+    storage,
+    region,
+    baseUrl: gateways.baseUrl,
+    ca: certificate.ca,
   });
   const cloudformation = openCloudFormation({ lambda, logs, storage, gateways, cloudwatch, recorder: account, region });
 
   const own: Record<string, AwsService> = {
-    ...{ lambda, cloudformation, logs, s3, eks: eks.eks, sts: eks.sts },
-    ...{
-      monitoring: cloudwatch,
-      sns: openTopics(topics),
-      dynamodb: openDynamoDb(createMotoService(moto.url, "dynamodb")),
-    },
+    lambda,
+    cloudformation,
+    logs,
+    s3,
+    eks: eks.eks,
+    sts: eks.sts,
+    monitoring: cloudwatch,
+    sns: openTopics(topics),
+    dynamodb: openDynamoDb(createMotoService(moto.url, "dynamodb")),
   };
   /** Functions and roles of stacks have the rights of these roles, and other callers those that the test gives them. */
   const allow = (call: RecordedCall): boolean => {

@@ -47,7 +47,8 @@ describe("an EKS cluster", await needs("moto", "runtime client", "API server"), 
     authenticator = started;
     cluster = await bootCluster(binaries, { rbac: true, flags: started.flags });
     account.clusters.set("prod-eu", {
-      ...{ server: cluster.server, ca: cluster.ca },
+      server: cluster.server,
+      ca: cluster.ca,
       entries: new Map(
         ["deployer", "admin"].map((name) => [
           `arn:aws:iam::${accountId}:user/${name}`,
@@ -58,7 +59,9 @@ describe("an EKS cluster", await needs("moto", "runtime client", "API server"), 
     const metadata = { name: "admins" };
     const rbac = "rbac.authorization.k8s.io";
     const body = {
-      ...{ apiVersion: `${rbac}/v1`, kind: "ClusterRoleBinding", metadata },
+      apiVersion: `${rbac}/v1`,
+      kind: "ClusterRoleBinding",
+      metadata,
       roleRef: { apiGroup: rbac, kind: "ClusterRole", name: "cluster-admin" },
       subjects: [{ apiGroup: rbac, kind: "Group", name: "admins" }],
     };

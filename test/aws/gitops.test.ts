@@ -201,8 +201,13 @@ describe(
       assert.deepEqual(list(built.replaceAll(placeholder, key)), wanted);
       await checkout.write("chart/Chart.yaml", "apiVersion: v2\nname: postern\nversion: 0.0.0\n");
       const { code, text } = await run(
-        ...["deploy", "--ca", "ca.pem", "--write", "chart/templates"],
-        ...["--key-from", "{{ required `the key is missing` .Values.key }}"],
+        "deploy",
+        "--ca",
+        "ca.pem",
+        "--write",
+        "chart/templates",
+        "--key-from",
+        "{{ required `the key is missing` .Values.key }}",
       );
       assert.equal(code, 0, text);
       assert.deepEqual(list(await build("helm", "template", "postern", "chart", "--set-string", `key=${key}`)), wanted);

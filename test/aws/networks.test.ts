@@ -31,12 +31,16 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     response.end(JSON.stringify(url.includes("/pods/") ? guarded : namespace));
   });
   const guarded = {
-    ...{ kind: "Pod", apiVersion: "v1" },
+    kind: "Pod",
+    apiVersion: "v1",
     metadata: {
-      ...{ name: "web", namespace: "default", uid: "u1" },
+      name: "web",
+      namespace: "default",
+      uid: "u1",
       labels: { "deletion-guard.postern.dev/cleans-up": "yes" },
     },
-    ...{ spec: { nodeName: "one", containers: [] }, status: { phase: "Running", podIP: "127.0.0.1" } },
+    spec: { nodeName: "one", containers: [] },
+    status: { phase: "Running", podIP: "127.0.0.1" },
   };
   /** The URL for clean-ups in the pod, and the number of its requests. The first gets no answer. */
   let cleanUp: string;
@@ -51,7 +55,15 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
   const deploy = async (...words: string[]) => {
     const ca = join(checkout.folder, "ca.pem");
     const { code, stdout, stderr } = await checkout.postern(
-      ...[account.env, "deploy", "--stage", "test", "--ca", ca, "--write", "entries", ...words],
+      account.env,
+      "deploy",
+      "--stage",
+      "test",
+      "--ca",
+      ca,
+      "--write",
+      "entries",
+      ...words,
     );
     assert.equal(code, 0, stdout + stderr);
     return stdout;
@@ -159,8 +171,10 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
   it("has rules that keep values in the ledger from one review to the next", async () => {
     Object.assign(process.env, account.env);
     const event = {
-      ...{ operation: "CREATE", kind: { group: "", version: "v1", kind: "Event" } },
-      ...{ resource: { group: "", version: "v1", resource: "events" }, object: { metadata: { name: "web" } } },
+      operation: "CREATE",
+      kind: { group: "", version: "v1", kind: "Event" },
+      resource: { group: "", version: "v1", resource: "events" },
+      object: { metadata: { name: "web" } },
     };
     const answers: unknown[] = [];
     while (answers.at(-1) !== 429 && answers.length < 100)
@@ -169,7 +183,9 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     assert.equal(answers.at(-1), 429);
 
     const deletion = {
-      ...{ operation: "DELETE", kind: { group: "", version: "v1", kind: "Pod" }, oldObject: guarded },
+      operation: "DELETE",
+      kind: { group: "", version: "v1", kind: "Pod" },
+      oldObject: guarded,
       resource: { group: "", version: "v1", resource: "pods" },
     };
     const outcomes = [];
@@ -261,7 +277,9 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     changed.Resources.HttpApi.Properties.Name = "other";
     const form = { StackName: "postern-test", TemplateBody: JSON.stringify(changed) };
     const body = new URLSearchParams({
-      ...{ Action: "UpdateStack", "Capabilities.member.1": "CAPABILITY_NAMED_IAM", ...form },
+      Action: "UpdateStack",
+      "Capabilities.member.1": "CAPABILITY_NAMED_IAM",
+      ...form,
     });
     const request = { method: "POST", path: "/", query: new URLSearchParams(), headers: {}, target: "/" };
     const update = async () => {
@@ -289,7 +307,13 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
   it("leaves the table of its ledger when it is destroyed, unless that is wanted", async () => {
     const destroy = async (...words: string[]) => {
       const { code, stdout, stderr } = await checkout.postern(
-        ...[account.env, "destroy", "--stage", "test", "--forget", "shop", ...words],
+        account.env,
+        "destroy",
+        "--stage",
+        "test",
+        "--forget",
+        "shop",
+        ...words,
       );
       assert.equal(code, 0, stderr);
       return stdout;

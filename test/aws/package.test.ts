@@ -292,7 +292,9 @@ describe("a package of 59 rules", () => {
     const { FilterPattern, MetricTransformations } = Object(Properties);
     assert.deepEqual(MetricTransformations, [
       {
-        ...{ MetricNamespace: "Postern", MetricName: "Lost", MetricValue: "1" },
+        MetricNamespace: "Postern",
+        MetricName: "Lost",
+        MetricValue: "1",
         Dimensions: [{ Key: "Stage", Value: "$.stage" }],
       },
     ]);

@@ -368,9 +368,18 @@ const selectConfiguration = ({ Description, Handler, Runtime, Role, MemorySize, 
   const { TracingConfig = { Mode: "PassThrough" }, EphemeralStorage = { Size: 512 } } = others;
   const Variables = Object(Environment).Variables ?? {};
   return {
-    ...{ Handler, Runtime, Role, LoggingConfig, VpcConfig, Environment: { Variables } },
-    ...{ Layers, TracingConfig, EphemeralStorage },
-    ...{ Description: Description ?? "", MemorySize: MemorySize ?? 128, Timeout: Timeout ?? 3 },
+    Handler,
+    Runtime,
+    Role,
+    LoggingConfig,
+    VpcConfig,
+    Environment: { Variables },
+    Layers,
+    TracingConfig,
+    EphemeralStorage,
+    Description: Description ?? "",
+    MemorySize: MemorySize ?? 128,
+    Timeout: Timeout ?? 3,
   };
 };
 

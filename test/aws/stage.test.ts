@@ -416,7 +416,9 @@ describe("the state of a stage", await needs("moto"), () => {
     it("is not taken for a ledger if it has another key", async () => {
       const key = { AttributeName: "id", KeyType: "HASH" };
       await call("CreateTable", {
-        ...{ TableName: table.name, KeySchema: [key], BillingMode: "PAY_PER_REQUEST" },
+        TableName: table.name,
+        KeySchema: [key],
+        BillingMode: "PAY_PER_REQUEST",
         AttributeDefinitions: [{ AttributeName: "id", AttributeType: "S" }],
       });
       for (const act of [table.readFaults, table.complete, table.remove])
@@ -595,7 +597,12 @@ describe("the state of a stage", await needs("moto"), () => {
 });
 
 const buildRelease = (id: number, more: Partial<Release> = {}): Release => ({
-  ...{ id, at: "2026-01-01T00:00:00.000Z", by: "tester", complete: true, rules: {}, clusters: {} },
+  id,
+  at: "2026-01-01T00:00:00.000Z",
+  by: "tester",
+  complete: true,
+  rules: {},
+  clusters: {},
   ...more,
 });
 

@@ -92,11 +92,15 @@ function buildPolicy(kind: "Mutating" | "Validating") {
   const actions = kind === "Validating" && { validationActions: ["Deny"] };
   return [
     {
-      ...{ apiVersion, kind: `${kind}AdmissionPolicy`, metadata: { name } },
+      apiVersion,
+      kind: `${kind}AdmissionPolicy`,
+      metadata: { name },
       spec: { failurePolicy: "Fail", matchConstraints: { resourceRules: [everything] }, ...work },
     },
     {
-      ...{ apiVersion, kind: `${kind}AdmissionPolicyBinding`, metadata: { name } },
+      apiVersion,
+      kind: `${kind}AdmissionPolicyBinding`,
+      metadata: { name },
       spec: { policyName: name, ...actions },
     },
   ];

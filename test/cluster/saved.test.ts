@@ -106,7 +106,13 @@ describe("a cluster that is saved", await needs("API server", "Kubernetes module
 
   it("has what is in no namespace, also if only some namespaces are saved", async () => {
     const { code, stderr } = await check(
-      ...["--live", "--kubeconfig", "kubeconfig", "--namespace", "default", "--save", "default.yaml"],
+      "--live",
+      "--kubeconfig",
+      "kubeconfig",
+      "--namespace",
+      "default",
+      "--save",
+      "default.yaml",
     );
     assert.equal(code, 0, stderr);
     const part = await readFile(join(folder, "default.yaml"), "utf8");

@@ -349,9 +349,12 @@ describe("postern check", () => {
     const port = await listen(server);
     test.after(() => close(server));
     const buildHook = (name: string, url: string, more: object = {}) => ({
-      ...{ name, clientConfig: { url, caBundle: Buffer.from(certificate.ca).toString("base64") }, sideEffects: "None" },
+      name,
+      clientConfig: { url, caBundle: Buffer.from(certificate.ca).toString("base64") },
+      sideEffects: "None",
       rules: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
-      ...{ admissionReviewVersions: ["v1"], ...more },
+      admissionReviewVersions: ["v1"],
+      ...more,
     });
     const team = { namespaceSelector: { matchLabels: { team: "a" } } };
     const webhooks = [

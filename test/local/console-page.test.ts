@@ -250,7 +250,7 @@ describe("the console's pages", await needs("chromium"), () => {
     const { page, close } = await openPage();
     const object = {
       ...buildPod(markup, `ghcr.io/${markup}`, { command: [markup], env: [{ name: markup, value: markup }] }),
-      ...{ [markup]: markup },
+      [markup]: markup,
       metadata: { name: markup, labels: { [markup]: markup }, annotations: { [markup]: markup }, [markup]: markup },
     };
     const hostile = buildPodRequest({

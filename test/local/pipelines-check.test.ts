@@ -66,8 +66,12 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     await writeFile(join(home, ".gitconfig"), gitconfig);
     const { NODE_TEST_CONTEXT: _, ...env } = process.env;
     environment = {
-      ...{ PATH: `${join(home, "bin")}:${env.PATH}`, HOME: home, CLUSTER: "eu" },
-      ...{ CI_JOB_TOKEN: "the-token", CI_SERVER_HOST: "gitlab.example.com", POSTERN_REVISION: revision },
+      PATH: `${join(home, "bin")}:${env.PATH}`,
+      HOME: home,
+      CLUSTER: "eu",
+      CI_JOB_TOKEN: "the-token",
+      CI_SERVER_HOST: "gitlab.example.com",
+      POSTERN_REVISION: revision,
     };
   });
   after(async () => {

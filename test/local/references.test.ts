@@ -92,7 +92,9 @@ describe("a policy's request", () => {
 
   const buildSettings = (further: Partial<PolicyHttpSettings> = {}): PolicyHttpSettings => ({
     ...defaultHttpSettings,
-    ...{ hosts: [host, plainHost], ca: certificate.ca, addresses: ["127.0.0.1/32"] },
+    hosts: [host, plainHost],
+    ca: certificate.ca,
+    addresses: ["127.0.0.1/32"],
     ...further,
   });
   const createTestCapabilities = (further: Partial<PolicyHttpSettings> = {}, milliseconds = 8000, cluster = "one") =>

@@ -37,7 +37,9 @@ const all = [denied, undecidedResult, changed, clusterScoped];
 
 const finished: FinishedCheck = {
   summary: { objects: 4, allowed: 0, changed: 0, denied: 0, undecided: 0, noRule: 0, warnings: 0, faults: 0 },
-  ...{ unread: [], notes: [], isCut: false },
+  unread: [],
+  notes: [],
+  isCut: false,
 };
 
 /** Returns the text that a report writes for these results. */
@@ -63,18 +65,18 @@ const text = fc.oneof(fc.constantFrom(...hostile), fc.string({ unit: "binary" })
 const anyResult: fc.Arbitrary<ObjectCheckResult> = fc
   .record(
     {
-      ...{
-        file: text,
-        line: fc.nat().map((line) => line + 1),
-        apiVersion: text,
-        kind: text,
-        namespace: text,
-        name: text,
-      },
+      file: text,
+      line: fc.nat().map((line) => line + 1),
+      apiVersion: text,
+      kind: text,
+      namespace: text,
+      name: text,
       denials: fc.array(
         fc.record({ rule: text, message: text, suggestion: text }, { requiredKeys: ["rule", "message"] }),
       ),
-      ...{ warnings: fc.array(fc.record({ rule: text, text })), undecided: fc.array(text), passed: fc.array(text) },
+      warnings: fc.array(fc.record({ rule: text, text })),
+      undecided: fc.array(text),
+      passed: fc.array(text),
     },
     { requiredKeys: ["apiVersion", "kind", "name", "denials", "warnings", "undecided", "passed"] },
   )
@@ -388,7 +390,9 @@ describe("the PolicyReports", () => {
       ],
     );
     assert.deepEqual(found[0].results[0], {
-      ...{ source: "postern", policy: "allowed-registries", result: "fail" },
+      source: "postern",
+      policy: "allowed-registries",
+      result: "fail",
       message: "containers[0].image is from docker.io\nTo fix it, name an image of registry.example.com",
       resources: [{ apiVersion: "v1", kind: "Pod", namespace: "shop", name: "web" }],
       timestamp: { seconds: 1795309323, nanos: 0 },

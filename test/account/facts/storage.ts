@@ -271,7 +271,8 @@ const askForAccessEntries = async ({ clients: { cloudformation: client }, http, 
         Version: "2012-10-17",
         Statement: [
           {
-            ...{ Effect: "Allow", Action: "sts:AssumeRole" },
+            Effect: "Allow",
+            Action: "sts:AssumeRole",
             Principal: { AWS: `arn:${partition}:iam::${account}:root` },
           },
         ],

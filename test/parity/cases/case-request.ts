@@ -132,7 +132,7 @@ const findResource = async (
     return list.find(({ name }) => name === path);
   };
   const found = (await find()) ?? (await createDefinition(admin, resource, kind, find));
-  const { group, version, ...rest } = { ...{ kind, namespaced: true, verbs: ["get"] }, ...found };
+  const { group, version, ...rest } = { kind, namespaced: true, verbs: ["get"], ...found };
   return { ...rest, apiVersion: version === undefined ? apiVersion : [group, version].filter(Boolean).join("/") };
 };
 

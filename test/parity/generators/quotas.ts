@@ -154,7 +154,8 @@ const resources = fc
 const buildContainers = (prefix: string, most: number, more: Arbitrary<JsonMap> = pickOne({})) =>
   fc.array(fc.tuple(makeOptional(resources, 15), more), { minLength: 1, maxLength: most }).map((all) =>
     all.map(([resources, more], index) => ({
-      ...{ name: `${prefix}${index}`, image },
+      name: `${prefix}${index}`,
+      image,
       ...(resources && { resources }),
       ...more,
     })),

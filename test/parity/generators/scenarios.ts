@@ -158,13 +158,12 @@ const topology = pickOne(
 const mirror = { "kubernetes.io/config.mirror": "x" };
 const referToSecret = (name: string) => ({ secretKeyRef: { name, key: "k" } });
 const environment = pickOne<JsonMap>(
-  ...[
-    {},
-    {},
-    { env: [{ name: "A", valueFrom: referToSecret("a") }] },
-    { env: [{ name: "B", valueFrom: referToSecret("b") }] },
-  ],
-  ...[{ envFrom: [{ secretRef: { name: "b" } }] }, { envFrom: [{ configMapRef: { name: "b" } }] }],
+  {},
+  {},
+  { env: [{ name: "A", valueFrom: referToSecret("a") }] },
+  { env: [{ name: "B", valueFrom: referToSecret("b") }] },
+  { envFrom: [{ secretRef: { name: "b" } }] },
+  { envFrom: [{ configMapRef: { name: "b" } }] },
 );
 const mounted = "/var/run/secrets/kubernetes.io/serviceaccount";
 const mounts = pickOne<JsonMap>(
@@ -177,15 +176,11 @@ const mounts = pickOne<JsonMap>(
 const buildAccountedContainer = (name: string) =>
   fc.tuple(environment, mounts).map(([environment, mounts]) => ({ name, image, ...environment, ...mounts }));
 const volume = pickOne<JsonMap>(
-  ...[
-    { name: "v", emptyDir: {} },
-    { name: "v", secret: { secretName: "a" } },
-    { name: "v", secret: { secretName: "b" } },
-  ],
-  ...[
-    { name: "v", emptyDir: {} },
-    { name: "v", projected: { sources: [{ secret: { name: "b" } }] } },
-  ],
+  { name: "v", emptyDir: {} },
+  { name: "v", secret: { secretName: "a" } },
+  { name: "v", secret: { secretName: "b" } },
+  { name: "v", emptyDir: {} },
+  { name: "v", projected: { sources: [{ secret: { name: "b" } }] } },
   { name: "v", projected: { sources: [{ serviceAccountToken: { path: "token" } }] } },
   { name: "v", csi: { driver: "example.com", nodePublishSecretRef: { name: "b" } } },
 );
@@ -250,23 +245,15 @@ const selectors = pickOne<JsonMap>(
 const selectingPod = buildPod(generateWholeObjects({ nodeSelector: makeOptional(selectors, 4) }));
 
 const toleration = pickOne<JsonMap>(
-  ...[
-    { key: "dedicated", operator: "Exists" },
-    { key: "tier", operator: "Equal", value: "a", effect: "NoSchedule" },
-  ],
-  ...[
-    { key: "tier", operator: "Equal", value: "b", effect: "NoSchedule" },
-    { key: "tier", value: "a", effect: "NoSchedule" },
-  ],
-  ...[
-    { key: "example.com/gpu", operator: "Exists", effect: "NoSchedule" },
-    { key: "a", operator: "Exists" },
-  ],
-  ...[
-    { operator: "Exists" },
-    { key: "node.kubernetes.io/not-ready", operator: "Exists", effect: "NoExecute", tolerationSeconds: 5 },
-  ],
-  ...[{ key: "node.kubernetes.io/not-ready", operator: "Exists", effect: "NoExecute" }],
+  { key: "dedicated", operator: "Exists" },
+  { key: "tier", operator: "Equal", value: "a", effect: "NoSchedule" },
+  { key: "tier", operator: "Equal", value: "b", effect: "NoSchedule" },
+  { key: "tier", value: "a", effect: "NoSchedule" },
+  { key: "example.com/gpu", operator: "Exists", effect: "NoSchedule" },
+  { key: "a", operator: "Exists" },
+  { operator: "Exists" },
+  { key: "node.kubernetes.io/not-ready", operator: "Exists", effect: "NoExecute", tolerationSeconds: 5 },
+  { key: "node.kubernetes.io/not-ready", operator: "Exists", effect: "NoExecute" },
 );
 const toleratingPod = buildPod(
   generateWholeObjects({
@@ -307,17 +294,13 @@ const grow = buildEditStep(
 const owner = fc
   .record({
     kind: pickOne(
-      ...[
-        ["apps/v1", "Deployment"],
-        ["v1", "Node"],
-        ["v1", "ConfigMap"],
-        ["v1", "Pod"],
-      ],
-      ...[
-        ["foo.example.com/v1", "Nope"],
-        ["v1", "Nope"],
-        ["a/b/c", "Pod"],
-      ],
+      ["apps/v1", "Deployment"],
+      ["v1", "Node"],
+      ["v1", "ConfigMap"],
+      ["v1", "Pod"],
+      ["foo.example.com/v1", "Nope"],
+      ["v1", "Nope"],
+      ["a/b/c", "Pod"],
     ),
     name: pickOne("n1", "a"),
     uid: pickOne("1", "2"),
