@@ -60,8 +60,8 @@ describe("a policy's case", () => {
     });
 
   it("is evaluated by rules that read policies, with their configured settings", () => {
-    const own = { mode: "enforce" as const, settings: { scripts: false } };
-    const rules = findRulesForPolicies(catalogue, [kept], new Map([["policy-validate", own]]));
+    const configured = { mode: "enforce" as const, settings: { scripts: false } };
+    const rules = findRulesForPolicies(catalogue, [kept], new Map([["policy-validate", configured]]));
     const setups = rules.map(({ listed, held }) => [listed.name, held, Object(listed.rule.settings)] as const);
     assert.deepEqual(
       setups.map(([name, held, { policies, scripts }]) => [name, held, policies.length, scripts]),

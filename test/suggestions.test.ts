@@ -149,8 +149,8 @@ describe("the suggestion of a rule", () => {
   const name = "a";
   const buildPod = (spec: object) => ({ metadata: { name, namespace: "shop" }, spec: { containers: [], ...spec } });
   const buildClaim = (storage: string) => ({ metadata: { name }, spec: { resources: { requests: { storage } } } });
-  const createCapabilities = (kind: string, metadata: object, more: object, apiVersion = "v1") =>
-    createRecordedCapabilities({ objects: [{ apiVersion, kind, metadata: { name, ...metadata }, ...more }] });
+  const createCapabilities = (kind: string, metadata: object, fields: object, apiVersion = "v1") =>
+    createRecordedCapabilities({ objects: [{ apiVersion, kind, metadata: { name, ...metadata }, ...fields }] });
   const getSuggestion = async (
     rule: Rule,
     {

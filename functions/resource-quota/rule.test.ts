@@ -20,7 +20,7 @@ const buildContainers = (...cpu: string[]) =>
 const createPod = async (
   containers: object[],
   capabilities: Capabilities,
-  more: Partial<AdmissionRequest> = {},
+  overrides: Partial<AdmissionRequest> = {},
 ): Promise<string> => {
   const request: AdmissionRequest = {
     uid: "u",
@@ -31,7 +31,7 @@ const createPod = async (
     operation: "CREATE",
     userInfo: { username: "jane" },
     object: { metadata: { name: "p" }, spec: { containers } },
-    ...more,
+    ...overrides,
   };
   const { outcome } = await decide("validate", request, { settings: { charges: true }, capabilities });
   return outcome.status?.message ?? "";

@@ -8,9 +8,9 @@ import { describeEndingExceptions } from "./exceptions.ts";
 const catalogue = [toCatalogueRule("plain", rule({ summary: "Does little.", match: [], validate() {} }))];
 const describeAt = (text: string, now: string) =>
   describeEndingExceptions(parseConfig(text, catalogue).clusters.values(), new Date(now));
-const buildConfig = (until: string, more = "") => `rules:
+const buildConfig = (until: string, extraYaml = "") => `rules:
   plain:
-    ${more}
+    ${extraYaml}
     exempt:
       exceptions:
         - { users: [ci], until: 2999-12-31, owner: ops, reason: none }

@@ -39,11 +39,14 @@ const rows = readRows<Row[]>(import.meta.filename);
 
 describe("an answer", () => {
   it("is compared by the object after the patch, not by the patch", () => {
-    const whole = answerWith({ allowed: true, patch: [{ op: "replace", path: "/data", value: { a: "1", b: "2" } }] });
-    const single = answerWith({ allowed: true, patch: [{ op: "add", path: "/data/b", value: "2" }] });
-    assert.deepEqual(listDifferingAspects(whole, single), []);
-    assert.deepEqual(listDifferingAspects(readRecorded(changing), single), []);
-    assert.equal(whole.made.verdict, "changed");
+    const replaced = answerWith({
+      allowed: true,
+      patch: [{ op: "replace", path: "/data", value: { a: "1", b: "2" } }],
+    });
+    const added = answerWith({ allowed: true, patch: [{ op: "add", path: "/data/b", value: "2" }] });
+    assert.deepEqual(listDifferingAspects(replaced, added), []);
+    assert.deepEqual(listDifferingAspects(readRecorded(changing), added), []);
+    assert.equal(replaced.made.verdict, "changed");
   });
 
   it("is not a change if the patch changes nothing", () => {

@@ -74,16 +74,16 @@ const listEntryNames = (cluster: ReturnType<typeof buildCluster>) =>
 describe("a policy is native, or has an entry for a reason", () => {
   for (const { name, kind, spec = {}, section, conditions = 0, length = 3, reason, ...cluster } of rows.placements)
     it(name, () => {
-      const own = "n".repeat(length);
+      const policyName = "n".repeat(length);
       const matchConditions = Array.from({ length: conditions }, (_, index) => ({
         name: `c${index}`,
         expression: "true",
       }));
-      const found = buildCluster(kind, buildPolicies(kind, own, { matchConditions, ...spec }), section, cluster);
+      const found = buildCluster(kind, buildPolicies(kind, policyName, { matchConditions, ...spec }), section, cluster);
       const [placed] = placePolicies(catalogue, found);
       assert.equal(placed?.reason, reason);
       assert.equal(placed?.native, reason === undefined);
-      assert.equal(placed?.policy, own);
+      assert.equal(placed?.policy, policyName);
       assert.equal(buildNativePolicies(catalogue, found, "postern").length, reason === undefined ? 2 : 0);
       assert.equal(listEntryNames(found).length, reason === undefined ? 0 : 1);
     });

@@ -21,8 +21,8 @@ const rules: [string, Rule][] = [
     rule({
       summary: "Names what it is about.",
       match: [],
-      validate: ({ kind, metadata, ...more }: KubernetesObject) => {
-        const { spec = more } = more as { spec?: object };
+      validate: ({ kind, metadata, ...members }: KubernetesObject) => {
+        const { spec = members } = members as { spec?: object };
         const { containers = [], env = [] } = spec as { containers?: object[]; env?: object[] };
         return [
           kind,

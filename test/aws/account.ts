@@ -133,7 +133,7 @@ export const openAccount = async (
   });
   const cloudformation = openCloudFormation({ lambda, logs, storage, gateways, cloudwatch, recorder: account, region });
 
-  const own: Record<string, AwsService> = {
+  const imitations: Record<string, AwsService> = {
     lambda,
     cloudformation,
     logs,
@@ -155,7 +155,7 @@ export const openAccount = async (
   const { url, stop } = await startServer(
     (scope, request) => {
       if (scope === undefined) return request.path.startsWith(codePath) ? lambda : createMotoService(moto.url, "");
-      return own[scope] ?? createMotoService(moto.url, scope);
+      return imitations[scope] ?? createMotoService(moto.url, scope);
     },
     Object.create(account, { allow: { value: allow } }),
   );

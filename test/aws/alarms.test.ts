@@ -176,10 +176,10 @@ describe("the stand-in of CloudWatch's alarms", () => {
 
 describe("the stand-in of CloudWatch's dashboards", () => {
   const region = "eu-west-1";
-  const putMetrics = (metrics: unknown[], more: object = {}) => {
+  const putMetrics = (metrics: unknown[], widgetFields: object = {}) => {
     const cloudwatch = openCloudWatch();
     const properties = { title: "some", region, period: 60, stat: "Sum", metrics };
-    const widget = { type: "metric", width: 8, height: 6, properties, ...more };
+    const widget = { type: "metric", width: 8, height: 6, properties, ...widgetFields };
     cloudwatch.dashboards.put("postern-test", JSON.stringify({ widgets: [widget] }));
     return cloudwatch;
   };

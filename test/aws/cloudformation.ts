@@ -605,10 +605,10 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
       return {};
     },
     DescribeStacks: (form) => {
-      const some = form.has("StackName")
+      const described = form.has("StackName")
         ? [getStack(form)]
         : [...stacks.values()].filter(({ status }) => status !== "DELETE_COMPLETE");
-      return { Stacks: some.map(describeStack) };
+      return { Stacks: described.map(describeStack) };
     },
     DescribeStackEvents: (form) => {
       const name = form.get("StackName") ?? "";

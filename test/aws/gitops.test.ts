@@ -52,10 +52,10 @@ describe(
     let authenticator: { stop(): Promise<void> };
     let kubeconfig: string;
 
-    const writeConfig = (text: string, more = "") =>
+    const writeConfig = (text: string, extraYaml = "") =>
       checkout.write(
         "postern.yaml",
-        `rules:${text}clusters:\n  prod:\n    connect: { eks: prod, region: eu-west-1 }\n${more}`,
+        `rules:${text}clusters:\n  prod:\n    connect: { eks: prod, region: eu-west-1 }\n${extraYaml}`,
       );
 
     before(async () => {
@@ -131,9 +131,9 @@ describe(
         "--ignore-not-found",
       ]);
     let count = 0;
-    const createPod = (more: object = {}, namespace = "default") => {
+    const createPod = (fields: object = {}, namespace = "default") => {
       count += 1;
-      const spec = { containers: [{ name: "a", image: "nginx:1.29" }], ...more };
+      const spec = { containers: [{ name: "a", image: "nginx:1.29" }], ...fields };
       const path = `/api/v1/namespaces/${namespace}/pods`;
       return cluster.admin({ method: "POST", path, body: { metadata: { name: `pod-${count}` }, spec } });
     };

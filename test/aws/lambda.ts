@@ -585,10 +585,10 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
   /** Records a metric of a call; only one of what ran has a version. */
   const recordCall = (name: string, qualifier: string | undefined, metric: string, value: number, version?: string) => {
     const Resource = qualifier ? `${name}:${qualifier}` : name;
-    const some: Record<string, string>[] = [{ FunctionName: name }, { FunctionName: name, Resource }];
+    const dimensionSets: Record<string, string>[] = [{ FunctionName: name }, { FunctionName: name, Resource }];
     if (version !== undefined && functions.get(name)?.aliases.has(qualifier ?? ""))
-      some.push({ FunctionName: name, Resource, ExecutedVersion: version });
-    for (const dimensions of some)
+      dimensionSets.push({ FunctionName: name, Resource, ExecutedVersion: version });
+    for (const dimensions of dimensionSets)
       metrics?.record({ namespace: "AWS/Lambda", metric, dimensions, value, time: Date.now() });
   };
   const invoke = async (name: string, qualifier: string | undefined, event: unknown): Promise<Invocation> => {

@@ -68,10 +68,10 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     assert.equal(code, 0, stdout + stderr);
     return stdout;
   };
-  const writeConfig = (more = "") =>
+  const writeConfig = (extraYaml = "") =>
     checkout.write(
       "postern.yaml",
-      `rules: { namespace-exists: , always-pull-images: ${more} }\nclusters: { shop: { connect: { eks: shop, region: ${region} } } }\n`,
+      `rules: { namespace-exists: , always-pull-images: ${extraYaml} }\nclusters: { shop: { connect: { eks: shop, region: ${region} } } }\n`,
     );
   const readNetworks = (name: string) => {
     const { latest, versions, aliases } = account.lambda.functions.get(name) ?? assert.fail(name);
@@ -149,9 +149,9 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
   });
 
   /** Sends a review of a rule to the gateway, as the cluster does, and returns the response. */
-  const review = async (rule: string, more: object) => {
+  const review = async (rule: string, requestFields: object) => {
     const keyring = (await readKeyring(openParameters("test"))) ?? assert.fail();
-    const request = { uid: "1", namespace: "default", name: "web", userInfo: { username: "jane" }, ...more };
+    const request = { uid: "1", namespace: "default", name: "web", userInfo: { username: "jane" }, ...requestFields };
     const url = `${account.baseUrl}/${keyring.current.signSegment("shop", 1)}/${rule}/validate`;
     const { body } = await sendRequest(
       url,
@@ -207,7 +207,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
   });
 
   it("gives a function no right to the values of other rules, and none to search, even within a transaction", async () => {
-    const own = "event-rate-limit/shop/own";
+    const ownKey = "event-rate-limit/shop/own";
     const others = ["deletion-guard/shop/u1", "event-rate-limits/shop/a", "event-rate-limit", ""];
     const toKey = (key: string) => ({ TableName, Key: { key: { S: key } } });
     const toItem = (key: string) => ({ TableName, Item: { key: { S: key }, version: { S: "1" } } });
@@ -216,34 +216,34 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
       const { status, body } = await account.callTable("postern-test-event-rate-limit", operation, input);
       return status === 200 ? "done" : String(body.__type).replace(/.*#/, "");
     };
-    assert.equal(await act("GetItem", toKey(own)), "done");
+    assert.equal(await act("GetItem", toKey(ownKey)), "done");
     const before = await readKeys();
     const refused: [string, object][] = [
       ["Scan", { TableName }],
       ["Query", { TableName, ...check }],
-      ["DeleteItem", toKey(own)],
-      ["UpdateItem", toKey(own)],
+      ["DeleteItem", toKey(ownKey)],
+      ["UpdateItem", toKey(ownKey)],
       ["DescribeTable", { TableName }],
       ["DeleteTable", { TableName }],
-      ["PutItem", { ...toItem(own), TableName: "postern-other" }],
+      ["PutItem", { ...toItem(ownKey), TableName: "postern-other" }],
       ...others.flatMap((key): [string, object][] => [
         ["GetItem", toKey(key)],
         ["PutItem", toItem(key)],
-        ["TransactGetItems", { TransactItems: [{ Get: toKey(own) }, { Get: toKey(key) }] }],
-        ["TransactWriteItems", { TransactItems: [{ Put: toItem(own) }, { Put: toItem(key) }] }],
+        ["TransactGetItems", { TransactItems: [{ Get: toKey(ownKey) }, { Get: toKey(key) }] }],
+        ["TransactWriteItems", { TransactItems: [{ Put: toItem(ownKey) }, { Put: toItem(key) }] }],
         [
           "TransactWriteItems",
-          { TransactItems: [{ Put: toItem(own) }, { ConditionCheck: { ...toKey(key), ...check } }] },
+          { TransactItems: [{ Put: toItem(ownKey) }, { ConditionCheck: { ...toKey(key), ...check } }] },
         ],
       ]),
-      ["TransactWriteItems", { TransactItems: [{ Put: toItem(own) }, { Delete: toKey(`${own}2`) }] }],
+      ["TransactWriteItems", { TransactItems: [{ Put: toItem(ownKey) }, { Delete: toKey(`${ownKey}2`) }] }],
     ];
     for (const [operation, input] of refused)
       assert.equal(await act(operation, input), "AccessDeniedException", `${operation} ${JSON.stringify(input)}`);
     assert.deepEqual(await readKeys(), before);
-    const allowed = [{ Put: toItem(own) }, { ConditionCheck: { ...toKey(`${own}2`), ...check } }];
+    const allowed = [{ Put: toItem(ownKey) }, { ConditionCheck: { ...toKey(`${ownKey}2`), ...check } }];
     assert.equal(await act("TransactWriteItems", { TransactItems: allowed }), "done");
-    assert.deepEqual(await readKeys(), [...before, own].sort());
+    assert.deepEqual(await readKeys(), [...before, ownKey].sort());
   });
 
   it("is a template that cfn-lint finds nothing wrong with, and that names no partition of AWS", async () => {

@@ -121,8 +121,8 @@ describe("the roles for one stage", () => {
   });
 
   it("trusts at GitHub only pull requests to plan, and the branch or the environment to deploy", async () => {
-    const readSubjects = async (more: Record<string, string>) => {
-      const { trust } = await readAccess({ ...github, ...more });
+    const readSubjects = async (parameters: Record<string, string>) => {
+      const { trust } = await readAccess({ ...github, ...parameters });
       return Object.fromEntries(
         ["PlanRole", "DeployRole", "EmergencyRole"].map((role) => {
           const federated = trust(role).filter(({ Action }) => Action === "sts:AssumeRoleWithWebIdentity");
@@ -176,8 +176,10 @@ describe("the roles for one stage", () => {
     const { role, resources } = await readAccess({ ...github, EksClusters: [buildArn("eks", "cluster/shop")] });
     const deploy = role("DeployRole");
     const context = { ...cloudFormationContext, "iam:PermissionsBoundary": boundary };
-    const own = ["PlanRole", "DeployRole", "EmergencyRole"].map((id) => String(resources.get(id)?.Properties.RoleName));
-    const changesOfItself = own.flatMap((name) =>
+    const roleNames = ["PlanRole", "DeployRole", "EmergencyRole"].map((id) =>
+      String(resources.get(id)?.Properties.RoleName),
+    );
+    const changesOfItself = roleNames.flatMap((name) =>
       ["iam:PutRolePolicy", "iam:UpdateAssumeRolePolicy", "iam:PassRole", "iam:DeleteRole"].map((action): Call => {
         const resource = `arn:aws:iam::${accountId}:role/${name}`;
         return { action, resource, context: { ...context, "iam:PassedToService": "lambda.amazonaws.com" } };

@@ -367,13 +367,13 @@ const createMap = (random: Random, depth: number, most: number): ValueObject =>
   );
 
 const pathsOf = (value: Value, path: string, depth = 4): [path: string, value: Value][] => {
-  const own: [string, Value][] = [[path, value]];
-  if (depth === 0) return own;
+  const ofValue: [string, Value][] = [[path, value]];
+  if (depth === 0) return ofValue;
   if (isList(value))
-    return [...own, ...toArray(value).flatMap((one, index) => pathsOf(one, `${path}[${index}]`, depth - 1))];
-  if (!isMap(value)) return own;
+    return [...ofValue, ...toArray(value).flatMap((one, index) => pathsOf(one, `${path}[${index}]`, depth - 1))];
+  if (!isMap(value)) return ofValue;
   return [
-    ...own,
+    ...ofValue,
     ...Object.entries(value).flatMap(([key, one]) =>
       pathsOf(one, /^[a-zA-Z_]\w*$/.test(key) && key !== "in" ? `${path}.${key}` : `${path}['${key}']`, depth - 1),
     ),
@@ -877,7 +877,7 @@ const createPolicyTask = (random: Random): Omit<Task, "id"> => {
   const { object, expressions } = random.pick(kinds);
   const expression = random.pick(expressions);
   const probability = random.pick([0, 0.002, 0.01, 0.03, 0.1]);
-  const own = mutate(random, object, probability);
+  const mutated = mutate(random, object, probability);
   return {
     expression: random.decide(0.15) ? changeToken(random, expression) : expression,
     mode: /\b(Object|JSONPatch|jsonpatch)\b/.test(expression)
@@ -886,8 +886,8 @@ const createPolicyTask = (random: Random): Omit<Task, "id"> => {
         ? "message"
         : "validation",
     variables: {
-      object: own,
-      oldObject: random.decide(0.5) ? null : mutate(random, own, 0.02),
+      object: mutated,
+      oldObject: random.decide(0.5) ? null : mutate(random, mutated, 0.02),
       params: random.decide(0.9) ? policyParameters : null,
       request: random.pick(requests),
       namespaceObject: random.decide(0.8) ? namespaceObject : null,

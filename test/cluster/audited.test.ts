@@ -129,8 +129,8 @@ describe("an audit of a cluster", await needs("API server"), () => {
       { openLedger: () => ledger },
     );
     const catalogue = await readCatalogue();
-    const own = catalogue.filter(({ name }) => [...rules, "limit-ranger"].includes(name));
-    const ruleServer = await serveTestRules(own, yaml, { certificate, openCapabilities });
+    const servedRules = catalogue.filter(({ name }) => [...rules, "limit-ranger"].includes(name));
+    const ruleServer = await serveTestRules(servedRules, yaml, { certificate, openCapabilities });
     stops.push(ruleServer.stop);
     await createTestWebhookConfigurations(admin, extendWebhookTimeoutsForTests(ruleServer.manifests()));
     const sizes = {
@@ -284,8 +284,8 @@ describe("an audit of a cluster", await needs("API server"), () => {
       [`${api}/mutatingadmissionpolicybindings`, binding],
     ];
     const words = ["--namespace", "n1,n4,n5", "--rules", "always-admit", "--plugins=-ServiceAccount"];
-    const countDenials = async (...more: string[]) => {
-      const { objects, summary } = await runJsonAudit(folder, [...words, ...more]);
+    const countDenials = async (...options: string[]) => {
+      const { objects, summary } = await runJsonAudit(folder, [...words, ...options]);
       assert.equal(summary.undecided, 0);
       const denials = objects.flatMap(({ kind, namespace, denials }) =>
         denials.map(({ rule, message }) =>
@@ -421,8 +421,8 @@ describe("an audit of a cluster", await needs("API server"), () => {
       },
     ]);
     const words = ["--namespace", "n0", "--rules", "allowed-registries"];
-    const listVerdicts = async (...more: string[]) =>
-      (await runJsonAudit(folder, [...words, ...more])).objects
+    const listVerdicts = async (...options: string[]) =>
+      (await runJsonAudit(folder, [...words, ...options])).objects
         .filter(
           ({ uid, madeBy, kind }) =>
             madeBy !== undefined || (uid !== undefined && /^(Deployment|ReplicaSet)$/.test(kind)),
@@ -488,8 +488,8 @@ describe("an audit of a cluster", await needs("API server"), () => {
     const patch = (path: string, status: object) =>
       admin({ method: "PATCH", path, contentType: "application/merge-patch+json", body: { status } });
     const words = ["--namespace", "n1,n2,n3,n5", "--rules", "always-pull-images", "--plugins=-ServiceAccount"];
-    const countVerdicts = async (...more: string[]) => {
-      const { objects } = await runJsonAudit(folder, [...words, ...more]);
+    const countVerdicts = async (...options: string[]) => {
+      const { objects } = await runJsonAudit(folder, [...words, ...options]);
       const texts = objects.map(({ kind, namespace, madeBy, verdict, denials, undecided }) =>
         [
           madeBy ?? kind,

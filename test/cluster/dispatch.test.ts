@@ -605,13 +605,13 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     const closed = "rules: { always-pull-images: { failurePolicy: Fail } }";
     const buildYaml = (list: string) => `${closed}\nclusters: { local: { keyVersion: ${list} } }`;
     const [first, second] = [createTestSigner(1), createTestSigner(2)];
-    const both = `${first.publicKey},${second.publicKey}`;
+    const bothKeys = `${first.publicKey},${second.publicKey}`;
     type Stage = (postern: Serving) => unknown;
     const table: { what: string; stages: [Stage, Stage, Stage]; keys: [string, string] }[] = [
       {
         what: "from one signing key to the next",
         stages: [
-          ({ serve }) => serve(closed, both),
+          ({ serve }) => serve(closed, bothKeys),
           ({ apply }) => apply({ signer: second }),
           ({ serve }) => serve(closed, second.publicKey),
         ],

@@ -138,8 +138,8 @@ const captureClientHello = async (): Promise<Buffer> => {
   return hello;
 };
 
-const printReview = (name: string, uid = "1", more: object = {}) =>
-  JSON.stringify(buildPodReview({ uid, userInfo: {}, object: { metadata: { name }, ...more } }));
+const printReview = (name: string, uid = "1", fields: object = {}) =>
+  JSON.stringify(buildPodReview({ uid, userInfo: {}, object: { metadata: { name }, ...fields } }));
 
 const getVerdict = ({ code, body }: Answer) => [code, JSON.parse(body).response?.allowed];
 const getMessage = ({ body }: Answer) => JSON.parse(body).message;

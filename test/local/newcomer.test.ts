@@ -199,8 +199,8 @@ rules that an API server may not need, because it has their plugin on (npx poste
   });
 
   it("creates a rule that passes all checks, and gets an edit at the next review", async () => {
-    const made = await runPostern("new", "require-newcomers-label");
-    assert.deepEqual([made.code, made.stderr], [0, ""]);
+    const created = await runPostern("new", "require-newcomers-label");
+    assert.deepEqual([created.code, created.stderr], [0, ""]);
     assert.equal((await runPostern("test", "require-newcomers-label")).code, 0);
     assert.match(await readFile(join(copy, "functions/README.md"), "utf8"), /require-newcomers-label/);
     const rule = join(copy, "functions/require-newcomers-label/rule.ts");

@@ -181,8 +181,8 @@ describe("a policy's request", () => {
       "an answer that comes byte by byte": [
         () => (response) => {
           response.writeHead(200).write("{");
-          const more = setInterval(() => response.write(" "), 100);
-          response.on("close", () => clearInterval(more));
+          const spaces = setInterval(() => response.write(" "), 100);
+          response.on("close", () => clearInterval(spaces));
         },
         /it did not answer in time$/,
       ],

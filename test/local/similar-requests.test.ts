@@ -60,12 +60,12 @@ const buildObject = (kind: string, isRich: boolean): KubernetesObject => {
   if (kind === "Pod")
     return { apiVersion: "v1", kind, metadata: { ...metadata, generateName: "web-" }, spec } as KubernetesObject;
   const template = { metadata: { labels, annotations }, spec };
-  const own = kind === "StatefulSet" ? { serviceName: "web" } : {};
+  const requiredFields = kind === "StatefulSet" ? { serviceName: "web" } : {};
   return {
     apiVersion: "apps/v1",
     kind,
     metadata,
-    spec: { ...own, selector: { matchLabels: labels }, template },
+    spec: { ...requiredFields, selector: { matchLabels: labels }, template },
   } as KubernetesObject;
 };
 
@@ -202,10 +202,10 @@ describe("answers to requests that differ in texts only", { skip }, () => {
   });
 
   it("aren't made where an API server joins or compares texts", async () => {
-    const pod = (name: string, members: object, more: object = {}) => ({
+    const pod = (name: string, members: object, metadata: object = {}) => ({
       apiVersion: "v1",
       kind: "Pod",
-      metadata: { name, namespace: "default", ...more },
+      metadata: { name, namespace: "default", ...metadata },
       spec: { containers: [{ name: "main", image: "a:1", ...members }] },
     });
     const withVolumes = (name: string) => {
@@ -235,7 +235,7 @@ describe("answers to requests that differ in texts only", { skip }, () => {
         { name: "A", value },
       ],
     });
-    const pairs = [
+    const pairsOfObjects = [
       [withVolumes("app"), withVolumes("web")],
       [withSelector("web"), withSelector("app")],
       [pod("a", {}, appArmor), pod("a", { name: "other" }, appArmor)],
@@ -243,7 +243,7 @@ describe("answers to requests that differ in texts only", { skip }, () => {
       [pod("a", {}), pod("a", { image: "a:latest" })],
       [pod("a", {}), pod("a.b", {})],
     ];
-    for (const pair of pairs) assert.equal(await compareAll(pair), 0, JSON.stringify(pair));
+    for (const pair of pairsOfObjects) assert.equal(await compareAll(pair), 0, JSON.stringify(pair));
   });
 
   it("are those of the module for objects with a fault", async (t) => {

@@ -111,10 +111,10 @@ const orderings: Record<string, (body: Body) => Body> = {
 
   "what API validation finds in a map, in Go's order of maps": (body) => {
     const texts = [...new Set(listCauses(body)?.map(({ field, message }) => `${field}: ${message}`))];
-    const told = `[${texts.join(", ")}]`;
+    const listedTexts = `[${texts.join(", ")}]`;
     const message = String(body.message);
-    if (texts.length < 2 || !message.endsWith(told)) return body;
-    return { ...sortCauses(body), message: message.slice(0, -told.length) };
+    if (texts.length < 2 || !message.endsWith(listedTexts)) return body;
+    return { ...sortCauses(body), message: message.slice(0, -listedTexts.length) };
   },
 
   "what a LimitRange has against a container or a pod, in Go's order of maps": (body) => {

@@ -84,12 +84,12 @@ describe("a request that admission policies match", () => {
       const conditions = policyCase.condition && { matchConditions: [{ name: "c", expression: policyCase.condition }] };
       const spec = { matchConstraints, ...Object(conditions) };
       const policy = { apiVersion: group, kind, metadata: { name: "p" }, spec };
-      const bound = bindings.map((more) => {
+      const bound = bindings.map((bindingSpec) => {
         return {
           apiVersion: group,
           kind: `${kind}Binding`,
           metadata: { name: "b" },
-          spec: { policyName: "p", ...more },
+          spec: { policyName: "p", ...bindingSpec },
         };
       });
       assert.deepEqual(findNames([...(isAlone ? [] : [policy]), ...bound], sample), found ? [`${kind} p`] : []);

@@ -87,8 +87,8 @@ describe("the text report", () => {
   it("has findings only, those of one kind together, denials first", () => {
     const pods = ["a", "b", "c", "d", "e", "f", "g"].map((name, index): ObjectCheckResult => {
       // The names of some Pods end with what the API server adds to a generateName.
-      const own = index > 4 ? `${name}x7d4k` : name;
-      const denial = { rule: "pod-names", message: `pods "${own}" is forbidden`, line: index + 2 };
+      const podName = index > 4 ? `${name}x7d4k` : name;
+      const denial = { rule: "pod-names", message: `pods "${podName}" is forbidden`, line: index + 2 };
       const undecided = index % 2 === 0 ? [] : ["which quota counts it"];
       return { ...denied, name, line: index + 1, denials: [denial], warnings: [], undecided };
     });

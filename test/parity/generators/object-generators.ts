@@ -544,8 +544,10 @@ const buildObjects = (odds: Odds, specs: Record<GeneratedKind, Arbitrary<JsonMap
   const buildObject = (kind: GeneratedKind): Arbitrary<JsonMap> =>
     fc
       .tuple(stored.includes(kind) ? storageMetadata : metadata, specs[kind], older[kind] ?? pickOne(undefined))
-      .map(([metadata, rest, more]) => {
-        const annotations = more && { annotations: { ...Object(metadata.annotations), ...more } };
+      .map(([metadata, rest, olderAnnotations]) => {
+        const annotations = olderAnnotations && {
+          annotations: { ...Object(metadata.annotations), ...olderAnnotations },
+        };
         return {
           apiVersion: parityGeneratedKinds[kind].apiVersion,
           kind: parityGeneratedKinds[kind].kind,

@@ -68,8 +68,8 @@ const ofContainer = fc
     }),
     pickOne<JsonMap>({}, { allowPrivilegeEscalation: true }, confined, confined, confined),
   )
-  .map(([one, more]): JsonMap => {
-    const { allowPrivilegeEscalation, ...context } = { ...one, ...more };
+  .map(([one, runAs]): JsonMap => {
+    const { allowPrivilegeEscalation, ...context } = { ...one, ...runAs };
     // API validation refuses a privileged container without privilege escalation.
     const isLimited = !context.privileged && allowPrivilegeEscalation !== undefined;
     return { ...context, ...(isLimited && { allowPrivilegeEscalation }) };
@@ -161,7 +161,7 @@ const spec = fc
       { hostUsers: true },
     ),
   )
-  .map(([spec, more]): JsonMap => ({ ...spec, ...more }));
+  .map(([spec, hostFields]): JsonMap => ({ ...spec, ...hostFields }));
 /** Generates specs of Windows pods. Few security fields are generated, because the API server allows hardly any. */
 const onWindows = pickOne<JsonMap>(
   {},

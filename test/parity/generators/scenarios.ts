@@ -70,7 +70,7 @@ const limited = buildPod(
     initContainers: makeOptional(
       fc
         .tuple(buildContainer("i0"), pickOne({}, { restartPolicy: "Always" }))
-        .map(([one, more]) => [{ ...one, ...more }]),
+        .map(([one, restartPolicy]) => [{ ...one, ...restartPolicy }]),
       1,
       2,
     ),
@@ -83,13 +83,13 @@ const limited = buildPod(
 const burstable = fc.tuple(cpu, memory).map(([cpu, memory]) => ({ requests: { cpu, memory } }));
 const usual = { resources: { requests: { cpu: "1", memory: "1Gi" } } };
 /** Builds pods on different nodes; `more` adds init containers or pod-level resources to resize. */
-const buildPodOnNode = (more: Record<string, Arbitrary<unknown>>) =>
+const buildPodOnNode = (fields: Record<string, Arbitrary<unknown>>) =>
   buildPod(
     generateWholeObjects({
       containers: fc.tuple(buildContainer("c0", burstable).map((one) => ({ ...usual, ...one }))),
       nodeName: makeOptional(pickOne("n1", "n2", "old", "small", "bare", "windows", "gone"), 6),
       overhead: makeOptional(pickOne({ cpu: "250m" }), 1, 9),
-      ...more,
+      ...fields,
     }),
   );
 const buildResize = (...edits: Arbitrary<FieldEdit>[]) => buildEditStep(generateEditLists(...edits), "resize");
@@ -102,7 +102,7 @@ const resize = fc.oneof(
 );
 const first = fc
   .tuple(buildContainer("i0", burstable), pickOne({}, {}, { restartPolicy: "Always" }))
-  .map(([one, more]) => [{ ...usual, ...one, ...more }]);
+  .map(([one, restartPolicy]) => [{ ...usual, ...one, ...restartPolicy }]);
 const shared = pickOne({ requests: { cpu: "4", memory: "4Gi" }, limits: { cpu: "8", memory: "8Gi" } });
 /** Generates limits that equal the requests: the QoS class is Guaranteed. */
 const guaranteed = fc.tuple(cpu, memory).map(([cpu, memory]) => {
@@ -193,7 +193,7 @@ const accountedPod = buildPod(
     initContainers: makeOptional(fc.tuple(buildAccountedContainer("i0")), 1, 2),
     volumes: fc
       .tuple(volume, pickOne<JsonMap[]>([], [], [{ name: "kube-api-access-mine", emptyDir: {} }]))
-      .map(([first, more]) => [first, ...more]),
+      .map(([first, otherVolumes]) => [first, ...otherVolumes]),
     serviceAccountName: makeOptional(pickOne("default", "quiet", "strict", "strict", "lenient", "missing"), 3),
     serviceAccount: makeOptional(pickOne("quiet"), 1, 9),
     automountServiceAccountToken: makeOptional(fc.boolean(), 1, 2),
