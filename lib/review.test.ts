@@ -45,7 +45,7 @@ describe("decodeReview", () => {
     });
 
   const requestFrom = (change: Fields) => request({ userInfo: { username: "jane", ...change } });
-  const optional: [string, object][] = [
+  const optional: [name: string, value: object][] = [
     ...[
       "subResource",
       "requestKind",

@@ -122,7 +122,7 @@ describe("a guarded write", () => {
     assert.deepEqual(Object(await response.json()).kind, "ConfigMap");
   });
 
-  const inputs: [string, (init: ReturnType<typeof buildRequest>) => [string | Request, RequestInit?]][] = [
+  const inputs: [name: string, build: (init: ReturnType<typeof buildRequest>) => [string | Request, RequestInit?]][] = [
     ["bytes", (init) => [collectionUrl, { ...init, body: Buffer.from(init.body) }]],
     ["a blob", (init) => [collectionUrl, { ...init, body: new Blob([init.body]) }]],
     [

@@ -58,7 +58,7 @@ describe("event-rate-limit", () => {
       message: "Too many requests: limit reached on type Namespace for key shop",
     });
   });
-  const sameKey: [EventLimit["type"], string, Partial<AdmissionRequest>][] = [
+  const sameKey: [type: EventLimit["type"], key: string, request: Partial<AdmissionRequest>][] = [
     ["Server", "", { namespace: "bank", userInfo: { username: "john" }, ...buildEvent({}) }],
     ["Namespace", "shop", { userInfo: { username: "john" }, ...buildEvent({}) }],
     ["User", "jane", { namespace: "bank", ...buildEvent({}) }],

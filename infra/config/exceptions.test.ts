@@ -20,7 +20,7 @@ clusters: { one: , two: }
 const place = "postern.yaml:7 the exception from plain until 2027-01-31 (ops): OPS-231";
 
 describe("exceptions that end", () => {
-  const rows: [string, string, string, string[]][] = [
+  const rows: [name: string, until: string, now: string, expected: string[]][] = [
     ["are not named more than two weeks before", "2027-01-31", "2027-01-17T23:59:59Z", []],
     [
       "are named in the last two weeks, once for all clusters",

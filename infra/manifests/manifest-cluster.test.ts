@@ -100,7 +100,7 @@ describe("a cluster made of a folder of manifests", () => {
     for (const [name, text] of Object.entries(files)) await writeFile(join(subfolder, name), text);
     return readManifestCluster(subfolder).finally(() => rm(subfolder, { recursive: true }));
   };
-  const wrong: [string, string, RegExp][] = [
+  const wrong: [name: string, text: string, sentence: RegExp][] = [
     ["that is not YAML", "kind: A\n---\nb: [", /^a\.yaml:3 is no YAML: /],
     [
       "without a kind",

@@ -58,12 +58,12 @@ describe("a token source", () => {
   });
 
   const stored: [
-    string,
-    Parameters<typeof createTokenSource>[0],
-    object,
-    (token: string) => unknown,
-    string,
-    object,
+    name: string,
+    credentials: Parameters<typeof createTokenSource>[0],
+    question: object,
+    answer: (token: string) => unknown,
+    host: string,
+    header: object,
   ][] = [
     [
       "the text of a secret",
@@ -110,7 +110,7 @@ describe("a token source", () => {
     });
   }
 
-  const wrong: [string, { status?: number; body: unknown }, RegExp][] = [
+  const wrong: [name: string, answer: { status?: number; body: unknown }, sentence: RegExp][] = [
     [
       "is refused",
       { status: 400, body: { __type: "com.amazon#AccessDeniedException", message: "details" } },

@@ -48,7 +48,7 @@ describe("a draft", () => {
   const add = (path: string, value: unknown): Patch => [{ op: "add", path, value }];
   const replace = (path: string, value: unknown): Patch => [{ op: "replace", path, value }];
   const remove = (path: string): Patch => [{ op: "remove", path }];
-  const edits: [string, (pod: any) => unknown, Patch][] = [
+  const edits: [name: string, edit: (pod: any) => unknown, patch: Patch][] = [
     ["says nothing where nothing was written", (p) => p.spec.containers.map((c: any) => c.ports?.length), []],
     ["says nothing where the same text was written", (p) => Object.assign(p.spec, { nodeName: "n" }), []],
     ["says nothing where the same list was written", (p) => Object.assign(p.spec.containers[0], { ports: [1, 2] }), []],

@@ -14,7 +14,7 @@ const capabilities = { ...createRecordedCapabilities({}), https: async () => ({ 
 const listTexts = (value: unknown): string[] =>
   typeof value === "object" && value !== null ? Object.values(value).flatMap(listTexts) : [String(value)];
 
-const rules: [string, Rule][] = [
+const rules: [what: string, testedRule: Rule][] = [
   ["nothing", rule({ summary: "Reads nothing.", match: [], validate() {} })],
   [
     "names and images",

@@ -223,7 +223,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     });
 
     it("refuse a configuration that Lambda refuses", async () => {
-      const wrong: [object, string][] = [
+      const wrong: [change: object, error: string][] = [
         [{ MemorySize: 64 }, "ValidationException"],
         [{ Timeout: 901 }, "ValidationException"],
         [{ Description: "x".repeat(257) }, "ValidationException"],

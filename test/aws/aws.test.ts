@@ -467,7 +467,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     });
 
     it("report errors in a sentence", async () => {
-      const wrong: [string[], number, RegExp][] = [
+      const wrong: [words: string[], code: number, sentence: RegExp][] = [
         [["status", "--stage", "none"], 1, /^stage none has no functions$/m],
         [
           ["rollback", "--stage", "test"],

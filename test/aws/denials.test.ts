@@ -198,7 +198,7 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     assert.doesNotMatch(stdout, /OPS-231 (ends|has ended)/);
   });
 
-  const refused: [string[], number, RegExp][] = [
+  const refused: [words: string[], code: number, sentence: RegExp][] = [
     [
       ["--denials", "--stage", "test", "--rule", "owner"],
       2,

@@ -218,7 +218,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     };
     assert.equal(await act("GetItem", toKey(ownKey)), "done");
     const before = await readKeys();
-    const refused: [string, object][] = [
+    const refused: [operation: string, input: object][] = [
       ["Scan", { TableName }],
       ["Query", { TableName, ...check }],
       ["DeleteItem", toKey(ownKey)],

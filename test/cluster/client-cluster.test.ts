@@ -304,7 +304,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     assert.deepEqual(answer.spec?.finalizers, ["example.com/own"]);
   });
 
-  const patches: [string, string, unknown][] = [
+  const patches: [name: string, strategy: string, body: unknown][] = [
     ["a JSON patch", PatchStrategy.JsonPatch, [{ op: "replace", path: "/metadata/labels", value: { more: "1" } }]],
     ["a merge", PatchStrategy.MergePatch, { metadata: { labels: { guarded: null, more: "1" } } }],
     ["a strategic merge", PatchStrategy.StrategicMergePatch, { metadata: { labels: { guarded: null, more: "1" } } }],

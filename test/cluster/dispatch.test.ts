@@ -220,7 +220,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     });
     after(() => postern.stop());
 
-    const table: [string, string, { metadata: Fields }, number][] = [
+    const table: [what: string, resource: string, body: { metadata: Fields }, code: number][] = [
       ["a change", "pods", createPod({ name: "dry" }, {}, { imagePullPolicy: "Never" }), 201],
       ["a refusal", "services", createService("dry", ["192.0.2.1"]), 403],
     ];

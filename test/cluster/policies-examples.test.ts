@@ -208,7 +208,7 @@ describe("policies in a real API server", await needs("API server"), () => {
     await remove(buildValidatePolicy("everything", ""));
   });
 
-  const hostile: [string, object, RegExp][] = [
+  const hostile: [name: string, overriders: object, sentence: RegExp][] = [
     ["a script that never ends", { cue: endless }, /the script (did not end in time|needs more than)/],
     ["a script that grows", { cue: growing }, /the script needs more than|more than \d+ characters/],
     [

@@ -213,7 +213,7 @@ describe("the gateway", () => {
     );
   });
 
-  const large: [string, () => string | AsyncIterable<Buffer>][] = [
+  const large: [name: string, body: () => string | AsyncIterable<Buffer>][] = [
     ["7 MB", () => printReview("good", "1", { data: "x".repeat(7_000_000) })],
     ["5 MB that become larger as an event", () => printReview("good", "1", { data: '"'.repeat(2_500_000) })],
     ["20 MB", () => " ".repeat(20_000_000)],

@@ -422,7 +422,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     assert.equal(await gateway.stop(), 0);
   });
 
-  const turnOnCases: [string, string, string][] = [
+  const turnOnCases: [name: string, before: string, wanted: string][] = [
     [
       "after the last rule",
       "rules:\n    always-admit: # why\n\nclusters:\n  a:\n",

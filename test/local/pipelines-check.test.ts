@@ -116,7 +116,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
   };
 
   type Run = (folder: string, more?: Record<string, string>) => Promise<Checked>;
-  const services: [string, boolean, Run][] = [
+  const services: [service: string, isOwn: boolean, go: Run][] = [
     ["GitHub", true, (folder, more) => runGitHubCheck(folder, githubs, more)],
     ["GitHub", false, (folder, more) => runGitHubCheck(folder, theirGitHub, more)],
     ["GitLab", true, (folder, more) => runCheck(folder, toGitLabScript(gitlabs.check ?? {}), more)],

@@ -28,7 +28,7 @@ const small: RuleCostFactors = {
 describe("the cost of a million reviews", () => {
   /** Dollars for the log lines of a million reviews behind a function URL. */
   const log = 0.375;
-  const examples: [string, RuleCostFactors, number][] = [
+  const examples: [name: string, use: RuleCostFactors, dollars: number][] = [
     ["a rule", small, 0.2217],
     ["a rule that reads its cluster", { ...small, milliseconds: 30, asks: true }, 0.31],
     ["four times the memory", { ...small, memoryMegabytes: 1024 }, 0.2867],

@@ -473,7 +473,7 @@ const idle: DeploymentPlan = {
 
 describe("a plan", () => {
   const missingAlias = { sentence: "the alias live of a doesn't exist" };
-  const table: [string, Partial<DeploymentPlan>, boolean][] = [
+  const table: [name: string, change: Partial<DeploymentPlan>, expected: boolean][] = [
     ["changes nothing if nothing differs", {}, true],
     ["changes nothing if it only has notes", { notes: ["a"], clusters: [{ ...unchangedCluster, notes: ["b"] }] }, true],
     [

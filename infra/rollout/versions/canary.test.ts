@@ -181,7 +181,7 @@ describe("a canary", () => {
     assert.ok(progress.length > 0 && progress.every(([done, total]) => done <= total && total === 0.02));
   });
 
-  const faults: [string, object, string][] = [
+  const faults: [name: string, found: object, why: string][] = [
     ["crashes", { "a:2": { crashes: 5 } }, "it fails 100% of its reviews, and the version before 0%"],
     ["fails", { "a:2": { reviews: 100, errors: 5 } }, "it fails 5.0% of its reviews, and the version before 0%"],
     [
@@ -215,10 +215,10 @@ describe("a canary", () => {
 
   // How a version with few reviews ends, by its reviews and its cases.
   const rowsWithFewReviews: [
-    string,
-    Partial<CanaryVersionCounts> & { crashes?: number },
-    Awaited<ReturnType<typeof runCases>>,
-    object,
+    what: string,
+    counts: Partial<CanaryVersionCounts> & { crashes?: number },
+    cases: Awaited<ReturnType<typeof runCases>>,
+    outcome: object,
   ][] = [
     [
       "promotes it if no review failed and all cases pass",
