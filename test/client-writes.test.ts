@@ -312,7 +312,7 @@ describe("a guarded write", () => {
 });
 
 describe("a guarded patch", () => {
-  const kinds: [string, unknown, string][] = [
+  const kinds: [name: string, body: unknown, contentType: string][] = [
     ["a merge", { data: { a: "1", stamp: "1" } }, "application/merge-patch+json"],
     ["a strategic merge", { data: { a: "1", stamp: "1" } }, "application/strategic-merge-patch+json; charset=utf-8"],
     [
@@ -343,10 +343,11 @@ describe("a guarded patch", () => {
       const sentTo = `${objectUrl}?fieldManager=me`;
       const { response, writes, stored: now } = await write(sentTo, patch, bothRules, buildStored({ old: "1" }));
       assert.equal(response.status, 200);
-      const [{ body: sent, headers, url } = { body: [], headers: new Headers(), url: "" }] = writes();
-      assert.equal(headers.get("content-type"), "application/json-patch+json");
-      assert.equal(url, sentTo);
-      assert.deepEqual(sent, [
+      const [sent] = writes();
+      assert.ok(sent);
+      assert.equal(sent.headers.get("content-type"), "application/json-patch+json");
+      assert.equal(sent.url, sentTo);
+      assert.deepEqual(sent.body, [
         { op: "test", path: "/metadata/resourceVersion", value: "7" },
         { op: "add", path: "/data/a", value: "1" },
         { op: "add", path: "/data/stamp", value: "1" },
@@ -545,7 +546,7 @@ describe("a write that a guard can't evaluate", () => {
 });
 
 describe("a guard", () => {
-  const wrong: [string, Guard, RegExp][] = [
+  const wrong: [name: string, options: Guard, sentence: RegExp][] = [
     ["an unknown setting", { rules: { r: { rule: stamps, settings: { x: 1 } } } }, /^rules\.r\.settings\.x is unknown/],
     ["an unknown variant", { rules: { r: { rule: stamps, variant: "v" } } }, /^rules\.r\.variant must be one of none$/],
     [

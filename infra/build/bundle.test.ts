@@ -56,7 +56,7 @@ const review = buildPodReview({ object: {} });
 const largeBudget = 60 * 1024;
 
 describe("a bundle", () => {
-  const listed = createTelltaleRule();
+  const telltale = createTelltaleRule();
   const toOutputPath = (name: string) => join(folder, name);
 
   it("can be made of every rule of the catalogue", async () => {
@@ -68,7 +68,7 @@ describe("a bundle", () => {
     const settings = JSON.parse(
       '{ "any": { "__proto__": { "polluted": true }, "constructor": 1 }, "text": "\\u2028\\u2029 \\ud800 \' \\" ` $$ \\\\ </script> é" }',
     );
-    await bundleRule(await listed, buildConfig(settings), toOutputPath("odd"), { budgetBytes: largeBudget });
+    await bundleRule(await telltale, buildConfig(settings), toOutputPath("odd"), { budgetBytes: largeBudget });
     const { handler } = createRequire(import.meta.url)(toOutputPath("odd/telltale/index.cjs"));
     const { response } = await handler({ phase: "validate", cluster: "local", review }, {});
     assert.equal(response.auditAnnotations.settings, JSON.stringify(settings));
@@ -76,7 +76,7 @@ describe("a bundle", () => {
   });
 
   it("has the same bytes in any folder", async () => {
-    const firstBundle = await bundleRule(await listed, buildConfig({}), toOutputPath("one"), {
+    const firstBundle = await bundleRule(await telltale, buildConfig({}), toOutputPath("one"), {
       budgetBytes: largeBudget,
     });
     const secondBundle = await bundleRule(await createTelltaleRule(), buildConfig({}), toOutputPath("other"), {
@@ -166,7 +166,7 @@ describe("a bundle", () => {
   it("has another hash for other settings", async () => {
     const [first, second] = await Promise.all(
       [1, 2].map(async (any) =>
-        bundleRule(await listed, buildConfig({ any }), toOutputPath(`${any}`), { budgetBytes: largeBudget }),
+        bundleRule(await telltale, buildConfig({ any }), toOutputPath(`${any}`), { budgetBytes: largeBudget }),
       ),
     );
     assert.notEqual(first?.hash, second?.hash);
@@ -175,13 +175,13 @@ describe("a bundle", () => {
 
   it("is refused over its budget, with the names of its largest inputs", async () => {
     const config = buildConfig({ any: { large: "x".repeat(30_000) } });
-    const { bytes } = await bundleRule(await listed, config, toOutputPath("fits"), { budgetBytes: largeBudget });
+    const { bytes } = await bundleRule(await telltale, config, toOutputPath("fits"), { budgetBytes: largeBudget });
     const code = bytes - JSON.stringify(config).length;
     assert.ok(code < 24_000, "the settings are not counted");
-    await assert.rejects(bundleRule(await listed, config, toOutputPath("over"), { budgetBytes: code - 1 }), {
+    await assert.rejects(bundleRule(await telltale, config, toOutputPath("over"), { budgetBytes: code - 1 }), {
       name: "Error",
       message: new RegExp(
-        `^${RegExp.escape((await listed).place)} has a bundle of ${code} bytes without its settings, over its budget of ${code - 1}; the largest inputs are (\\S+ \\(\\d+\\)(, )?){3}$`,
+        `^${RegExp.escape((await telltale).place)} has a bundle of ${code} bytes without its settings, over its budget of ${code - 1}; the largest inputs are (\\S+ \\(\\d+\\)(, )?){3}$`,
       ),
     });
   });
@@ -349,7 +349,7 @@ describe("a bundle", () => {
         ...(typeof usual === "object" && { usual }),
         clusters: { ...clusters, ...otherClusters },
       };
-      const { accepts } = await bundleRule(await listed, config, toOutputPath(name), { budgetBytes: largeBudget });
+      const { accepts } = await bundleRule(await telltale, config, toOutputPath(name), { budgetBytes: largeBudget });
       return { accepts, keys: JSON.parse(await readFile(toOutputPath(`${name}/telltale/keys.json`), "utf8")) };
     };
     const raised = { b: { ...setup, keyVersions: [1, 2] }, c: { ...setup, keyVersions: [] }, d: "c", e: setup };
@@ -414,8 +414,8 @@ describe("a bundle", () => {
 
   it("that records reviews may be larger; other bundles have no code for recording", async () => {
     const recordingPlaces = { local: { telltale: { bucket: "reviews", prefix: "", share: 1 } } };
-    const off = await bundleRule(await listed, buildConfig({}), toOutputPath("silent"));
-    const on = await bundleRule(await listed, buildConfig({}), toOutputPath("recording"), {
+    const off = await bundleRule(await telltale, buildConfig({}), toOutputPath("silent"));
+    const on = await bundleRule(await telltale, buildConfig({}), toOutputPath("recording"), {
       connections: {},
       places: recordingPlaces,
     });
@@ -428,7 +428,7 @@ describe("a bundle", () => {
   it("has code for exceptions only if a cluster, or a member of a group, has some", async () => {
     const exceptions = [{ namespaces: ["legacy"], until: "2999-12-31", owner: "o", reason: "r" }];
     const build = async (name: string, config: EndpointConfig) => {
-      const { bytes } = await bundleRule(await listed, config, toOutputPath(name));
+      const { bytes } = await bundleRule(await telltale, config, toOutputPath(name));
       return { bytes, code: await readFile(toOutputPath(`${name}/telltale/index.cjs`), "utf8") };
     };
     const setup = { keyVersions: [1], mode: "enforce" as const, settings: {} };
@@ -453,7 +453,7 @@ describe("a bundle", () => {
   });
 
   it("loads only the needed modules of Node", async () => {
-    await bundleRule(await listed, buildConfig({}), toOutputPath("lean"), { budgetBytes: largeBudget });
+    await bundleRule(await telltale, buildConfig({}), toOutputPath("lean"), { budgetBytes: largeBudget });
     const code = await readFile(toOutputPath("lean/telltale/index.cjs"), "utf8");
     assert.deepEqual([...new Set(Array.from(code.matchAll(/require\("([^"]+)"\)/g), ([, name]) => name))].sort(), [
       "./review-faults.cjs",

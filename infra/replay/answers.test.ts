@@ -61,13 +61,14 @@ describe("an answer", () => {
       assert.deepEqual(listDifferingAspects(answerWith(left), answerWith(right)), aspects));
 
   it("differs in the mode only if the rule denies", () => {
-    const [no, yes] = [answerWith(deny(status)), answerWith({ allowed: true })];
-    assert.deepEqual(listDifferingAspects({ ...no, mode: "warn" }, { ...no, mode: "enforce" }), ["mode"]);
-    assert.deepEqual(listDifferingAspects({ ...yes, mode: "warn" }, { ...yes, mode: "enforce" }), []);
-    assert.deepEqual(listDifferingAspects(no, { ...no, mode: "enforce" }), []);
+    const denied = answerWith(deny(status));
+    const allowed = answerWith({ allowed: true });
+    assert.deepEqual(listDifferingAspects({ ...denied, mode: "warn" }, { ...denied, mode: "enforce" }), ["mode"]);
+    assert.deepEqual(listDifferingAspects({ ...allowed, mode: "warn" }, { ...allowed, mode: "enforce" }), []);
+    assert.deepEqual(listDifferingAspects(denied, { ...denied, mode: "enforce" }), []);
   });
 
-  it("from a recording has the default code and reason", () => {
+  it("has the default code and reason if it is from a recording without them", () => {
     assert.deepEqual(listDifferingAspects(readRecorded({ refused: "no" }), answerWith(deny(status))), []);
     assert.deepEqual(
       listDifferingAspects(

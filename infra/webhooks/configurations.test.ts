@@ -200,7 +200,7 @@ describe("an exemption", () => {
     it(`of ${JSON.stringify(exempt)} ${expected ? "covers" : "does not cover"} ${JSON.stringify(user)}`, () =>
       assert.equal(isExempt(exempt, user), expected));
 
-  it("that is an exception isn't in the entry", () => {
+  it("that is an exception with an end isn't in the entry", () => {
     const exceptions = [{ namespaces: ["legacy"], users: ["e"], until: "2027-01-31", owner: "o", reason: "r" }];
     assert.deepEqual(
       buildSecondEntry(JSON.stringify({ exempt: { users: ["u"], exceptions } })),

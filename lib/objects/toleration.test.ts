@@ -17,7 +17,7 @@ describe("tolerations", () => {
       [[exists, equal, exists], [], [exists]],
       [[{ ...equal, effect: "NoSchedule" }], [equal], [equal]],
       [[{ operator: "Exists" }], [equal, exists], [{ operator: "Exists" }]],
-    ] satisfies [Toleration[], Toleration[], Toleration[]][])
+    ] satisfies [first: Toleration[], second: Toleration[], merged: Toleration[]][])
       assert.deepEqual(mergeTolerations(first, second), merged);
   });
 

@@ -74,6 +74,9 @@ const recordLine = async (
   return lines[0] ?? assert.fail("nobody heard of it");
 };
 
+/** Parses a line of recordings: an element of a YAML list, `- ` and JSON. */
+const parseRecording = (line: string): Recording => JSON.parse(line.slice("- ".length));
+
 describe("a recording", () => {
   it("contains no byte of a secret from any part of the request or the answers", () =>
     fc.assert(
@@ -100,7 +103,7 @@ describe("a recording", () => {
   it("has the questions that the rule asks about the redacted object, with their answers", async () => {
     const object = { metadata: { name: "web", annotations: { note: "free text" } } };
     const line = await recordLine(requestWith({ object }), { any: null }, { a: "b" });
-    const recording: Recording = JSON.parse(line.slice(2));
+    const recording: Recording = parseRecording(line);
     const needs: RecordedCapabilityAnswers = recording.needs ?? {};
     const answer = { status: 200, body: '{"a":"redacted0002"}' };
     const left = toText({ metadata: { name: "web", annotations: { note: "redacted0001" } } });
@@ -148,7 +151,7 @@ describe("a recording", () => {
         needs: testedRule.needs && {},
         decision,
       };
-      const recording = JSON.parse((await formatRecording(evaluation, origin)).slice(2));
+      const recording = parseRecording(await formatRecording(evaluation, origin));
       assert.deepEqual([recording.recorded.redacted, recording.admitted], [expected, true], text);
     }
   });
@@ -165,9 +168,7 @@ describe("a recording", () => {
       context: { ...base, settings: {} },
       decision,
     };
-    const recording = JSON.parse(
-      (await formatRecording(evaluation, origin, [["metadata", "annotations", "note"]])).slice(2),
-    );
+    const recording = parseRecording(await formatRecording(evaluation, origin, [["metadata", "annotations", "note"]]));
     assert.deepEqual([recording.validate, recording.oldObject], [object, object]);
   });
 
@@ -187,7 +188,7 @@ describe("a recording", () => {
       [differing, "1.35"],
     ] as const) {
       const evaluation = { rule: recorded, phase: "validate" as const, request, context, decision };
-      const recording = JSON.parse((await formatRecording(evaluation, origin)).slice(2));
+      const recording = parseRecording(await formatRecording(evaluation, origin));
       assert.deepEqual([recording.kubernetes, recording.admitted], [expected, true]);
     }
   });
@@ -207,7 +208,7 @@ describe("a recording", () => {
       context: { ...base, settings: {} },
       decision,
     };
-    const recording = JSON.parse((await formatRecording(evaluation, origin)).slice(2));
+    const recording = parseRecording(await formatRecording(evaluation, origin));
     assert.deepEqual(recording.validate, { metadata: { name: "web" }, note: "redacted0001" });
   });
 
@@ -217,8 +218,8 @@ describe("a recording", () => {
     const line = await recordLine(requestWith({ object }), { any: odd }, { a: odd }, [["metadata"]]);
     assert.match(line, /^- \{[^\n\u0085\u2028\u2029\ufeff\u007f]*\}\n$/);
     const { parse } = await import("yaml");
-    assert.deepEqual(parse(line), [JSON.parse(line.slice(2))]);
-    assert.equal(JSON.parse(line.slice(2)).mutate.metadata.annotations[odd], odd);
+    assert.deepEqual(parse(line), [parseRecording(line)]);
+    assert.equal(parseRecording(line).mutate?.metadata?.annotations?.[odd], odd);
   });
 
   it("fails for a rule that can't be evaluated again", async () => {

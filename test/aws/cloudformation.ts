@@ -688,10 +688,11 @@ const listChanges = (before: Template | undefined, after: Template) => {
   const old = before?.Resources ?? {};
   const ids = new Set([...Object.keys(old), ...Object.keys(after.Resources)]);
   return [...ids].flatMap((LogicalResourceId) => {
-    const [was, is] = [old[LogicalResourceId], after.Resources[LogicalResourceId]];
-    if (isDeepStrictEqual(was, is)) return [];
-    const Action = was === undefined ? "Add" : is === undefined ? "Remove" : "Modify";
-    return [{ Action, LogicalResourceId, ResourceType: (is ?? was)?.Type ?? "" }];
+    const deployed = old[LogicalResourceId];
+    const wanted = after.Resources[LogicalResourceId];
+    if (isDeepStrictEqual(deployed, wanted)) return [];
+    const Action = deployed === undefined ? "Add" : wanted === undefined ? "Remove" : "Modify";
+    return [{ Action, LogicalResourceId, ResourceType: (wanted ?? deployed)?.Type ?? "" }];
   });
 };
 

@@ -22,6 +22,7 @@ import { type Answer, startEvaluator, type UpstreamEvaluator } from "./upstream.
 const macros = [...standardMacros, ...optionalMacros, ...twoVariableMacros, ...sortByMacro];
 
 export interface Comparison {
+  /** The number of compared pairs of an expression and an object. */
   pairs: number;
   /** The number of answers with issues, with an error, with a value. */
   issues: number;
@@ -31,7 +32,7 @@ export interface Comparison {
   panics: number;
   /** Tasks to which upstream has several answers, one of which is that of this implementation. */
   undecided: number;
-  /** The number of differences that stay, by their reasons. */
+  /** The number of known differences, which are accepted, by their reasons. */
   known: Map<string, number>;
   differences: Difference[];
 }

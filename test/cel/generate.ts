@@ -339,9 +339,10 @@ const fieldNames = ["a", "b", "s", "i", "d", "n", "l", "m", "spec", "namespace",
 const createFieldValue = (random: Random, depth: number): Value => {
   const choice = random.draw();
   if (depth > 0 && choice < 0.02) {
-    const kind = random.pick(fieldValues);
+    // A long list, of one value or of small numbers.
+    const value = random.pick(fieldValues);
     const isSame = random.decide(0.7);
-    return Array.from({ length: 20 + random.drawBelow(60) }, () => (isSame ? kind : random.drawBelow(100)));
+    return Array.from({ length: 20 + random.drawBelow(60) }, () => (isSame ? value : random.drawBelow(100)));
   }
   if (depth > 0 && choice < 0.2)
     return Array.from({ length: random.drawBelow(4) }, () => createFieldValue(random, depth - 1));

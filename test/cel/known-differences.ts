@@ -15,10 +15,10 @@ export interface Difference {
   postern: Answer;
 }
 
-/** A difference that stays, and why. */
+/** A difference that is accepted, and why. */
 interface KnownDifference {
   reason: string;
-  /** The last minor that has it; all have it without. */
+  /** The last minor that has it; without this, all minors have it. */
   until?: string;
   isMeant(difference: Difference, print: (value: unknown) => string): boolean;
 }

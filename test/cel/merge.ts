@@ -27,7 +27,7 @@ const builtInKinds = [
 /** How many kinds of generated CustomResourceDefinitions there are for each built-in kind. */
 const definitionsPerKind = 8;
 
-/** Upstream's errors come in any order; so often, each of them comes first. */
+/** How often upstream merges a patch: its errors come in any order, and each shall come first at least once. */
 const repeat = 40;
 
 export interface MergeDifference {

@@ -82,7 +82,7 @@ const objects = [
   },
 }));
 
-/** Texts that are valid at some places only, that are at others of the objects above, or that words of Kubernetes are. */
+/** Texts that only some fields allow, that other fields of the objects above have, or that mean something to Kubernetes. */
 const texts = [
   "a",
   "b",

@@ -185,20 +185,22 @@ describe("the report for GitHub", () => {
 /** Decodes a message as the runner of GitHub does. */
 const decodeMessage = (text: string) => text.replaceAll("%0A", "\n").replaceAll("%25", "%");
 
-describe("the results of a Pod that a workload would make", () => {
-  const madeBy = { apiVersion: "apps/v1", kind: "Deployment", name: "web", uid: "u1" };
-  const { file: _, line: __, ...live } = denied;
-  const made: ObjectCheckResult = { ...live, name: "web-", madeBy };
-  it("have the workload's name in every report", () => {
-    const [github_, junit_, sarif_] = [createGithubReport(), createJunitReport(now), createSarifReport()].map(
-      (report) => writeReport(report, [made]),
+describe("the result for a Pod that a controller would create from a workload", () => {
+  const deployment = { apiVersion: "apps/v1", kind: "Deployment", name: "web", uid: "u1" };
+  const { file: _, line: __, ...deniedLive } = denied;
+  const podOfDeployment: ObjectCheckResult = { ...deniedLive, name: "web-", madeBy: deployment };
+  it("has the workload's name in every report", () => {
+    assert.match(
+      writeReport(createGithubReport(), [podOfDeployment]),
+      /^::error title=allowed-registries%3A Deployment shop\/web \(its Pods\)::/,
     );
-    assert.match(String(github_), /^::error title=allowed-registries%3A Deployment shop\/web \(its Pods\)::/);
-    assert.match(String(junit_), /<testsuite name="apps\/v1 Deployment"/);
-    assert.match(String(junit_), /<testcase classname="Deployment shop\/web \(its Pods\)" name="allowed-registries"/);
-    assert.match(String(sarif_), /"uri": "cluster\/apps\/v1\/Deployment\/shop\/web"/);
-    const [report] = JSON.parse(writeReport(createPolicyReport({ passes: true }, now), [made])).items;
-    assert.deepEqual(report.results[0].resources, [{ ...madeBy, namespace: "shop" }]);
+    const junit = writeReport(createJunitReport(now), [podOfDeployment]);
+    assert.match(junit, /<testsuite name="apps\/v1 Deployment"/);
+    assert.match(junit, /<testcase classname="Deployment shop\/web \(its Pods\)" name="allowed-registries"/);
+    const sarif = writeReport(createSarifReport(), [podOfDeployment]);
+    assert.match(sarif, /"uri": "cluster\/apps\/v1\/Deployment\/shop\/web"/);
+    const [report] = JSON.parse(writeReport(createPolicyReport({ passes: true }, now), [podOfDeployment])).items;
+    assert.deepEqual(report.results[0].resources, [{ ...deployment, namespace: "shop" }]);
   });
 });
 

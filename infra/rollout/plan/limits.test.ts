@@ -122,7 +122,7 @@ describe("the limits of a function", () => {
 });
 
 describe("the limits of an account", () => {
-  it("are unknown without its quotas", () => {
+  it("aren't found if the account's quotas can't be read", () => {
     assert.deepEqual(
       findExceededLimits(
         { template: buildReserving(5000), parts: buildChanges(repeat(9, {})), warm: [] },

@@ -32,7 +32,7 @@ const codeAndSettings = {
 
 interface RuleRow {
   name: string;
-  /** The package's logic, config and other substance, if they differ from the function's. */
+  /** The package's logic and config, if they differ from the function's. */
   logic?: string;
   share?: { settings: object; mode?: "warn" };
   wanted?: Partial<PackagedRule["wanted"]>;
@@ -473,7 +473,7 @@ const idle: DeploymentPlan = {
 
 describe("a plan", () => {
   const missingAlias = { sentence: "the alias live of a doesn't exist" };
-  const table: [name: string, change: Partial<DeploymentPlan>, expected: boolean][] = [
+  const table: [name: string, change: Partial<DeploymentPlan>, changesNothing: boolean][] = [
     ["changes nothing if nothing differs", {}, true],
     ["changes nothing if it only has notes", { notes: ["a"], clusters: [{ ...unchangedCluster, notes: ["b"] }] }, true],
     [

@@ -348,6 +348,7 @@ const fixedPolicies: readonly KubernetesObject[] = [
   }),
 ];
 
+/** Refuses objects with the label `policy: last`. It is created last: when it refuses, all policies are in use. */
 const lastPolicy: readonly KubernetesObject[] = [
   {
     apiVersion,

@@ -272,6 +272,7 @@ const scalePolicy: readonly KubernetesObject[] = [
   } as KubernetesObject,
 ];
 
+/** Refuses objects with the label `policy: last`. It is created last: when it refuses, all policies are in use. */
 const lastPolicy: readonly KubernetesObject[] = [
   {
     apiVersion,
