@@ -23,7 +23,7 @@ const deployment: Partial<AdmissionRequest> = {
 const unnamed = { name: "" };
 
 describe("the name in a message", () => {
-  const table: [string, Partial<AdmissionRequest>, string][] = [
+  const table: [name: string, change: Partial<AdmissionRequest>, shown: string][] = [
     ["is the request's", { name: "a", object: { metadata: { name: "b" } } }, "a"],
     ["is else the object's", { ...unnamed, object: { metadata: { name: "b", generateName: "c-" } } }, "b"],
     ["is else its prefix", { ...unnamed, object: { metadata: { generateName: "c-" } } }, "c-"],

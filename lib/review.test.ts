@@ -45,7 +45,7 @@ describe("decodeReview", () => {
     });
 
   const requestFrom = (change: Fields) => request({ userInfo: { username: "jane", ...change } });
-  const optional: [string, object][] = [
+  const optional: [name: string, value: object][] = [
     ...[
       "subResource",
       "requestKind",
@@ -436,9 +436,9 @@ describe("warnings", () => {
       fc.property(fc.array(anyText, { maxLength: 60 }), (texts) => {
         const wanted = [...new Set(texts.map(clean))].filter(Boolean);
         const sent = fitWarnings(texts);
-        const [, more = "0"] = /^(\d+) more warnings did not fit$/.exec(sent.at(-1) ?? "") ?? [];
-        const kept = more === "0" ? sent : sent.slice(0, -1);
-        assert.equal(kept.length + Number(more), wanted.length);
+        const [, droppedCount = "0"] = /^(\d+) more warnings did not fit$/.exec(sent.at(-1) ?? "") ?? [];
+        const kept = droppedCount === "0" ? sent : sent.slice(0, -1);
+        assert.equal(kept.length + Number(droppedCount), wanted.length);
         for (const [index, text] of kept.entries())
           assert.ok(text === wanted[index] || wanted[index]?.startsWith(text.replace(/…$/, "")));
         if (wanted.reduce((sum, text) => sum + [...text].length, 0) <= 4096) assert.deepEqual(sent, wanted);

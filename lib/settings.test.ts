@@ -20,7 +20,7 @@ const defaults = {
 };
 
 describe("mergeWithDefaults", () => {
-  const table: [string, unknown, object][] = [
+  const table: [name: string, settings: unknown, merged: object][] = [
     ["returns the defaults for undefined", undefined, defaults],
     ["returns the defaults for a value that is not a map", [1], defaults],
     ["overrides one member", { seconds: 1 }, { ...defaults, seconds: 1 }],

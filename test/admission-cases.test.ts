@@ -68,17 +68,17 @@ describe("postern test of admission policies", () => {
       stderr: ended.stderr.replaceAll(folder, "FOLDER"),
     };
   };
-  const both = stringify([
+  const twoCases = stringify([
     { name: "admits one", ...admitted },
     { name: "refuses six", ...refused },
   ]);
-  const first = stringify([{ name: "admits one", ...admitted }]);
+  const firstCase = stringify([{ name: "admits one", ...admitted }]);
   const warning =
     "FOLDER/policies.yaml:1 ValidatingAdmissionPolicy replicas has no binding: its cases run as if a binding named everything had it, for all objects, with Deny";
   const sentence = "spec.validations[0].expression is false in no case: object.spec.replicas <= 5";
 
   it("prints remarks before the last line", async () => {
-    const { code, stdout } = await run(first);
+    const { code, stdout } = await run(firstCase);
     const remark = `FOLDER/policies.yaml:18 ValidatingAdmissionPolicy replicas: ${sentence}`;
     assert.deepEqual(
       [code, stdout],
@@ -87,7 +87,7 @@ describe("postern test of admission policies", () => {
   });
 
   it("prints JSON with the policies that matched", async () => {
-    const { stdout } = await run(first, "-o", "json");
+    const { stdout } = await run(firstCase, "-o", "json");
     const policy = "ValidatingAdmissionPolicy replicas";
     assert.deepEqual(JSON.parse(stdout), {
       cases: [
@@ -106,7 +106,7 @@ describe("postern test of admission policies", () => {
   });
 
   it("prints remarks as output of a JUnit suite", async () => {
-    const { stdout } = await run(both, "-o", "junit");
+    const { stdout } = await run(twoCases, "-o", "junit");
     assert.match(stdout, / tests="2" failures="0" /);
     assert.match(stdout, new RegExp(`<system-out>${RegExp.escape(warning)}</system-out>`));
   });
@@ -114,27 +114,27 @@ describe("postern test of admission policies", () => {
   for (const [name, text, line] of [
     [
       "an unknown member",
-      both.replace("admitted:", "admited:"),
+      twoCases.replace("admitted:", "admited:"),
       '7 "admits one" has no member admited; did you mean admitted?',
     ],
     [
       "an unknown field of an object",
-      both.replace("replicas:", "replica:"),
+      twoCases.replace("replicas:", "replica:"),
       '15 "refuses six" has an unknown field in validate: spec.replica; did you mean replicas?',
     ],
     [
       "a value that an API server can't read",
-      both.replace("replicas: 6", 'replicas: "6"'),
+      twoCases.replace("replicas: 6", 'replicas: "6"'),
       '15 "refuses six" has a value that an API server refuses in validate: spec.replicas must be a whole number, not "6"',
     ],
     [
       "a policy that isn't there",
-      both.replace("- name: admits", "- variant: replica\n  name: admits"),
+      twoCases.replace("- name: admits", "- variant: replica\n  name: admits"),
       '1 "admits one" has the variant "replica", which is no policy; did you mean replicas?',
     ],
     [
       "a phase of policies that aren't there",
-      both.replace("validate:", "mutate:"),
+      twoCases.replace("validate:", "mutate:"),
       '2 "admits one" says mutate, which no rule does that reads such policies',
     ],
   ] as const)
@@ -143,7 +143,7 @@ describe("postern test of admission policies", () => {
 
   it("names the line of an object without a name", async () => {
     const policies = await write("nameless.yaml", `${toYaml(files)}---\n{ apiVersion: v1, kind: ConfigMap }\n`);
-    const { code, stderr } = await runTest("--policy", policies, "--cases", await write("cases.yaml", both));
+    const { code, stderr } = await runTest("--policy", policies, "--cases", await write("cases.yaml", twoCases));
     const sentence = "nameless.yaml:20 is no manifest: it must have an apiVersion, a kind and a metadata.name\n";
     assert.deepEqual([code, stderr], [2, join(folder, sentence)]);
   });
@@ -151,14 +151,14 @@ describe("postern test of admission policies", () => {
   it("leaves the file of cases out of a folder", async () => {
     await mkdir(join(folder, "team"));
     await write("team/policies.yaml", toYaml(files));
-    const file = await write("team/cases.yaml", both);
+    const file = await write("team/cases.yaml", twoCases);
     const { code, stdout } = await runTest("--policy", join(folder, "team"), "--cases", file);
     assert.equal(code, 0, stdout);
   });
 
   it("runs no case of a policy that an API server would refuse", async () => {
     const policies = await write("policies.yaml", toYaml(files).replace("<= 5", "<= '5' + 1"));
-    const file = await write("cases.yaml", both);
+    const file = await write("cases.yaml", twoCases);
     const { code, stdout } = await runTest("--policy", policies, "--cases", file);
     assert.equal(code, 1);
     assert.match(

@@ -181,8 +181,8 @@ export const testAnswers = (open: () => Capabilities) => {
   });
 
   it("returns the API server's refusal of an object", async () => {
-    const made = await open().create(namespaces, buildObject("Namespace", "New"));
-    const { details: _, ...status } = typeof made === "string" ? assert.fail(made) : made.refused;
+    const created = await open().create(namespaces, buildObject("Namespace", "New"));
+    const { details: _, ...status } = typeof created === "string" ? assert.fail(created) : created.refused;
     assert.deepEqual(status, refused[0]?.status);
   });
 };

@@ -60,8 +60,8 @@ export const openCheckout = async (rules: string[] = []): Promise<Checkout> => {
     },
     load: (path) => import(pathToFileURL(join(folder, path)).href),
     postern: (env, ...words) => {
-      const own = { PATH: process.env.PATH ?? "", HOME: folder, CI: "true", ...cacheVariables };
-      const all = { ...own, NODE_COMPILE_CACHE: compiled, NODE_COMPILE_CACHE_PORTABLE: "1", ...env };
+      const defaults = { PATH: process.env.PATH ?? "", HOME: folder, CI: "true", ...cacheVariables };
+      const all = { ...defaults, NODE_COMPILE_CACHE: compiled, NODE_COMPILE_CACHE_PORTABLE: "1", ...env };
       return runProgram([join(folder, "infra/main.ts"), ...words], { cwd: folder, env: all });
     },
     remove: () => rm(folder, { recursive: true, force: true }),

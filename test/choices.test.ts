@@ -4,13 +4,13 @@ import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { readCatalogue } from "../infra/catalogue/registry.ts";
 import {
+  alternatingFiles,
   chooseMinors,
   chooseOtherMinor,
   choosePart,
   choosePorts,
   chooseUpgrade,
   listLeftOut,
-  pairs,
 } from "./choices.ts";
 import { minors } from "./control-plane/binaries.ts";
 import { listPluginPorts } from "./parity/plugins.ts";
@@ -31,33 +31,33 @@ describe("what a run compares with real API servers", () => {
 
   it("is at most two minors, the same in all suites of a run", () => {
     for (const seed of seeds) {
-      const both = chooseMinors(undefined, undefined, seed);
+      const allChosen = chooseMinors(undefined, undefined, seed);
       const chosen = [chooseMinors(undefined, 0, seed), chooseMinors(undefined, 1, seed)].flat();
-      assert.deepEqual(chosen.sort(), both.toSorted());
+      assert.deepEqual(chosen.sort(), allChosen.toSorted());
       assert.deepEqual(
         choosePorts(ports, seed).map(([minor]) => minor),
-        both,
+        allChosen,
       );
-      assert.equal(both.length, 2);
+      assert.equal(allChosen.length, 2);
     }
   });
 
   it("is every port in every minor", () => {
-    const pairs = seeds.flatMap((seed) =>
+    const portsAndMinors = seeds.flatMap((seed) =>
       choosePorts(ports, seed).flatMap(([minor, chosen]) => chosen.map(({ name }) => `${name} ${minor}`)),
     );
     const wanted = ports.flatMap(({ name }) => minors.map((minor) => `${name} ${minor}`));
-    assert.deepEqual([...new Set(pairs)].sort(), wanted.sort());
+    assert.deepEqual([...new Set(portsAndMinors)].sort(), wanted.sort());
   });
 
   it("is every part of the fields in every minor", () => {
-    const pairs = seeds.flatMap((seed) =>
+    const partsAndMinors = seeds.flatMap((seed) =>
       chooseMinors(undefined, 1, seed).flatMap((minor) =>
         tenths.filter(choosePart("fields", 10, seed, true)).map((index) => `${index} ${minor}`),
       ),
     );
     const wanted = tenths.flatMap((index) => minors.map((minor) => `${index} ${minor}`));
-    assert.deepEqual([...new Set(pairs)].sort(), wanted.sort());
+    assert.deepEqual([...new Set(partsAndMinors)].sort(), wanted.sort());
   });
 
   it("is one part of what takes long, and all of it in a run of some tests", () => {
@@ -68,9 +68,9 @@ describe("what a run compares with real API servers", () => {
   });
 
   it("is every test file that takes turns with another", () => {
-    const files = pairs.flat(2);
+    const files = alternatingFiles.flat(2);
     assert.deepEqual(globSync(files, { cwd: root }).sort(), files.toSorted());
-    for (const pair of pairs) {
+    for (const pair of alternatingFiles) {
       const runs = seeds.map((seed) => pair.map((list) => list.some((file) => !listLeftOut(seed).includes(file))));
       assert.ok(runs.every(([one, other]) => one !== other));
       assert.equal(new Set(runs.map(String)).size, 2);

@@ -36,8 +36,10 @@ export const chooseOtherMinor = (seed = runSeed): string => {
 export const chooseMinors = (large?: string, turn?: 0 | 1, seed = runSeed): string[] => {
   const { POSTERN_KUBERNETES: wanted } = process.env;
   if (large !== undefined || (wanted && turn !== undefined)) return [wanted ?? newestMinor];
-  const both = [...new Set([newestMinor, chooseOtherMinor(seed)])];
-  return turn === undefined ? both : both.filter((_, index) => index === (draw("turn", 2, seed) + turn) % both.length);
+  const chosen = [...new Set([newestMinor, chooseOtherMinor(seed)])];
+  return turn === undefined
+    ? chosen
+    : chosen.filter((_, index) => index === (draw("turn", 2, seed) + turn) % chosen.length);
 };
 
 /** Divides a sixth of the ports between the newest minor and the other one of this run. */
@@ -68,7 +70,7 @@ export const choosePart = (
 };
 
 /** Test files that take long. A run of all tests has one list of each pair, by its seed. */
-export const pairs: readonly (readonly [string[], string[]])[] = [
+export const alternatingFiles: readonly (readonly [string[], string[]])[] = [
   [["test/aws/project.test.ts", "test/local/release.test.ts"], ["test/local/upgrade.test.ts"]],
   [["test/aws/limits.test.ts", "test/aws/networks.test.ts"], ["test/aws/real-account.test.ts"]],
   [["test/aws/fleet-size.test.ts"], ["test/aws/package.test.ts"]],
@@ -79,7 +81,7 @@ export const pairs: readonly (readonly [string[], string[]])[] = [
 
 /** Lists the test files that a run of all tests leaves out by its seed. */
 export const listLeftOut = (seed: number): string[] =>
-  pairs.flatMap((pair, index) => pair[draw(`pair ${index}`, 2, seed)] ?? []);
+  alternatingFiles.flatMap((pair, index) => pair[draw(`pair ${index}`, 2, seed)] ?? []);
 
 /**
  * The upgrade that a run makes, from its other minor to the newest, if that brings MutatingAdmissionPolicy. Two suites make

@@ -7,10 +7,11 @@ import { readCatalogue } from "../infra/catalogue/registry.ts";
 import { createRandom } from "../infra/testing/random.ts";
 import { type LargestObject, listLargestObjects } from "./largest-objects.ts";
 
-// A rule may take so many times as long as JSON.parse for the same review. The seed chooses the objects;
-// POSTERN_RUNS=100000 takes all, which needs some minutes.
-const most = 60;
-/** Rules that may take longer, with the reason. */
+// The seed chooses the objects; POSTERN_RUNS=100000 takes all, which needs some minutes.
+
+/** How many times as long as JSON.parse of the same review a rule may take. */
+const usualLimit = 60;
+/** The limits of rules that may take longer, with the reasons. */
 const exceptions: Record<string, number> = {
   // The defaults that it adds to 50,000 containers of 30 bytes make its answer 20 times as large as the review.
   "limit-ranger": 120,
@@ -19,7 +20,7 @@ const exceptions: Record<string, number> = {
   // It compiles the scripts of a policy, which has as many rules as etcd can hold.
   "policy-admission": 2000,
 };
-const getLimit = (rule: string) => exceptions[rule] ?? most;
+const getLimit = (rule: string) => exceptions[rule] ?? usualLimit;
 const seed = Number(process.env.POSTERN_SEED || 1);
 const runs = Number(process.env.POSTERN_RUNS || 6);
 

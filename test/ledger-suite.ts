@@ -39,8 +39,8 @@ export const testLedger = (open: (readTime: () => number) => Ledger, numRuns = 1
   });
 
   it("loses no change if several are made at the same time", async () => {
-    const pairs = [["a", "b"], ["b", "c"], ["c", "a"], ["a"]];
-    await Promise.all(Array.from({ length: 20 }, (_, index) => countAll(pairs[index % 4] ?? [])));
+    const keyLists = [["a", "b"], ["b", "c"], ["c", "a"], ["a"]];
+    await Promise.all(Array.from({ length: 20 }, (_, index) => countAll(keyLists[index % 4] ?? [])));
     assert.deepEqual(await read("a", "b", "c"), [15, 10, 10]);
   });
 

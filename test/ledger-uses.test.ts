@@ -60,13 +60,13 @@ const event: AdmissionRequest = {
 };
 const objects = [pod, { apiVersion: "v1", kind: "Namespace", metadata: { name: "shop" } }];
 
-describe("two reviews after each other use as much of the ledger as the costs say", () => {
+describe("the estimated costs have the units of the ledger that two reviews in a row use", () => {
   const table: [rule: string, AdmissionRequest, settings: object][] = [
     ["deletion-guard", deletion, { cleanUp: "http://{ip}/{name}", addresses: ["127.0.0.1"] }],
     ["event-rate-limit", event, { limits: [{ type: "Server", qps: 1, burst: 1 }] }],
   ];
   for (const [rule, request, settings] of table)
-    it(`of ${rule}`, async () => {
+    it(`for ${rule}`, async () => {
       const { decide } = await openRule(join(getFunctionsFolder(), rule));
       const { capabilities, units } = countUnits({
         ...createRecordedCapabilities({ objects }),

@@ -6,12 +6,18 @@ import { isLinearizable, type Operation } from "./linearizability.ts";
 
 /** Writes an operation on the keys `a` and `b`. */
 const pair = (start: number, end: number | undefined, read: unknown[], wrote: unknown[]): Operation => ({
-  ...{ keys: ["a", "b"], read, wrote, start },
+  keys: ["a", "b"],
+  read,
+  wrote,
+  start,
   ...(end !== undefined && { end }),
 });
 /** Writes an operation on the key `a`. */
 const one = (start: number, end: number | undefined, read: unknown, wrote: unknown): Operation => ({
-  ...{ keys: ["a"], read: [read], wrote: [wrote], start },
+  keys: ["a"],
+  read: [read],
+  wrote: [wrote],
+  start,
   ...(end !== undefined && { end }),
 });
 const none = undefined;

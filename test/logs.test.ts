@@ -8,10 +8,23 @@ import { evaluateQuery } from "./aws/insights.ts";
 // The queries of docs/reference/metrics-and-logs.md, on lines as functions, Lambda and the gateway write them.
 const time = Date.parse("2026-11-23T10:00:00Z");
 const review: AnsweredReviewFacts = {
-  ...{ rule: "limit-notes", phase: "validate", cluster: "prod-eu", mode: "enforce", key: "abcdefgh.1" },
-  ...{ code: 200, refused: false, operations: 0, milliseconds: 4, function: "postern-prod-limit-notes", version: "7" },
+  rule: "limit-notes",
+  phase: "validate",
+  cluster: "prod-eu",
+  mode: "enforce",
+  key: "abcdefgh.1",
+  code: 200,
+  refused: false,
+  operations: 0,
+  milliseconds: 4,
+  function: "postern-prod-limit-notes",
+  version: "7",
   request: {
-    ...{ uid: "u", operation: "CREATE", name: "web", namespace: "shop", userInfo: { username: "jane" } },
+    uid: "u",
+    operation: "CREATE",
+    name: "web",
+    namespace: "shop",
+    userInfo: { username: "jane" },
     kind: { group: "", version: "v1", kind: "ConfigMap" },
     resource: { group: "", version: "v1", resource: "configmaps" },
   },
@@ -46,8 +59,17 @@ const found: Record<string, Record<string, string>[]> = {
     ["prod-eu", "enforce", { user: "jane", message: "it has no label" }, time + 1] as const,
     ["prod-us", "warn", {}, time + 10] as const,
   ].map(([Cluster, Mode, told, last]) => ({
-    ...{ Cluster, Rule: "limit-notes", Mode, ...told, operation: "CREATE", group: "", resource: "configmaps" },
-    ...{ namespace: "shop", times: "1", last: `${last}`, example: "web" },
+    Cluster,
+    Rule: "limit-notes",
+    Mode,
+    ...told,
+    operation: "CREATE",
+    group: "",
+    resource: "configmaps",
+    namespace: "shop",
+    times: "1",
+    last: `${last}`,
+    example: "web",
   })),
   "`errors by rule`": [
     { ...named, Rule: "limit-notes", Cluster: "prod-eu", code: "500", errors: "1", last: `${time + 3}` },
@@ -61,8 +83,15 @@ const found: Record<string, Record<string, string>[]> = {
     ["10:00:00.009", "prod-eu", "4", "0"] as const,
     ["10:00:00.010", "prod-us", "4", "0"] as const,
   ].map(([clock, Cluster, Latency, Init]) => ({
-    ...{ "@timestamp": `2026-11-23 ${clock}`, Rule: "limit-notes", Cluster, Latency, Init },
-    ...{ operation: "CREATE", resource: "configmaps", namespace: "shop", name: "web" },
+    "@timestamp": `2026-11-23 ${clock}`,
+    Rule: "limit-notes",
+    Cluster,
+    Latency,
+    Init,
+    operation: "CREATE",
+    resource: "configmaps",
+    namespace: "shop",
+    name: "web",
   })),
   "`cold starts`": [{ Rule: "limit-notes", starts: "1", p50: "150", longest: "150" }],
   "`guards that failed`": [
@@ -76,8 +105,14 @@ const found: Record<string, Record<string, string>[]> = {
   ],
   "Failed reviews": [
     {
-      ...{ "@timestamp": "2026-11-23 10:00:00.003", Rule: "limit-notes", Cluster: "prod-eu", code: "500" },
-      ...{ error: "Error: boom", resource: "configmaps", namespace: "shop", name: "web" },
+      "@timestamp": "2026-11-23 10:00:00.003",
+      Rule: "limit-notes",
+      Cluster: "prod-eu",
+      code: "500",
+      error: "Error: boom",
+      resource: "configmaps",
+      namespace: "shop",
+      name: "web",
     },
   ],
   "What a holder of a key sent that no API server sends": [
@@ -85,8 +120,10 @@ const found: Record<string, Record<string, string>[]> = {
   ],
   "Timeouts and crashes": [
     {
-      ...{ "@timestamp": "2026-11-23 10:00:00.005", "@logStream": stream },
-      ...{ "record.status": "timeout", "record.errorType": "Sandbox.Timedout" },
+      "@timestamp": "2026-11-23 10:00:00.005",
+      "@logStream": stream,
+      "record.status": "timeout",
+      "record.errorType": "Sandbox.Timedout",
     },
   ],
   "Which keys are in use": [

@@ -73,11 +73,18 @@ describe("a line of a review for which a script fails", () => {
           fc.asyncProperty(core, around, fc.integer({ min: 1_000_000 }), async (text, before, number) => {
             written = "";
             const object = {
-              ...{ apiVersion: "example.com/v1", kind: "Shop", metadata: { name: "web", namespace: "shop" } },
+              apiVersion: "example.com/v1",
+              kind: "Shop",
+              metadata: { name: "web", namespace: "shop" },
               data: { text: `${before}${text}`, number },
             };
             const request = {
-              ...{ uid: "u", operation: "CREATE", name: "web", namespace: "shop", userInfo: {}, object },
+              uid: "u",
+              operation: "CREATE",
+              name: "web",
+              namespace: "shop",
+              userInfo: {},
+              object,
               kind: { group: "example.com", version: "v1", kind: "Shop" },
               resource: { group: "example.com", version: "v1", resource: "shops" },
             };

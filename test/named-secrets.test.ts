@@ -32,7 +32,7 @@ const readPath = (value: unknown, path: Path): unknown =>
   path.reduce<unknown>((inner, step) => (inner as Record<string, unknown>)[step], value);
 
 const named = { metadata: { name: "reads" } };
-const readers: [string, (paths: Path[]) => { rule: Rule; settings: object }][] = [
+const readers: [what: string, build: (paths: Path[]) => { rule: Rule; settings: object }][] = [
   [
     "a rule in TypeScript",
     (paths) => {

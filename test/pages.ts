@@ -123,10 +123,12 @@ export const testPages = (
 ): void => {
   for (const [page, blocks] of readPages()) {
     const entry = entries[page] ?? {};
-    const own = entry.tier ?? "local";
-    if (own !== tier && (tier !== "local" || process.env.POSTERN_PARTS)) continue;
+    const pageTier = entry.tier ?? "local";
+    if (pageTier !== tier && (tier !== "local" || process.env.POSTERN_PARTS)) continue;
     const findUpper = (command: string) =>
-      own === tier || !/\bkubectl /.test(command) ? undefined : "needs an API server: npm run test:cluster runs it";
+      pageTier === tier || !/\bkubectl /.test(command)
+        ? undefined
+        : "needs an API server: npm run test:cluster runs it";
     const findReason = (text: string) => entry.skip?.[getFirstLine(text)] ?? findUpper(text);
     if (blocks.every(({ commands }) => commands.every(findReason))) continue;
     describe(page, () => testPage(entry, blocks, findReason, start));

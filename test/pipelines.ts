@@ -96,11 +96,11 @@ export const toCodeBuildScript = ({ env, phases }: CodeBuild): Script => {
 export const runBash = (
   folder: string,
   { flags, lines, env }: Script,
-  more: Record<string, string>,
+  variables: Record<string, string>,
   input = "",
 ): Promise<ProgramOutput> =>
   new Promise((resolve) => {
-    const options = { cwd: folder, env: { PATH: process.env.PATH, HOME: folder, ...env, ...more } };
+    const options = { cwd: folder, env: { PATH: process.env.PATH, HOME: folder, ...env, ...variables } };
     const words = ["--noprofile", "--norc", ...flags, "-c", lines];
     const child = execFile("bash", words, options, (error, stdout, stderr) =>
       resolve({ code: error ? Number(error.code) : 0, stdout, stderr }),

@@ -33,8 +33,12 @@ const makeRare = <T>(value: fc.Arbitrary<T>) => fc.oneof(fc.constant(undefined),
 const level = constantFrom("privileged", "baseline", "restricted");
 const version = constantFrom("latest", "v1.0", "v1.21", "v1.35", "v1.99");
 const defaults = fc.record({
-  ...{ enforce: level, audit: level, warn: level },
-  ...{ "enforce-version": version, "audit-version": version, "warn-version": version },
+  enforce: level,
+  audit: level,
+  warn: level,
+  "enforce-version": version,
+  "audit-version": version,
+  "warn-version": version,
 });
 const exemptions = fc.record({
   usernames: constantFrom([], ["boss"]),
@@ -51,8 +55,12 @@ const labelVersion = makeRare(
 );
 const labels = fc
   .record({
-    ...{ enforce: labelLevel, audit: labelLevel, warn: labelLevel },
-    ...{ "enforce-version": labelVersion, "audit-version": labelVersion, "warn-version": labelVersion },
+    enforce: labelLevel,
+    audit: labelLevel,
+    warn: labelLevel,
+    "enforce-version": labelVersion,
+    "audit-version": labelVersion,
+    "warn-version": labelVersion,
   })
   .map((values): NamespaceLabels => {
     const entries = Object.entries<string | undefined>(values);
@@ -134,8 +142,8 @@ describe("the webhook entries of pod-security", () => {
 
   it("are less than a megabyte with 200 exempt users", () => {
     const usernames = Array.from({ length: 200 }, (_, index) => `system:serviceaccount:team-${index}:some-builder`);
-    const made = entries({ settings: { exemptions: { usernames } } }, true);
-    assert.ok(Buffer.byteLength(JSON.stringify(made)) < 1e6);
+    const entriesWithUsers = entries({ settings: { exemptions: { usernames } } }, true);
+    assert.ok(Buffer.byteLength(JSON.stringify(entriesWithUsers)) < 1e6);
   });
 
   it("decide exactly as the rule does after reading the namespace", async () => {

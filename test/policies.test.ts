@@ -73,8 +73,12 @@ const buildRequest = ({ operation, object, oldObject, requestNamespace }: Policy
   const target = (operation === "DELETE" ? oldObject : object) ?? {};
   const namespace = requestNamespace ?? target.metadata?.namespace;
   return {
-    ...{ operation, object: operation === "DELETE" ? null : object, oldObject: oldObject ?? null },
-    ...{ kind: getKind(target), userInfo: {}, ...(namespace !== undefined && { namespace }) },
+    operation,
+    object: operation === "DELETE" ? null : object,
+    oldObject: oldObject ?? null,
+    kind: getKind(target),
+    userInfo: {},
+    ...(namespace !== undefined && { namespace }),
   };
 };
 

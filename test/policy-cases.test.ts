@@ -60,8 +60,8 @@ describe("a policy's case", () => {
     });
 
   it("is evaluated by rules that read policies, with their configured settings", () => {
-    const own = { mode: "enforce" as const, settings: { scripts: false } };
-    const rules = findRulesForPolicies(catalogue, [kept], new Map([["policy-validate", own]]));
+    const configured = { mode: "enforce" as const, settings: { scripts: false } };
+    const rules = findRulesForPolicies(catalogue, [kept], new Map([["policy-validate", configured]]));
     const setups = rules.map(({ listed, held }) => [listed.name, held, Object(listed.rule.settings)] as const);
     assert.deepEqual(
       setups.map(([name, held, { policies, scripts }]) => [name, held, policies.length, scripts]),
@@ -97,9 +97,12 @@ describe("postern test of policies", () => {
     ];
     const { code, stdout } = await runTest("--policy", join(folder, "policies"), "--cases", first, "--cases", second);
     const lines = [
-      ...["passed  sees a pod", "failed  sees none"],
+      "passed  sees a pod",
+      "failed  sees none",
       '        the object has {"seen":"a"} at /metadata/annotations, not nothing',
-      ...["", "2 cases: 1 passed, 1 failed", ""],
+      "",
+      "2 cases: 1 passed, 1 failed",
+      "",
     ];
     assert.deepEqual([code, stdout], [1, lines.join("\n")]);
   });

@@ -100,7 +100,9 @@ describe("a suggestion", () => {
   });
   it("depends on the rule's settings and the request", async () => {
     const settingsRule = rule<KubernetesObject, { least: number }>({
-      ...{ summary: "Refuses.", match: [], settings: { least: 1 } },
+      summary: "Refuses.",
+      match: [],
+      settings: { least: 1 },
       validate: (_, { settings: { least } }) => `not ${least}`,
       suggest: async (_, { settings: { least }, request }) => `have ${least} in ${request.namespace}`,
     });
@@ -147,8 +149,8 @@ describe("the suggestion of a rule", () => {
   const name = "a";
   const buildPod = (spec: object) => ({ metadata: { name, namespace: "shop" }, spec: { containers: [], ...spec } });
   const buildClaim = (storage: string) => ({ metadata: { name }, spec: { resources: { requests: { storage } } } });
-  const createCapabilities = (kind: string, metadata: object, more: object, apiVersion = "v1") =>
-    createRecordedCapabilities({ objects: [{ apiVersion, kind, metadata: { name, ...metadata }, ...more }] });
+  const createCapabilities = (kind: string, metadata: object, fields: object, apiVersion = "v1") =>
+    createRecordedCapabilities({ objects: [{ apiVersion, kind, metadata: { name, ...metadata }, ...fields }] });
   const getSuggestion = async (
     rule: Rule,
     {

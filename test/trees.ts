@@ -59,7 +59,7 @@ export const loadJob = async (
   folder: string,
   tree: string,
   text: string,
-  more: Partial<DeploymentJob>,
+  overrides: Partial<DeploymentJob>,
 ): Promise<DeploymentJob> => {
   const load = <T>(path: string) => loadFrom<T>(folder, path);
   const { createAwsStageClients: openStage } = await load<typeof import("../infra/aws/stage.ts")>("infra/aws/stage.ts");
@@ -77,7 +77,7 @@ export const loadJob = async (
     harden: false,
     wave: 1,
     progress: quiet,
-    ...more,
+    ...overrides,
   };
 };
 
@@ -102,14 +102,14 @@ export const createPackager = async (folder: string): Promise<StagePackager> => 
   const { packageStack } = await loadFrom<typeof import("../infra/aws/stack.ts")>(folder, "infra/aws/stack.ts");
   const read = (file: string) => readFile(join(folder, file), "utf8");
   const stateFile = ".serverless/serverless-state.json";
-  const made = new Map<string, { template: string; state: string }>();
+  const packed = new Map<string, { template: string; state: string }>();
   const pack: typeof packageStack = async (stage) => {
     const inputs = ["serverless.yml", "dist/functions.json", "dist/http.json", "dist/url.json"].map(read);
     const key = JSON.stringify([stage, ...(await Promise.all(inputs))]);
-    const known = made.get(key);
+    const known = packed.get(key);
     if (known === undefined) {
       const template = await packageStack(stage);
-      made.set(key, { template: JSON.stringify(template), state: await read(stateFile) });
+      packed.set(key, { template: JSON.stringify(template), state: await read(stateFile) });
       return template;
     }
     // osls deletes the folder when it has deployed.

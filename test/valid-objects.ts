@@ -38,13 +38,13 @@ export const readValidObjects = (): KubernetesObject[] => {
     );
   };
   return objects.map((object, index) => {
-    const own = Object(object.metadata);
+    const stated = Object(object.metadata);
     const metadata = {
       name: `valid-${index}`,
       labels: { a: "b" },
       annotations: { a: "b" },
       finalizers: ["example.com/a"],
-      ...own,
+      ...stated,
     };
     const spec = object.kind === "Pod" ? (object.spec ?? pod) : object.spec;
     return structuredClone(edit({ ...object, metadata, ...(spec !== undefined && { spec }) })) as KubernetesObject;

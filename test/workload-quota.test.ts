@@ -27,6 +27,7 @@ import { openRule } from "../infra/testing/rule-test.ts";
 const { decide, reconcile } = await openRule(join(import.meta.dirname, "..", "functions", "workload-quota"));
 
 const clusters = ["east", "west"];
+/** The quota's CPUs. */
 const hard = 20;
 /** The most that forged reviews of one cluster may reserve, unless the quota has `unseen: 100%`. */
 const most = 10;
@@ -54,13 +55,19 @@ interface PendingWrite {
 }
 
 type Step =
+  /** A client writes or deletes the Deployment with this name. */
   | { write: string; cluster: string; replicas: number; isDry: boolean }
   | { delete: string; cluster: string }
+  /** Someone with the key of the cluster east sends a review that no API server sent. */
   | { forge: string; replicas: number | undefined; isUpdate: boolean }
+  /** An API server stores a pending write, or gives it up. */
   | { commit: number }
   | { fail: number }
+  /** The cluster is recounted. */
   | { recount: string; isComplete: boolean; isExpired: boolean }
+  /** A write is stored without a review. */
   | { force: string; cluster: string; replicas: number | undefined }
+  /** So many seconds pass. */
   | { pass: number };
 
 /**
@@ -425,7 +432,7 @@ describe("workload-quota", () => {
     assert.deepEqual((await model.listReserved()).sort(), ["east a 3", "east b 3", "east c 3"]);
   });
 
-  it("credits what a cluster that is gone had, once the quota covers it no more", async () => {
+  it("gives back what a deleted cluster had reserved once the quota no longer covers that cluster", async () => {
     const model = createModel(undefined, undefined);
     for (const cluster of clusters) {
       await model.run(buildWrite("a", 3, cluster));

@@ -50,7 +50,7 @@ describe("deletion-guard", () => {
     },
   });
   /** Returns the outcome of the clean-up for a refusal, or whether the pod is deleted or kept. */
-  const deletePod = async (capabilities: Capabilities, more: Partial<AdmissionRequest> = {}) => {
+  const deletePod = async (capabilities: Capabilities, overrides: Partial<AdmissionRequest> = {}) => {
     const userInfo = { username: "jane", groups: ["developers"] };
     const request: AdmissionRequest = {
       uid: "review",
@@ -61,14 +61,19 @@ describe("deletion-guard", () => {
       operation: "DELETE",
       userInfo,
       oldObject: buildPod(),
-      ...more,
+      ...overrides,
     };
     const now = new Date(1_800_000_000_000 + seconds * 1000);
     const { outcome } = await decide("validate", request, { settings, now, capabilities });
     return outcome.allowed ? "deleted" : (outcome.audit?.["clean-up"] ?? "kept");
   };
-  const buildEviction = (more: object = {}): Partial<AdmissionRequest> => {
-    const object = { apiVersion: "policy/v1", kind: "Eviction", metadata: { name: "a", namespace: "shop" }, ...more };
+  const buildEviction = (overrides: object = {}): Partial<AdmissionRequest> => {
+    const object = {
+      apiVersion: "policy/v1",
+      kind: "Eviction",
+      metadata: { name: "a", namespace: "shop" },
+      ...overrides,
+    };
     return { operation: "CREATE", subResource: "eviction", object, oldObject: null };
   };
   const call = "POST http://127.0.0.1/shop/a/u1";

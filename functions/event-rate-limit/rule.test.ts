@@ -19,7 +19,7 @@ describe("event-rate-limit", () => {
   const pod = { kind: "Pod", namespace: "shop", name: "p", uid: "u", apiVersion: "v1" };
   const event = { metadata: { name: "a" }, source: { component: "kubelet", host: "n1" }, involvedObject: pod };
   const newerKind = { kind: { group: "events.k8s.io", version: "v1", kind: "Event" } };
-  const send = async (limits: EventLimit[], more: Partial<AdmissionRequest> = {}, settings: object = {}) => {
+  const send = async (limits: EventLimit[], overrides: Partial<AdmissionRequest> = {}, settings: object = {}) => {
     const request: AdmissionRequest = {
       uid: "u",
       kind: { group: "", version: "v1", kind: "Event" },
@@ -28,7 +28,7 @@ describe("event-rate-limit", () => {
       operation: "CREATE",
       userInfo: { username: "jane" },
       object: event,
-      ...more,
+      ...overrides,
     };
     const now = new Date(1_800_000_000_000 + seconds * 1000);
     return (await decide("validate", request, { settings: { limits, ...settings }, now, capabilities })).outcome.status;
@@ -58,7 +58,7 @@ describe("event-rate-limit", () => {
       message: "Too many requests: limit reached on type Namespace for key shop",
     });
   });
-  const sameKey: [EventLimit["type"], string, Partial<AdmissionRequest>][] = [
+  const sameKey: [type: EventLimit["type"], key: string, request: Partial<AdmissionRequest>][] = [
     ["Server", "", { namespace: "bank", userInfo: { username: "john" }, ...buildEvent({}) }],
     ["Namespace", "shop", { userInfo: { username: "john" }, ...buildEvent({}) }],
     ["User", "jane", { namespace: "bank", ...buildEvent({}) }],

@@ -12,8 +12,8 @@ const createSlowLedger = (): Ledger & { changes: number } => {
     change: (async (keys, compute, seconds) => {
       for (;;) {
         const read = await change<object>(keys, (kept) => kept);
-        const made = compute(read as never) as (object | undefined)[];
-        if (made.every((value, index) => value === read[index])) return made as never;
+        const written = compute(read as never) as (object | undefined)[];
+        if (written.every((value, index) => value === read[index])) return written as never;
         ledger.changes++;
         await null;
         let isCurrent = false;
@@ -21,11 +21,11 @@ const createSlowLedger = (): Ledger & { changes: number } => {
           keys,
           (kept) => {
             isCurrent = kept.every((value, index) => value === read[index]);
-            return isCurrent ? made : kept;
+            return isCurrent ? written : kept;
           },
           seconds,
         );
-        if (isCurrent) return made as never;
+        if (isCurrent) return written as never;
       }
     }) as Ledger["change"],
   };

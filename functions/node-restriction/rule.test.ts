@@ -11,14 +11,14 @@ const { decide, entries } = await openRule(import.meta.dirname);
 // These requests can't be cases: the API server sends no name only if a collection is deleted, and never for evictions.
 
 const pods = { group: "", version: "v1", resource: "pods" };
-const buildRequest = (operation: Operation, more: Partial<AdmissionRequest>): AdmissionRequest => ({
+const buildRequest = (operation: Operation, overrides: Partial<AdmissionRequest>): AdmissionRequest => ({
   uid: "1",
   operation,
   namespace: "default",
   resource: pods,
   kind: { group: "", version: "v1", kind: "Pod" },
   userInfo: { username: "system:node:n1", groups: ["system:nodes"] },
-  ...more,
+  ...overrides,
 });
 const decideStatus = async (request: AdmissionRequest) => (await decide("mutate", request)).outcome.status;
 

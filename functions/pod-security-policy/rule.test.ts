@@ -57,8 +57,8 @@ it("copies a seccomp profile from an annotation to the field", async () => {
 });
 
 describe("a refusal of pod-security-policy", () => {
-  const buildPolicy = (more: object): PodSecurityPolicyObject =>
-    JSON.parse(JSON.stringify({ metadata: { name: "p" }, spec: { ...spec, ...more }, use }));
+  const buildPolicy = (fields: object): PodSecurityPolicyObject =>
+    JSON.parse(JSON.stringify({ metadata: { name: "p" }, spec: { ...spec, ...fields }, use }));
 
   it("is cut if a single reason is too long", async () => {
     const path = "a".repeat(100_000);

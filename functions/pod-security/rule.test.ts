@@ -59,10 +59,10 @@ describe("a namespace with a stricter level", () => {
       return (await raiseLevel(createRecordedCapabilities({ objects }), settings)).warnings;
     };
     assert.deepEqual(await listWarnings(499), [warning]);
-    const few = "new PodSecurity enforce level only checked against the first 500 existing pods";
-    assert.deepEqual(await listWarnings(500), [few, warning]);
+    const limitWarning = "new PodSecurity enforce level only checked against the first 500 existing pods";
+    assert.deepEqual(await listWarnings(500), [limitWarning, warning]);
     const named = await listWarnings(500, { namesExistingPods: true });
-    assert.deepEqual(named, [few, warning, "1-000 (and 499 other pods): host namespaces"]);
+    assert.deepEqual(named, [limitWarning, warning, "1-000 (and 499 other pods): host namespaces"]);
   });
 });
 

@@ -35,12 +35,15 @@ const bindTwice = async (...labels: [object, object]) => {
 };
 
 describe("pod-topology-labels", () => {
-  const both = { [zone]: "z1", [region]: "r1" };
+  const zoneAndRegion = { [zone]: "z1", [region]: "r1" };
   it("reuses the labels of a node that had both", async () => {
-    assert.deepEqual(await bindTwice(both, both), { written: [both, both], reads: 1 });
+    assert.deepEqual(await bindTwice(zoneAndRegion, zoneAndRegion), {
+      written: [zoneAndRegion, zoneAndRegion],
+      reads: 1,
+    });
   });
   it("reads a node again that lacked a label", async () => {
     for (const before of [{}, { [zone]: "z1" }])
-      assert.deepEqual((await bindTwice(before, both)).written.at(-1), both, JSON.stringify(before));
+      assert.deepEqual((await bindTwice(before, zoneAndRegion)).written.at(-1), zoneAndRegion, JSON.stringify(before));
   });
 });

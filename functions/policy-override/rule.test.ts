@@ -28,7 +28,7 @@ const buildReferencePolicy = (reference: object = {}) => {
 };
 const discovery = { v1: [{ resource: "secrets", kind: "Secret", namespaced: true }] };
 
-const change = async (settings: object, more: Partial<Capabilities> = {}, request = {}) => {
+const change = async (settings: object, overrides: Partial<Capabilities> = {}, request = {}) => {
   const kind = { group: "", version: "v1", kind: "Pod" };
   const resource = { group: "", version: "v1", resource: "pods" };
   // These fields of a request are all that the rule reads.
@@ -43,7 +43,7 @@ const change = async (settings: object, more: Partial<Capabilities> = {}, reques
   const objects = [{ apiVersion: "v1", kind: "Secret", metadata: { name: "s", namespace: "team" }, data: { x: "y" } }];
   return decide("mutate", admissionRequest, {
     settings,
-    capabilities: { ...createRecordedCapabilities({ objects, discovery }), ...more },
+    capabilities: { ...createRecordedCapabilities({ objects, discovery }), ...overrides },
   });
 };
 

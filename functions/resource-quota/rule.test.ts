@@ -20,7 +20,7 @@ const buildContainers = (...cpu: string[]) =>
 const createPod = async (
   containers: object[],
   capabilities: Capabilities,
-  more: Partial<AdmissionRequest> = {},
+  overrides: Partial<AdmissionRequest> = {},
 ): Promise<string> => {
   const request: AdmissionRequest = {
     uid: "u",
@@ -31,7 +31,7 @@ const createPod = async (
     operation: "CREATE",
     userInfo: { username: "jane" },
     object: { metadata: { name: "p" }, spec: { containers } },
-    ...more,
+    ...overrides,
   };
   const { outcome } = await decide("validate", request, { settings: { charges: true }, capabilities });
   return outcome.status?.message ?? "";
@@ -69,6 +69,7 @@ describe("resource-quota", () => {
     ] as const) {
       const objects = [buildQuota("a", { "requests.cpu": `${hard}m` }), buildQuota("b", { pods: "20" })];
       const capabilities = createRecordedCapabilities({ objects });
+      // Different amounts from 1m to 900m, the same ones in each run.
       const amounts = Array.from({ length: count }, (_, index) => 1 + ((index * 271) % 900));
       const answers = await Promise.all(
         amounts.map((amount) => createPod(buildContainers(`${amount}m`), capabilities)),

@@ -63,8 +63,8 @@ const openCluster = (objects: Objects, ledger: Record<string, unknown> = {}) => 
 const reserve = (object: string, reservation: Partial<Reservation>, cluster = "east") => {
   const { scope, part } = locate("q", cluster, object);
   const used = { "requests.cpu": "9" };
-  const whole = { used, at: start - 10 * minute, phase: "seen", version: "v1", ...reservation };
-  return { [scope]: { used }, [part]: { objects: { [object]: whole } } };
+  const stored = { used, at: start - 10 * minute, phase: "seen", version: "v1", ...reservation };
+  return { [scope]: { used }, [part]: { objects: { [object]: stored } } };
 };
 const web = "apps/deployments/a/web";
 const owned = buildDeployment("web", 2, { ownerReferences });
@@ -272,8 +272,8 @@ describe("a recount", () => {
     assert.match((await cluster.recount(cpu)) ?? "", /^read 1 objects, charged 1 /);
     assert.equal(await cluster.recount(cpu, start + 10 * minute - 1), undefined);
     assert.match((await cluster.recount(cpu, start + 10 * minute)) ?? "", /^read 1 objects, charged 0 /);
-    const more = { quotas: [{ name: "q", hard: { ...hard, pods: 9 } }] };
-    assert.match((await cluster.recount(more, start + 12 * minute)) ?? "", /charged 1 /);
+    const raisedSettings = { quotas: [{ name: "q", hard: { ...hard, pods: 9 } }] };
+    assert.match((await cluster.recount(raisedSettings, start + 12 * minute)) ?? "", /charged 1 /);
     assert.deepEqual(await cluster.readUsed(), { pods: "2", "requests.cpu": "2" });
     assert.equal(cluster.counted.length, 2);
   });
@@ -286,8 +286,8 @@ describe("a recount", () => {
     for (let calls = 0; results.size === 0; calls++) {
       assert.ok(calls < 30);
       // Each call reads one page.
-      const both = await Promise.all([cluster.recount(settings, start, 0), cluster.recount(settings, start, 0)]);
-      for (const result of both) if (result !== undefined) results.add(result);
+      const bothResults = await Promise.all([cluster.recount(settings, start, 0), cluster.recount(settings, start, 0)]);
+      for (const result of bothResults) if (result !== undefined) results.add(result);
     }
     assert.match([...results].join(), /^read 1200 objects, /);
     assert.deepEqual(await cluster.readUsed(), { "count/deployments.apps": "1200" });

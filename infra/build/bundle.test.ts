@@ -23,7 +23,7 @@ import { getInflatedContents, readOwnZip } from "./zip.ts";
 const folder = await createTestFolder();
 
 /** Writes a rule that reports its own settings into a folder of its own, and reads it. */
-const createTelltaleRule = async (name = "telltale", phase = "validate", more = ""): Promise<CatalogueRule> => {
+const createTelltaleRule = async (name = "telltale", phase = "validate", extraSource = ""): Promise<CatalogueRule> => {
   const root = await createTestFolder();
   const folder = join(root, "functions", name);
   await mkdir(folder, { recursive: true });
@@ -38,7 +38,7 @@ const createTelltaleRule = async (name = "telltale", phase = "validate", more = 
       summary: "Reports its settings.",
       match: [],
       settings: { any: {} },
-      ${more}
+      ${extraSource}
       ${phase}: (object, { settings, all }) =>
         object.ask ? all(object.with) : { audit: { settings: JSON.stringify(settings) } },
     });`;
@@ -56,7 +56,7 @@ const review = buildPodReview({ object: {} });
 const largeBudget = 60 * 1024;
 
 describe("a bundle", () => {
-  const listed = createTelltaleRule();
+  const telltale = createTelltaleRule();
   const toOutputPath = (name: string) => join(folder, name);
 
   it("can be made of every rule of the catalogue", async () => {
@@ -68,7 +68,7 @@ describe("a bundle", () => {
     const settings = JSON.parse(
       '{ "any": { "__proto__": { "polluted": true }, "constructor": 1 }, "text": "\\u2028\\u2029 \\ud800 \' \\" ` $$ \\\\ </script> é" }',
     );
-    await bundleRule(await listed, buildConfig(settings), toOutputPath("odd"), { budgetBytes: largeBudget });
+    await bundleRule(await telltale, buildConfig(settings), toOutputPath("odd"), { budgetBytes: largeBudget });
     const { handler } = createRequire(import.meta.url)(toOutputPath("odd/telltale/index.cjs"));
     const { response } = await handler({ phase: "validate", cluster: "local", review }, {});
     assert.equal(response.auditAnnotations.settings, JSON.stringify(settings));
@@ -76,7 +76,7 @@ describe("a bundle", () => {
   });
 
   it("has the same bytes in any folder", async () => {
-    const firstBundle = await bundleRule(await listed, buildConfig({}), toOutputPath("one"), {
+    const firstBundle = await bundleRule(await telltale, buildConfig({}), toOutputPath("one"), {
       budgetBytes: largeBudget,
     });
     const secondBundle = await bundleRule(await createTelltaleRule(), buildConfig({}), toOutputPath("other"), {
@@ -113,8 +113,8 @@ describe("a bundle", () => {
     process.env.POSTERN_KEYS = publicKey;
     const body = JSON.stringify(review).replace('"object":{}', '"object":{"integer":9007199254740993}');
     assert.ok(body.includes("integer"));
-    const ask = async (name: string, more: string) => {
-      const telling = await createTelltaleRule(name, "validate", more);
+    const ask = async (name: string, extraSource: string) => {
+      const telling = await createTelltaleRule(name, "validate", extraSource);
       const file = join(telling.folder, "rule.ts");
       const source = await readFile(file, "utf8");
       await writeFile(file, source.replace("JSON.stringify(settings)", "String(object.integer)"));
@@ -166,7 +166,7 @@ describe("a bundle", () => {
   it("has another hash for other settings", async () => {
     const [first, second] = await Promise.all(
       [1, 2].map(async (any) =>
-        bundleRule(await listed, buildConfig({ any }), toOutputPath(`${any}`), { budgetBytes: largeBudget }),
+        bundleRule(await telltale, buildConfig({ any }), toOutputPath(`${any}`), { budgetBytes: largeBudget }),
       ),
     );
     assert.notEqual(first?.hash, second?.hash);
@@ -175,13 +175,13 @@ describe("a bundle", () => {
 
   it("is refused over its budget, with the names of its largest inputs", async () => {
     const config = buildConfig({ any: { large: "x".repeat(30_000) } });
-    const { bytes } = await bundleRule(await listed, config, toOutputPath("fits"), { budgetBytes: largeBudget });
+    const { bytes } = await bundleRule(await telltale, config, toOutputPath("fits"), { budgetBytes: largeBudget });
     const code = bytes - JSON.stringify(config).length;
     assert.ok(code < 24_000, "the settings are not counted");
-    await assert.rejects(bundleRule(await listed, config, toOutputPath("over"), { budgetBytes: code - 1 }), {
+    await assert.rejects(bundleRule(await telltale, config, toOutputPath("over"), { budgetBytes: code - 1 }), {
       name: "Error",
       message: new RegExp(
-        `^${RegExp.escape((await listed).place)} has a bundle of ${code} bytes without its settings, over its budget of ${code - 1}; the largest inputs are (\\S+ \\(\\d+\\)(, )?){3}$`,
+        `^${RegExp.escape((await telltale).place)} has a bundle of ${code} bytes without its settings, over its budget of ${code - 1}; the largest inputs are (\\S+ \\(\\d+\\)(, )?){3}$`,
       ),
     });
   });
@@ -216,8 +216,8 @@ describe("a bundle", () => {
   });
 
   it("of a rule that reads no cluster under its settings doesn't contain the client, and can't read", async () => {
-    const more = 'needs: { all: onlyIf((settings) => settings.any === "reading", list("namespaces")) },';
-    const asking = await createTelltaleRule("seldom", "validate", more);
+    const needs = 'needs: { all: onlyIf((settings) => settings.any === "reading", list("namespaces")) },';
+    const asking = await createTelltaleRule("seldom", "validate", needs);
     const setup = { keyVersions: [1], mode: "enforce" as const, settings: { any: "plain" } };
     const configs: Record<string, EndpointConfig["clusters"]> = {
       plain: { local: setup, off: { ...setup, mode: "off", settings: { any: "reading" } } },
@@ -357,13 +357,13 @@ describe("a bundle", () => {
   it("has the clusters with other key versions than 1 in a file, and the hash of that file in its description", async () => {
     const { usual, clusters } = { usual: buildConfig({}).clusters.local, clusters: buildConfig({ any: 1 }).clusters };
     const setup = { keyVersions: [1], mode: "enforce", settings: {} } as const;
-    const bundleWith = async (more: EndpointConfig["clusters"], name: string) => {
+    const bundleWith = async (otherClusters: EndpointConfig["clusters"], name: string) => {
       const config = {
         ...buildConfig({}),
         ...(typeof usual === "object" && { usual }),
-        clusters: { ...clusters, ...more },
+        clusters: { ...clusters, ...otherClusters },
       };
-      const { accepts } = await bundleRule(await listed, config, toOutputPath(name), { budgetBytes: largeBudget });
+      const { accepts } = await bundleRule(await telltale, config, toOutputPath(name), { budgetBytes: largeBudget });
       return { accepts, keys: JSON.parse(await readFile(toOutputPath(`${name}/telltale/keys.json`), "utf8")) };
     };
     const raised = { b: { ...setup, keyVersions: [1, 2] }, c: { ...setup, keyVersions: [] }, d: "c", e: setup };
@@ -374,8 +374,8 @@ describe("a bundle", () => {
   });
 
   it("of a rule that evaluates scripts contains CUE if the settings of a cluster use it", async () => {
-    const more = 'needs: { all: cue((settings) => settings.any !== "plain") },';
-    const rule = await createTelltaleRule("scripted", "validate", more);
+    const needs = 'needs: { all: cue((settings) => settings.any !== "plain") },';
+    const rule = await createTelltaleRule("scripted", "validate", needs);
     const buildScriptConfig = (any: string): EndpointConfig => ({ ...buildConfig({ any }), rule: "scripted" });
 
     const bundle = await bundleRule(rule, buildScriptConfig("scripts"), toOutputPath("scripts"));
@@ -416,8 +416,8 @@ describe("a bundle", () => {
   });
 
   it("starts CUE when it loads if every review needs it", async () => {
-    const more = 'needs: { all: cue(() => true, ({ any }) => any === "awaited") },';
-    const rule = await createTelltaleRule("starting", "validate", more);
+    const needs = 'needs: { all: cue(() => true, ({ any }) => any === "awaited") },';
+    const rule = await createTelltaleRule("starting", "validate", needs);
     const countWorkers = async (any: string) => {
       await bundleRule(rule, { ...buildConfig({ any }), rule: "starting" }, toOutputPath(any));
       const code = `let started = 0;
@@ -430,8 +430,8 @@ describe("a bundle", () => {
 
   it("that records reviews may be larger; other bundles have no code for recording", async () => {
     const recordingPlaces = { local: { telltale: { bucket: "reviews", prefix: "", share: 1 } } };
-    const off = await bundleRule(await listed, buildConfig({}), toOutputPath("silent"));
-    const on = await bundleRule(await listed, buildConfig({}), toOutputPath("recording"), {
+    const off = await bundleRule(await telltale, buildConfig({}), toOutputPath("silent"));
+    const on = await bundleRule(await telltale, buildConfig({}), toOutputPath("recording"), {
       connections: {},
       places: recordingPlaces,
     });
@@ -444,14 +444,20 @@ describe("a bundle", () => {
   it("has code for exceptions only if a cluster, or a member of a group, has some", async () => {
     const exceptions = [{ namespaces: ["legacy"], until: "2999-12-31", owner: "o", reason: "r" }];
     const build = async (name: string, config: EndpointConfig) => {
-      const { bytes } = await bundleRule(await listed, config, toOutputPath(name));
+      const { bytes } = await bundleRule(await telltale, config, toOutputPath(name));
       return { bytes, code: await readFile(toOutputPath(`${name}/telltale/index.cjs`), "utf8") };
     };
     const setup = { keyVersions: [1], mode: "enforce" as const, settings: {} };
-    const without = await build("unexcepted", { rule: "telltale", clusters: { a: setup, b: "a" } });
-    assert.doesNotMatch(without.code, /exception/);
-    const some = await build("excepted", { rule: "telltale", clusters: { a: setup, b: { ...setup, exceptions } } });
-    assert.ok(some.bytes - without.bytes < 1024, `${some.bytes - without.bytes}`);
+    const withoutExceptions = await build("unexcepted", { rule: "telltale", clusters: { a: setup, b: "a" } });
+    assert.doesNotMatch(withoutExceptions.code, /exception/);
+    const withExceptions = await build("excepted", {
+      rule: "telltale",
+      clusters: { a: setup, b: { ...setup, exceptions } },
+    });
+    assert.ok(
+      withExceptions.bytes - withoutExceptions.bytes < 1024,
+      `${withExceptions.bytes - withoutExceptions.bytes}`,
+    );
     const { handler } = createRequire(import.meta.url)(toOutputPath("excepted/telltale/index.cjs"));
     const ask = async (cluster: string, namespace: string) => {
       const review = buildPodReview({ namespace, object: {} });
@@ -463,7 +469,7 @@ describe("a bundle", () => {
   });
 
   it("loads only the needed modules of Node", async () => {
-    await bundleRule(await listed, buildConfig({}), toOutputPath("lean"), { budgetBytes: largeBudget });
+    await bundleRule(await telltale, buildConfig({}), toOutputPath("lean"), { budgetBytes: largeBudget });
     const code = await readFile(toOutputPath("lean/telltale/index.cjs"), "utf8");
     assert.deepEqual([...new Set(Array.from(code.matchAll(/require\("([^"]+)"\)/g), ([, name]) => name))].sort(), [
       "./review-faults.cjs",
@@ -479,10 +485,10 @@ describe("a bundle", () => {
       fileURLToPath(new URL("../../functions/image-policy-webhook", import.meta.url)),
       "images",
     );
-    const buildSettings = (more: object) =>
-      mergeWithDefaults(image.rule.settings ?? {}, { backend: { url: "https://a.example", ...more } });
-    const buildCluster = (more: object, mode: "enforce" | "off" = "enforce") => {
-      return { keyVersions: [1], mode, settings: buildSettings(more) };
+    const buildSettings = (settings: object) =>
+      mergeWithDefaults(image.rule.settings ?? {}, { backend: { url: "https://a.example", ...settings } });
+    const buildCluster = (settings: object, mode: "enforce" | "off" = "enforce") => {
+      return { keyVersions: [1], mode, settings: buildSettings(settings) };
     };
     const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:images-AbCdEf";
     const clientArn = "arn:aws:ssm:eu-west-1:123456789012:parameter/client";

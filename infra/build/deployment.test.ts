@@ -48,10 +48,12 @@ describe("a function's version", () => {
       writeTestDeployment({ timeoutSeconds: 15 }),
       writeTestDeployment({ accepts: "ddd" }),
     ]);
-    const pairs = all.map(({ Resources }) => [Resources.LimitDashitVersion, Resources.LimitDashitAlias]);
-    for (const pair of pairs) assert.deepEqual(pair, pairs[0]);
-    assert.deepEqual(pairs[0]?.[0].Properties, { FunctionName: { Ref: "LimitDashitLambdaFunction" } });
-    assert.deepEqual(pairs[0]?.[1].Properties.FunctionVersion, { "Fn::GetAtt": ["LimitDashitVersion", "Version"] });
+    const versionsAndAliases = all.map(({ Resources }) => [Resources.LimitDashitVersion, Resources.LimitDashitAlias]);
+    for (const pair of versionsAndAliases) assert.deepEqual(pair, versionsAndAliases[0]);
+    assert.deepEqual(versionsAndAliases[0]?.[0].Properties, { FunctionName: { Ref: "LimitDashitLambdaFunction" } });
+    assert.deepEqual(versionsAndAliases[0]?.[1].Properties.FunctionVersion, {
+      "Fn::GetAtt": ["LimitDashitVersion", "Version"],
+    });
   });
 
   it("has a longer timeout than its entries, and at most 30 s in the gateway", async () => {
@@ -127,7 +129,9 @@ describe("a function that reads a cluster", () => {
       },
       // A secret in another account must have a key of that account.
       {
-        ...{ Effect: "Allow", Action: "kms:Decrypt", Resource: ["arn:aws:kms:eu-west-1:123456789012:key/*"] },
+        Effect: "Allow",
+        Action: "kms:Decrypt",
+        Resource: ["arn:aws:kms:eu-west-1:123456789012:key/*"],
         Condition: { StringEquals: { "kms:EncryptionContext:SecretARN": [arn] } },
       },
     ]);

@@ -63,7 +63,7 @@ describe("a plugin in an API server", () => {
     it(`${isAsked ? "needs" : "doesn't need"} the cluster's version for ${plugin}: ${JSON.stringify(facts)}`, () =>
       assert.equal(isDecidedByVersion(plugin, facts), isAsked));
 
-  const cells: [string | undefined, ManagedService, string][] = [
+  const cells: [plugin: string | undefined, service: ManagedService, cell: string][] = [
     ["LimitRanger", "gke", "on"],
     ["PodTopologyLabels", "gke", "on from 1.35"],
     ["NodeRestriction", "eks", "on in 1.33 to 1.35"],

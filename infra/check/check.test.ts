@@ -239,7 +239,9 @@ describe("check", () => {
     return [
       { apiVersion, kind: "MutatingAdmissionPolicy", metadata: { name }, spec },
       {
-        ...{ apiVersion, kind: "MutatingAdmissionPolicyBinding", metadata: { name } },
+        apiVersion,
+        kind: "MutatingAdmissionPolicyBinding",
+        metadata: { name },
         spec: { policyName: name, ...params[1] },
       },
     ];
@@ -294,16 +296,22 @@ describe("check", () => {
     const metadata = { name: "a" };
     const policies = [
       {
-        ...{ apiVersion, kind: "ValidatingAdmissionPolicy", metadata },
+        apiVersion,
+        kind: "ValidatingAdmissionPolicy",
+        metadata,
         spec: { matchConstraints: { resourceRules }, validations },
       },
       {
-        ...{ apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata },
+        apiVersion,
+        kind: "ValidatingAdmissionPolicyBinding",
+        metadata,
         spec: { policyName: "a", validationActions: ["Deny"] },
       },
     ];
     const buildPod = (name: string, terminationGracePeriodSeconds: bigint) => ({
-      ...{ apiVersion: "v1", kind: "Pod", metadata: { name } },
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: { name },
       spec: { containers: [{ name: "c", image: "a:1" }], terminationGracePeriodSeconds },
     });
     const { verdicts, after } = await runCheck({

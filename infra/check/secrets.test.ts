@@ -44,7 +44,8 @@ const auditAnnotations = showing.map((valueExpression, index) => ({ key: `shown-
 const paramKind = { apiVersion: "v1", kind: "Secret" };
 const paramRef = { name: "parameters", namespace: "shop", parameterNotFoundAction: "Allow" };
 const change = (expression: string) => ({
-  ...{ reinvocationPolicy: "Never", failurePolicy: "Ignore" },
+  reinvocationPolicy: "Never",
+  failurePolicy: "Ignore",
   mutations: [{ patchType: "JSONPatch", jsonPatch: { expression } }],
 });
 const changes = [
@@ -91,7 +92,7 @@ const rules = (validationActions: string[]) => ({
     settings: {
       policies: buildPolicy(
         "showing",
-        { ...{ paramKind, validations, auditAnnotations }, failurePolicy: "Ignore" },
+        { paramKind, validations, auditAnnotations, failurePolicy: "Ignore" },
         undefined,
         { validationActions, paramRef },
       ),
@@ -190,7 +191,13 @@ const wrapped = fc
     if (wrapper !== "review" && wrapper !== "no kind") return one;
     const object = wrapper === "review" ? one : { ...one, kind: undefined };
     const request = {
-      ...{ uid: "u", name: "one", namespace: "shop", operation: "UPDATE", userInfo: {}, object, oldObject: one },
+      uid: "u",
+      name: "one",
+      namespace: "shop",
+      operation: "UPDATE",
+      userInfo: {},
+      object,
+      oldObject: one,
       kind: { group: "", version: "v1", kind: "Secret" },
       resource: { group: "", version: "v1", resource: "secrets" },
     };
@@ -239,8 +246,16 @@ const printCheck = async (
   };
   try {
     const check = await prepareManifestCheck({
-      ...{ catalogue, cluster: clusters[isDenied ? 0 : 1] as (typeof clusters)[0], harden: false, ...all },
-      ...{ webhooks: [], hosts: [], plugins: [], operation: undefined, namespace: "default", alsoPods: true },
+      catalogue,
+      cluster: clusters[isDenied ? 0 : 1] as (typeof clusters)[0],
+      harden: false,
+      ...all,
+      webhooks: [],
+      hosts: [],
+      plugins: [],
+      operation: undefined,
+      namespace: "default",
+      alsoPods: true,
       startKubernetes: startSharedKubernetes,
       user: { username: "jane" },
     });

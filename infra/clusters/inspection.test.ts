@@ -108,7 +108,7 @@ describe("entries that depend on objects", () => {
     assert.deepEqual(listResources(getLocalCluster({ ...config, groups: [] })), []);
   });
 
-  it("and rights also cover the objects in the cluster if the rule reads them", async () => {
+  it("also cover the objects in the cluster if the rule reads them, as do the rule's rights", async () => {
     const [quiet, asking] = ["", "{ settings: { kinds: [gulls] } }"].map((text) =>
       getLocalCluster(parseConfig(`rules: { follower: ${text} }`, catalogue)),
     );

@@ -69,7 +69,7 @@ describe("an invalid postern.yaml", () => {
     [".nan", ", not NaN"],
     ["[[1]]", ", not [[…]]"],
   ]);
-  const table: [string, string, string][] = [
+  const table: [name: string, text: string, message: string][] = [
     ...rows,
     ...["0", "31", "1.5", '"3"', "[3]", ".nan"].map((seconds): [string, string, string] => [
       `timeoutSeconds ${seconds}`,
@@ -326,7 +326,7 @@ clusters:
     it(`exempts by ${exempt}`, () =>
       assert.ok(parseRuleConfig(`rules: { spares: { exempt: { ${exempt} } } }`, "spares").exempt));
 
-  const versions: [string, number[]][] = [
+  const versions: [text: string, keyVersions: number[]][] = [
     ["", [1]],
     ["keyVersion: 7", [7]],
     ["keyVersion: [7]", [7]],

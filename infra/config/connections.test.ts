@@ -54,7 +54,7 @@ describe("a connect setting", () => {
   };
 
   const server = "https://203.0.113.7:6443";
-  const right: [string, object, object][] = [
+  const right: [name: string, connect: object, expected: object][] = [
     [
       "for an EKS cluster has the cluster's name",
       { eks: "prod", region: "eu-west-1", server, ca: "ca.crt" },

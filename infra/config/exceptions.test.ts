@@ -8,9 +8,9 @@ import { describeEndingExceptions } from "./exceptions.ts";
 const catalogue = [toCatalogueRule("plain", rule({ summary: "Does little.", match: [], validate() {} }))];
 const describeAt = (text: string, now: string) =>
   describeEndingExceptions(parseConfig(text, catalogue).clusters.values(), new Date(now));
-const buildConfig = (until: string, more = "") => `rules:
+const buildConfig = (until: string, extraYaml = "") => `rules:
   plain:
-    ${more}
+    ${extraYaml}
     exempt:
       exceptions:
         - { users: [ci], until: 2999-12-31, owner: ops, reason: none }
@@ -20,7 +20,7 @@ clusters: { one: , two: }
 const place = "postern.yaml:7 the exception from plain until 2027-01-31 (ops): OPS-231";
 
 describe("exceptions that end", () => {
-  const rows: [string, string, string, string[]][] = [
+  const rows: [name: string, until: string, now: string, expected: string[]][] = [
     ["are not named more than two weeks before", "2027-01-31", "2027-01-17T23:59:59Z", []],
     [
       "are named in the last two weeks, once for all clusters",

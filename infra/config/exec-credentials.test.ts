@@ -110,7 +110,8 @@ describe("the command of a kubeconfig", {
     await writePlugin();
     process.env.KUBECONFIG = kubeconfig;
     const connect = { server: "https://203.0.113.7", tokenSecret: "a", region: "eu-west-1" };
-    for (const own of [undefined, connect, { manifests: "m" }]) await (await openClusterApi("prod", own)).read("/a");
+    for (const present of [undefined, connect, { manifests: "m" }])
+      await (await openClusterApi("prod", present)).read("/a");
     assert.equal(requests.length, 3);
     await assert.rejects(
       openClusterApi("west", undefined, {}),

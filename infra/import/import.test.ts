@@ -36,7 +36,7 @@ interface CheckedObject {
   denials?: { message: string }[];
 }
 
-const runImport = async ({ flags, config, files = {}, target }: Row, ...more: string[]) => {
+const runImport = async ({ flags, config, files = {}, target }: Row, ...extraOptions: string[]) => {
   await using folder = await mkdtempDisposable(join(tmpdir(), "postern-import-"));
   for (const [name, text] of Object.entries(files)) {
     await mkdir(dirname(join(folder.path, name)), { recursive: true });
@@ -45,7 +45,7 @@ const runImport = async ({ flags, config, files = {}, target }: Row, ...more: st
   const options = Object.entries({ flags, config, target }).flatMap(([name, value]) =>
     value === undefined ? [] : [`--${name}`, value],
   );
-  const { stderr, ...printed } = await runVerb(folder.path, ["import", "apiserver", ...options, ...more]);
+  const { stderr, ...printed } = await runVerb(folder.path, ["import", "apiserver", ...options, ...extraOptions]);
   return { ...printed, stderr: stderr.replaceAll(`${folder.path}/`, "") };
 };
 

@@ -43,10 +43,10 @@ describe("a cluster made of a folder of manifests", () => {
   });
 
   it("has the initial objects of every namespace, unless a manifest replaces them", async () => {
-    const own = buildObject("ServiceAccount", "default", "b", { imagePullSecrets: [{ name: "pull" }] });
+    const serviceAccount = buildObject("ServiceAccount", "default", "b", { imagePullSecrets: [{ name: "pull" }] });
     const { get } = await readFiles({
       "all.json": JSON.stringify(buildNamespace("b")),
-      "own.json": JSON.stringify(own),
+      "own.json": JSON.stringify(serviceAccount),
     });
     const getAccount = async (namespace: string) =>
       get({ group: "", resource: "serviceaccounts" }, "default", namespace);
@@ -96,11 +96,11 @@ describe("a cluster made of a folder of manifests", () => {
   });
 
   const readFiles = async (files: Record<string, string>) => {
-    const own = await mkdtemp(join(folder, "own-"));
-    for (const [name, text] of Object.entries(files)) await writeFile(join(own, name), text);
-    return readManifestCluster(own).finally(() => rm(own, { recursive: true }));
+    const subfolder = await mkdtemp(join(folder, "own-"));
+    for (const [name, text] of Object.entries(files)) await writeFile(join(subfolder, name), text);
+    return readManifestCluster(subfolder).finally(() => rm(subfolder, { recursive: true }));
   };
-  const wrong: [string, string, RegExp][] = [
+  const wrong: [name: string, text: string, sentence: RegExp][] = [
     ["that is not YAML", "kind: A\n---\nb: [", /^a\.yaml:3 is no YAML: /],
     [
       "without a kind",

@@ -69,11 +69,11 @@ describe("the manifests of a file", () => {
       `apiVersion: v1\nkind: A\nsame: &list ${list}\nlist: *list\n`,
       `{"apiVersion":"v1","kind":"A","list":${list}}`,
     ];
-    const few = [9007199254740993n, 1];
-    const all = [9007199254740993n, -9223372036854775808n, 2 ** 63, 9007199254740991];
+    const firstNumbers = [9007199254740993n, 1];
+    const allNumbers = [9007199254740993n, -9223372036854775808n, 2 ** 63, 9007199254740991];
     assert.deepEqual(
       texts.map((text) => read(text).manifests[0]?.object.list),
-      [few, few, few, all, all, all],
+      [firstNumbers, firstNumbers, firstNumbers, allNumbers, allNumbers, allNumbers],
     );
   });
 
@@ -226,11 +226,16 @@ items:
     assert.deepEqual(manifests[0]?.object.metadata, { name: "b" });
     assert.deepEqual(manifests[0]?.repeated, [{ key: '"name"', line: 5 }]);
     assert.deepEqual(parseManifests({ name: "a.json", text: '{"apiVersion":"v1","kind":"A","kind":"B"}' }, true), {
-      ...{ faults: [], strangers: [] },
+      faults: [],
+      strangers: [],
       manifests: [
         {
-          ...{ source: { name: "a.json", text: '{"apiVersion":"v1","kind":"A","kind":"B"}' }, document: 0, path: [] },
-          ...{ line: 1, object: { apiVersion: "v1", kind: "B" }, repeated: [{ key: '"kind"', line: 1 }] },
+          source: { name: "a.json", text: '{"apiVersion":"v1","kind":"A","kind":"B"}' },
+          document: 0,
+          path: [],
+          line: 1,
+          object: { apiVersion: "v1", kind: "B" },
+          repeated: [{ key: '"kind"', line: 1 }],
         },
       ],
     });

@@ -7,7 +7,7 @@ import { parseConfig } from "./project.ts";
 const catalogue = await readCatalogue();
 const probable = "it is on by default in Kubernetes 1.35";
 const eksPage = "https://docs.aws.amazon.com/eks/latest/userguide/platform-versions.html";
-const own = "; the rule has settings of its own: ";
+const hasSettings = "; the rule has settings of its own: ";
 
 describe("the rules whose plugin the API server of EKS 1.35 has on", () => {
   type Row = [name: string, rules: object, lines: string[], dependsOnVersion: boolean, groups?: object];
@@ -31,7 +31,7 @@ describe("the rules whose plugin the API server of EKS 1.35 has on", () => {
     [
       "have their settings named, which are there on purpose",
       { "pod-security": { settings: { defaults: { enforce: "baseline" } } } },
-      [`PodSecurity is probably on in one: ${probable}${own}defaults`],
+      [`PodSecurity is probably on in one: ${probable}${hasSettings}defaults`],
       false,
     ],
     [

@@ -238,7 +238,7 @@ describe("recordings in a bucket", () => {
     await chmod(to, 0o700);
   });
 
-  const addresses: [string, unknown][] = [
+  const addresses: [address: string, expected: unknown][] = [
     ["s3://reviews", { bucket: "reviews", prefix: "" }],
     ["s3://reviews/", { bucket: "reviews", prefix: "" }],
     ["s3://re.vi-ews/a/b", { bucket: "re.vi-ews", prefix: "a/b" }],

@@ -39,11 +39,14 @@ const rows = readRows<Row[]>(import.meta.filename);
 
 describe("an answer", () => {
   it("is compared by the object after the patch, not by the patch", () => {
-    const whole = answerWith({ allowed: true, patch: [{ op: "replace", path: "/data", value: { a: "1", b: "2" } }] });
-    const single = answerWith({ allowed: true, patch: [{ op: "add", path: "/data/b", value: "2" }] });
-    assert.deepEqual(listDifferingAspects(whole, single), []);
-    assert.deepEqual(listDifferingAspects(readRecorded(changing), single), []);
-    assert.equal(whole.made.verdict, "changed");
+    const replaced = answerWith({
+      allowed: true,
+      patch: [{ op: "replace", path: "/data", value: { a: "1", b: "2" } }],
+    });
+    const added = answerWith({ allowed: true, patch: [{ op: "add", path: "/data/b", value: "2" }] });
+    assert.deepEqual(listDifferingAspects(replaced, added), []);
+    assert.deepEqual(listDifferingAspects(readRecorded(changing), added), []);
+    assert.equal(replaced.made.verdict, "changed");
   });
 
   it("is not a change if the patch changes nothing", () => {
@@ -58,13 +61,14 @@ describe("an answer", () => {
       assert.deepEqual(listDifferingAspects(answerWith(left), answerWith(right)), aspects));
 
   it("differs in the mode only if the rule denies", () => {
-    const [no, yes] = [answerWith(deny(status)), answerWith({ allowed: true })];
-    assert.deepEqual(listDifferingAspects({ ...no, mode: "warn" }, { ...no, mode: "enforce" }), ["mode"]);
-    assert.deepEqual(listDifferingAspects({ ...yes, mode: "warn" }, { ...yes, mode: "enforce" }), []);
-    assert.deepEqual(listDifferingAspects(no, { ...no, mode: "enforce" }), []);
+    const denied = answerWith(deny(status));
+    const allowed = answerWith({ allowed: true });
+    assert.deepEqual(listDifferingAspects({ ...denied, mode: "warn" }, { ...denied, mode: "enforce" }), ["mode"]);
+    assert.deepEqual(listDifferingAspects({ ...allowed, mode: "warn" }, { ...allowed, mode: "enforce" }), []);
+    assert.deepEqual(listDifferingAspects(denied, { ...denied, mode: "enforce" }), []);
   });
 
-  it("from a recording has the default code and reason", () => {
+  it("has the default code and reason if it is from a recording without them", () => {
     assert.deepEqual(listDifferingAspects(readRecorded({ refused: "no" }), answerWith(deny(status))), []);
     assert.deepEqual(
       listDifferingAspects(

@@ -26,14 +26,14 @@ describe("the lines of a file", () => {
       fc.asyncProperty(fc.array(fc.array(fc.constantFrom("a", "ß", "\n", "\r\n", "🐙"))), async (pieces) => {
         const text = pieces.flat().join("");
         const bytes = Buffer.from(text);
-        const whole = text.split(/\r?\n/);
-        if (whole.at(-1) === "") whole.pop();
-        const single = Array.from(bytes, (byte) => Uint8Array.of(byte));
-        for (const chunks of [[bytes], single, pieces.map((piece) => piece.join(""))]) {
+        const expectedLines = text.split(/\r?\n/);
+        if (expectedLines.at(-1) === "") expectedLines.pop();
+        const singleBytes = Array.from(bytes, (byte) => Uint8Array.of(byte));
+        for (const chunks of [[bytes], singleBytes, pieces.map((piece) => piece.join(""))]) {
           const lines = await collect(readLines(generateChunks(...chunks)));
           assert.deepEqual(
             lines,
-            whole.map((text, index) => ({ number: index + 1, text })),
+            expectedLines.map((text, index) => ({ number: index + 1, text })),
           );
         }
       }),
@@ -51,7 +51,7 @@ describe("the lines of a file", () => {
 });
 
 describe("a file of recordings", () => {
-  const printRecording = (name: string, more: object = {}) => JSON.stringify({ name, validate: {}, ...more });
+  const printRecording = (name: string, fields: object = {}) => JSON.stringify({ name, validate: {}, ...fields });
   const caseLine = `- ${printRecording("is one")}\n`;
   for (const { name, text, lines: expected } of files)
     it(`may have ${name}`, async () => {

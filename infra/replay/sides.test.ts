@@ -6,6 +6,7 @@ import { createReplaySideOfVersion, findRuleModeAndSettings, findServingFunction
 
 interface Row {
   name: string;
+  /** The config of the version: one of the two of the file, or another one. */
   of?: "config" | "group";
   given?: object;
   cluster?: string;

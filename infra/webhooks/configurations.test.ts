@@ -200,7 +200,7 @@ describe("an exemption", () => {
     it(`of ${JSON.stringify(exempt)} ${expected ? "covers" : "does not cover"} ${JSON.stringify(user)}`, () =>
       assert.equal(isExempt(exempt, user), expected));
 
-  it("that is an exception isn't in the entry", () => {
+  it("that is an exception with an end isn't in the entry", () => {
     const exceptions = [{ namespaces: ["legacy"], users: ["e"], until: "2027-01-31", owner: "o", reason: "r" }];
     assert.deepEqual(
       buildSecondEntry(JSON.stringify({ exempt: { users: ["u"], exceptions } })),
@@ -280,7 +280,7 @@ describe("entries", () => {
   it("of thirty rules with their own timeouts are accepted, or refused with the groups that shorten the wait", async () => {
     const all = await readCatalogue();
     const config = Object.entries(buildConfigOfEveryRule(all.map(({ name }) => name)));
-    const own = config.map(([name, section]) => [name, { ...section, timeoutSeconds: undefined }] as const);
+    const withoutTimeouts = config.map(([name, section]) => [name, { ...section, timeoutSeconds: undefined }] as const);
     const listSlow = (config: object) => {
       const slow: string[] = [];
       buildFor(JSON.stringify(config), { slow: (sentence) => slow.push(sentence) }, all);
@@ -288,8 +288,8 @@ describe("entries", () => {
     };
     const pattern =
       /^a CREATE of pods could wait (\d+) s for \d+ entries, more than the 20 s that are safe; groups: (\{.*\}) in postern.yaml shortens that (enough|to (\d+) s)/;
-    for (const some of [config, own, own.slice(0, 30)]) {
-      const rules = Object.fromEntries(some);
+    for (const sections of [config, withoutTimeouts, withoutTimeouts.slice(0, 30)]) {
+      const rules = Object.fromEntries(sections);
       const [sentence = "", ...others] = listSlow({ rules });
       assert.deepEqual(others, []);
       const [, before, groups = "", , after] = pattern.exec(sentence) ?? [];

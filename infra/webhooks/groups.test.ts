@@ -202,10 +202,10 @@ describe("a group's entry", () => {
       { scope: "*", ...services },
     ]);
     assert.deepEqual([entry.timeoutSeconds, entry.reinvocationPolicy], [5, "IfNeeded"]);
-    const [only_, ...others] = entry.matchConditions ?? [];
-    assert.deepEqual([only_?.name, others], ["concerns-a-member", []]);
+    const [condition, ...others] = entry.matchConditions ?? [];
+    assert.deepEqual([condition?.name, others], ["concerns-a-member", []]);
     const isCalled = (resource: string, object: object, operation = "CREATE") =>
-      evaluateMatchCondition(String(only_?.expression), {
+      evaluateMatchCondition(String(condition?.expression), {
         resource: { group: "", version: "v1", resource },
         operation,
         object,

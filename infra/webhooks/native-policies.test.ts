@@ -17,10 +17,14 @@ const rows = readRows<{
     name: string;
     kind: "Validating" | "Mutating";
     minor?: string | null;
+    /** Fields of the rule's section in postern.yaml. */
     section?: object;
     spec?: object;
+    /** How many matchConditions the policy has. */
     conditions?: number;
+    /** The length of the policy's name. */
     length?: number;
+    /** Why the policy isn't native; undefined for a native one. */
     reason?: string;
   }[];
   objects: { kind: string; metadata: object; spec: { validationActions?: string[] } }[];
@@ -71,25 +75,26 @@ const listEntryNames = (cluster: ReturnType<typeof buildCluster>) =>
     harden: false,
   }).flatMap(({ webhooks }) => webhooks.map(({ name }) => name));
 
-describe("a policy is native, or has an entry for a reason", () => {
+describe("a policy is native, or the placement says why it has an entry", () => {
   for (const { name, kind, spec = {}, section, conditions = 0, length = 3, reason, ...cluster } of rows.placements)
     it(name, () => {
-      const own = "n".repeat(length);
+      const policyName = "n".repeat(length);
       const matchConditions = Array.from({ length: conditions }, (_, index) => ({
         name: `c${index}`,
         expression: "true",
       }));
-      const found = buildCluster(kind, buildPolicies(kind, own, { matchConditions, ...spec }), section, cluster);
+      const found = buildCluster(kind, buildPolicies(kind, policyName, { matchConditions, ...spec }), section, cluster);
       const [placed] = placePolicies(catalogue, found);
       assert.equal(placed?.reason, reason);
       assert.equal(placed?.native, reason === undefined);
-      assert.equal(placed?.policy, own);
+      assert.equal(placed?.policy, policyName);
+      // A native policy has two objects: the policy and its binding.
       assert.equal(buildNativePolicies(catalogue, found, "postern").length, reason === undefined ? 2 : 0);
       assert.equal(listEntryNames(found).length, reason === undefined ? 0 : 1);
     });
 
-  it("and none without a binding", () => {
-    const [policy] = buildPolicies("Validating", "own", {});
+  it("a policy without a binding has no placement", () => {
+    const [policy] = buildPolicies("Validating", "unbound", {});
     assert.ok(policy);
     assert.deepEqual(placePolicies(catalogue, buildCluster("Validating", [policy])), []);
   });

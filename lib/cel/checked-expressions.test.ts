@@ -41,7 +41,7 @@ describe("checked expressions as JSON", () => {
     assert.deepEqual(encode("1", plain, [bool])("1", plain, [bool]), { error });
   });
 
-  it("are those of one text, environment and type", () => {
+  it("are found only by the same text, environment and type", () => {
     const check = encode("1 == 1", withVariable(int), [bool]);
     assert.ok("expression" in check("1 == 1", withVariable(int), [bool]));
     const others: Parameters<typeof check>[] = [

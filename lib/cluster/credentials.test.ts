@@ -58,12 +58,12 @@ describe("a token source", () => {
   });
 
   const stored: [
-    string,
-    Parameters<typeof createTokenSource>[0],
-    object,
-    (token: string) => unknown,
-    string,
-    object,
+    name: string,
+    credentials: Parameters<typeof createTokenSource>[0],
+    question: object,
+    answer: (token: string) => unknown,
+    host: string,
+    header: object,
   ][] = [
     [
       "the text of a secret",
@@ -110,7 +110,7 @@ describe("a token source", () => {
     });
   }
 
-  const wrong: [string, { status?: number; body: unknown }, RegExp][] = [
+  const wrong: [name: string, answer: { status?: number; body: unknown }, sentence: RegExp][] = [
     [
       "is refused",
       { status: 400, body: { __type: "com.amazon#AccessDeniedException", message: "details" } },
@@ -152,10 +152,24 @@ describe("a token source", () => {
 
 describe("the domain of AWS's services", () => {
   const regions = [
-    ...["us-east-1", "eu-central-1", "il-central-1", "mx-central-1", "ap-southeast-7", "sa-west-1"],
-    ...["us-gov-west-1", "us-gov-east-1", "cn-north-1", "cn-northwest-1", "eusc-de-east-1"],
-    ...["us-iso-east-1", "us-iso-west-1", "us-isob-east-1", "us-isob-west-1", "eu-isoe-west-1"],
-    ...["us-isof-south-1", "us-isof-east-1"],
+    "us-east-1",
+    "eu-central-1",
+    "il-central-1",
+    "mx-central-1",
+    "ap-southeast-7",
+    "sa-west-1",
+    "us-gov-west-1",
+    "us-gov-east-1",
+    "cn-north-1",
+    "cn-northwest-1",
+    "eusc-de-east-1",
+    "us-iso-east-1",
+    "us-iso-west-1",
+    "us-isob-east-1",
+    "us-isob-west-1",
+    "eu-isoe-west-1",
+    "us-isof-south-1",
+    "us-isof-east-1",
   ];
   for (const region of regions)
     it(`is that of AWS's SDK in ${region}`, () => {

@@ -53,7 +53,7 @@ describe("a decision", () => {
   const invalidAlso = { refuse: invalid, ...also };
   const wouldDeny = { "would-deny": "no" };
   const would = "sample would change: /metadata/labels/seen";
-  const validations: [string, EnforcementMode, Verdict, RuleDecision][] = [
+  const validations: [name: string, mode: EnforcementMode, verdict: Verdict, decision: RuleDecision][] = [
     ["admits in mode enforce", "enforce", undefined, expectAdmitted(admitted)],
     [
       "keeps warnings and audit annotations of an admission",
@@ -111,7 +111,7 @@ describe("a decision", () => {
       assert.deepEqual(evaluateRule(buildValidatingRule(verdict), "validate", request(), buildContext(mode)), decision),
     );
 
-  const mutations: [string, EnforcementMode, Verdict, RuleDecision][] = [
+  const mutations: [name: string, mode: EnforcementMode, verdict: Verdict, decision: RuleDecision][] = [
     ["patches in mode enforce", "enforce", undefined, expectChanged({ ...admitted, patch })],
     [
       "keeps warnings and audit annotations beside a patch",

@@ -181,7 +181,7 @@ describe("a group", () => {
   });
 
   const statuses = [{ ...pods[0], resources: ["pods/status"] }] as GroupMemberConfig["match"];
-  const memberCases: [string, Partial<GroupMemberConfig>, object][] = [
+  const memberCases: [name: string, change: Partial<GroupMemberConfig>, request: object][] = [
     ["in mode off", { mode: "off" }, {}],
     ["that matches another resource", { match: [{ ...pods[0], resources: ["services"] } as never] }, {}],
     ["that matches another operation", { match: [{ ...pods[0], operations: ["UPDATE"] } as never] }, {}],

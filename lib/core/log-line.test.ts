@@ -106,7 +106,7 @@ describe("a log line", () => {
     assert.deepEqual(parseMetrics(formatLogLine(stranger, "prod", 5, 200)), []);
   });
 
-  const verdicts: [Partial<AnsweredReviewFacts>, string][] = [
+  const verdicts: [change: Partial<AnsweredReviewFacts>, verdict: string][] = [
     [{}, "allowed"],
     [{ operations: 2 }, "changed"],
     [{ refused: true }, "denied"],

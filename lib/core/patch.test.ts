@@ -48,7 +48,7 @@ describe("a draft", () => {
   const add = (path: string, value: unknown): Patch => [{ op: "add", path, value }];
   const replace = (path: string, value: unknown): Patch => [{ op: "replace", path, value }];
   const remove = (path: string): Patch => [{ op: "remove", path }];
-  const edits: [string, (pod: any) => unknown, Patch][] = [
+  const edits: [name: string, edit: (pod: any) => unknown, patch: Patch][] = [
     ["says nothing where nothing was written", (p) => p.spec.containers.map((c: any) => c.ports?.length), []],
     ["says nothing where the same text was written", (p) => Object.assign(p.spec, { nodeName: "n" }), []],
     ["says nothing where the same list was written", (p) => Object.assign(p.spec.containers[0], { ports: [1, 2] }), []],
@@ -215,14 +215,14 @@ describe("a draft", () => {
   const take = (root: any, { at, act, key, index, value, from }: Step) => {
     const target = find(root, at);
     const source = find(root, from);
-    const own = (k: string, v: unknown) =>
+    const setOwn = (k: string, v: unknown) =>
       Object.defineProperty(target, k, { value: v, writable: true, enumerable: true, configurable: true });
     // A value that contains itself can't be JSON.
     const replacement = contains(source, target) ? structuredClone(value) : source;
     if (!Array.isArray(target)) {
       const keys = Object.keys(target);
       if (act === "delete" && keys.length > 0) delete target[keys[index % keys.length] ?? ""];
-      else own(key, act === "move" || act === "alias" ? replacement : structuredClone(value));
+      else setOwn(key, act === "move" || act === "alias" ? replacement : structuredClone(value));
     } else if (act === "set" && target.length > 0) target[index % target.length] = structuredClone(value);
     else if (act === "push") target.push(structuredClone(value));
     else if (act === "unshift") target.unshift(structuredClone(value), structuredClone(value));

@@ -18,73 +18,78 @@ describe("a request that no API server sends", () => {
   const widget = { kind: { ...custom, kind: "Widget" }, resource: { ...custom, resource: "widgets" } };
   const scale = { subResource: "scale", kind: { group: "autoscaling", version: "v1", kind: "Scale" } };
   const deep = JSON.parse(`${'{"a":'.repeat(100_000)}1${"}".repeat(100_000)}`);
-  const rows: [string, Partial<AdmissionRequest>, string | undefined, RequestMatch[]?][] = [
-    ["a pod", { object: { spec: { containers: [{ name: "a", ports: [{ containerPort: 1 }] }] } } }, undefined],
-    ["no list of containers", { object: { spec: { containers: null } } }, undefined],
-    ["no time of creation", { object: { metadata: { creationTimestamp: null } } }, undefined],
-    ["an unknown field", { object: { spec: { later: "x" } } }, undefined],
-    ["a quantity as a number", { object: { spec: { overhead: { cpu: 1 } } } }, undefined],
-    ["a large integer", { object: { spec: { priority: 2n ** 60n } } }, undefined],
-    ["a custom resource", { ...widget, object: { spec: "x", metadata: { labels: { a: "b" } } } }, undefined, any],
-    ["the scale of a custom resource", { ...widget, ...scale, object: { spec: { replicas: 1 } } }, undefined, any],
+  const rows: [name: string, changes: Partial<AdmissionRequest>, fault: string | undefined, match?: RequestMatch[]][] =
     [
-      "a text for containers",
-      { object: { spec: { containers: "x" } } },
-      "object.spec.containers must be a list, not a string",
-    ],
-    ["a list for a pod's spec", { object: { spec: [] } }, "object.spec must be an object, not a list"],
-    ["null for a pod's metadata", { object: { metadata: null } }, "object.metadata must be an object, not null"],
-    ["null for a name", { object: { metadata: { name: null } } }, "object.metadata.name must be a string, not null"],
-    [
-      "null in a list",
-      { object: { spec: { containers: [{}, null] } } },
-      "object.spec.containers[1] must be an object, not null",
-    ],
-    [
-      "a number as a label",
-      { object: { metadata: { labels: { secret: 1 } } } },
-      "object.metadata.labels[…] must be a string, not a number",
-    ],
-    [
-      "true as a quantity",
-      { object: { spec: { overhead: { cpu: true } } } },
-      "object.spec.overhead[…] must be a string or a number, not a boolean",
-    ],
-    [
-      "a depth without end",
-      { object: { spec: { volumes: [deep], hostname: deep } } },
-      "object.spec.hostname must be a string, not an object",
-    ],
-    ["a wrong old object", { oldObject: { spec: 1 } }, "oldObject.spec must be an object, not a number"],
-    ["an update of nothing", { operation: "UPDATE", oldObject: null }, "oldObject must be an object on UPDATE", any],
-    ["null for groups", { userInfo: JSON.parse('{"groups":null}') }, "userInfo.groups must not be null"],
-    ["null for a namespace", JSON.parse('{"namespace":null}'), "namespace must not be null"],
-    [
-      "another operation",
-      { operation: "DELETE", oldObject: {} },
-      "resource and request.operation must be those of a row that the rule matches",
-    ],
-    ["another resource", { ...widget }, "resource and request.operation must be those of a row that the rule matches"],
-    ["a pod as a Widget", { kind: widget.kind }, "kind must have the group and version of request.resource"],
-    [
-      "a pod as a Secret",
-      { kind: { group: "", version: "v1", kind: "Secret" } },
-      "kind.kind must be Pod for this request.resource",
-    ],
-    ["an object of another kind", { object: { kind: "Node" } }, "object.kind must be that of request.kind"],
-    [
-      "a wrong Scale",
-      { ...widget, ...scale, object: { spec: { replicas: "x" } } },
-      "object.spec.replicas must be a number, not a string",
-      any,
-    ],
-    [
-      "a custom resource with wrong labels",
-      { ...widget, object: { metadata: { labels: [] } } },
-      "object.metadata.labels must be an object, not a list",
-      any,
-    ],
-  ];
+      ["a pod", { object: { spec: { containers: [{ name: "a", ports: [{ containerPort: 1 }] }] } } }, undefined],
+      ["no list of containers", { object: { spec: { containers: null } } }, undefined],
+      ["no time of creation", { object: { metadata: { creationTimestamp: null } } }, undefined],
+      ["an unknown field", { object: { spec: { later: "x" } } }, undefined],
+      ["a quantity as a number", { object: { spec: { overhead: { cpu: 1 } } } }, undefined],
+      ["a large integer", { object: { spec: { priority: 2n ** 60n } } }, undefined],
+      ["a custom resource", { ...widget, object: { spec: "x", metadata: { labels: { a: "b" } } } }, undefined, any],
+      ["the scale of a custom resource", { ...widget, ...scale, object: { spec: { replicas: 1 } } }, undefined, any],
+      [
+        "a text for containers",
+        { object: { spec: { containers: "x" } } },
+        "object.spec.containers must be a list, not a string",
+      ],
+      ["a list for a pod's spec", { object: { spec: [] } }, "object.spec must be an object, not a list"],
+      ["null for a pod's metadata", { object: { metadata: null } }, "object.metadata must be an object, not null"],
+      ["null for a name", { object: { metadata: { name: null } } }, "object.metadata.name must be a string, not null"],
+      [
+        "null in a list",
+        { object: { spec: { containers: [{}, null] } } },
+        "object.spec.containers[1] must be an object, not null",
+      ],
+      [
+        "a number as a label",
+        { object: { metadata: { labels: { secret: 1 } } } },
+        "object.metadata.labels[…] must be a string, not a number",
+      ],
+      [
+        "true as a quantity",
+        { object: { spec: { overhead: { cpu: true } } } },
+        "object.spec.overhead[…] must be a string or a number, not a boolean",
+      ],
+      [
+        "a depth without end",
+        { object: { spec: { volumes: [deep], hostname: deep } } },
+        "object.spec.hostname must be a string, not an object",
+      ],
+      ["a wrong old object", { oldObject: { spec: 1 } }, "oldObject.spec must be an object, not a number"],
+      ["an update of nothing", { operation: "UPDATE", oldObject: null }, "oldObject must be an object on UPDATE", any],
+      ["null for groups", { userInfo: JSON.parse('{"groups":null}') }, "userInfo.groups must not be null"],
+      ["null for a namespace", JSON.parse('{"namespace":null}'), "namespace must not be null"],
+      [
+        "another operation",
+        { operation: "DELETE", oldObject: {} },
+        "resource and request.operation must be those of a row that the rule matches",
+      ],
+      [
+        "another resource",
+        { ...widget },
+        "resource and request.operation must be those of a row that the rule matches",
+      ],
+      ["a pod as a Widget", { kind: widget.kind }, "kind must have the group and version of request.resource"],
+      [
+        "a pod as a Secret",
+        { kind: { group: "", version: "v1", kind: "Secret" } },
+        "kind.kind must be Pod for this request.resource",
+      ],
+      ["an object of another kind", { object: { kind: "Node" } }, "object.kind must be that of request.kind"],
+      [
+        "a wrong Scale",
+        { ...widget, ...scale, object: { spec: { replicas: "x" } } },
+        "object.spec.replicas must be a number, not a string",
+        any,
+      ],
+      [
+        "a custom resource with wrong labels",
+        { ...widget, object: { metadata: { labels: [] } } },
+        "object.metadata.labels must be an object, not a list",
+        any,
+      ],
+    ];
   for (const [name, changes, fault, match = pods] of rows)
     it(`${fault === undefined ? "is not one with" : "is one with"} ${name}`, () =>
       assert.equal(findReviewFault(buildPodRequest(changes), match), fault && `request.${fault}`));

@@ -43,7 +43,7 @@ describe("openKeyVerifier", () => {
   const signature = valid.slice("prod-eu.".length);
   const flipBit = (index: number) =>
     `prod-eu.${signature.slice(0, index)}${signature[index] === "A" ? "B" : "A"}${signature.slice(index + 1)}`;
-  const wrong: [string, string][] = [
+  const wrong: [name: string, segment: string][] = [
     ["nothing", ""],
     ["a dot", "."],
     ["a cluster alone", "prod-eu"],

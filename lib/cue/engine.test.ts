@@ -38,11 +38,14 @@ describe("engine", () => {
   ];
   for (const [what, source, message] of ending)
     it(`starts a new thread immediately if one ${what}`, async () => {
-      const own = createEngine(128);
-      own.warmUp();
+      const smallEngine = createEngine(128);
+      smallEngine.warmUp();
       await once(process, "worker");
-      if (source === endless) await own.evaluate("a: 0", getLateDeadline());
-      assert.equal(await getOutcome(own, source, source === endless ? addToNow(300) : getLateDeadline()), message);
+      if (source === endless) await smallEngine.evaluate("a: 0", getLateDeadline());
+      assert.equal(
+        await getOutcome(smallEngine, source, source === endless ? addToNow(300) : getLateDeadline()),
+        message,
+      );
       // The thread starts only after its files were found, which happens after this line.
       await once(process, "worker", { signal: AbortSignal.timeout(60_000) });
     });
@@ -80,32 +83,32 @@ describe("engine", () => {
     });
 
   it("stops an endless script in time and evaluates the others", async () => {
-    const own = createEngine();
-    await own.evaluate("a: 0");
+    const newEngine = createEngine();
+    await newEngine.evaluate("a: 0");
     const all = [
-      getOutcome(own, endless, addToNow(700)),
-      ...Array.from({ length: 19 }, (_, index) => getOutcome(own, `a: ${index}`)),
-      getOutcome(own, "a: 1", addToNow(-1)),
+      getOutcome(newEngine, endless, addToNow(700)),
+      ...Array.from({ length: 19 }, (_, index) => getOutcome(newEngine, `a: ${index}`)),
+      getOutcome(newEngine, "a: 1", addToNow(-1)),
     ];
     const wanted = [late, ...Array.from({ length: 19 }, (_, index) => `{"a":${index}}`), late];
     assert.deepEqual(await Promise.all(all), wanted);
     await assert.rejects(
-      own.evaluate(endless, addToNow(300)),
+      newEngine.evaluate(endless, addToNow(300)),
       (error) => error instanceof Failure && error.code === 504,
     );
-    assert.equal(await getOutcome(own, "a: 1"), '{"a":1}');
+    assert.equal(await getOutcome(newEngine, "a: 1"), '{"a":1}');
   });
 
   it("evaluates scripts that wait behind one that crashes", async () => {
-    const own = createEngine(128);
-    const all = [nest(100_000), "a: 1", doubling, "a: 2"].map((source) => getOutcome(own, source));
+    const smallEngine = createEngine(128);
+    const all = [nest(100_000), "a: 1", doubling, "a: 2"].map((source) => getOutcome(smallEngine, source));
     assert.deepEqual(await Promise.all(all), ["the script nests too deeply", '{"a":1}', memory, '{"a":2}']);
   });
 
   it("evaluates a script although others before it have filled the memory", async () => {
-    const own = createEngine(128);
+    const smallEngine = createEngine(128);
     const large = [70_000_000, 80_000_000, 75_000_000];
-    const all = large.map((size) => getOutcome(own, `import "strings"\na: len(strings.Repeat("x", ${size}))`));
+    const all = large.map((size) => getOutcome(smallEngine, `import "strings"\na: len(strings.Repeat("x", ${size}))`));
     assert.deepEqual(
       await Promise.all(all),
       large.map((size) => `{"a":${size}}`),

@@ -5,21 +5,26 @@ import { evaluateCue } from "./engine.ts";
 import { splitCueScript } from "./script.ts";
 
 const pieces = [
-  ...[
-    "a: 1",
-    'b: "c"',
-    "d: 'e'",
-    "f: _ @tag(g)",
-    'h: #"i"#',
-    'j: """\n  k\n  """',
-    'l: "\\(1)"',
-    "m: [1, {n: 2}]",
-    "// o\n",
-  ],
+  "a: 1",
+  'b: "c"',
+  "d: 'e'",
+  "f: _ @tag(g)",
+  'h: #"i"#',
+  'j: """\n  k\n  """',
+  'l: "\\(1)"',
+  "m: [1, {n: 2}]",
+  "// o\n",
   ...'{ } [ ] ( ) " \' """ \\( \\ # #" "# @x( , : // _'.split(" "),
   "\n",
   " ",
-  ...["package p\n", "package p", "\uFEFF", 'import "list"\n', "import ", '"list"', "import (\n", "p: list.Max([1])\n"],
+  "package p\n",
+  "package p",
+  "\uFEFF",
+  'import "list"\n',
+  "import ",
+  '"list"',
+  "import (\n",
+  "p: list.Max([1])\n",
 ];
 
 describe("splitScript", () => {

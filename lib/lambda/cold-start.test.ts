@@ -18,7 +18,12 @@ const measure = (type: string | undefined, reviews: { end: number; lasted: numbe
 };
 
 describe("the time for which a review waited for a function's start", () => {
-  const rows: [string, string | undefined, { end: number; lasted: number }[], number[]][] = [
+  const rows: [
+    name: string,
+    type: string | undefined,
+    reviews: { end: number; lasted: number }[],
+    expected: number[],
+  ][] = [
     ["is measured for the first review", "on-demand", [{ end: 215, lasted: 5.25 }], [210]],
     ["is measured if Lambda doesn't say how it started the function", undefined, [{ end: 215, lasted: 10 }], [205]],
     [

@@ -104,12 +104,12 @@ describe("a recording function", () => {
 
   it("records a fraction of the reviews, the same reviews for each rule", async () => {
     const events = Array.from({ length: 400 }, (_, index) => buildEvent("both/mutate", { uid: `review-${index}` }));
-    const some = [...(await recordEvents(events, { ...everywhere, share: 0.1 })).kept.keys()];
-    const more = [...(await recordEvents(events, { ...everywhere, share: 0.3 })).kept.keys()];
-    assert.ok(some.length > 2 * 20 && some.length < 2 * 60, `${some.length}`);
-    assert.ok(some.every((key) => more.includes(key)));
+    const tenth = [...(await recordEvents(events, { ...everywhere, share: 0.1 })).kept.keys()];
+    const threeTenths = [...(await recordEvents(events, { ...everywhere, share: 0.3 })).kept.keys()];
+    assert.ok(tenth.length > 2 * 20 && tenth.length < 2 * 60, `${tenth.length}`);
+    assert.ok(tenth.every((key) => threeTenths.includes(key)));
     const getRecordings = (rule: string) =>
-      some.filter((key) => key.includes(`/${rule}/`)).map((key) => /review-\d+/.exec(key)?.[0]);
+      tenth.filter((key) => key.includes(`/${rule}/`)).map((key) => /review-\d+/.exec(key)?.[0]);
     assert.deepEqual(getRecordings("labels"), getRecordings("reads"));
   });
 

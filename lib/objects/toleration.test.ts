@@ -17,7 +17,7 @@ describe("tolerations", () => {
       [[exists, equal, exists], [], [exists]],
       [[{ ...equal, effect: "NoSchedule" }], [equal], [equal]],
       [[{ operator: "Exists" }], [equal, exists], [{ operator: "Exists" }]],
-    ] satisfies [Toleration[], Toleration[], Toleration[]][])
+    ] satisfies [first: Toleration[], second: Toleration[], merged: Toleration[]][])
       assert.deepEqual(mergeTolerations(first, second), merged);
   });
 
@@ -41,7 +41,7 @@ describe("tolerations", () => {
   });
 
   it("are merged as kube-apiserver does, which compares each with each", () => {
-    const some = fc.array(
+    const tolerations = fc.array(
       fc.record(
         {
           key: fc.constantFrom("", "k", "l"),
@@ -55,7 +55,7 @@ describe("tolerations", () => {
       { maxLength: 8 },
     );
     fc.assert(
-      fc.property(some, some, (first, second) => {
+      fc.property(tolerations, tolerations, (first, second) => {
         const merged = mergeTolerations(first, second);
         assert.deepEqual(merged, mergeByPairs([...first, ...second]));
         assert.deepEqual(mergeTolerations(merged, []), merged);

@@ -71,8 +71,8 @@ test("it refuses scripts without CUE, but no renderings", async () => {
 
 test("it does not compile a rendering that it would make itself", async () => {
   const rejectAll = () => Promise.reject(new Error("somebody asked"));
-  const own = buildOverridePolicy({ template, renderedCue: renderTemplateAsCue(template) });
-  assert.equal(await findPolicyRefusal(own, rejectAll), undefined);
+  const overridePolicy = buildOverridePolicy({ template, renderedCue: renderTemplateAsCue(template) });
+  assert.equal(await findPolicyRefusal(overridePolicy, rejectAll), undefined);
   const rule = { template: { type: "condition", condition }, renderedCue: renderConditionAsCue(condition) };
   assert.equal(await findPolicyRefusal(buildValidatePolicy(rule), rejectAll), undefined);
   const foreign = buildOverridePolicy({ template, renderedCue: "patches: []" });

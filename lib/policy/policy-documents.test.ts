@@ -8,8 +8,8 @@ const buildPolicy = (name: string, spec: object = { overrideRules: [] }) => ({ .
 
 test("it reads policies from documents and lists", () => {
   const list = { apiVersion: "v1", kind: "List", items: [buildPolicy("b"), buildPolicy("c")] };
-  const own = { ...header, kind: "ClusterOverridePolicyList", items: [buildPolicy("d")] };
-  const { policies, faults } = parsePolicies([buildPolicy("a"), null, list, own]);
+  const policyList = { ...header, kind: "ClusterOverridePolicyList", items: [buildPolicy("d")] };
+  const { policies, faults } = parsePolicies([buildPolicy("a"), null, list, policyList]);
   assert.deepEqual(
     policies.map(({ metadata }) => metadata.name),
     ["a", "b", "c", "d"],

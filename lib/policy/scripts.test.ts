@@ -36,10 +36,10 @@ describe("evaluateOverrideScript", () => {
     fc.assert(
       fc.asyncProperty(fc.json({ maxDepth: 5 }), fc.string({ unit: "binary" }).map(normalize), async (json, text) => {
         const value = { any: JSON.parse(json), [`_${text}`]: text, __proto__: { constructor: "x" } };
-        const own = JSON.parse(
+        const ownMembers = JSON.parse(
           `{"__proto__": {"constructor": [1]}, "#d": 1, "_h": 2, "__x": 3, "a\\u2028\\ufeff": "\\u0000"}`,
         );
-        const object = { value, own };
+        const object = { value, own: ownMembers };
         const [patch] = await evaluateOverrideScript(
           'object: _\npatches: [{op: "add", path: "/a", value: object}]',
           object,

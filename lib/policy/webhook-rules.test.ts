@@ -46,11 +46,11 @@ const buildWebhookRule = (
   version: string,
   resources: string[],
   operations: string[],
-  more = {},
-): RequestMatch => ({ apiGroups: [group], apiVersions: [version], resources, operations, ...more }) as RequestMatch;
+  fields = {},
+): RequestMatch => ({ apiGroups: [group], apiVersions: [version], resources, operations, ...fields }) as RequestMatch;
 const [create, update] = ["CREATE", "UPDATE"];
-const both = [create, update];
-const everything = buildWebhookRule("*", "*", ["*"], both);
+const createAndUpdate = [create, update];
+const everything = buildWebhookRule("*", "*", ["*"], createAndUpdate);
 
 const buildWebhookRules = createPolicyMatch("CREATE", "UPDATE");
 interface Case {
@@ -103,14 +103,14 @@ describe("the inspection of a cluster", () => {
     );
     assert.deepEqual(buildWebhookRules(settings), [
       buildWebhookRule("", "v1", ["pods"], [create]),
-      buildWebhookRule("example.io", "v1", ["geese"], both),
+      buildWebhookRule("example.io", "v1", ["geese"], createAndUpdate),
     ]);
     assert.deepEqual(notes, []);
   });
 
   it("leaves out kinds that aren't served and notes them", async () => {
     const { settings, notes } = await inspect(usual, buildCluster([buildPolicy([deployment, pod], [])]));
-    assert.deepEqual(buildWebhookRules(settings), [buildWebhookRule("", "v1", ["pods"], both)]);
+    assert.deepEqual(buildWebhookRules(settings), [buildWebhookRule("", "v1", ["pods"], createAndUpdate)]);
     assert.deepEqual(notes, [
       "ClusterOverridePolicy cap selects Deployment of apps/v1, which the cluster doesn't serve",
     ]);
@@ -170,8 +170,8 @@ describe("the inspection of a cluster", () => {
     };
     const { settings, notes } = await inspect(usual, { ...cluster, discover });
     assert.deepEqual(buildWebhookRules(settings), [
-      buildWebhookRule("", "v1", ["pods"], both),
-      buildWebhookRule("apps", "v1", ["deployments"], both),
+      buildWebhookRule("", "v1", ["pods"], createAndUpdate),
+      buildWebhookRule("apps", "v1", ["deployments"], createAndUpdate),
     ]);
     assert.deepEqual(notes, ["the resources of apps/v1 can't be discovered: the API server answers 503"]);
   });
@@ -186,7 +186,7 @@ describe("the inspection of a cluster", () => {
   it("guesses resources without discovery", async () => {
     const { list } = buildCluster([buildPolicy([deployment], [])]);
     assert.deepEqual(buildWebhookRules((await inspect(usual, { list })).settings), [
-      buildWebhookRule("apps", "v1", ["deployments"], both),
+      buildWebhookRule("apps", "v1", ["deployments"], createAndUpdate),
     ]);
   });
 });
@@ -196,18 +196,23 @@ describe("requests that no entry sends", () => {
     describeUnsentRequests(policy, ["CREATE", "UPDATE"], buildCluster([]), rows);
   it("are none if an entry sends them", async () => {
     assert.deepEqual(await findUnsent(buildPolicy([pod], []), everything), []);
-    assert.deepEqual(await findUnsent(buildPolicy([pod], [create]), buildWebhookRule("", "v1", ["pods"], both)), []);
+    assert.deepEqual(
+      await findUnsent(buildPolicy([pod], [create]), buildWebhookRule("", "v1", ["pods"], createAndUpdate)),
+      [],
+    );
   });
   it("are described by operation and resource", async () => {
-    assert.deepEqual(await findUnsent(buildPolicy([goose], []), buildWebhookRule("", "v1", ["pods"], both)), [
-      "CREATE, UPDATE of geese.example.io",
-    ]);
+    assert.deepEqual(
+      await findUnsent(buildPolicy([goose], []), buildWebhookRule("", "v1", ["pods"], createAndUpdate)),
+      ["CREATE, UPDATE of geese.example.io"],
+    );
     assert.deepEqual(await findUnsent(buildPolicy([pod], []), buildWebhookRule("", "v1", ["pods"], [create])), [
       "UPDATE of pods",
     ]);
-    assert.deepEqual(await findUnsent(buildPolicy([], [create]), buildWebhookRule("", "v1", ["pods"], both)), [
-      "CREATE of objects of every kind",
-    ]);
+    assert.deepEqual(
+      await findUnsent(buildPolicy([], [create]), buildWebhookRule("", "v1", ["pods"], createAndUpdate)),
+      ["CREATE of objects of every kind"],
+    );
   });
 });
 

@@ -68,11 +68,14 @@ const recordLine = async (
     get: async () => buildObject("Pod"),
     list: async () => [buildObject("Secret")],
   };
-  const made = (await evaluate(gossip, "mutate", request, { ...base, settings, capabilities })) as RuleDecision;
+  const decision = (await evaluate(gossip, "mutate", request, { ...base, settings, capabilities })) as RuleDecision;
   const report = { rule: "gossip", cluster: "prod", key: "1", code: 200, function: "f", version: "7", milliseconds: 0 };
-  host.writeLogLine({ ...report, request, refused: made.refused, operations: made.operations });
+  host.writeLogLine({ ...report, request, refused: decision.refused, operations: decision.operations });
   return lines[0] ?? assert.fail("nobody heard of it");
 };
+
+/** Parses a line of recordings: an element of a YAML list, `- ` and JSON. */
+const parseRecording = (line: string): Recording => JSON.parse(line.slice("- ".length));
 
 describe("a recording", () => {
   it("contains no byte of a secret from any part of the request or the answers", () =>
@@ -100,11 +103,11 @@ describe("a recording", () => {
   it("has the questions that the rule asks about the redacted object, with their answers", async () => {
     const object = { metadata: { name: "web", annotations: { note: "free text" } } };
     const line = await recordLine(requestWith({ object }), { any: null }, { a: "b" });
-    const made: Recording = JSON.parse(line.slice(2));
-    const needs: RecordedCapabilityAnswers = made.needs ?? {};
+    const recording: Recording = parseRecording(line);
+    const needs: RecordedCapabilityAnswers = recording.needs ?? {};
     const answer = { status: 200, body: '{"a":"redacted0002"}' };
     const left = toText({ metadata: { name: "web", annotations: { note: "redacted0001" } } });
-    assert.deepEqual(made.mutate, JSON.parse(left));
+    assert.deepEqual(recording.mutate, JSON.parse(left));
     assert.deepEqual(needs.https, [
       { url: "https://a.example/", method: "POST", headers: { a: left }, body: left, answer },
     ]);
@@ -112,7 +115,7 @@ describe("a recording", () => {
     assert.deepEqual(needs.http, [{ url: "http://a.example/", headers, answer }]);
     const parameters = { a: left };
     assert.deepEqual(needs.aws, [{ action: "ec2:DescribeVolumes", region: "eu-west-1", parameters, answer }]);
-    assert.ok(made.becomes);
+    assert.ok(recording.becomes);
   });
 
   it("is marked if its outcome differs or a script got placeholders", async () => {
@@ -148,8 +151,8 @@ describe("a recording", () => {
         needs: testedRule.needs && {},
         decision,
       };
-      const made = JSON.parse((await formatRecording(evaluation, origin)).slice(2));
-      assert.deepEqual([made.recorded.redacted, made.admitted], [expected, true], text);
+      const recording = parseRecording(await formatRecording(evaluation, origin));
+      assert.deepEqual([recording.recorded.redacted, recording.admitted], [expected, true], text);
     }
   });
 
@@ -165,10 +168,8 @@ describe("a recording", () => {
       context: { ...base, settings: {} },
       decision,
     };
-    const made = JSON.parse(
-      (await formatRecording(evaluation, origin, [["metadata", "annotations", "note"]])).slice(2),
-    );
-    assert.deepEqual([made.validate, made.oldObject], [object, object]);
+    const recording = parseRecording(await formatRecording(evaluation, origin, [["metadata", "annotations", "note"]]));
+    assert.deepEqual([recording.validate, recording.oldObject], [object, object]);
   });
 
   it("has the cluster's minor version of Kubernetes if the rule has data by it", async () => {
@@ -187,8 +188,8 @@ describe("a recording", () => {
       [differing, "1.35"],
     ] as const) {
       const evaluation = { rule: recorded, phase: "validate" as const, request, context, decision };
-      const made = JSON.parse((await formatRecording(evaluation, origin)).slice(2));
-      assert.deepEqual([made.kubernetes, made.admitted], [expected, true]);
+      const recording = parseRecording(await formatRecording(evaluation, origin));
+      assert.deepEqual([recording.kubernetes, recording.admitted], [expected, true]);
     }
   });
 
@@ -207,8 +208,8 @@ describe("a recording", () => {
       context: { ...base, settings: {} },
       decision,
     };
-    const made = JSON.parse((await formatRecording(evaluation, origin)).slice(2));
-    assert.deepEqual(made.validate, { metadata: { name: "web" }, note: "redacted0001" });
+    const recording = parseRecording(await formatRecording(evaluation, origin));
+    assert.deepEqual(recording.validate, { metadata: { name: "web" }, note: "redacted0001" });
   });
 
   it("is one line that YAML parses to the same case", async () => {
@@ -217,8 +218,8 @@ describe("a recording", () => {
     const line = await recordLine(requestWith({ object }), { any: odd }, { a: odd }, [["metadata"]]);
     assert.match(line, /^- \{[^\n\u0085\u2028\u2029\ufeff\u007f]*\}\n$/);
     const { parse } = await import("yaml");
-    assert.deepEqual(parse(line), [JSON.parse(line.slice(2))]);
-    assert.equal(JSON.parse(line.slice(2)).mutate.metadata.annotations[odd], odd);
+    assert.deepEqual(parse(line), [parseRecording(line)]);
+    assert.equal(parseRecording(line).mutate?.metadata?.annotations?.[odd], odd);
   });
 
   it("fails for a rule that can't be evaluated again", async () => {

@@ -29,7 +29,7 @@ const everything: RecordedCapabilityAnswers = {
 };
 
 /** Questions that the notes must answer as the capabilities did. */
-const questions: [string, (capabilities: Capabilities) => Promise<unknown>][] = [
+const questions: [what: string, ask: (capabilities: Capabilities) => Promise<unknown>][] = [
   ["an object that is there", (capabilities) => capabilities.get(pods, "one", "shop")],
   ["an object that isn't", (capabilities) => capabilities.get(pods, "none", "shop")],
   ["a kind with a plural of its own", (capabilities) => capabilities.get(attachments, "a")],

@@ -23,7 +23,7 @@ const listTexts = (value: unknown, reads: FieldReadTracker): string[] =>
         typeof member === "string" ? (reads.has(value, key) ? [member] : []) : listTexts(member, reads),
       );
 
-const table: [string, (pod: Pod) => unknown, string[]][] = [
+const table: [what: string, rule: (pod: Pod) => unknown, expected: string[]][] = [
   ["a member", ({ metadata }) => metadata.name, ["web"]],
   ["a key that the rule knows", (pod) => pod.metadata.annotations.a, ["one"]],
   ["members of a list's elements", (pod) => pod.spec.containers.map(({ image }) => image), ["app"]],

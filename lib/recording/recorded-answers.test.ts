@@ -79,7 +79,7 @@ describe("recorded answers", () => {
 });
 
 describe("the plural of a kind", () => {
-  const kinds: [string, string][] = [
+  const kinds: [kind: string, resource: string][] = [
     ["Pod", "pods"],
     ["StorageClass", "storageclasses"],
     ["Ingress", "ingresses"],

@@ -93,12 +93,12 @@ describe("a redaction", () => {
 
   it("keeps no data of a Secret, whether the object or the request has its kind", () => {
     const content = { data: { name: "Zm9v" }, stringData: { type: "text" } };
-    const gone = { data: { name: "redacted0001" }, stringData: { type: "redacted0002" } };
+    const redacted = { data: { name: "redacted0001" }, stringData: { type: "redacted0002" } };
     const secret = { kind: "Secret", ...content };
     for (const [value, expected, isSecret] of [
-      [secret, { kind: "Secret", ...gone }, false],
-      [{ items: [secret] }, { items: [{ kind: "Secret", ...gone }] }, false],
-      [{ validate: content }, { validate: gone }, true],
+      [secret, { kind: "Secret", ...redacted }, false],
+      [{ items: [secret] }, { items: [{ kind: "Secret", ...redacted }] }, false],
+      [{ validate: content }, { validate: redacted }, true],
     ] as const) {
       const reads = createFieldReadTracker();
       JSON.stringify(toMap(toMap(reads.watch(value)).data).name);

@@ -14,15 +14,15 @@ const capabilities = { ...createRecordedCapabilities({}), https: async () => ({ 
 const listTexts = (value: unknown): string[] =>
   typeof value === "object" && value !== null ? Object.values(value).flatMap(listTexts) : [String(value)];
 
-const rules: [string, Rule][] = [
+const rules: [what: string, testedRule: Rule][] = [
   ["nothing", rule({ summary: "Reads nothing.", match: [], validate() {} })],
   [
     "names and images",
     rule({
       summary: "Names what it is about.",
       match: [],
-      validate: ({ kind, metadata, ...more }: KubernetesObject) => {
-        const { spec = more } = more as { spec?: object };
+      validate: ({ kind, metadata, ...members }: KubernetesObject) => {
+        const { spec = members } = members as { spec?: object };
         const { containers = [], env = [] } = spec as { containers?: object[]; env?: object[] };
         return [
           kind,

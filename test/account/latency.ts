@@ -28,13 +28,13 @@ export const readLatencies = async (suite: Suite): Promise<LatencyRow[]> => {
       return [{ isCold: line.ColdStart !== undefined, here: milliseconds, logged: Number(line.Latency) }];
     });
     return (["cold", "warm"] as const).map((kind): LatencyRow => {
-      const some = all.filter(({ isCold }) => isCold === (kind === "cold"));
+      const times = all.filter(({ isCold }) => isCold === (kind === "cold"));
       return {
         stage: stage.name,
         kind,
-        reviews: some.length,
-        here: computePercentiles(some.map(({ here }) => here)),
-        logged: computePercentiles(some.map(({ logged }) => logged)),
+        reviews: times.length,
+        here: computePercentiles(times.map(({ here }) => here)),
+        logged: computePercentiles(times.map(({ logged }) => logged)),
       };
     });
   });

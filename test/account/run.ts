@@ -178,8 +178,17 @@ const run = async ({ stage: name, region, budget }: Arguments): Promise<number> 
     openSuiteStage(`${name}-url`, "url", options),
   ]);
   const suite: Suite = {
-    ...{ name, region, http, url, clients, signal, start: Date.now(), log: say },
-    ...{ measured: { during: new Map(), overlaps: new Map(), rang: [], silent: [] }, steps: [], facts: new Map() },
+    name,
+    region,
+    http,
+    url,
+    clients,
+    signal,
+    start: Date.now(),
+    log: say,
+    measured: { during: new Map(), overlaps: new Map(), rang: [], silent: [] },
+    steps: [],
+    facts: new Map(),
   };
   const end = { latencies: [] as LatencyRow[], leftovers: undefined as string[] | undefined };
   try {

@@ -59,7 +59,12 @@ export const openSuiteStage = async (
     return runStoppable([...program, ...access], checkout.folder, signal);
   };
   return {
-    ...{ name, endpointType, cluster, traffic, run, folder: checkout.folder },
+    name,
+    endpointType,
+    cluster,
+    traffic,
+    run,
+    folder: checkout.folder,
     aws: createAwsStageClients(name),
     mustRun: async (verb, ...words) => {
       const output = await run(verb, ...words);

@@ -97,11 +97,11 @@ export const createTraffic = (cluster: KeptCluster, budget: ReviewBudget): Traff
     sent,
     send,
     start: (every) => {
-      const own: SentReview[] = [];
+      const reviews: SentReview[] = [];
       let isOver = false;
       const sendNext = async (index: number) => {
         const rule = index % 4 < 2 ? suiteRule : ordinaryRule;
-        own.push(await send({ rule, phase: index % 2 === 0 ? "mutate" : "validate" }));
+        reviews.push(await send({ rule, phase: index % 2 === 0 ? "mutate" : "validate" }));
       };
       const run = async () => {
         for (let index = 0; !isOver; index++) await Promise.all([sendNext(index), wait(every)]);
@@ -111,7 +111,7 @@ export const createTraffic = (cluster: KeptCluster, budget: ReviewBudget): Traff
       return async () => {
         isOver = true;
         await running;
-        return own;
+        return reviews;
       };
     },
     close: () => agent.destroy(),
@@ -159,8 +159,13 @@ const buildReview = (rule: string, action: Action, bytes: number) => {
     kind: "AdmissionReview",
     request: {
       uid: randomUUID(),
-      ...{ kind, resource, requestKind: kind, requestResource: resource },
-      ...{ name: metadata.name, namespace: metadata.namespace, operation: "CREATE" },
+      kind,
+      resource,
+      requestKind: kind,
+      requestResource: resource,
+      name: metadata.name,
+      namespace: metadata.namespace,
+      operation: "CREATE",
       userInfo: { username: "suite", groups: [] },
       object: { apiVersion: "v1", kind: kind.kind, metadata, ...content },
       oldObject: null,

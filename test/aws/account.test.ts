@@ -116,7 +116,8 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     const now = Date.now();
     const client = new CloudWatch({ ...account.actAs("tester"), maxAttempts: 1 });
     const { MetricDataResults = [] } = await client.getMetricData({
-      ...{ StartTime: new Date(now - 300_000), EndTime: new Date(now + 60_000) },
+      StartTime: new Date(now - 300_000),
+      EndTime: new Date(now + 60_000),
       MetricDataQueries: [{ Id: "one", MetricStat: { Metric, Period: 3600, Stat } }],
     });
     return (MetricDataResults[0]?.Values ?? []).reduce((sum, value) => sum + value, 0);
@@ -181,7 +182,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     });
 
     it("are published once, and only with the expected hash", async () => {
-      const publish = (more: object = {}) => openLambda().publishVersion({ FunctionName, ...more });
+      const publish = (input: object = {}) => openLambda().publishVersion({ FunctionName, ...input });
       await assert.rejects(publish({ CodeSha256: "another" }), ({ name, message }: Error) => {
         return name === "InvalidParameterValueException" && /^CodeSHA256 \(another\) is different from/.test(message);
       });
@@ -222,7 +223,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     });
 
     it("refuse a configuration that Lambda refuses", async () => {
-      const wrong: [object, string][] = [
+      const wrong: [change: object, error: string][] = [
         [{ MemorySize: 64 }, "ValidationException"],
         [{ Timeout: 901 }, "ValidationException"],
         [{ Description: "x".repeat(257) }, "ValidationException"],
@@ -486,13 +487,13 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     const group = "/aws/lambda/postern-test";
     const query = "filter level > 0 | stats sum(level) as sum, count(*) as lines by who | sort who";
     const logs = () => new CloudWatchLogs({ ...account.actAs("tester"), maxAttempts: 1 });
-    const start = (more: object = {}) => {
+    const start = (input: object = {}) => {
       const now = Math.ceil(Date.now() / 1000);
-      const question = { logGroupName: group, queryString: query, startTime: now - 60, endTime: now, ...more };
+      const question = { logGroupName: group, queryString: query, startTime: now - 60, endTime: now, ...input };
       return logs().startQuery(question);
     };
-    const read = (more: object = {}, from = new Date(Date.now() - 60_000), to = new Date()) => {
-      const { logGroup = group, text = query }: { logGroup?: string; text?: string } = more;
+    const read = (input: object = {}, from = new Date(Date.now() - 60_000), to = new Date()) => {
+      const { logGroup = group, text = query }: { logGroup?: string; text?: string } = input;
       return createStageLogReader(new CloudWatchLogs(account.actAs("tester"))).query(logGroup, text, from, to);
     };
     const write = (line: object) => account.logs.write(group, "stream", JSON.stringify(line));
@@ -580,16 +581,19 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
 
   describe("has stacks that", () => {
     const StackName = "postern-test";
-    const buildTemplate = (change: { code?: string; version?: unknown; memory?: number; more?: object } = {}) => {
+    const buildTemplate = (
+      change: { code?: string; version?: unknown; memory?: number; extraResources?: object } = {},
+    ) => {
       const { Resources, Outputs } = structuredClone(templates.stack);
       const { Rule, Live } = Resources;
       Object.assign(Object(Rule.Properties.Code), { S3Key: change.code ?? "rule.zip" });
       Object.assign(Rule.Properties, { MemorySize: change.memory ?? 128 });
       if (change.version) Object.assign(Live.Properties, { FunctionVersion: change.version });
-      return { Resources: { ...Resources, ...change.more }, Outputs };
+      return { Resources: { ...Resources, ...change.extraResources }, Outputs };
     };
     const buildStackRequest = (content: object) => ({
-      ...{ StackName, TemplateBody: JSON.stringify(content) },
+      StackName,
+      TemplateBody: JSON.stringify(content),
       Capabilities: ["CAPABILITY_IAM" as const],
     });
     const create = async (content: object) => {
@@ -633,7 +637,10 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         [`arn:aws:lambda:eu-west-1:123456789012:function:${FunctionName}:live`, "eu-west-1-a"],
       );
       assert.deepEqual(listActions("cloudformation"), [
-        ...["CreateFunction", "GetFunctionConfiguration", "PublishVersion", "CreateAlias"],
+        "CreateFunction",
+        "GetFunctionConfiguration",
+        "PublishVersion",
+        "CreateAlias",
       ]);
       assert.deepEqual((await invoke({}, "live")).payload, { mark: "one", version: "1" });
       const { TemplateBody } = await openCloudFormation().getTemplate({ StackName });
@@ -664,11 +671,11 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         Type: "AWS::Lambda::Version",
         Properties: { FunctionName: { Ref: "Rule" }, Description: "second" },
       };
-      await update(buildTemplate({ code: "next.zip", more: { Second: second } }));
+      await update(buildTemplate({ code: "next.zip", extraResources: { Second: second } }));
       const RoutingConfig = { AdditionalVersionWeights: { 2: 0.2 } };
       await openLambda().updateAlias({ ...alias, RoutingConfig });
       const version = { "Fn::GetAtt": ["Second", "Version"] };
-      await update(buildTemplate({ code: "next.zip", version, more: { Second: second } }));
+      await update(buildTemplate({ code: "next.zip", version, extraResources: { Second: second } }));
       const { FunctionVersion, RoutingConfig: left } = await readLiveAlias();
       assert.deepEqual([FunctionVersion, left], ["2", undefined]);
     });
@@ -712,7 +719,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     it("delete resources that the template has no more, except retained ones", async () => {
       const kept = { Type: "AWS::S3::Bucket", DeletionPolicy: "Retain", Properties: { BucketName: "kept-bucket" } };
       const lost = { Type: "AWS::S3::Bucket", Properties: { BucketName: "lost-bucket" } };
-      await create(buildTemplate({ more: { Kept: kept, Lost: lost } }));
+      await create(buildTemplate({ extraResources: { Kept: kept, Lost: lost } }));
       assert.equal((await update(buildTemplate({ memory: 256 })))?.StackStatus, "UPDATE_COMPLETE");
       const { Contents, KeyCount } = await openS3().listObjectsV2({ Bucket: "kept-bucket" });
       assert.deepEqual([Contents, KeyCount], [undefined, 0]);
@@ -722,13 +729,13 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     it("can't create a log group that exists already, in the stack or retained", async () => {
       const LogGroupName = "/aws/lambda/all";
       const group = { Type: "AWS::Logs::LogGroup", DeletionPolicy: "Retain", Properties: { LogGroupName } };
-      await create(buildTemplate({ more: { First1: group } }));
+      await create(buildTemplate({ extraResources: { First1: group } }));
       assert.equal(
-        (await update(buildTemplate({ more: { Second1: group } })))?.StackStatus,
+        (await update(buildTemplate({ extraResources: { Second1: group } })))?.StackStatus,
         "UPDATE_ROLLBACK_COMPLETE",
       );
       assert.equal((await update(buildTemplate({ memory: 256 })))?.StackStatus, "UPDATE_COMPLETE");
-      const again = buildTemplate({ memory: 256, more: { Second1: group } });
+      const again = buildTemplate({ memory: 256, extraResources: { Second1: group } });
       assert.equal((await update(again))?.StackStatus, "UPDATE_ROLLBACK_COMPLETE");
     });
 
@@ -745,11 +752,17 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       };
       await create(buildTemplate());
       const Other = { ...Kept, Properties: { LogGroupName: "/aws/lambda/other" } };
-      await assert.rejects(importFrom(buildTemplate({ more: { Kept, Other } })), /cannot modify or add resources/);
-      const more = { Kept };
-      assert.equal((await importFrom(buildTemplate({ more })))?.StackStatus, "IMPORT_COMPLETE");
+      await assert.rejects(
+        importFrom(buildTemplate({ extraResources: { Kept, Other } })),
+        /cannot modify or add resources/,
+      );
+      const onlyKept = { Kept };
+      assert.equal((await importFrom(buildTemplate({ extraResources: onlyKept })))?.StackStatus, "IMPORT_COMPLETE");
       const kept = { Kept: { ...Kept, Properties: { LogGroupName, RetentionInDays: 3 } } };
-      assert.equal((await update(buildTemplate({ memory: 256, more: kept })))?.StackStatus, "UPDATE_COMPLETE");
+      assert.equal(
+        (await update(buildTemplate({ memory: 256, extraResources: kept })))?.StackStatus,
+        "UPDATE_COMPLETE",
+      );
       assert.equal(account.logs.retention.get(LogGroupName), 3);
       await remove();
       assert.deepEqual([...account.logs.groups.keys()], [LogGroupName]);
@@ -757,7 +770,9 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
 
     it("can't be deleted before their buckets are empty", async () => {
       await create(
-        buildTemplate({ more: { Full: { Type: "AWS::S3::Bucket", Properties: { BucketName: "full-bucket" } } } }),
+        buildTemplate({
+          extraResources: { Full: { Type: "AWS::S3::Bucket", Properties: { BucketName: "full-bucket" } } },
+        }),
       );
       await openS3().putObject({ Bucket: "full-bucket", Key: "a", Body: "b" });
       await remove();

@@ -119,18 +119,30 @@ export const openAccount = async (
   const { clusters } = eks;
   const s3 = openS3(createMotoService(moto.url, "s3"), recorder);
   const account = Object.assign(recorder, {
-    ...{ eks, clusters, topics, s3, lambda, cloudwatch, logs, storage, region },
-    ...{ baseUrl: gateways.baseUrl, ca: certificate.ca },
+    eks,
+    clusters,
+    topics,
+    s3,
+    lambda,
+    cloudwatch,
+    logs,
+    storage,
+    region,
+    baseUrl: gateways.baseUrl,
+    ca: certificate.ca,
   });
   const cloudformation = openCloudFormation({ lambda, logs, storage, gateways, cloudwatch, recorder: account, region });
 
-  const own: Record<string, AwsService> = {
-    ...{ lambda, cloudformation, logs, s3, eks: eks.eks, sts: eks.sts },
-    ...{
-      monitoring: cloudwatch,
-      sns: openTopics(topics),
-      dynamodb: openDynamoDb(createMotoService(moto.url, "dynamodb")),
-    },
+  const imitations: Record<string, AwsService> = {
+    lambda,
+    cloudformation,
+    logs,
+    s3,
+    eks: eks.eks,
+    sts: eks.sts,
+    monitoring: cloudwatch,
+    sns: openTopics(topics),
+    dynamodb: openDynamoDb(createMotoService(moto.url, "dynamodb")),
   };
   /** Functions and roles of stacks have the rights of these roles, and other callers those that the test gives them. */
   const allow = (call: RecordedCall): boolean => {
@@ -143,7 +155,7 @@ export const openAccount = async (
   const { url, stop } = await startServer(
     (scope, request) => {
       if (scope === undefined) return request.path.startsWith(codePath) ? lambda : createMotoService(moto.url, "");
-      return own[scope] ?? createMotoService(moto.url, scope);
+      return imitations[scope] ?? createMotoService(moto.url, scope);
     },
     Object.create(account, { allow: { value: allow } }),
   );

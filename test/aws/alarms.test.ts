@@ -79,8 +79,10 @@ export default rule({
 });`;
 
 const evaluation = {
-  ...{ EvaluationPeriods: 5, Threshold: 0 },
-  ...{ ComparisonOperator: "GreaterThanThreshold", TreatMissingData: "notBreaching" },
+  EvaluationPeriods: 5,
+  Threshold: 0,
+  ComparisonOperator: "GreaterThanThreshold",
+  TreatMissingData: "notBreaching",
 };
 const valid = { ...evaluation, Namespace: "Postern", MetricName: "Errors", Statistic: "Sum", Period: 60 };
 
@@ -114,7 +116,10 @@ describe("the stand-in of CloudWatch's alarms", () => {
       for (const [index, value] of [...values].entries())
         if (value !== "-")
           cloudwatch.record({
-            ...{ namespace: "Postern", metric: "Errors", dimensions: {}, value: value === "X" ? 1 : 0 },
+            namespace: "Postern",
+            metric: "Errors",
+            dimensions: {},
+            value: value === "X" ? 1 : 0,
             time: time + index * minute,
           });
       cloudwatch.ahead = values.length * minute;
@@ -171,10 +176,10 @@ describe("the stand-in of CloudWatch's alarms", () => {
 
 describe("the stand-in of CloudWatch's dashboards", () => {
   const region = "eu-west-1";
-  const putMetrics = (metrics: unknown[], more: object = {}) => {
+  const putMetrics = (metrics: unknown[], widgetFields: object = {}) => {
     const cloudwatch = openCloudWatch();
     const properties = { title: "some", region, period: 60, stat: "Sum", metrics };
-    const widget = { type: "metric", width: 8, height: 6, properties, ...more };
+    const widget = { type: "metric", width: 8, height: 6, properties, ...widgetFields };
     cloudwatch.dashboards.put("postern-test", JSON.stringify({ widgets: [widget] }));
     return cloudwatch;
   };

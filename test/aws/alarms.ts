@@ -90,8 +90,13 @@ export const openAlarms = (readMetric: ReadMetric, readClock: () => number, arnP
       const MetricAlarms = found.slice(first, next).map(([AlarmName, alarm]) => {
         const { Tags: _, ...properties } = alarm.properties;
         return {
-          ...{ ActionsEnabled: true, AlarmActions: [], OKActions: [], ...properties },
-          ...{ AlarmName, AlarmArn: `${arnPrefix}${AlarmName}`, StateValue: computeState(alarm) },
+          ActionsEnabled: true,
+          AlarmActions: [],
+          OKActions: [],
+          ...properties,
+          AlarmName,
+          AlarmArn: `${arnPrefix}${AlarmName}`,
+          StateValue: computeState(alarm),
         };
       });
       return { MetricAlarms, ...(next < found.length && { NextToken: String(next) }) };

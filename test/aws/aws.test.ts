@@ -86,15 +86,14 @@ describe("the functions of a stage", await needs("runtime client"), () => {
   const getLiveAlias = () => service.functions.get(name)?.aliases.get("live");
   const getLatest = () => service.functions.get(name)?.latest;
   const buildEvent = (phase: string) => ({
-    ...{
-      version: "2.0",
-      routeKey: "$default",
-      rawPath: `/${signer.segment("bench")}/${rule}/${phase}`,
-      rawQueryString: "",
-    },
+    version: "2.0",
+    routeKey: "$default",
+    rawPath: `/${signer.segment("bench")}/${rule}/${phase}`,
+    rawQueryString: "",
     headers: { "content-type": "application/json" },
     requestContext: { http: { method: "POST" } },
-    ...{ body: JSON.stringify(review), isBase64Encoded: false },
+    body: JSON.stringify(review),
+    isBase64Encoded: false,
   });
   /** Returns the live version's answer. */
   const askLiveVersion = async () => {
@@ -242,7 +241,10 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     const buildWanted = (code: Buffer, further: Record<string, string> = {}): WantedLambdaVersion => ({
       zip: code,
       codeSha256: createHash("sha256").update(code).digest("base64"),
-      ...{ environment: { ...environment, ...further }, memorySize: 256, timeout: 10, description: "wanted" },
+      environment: { ...environment, ...further },
+      memorySize: 256,
+      timeout: 10,
+      description: "wanted",
       stackSettings: toStackSettings({ Runtime: "nodejs24.x", LoggingConfig: { LogGroup: `/aws/lambda/${name}` } }),
     });
 
@@ -465,7 +467,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     });
 
     it("report errors in a sentence", async () => {
-      const wrong: [string[], number, RegExp][] = [
+      const wrong: [words: string[], code: number, sentence: RegExp][] = [
         [["status", "--stage", "none"], 1, /^stage none has no functions$/m],
         [
           ["rollback", "--stage", "test"],

@@ -122,7 +122,11 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
     },
     requireGatewayRight: (action, name, context) =>
       requireAllowed(recorder, {
-        ...{ service: "apigateway", action: `apigateway:${action}`, name, caller: "cloudformation", context },
+        service: "apigateway",
+        action: `apigateway:${action}`,
+        name,
+        caller: "cloudformation",
+        context,
       }),
   });
 
@@ -207,8 +211,16 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
     ) => {
       const previous = stack.resources.get(id);
       const resource: CreatedResource = {
-        ...{ id, type, properties, physical: "", attributes: {}, deletion: undefined, replacement: undefined },
-        ...{ status: "", updated: new Date(), ...rest },
+        id,
+        type,
+        properties,
+        physical: "",
+        attributes: {},
+        deletion: undefined,
+        replacement: undefined,
+        status: "",
+        updated: new Date(),
+        ...rest,
       };
       stack.resources.set(id, resource);
       undo.push(async () => {
@@ -410,9 +422,17 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
     if (!/^[a-zA-Z][-a-zA-Z0-9]{0,127}$/.test(name))
       throw createValidationError(`1 validation error detected: '${name}' at 'stackName'`);
     const stack: Stack = {
-      ...{ id: `arn:aws:cloudformation:${region}:${account}:stack/${name}/${randomUUID()}`, name },
-      ...{ status: "", reason: undefined, deployed: undefined, resources: new Map(), outputs: {}, events: [] },
-      ...{ changeSets: new Map(), created: new Date(), updated: undefined },
+      id: `arn:aws:cloudformation:${region}:${account}:stack/${name}/${randomUUID()}`,
+      name,
+      status: "",
+      reason: undefined,
+      deployed: undefined,
+      resources: new Map(),
+      outputs: {},
+      events: [],
+      changeSets: new Map(),
+      created: new Date(),
+      updated: undefined,
     };
     stacks.set(stack.id, stack);
     return stack;
@@ -466,8 +486,15 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
       } = wanted.template.Resources[id] ?? {};
       const Arn = `arn:aws:logs:${region}:${account}:log-group:${physical}:*`;
       const resource: CreatedResource = {
-        ...{ id, type, properties, physical, attributes: { Arn }, deletion: DeletionPolicy, status: "" },
-        ...{ replacement: UpdateReplacePolicy, updated: new Date() },
+        id,
+        type,
+        properties,
+        physical,
+        attributes: { Arn },
+        deletion: DeletionPolicy,
+        status: "",
+        replacement: UpdateReplacePolicy,
+        updated: new Date(),
       };
       stack.resources.set(id, resource);
       recordEvent(stack, "IMPORT_COMPLETE", undefined, resource);
@@ -513,13 +540,11 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
         throw new AwsError(400, "AlreadyExistsException", `ChangeSet ${set} cannot be created: it exists already`);
       const id = `arn:aws:cloudformation:${region}:${account}:changeSet/${set}/${randomUUID()}`;
       stack.changeSets.set(set, {
-        ...{
-          id,
-          name: set,
-          wanted,
-          changes: listChanges(stack.deployed?.template, wanted.template),
-          created: new Date(),
-        },
+        id,
+        name: set,
+        wanted,
+        changes: listChanges(stack.deployed?.template, wanted.template),
+        created: new Date(),
         imports: form.get("ChangeSetType") === "IMPORT" ? readImports(form, stack, wanted.template) : undefined,
         failure: isSame(stack.deployed, wanted)
           ? "The submitted information didn't contain changes. Submit different information to create a change set."
@@ -532,7 +557,10 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
       if (!stack || !set)
         throw new AwsError(404, "ChangeSetNotFound", `ChangeSet [${form.get("ChangeSetName")}] does not exist`);
       return {
-        ...{ ChangeSetName: set.name, ChangeSetId: set.id, StackId: stack.id, StackName: stack.name },
+        ChangeSetName: set.name,
+        ChangeSetId: set.id,
+        StackId: stack.id,
+        StackName: stack.name,
         CreationTime: set.created,
         ExecutionStatus: set.failure ? "UNAVAILABLE" : "AVAILABLE",
         Status: set.failure ? "FAILED" : "CREATE_COMPLETE",
@@ -577,10 +605,10 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
       return {};
     },
     DescribeStacks: (form) => {
-      const some = form.has("StackName")
+      const described = form.has("StackName")
         ? [getStack(form)]
         : [...stacks.values()].filter(({ status }) => status !== "DELETE_COMPLETE");
-      return { Stacks: some.map(describeStack) };
+      return { Stacks: described.map(describeStack) };
     },
     DescribeStackEvents: (form) => {
       const name = form.get("StackName") ?? "";
@@ -660,18 +688,24 @@ const listChanges = (before: Template | undefined, after: Template) => {
   const old = before?.Resources ?? {};
   const ids = new Set([...Object.keys(old), ...Object.keys(after.Resources)]);
   return [...ids].flatMap((LogicalResourceId) => {
-    const [was, is] = [old[LogicalResourceId], after.Resources[LogicalResourceId]];
-    if (isDeepStrictEqual(was, is)) return [];
-    const Action = was === undefined ? "Add" : is === undefined ? "Remove" : "Modify";
-    return [{ Action, LogicalResourceId, ResourceType: (is ?? was)?.Type ?? "" }];
+    const deployed = old[LogicalResourceId];
+    const wanted = after.Resources[LogicalResourceId];
+    if (isDeepStrictEqual(deployed, wanted)) return [];
+    const Action = deployed === undefined ? "Add" : wanted === undefined ? "Remove" : "Modify";
+    return [{ Action, LogicalResourceId, ResourceType: (wanted ?? deployed)?.Type ?? "" }];
   });
 };
 
 const describeStack = (stack: Stack) => {
   return {
-    ...{ StackId: stack.id, StackName: stack.name, Description: stack.deployed?.template.Description },
-    ...{ CreationTime: stack.created, LastUpdatedTime: stack.updated },
-    ...{ StackStatus: stack.status, StackStatusReason: stack.reason, DisableRollback: false },
+    StackId: stack.id,
+    StackName: stack.name,
+    Description: stack.deployed?.template.Description,
+    CreationTime: stack.created,
+    LastUpdatedTime: stack.updated,
+    StackStatus: stack.status,
+    StackStatusReason: stack.reason,
+    DisableRollback: false,
     Outputs: Object.entries(stack.outputs).map(([OutputKey, { value, description }]) => {
       return { OutputKey, OutputValue: value, Description: description };
     }),
@@ -681,13 +715,13 @@ const describeStack = (stack: Stack) => {
 
 const describeResource = (stack: Stack, resource: CreatedResource) => {
   return {
-    ...{
-      StackId: stack.id,
-      StackName: stack.name,
-      LogicalResourceId: resource.id,
-      PhysicalResourceId: resource.physical,
-    },
-    ...{ ResourceType: resource.type, ResourceStatus: resource.status, ResourceStatusReason: resource.reason },
+    StackId: stack.id,
+    StackName: stack.name,
+    LogicalResourceId: resource.id,
+    PhysicalResourceId: resource.physical,
+    ResourceType: resource.type,
+    ResourceStatus: resource.status,
+    ResourceStatusReason: resource.reason,
     LastUpdatedTimestamp: resource.updated,
   };
 };

@@ -112,8 +112,14 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     { ...enforced, message: "no owner: ", example: "web-2", times: 2 },
     { ...warned, message: "an owner would help", example: "web-1", times: 1 },
     {
-      ...{ cluster: "lab", rule: "require-owner", mode: "enforce", user: jane, message: "no owner: ***" },
-      ...{ operation: "CREATE", resource: "secrets", times: 1 },
+      cluster: "lab",
+      rule: "require-owner",
+      mode: "enforce",
+      user: jane,
+      message: "no owner: ***",
+      operation: "CREATE",
+      resource: "secrets",
+      times: 1,
     },
   ];
 
@@ -156,8 +162,14 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     const { exceptions } = JSON.parse((await run(...status, "-o", "json")).stdout);
     const legacy = { namespaces: ["legacy"], until: "2999-12-31", owner: "team-billing", reason: "OPS-231" };
     const old = {
-      ...{ users: ["jane", "joe"], namespaces: ["old"], until: "2020-01-31", owner: "team-shop", reason: "OPS-7" },
-      ...{ rule: "require-owner", ended: true, times: 0 },
+      users: ["jane", "joe"],
+      namespaces: ["old"],
+      until: "2020-01-31",
+      owner: "team-shop",
+      reason: "OPS-7",
+      rule: "require-owner",
+      ended: true,
+      times: 0,
     };
     const [shop, _, lab] = exceptions;
     assert.deepEqual(exceptions, [
@@ -186,7 +198,7 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     assert.doesNotMatch(stdout, /OPS-231 (ends|has ended)/);
   });
 
-  const refused: [string[], number, RegExp][] = [
+  const refused: [words: string[], code: number, sentence: RegExp][] = [
     [
       ["--denials", "--stage", "test", "--rule", "owner"],
       2,

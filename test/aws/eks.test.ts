@@ -47,7 +47,8 @@ describe("an EKS cluster", await needs("moto", "runtime client", "API server"), 
     authenticator = started;
     cluster = await bootCluster(binaries, { rbac: true, flags: started.flags });
     account.clusters.set("prod-eu", {
-      ...{ server: cluster.server, ca: cluster.ca },
+      server: cluster.server,
+      ca: cluster.ca,
       entries: new Map(
         ["deployer", "admin"].map((name) => [
           `arn:aws:iam::${accountId}:user/${name}`,
@@ -58,7 +59,9 @@ describe("an EKS cluster", await needs("moto", "runtime client", "API server"), 
     const metadata = { name: "admins" };
     const rbac = "rbac.authorization.k8s.io";
     const body = {
-      ...{ apiVersion: `${rbac}/v1`, kind: "ClusterRoleBinding", metadata },
+      apiVersion: `${rbac}/v1`,
+      kind: "ClusterRoleBinding",
+      metadata,
       roleRef: { apiGroup: rbac, kind: "ClusterRole", name: "cluster-admin" },
       subjects: [{ apiGroup: rbac, kind: "Group", name: "admins" }],
     };
@@ -230,11 +233,11 @@ rules that an API server may not need, because it has their plugin on (npx poste
   it("can be in another account, which is reached by a role", async () => {
     const role = "arn:aws:iam::444455556666:role/postern";
     const connect = `{ eks: prod-eu, region: ${region}, role: "${role}" }`;
-    const own = account.clusters.get("prod-eu");
-    assert.ok(own?.entries);
-    account.clusters.set("prod-eu", { ...own, account: "444455556666" });
-    own.entries.delete(`arn:aws:iam::${accountId}:user/deployer`);
-    own.entries.set(role, { kubernetesGroups: ["admins"] });
+    const prodCluster = account.clusters.get("prod-eu");
+    assert.ok(prodCluster?.entries);
+    account.clusters.set("prod-eu", { ...prodCluster, account: "444455556666" });
+    prodCluster.entries.delete(`arn:aws:iam::${accountId}:user/deployer`);
+    prodCluster.entries.set(role, { kubernetesGroups: ["admins"] });
     await writeConfig(rules, connect);
     const refused = await deploy("--plan-only");
     assert.equal(refused.code, 3);

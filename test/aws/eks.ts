@@ -93,7 +93,11 @@ export const openEks = ({ region, moto, findRole, hasRole }: EksOptions): Eks =>
       throw new AwsError(404, "ResourceNotFoundException", `No cluster found for name: ${name}.`);
     const entries = getEntries(cluster);
     const toOutput = (arn: string, entry: AccessEntry) => ({
-      ...{ clusterName: name, principalArn: arn, type: "STANDARD", tags: {}, ...entry },
+      clusterName: name,
+      principalArn: arn,
+      type: "STANDARD",
+      tags: {},
+      ...entry,
       username: entry.username ?? arn.replace(/:iam:(.*):role\/(.*)$/, ":sts:$1:assumed-role/$2/{{SessionName}}"),
     });
     if (action === "ListAccessEntries") {
@@ -155,11 +159,16 @@ export const openEks = ({ region, moto, findRole, hasRole }: EksOptions): Eks =>
       const known = findCluster(request);
       if (action !== "DescribeCluster" || !known) return moto.eks.answer(request);
       const cluster = {
-        ...{ name, arn: `arn:aws:eks:${region}:${known.account ?? ownAccount}:cluster/${name}`, status: "ACTIVE" },
+        name,
+        arn: `arn:aws:eks:${region}:${known.account ?? ownAccount}:cluster/${name}`,
+        status: "ACTIVE",
         endpoint: known.server,
         resourcesVpcConfig: {
-          ...{ controlPlaneEgressMode: "AWS_MANAGED", endpointPublicAccess: true, endpointPrivateAccess: false },
-          ...{ publicAccessCidrs: ["0.0.0.0/0"], ...known.network },
+          controlPlaneEgressMode: "AWS_MANAGED",
+          endpointPublicAccess: true,
+          endpointPrivateAccess: false,
+          publicAccessCidrs: ["0.0.0.0/0"],
+          ...known.network,
         },
         certificateAuthority: { data: Buffer.from(known.ca).toString("base64") },
       };
@@ -212,7 +221,11 @@ export const openEks = ({ region, moto, findRole, hasRole }: EksOptions): Eks =>
   };
 
   return {
-    ...{ clusters, eks, sts, roles, getTakenRole: (caller = "") => taken.get(caller) },
+    clusters,
+    eks,
+    sts,
+    roles,
+    getTakenRole: (caller = "") => taken.get(caller),
     reset: () => {
       for (const kept of [clusters, roles, taken]) kept.clear();
     },
@@ -231,7 +244,9 @@ export const openEks = ({ region, moto, findRole, hasRole }: EksOptions): Eks =>
       await writeFile(
         file,
         JSON.stringify({
-          ...{ apiVersion: "v1", kind: "Config", "current-context": "a" },
+          apiVersion: "v1",
+          kind: "Config",
+          "current-context": "a",
           clusters: [{ name: "a", cluster: { server: address } }],
           contexts: [{ name: "a", context: { cluster: "a", user: "a" } }],
           users: [{ name: "a", user: {} }],

@@ -29,9 +29,9 @@ export default rule<Note, { isSick: boolean; names: string[] }, typeof needs>({
   ${fields}
 });
 `;
-const buildCase = (more = "") => `
+const buildCase = (caseFields = "") => `
 - name: takes a note
-  ${more}
+  ${caseFields}
   validate: { metadata: { name: a } }
   admitted: true
 `;
@@ -436,8 +436,8 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
 
   describe("whose entries would get no answer", () => {
     const formatSortEntry = (names: string) => `sort-notes: { failurePolicy: Fail, settings: { names: ${names} } }`;
-    const buildTreeConfig = (tree: "both" | "half", names: string, more = ""): FleetConfig => ({
-      rules: `{ stamp-notes: { failurePolicy: Fail }, ${formatSortEntry(names)}${more} }`,
+    const buildTreeConfig = (tree: "both" | "half", names: string, extraYaml = ""): FleetConfig => ({
+      rules: `{ stamp-notes: { failurePolicy: Fail }, ${formatSortEntry(names)}${extraYaml} }`,
       tree: `trees/${tree}`,
     });
     const guarded = buildTreeConfig("both", "[plain, fancy]", ", keep-notes: ");
@@ -456,9 +456,9 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       const { job } = await openJob(config, how);
       return (await (await load.deploy()).planDeployment(job, packageStage)).clusters;
     };
-    const destroy = async (config: FleetConfig, more: object = {}) => {
+    const destroy = async (config: FleetConfig, options: object = {}) => {
       const { job } = await openJob(config);
-      const demolition = { ...job, forgotten: [], noticing: 0, ...more };
+      const demolition = { ...job, forgotten: [], noticing: 0, ...options };
       return (await load.destroy()).destroyStage(demolition).catch((error: Error) => error.message);
     };
     const readAliases = async () => {
@@ -805,8 +805,8 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       const destroyOther = () => destroy(other, { forgotten: [...names], withData: true });
 
       it("is created by one of two first deployments at once", async () => {
-        const both = await Promise.all([deploy(other, { clusters: [] }), deploy(other, { clusters: [] })]);
-        const [first, second] = both.map(({ ended }) => ended).sort();
+        const deployments = await Promise.all([deploy(other, { clusters: [] }), deploy(other, { clusters: [] })]);
+        const [first, second] = deployments.map(({ ended }) => ended).sort();
         assert.equal(first, "release r1 is live");
         assert.match(String(second), /^this stage is locked by .* \(postern deploy\)/);
         assert.match(await destroyOther(), /^stage other is deleted$/m);

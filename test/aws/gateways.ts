@@ -157,7 +157,9 @@ const createHandlers = (
     }
     const status = String(statusCode);
     const context: Record<string, string> = {
-      ...{ requestId: randomUUID(), routeKey, status },
+      requestId: randomUUID(),
+      routeKey,
+      status,
       "integration.status": isFromFunction ? status : "-",
     };
     for (const { properties } of selectResources("ApiGatewayV2::Stage")) {

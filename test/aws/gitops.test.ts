@@ -52,10 +52,10 @@ describe(
     let authenticator: { stop(): Promise<void> };
     let kubeconfig: string;
 
-    const writeConfig = (text: string, more = "") =>
+    const writeConfig = (text: string, extraYaml = "") =>
       checkout.write(
         "postern.yaml",
-        `rules:${text}clusters:\n  prod:\n    connect: { eks: prod, region: eu-west-1 }\n${more}`,
+        `rules:${text}clusters:\n  prod:\n    connect: { eks: prod, region: eu-west-1 }\n${extraYaml}`,
       );
 
     before(async () => {
@@ -131,9 +131,9 @@ describe(
         "--ignore-not-found",
       ]);
     let count = 0;
-    const createPod = (more: object = {}, namespace = "default") => {
+    const createPod = (fields: object = {}, namespace = "default") => {
       count += 1;
-      const spec = { containers: [{ name: "a", image: "nginx:1.29" }], ...more };
+      const spec = { containers: [{ name: "a", image: "nginx:1.29" }], ...fields };
       const path = `/api/v1/namespaces/${namespace}/pods`;
       return cluster.admin({ method: "POST", path, body: { metadata: { name: `pod-${count}` }, spec } });
     };
@@ -201,8 +201,13 @@ describe(
       assert.deepEqual(list(built.replaceAll(placeholder, key)), wanted);
       await checkout.write("chart/Chart.yaml", "apiVersion: v2\nname: postern\nversion: 0.0.0\n");
       const { code, text } = await run(
-        ...["deploy", "--ca", "ca.pem", "--write", "chart/templates"],
-        ...["--key-from", "{{ required `the key is missing` .Values.key }}"],
+        "deploy",
+        "--ca",
+        "ca.pem",
+        "--write",
+        "chart/templates",
+        "--key-from",
+        "{{ required `the key is missing` .Values.key }}",
       );
       assert.equal(code, 0, text);
       assert.deepEqual(list(await build("helm", "template", "postern", "chart", "--set-string", `key=${key}`)), wanted);

@@ -49,10 +49,10 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     await checkout?.remove();
   });
 
-  const writeConfig = (more = "", timeoutSeconds = 3, mode = "enforce") =>
+  const writeConfig = (extraYaml = "", timeoutSeconds = 3, mode = "enforce") =>
     checkout.write(
       "postern.yaml",
-      `rules:\n  always-pull-images: { timeoutSeconds: ${timeoutSeconds}, mode: ${mode} }\n  deny-service-external-ips:\nclusters: { east: {}, west: {} }\n${more}`,
+      `rules:\n  always-pull-images: { timeoutSeconds: ${timeoutSeconds}, mode: ${mode} }\n  deny-service-external-ips:\nclusters: { east: {}, west: {} }\n${extraYaml}`,
     );
   /** Runs postern with the credentials of an account; returns its exit code and output. */
   const run = async (which: Which, verb: string, ...words: string[]) => {
@@ -186,9 +186,9 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
   it("entries are removed although AWS can't be asked, but not those of another region or name", async () => {
     const closed = { AWS_ENDPOINT_URL: "https://127.0.0.1:9", AWS_ENDPOINT_URL_STS: "https://127.0.0.1:9" };
     const { env } = accounts.first.actAs("operator");
-    const remove = async (more: Record<string, string>, cluster: Name, stage = "prod") => {
+    const remove = async (variables: Record<string, string>, cluster: Name, stage = "prod") => {
       const words = ["--configs-only", "--yes", "--stage", stage, "--cluster", cluster, "--kubeconfig", kubeconfig];
-      const { code, stdout, stderr } = await checkout.postern({ ...env, ...closed, ...more }, "destroy", ...words);
+      const { code, stdout, stderr } = await checkout.postern({ ...env, ...closed, ...variables }, "destroy", ...words);
       return { code, text: `${stdout}${stderr}` };
     };
     for (const [more, stage] of [

@@ -28,10 +28,10 @@ export const openInProcess = async (): Promise<Processes> => {
     const file = join(task, "index.cjs");
     const requireReal = createRequire(file);
     const requireOwn = (name: string) => (name === "node:fs" ? filesAndLog : requireReal(name));
-    const own = Object.create(process, { env: { value: { ...environment, LAMBDA_TASK_ROOT: task } } });
+    const functionProcess = Object.create(process, { env: { value: { ...environment, LAMBDA_TASK_ROOT: task } } });
     const module: { exports: { handler?: Handler } } = { exports: {} };
     const wrap = new Function("module", "exports", "require", "process", "__dirname", fs.readFileSync(file, "utf8"));
-    wrap(module, module.exports, requireOwn, own, task);
+    wrap(module, module.exports, requireOwn, functionProcess, task);
     if (module.exports.handler === undefined) throw new Error("index.handler is undefined or not exported");
     return module.exports.handler;
   };

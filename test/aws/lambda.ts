@@ -585,10 +585,10 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
   /** Records a metric of a call; only one of what ran has a version. */
   const recordCall = (name: string, qualifier: string | undefined, metric: string, value: number, version?: string) => {
     const Resource = qualifier ? `${name}:${qualifier}` : name;
-    const some: Record<string, string>[] = [{ FunctionName: name }, { FunctionName: name, Resource }];
+    const dimensionSets: Record<string, string>[] = [{ FunctionName: name }, { FunctionName: name, Resource }];
     if (version !== undefined && functions.get(name)?.aliases.has(qualifier ?? ""))
-      some.push({ FunctionName: name, Resource, ExecutedVersion: version });
-    for (const dimensions of some)
+      dimensionSets.push({ FunctionName: name, Resource, ExecutedVersion: version });
+    for (const dimensions of dimensionSets)
       metrics?.record({ namespace: "AWS/Lambda", metric, dimensions, value, time: Date.now() });
   };
   const invoke = async (name: string, qualifier: string | undefined, event: unknown): Promise<Invocation> => {
@@ -618,7 +618,9 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     const warm = fn.provisioned.get(version);
     const isProvisioned = warm !== undefined && isWarm(warm, standIn.warming) && warm.running < warm.count;
     const program = {
-      ...{ code, hash: hashCode(code), timeout },
+      code,
+      hash: hashCode(code),
+      timeout,
       environment: {
         ...options.buildVariables?.(name),
         ...environment,
@@ -799,16 +801,18 @@ const listStacks = (service: Lambda): AwsService => {
 export const codePath = "/_code/";
 
 const defaults = {
-  ...{
-    environment: {},
-    description: "",
-    memorySize: 128,
-    timeout: 10,
-    runtime: "nodejs24.x",
-    handler: "index.handler",
-  },
-  ...{ role: `arn:aws:iam::${account}:role/stand-in`, architectures: ["arm64"], network: {} },
-  ...{ layers: [], tracing: "PassThrough", storage: 512 },
+  environment: {},
+  description: "",
+  memorySize: 128,
+  timeout: 10,
+  runtime: "nodejs24.x",
+  handler: "index.handler",
+  role: `arn:aws:iam::${account}:role/stand-in`,
+  architectures: ["arm64"],
+  network: {},
+  layers: [],
+  tracing: "PassThrough",
+  storage: 512,
   logging: { LogFormat: "Text" as const },
 };
 
@@ -874,8 +878,17 @@ const parseNetwork = ({ SubnetIds = [], SecurityGroupIds = [] }: Json): Configur
 
 const createRecord = (latest: Configuration): FunctionRecord => {
   return {
-    ...{ latest, busy: 0, pending: true, versions: new Map(), published: 0, aliases: new Map() },
-    ...{ policies: new Map(), past: [], urls: new Map(), running: 0, provisioned: new Map() },
+    latest,
+    busy: 0,
+    pending: true,
+    versions: new Map(),
+    published: 0,
+    aliases: new Map(),
+    policies: new Map(),
+    past: [],
+    urls: new Map(),
+    running: 0,
+    provisioned: new Map(),
   };
 };
 

@@ -142,7 +142,7 @@ describe("a stage on moto", await needs("moto"), () => {
       const code = zip({ "index.cjs": Buffer.from("exports.handler = async () => {};\n") });
       const other = { ...same, zip: code, codeSha256: createHash("sha256").update(code).digest("base64") };
       const keys = { ...environment, POSTERN_KEYS: `${environment.POSTERN_KEYS},${createTestSigner(2).publicKey}` };
-      const steps: [string, WantedLambdaVersion][] = [
+      const steps: [version: string, wanted: WantedLambdaVersion][] = [
         ["2", { ...other, environment, description: "code" }],
         ["3", { ...other, environment: keys, description: "environment" }],
         ["4", { ...same, environment, description: "both" }],

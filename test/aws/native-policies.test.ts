@@ -215,7 +215,8 @@ describe(
       await deploy();
       const { policies } = await readStatus();
       assert.deepEqual(policies[0], {
-        ...{ ...placement.stamp, native: false },
+        ...placement.stamp,
+        native: false,
         reason: "API servers have no mode warn for changes",
       });
       assert.deepEqual(await listNames("mutatingadmissionpolicies"), []);

@@ -31,12 +31,16 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     response.end(JSON.stringify(url.includes("/pods/") ? guarded : namespace));
   });
   const guarded = {
-    ...{ kind: "Pod", apiVersion: "v1" },
+    kind: "Pod",
+    apiVersion: "v1",
     metadata: {
-      ...{ name: "web", namespace: "default", uid: "u1" },
+      name: "web",
+      namespace: "default",
+      uid: "u1",
       labels: { "deletion-guard.postern.dev/cleans-up": "yes" },
     },
-    ...{ spec: { nodeName: "one", containers: [] }, status: { phase: "Running", podIP: "127.0.0.1" } },
+    spec: { nodeName: "one", containers: [] },
+    status: { phase: "Running", podIP: "127.0.0.1" },
   };
   /** The URL for clean-ups in the pod, and the number of its requests. The first gets no answer. */
   let cleanUp: string;
@@ -51,15 +55,23 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
   const deploy = async (...words: string[]) => {
     const ca = join(checkout.folder, "ca.pem");
     const { code, stdout, stderr } = await checkout.postern(
-      ...[account.env, "deploy", "--stage", "test", "--ca", ca, "--write", "entries", ...words],
+      account.env,
+      "deploy",
+      "--stage",
+      "test",
+      "--ca",
+      ca,
+      "--write",
+      "entries",
+      ...words,
     );
     assert.equal(code, 0, stdout + stderr);
     return stdout;
   };
-  const writeConfig = (more = "") =>
+  const writeConfig = (extraYaml = "") =>
     checkout.write(
       "postern.yaml",
-      `rules: { namespace-exists: , always-pull-images: ${more} }\nclusters: { shop: { connect: { eks: shop, region: ${region} } } }\n`,
+      `rules: { namespace-exists: , always-pull-images: ${extraYaml} }\nclusters: { shop: { connect: { eks: shop, region: ${region} } } }\n`,
     );
   const readNetworks = (name: string) => {
     const { latest, versions, aliases } = account.lambda.functions.get(name) ?? assert.fail(name);
@@ -137,9 +149,9 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
   });
 
   /** Sends a review of a rule to the gateway, as the cluster does, and returns the response. */
-  const review = async (rule: string, more: object) => {
+  const review = async (rule: string, requestFields: object) => {
     const keyring = (await readKeyring(openParameters("test"))) ?? assert.fail();
-    const request = { uid: "1", namespace: "default", name: "web", userInfo: { username: "jane" }, ...more };
+    const request = { uid: "1", namespace: "default", name: "web", userInfo: { username: "jane" }, ...requestFields };
     const url = `${account.baseUrl}/${keyring.current.signSegment("shop", 1)}/${rule}/validate`;
     const { body } = await sendRequest(
       url,
@@ -159,8 +171,10 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
   it("has rules that keep values in the ledger from one review to the next", async () => {
     Object.assign(process.env, account.env);
     const event = {
-      ...{ operation: "CREATE", kind: { group: "", version: "v1", kind: "Event" } },
-      ...{ resource: { group: "", version: "v1", resource: "events" }, object: { metadata: { name: "web" } } },
+      operation: "CREATE",
+      kind: { group: "", version: "v1", kind: "Event" },
+      resource: { group: "", version: "v1", resource: "events" },
+      object: { metadata: { name: "web" } },
     };
     const answers: unknown[] = [];
     while (answers.at(-1) !== 429 && answers.length < 100)
@@ -169,7 +183,9 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     assert.equal(answers.at(-1), 429);
 
     const deletion = {
-      ...{ operation: "DELETE", kind: { group: "", version: "v1", kind: "Pod" }, oldObject: guarded },
+      operation: "DELETE",
+      kind: { group: "", version: "v1", kind: "Pod" },
+      oldObject: guarded,
       resource: { group: "", version: "v1", resource: "pods" },
     };
     const outcomes = [];
@@ -191,7 +207,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
   });
 
   it("gives a function no right to the values of other rules, and none to search, even within a transaction", async () => {
-    const own = "event-rate-limit/shop/own";
+    const ownKey = "event-rate-limit/shop/own";
     const others = ["deletion-guard/shop/u1", "event-rate-limits/shop/a", "event-rate-limit", ""];
     const toKey = (key: string) => ({ TableName, Key: { key: { S: key } } });
     const toItem = (key: string) => ({ TableName, Item: { key: { S: key }, version: { S: "1" } } });
@@ -200,34 +216,34 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
       const { status, body } = await account.callTable("postern-test-event-rate-limit", operation, input);
       return status === 200 ? "done" : String(body.__type).replace(/.*#/, "");
     };
-    assert.equal(await act("GetItem", toKey(own)), "done");
+    assert.equal(await act("GetItem", toKey(ownKey)), "done");
     const before = await readKeys();
-    const refused: [string, object][] = [
+    const refused: [operation: string, input: object][] = [
       ["Scan", { TableName }],
       ["Query", { TableName, ...check }],
-      ["DeleteItem", toKey(own)],
-      ["UpdateItem", toKey(own)],
+      ["DeleteItem", toKey(ownKey)],
+      ["UpdateItem", toKey(ownKey)],
       ["DescribeTable", { TableName }],
       ["DeleteTable", { TableName }],
-      ["PutItem", { ...toItem(own), TableName: "postern-other" }],
+      ["PutItem", { ...toItem(ownKey), TableName: "postern-other" }],
       ...others.flatMap((key): [string, object][] => [
         ["GetItem", toKey(key)],
         ["PutItem", toItem(key)],
-        ["TransactGetItems", { TransactItems: [{ Get: toKey(own) }, { Get: toKey(key) }] }],
-        ["TransactWriteItems", { TransactItems: [{ Put: toItem(own) }, { Put: toItem(key) }] }],
+        ["TransactGetItems", { TransactItems: [{ Get: toKey(ownKey) }, { Get: toKey(key) }] }],
+        ["TransactWriteItems", { TransactItems: [{ Put: toItem(ownKey) }, { Put: toItem(key) }] }],
         [
           "TransactWriteItems",
-          { TransactItems: [{ Put: toItem(own) }, { ConditionCheck: { ...toKey(key), ...check } }] },
+          { TransactItems: [{ Put: toItem(ownKey) }, { ConditionCheck: { ...toKey(key), ...check } }] },
         ],
       ]),
-      ["TransactWriteItems", { TransactItems: [{ Put: toItem(own) }, { Delete: toKey(`${own}2`) }] }],
+      ["TransactWriteItems", { TransactItems: [{ Put: toItem(ownKey) }, { Delete: toKey(`${ownKey}2`) }] }],
     ];
     for (const [operation, input] of refused)
       assert.equal(await act(operation, input), "AccessDeniedException", `${operation} ${JSON.stringify(input)}`);
     assert.deepEqual(await readKeys(), before);
-    const allowed = [{ Put: toItem(own) }, { ConditionCheck: { ...toKey(`${own}2`), ...check } }];
+    const allowed = [{ Put: toItem(ownKey) }, { ConditionCheck: { ...toKey(`${ownKey}2`), ...check } }];
     assert.equal(await act("TransactWriteItems", { TransactItems: allowed }), "done");
-    assert.deepEqual(await readKeys(), [...before, own].sort());
+    assert.deepEqual(await readKeys(), [...before, ownKey].sort());
   });
 
   it("is a template that cfn-lint finds nothing wrong with, and that names no partition of AWS", async () => {
@@ -261,7 +277,9 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     changed.Resources.HttpApi.Properties.Name = "other";
     const form = { StackName: "postern-test", TemplateBody: JSON.stringify(changed) };
     const body = new URLSearchParams({
-      ...{ Action: "UpdateStack", "Capabilities.member.1": "CAPABILITY_NAMED_IAM", ...form },
+      Action: "UpdateStack",
+      "Capabilities.member.1": "CAPABILITY_NAMED_IAM",
+      ...form,
     });
     const request = { method: "POST", path: "/", query: new URLSearchParams(), headers: {}, target: "/" };
     const update = async () => {
@@ -289,7 +307,13 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
   it("leaves the table of its ledger when it is destroyed, unless that is wanted", async () => {
     const destroy = async (...words: string[]) => {
       const { code, stdout, stderr } = await checkout.postern(
-        ...[account.env, "destroy", "--stage", "test", "--forget", "shop", ...words],
+        account.env,
+        "destroy",
+        "--stage",
+        "test",
+        "--forget",
+        "shop",
+        ...words,
       );
       assert.equal(code, 0, stderr);
       return stdout;

@@ -142,8 +142,12 @@ describe("a package of 59 rules", () => {
     for (const { resources } of getPackages()) {
       assert.ok(resources.length < 450, `${resources.length} resources`);
       for (const name of names) {
-        const own = resources.filter(([id]) => new RegExp(`^${toLogicalId(name)}(?!\\d)`).test(id));
-        assert.equal(own.length, name === scheduled ? 11 : 7, `${name}: ${own.map(([id]) => id).join(", ")}`);
+        const resourcesOfRule = resources.filter(([id]) => new RegExp(`^${toLogicalId(name)}(?!\\d)`).test(id));
+        assert.equal(
+          resourcesOfRule.length,
+          name === scheduled ? 11 : 7,
+          `${name}: ${resourcesOfRule.map(([id]) => id).join(", ")}`,
+        );
       }
     }
   });
@@ -292,7 +296,9 @@ describe("a package of 59 rules", () => {
     const { FilterPattern, MetricTransformations } = Object(Properties);
     assert.deepEqual(MetricTransformations, [
       {
-        ...{ MetricNamespace: "Postern", MetricName: "Lost", MetricValue: "1" },
+        MetricNamespace: "Postern",
+        MetricName: "Lost",
+        MetricValue: "1",
         Dimensions: [{ Key: "Stage", Value: "$.stage" }],
       },
     ]);

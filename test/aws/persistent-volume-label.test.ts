@@ -37,7 +37,7 @@ const buildDenial = (volumeID: string) =>
   `persistentvolumes "a" is forbidden: error querying AWS EBS volume ${volumeID}: `;
 
 describe("a failing EC2", () => {
-  const answers: [number, string, string][] = [
+  const answers: [status: number, code: string, sentence: string][] = [
     [403, "UnauthorizedOperation", "answered 403 UnauthorizedOperation"],
     [401, "AuthFailure", "answered 401 AuthFailure"],
     [400, "RequestExpired", "answered 400 RequestExpired"],

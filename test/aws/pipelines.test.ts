@@ -89,7 +89,7 @@ describe("the pipelines", () => {
 
   let count = 0;
   /** Runs a script; returns its calls and its exit code. */
-  const runScript = async (script: Script, more: Record<string, string> = {}, fails = "nothing") => {
+  const runScript = async (script: Script, variables: Record<string, string> = {}, fails = "nothing") => {
     const calls = join(checkout.folder, `calls${++count}`);
     const summary = join(checkout.folder, "summary");
     const env = {
@@ -97,7 +97,7 @@ describe("the pipelines", () => {
       CALLS: calls,
       FAILS: fails,
       GITHUB_STEP_SUMMARY: summary,
-      ...more,
+      ...variables,
     };
     const result = await runBash(checkout.folder, script, { AWS_TOKEN: "the-token", ...env });
     const lines = await readFile(calls, "utf8").catch(() => "");
@@ -150,11 +150,11 @@ describe("the pipelines", () => {
 
   it("never run typed input", async () => {
     const typed = '"; touch typed; echo "$(touch typed)';
-    for (const [script, more] of [
+    for (const [script, variables] of [
       [scriptGitHub("rollback"), { WHAT: "one rule", RULE: typed, TO: typed }],
       [scriptGitLab("rollback one rule"), { RULE: typed, TO: typed }],
     ] as const) {
-      const { calls } = await runScript(script, more);
+      const { calls } = await runScript(script, variables);
       assert.deepEqual(calls, ["npm ci", `npx postern rollback ${typed} --to ${typed} --stage prod`]);
     }
     assert.ok(!(await readdir(checkout.folder)).includes("typed"));
@@ -340,8 +340,8 @@ describe("a pipeline in an account", await needs("moto", "runtime client", "API 
     await checkout?.remove();
   });
 
-  const run = async (script: Script, more: Record<string, string>) => {
-    const { code, stdout, stderr } = await runBash(checkout.folder, script, { ...environment, ...more });
+  const run = async (script: Script, variables: Record<string, string>) => {
+    const { code, stdout, stderr } = await runBash(checkout.folder, script, { ...environment, ...variables });
     assert.equal(code, 0, `${stdout}${stderr}`);
     return `${stdout}${stderr}`;
   };

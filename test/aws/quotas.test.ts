@@ -56,7 +56,11 @@ describe("the quotas of a stage", await needs("DynamoDB Local"), () => {
     await reconcile(open("east", seen), { quotas }, () => now, Number.POSITIVE_INFINITY);
     const create = async (cluster: string, name: string, replicas: number) => {
       const request = {
-        ...{ uid: "u", operation: "CREATE" as const, userInfo: { username: "jane" }, namespace: "a", name },
+        uid: "u",
+        operation: "CREATE" as const,
+        userInfo: { username: "jane" },
+        namespace: "a",
+        name,
         kind: { group: "apps", version: "v1", kind: "Deployment" },
         resource: { group: "apps", version: "v1", resource: "deployments" },
         object: buildDeployment(name, replicas),
@@ -101,7 +105,10 @@ recount of west: never complete
 `,
     );
     assert.deepEqual(found.quotas[2], {
-      ...{ quota: "unused", hard: { pods: "5" }, used: {}, reserved: { pods: "2" } },
+      quota: "unused",
+      hard: { pods: "5" },
+      used: {},
+      reserved: { pods: "2" },
       clusters: { west: { used: {}, reserved: { pods: "2" } } },
     });
     assert.equal(await readQuotas({ ledger }, parseConfig("rules: {}", []), 0), undefined);

@@ -39,8 +39,14 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
 
   /** Starts the suite; its output ends up in `lines`. */
   const start = (...words: string[]) => startWith({}, ...words);
-  const startWith = (more: Record<string, string>, ...words: string[]) => {
-    const env = { PATH: process.env.PATH, HOME: folder, ...cacheVariables, ...account.actAs("tester").env, ...more };
+  const startWith = (variables: Record<string, string>, ...words: string[]) => {
+    const env = {
+      PATH: process.env.PATH,
+      HOME: folder,
+      ...cacheVariables,
+      ...account.actAs("tester").env,
+      ...variables,
+    };
     const child = spawn(process.execPath, [program, "--region", "eu-west-1", ...words], {
       cwd: folder,
       env: { ...env, NODE_EXTRA_CA_CERTS: join(folder, "ca.pem") },

@@ -62,13 +62,13 @@ before(async () => {
 after(() => rm(folder, { recursive: true, force: true }));
 
 const jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJqYW5lIn0.c2lnbmF0dXJl";
-const buildPod = (name: string, more: object = {}) => ({
+const buildPod = (name: string, specFields: object = {}) => ({
   apiVersion: "v1",
   kind: "Pod",
   metadata: { name, namespace: "shop", annotations: { note: jwt } },
-  spec: { containers: [{ name: "a", image: "a", env: [{ name: "API_TOKEN", value: "sesame" }] }], ...more },
+  spec: { containers: [{ name: "a", image: "a", env: [{ name: "API_TOKEN", value: "sesame" }] }], ...specFields },
 });
-const buildPodReview = (name: string, more: object = {}, spec: object = {}) => ({
+const buildPodReview = (name: string, specFields: object = {}, spec: object = {}) => ({
   kind: "AdmissionReview",
   apiVersion: "admission.k8s.io/v1",
   request: {
@@ -82,7 +82,7 @@ const buildPodReview = (name: string, more: object = {}, spec: object = {}) => (
     object: buildPod(name, spec),
     oldObject: null,
     dryRun: false,
-    ...more,
+    ...specFields,
   },
 });
 const buildEvent = (path: string, review: object) => ({
@@ -185,10 +185,10 @@ describe("a function that records into a bucket", await needs("moto"), () => {
 
   it("fetches as many reviews as asked for, into an empty folder", async () => {
     const to = join(folder, "some");
-    const some = await runPostern("record", "--from", "s3://reviews/team/prod/always", "--to", to, "--most", "4");
+    const recorded = await runPostern("record", "--from", "s3://reviews/team/prod/always", "--to", to, "--most", "4");
     const sentence = "prod/always-pull-images.yaml has 4 reviews, and gets no more; --most N takes more\n";
-    assert.deepEqual([some.code, some.stderr], [0, sentence]);
-    assert.equal(some.stdout, `4 reviews recorded in ${to}; left out: ${names.length - 4} beyond 4 of a rule\n`);
+    assert.deepEqual([recorded.code, recorded.stderr], [0, sentence]);
+    assert.equal(recorded.stdout, `4 reviews recorded in ${to}; left out: ${names.length - 4} beyond 4 of a rule\n`);
     const again = await runPostern("record", "--from", "s3://reviews", "--to", to);
     assert.deepEqual([again.code, again.stderr.split(";")[0]], [2, `--to ${to} is not empty`]);
     const none = await runPostern("record", "--from", "s3://nowhere", "--to", join(folder, "none"), "--region", region);

@@ -92,8 +92,15 @@ const buildRecording = (
   return `- ${JSON.stringify({
     name: `is asked about CREATE ConfigMap shop/${name}`,
     [mutates ? "mutate" : "validate"]: note,
-    ...{ operation: "CREATE", resource: "configmaps", namespace: "shop", user: { username: "jane" }, dryRun: false },
-    ...{ now: "2026-11-20T10:00:00Z", request, admitted: true, ...fields },
+    operation: "CREATE",
+    resource: "configmaps",
+    namespace: "shop",
+    user: { username: "jane" },
+    dryRun: false,
+    now: "2026-11-20T10:00:00Z",
+    request,
+    admitted: true,
+    ...fields,
     recorded: { rule, cluster, version: "local", at: "2026-11-20T10:00:00Z" },
   })}\n`;
 };
@@ -302,8 +309,13 @@ warn-notes
     const [first, ...others] = reviews;
     const { file: _, answers, ...about } = first;
     assert.deepEqual(about, {
-      ...{ line: 1, name: "is asked about CREATE ConfigMap shop/a", rule: "require-owner", cluster: "prod" },
-      ...{ state: "differs", differs: ["message"], difference: [] },
+      line: 1,
+      name: "is asked about CREATE ConfigMap shop/a",
+      rule: "require-owner",
+      cluster: "prod",
+      state: "differs",
+      differs: ["message"],
+      difference: [],
     });
     const same = { verdict: "denied", code: 403, reason: "Forbidden", warnings: [], audit: {} };
     assert.deepEqual(answers, [

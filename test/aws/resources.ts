@@ -217,11 +217,12 @@ export const openKinds = ({
 
     "AWS::Logs::LogGroup": {
       make: async (properties, place) => {
-        const made = await createDataKind("AWS::Logs::LogGroup").make(properties, place);
-        if (logs.groups.has(made.physical)) throw new AwsError(409, "AlreadyExists", `${made.physical} already exists`);
-        logs.groups.set(made.physical, []);
-        keepRetention(made.physical, properties);
-        return made;
+        const logGroup = await createDataKind("AWS::Logs::LogGroup").make(properties, place);
+        if (logs.groups.has(logGroup.physical))
+          throw new AwsError(409, "AlreadyExists", `${logGroup.physical} already exists`);
+        logs.groups.set(logGroup.physical, []);
+        keepRetention(logGroup.physical, properties);
+        return logGroup;
       },
       change: async (physical, before, after, place) => {
         keepRetention(physical, after);
@@ -313,11 +314,11 @@ export const openKinds = ({
     };
     return {
       make: async (properties, { name }) => {
-        const own = type.startsWith("AWS::ApiGatewayV2::")
+        const physicalId = type.startsWith("AWS::ApiGatewayV2::")
           ? createHash("sha256").update(name).digest("hex").slice(0, 7)
           : name;
         if (type === "AWS::ApiGatewayV2::Stage") requireVendedLogs(properties);
-        return describePhysical(String(getName(properties) ?? own));
+        return describePhysical(String(getName(properties) ?? physicalId));
       },
       change: async (physical, before, after) =>
         getName(before) === getName(after) ? describePhysical(physical) : undefined,
@@ -368,9 +369,18 @@ const selectConfiguration = ({ Description, Handler, Runtime, Role, MemorySize, 
   const { TracingConfig = { Mode: "PassThrough" }, EphemeralStorage = { Size: 512 } } = others;
   const Variables = Object(Environment).Variables ?? {};
   return {
-    ...{ Handler, Runtime, Role, LoggingConfig, VpcConfig, Environment: { Variables } },
-    ...{ Layers, TracingConfig, EphemeralStorage },
-    ...{ Description: Description ?? "", MemorySize: MemorySize ?? 128, Timeout: Timeout ?? 3 },
+    Handler,
+    Runtime,
+    Role,
+    LoggingConfig,
+    VpcConfig,
+    Environment: { Variables },
+    Layers,
+    TracingConfig,
+    EphemeralStorage,
+    Description: Description ?? "",
+    MemorySize: MemorySize ?? 128,
+    Timeout: Timeout ?? 3,
   };
 };
 

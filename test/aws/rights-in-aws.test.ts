@@ -55,19 +55,29 @@ const { types, accessEntry, refusedToDeploy, refusedToRead, refusedToFunctions }
 }>(import.meta.filename);
 /** The actions by which Lambda connects a function to a VPC, in the name of the function's role. */
 const networkActions = [
-  ...["ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DeleteNetworkInterface"],
-  ...["ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses", "ec2:DescribeSubnets"],
+  "ec2:CreateNetworkInterface",
+  "ec2:DescribeNetworkInterfaces",
+  "ec2:DeleteNetworkInterface",
+  "ec2:AssignPrivateIpAddresses",
+  "ec2:UnassignPrivateIpAddresses",
+  "ec2:DescribeSubnets",
 ];
 /** The actions that Lambda and CloudFormation ask of the caller for a function in a VPC. */
 const callerNetworkActions = [
-  ...["ec2:DescribeSubnets", "ec2:DescribeSecurityGroups", "ec2:DescribeVpcs", "ec2:DescribeNetworkInterfaces"],
+  "ec2:DescribeSubnets",
+  "ec2:DescribeSecurityGroups",
+  "ec2:DescribeVpcs",
+  "ec2:DescribeNetworkInterfaces",
 ];
 
 /** The actions that send traces, which take no resource. */
 const tracingActions = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"];
 /** Actions that have no narrower resource than *. */
 const resourceless = new Set([
-  ...["lambda:GetAccountSettings", "cloudwatch:GetMetricData", "logs:GetQueryResults", "ec2:DescribeVolumes"],
+  "lambda:GetAccountSettings",
+  "cloudwatch:GetMetricData",
+  "logs:GetQueryResults",
+  "ec2:DescribeVolumes",
   "cloudformation:ValidateTemplate",
   ...tracingActions,
   ...networkActions,
@@ -111,8 +121,8 @@ describe("the roles for one stage", () => {
   });
 
   it("trusts at GitHub only pull requests to plan, and the branch or the environment to deploy", async () => {
-    const readSubjects = async (more: Record<string, string>) => {
-      const { trust } = await readAccess({ ...github, ...more });
+    const readSubjects = async (parameters: Record<string, string>) => {
+      const { trust } = await readAccess({ ...github, ...parameters });
       return Object.fromEntries(
         ["PlanRole", "DeployRole", "EmergencyRole"].map((role) => {
           const federated = trust(role).filter(({ Action }) => Action === "sts:AssumeRoleWithWebIdentity");
@@ -166,8 +176,10 @@ describe("the roles for one stage", () => {
     const { role, resources } = await readAccess({ ...github, EksClusters: [buildArn("eks", "cluster/shop")] });
     const deploy = role("DeployRole");
     const context = { ...cloudFormationContext, "iam:PermissionsBoundary": boundary };
-    const own = ["PlanRole", "DeployRole", "EmergencyRole"].map((id) => String(resources.get(id)?.Properties.RoleName));
-    const changesOfItself = own.flatMap((name) =>
+    const roleNames = ["PlanRole", "DeployRole", "EmergencyRole"].map((id) =>
+      String(resources.get(id)?.Properties.RoleName),
+    );
+    const changesOfItself = roleNames.flatMap((name) =>
       ["iam:PutRolePolicy", "iam:UpdateAssumeRolePolicy", "iam:PassRole", "iam:DeleteRole"].map((action): Call => {
         const resource = `arn:aws:iam::${accountId}:role/${name}`;
         return { action, resource, context: { ...context, "iam:PassedToService": "lambda.amazonaws.com" } };
@@ -275,7 +287,8 @@ describe("the roles for one stage", () => {
       { action: "logs:PutLogEvents", resource: oldLog },
       { action: "secretsmanager:GetSecretValue", resource: secret },
       {
-        ...{ action: "kms:Decrypt", resource: "arn:aws:kms:us-east-1:444455556666:key/1a2b" },
+        action: "kms:Decrypt",
+        resource: "arn:aws:kms:us-east-1:444455556666:key/1a2b",
         context: { "kms:EncryptionContext:SecretARN": secret },
       },
       { action: "ssm:GetParameter", resource: parameter },
@@ -320,8 +333,10 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
       bootCluster(binaries, { rbac: true }),
       openCheckout(catalogue),
       readAccess({
-        ...{ Stage: stage, GitHubRepository: "acme/postern", EksClusters: [buildArn("eks", "cluster/shop")] },
-        ...{ AlarmTopics: [buildArn("sns", "oncall")] },
+        Stage: stage,
+        GitHubRepository: "acme/postern",
+        EksClusters: [buildArn("eks", "cluster/shop")],
+        AlarmTopics: [buildArn("sns", "oncall")],
       }),
     ]);
     await checkout.write("postern.yaml", buildConfig("enforce", "[1, 2]"));

@@ -92,7 +92,8 @@ describe("a service that requires a token", await needs("moto"), () => {
     const guarded = createServer({ ca, cert, key, requestCert: true }, (_, response) => response.end());
     const url = `https://127.0.0.1:${await listen(guarded)}/`;
     await tell("secretsmanager.CreateSecret", {
-      ...{ Name: "client", ClientRequestToken: randomUUID() },
+      Name: "client",
+      ClientRequestToken: randomUUID(),
       SecretString: `${client.certificate}${client.key}`,
     });
     const place = { secret: "client", region };

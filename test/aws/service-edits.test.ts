@@ -40,8 +40,8 @@ describe("an edit of serverless.yml", await needs("moto"), () => {
   /** Adds settings of the rule's function to serverless.yml. */
   const setFunction = (settings: string) => {
     const [all] = serverless.match(/^functions: (.*)$/m) ?? assert.fail();
-    const own = `functions:\n  - ${all.replace("functions: ", "")}\n  - always-pull-images: { ${settings} }`;
-    return checkout.write("serverless.yml", serverless.replace(all, own));
+    const withRule = `functions:\n  - ${all.replace("functions: ", "")}\n  - always-pull-images: { ${settings} }`;
+    return checkout.write("serverless.yml", serverless.replace(all, withRule));
   };
   const readLive = () => {
     const { latest, versions, aliases } = account.lambda.functions.get(fn) ?? assert.fail(fn);

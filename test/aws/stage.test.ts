@@ -344,16 +344,16 @@ describe("the state of a stage", await needs("moto"), () => {
       let states = 0;
       for (const when of ["before", "after"] as const)
         for (let limit = 0, isKilled = true; isKilled; limit++) {
-          const own = openLedgerTable(`${stage}-${when}-${limit}`, call);
+          const ledgerTable = openLedgerTable(`${stage}-${when}-${limit}`, call);
           let calls = 0;
           recorder.fault = (_, moment) => (moment === when && calls++ === limit ? killed : undefined);
-          isKilled = await own.complete().then(
+          isKilled = await ledgerTable.complete().then(
             () => false,
             ({ name }: Error) => name === "Killed" || assert.fail(name),
           );
           recorder.fault = undefined;
-          await own.complete();
-          assert.deepEqual(await own.readFaults(), []);
+          await ledgerTable.complete();
+          assert.deepEqual(await ledgerTable.readFaults(), []);
           states += 1;
         }
       assert.ok(states > 10, `${states}`);
@@ -416,7 +416,9 @@ describe("the state of a stage", await needs("moto"), () => {
     it("is not taken for a ledger if it has another key", async () => {
       const key = { AttributeName: "id", KeyType: "HASH" };
       await call("CreateTable", {
-        ...{ TableName: table.name, KeySchema: [key], BillingMode: "PAY_PER_REQUEST" },
+        TableName: table.name,
+        KeySchema: [key],
+        BillingMode: "PAY_PER_REQUEST",
         AttributeDefinitions: [{ AttributeName: "id", AttributeType: "S" }],
       });
       for (const act of [table.readFaults, table.complete, table.remove])
@@ -477,13 +479,13 @@ describe("the state of a stage", await needs("moto"), () => {
 
     it("has one or two keys after any changes, and signs with one of them", async () => {
       const check = async (steps: (keyof typeof changes)[]) => {
-        const own = openNextParameters();
-        let before = await readOrCreateKeyring(own);
+        const parameters = openNextParameters();
+        let before = await readOrCreateKeyring(parameters);
         for (const step of steps) {
-          const now = await changes[step](own);
+          const now = await changes[step](parameters);
           assert.deepEqual(
             [now.publicKeys, now.current.publicKey],
-            await readKeyring(own).then((read) => [read?.publicKeys, read?.current.publicKey]),
+            await readKeyring(parameters).then((read) => [read?.publicKeys, read?.current.publicKey]),
           );
           assert.ok(listKeys(now).length === 1 || listKeys(now).length === 2);
           assert.equal(new Set(listKeys(now)).size, listKeys(now).length);
@@ -491,7 +493,7 @@ describe("the state of a stage", await needs("moto"), () => {
           assert.ok(takes(now, now));
           // URLs of the first key are accepted until it is deleted.
           if (step !== "narrow") assert.ok(takes(now, before));
-          const again = await changes[step](own);
+          const again = await changes[step](parameters);
           assert.deepEqual([again.publicKeys, again.current.publicKey], [now.publicKeys, now.current.publicKey]);
           before = again;
         }
@@ -574,9 +576,9 @@ describe("the state of a stage", await needs("moto"), () => {
     });
 
     it("are created by one of two commands", async () => {
-      const both = await Promise.all([openAll(), openAll()]);
+      const commands = await Promise.all([openAll(), openAll()]);
       const ends = await Promise.allSettled(
-        both.map(({ save }, index) => save(buildRelease(1, { by: String(index) }))),
+        commands.map(({ save }, index) => save(buildRelease(1, { by: String(index) }))),
       );
       const refused = ends.findIndex(({ status }) => status === "rejected");
       const [end, won] = [ends[refused], ends[1 - refused]];
@@ -585,18 +587,23 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.equal(end.reason.message, "another command has just created release r1");
       assert.deepEqual((await openAll()).all, [buildRelease(1, { by: String(1 - refused) })]);
       await assert.rejects(
-        both[refused]?.save(buildRelease(1)) ?? assert.fail(),
+        commands[refused]?.save(buildRelease(1)) ?? assert.fail(),
         /another command has just created release r1/,
       );
-      await both[1 - refused]?.save(buildRelease(1, { by: "still ours" }));
+      await commands[1 - refused]?.save(buildRelease(1, { by: "still ours" }));
       assert.deepEqual((await openAll()).all, [buildRelease(1, { by: "still ours" })]);
     });
   });
 });
 
-const buildRelease = (id: number, more: Partial<Release> = {}): Release => ({
-  ...{ id, at: "2026-01-01T00:00:00.000Z", by: "tester", complete: true, rules: {}, clusters: {} },
-  ...more,
+const buildRelease = (id: number, overrides: Partial<Release> = {}): Release => ({
+  id,
+  at: "2026-01-01T00:00:00.000Z",
+  by: "tester",
+  complete: true,
+  rules: {},
+  clusters: {},
+  ...overrides,
 });
 
 describe("an error of the AWS SDK", () => {
@@ -632,16 +639,16 @@ describe("a release", () => {
   });
 
   it("lists the versions of each rule, the last one first and withdrawn ones at the end", () => {
-    const some = [
+    const listed = [
       buildRelease(3, { rules: { a: buildVersion("10"), b: buildVersion("1") } }),
       buildRelease(2, { rules: { a: buildVersion("9") } }),
       buildRelease(1, { rules: { a: buildVersion("10") } }),
     ];
-    assert.deepEqual(listReleasedVersions(some, "a"), ["10", "9"]);
+    assert.deepEqual(listReleasedVersions(listed, "a"), ["10", "9"]);
     const later = buildRelease(4, { rules: { a: buildVersion("12", "10", "7") }, withdrawn: ["a@10"] });
-    assert.deepEqual(listReleasedVersions([later, ...some], "a"), ["12", "7", "9", "10"]);
-    assert.deepEqual(listReleasedVersions(some, "b"), ["1"]);
-    for (const none of ["c", "constructor", "toString"]) assert.deepEqual(listReleasedVersions(some, none), []);
+    assert.deepEqual(listReleasedVersions([later, ...listed], "a"), ["12", "7", "9", "10"]);
+    assert.deepEqual(listReleasedVersions(listed, "b"), ["1"]);
+    for (const none of ["c", "constructor", "toString"]) assert.deepEqual(listReleasedVersions(listed, none), []);
   });
 
   const buildVersion = (version: string, ...earlier: string[]) => {
@@ -649,8 +656,8 @@ describe("a release", () => {
   };
   for (const { goes, releases, to } of rows.previous)
     it(`goes ${goes}`, () => {
-      const all = releases.map(({ id, version, ...more }) =>
-        buildRelease(id, { ...(version && { rules: { a: buildVersion(version) } }), ...more }),
+      const all = releases.map(({ id, version, ...fields }) =>
+        buildRelease(id, { ...(version && { rules: { a: buildVersion(version) } }), ...fields }),
       );
       if (to !== undefined) assert.equal(requireRollbackRelease(all).id, to);
       else assert.throws(() => requireRollbackRelease(all), /^Error: there is no release before the one that is live$/);

@@ -128,20 +128,21 @@ const installPackages = async (name: "runtime" | "registry", ignoresScripts: boo
 const installDynamoDb = async (): Promise<void> => {
   const folder = getDynamoDbFolder();
   if (existsSync(folder)) return;
-  const made = `${folder}.${process.pid}`;
-  const words = ["--batch-mode", "--quiet", "dependency:copy-dependencies", `-DoutputDirectory=${made}`];
+  const unfinished = `${folder}.${process.pid}`;
+  const words = ["--batch-mode", "--quiet", "dependency:copy-dependencies", `-DoutputDirectory=${unfinished}`];
   await run("mvn", words, { cwd: resolvePath(".") });
   const digest = createHash("sha256");
-  for (const file of (await readdir(made)).sort())
+  for (const file of (await readdir(unfinished)).sort())
     digest.update(
       `${createHash("sha256")
-        .update(readFileSync(join(made, file)))
+        .update(readFileSync(join(unfinished, file)))
         .digest("hex")}  ${file}\n`,
     );
   const found = digest.digest("hex");
   const [, wanted] = /<files.sha256>(.*)<\/files.sha256>/.exec(readFileSync(resolvePath("pom.xml"), "utf8")) ?? [];
-  if (found !== wanted) throw new Error(`the files in ${made} have the checksum ${found}, and pom.xml has ${wanted}`);
-  await rename(made, folder);
+  if (found !== wanted)
+    throw new Error(`the files in ${unfinished} have the checksum ${found}, and pom.xml has ${wanted}`);
+  await rename(unfinished, folder);
 };
 
 if (import.meta.main) {

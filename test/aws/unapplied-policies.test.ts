@@ -26,13 +26,16 @@ const policies = [
     spec: { matchConstraints: { resourceRules }, validations },
   },
   {
-    ...{ apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata },
+    apiVersion,
+    kind: "ValidatingAdmissionPolicyBinding",
+    metadata,
     spec: { policyName: "require-team", validationActions: ["Deny"] },
   },
 ];
 const native = { rule, policy: "require-team", native: true };
 const called = {
-  ...{ ...native, native: false },
+  ...native,
+  native: false,
   reason: "its API server doesn't apply a new ValidatingAdmissionPolicy; the admission plugin must be on",
 };
 

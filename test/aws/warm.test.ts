@@ -146,7 +146,8 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
   };
   const openJob = (config: string) =>
     loadJob(checkout.folder, `trees/${trees}`, `rules: { ${rule}: ${config} }\nclusters: { shop: {} }`, {
-      ...{ ca: account.ca, progress },
+      ca: account.ca,
+      progress,
       write: join(checkout.folder, "entries"),
     });
   const loadDeployment = () => checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");

@@ -22,6 +22,7 @@ import { type Answer, startEvaluator, type UpstreamEvaluator } from "./upstream.
 const macros = [...standardMacros, ...optionalMacros, ...twoVariableMacros, ...sortByMacro];
 
 export interface Comparison {
+  /** The number of compared pairs of an expression and an object. */
   pairs: number;
   /** The number of answers with issues, with an error, with a value. */
   issues: number;
@@ -31,7 +32,7 @@ export interface Comparison {
   panics: number;
   /** Tasks to which upstream has several answers, one of which is that of this implementation. */
   undecided: number;
-  /** The number of differences that stay, by their reasons. */
+  /** The number of known differences, which are accepted, by their reasons. */
   known: Map<string, number>;
   differences: Difference[];
 }
@@ -61,19 +62,19 @@ const toComparable = (error: string | undefined) => {
 };
 
 /** Returns what is different in two answers. */
-export const compareAnswers = (upstream: Answer, own: Answer): Kind | undefined => {
-  if (own.error?.startsWith("failure: ")) return "failure";
-  if (upstream.issues !== own.issues) {
-    if (upstream.issues === undefined || own.issues === undefined) return "issues";
+export const compareAnswers = (upstream: Answer, postern: Answer): Kind | undefined => {
+  if (postern.error?.startsWith("failure: ")) return "failure";
+  if (upstream.issues !== postern.issues) {
+    if (upstream.issues === undefined || postern.issues === undefined) return "issues";
     const position = findSyntaxError(upstream.issues);
     // After a syntax error the rest depends on how the parser goes on.
-    return position !== undefined && position === findSyntaxError(own.issues) ? undefined : "issues";
+    return position !== undefined && position === findSyntaxError(postern.issues) ? undefined : "issues";
   }
-  if (upstream.creation !== own.creation) return "creation";
-  if (upstream.type !== own.type || upstream.printed !== own.printed) return "type";
-  if (toComparable(upstream.error) !== toComparable(own.error)) return "error";
-  if (print(upstream.value) !== print(own.value)) return "value";
-  return upstream.cost === own.cost ? undefined : "cost";
+  if (upstream.creation !== postern.creation) return "creation";
+  if (upstream.type !== postern.type || upstream.printed !== postern.printed) return "type";
+  if (toComparable(upstream.error) !== toComparable(postern.error)) return "error";
+  if (print(upstream.value) !== print(postern.value)) return "value";
+  return upstream.cost === postern.cost ? undefined : "cost";
 };
 
 const isPanic = ({ error }: Answer) => error?.startsWith("panic: ") === true;
@@ -106,7 +107,7 @@ export const compare = async (
   let batch = takeBatch(Math.min(batchSize, pairs));
   let answers = evaluator.evaluate(batch);
   for (let done = 0; done < pairs; ) {
-    const own = batch.map((task) => evaluateTask(task, evaluator.minor));
+    const postern = batch.map((task) => evaluateTask(task, evaluator.minor));
     const [current, waiting] = [batch, answers];
     done += batch.length;
     // The program has its next tasks while the answers to these are compared.
@@ -114,7 +115,7 @@ export const compare = async (
     const upstream = await waiting;
     answers = evaluator.evaluate(batch);
     const different = current.flatMap((task, index): Difference[] => {
-      const [theirs, ours] = [upstream[index] as Answer, own[index] as Answer];
+      const [theirs, ours] = [upstream[index] as Answer, postern[index] as Answer];
       if (isPanic(theirs)) {
         comparison.panics++;
         return [];
@@ -123,7 +124,7 @@ export const compare = async (
       else if (theirs.error === undefined) comparison.values++;
       else comparison.errors++;
       const kind = compareAnswers(theirs, ours);
-      return kind ? [{ kind, minor: evaluator.minor, task, upstream: theirs, own: ours }] : [];
+      return kind ? [{ kind, minor: evaluator.minor, task, upstream: theirs, postern: ours }] : [];
     });
     const decided = await dropUndecided(evaluator, different);
     comparison.undecided += different.length - decided.length;
@@ -143,18 +144,18 @@ const dropUndecided = async (evaluator: UpstreamEvaluator, different: readonly D
     different.map(({ task }) => task),
     repetitions,
   );
-  return different.filter(({ own }, index) => {
+  return different.filter(({ postern }, index) => {
     const { others = [], ...first } = answers[index] as Answer;
     const all = [first, ...others];
-    if (all.some((one) => !compareAnswers(one, own))) return false;
+    if (all.some((one) => !compareAnswers(one, postern))) return false;
     // There are too many orders of many keys to see each of them.
     const costs = all.map(({ cost = 0 }) => cost);
-    const isWithin = (own.cost ?? 0) >= Math.min(...costs) && (own.cost ?? 0) <= Math.max(...costs);
+    const isWithin = (postern.cost ?? 0) >= Math.min(...costs) && (postern.cost ?? 0) <= Math.max(...costs);
     const isSame = (one: Answer) =>
       isWithin &&
       !compareAnswers(
         { ...one, cost: 0, value: sortLists(one.value) },
-        { ...own, cost: 0, value: sortLists(own.value) },
+        { ...postern, cost: 0, value: sortLists(postern.value) },
       );
     return others.length === 0 || !all.some(isSame);
   });
@@ -265,14 +266,14 @@ const shrink = async (evaluator: UpstreamEvaluator, difference: Difference): Pro
           minor: evaluator.minor,
           task,
           upstream: answers[index] as Answer,
-          own: evaluateTask(task, evaluator.minor),
+          postern: evaluateTask(task, evaluator.minor),
         }),
       )
       .find(
         (one) =>
           !isPanic(one.upstream) &&
           !one.upstream.others &&
-          compareAnswers(one.upstream, one.own) === difference.kind &&
+          compareAnswers(one.upstream, one.postern) === difference.kind &&
           findReason(one, print) === undefined,
       );
     if (!found) return smallest;
@@ -292,10 +293,10 @@ const describeShape = (answer: Answer) =>
   [blur(answer.issues), blur(answer.creation), blur(answer.error), answer.value === undefined ? "" : "value"].join("|");
 
 /** Returns what differences of the same cause mostly have in common. */
-const describeCause = ({ kind, task, upstream, own }: Difference): string => {
+const describeCause = ({ kind, task, upstream, postern }: Difference): string => {
   if (kind === "value" || kind === "cost" || kind === "type")
     return `${kind}: ${[...new Set(task.expression.match(/\b\w+(?=\()|[-+*/%<>=!&|?]+|\bin\b/g))].sort().slice(0, 3).join(" ")}`;
-  return `${kind}: ${describeShape(upstream)} / ${describeShape(own)}`;
+  return `${kind}: ${describeShape(upstream)} / ${describeShape(postern)}`;
 };
 
 /** Returns differences in groups, the largest first, each with its smallest differences. */
@@ -335,7 +336,7 @@ const printAnswer = (answer: Answer) => {
   return `${error === undefined ? print(value).slice(0, 300) : `error: ${error.slice(0, 700)}`} (${rest})`;
 };
 
-const printDifference = ({ task, upstream, own }: Difference): string => {
+const printDifference = ({ task, upstream, postern }: Difference): string => {
   const { expression, mode, composed, variables } = task;
   const used = Object.entries(variables).filter(
     ([name]) => new RegExp(`\\b${name}\\b`).test(expression) && name !== "request",
@@ -345,7 +346,7 @@ const printDifference = ({ task, upstream, own }: Difference): string => {
     ...composed.filter(({ name }) => expression.includes(name)).map((one) => `    ${one.name} = ${one.expression}`),
     ...used.map(([name, value]) => `    ${name}: ${writeValue(value).slice(0, 250)}`),
     `    upstream: ${printAnswer(upstream)}`,
-    `    own:      ${printAnswer(own)}`,
+    `    postern:  ${printAnswer(postern)}`,
   ].join("\n");
 };
 
@@ -387,9 +388,11 @@ if (import.meta.main) {
     const { value: task } = generateTasks(Number(values.seed)).next();
     const one = { ...task, expression: values.expression, mode: values.mode as Task["mode"], composed: [] };
     const [upstream = {}] = await evaluator.evaluate([one]);
-    const own = evaluateTask(one, evaluator.minor);
-    process.stdout.write(`${printDifference({ kind: "value", minor: evaluator.minor, task: one, upstream, own })}\n`);
-    process.exitCode = compareAnswers(upstream, own) ? 1 : 0;
+    const postern = evaluateTask(one, evaluator.minor);
+    process.stdout.write(
+      `${printDifference({ kind: "value", minor: evaluator.minor, task: one, upstream, postern })}\n`,
+    );
+    process.exitCode = compareAnswers(upstream, postern) ? 1 : 0;
   } else {
     const start = Date.now();
     const comparison = await compare(evaluator, {

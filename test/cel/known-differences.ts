@@ -12,13 +12,13 @@ export interface Difference {
   minor: string;
   task: Task;
   upstream: Answer;
-  own: Answer;
+  postern: Answer;
 }
 
-/** A difference that stays, and why. */
+/** A difference that is accepted, and why. */
 interface KnownDifference {
   reason: string;
-  /** The last minor that has it; all have it without. */
+  /** The last minor that has it; without this, all minors have it. */
   until?: string;
   isMeant(difference: Difference, print: (value: unknown) => string): boolean;
 }
@@ -32,8 +32,8 @@ const getText = ({ expression, composed }: Task) => [expression, ...composed.map
 /** A name that begins with a dot. */
 const globalName = /(?<![\w.)\]?`}'"])\.[a-z_]/i;
 
-const differsOnlyIn = ({ upstream, own }: Difference, pattern: RegExp) =>
-  upstream.error !== own.error && upstream.error?.replace(pattern, "") === own.error?.replace(pattern, "");
+const differsOnlyIn = ({ upstream, postern }: Difference, pattern: RegExp) =>
+  upstream.error !== postern.error && upstream.error?.replace(pattern, "") === postern.error?.replace(pattern, "");
 
 /** Returns the words and numbers of a text in their order by Unicode. */
 const listScalars = (text: string) =>
@@ -67,18 +67,18 @@ const knownDifferences: readonly KnownDifference[] = [
   },
   {
     reason: "lists and maps that are keys of a map: Go compares them by their places in memory",
-    isMeant: ({ task, upstream, own }, print) =>
+    isMeant: ({ task, upstream, postern }, print) =>
       /\{(variables\.\w+): [^:]+, \1: /.test(task.expression) ||
-      [upstream, own].some(
+      [upstream, postern].some(
         ({ error, value }) => /insert failed: key [[{]/.test(error ?? "") || /\[\[(?:\[|\{"map")/.test(print(value)),
       ),
   },
   {
     reason: "a field that JSONPatch doesn't have: it has no type in upstream, and any other error is refused as well",
-    isMeant: ({ task, upstream, own }) =>
+    isMeant: ({ task, upstream, postern }) =>
       /JSONPatch/.test(getText(task)) &&
-      [upstream, own].every(({ error, issues, creation }) => error ?? issues ?? creation) &&
-      [upstream, own].some(({ error = "", issues = "", creation = "" }) =>
+      [upstream, postern].every(({ error, issues, creation }) => error ?? issues ?? creation) &&
+      [upstream, postern].some(({ error = "", issues = "", creation = "" }) =>
         /missing type conversion to proto|%!s\(|''|\w\(\)|'\(\)'|\(, /.test(error + issues + creation),
       ),
   },
@@ -88,14 +88,15 @@ const knownDifferences: readonly KnownDifference[] = [
   },
   {
     reason: "a message of a type that is no message has errors for its fields, too",
-    isMeant: ({ upstream, own }) => [upstream, own].every(({ issues = "" }) => / is not a message type/.test(issues)),
+    isMeant: ({ upstream, postern }) =>
+      [upstream, postern].every(({ issues = "" }) => / is not a message type/.test(issues)),
   },
   {
     reason: "equal keys of more than twelve elements, and NaN: Go's sort doesn't keep their order",
-    isMeant: ({ kind, task, upstream, own }, print) =>
+    isMeant: ({ kind, task, upstream, postern }, print) =>
       kind === "value" &&
       /\.sort(?:By)?\(/.test(task.expression) &&
-      listScalars(print(own.value)) === listScalars(print(upstream.value)),
+      listScalars(print(postern.value)) === listScalars(print(upstream.value)),
   },
   {
     reason: "the cost of a global name with a dot that a macro's variable hides: upstream loses that of its selections",
@@ -110,9 +111,9 @@ const knownDifferences: readonly KnownDifference[] = [
   {
     reason: "a flatten that fails costs so much before 1.37 that the cost is the error",
     until: "1.36",
-    isMeant: ({ kind, upstream, own }) =>
+    isMeant: ({ kind, upstream, postern }) =>
       kind === "error" &&
-      own.error === "level must be non-negative" &&
+      postern.error === "level must be non-negative" &&
       upstream.error === "operation cancelled: actual cost limit exceeded",
   },
   {
@@ -126,9 +127,9 @@ const knownDifferences: readonly KnownDifference[] = [
   {
     reason: "1.37 has no duration(int), which fails always in older versions",
     until: "1.36",
-    isMeant: ({ upstream, own }) =>
-      /'duration' applied to '\(int\)'/.test(own.issues ?? own.error ?? "") ||
-      (/no such overload: duration\(int\)$/.test(own.creation ?? own.error ?? "") &&
+    isMeant: ({ upstream, postern }) =>
+      /'duration' applied to '\(int\)'/.test(postern.issues ?? postern.error ?? "") ||
+      (/no such overload: duration\(int\)$/.test(postern.creation ?? postern.error ?? "") &&
         /type conversion error from 'int' to 'google\.protobuf\.Duration'$/.test(
           upstream.creation ?? upstream.error ?? "",
         )),
@@ -137,8 +138,9 @@ const knownDifferences: readonly KnownDifference[] = [
     reason:
       "1.37 checks the offset from which indexOf and lastIndexOf search for an empty text, which is the result before",
     until: "1.36",
-    isMeant: ({ kind, task, own }) =>
-      /ndexOf\(.+, /.test(getText(task)) && (kind === "value" || own.error?.includes("index out of range: ") === true),
+    isMeant: ({ kind, task, postern }) =>
+      /ndexOf\(.+, /.test(getText(task)) &&
+      (kind === "value" || postern.error?.includes("index out of range: ") === true),
   },
   {
     reason: "1.37 takes a name with a dot for a global one, which a macro's variable doesn't hide",
@@ -152,8 +154,8 @@ const knownDifferences: readonly KnownDifference[] = [
   },
   {
     reason: "a time zone that is a folder of Go's files, such as America/.",
-    isMeant: ({ upstream, own }) =>
-      upstream.error === "is a directory" && own.error?.startsWith("unknown time zone ") === true,
+    isMeant: ({ upstream, postern }) =>
+      upstream.error === "is a directory" && postern.error?.startsWith("unknown time zone ") === true,
   },
 ];
 

@@ -27,7 +27,7 @@ const builtInKinds = [
 /** How many kinds of generated CustomResourceDefinitions there are for each built-in kind. */
 const definitionsPerKind = 8;
 
-/** Upstream's errors come in any order; so often, each of them comes first. */
+/** How often upstream merges a patch: its errors come in any order, and each shall come first at least once. */
 const repeat = 40;
 
 export interface MergeDifference {
@@ -35,7 +35,7 @@ export interface MergeDifference {
   object: unknown;
   patch: unknown;
   upstream: unknown;
-  own: unknown;
+  postern: unknown;
 }
 
 interface Subject {
@@ -107,10 +107,10 @@ const sortParts = (error: string): string =>
 /** The one difference that stays: a cluster may be newer than the schemas here, and its objects have more fields. */
 const laterField = /^error applying patch: failed to convert original object .*: field not declared in schema/s;
 
-const isSameAnswer = (upstream: MergeAnswer, own: { value?: unknown; error?: string }): boolean => {
-  if (own.error === undefined || upstream.error === undefined)
-    return own.error === upstream.error && isDeepStrictEqual(own.value, upstream.value);
-  const parts = sortParts(own.error);
+const isSameAnswer = (upstream: MergeAnswer, postern: { value?: unknown; error?: string }): boolean => {
+  if (postern.error === undefined || upstream.error === undefined)
+    return postern.error === upstream.error && isDeepStrictEqual(postern.value, upstream.value);
+  const parts = sortParts(postern.error);
   return [upstream.error, ...(upstream.others ?? [])].some((error) => sortParts(error) === parts);
 };
 
@@ -145,16 +145,16 @@ export const compareMerges = async (
       );
       for (const [index, { subject, patch }] of tasks.entries()) {
         const upstream = answers[index] as MergeAnswer;
-        const own = applyOwn(subject.schema, upstream.object, patch);
+        const postern = applyOwn(subject.schema, upstream.object, patch);
         if (upstream.error === undefined) comparison.values++;
         else comparison.errors++;
-        if (isSameAnswer(upstream, own)) continue;
+        if (isSameAnswer(upstream, postern)) continue;
         if ([upstream.error ?? "", ...(upstream.others ?? [])].some((error) => laterField.test(error))) {
           comparison.known++;
           continue;
         }
         const { object, ...found } = upstream;
-        comparison.differences.push({ kind: subject.file, object, patch, upstream: found, own });
+        comparison.differences.push({ kind: subject.file, object, patch, upstream: found, postern });
       }
     }
     return comparison;

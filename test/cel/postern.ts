@@ -175,8 +175,8 @@ export const toCanonical = (value: Value): unknown => {
   if (isMap(value)) return { map: [...listEntries(value)].map((entry) => entry.map(toCanonical)) };
   if (value instanceof StructValue) {
     const empty = value.type.name === "JSONPatch" ? { from: "", op: "", path: "" } : {};
-    const own = [...value.fields].map(([name, field]) => [name, toCanonical(field)]);
-    return { fields: { ...empty, ...Object.fromEntries(own) }, struct: value.type.name };
+    const setFields = [...value.fields].map(([name, field]) => [name, toCanonical(field)]);
+    return { fields: { ...empty, ...Object.fromEntries(setFields) }, struct: value.type.name };
   }
   const opaque = getType(value).name;
   if (value instanceof Quantity) return { opaque, text: formatQuantity(value) };

@@ -46,9 +46,9 @@ export interface MergeAnswer {
 export interface UpstreamEvaluator {
   /** The minor of Kubernetes whose packages it has. */
   minor: string;
-  /** Returns an answer for each task; with `repeat`, each task is run so often. */
+  /** Returns an answer for each task; each task is run `repeat` times. */
   evaluate(tasks: readonly Task[], repeat?: number): Promise<Answer[]>;
-  /** Applies patches; those with errors so often. */
+  /** Applies patches; those with errors `repeat` times. */
   merge(patches: readonly Merging[], repeat: number): Promise<MergeAnswer[]>;
   stop(): Promise<void>;
 }

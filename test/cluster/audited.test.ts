@@ -99,7 +99,10 @@ describe("an audit of a cluster", await needs("API server"), () => {
       }));
       await createObjects(`/api/v1/namespaces/n${home}/services`, services);
       const widgets = createList(10, (index) => ({
-        ...{ apiVersion: "example.com/v1", kind: "Widget", metadata: { name: `w${index}` }, spec: { size: index } },
+        apiVersion: "example.com/v1",
+        kind: "Widget",
+        metadata: { name: `w${index}` },
+        spec: { size: index },
       }));
       await createObjects(`/apis/example.com/v1/namespaces/n${home}/widgets`, widgets);
     }
@@ -126,16 +129,19 @@ describe("an audit of a cluster", await needs("API server"), () => {
       { openLedger: () => ledger },
     );
     const catalogue = await readCatalogue();
-    const own = catalogue.filter(({ name }) => [...rules, "limit-ranger"].includes(name));
-    const ruleServer = await serveTestRules(own, yaml, { certificate, openCapabilities });
+    const servedRules = catalogue.filter(({ name }) => [...rules, "limit-ranger"].includes(name));
+    const ruleServer = await serveTestRules(servedRules, yaml, { certificate, openCapabilities });
     stops.push(ruleServer.stop);
     await createTestWebhookConfigurations(admin, extendWebhookTimeoutsForTests(ruleServer.manifests()));
     const sizes = {
-      ...{ apiVersion: "admissionregistration.k8s.io/v1", kind: "ValidatingWebhookConfiguration" },
+      apiVersion: "admissionregistration.k8s.io/v1",
+      kind: "ValidatingWebhookConfiguration",
       metadata: { name: "sizes" },
       webhooks: [
         {
-          ...{ name: "sizes.example.com", sideEffects: "None", admissionReviewVersions: ["v1"] },
+          name: "sizes.example.com",
+          sideEffects: "None",
+          admissionReviewVersions: ["v1"],
           clientConfig: { url: `${scripted.url}/sizes`, caBundle: Buffer.from(certificate.ca).toString("base64") },
           // Widgets are stored as v1.
           rules: [
@@ -146,10 +152,13 @@ describe("an audit of a cluster", await needs("API server"), () => {
     };
     await writeFile(join(folder, "sizes.json"), JSON.stringify(sizes));
     const more = {
-      ...{ apiVersion: sizes.apiVersion, kind: "MutatingWebhookConfiguration", metadata: { name: "more" } },
+      apiVersion: sizes.apiVersion,
+      kind: "MutatingWebhookConfiguration",
+      metadata: { name: "more" },
       webhooks: [
         {
-          ...{ ...sizes.webhooks[0], name: "more.example.com" },
+          ...sizes.webhooks[0],
+          name: "more.example.com",
           clientConfig: { ...sizes.webhooks[0]?.clientConfig, url: `${scripted.url}/more` },
           rules: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["secrets"], operations: ["CREATE"] }],
         },
@@ -157,7 +166,9 @@ describe("an audit of a cluster", await needs("API server"), () => {
     };
     await writeFile(join(folder, "more.json"), JSON.stringify(more));
     await admin({
-      ...{ method: "POST", path: "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", body: sizes },
+      method: "POST",
+      path: "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+      body: sizes,
     });
     let isCalled = false;
     await waitUntilWebhooksCalled(
@@ -247,7 +258,9 @@ describe("an audit of a cluster", await needs("API server"), () => {
 
   it("evaluates the cluster's plugins and policies, with what they read there", async () => {
     const label = (level: string | null) => ({
-      ...{ method: "PATCH" as const, path: "/api/v1/namespaces/n5", contentType: "application/merge-patch+json" },
+      method: "PATCH" as const,
+      path: "/api/v1/namespaces/n5",
+      contentType: "application/merge-patch+json",
       body: { metadata: { labels: { "pod-security.kubernetes.io/enforce": level } } },
     });
     const api = "/apis/admissionregistration.k8s.io/v1";
@@ -271,8 +284,8 @@ describe("an audit of a cluster", await needs("API server"), () => {
       [`${api}/mutatingadmissionpolicybindings`, binding],
     ];
     const words = ["--namespace", "n1,n4,n5", "--rules", "always-admit", "--plugins=-ServiceAccount"];
-    const countDenials = async (...more: string[]) => {
-      const { objects, summary } = await runJsonAudit(folder, [...words, ...more]);
+    const countDenials = async (...options: string[]) => {
+      const { objects, summary } = await runJsonAudit(folder, [...words, ...options]);
       assert.equal(summary.undecided, 0);
       const denials = objects.flatMap(({ kind, namespace, denials }) =>
         denials.map(({ rule, message }) =>
@@ -408,8 +421,8 @@ describe("an audit of a cluster", await needs("API server"), () => {
       },
     ]);
     const words = ["--namespace", "n0", "--rules", "allowed-registries"];
-    const listVerdicts = async (...more: string[]) =>
-      (await runJsonAudit(folder, [...words, ...more])).objects
+    const listVerdicts = async (...options: string[]) =>
+      (await runJsonAudit(folder, [...words, ...options])).objects
         .filter(
           ({ uid, madeBy, kind }) =>
             madeBy !== undefined || (uid !== undefined && /^(Deployment|ReplicaSet)$/.test(kind)),
@@ -475,8 +488,8 @@ describe("an audit of a cluster", await needs("API server"), () => {
     const patch = (path: string, status: object) =>
       admin({ method: "PATCH", path, contentType: "application/merge-patch+json", body: { status } });
     const words = ["--namespace", "n1,n2,n3,n5", "--rules", "always-pull-images", "--plugins=-ServiceAccount"];
-    const countVerdicts = async (...more: string[]) => {
-      const { objects } = await runJsonAudit(folder, [...words, ...more]);
+    const countVerdicts = async (...options: string[]) => {
+      const { objects } = await runJsonAudit(folder, [...words, ...options]);
       const texts = objects.map(({ kind, namespace, madeBy, verdict, denials, undecided }) =>
         [
           madeBy ?? kind,
@@ -635,7 +648,8 @@ const defineKind = async (
     return { name, served: true, storage: index === 0, schema: { openAPIV3Schema: schema } };
   };
   const body = {
-    ...{ apiVersion: "apiextensions.k8s.io/v1", kind: "CustomResourceDefinition" },
+    apiVersion: "apiextensions.k8s.io/v1",
+    kind: "CustomResourceDefinition",
     metadata: { name: `${plural}.${group}` },
     spec: { group, scope, names: { kind, plural, singular: kind.toLowerCase() }, versions: versions.map(buildVersion) },
   };

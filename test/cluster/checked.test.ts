@@ -121,24 +121,28 @@ for (const minor of chooseMinors(POSTERN_RUNS, 0))
         // The items of a list have no kind and apiVersion.
         const state = present.flatMap(({ body }) =>
           (Array.isArray(body.items) ? body.items : []).map((item) => ({
-            ...{ apiVersion: body.apiVersion, kind: String(body.kind).replace(/List$/, "") },
+            apiVersion: body.apiVersion,
+            kind: String(body.kind).replace(/List$/, ""),
             ...item,
           })),
         );
         await writeFile(buildPath("state.json"), JSON.stringify({ apiVersion: "v1", kind: "List", items: state }));
         const check = await prepareManifestCheck({
           catalogue,
-          ...{ cluster: chooseCluster(parseConfig(yaml, catalogue), undefined), harden: false },
-          ...{
-            paths: [buildPath("manifests.json")],
-            reviews: [],
-            state: [buildPath("state.json")],
-            isStrict: true,
-            validate: "warn",
-            old: [],
-            webhooks: [],
-          },
-          ...{ hosts: [], plugins: ["none"], operation: "CREATE", namespace: "default", alsoPods: false },
+          cluster: chooseCluster(parseConfig(yaml, catalogue), undefined),
+          harden: false,
+          paths: [buildPath("manifests.json")],
+          reviews: [],
+          state: [buildPath("state.json")],
+          isStrict: true,
+          validate: "warn",
+          old: [],
+          webhooks: [],
+          hosts: [],
+          plugins: ["none"],
+          operation: "CREATE",
+          namespace: "default",
+          alsoPods: false,
           user: { username: "admin", groups: ["system:masters", "system:authenticated"] },
           startKubernetes: startSharedKubernetes,
         });

@@ -72,7 +72,7 @@ describe("the client's package", () => {
     assert.deepEqual(metadata, { name: "x", labels: { of: "x" } });
     assert.equal(spec?.containers[0]?.imagePullPolicy, "Always");
   };
-  const bundle = (format: "esm" | "cjs", outfile: string, more: { external?: string[] } = {}) =>
+  const bundle = (format: "esm" | "cjs", outfile: string, options: { external?: string[] } = {}) =>
     build({
       absWorkingDir: project,
       entryPoints: ["program.js"],
@@ -81,7 +81,7 @@ describe("the client's package", () => {
       bundle: true,
       platform: "node",
       logLevel: "silent",
-      ...more,
+      ...options,
     });
 
   it("works in a separate project, with policies that have scripts", async () =>
@@ -264,8 +264,8 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     await writeFile(join(project, "ca.crt"), cluster.ca);
     await writeFile(join(project, "fetching.js"), fetching);
     const env = { PATH: process.env.PATH, SERVER: cluster.server, TOKEN: cluster.getToken("admin") };
-    const runFetching = async (more: object) =>
-      (await run(process.execPath, ["fetching.js"], { cwd: project, env: { ...env, ...more } })).stdout.trim();
+    const runFetching = async (variables: object) =>
+      (await run(process.execPath, ["fetching.js"], { cwd: project, env: { ...env, ...variables } })).stdout.trim();
     assert.match(await runFetching({ NODE_EXTRA_CA_CERTS: join(project, "ca.crt") }), /^201 /);
     assert.match(await runFetching({}), /^500 .*fetch failed: .*certificate/);
   });
@@ -297,14 +297,14 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
   });
   it("replace a Namespace's finalizers, whose subresource can't be read", async () => {
     const admits: { default: Rule } = await importInstalled("functions/always-admit/rule.js");
-    const own = postern.guardConfig(config, { rules: { "always-admit": { rule: admits.default } } });
+    const guardedConfig = postern.guardConfig(config, { rules: { "always-admit": { rule: admits.default } } });
     const namespace = await plain.createNamespace({ body: { metadata: { name: "finalized" } } });
     const body = { ...namespace, spec: { finalizers: ["example.com/own"] } };
-    const answer = await own.makeApiClient(CoreV1Api).replaceNamespaceFinalize({ name: "finalized", body });
+    const answer = await guardedConfig.makeApiClient(CoreV1Api).replaceNamespaceFinalize({ name: "finalized", body });
     assert.deepEqual(answer.spec?.finalizers, ["example.com/own"]);
   });
 
-  const patches: [string, string, unknown][] = [
+  const patches: [name: string, strategy: string, body: unknown][] = [
     ["a JSON patch", PatchStrategy.JsonPatch, [{ op: "replace", path: "/metadata/labels", value: { more: "1" } }]],
     ["a merge", PatchStrategy.MergePatch, { metadata: { labels: { guarded: null, more: "1" } } }],
     ["a strategic merge", PatchStrategy.StrategicMergePatch, { metadata: { labels: { guarded: null, more: "1" } } }],
@@ -349,10 +349,10 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     };
     const httpApi = postern.guardLibrary(racing as never, { policies: postern.readClusterPolicies });
     const baseServer = new ServerConfiguration(cluster.server, {});
-    const own = new CoreV1Api(
+    const client = new CoreV1Api(
       createConfiguration({ baseServer, authMethods: { default: config }, httpApi: httpApi as never }),
     );
-    await own.patchNamespacedPod(
+    await client.patchNamespacedPod(
       { name, namespace, body: { metadata: { labels: { guarded: null, mine: "1" } } } },
       merge,
     );
@@ -410,8 +410,8 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
       authMethods: { default: config },
       httpApi: httpApi as never,
     });
-    const own = new CoreV1Api(configuration);
-    await own.createNamespacedPod({ namespace, body: buildPod("own") });
+    const client = new CoreV1Api(configuration);
+    await client.createNamespacedPod({ namespace, body: buildPod("own") });
     assert.equal((await readPod("own")).metadata?.labels?.guarded, "yes");
   });
 });

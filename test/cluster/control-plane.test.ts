@@ -92,11 +92,15 @@ function buildPolicy(kind: "Mutating" | "Validating") {
   const actions = kind === "Validating" && { validationActions: ["Deny"] };
   return [
     {
-      ...{ apiVersion, kind: `${kind}AdmissionPolicy`, metadata: { name } },
+      apiVersion,
+      kind: `${kind}AdmissionPolicy`,
+      metadata: { name },
       spec: { failurePolicy: "Fail", matchConstraints: { resourceRules: [everything] }, ...work },
     },
     {
-      ...{ apiVersion, kind: `${kind}AdmissionPolicyBinding`, metadata: { name } },
+      apiVersion,
+      kind: `${kind}AdmissionPolicyBinding`,
+      metadata: { name },
       spec: { policyName: name, ...actions },
     },
   ];
@@ -232,8 +236,8 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
     const kubeconfig = join(folder, "kubeconfig");
     await writeFile(kubeconfig, buildKubeconfig({ test: cluster }), { mode: 0o600 });
     const flags = [`--kubeconfig=${kubeconfig}`, "--secure-port=0"];
-    const start = (name: (typeof programs)[number], file: string, more: string[] = []) => {
-      const program = startProgram(file, [...flags, ...more]);
+    const start = (name: (typeof programs)[number], file: string, extraFlags: string[] = []) => {
+      const program = startProgram(file, [...flags, ...extraFlags]);
       stack.defer(program.stop);
       running.set(name, program);
       program.ended.then(() => ended.add(name));

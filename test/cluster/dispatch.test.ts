@@ -61,7 +61,7 @@ const matchByName = (name: string) => ({
   matchConditions: { "is-meant": `object.metadata.name == "${name}"` },
 });
 
-describe("a real API server calls Postern", await needs("API server"), () => {
+describe("a real API server that calls Postern", await needs("API server"), () => {
   let folder: string;
   let certificate: ServerCertificate;
   let scripted: Awaited<ReturnType<typeof openScriptedWebhookEndpoints>>;
@@ -118,7 +118,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     return Object.entries(found.get(auditId) ?? {});
   };
 
-  describe("once more if a later mutator changed the object", () => {
+  describe("calls a rule again if a later mutating rule changed the object:", () => {
     let postern: Serving;
     const sidecar = rule<Pod>({
       summary: "Gives every pod a second container.",
@@ -148,7 +148,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     const formatReports = (reports: AnsweredReviewFacts[]) =>
       reports.map(({ rule, phase, operations }) => `${rule} ${phase} ${operations}`);
 
-    it("and completes the object in two rounds", async () => {
+    it("the object is complete after two rounds", async () => {
       const never = createPod({ name: "twice" }, {}, { imagePullPolicy: "Never" });
       const [answer, reports] = await postern.during(() => create(clusterOne.admin, getPath("pods"), never));
       assert.equal(answer.code, 201);
@@ -166,7 +166,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       assert.deepEqual(formatReports(reports), [...earlier, "sidecar mutate 1", ...earlier, "sidecar mutate 0"]);
     });
 
-    it("and the next request changes nothing, in one round", async () => {
+    it("the next request has one round, in which no rule changes anything", async () => {
       const body = { metadata: { labels: { touched: "yes" } } };
       const [answer, reports] = await postern.during(() =>
         clusterOne.admin({
@@ -180,7 +180,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       assert.deepEqual(formatReports(reports), ["count mutate 0", "sidecar mutate 0"]);
     });
 
-    it("but no rule mutates for the first time in round two: it refuses the later change", async () => {
+    it("a rule that round one did not call mutates nothing in round two, and refuses the object", async () => {
       const always = createPod({ name: "late" }, {}, { imagePullPolicy: "Always" });
       const [answer, reports] = await postern.during(() => create(clusterOne.admin, getPath("pods"), always));
       assert.equal(answer.code, 403);
@@ -195,7 +195,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     });
   });
 
-  it("in the order of the compiled-in chain, whatever the order of postern.yaml", async () => {
+  it("calls rules in the order of the compiled-in plugins, whatever the order in postern.yaml", async () => {
     const names = ["default-requests-and-limits", "extended-resource-toleration", "default-toleration-seconds"];
     const yaml = `rules: { default-requests-and-limits: { settings: { requests: { cpu: 100m } } }, ${names.slice(1).join(": , ")}: , always-pull-images: }`;
     await runWhileServing(selectRules(...names, "always-pull-images"), yaml, async (postern) => {
@@ -211,7 +211,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     });
   });
 
-  describe("for a dry run", () => {
+  describe("in a dry run", () => {
     let postern: Serving;
     before(async () => {
       const names = ["always-pull-images", "deny-service-external-ips"];
@@ -220,12 +220,12 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     });
     after(() => postern.stop());
 
-    const table: [string, string, { metadata: Fields }, number][] = [
+    const table: [what: string, resource: string, body: { metadata: Fields }, code: number][] = [
       ["a change", "pods", createPod({ name: "dry" }, {}, { imagePullPolicy: "Never" }), 201],
       ["a refusal", "services", createService("dry", ["192.0.2.1"]), 403],
     ];
     for (const [what, resource, body, code] of table)
-      it(`and gets the same response to ${what}, and stores nothing`, async () => {
+      it(`gets the same response to ${what}, and stores nothing`, async () => {
         const [dry, dryReports] = await postern.during(() =>
           create(clusterOne.admin, `${getPath(resource)}?dryRun=All`, body),
         );
@@ -241,7 +241,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       });
   });
 
-  describe("and gets the reason for a failure:", () => {
+  describe("gets the reason for a failure with status", () => {
     let postern: Serving;
     const changeRequest =
       (change: Partial<GatewayRequest>) =>
@@ -298,7 +298,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     after(() => postern.stop());
 
     for (const { code, name, policy, sentence, data } of cases)
-      it(`${code}, with ${policy}`, async () => {
+      it(`${code} from a rule with failurePolicy ${policy}`, async () => {
         const answer = await create(clusterOne.admin, getPath("configmaps"), createConfigMap(name, data));
         if (policy === "Ignore") {
           assert.equal(answer.code, 201);
@@ -315,7 +315,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       });
   });
 
-  it("and gets a response before it has sent a whole body that API Gateway would refuse", async () => {
+  it("gets a response before it has sent all of a body that is too large for API Gateway", async () => {
     const rules = [buildTestRule("vast", createPhaseRule("mutate", { summary: "Sees it before it is validated." }))];
     await runWhileServing(rules, "rules: { vast: { failurePolicy: Fail } }", async () => {
       const answer = await create(
@@ -330,7 +330,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
   });
 
   for (const mode of ["warn", "audit"])
-    describe(`in mode ${mode}`, () => {
+    describe(`with rules in mode ${mode}`, () => {
       let postern: Serving;
       before(async () => {
         const names = ["always-pull-images", "deny-service-external-ips"];
@@ -341,7 +341,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       after(() => postern.stop());
 
       const pull = 'spec.containers[0].imagePullPolicy: Unsupported value: "Never": supported values: "Always"';
-      const table: [string, string, Fields, Record<string, string>][] = [
+      const table: [resource: string, fate: string, body: Fields, annotations: Record<string, string>][] = [
         [
           "pods",
           "changed, or denied",
@@ -361,7 +361,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
         ],
       ];
       for (const [resource, fate, body, annotations] of table)
-        it(`reports what would be ${fate}, and changes nothing`, async () => {
+        it(`gets a report of what would be ${fate}, and no change or denial`, async () => {
           const answer = await create(clusterOne.admin, getPath(resource), body);
           assert.equal(answer.code, 201);
           const warnings = answer.warnings.filter((text) => / would (deny|change): /.test(text));
@@ -377,7 +377,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
         });
     });
 
-  describe("but not for exemptions:", () => {
+  describe("does not call rules for what is exempt:", () => {
     let postern: Serving;
     const looking = rule({ summary: "Looks at it.", timeoutSeconds: 2, match: configMaps, mutate() {}, validate() {} });
     const exemptions: Record<string, string> = {
@@ -432,32 +432,32 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       });
   });
 
-  it("for a namespace with the label of an exempt one; only mutators miss it until its name is generated", async () => {
+  it("calls rules for a namespace that states the name label of an exempt one; mutating rules miss it while its name isn't generated", async () => {
     const namespaces = configMaps.map((match) => ({ ...match, resources: ["namespaces"] }));
     const looking = rule({ summary: "Looks at it.", match: namespaces, mutate() {}, validate() {} });
     await runWhileServing(
       [buildTestRule("names", looking)],
       "rules: { names: { exempt: { namespaces: [spared] } } }",
       async (postern) => {
-        const table: [Fields, Phase[]][] = [
+        const table: [metadata: Fields, phases: Phase[]][] = [
           [{ name: "claiming" }, ["mutate", "validate"]],
           [{ generateName: "claiming-" }, ["validate"]],
         ];
-        for (const [metadata, called] of table) {
+        for (const [metadata, phases] of table) {
           const labels = { "kubernetes.io/metadata.name": "spared" };
           const body = { apiVersion: "v1", kind: "Namespace", metadata: { ...metadata, labels } };
           const [answer, reports] = await postern.during(() => create(clusterOne.admin, "/api/v1/namespaces", body));
           assert.equal(answer.code, 201);
           assert.deepEqual(
             reports.map(({ phase }) => phase),
-            called,
+            phases,
           );
         }
       },
     );
   });
 
-  it("and the cluster can repair itself if no endpoint responds and all entries fail closed", async () => {
+  it("still serves kube-system if no endpoint responds and all entries fail closed, so that the cluster can repair itself", async () => {
     const everything = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*" as const] }];
     const rules = [
       buildTestRule("everything", rule({ summary: "Validates everything.", match: everything, validate() {} })),
@@ -465,19 +465,18 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     const postern = await startServing(rules, "rules: { everything: { failurePolicy: Fail } }");
     await postern.apply();
     await postern.close();
-    const table: [string, unknown, number][] = [
+    const table: [path: string, body: unknown, code: number][] = [
       [getPath("configmaps"), createConfigMap("healing"), 500],
       ["/api/v1/nodes", { apiVersion: "v1", kind: "Node", metadata: { name: "healing" } }, 500],
       [getPath("configmaps", "kube-system"), createConfigMap("healing"), 201],
       [getPath("pods", "kube-system"), createPod({ name: "healing" }), 201],
     ];
-    for (const [where, body, code] of table)
-      assert.equal((await create(clusterOne.admin, where, body)).code, code, where);
+    for (const [path, body, code] of table) assert.equal((await create(clusterOne.admin, path, body)).code, code, path);
     await postern.stop();
     assert.equal((await create(clusterOne.admin, getPath("configmaps"), createConfigMap("healed"))).code, 201);
   });
 
-  it("and writes leases, events and the status of nodes while the endpoint of a rule for everything hangs", async () => {
+  it("stores leases, events and the status of nodes while the endpoint of a rule for everything hangs", async () => {
     const { admin } = clusterOne;
     const everything = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*" as const] }];
     const rules = (["mutate", "validate"] as const).map((phase) =>
@@ -536,8 +535,9 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     }
   });
 
-  describe("with a key", () => {
-    const [ours, stranger] = [createTestSigner(1), createTestSigner(9)];
+  describe("with a key in the URLs of its entries", () => {
+    const ours = createTestSigner(1);
+    const stranger = createTestSigner(9);
     let postern: Serving;
     before(async () => {
       const rules = "rules: { deny-service-external-ips: { failurePolicy: Fail } }";
@@ -555,7 +555,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       await postern.close();
     });
 
-    it("of its own: each of two clusters gets its own config", async () => {
+    it("gets its cluster's config, which differs from that of another cluster", async () => {
       const external = createService("keys", ["192.0.2.1"]);
       const [answers, reports] = await postern.during(async () => [
         await create(clusterOne.admin, getPath("services"), external),
@@ -579,15 +579,15 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     });
 
     const getSignature = (segment: string) => segment.split(".")[1];
-    const table: [string, string][] = [
-      ["of another cluster", `one.${getSignature(ours.segment("two", 3))}`],
+    const table: [key: string, segment: string][] = [
+      ["the key of another cluster", `one.${getSignature(ours.segment("two", 3))}`],
       ["its own key with another cluster's name", `two.${getSignature(ours.segment("one"))}`],
-      ["of a version that postern.yaml doesn't have", ours.segment("one", 2)],
-      ["of another signer", stranger.segment("one")],
-      ["missing", "one"],
+      ["a key of a version that postern.yaml doesn't have", ours.segment("one", 2)],
+      ["a key of another signer", stranger.segment("one")],
+      ["no key", "one"],
     ];
-    for (const [index, [whose, segment]] of table.entries())
-      it(`that is ${whose}, and the call fails`, async () => {
+    for (const [index, [key, segment]] of table.entries())
+      it(`fails to call with ${key}`, async () => {
         await postern.apply({ cluster: "one", signer: { ...ours, segment: () => segment } });
         const [answer, reports] = await postern.during(() =>
           create(clusterOne.admin, getPath("services"), createService(`wrong-${index}`, ["192.0.2.1"])),
@@ -601,17 +601,17 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       });
   });
 
-  describe("while keys change, without a failed request", () => {
+  describe("calls without a failure while keys change:", () => {
     const closed = "rules: { always-pull-images: { failurePolicy: Fail } }";
     const buildYaml = (list: string) => `${closed}\nclusters: { local: { keyVersion: ${list} } }`;
     const [first, second] = [createTestSigner(1), createTestSigner(2)];
-    const both = `${first.publicKey},${second.publicKey}`;
+    const bothKeys = `${first.publicKey},${second.publicKey}`;
     type Stage = (postern: Serving) => unknown;
     const table: { what: string; stages: [Stage, Stage, Stage]; keys: [string, string] }[] = [
       {
         what: "from one signing key to the next",
         stages: [
-          ({ serve }) => serve(closed, both),
+          ({ serve }) => serve(closed, bothKeys),
           ({ apply }) => apply({ signer: second }),
           ({ serve }) => serve(closed, second.publicKey),
         ],

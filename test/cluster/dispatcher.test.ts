@@ -33,7 +33,7 @@ import { createWrite, listFixtureCalls, listObjectCalls } from "./dispatcher/wri
 // cover every case: each minor gets half of them. POSTERN_PAIRS and POSTERN_SEED choose others, for the minor of POSTERN_KUBERNETES.
 const { POSTERN_PAIRS, POSTERN_SEED } = process.env;
 const minors = chooseMinors(POSTERN_PAIRS);
-const pairs = Number(POSTERN_PAIRS ?? 400 / minors.length);
+const pairCount = Number(POSTERN_PAIRS ?? 400 / minors.length);
 const seed = Number((POSTERN_PAIRS && POSTERN_SEED) ?? 20261121);
 const perSet = 50;
 const atOnce = 12;
@@ -123,7 +123,7 @@ for (const [place, minor] of minors.entries())
       });
       return found;
     };
-    const sets = Math.ceil(pairs / perSet);
+    const sets = Math.ceil(pairCount / perSet);
     const numbers = Array.from({ length: sets }, (_, index) => index * minors.length + minors.length - 1 - place);
     for (const number of numbers)
       it(`for set ${number} of configurations of seed ${seed}`, async (context) => {
@@ -192,7 +192,7 @@ for (const [place, minor] of minors.entries())
 describe("the random writes", await needsApiServer(minors.at(-1) ?? ""), () => {
   it("include refusals, reinvocations and few unseen writes", (context) => {
     context.diagnostic(JSON.stringify(counts));
-    assert.ok(counts.refused > 0 && counts.again > 0 && counts.unseen < (pairs * minors.length) / 10);
+    assert.ok(counts.refused > 0 && counts.again > 0 && counts.unseen < (pairCount * minors.length) / 10);
   });
 });
 

@@ -85,11 +85,11 @@ describe("a group on a real API server", await needs("API server"), () => {
     const settings = "{ settings: { requests: { cpu: 100m } } }";
     const rules = mutators.map(({ name }) => `${name}: ${name === "default-requests-and-limits" ? settings : ""}`);
     const yaml = `rules: { ${rules.join(", ")} }\n`;
-    const alone = await startServing(mutators, yaml, clusterOne);
+    const ungrouped = await startServing(mutators, yaml, clusterOne);
     const names = mutators.map(({ name }) => name);
-    let together: Awaited<ReturnType<typeof startServing>> | undefined;
+    let grouped: Awaited<ReturnType<typeof startServing>> | undefined;
     try {
-      together = await startServing(mutators, `${yaml}groups: { everything: [${names.join(", ")}] }`, clusterTwo);
+      grouped = await startServing(mutators, `${yaml}groups: { everything: [${names.join(", ")}] }`, clusterTwo);
       const matches = mutators.flatMap(({ rule }) => selectPhase(rule.match, "mutate", rule.settings ?? {}) ?? []);
       const sequences = fc.sample(buildSequences(matches), { seed, numRuns: 120 });
       for (const [index, sequence] of sequences.entries()) {
@@ -110,15 +110,15 @@ describe("a group on a real API server", await needs("API server"), () => {
       }
       const countMutations = (reports: AnsweredReviewFacts[]) =>
         reports.filter(({ phase }) => phase === "mutate").length;
-      assert.ok(countMutations(together.reports) > 50, "the group was called");
-      assert.ok(countMutations(together.reports) < countMutations(alone.reports), "in place of its members");
+      assert.ok(countMutations(grouped.reports) > 50, "the group was called");
+      assert.ok(countMutations(grouped.reports) < countMutations(ungrouped.reports), "in place of its members");
       assert.deepEqual(
-        together.reports.filter(({ code }) => code !== 200),
+        grouped.reports.filter(({ code }) => code !== 200),
         [],
       );
     } finally {
-      await alone.stop();
-      await together?.stop();
+      await ungrouped.stop();
+      await grouped?.stop();
     }
   });
 

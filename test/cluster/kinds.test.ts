@@ -36,11 +36,11 @@ describe("the built-in kinds", async () => {
       known.delete("policy.kcloudlabs.io/v1alpha1");
       assert.deepEqual([...known].sort(), [...all.keys()].sort());
       for (const [version, resources] of all) {
-        const own = resources.filter(({ name }) => !name.includes("/"));
-        const wanted = own.map(({ name, kind, namespaced }) => ({ resource: name, kind, namespaced }));
+        const mainResources = resources.filter(({ name }) => !name.includes("/"));
+        const wanted = mainResources.map(({ name, kind, namespaced }) => ({ resource: name, kind, namespaced }));
         const compareNames = (left: any, right: any) => (left.resource < right.resource ? -1 : 1);
         assert.deepEqual(kinds.discover(version)?.toSorted(compareNames), wanted.toSorted(compareNames), version);
-        for (const { name, kind } of own) {
+        for (const { name, kind } of mainResources) {
           const below = resources.filter((resource) => resource.name.startsWith(`${name}/`));
           const subresources = below.map((resource) => resource.name.slice(name.length + 1)).sort();
           assert.deepEqual(kinds.of(version, kind)?.subresources, subresources, `${version} ${kind}`);

@@ -62,8 +62,8 @@ describe("a kubeconfig", await needs("kubectl"), () => {
         const shown = Object.entries(headers).filter(([name]) => /^authorization$|^impersonate-/.test(name));
         assert.ok(socket instanceof TLSSocket);
         const hasCertificate = socket.getPeerCertificate().raw !== undefined;
-        const own = url === "/version" ? {} : { path: url };
-        sent.push({ ...Object.fromEntries(shown), ...(hasCertificate && { certificate: true }), ...own });
+        const pathIfOther = url === "/version" ? {} : { path: url };
+        sent.push({ ...Object.fromEntries(shown), ...(hasCertificate && { certificate: true }), ...pathIfOther });
         response.writeHead(200, { "content-type": "application/json" }).end('{"major":"1","minor":"37"}');
       },
     );

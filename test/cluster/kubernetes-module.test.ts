@@ -157,7 +157,8 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
   it("updates the status and the scale of stored objects", async (t) => {
     const having = (subresource: string) => stored.filter((one) => getKind(one)?.subresources.includes(subresource));
     const scales = having("scale").map(({ metadata }) => ({
-      ...{ apiVersion: "autoscaling/v1", kind: "Scale" },
+      apiVersion: "autoscaling/v1",
+      kind: "Scale",
       metadata: { name: metadata?.name, namespace: metadata?.namespace, uid: Object(metadata).uid },
       spec: { replicas: 2 },
     }));
@@ -171,7 +172,11 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
 
   it("deletes stored objects", async (t) => {
     const options = ["Background", "Foreground", "Orphan"].map((propagationPolicy) => ({
-      ...{ apiVersion: "v1", kind: "DeleteOptions", dryRun: ["All"], gracePeriodSeconds: 5, propagationPolicy },
+      apiVersion: "v1",
+      kind: "DeleteOptions",
+      dryRun: ["All"],
+      gracePeriodSeconds: 5,
+      propagationPolicy,
       preconditions: { uid: "UID", resourceVersion: "VERSION" },
     }));
     // Without a dry run, the API server would delete the object.

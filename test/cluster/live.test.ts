@@ -229,9 +229,9 @@ describe("a cluster that is read", await needs("API server"), () => {
     });
 
     it("trusts an old and a new CA during a change, and no other", async () => {
-      const both = `${ca}\n${otherCa}`;
+      const bothCas = `${ca}\n${otherCa}`;
       for (const server of [proxy.url, otherProxy.url])
-        assert.equal((await read(connect({ server, ca: both })()))?.metadata?.name, "a");
+        assert.equal((await read(connect({ server, ca: bothCas })()))?.metadata?.name, "a");
       await requireFailure(/certificate/, connect({ server: otherProxy.url })());
     });
 

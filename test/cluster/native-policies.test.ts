@@ -28,7 +28,9 @@ const matchConstraints = {
 };
 const buildPolicies = (label: string, actions = ["Deny"]) => [
   {
-    ...{ apiVersion, kind: "ValidatingAdmissionPolicy", metadata: { name: "require-label" } },
+    apiVersion,
+    kind: "ValidatingAdmissionPolicy",
+    metadata: { name: "require-label" },
     spec: {
       matchConstraints,
       validations: [
@@ -37,20 +39,27 @@ const buildPolicies = (label: string, actions = ["Deny"]) => [
     },
   },
   {
-    ...{ apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata: { name: "require-label" } },
+    apiVersion,
+    kind: "ValidatingAdmissionPolicyBinding",
+    metadata: { name: "require-label" },
     spec: { policyName: "require-label", validationActions: actions },
   },
   {
-    ...{ apiVersion, kind: "MutatingAdmissionPolicy", metadata: { name: "stamp" } },
+    apiVersion,
+    kind: "MutatingAdmissionPolicy",
+    metadata: { name: "stamp" },
     spec: {
-      ...{ matchConstraints, reinvocationPolicy: "Never" },
+      matchConstraints,
+      reinvocationPolicy: "Never",
       mutations: [
         { patchType: "ApplyConfiguration", applyConfiguration: { expression: "Object{data: {'stamp': 'on'}}" } },
       ],
     },
   },
   {
-    ...{ apiVersion, kind: "MutatingAdmissionPolicyBinding", metadata: { name: "stamp" } },
+    apiVersion,
+    kind: "MutatingAdmissionPolicyBinding",
+    metadata: { name: "stamp" },
     spec: { policyName: "stamp" },
   },
 ];
@@ -135,7 +144,8 @@ for (const minor of chooseMinors())
           { apiGroups: ["apps"], apiVersions: ["v1"], resources: ["deployments"], operations: ["CREATE"] },
         ];
         const spec = {
-          ...{ reinvocationPolicy: "Never", mutations: [mutation] },
+          reinvocationPolicy: "Never",
+          mutations: [mutation],
           matchConstraints: { resourceRules, objectSelector: { matchLabels: { policy: name } } },
         };
         const kind = "MutatingAdmissionPolicy";

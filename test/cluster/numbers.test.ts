@@ -30,11 +30,15 @@ const buildPolicies = (name: string, rule: object, values: readonly string[]) =>
   const validations = [{ expression: "false", messageExpression: types.join(" + ' ' + ") }];
   return [
     {
-      ...{ apiVersion, kind: "ValidatingAdmissionPolicy", metadata: { name } },
+      apiVersion,
+      kind: "ValidatingAdmissionPolicy",
+      metadata: { name },
       spec: { matchConstraints: { resourceRules }, validations },
     },
     {
-      ...{ apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata: { name } },
+      apiVersion,
+      kind: "ValidatingAdmissionPolicyBinding",
+      metadata: { name },
       spec: { policyName: name, validationActions: ["Warn"] },
     },
   ];
@@ -57,8 +61,11 @@ const [one, thousand] = [rawJSON("1.0"), rawJSON("1e3")];
 const metadata = { name: "a", namespace: "default" };
 const counter = { apiVersion: "example.com/v1", kind: "Counter", metadata, spec: { count: one, any: { n: thousand } } };
 const revision = {
-  ...{ apiVersion: "apps/v1", kind: "ControllerRevision", metadata },
-  ...{ revision: 1, data: { n: one, m: thousand } },
+  apiVersion: "apps/v1",
+  kind: "ControllerRevision",
+  metadata,
+  revision: 1,
+  data: { n: one, m: thousand },
 };
 
 describe("a number with a fraction or an exponent that is an integer", await needs("API server"), () => {

@@ -25,10 +25,10 @@ describe("npm run parity", () => {
   });
   after(() => rm(folder, { recursive: true }));
 
-  const runParity = (words: string[], more: Record<string, string> = {}) => {
+  const runParity = (words: string[], variables: Record<string, string> = {}) => {
     const { NODE_TEST_CONTEXT: _, ...env } = process.env;
     const program = fileURLToPath(new URL("../parity/run.ts", import.meta.url));
-    return runProgram([program, ...words], { env: { ...env, ...more } });
+    return runProgram([program, ...words], { env: { ...env, ...variables } });
   };
 
   it("exits with 3 if the API server is missing", async () => {

@@ -51,8 +51,8 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
     known = join(checkout.folder, "postern-check/known.sarif");
     await chmod(await checkout.write("bin/npm", "#!/bin/sh\n"), 0o755);
     await checkout.write("postern.yaml", config);
-    const gone = { ...cluster, server: "https://127.0.0.1:1" };
-    await checkout.write("kubeconfig", buildKubeconfig({ shop: cluster, gone }, "nightly"));
+    const unreachable = { ...cluster, server: "https://127.0.0.1:1" };
+    await checkout.write("kubeconfig", buildKubeconfig({ shop: cluster, gone: unreachable }, "nightly"));
     await checkout.write("janes", buildKubeconfig({ closed: cluster }, "jane"));
     for (const document of parseAllDocuments(reader)) await apply(document.toJS());
     for (const object of objects) await apply(object);

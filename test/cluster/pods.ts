@@ -96,7 +96,9 @@ const annotations = fc
       chooseFrom(
         ...["a", "b", "d"].map((name) => `container.apparmor.security.beta.kubernetes.io/${name}`),
         ...["a", "b", 'quoted"', "d"].map((name) => `container.seccomp.security.alpha.kubernetes.io/${name}`),
-        ...["seccomp.security.alpha.kubernetes.io/pod", "example.com/other", "constructor"],
+        "seccomp.security.alpha.kubernetes.io/pod",
+        "example.com/other",
+        "constructor",
       ),
       fc.oneof(
         chooseFrom("runtime/default", "docker/default", "localhost/a", "localhost/", "unconfined", "localhost"),

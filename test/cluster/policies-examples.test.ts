@@ -208,7 +208,7 @@ describe("policies in a real API server", await needs("API server"), () => {
     await remove(buildValidatePolicy("everything", ""));
   });
 
-  const hostile: [string, object, RegExp][] = [
+  const hostile: [name: string, overriders: object, sentence: RegExp][] = [
     ["a script that never ends", { cue: endless }, /the script (did not end in time|needs more than)/],
     ["a script that grows", { cue: growing }, /the script needs more than|more than \d+ characters/],
     [
@@ -301,11 +301,13 @@ const keepExpected = (expected: unknown, actual: unknown, comparesAll = false): 
   if (typeof expected !== "object" || expected === null || Array.isArray(expected)) return actual;
   const entries = Object.entries(Object(actual)).flatMap(([key, inner]) => {
     const isExpected = Object.hasOwn(expected, key);
-    return isExpected || whole.has(key) ? [[key, keepExpected(Reflect.get(expected, key), inner, whole.has(key))]] : [];
+    return isExpected || comparedFields.has(key)
+      ? [[key, keepExpected(Reflect.get(expected, key), inner, comparedFields.has(key))]]
+      : [];
   });
   return normalizeObjectForComparison(Object.fromEntries(entries));
 };
-const whole = new Set(["annotations", "labels", "resources", "affinity"]);
+const comparedFields = new Set(["annotations", "labels", "resources", "affinity"]);
 
 /** Starts a service that answers with JSON at the given paths. */
 const openService = async (answers: Map<string, unknown>) => {

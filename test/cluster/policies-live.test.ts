@@ -73,8 +73,15 @@ describe("policies on a real API server", await needs("API server"), () => {
   /** Runs `npx postern manifests | kubectl apply -f -`. */
   const applyManifests = async () => {
     const { out, err } = await runPostern(
-      ...["manifests", "--config", join(folder, "postern.yaml"), "--url", url, "--ca", join(folder, ".postern/ca.crt")],
-      ...["--kubeconfig", await writeKubeconfig("admin")],
+      "manifests",
+      "--config",
+      join(folder, "postern.yaml"),
+      "--url",
+      url,
+      "--ca",
+      join(folder, ".postern/ca.crt"),
+      "--kubeconfig",
+      await writeKubeconfig("admin"),
     );
     const manifests: KinitirasFixtureObject[] = parseAllDocuments(out).map((document) => document.toJS());
     for (const manifest of manifests) await requireApplied(manifest);

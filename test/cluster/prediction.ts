@@ -87,10 +87,18 @@ export const bootPredictedCluster = async (
     const yaml = JSON.stringify({ rules: {}, clusters: { local: { kubernetes: minor } } });
     const check = await prepareManifestCheck({
       ...files,
-      ...{ catalogue: [], cluster: chooseCluster(parseConfig(yaml, []), undefined), harden: false },
+      catalogue: [],
+      cluster: chooseCluster(parseConfig(yaml, []), undefined),
+      harden: false,
       isStrict,
       validate,
-      ...{ old: [], webhooks: [], hosts: [], plugins: [], operation, namespace: "default", alsoPods: false },
+      old: [],
+      webhooks: [],
+      hosts: [],
+      plugins: [],
+      operation,
+      namespace: "default",
+      alsoPods: false,
       user: predictedUser,
       startKubernetes: startSharedKubernetes,
     });
@@ -216,9 +224,20 @@ const dropServerFields = (object: unknown): unknown => {
   return text && JSON.parse(text.replaceAll(uid ?? "\0", "UID").replaceAll(random, "RANDOM"));
 };
 const serverFields = [
-  ...["uid", "creationTimestamp", "resourceVersion", "generation", "managedFields"],
-  ...["timeAdded", "lastTransitionTime", "lastPhaseTransitionTime"],
-  ...["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "nodePort", "healthCheckNodePort"],
+  "uid",
+  "creationTimestamp",
+  "resourceVersion",
+  "generation",
+  "managedFields",
+  "timeAdded",
+  "lastTransitionTime",
+  "lastPhaseTransitionTime",
+  "clusterIP",
+  "clusterIPs",
+  "ipFamilies",
+  "ipFamilyPolicy",
+  "nodePort",
+  "healthCheckNodePort",
 ];
 
 /** Returns values without the part of volume names that the ServiceAccount plugin draws by lot. */

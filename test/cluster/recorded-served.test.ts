@@ -37,7 +37,9 @@ const rules = {
 type Row = TestClusterRequest & { code: number };
 const rows = readRows<{ before: Row[]; after: Row[] }>(import.meta.filename);
 const early = {
-  ...{ apiVersion: "v1", kind: "Pod", metadata: { name: "early" } },
+  apiVersion: "v1",
+  kind: "Pod",
+  metadata: { name: "early" },
   spec: { containers: [{ name: "a", image: "registry.example.com/app:1" }] },
 };
 

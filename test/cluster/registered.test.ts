@@ -44,7 +44,9 @@ const policy = {
   },
 };
 const binding = {
-  ...{ apiVersion: policy.apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata: policy.metadata },
+  apiVersion: policy.apiVersion,
+  kind: "ValidatingAdmissionPolicyBinding",
+  metadata: policy.metadata,
   spec: { policyName: policy.metadata.name, validationActions: ["Deny"] },
 };
 const all = {
@@ -119,7 +121,9 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
   const awaitPod = (expected: "admitted" | "refused") =>
     waitUntil(`no pod was ${expected}`, async () => {
       const pod = {
-        ...{ apiVersion: "v1", kind: "Pod", metadata: { name: "a", namespace: "default" } },
+        apiVersion: "v1",
+        kind: "Pod",
+        metadata: { name: "a", namespace: "default" },
         spec: { containers: [{ name: "a", image: "a:1" }] },
       };
       const outcome = await kubectl(["create", "-f", "-", "--dry-run=server"], JSON.stringify(pod)).then(
@@ -176,7 +180,8 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
     const { "limit-ranger": _, ...fewer } = all;
     const text = await print(fewer);
     const account = {
-      ...{ apiVersion: "v1", kind: "ServiceAccount" },
+      apiVersion: "v1",
+      kind: "ServiceAccount",
       metadata: { name: "postern", namespace: "kube-system", labels: { "app.kubernetes.io/managed-by": "postern" } },
     };
     await kubectl(["apply", "-f", "-"], `${text}---\n${JSON.stringify(account)}`);

@@ -30,11 +30,15 @@ const segment = createTestSigner(1).segment("local");
 const yaml = "rules: { always-pull-images: { failurePolicy: Fail }, deny-service-external-ips: }";
 
 const buildPod = (name: string, args: string[] = [], namespace = "default") => ({
-  ...{ apiVersion: "v1", kind: "Pod", metadata: { name, namespace } },
+  apiVersion: "v1",
+  kind: "Pod",
+  metadata: { name, namespace },
   spec: { containers: [{ name: "a", image: "a:1", args }] },
 });
 const buildService = (name: string, externalIPs: string[] = []) => ({
-  ...{ apiVersion: "v1", kind: "Service", metadata: { name, namespace: "default" } },
+  apiVersion: "v1",
+  kind: "Service",
+  metadata: { name, namespace: "default" },
   spec: { externalIPs, ports: [{ port: 80 }] },
 });
 const readMessage = ({ body }: TestClusterResponse) => String(body.message);
@@ -247,9 +251,10 @@ describe("a relay between an API server and the gateway", await needs("API serve
     assert.equal((await create(buildService("open", ["192.0.2.1"]))).code, 201);
     const { spec } = relayObjects.find(({ kind }) => kind === "Deployment").spec.template;
     const metadata = { name: "relay", namespace: "postern-relay" };
-    const made = await create({ apiVersion: "v1", kind: "Pod", metadata, ...{ spec } });
-    assert.equal(made.code, 201, readMessage(made));
-    assert.deepEqual(made.warnings, []);
+    const replica = { apiVersion: "v1", kind: "Pod", metadata, spec };
+    const answer = await create(replica);
+    assert.equal(answer.code, 201, readMessage(answer));
+    assert.deepEqual(answer.warnings, []);
     assert.equal((await create(buildPod("lax", [], "postern-relay"))).code, 403);
     await replaceRelays(2);
     assert.equal((await create(buildPod("up"))).code, 201);

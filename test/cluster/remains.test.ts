@@ -60,8 +60,11 @@ describe("what still runs of a workload, in a real API server", await needs("API
       rbac: true,
       users: { function: [buildKubernetesGroupName("postern", rule)] },
       controllers: [
-        ...["deployment-controller", "replicaset-controller", "job-controller"],
-        ...["garbage-collector-controller", "serviceaccount-controller"],
+        "deployment-controller",
+        "replicaset-controller",
+        "job-controller",
+        "garbage-collector-controller",
+        "serviceaccount-controller",
       ],
     });
     const catalogue = await readCatalogue();
@@ -72,7 +75,9 @@ describe("what still runs of a workload, in a real API server", await needs("API
 
   const send = async (method: "GET" | "PATCH" | "DELETE", path: string, body?: object) => {
     const { code, body: answer } = await cluster.admin({
-      ...{ method, path, ...(body && { body }) },
+      method,
+      path,
+      ...(body && { body }),
       ...(method === "PATCH" && { contentType: "application/merge-patch+json" }),
     });
     assert.ok(code < 300, `${method} ${path}: ${answer.message}`);
@@ -107,8 +112,14 @@ describe("what still runs of a workload, in a real API server", await needs("API
       const ask = async (operation: Operation, name: string, objects: { object?: object; oldObject?: object }) => {
         const [group = "", version = ""] = kinds[kind].apiVersion.split("/");
         const request = {
-          ...{ uid: String(time), operation, name, namespace, userInfo: { username: "jane" }, ...objects },
-          ...{ kind: { group, version, kind }, resource: { group, version, resource: kinds[kind].plural } },
+          uid: String(time),
+          operation,
+          name,
+          namespace,
+          userInfo: { username: "jane" },
+          ...objects,
+          kind: { group, version, kind },
+          resource: { group, version, resource: kinds[kind].plural },
         };
         const capabilities = openLive("east", 30_000);
         const { outcome } = await decide("validate", request, { settings: quota, now: new Date(time), capabilities });

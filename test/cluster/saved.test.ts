@@ -28,7 +28,8 @@ describe("a cluster that is saved", await needs("API server", "Kubernetes module
   const kinds = buildKindIndex(objects);
   let cluster: TestCluster;
   let folder: string;
-  let text = "";
+  /** The file that a check of the complete cluster saved. */
+  let savedText = "";
 
   const create = ({ apiVersion = "", kind = "", ...rest }: KubernetesObject, query = "") => {
     const served = kinds.of(apiVersion, kind);
@@ -50,12 +51,12 @@ describe("a cluster that is saved", await needs("API server", "Kubernetes module
     const { code, stderr, stdout } = await check("--live", "--kubeconfig", "kubeconfig", "--save", "state.yaml");
     assert.equal(code, 0, stderr);
     assert.match(stdout, /^state\.yaml has \d+ objects of cluster /);
-    text = await readFile(join(folder, "state.yaml"), "utf8");
+    savedText = await readFile(join(folder, "state.yaml"), "utf8");
   });
   after(() => cluster.stop());
 
   it("is a file with what a check reads, sorted, and with nothing else", () => {
-    const found = parseAllDocuments(text).map((document) => document.toJS());
+    const found = parseAllDocuments(savedText).map((document) => document.toJS());
     const names = found.map(
       ({ kind, metadata: { namespace, name } }) => `${kind} ${namespace ? `${namespace}/` : ""}${name}`,
     );
@@ -68,8 +69,8 @@ describe("a cluster that is saved", await needs("API server", "Kubernetes module
         Object.keys(metadata).filter((key) => !/^(name|namespace|labels|annotations|creationTimestamp)$/.test(key)),
         [],
       );
-    assert.doesNotMatch(text, /hidden/);
-    assert.match(text, /owner: team-shop/);
+    assert.doesNotMatch(savedText, /hidden/);
+    assert.match(savedText, /owner: team-shop/);
   });
 
   it("has equal verdicts by the file and in the cluster", async () => {
@@ -105,16 +106,15 @@ describe("a cluster that is saved", await needs("API server", "Kubernetes module
   });
 
   it("has what is in no namespace, also if only some namespaces are saved", async () => {
-    const { code, stderr } = await check(
-      ...["--live", "--kubeconfig", "kubeconfig", "--namespace", "default", "--save", "default.yaml"],
-    );
+    const options = "--live --kubeconfig kubeconfig --namespace default --save default.yaml";
+    const { code, stderr } = await check(...options.split(" "));
     assert.equal(code, 0, stderr);
     const part = await readFile(join(folder, "default.yaml"), "utf8");
-    const list = (all: string) => parseAllDocuments(all).map((document) => document.toJS());
+    const parse = (yaml: string) => parseAllDocuments(yaml).map((document) => document.toJS());
     const isGlobal = ({ kind, metadata }: KubernetesObject) =>
       kind !== "Namespace" && metadata?.namespace === undefined;
-    assert.deepEqual(list(part).filter(isGlobal), list(text).filter(isGlobal));
-    assert.ok(!list(part).some(({ kind, metadata }) => kind === "LimitRange" || metadata.name === "shop"));
+    assert.deepEqual(parse(part).filter(isGlobal), parse(savedText).filter(isGlobal));
+    assert.ok(!parse(part).some(({ kind, metadata }) => kind === "LimitRange" || metadata.name === "shop"));
   });
 
   it("may be empty: then nothing exists", async () => {

@@ -17,14 +17,12 @@ const builds = [
   ...minors.map((one) => () => buildBinaries(one)),
   ...(minor === undefined
     ? [
-        ...[
-          buildScheduler,
-          buildBenchControllerRuntimeWebhook,
-          buildPodSecurityEvaluator,
-          buildActionlint,
-          buildKubectl,
-          buildBuilders,
-        ],
+        buildScheduler,
+        buildBenchControllerRuntimeWebhook,
+        buildPodSecurityEvaluator,
+        buildActionlint,
+        buildKubectl,
+        buildBuilders,
         ...celMinors.map((one) => () => buildCelEvaluator(one)),
         downloadPublishedManifests,
       ]

@@ -397,7 +397,7 @@ describe(
 
       const work = async (_: unknown, index: number) => {
         const random = createRandom(seed * 1000 + index);
-        const own = new Map(
+        const clients = new Map(
           names.map((name) => {
             const { server, ca, getToken } = getCluster(name);
             return [name, createTokenClient(server, ca, getToken("admin"))];
@@ -405,7 +405,7 @@ describe(
         );
         while (!isOver()) {
           const cluster = random.pick(names);
-          const { client } = own.get(cluster) ?? assert.fail();
+          const { client } = clients.get(cluster) ?? assert.fail();
           const object = [random.pick(resources), random.pick(namespaces), `w${random.drawBelow(objectNames)}`].join(
             "/",
           );
@@ -420,7 +420,7 @@ describe(
             if ((outcome !== denied && outcome !== failed) || (!isUpward() && random.decide(0.3))) break;
           }
         }
-        for (const { close } of own.values()) close();
+        for (const { close } of clients.values()) close();
       };
       const killFunctions = async () => {
         while (!isOver()) {
@@ -555,8 +555,8 @@ describe(
             ]),
           );
           const { stored } = getHistory(name);
-          const own = [...stored.keys()].filter((object) => object.startsWith(resource));
-          for (const object of new Set([...own, ...versions.keys()]) as Set<string>)
+          const storedNames = [...stored.keys()].filter((object) => object.startsWith(resource));
+          for (const object of new Set([...storedNames, ...versions.keys()]) as Set<string>)
             if (versions.get(object) !== stored.get(object)?.metadata.resourceVersion)
               missing.push(`${name} ${object}`);
         }

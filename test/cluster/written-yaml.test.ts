@@ -29,8 +29,8 @@ describe("kubectl reads what Postern writes", await needs("kubectl"), () => {
   });
 
   it("into a file that is fixed", async () => {
-    const pairs = fc.tuple(yamlValues, yamlValues, fc.constantFrom(2, 4), fc.boolean());
-    const fixes = fc.sample(pairs, count / 10).flatMap(([old, now, step, isFlat]) => {
+    const inputs = fc.tuple(yamlValues, yamlValues, fc.constantFrom(2, 4), fc.boolean());
+    const fixes = fc.sample(inputs, count / 10).flatMap(([old, now, step, isFlat]) => {
       const before = { ...head, same: [old], data: { old } };
       const after = { ...head, same: [old], data: { now, old: now } };
       const text = `${formatYamlLines(before, { step, isFlat }).join("\n")}\n`;

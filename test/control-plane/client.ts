@@ -73,8 +73,8 @@ const readResponse = async (response: IncomingMessage): Promise<TestClusterRespo
 };
 
 const buildImpersonationHeaders = ({ username = "", groups = [], extra = {} }: UserInfo) => {
-  const more = Object.entries(extra).map(([key, values]) => [`impersonate-extra-${key}`, values]);
-  return { "impersonate-user": username, "impersonate-group": groups, ...Object.fromEntries(more) };
+  const extraHeaders = Object.entries(extra).map(([key, values]) => [`impersonate-extra-${key}`, values]);
+  return { "impersonate-user": username, "impersonate-group": groups, ...Object.fromEntries(extraHeaders) };
 };
 
 const parseBody = (text: string): Record<string, unknown> => {

@@ -265,11 +265,11 @@ const createNamespaces = async (admin: TestClusterClient) => {
 
 /** Waits until the API server is ready and the namespace `default` exists. */
 const waitUntilReady = async (admin: TestClusterClient, server: RunningProgram) => {
-  let gone = false;
+  let isEnded = false;
   server.ended.then(() => {
-    gone = true;
+    isEnded = true;
   });
-  for (const end = Date.now() + 300_000; Date.now() < end && !gone; await wait(100)) {
+  for (const end = Date.now() + 300_000; Date.now() < end && !isEnded; await wait(100)) {
     const [health, namespace] = await Promise.all(
       ["/readyz", "/api/v1/namespaces/default"].map((path) => admin({ method: "GET", path }).catch(() => undefined)),
     );

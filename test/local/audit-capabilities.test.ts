@@ -75,7 +75,7 @@ describe("the capabilities of rules while a cluster is audited", () => {
     const { capabilities, sentences } = await open(["127.0.0.1"]);
     requests.length = 0;
     const namespaces = { group: "", resource: "namespaces" };
-    const rejected: [() => Promise<unknown>, string][] = [
+    const rejected: [ask: () => Promise<unknown>, sentence: string][] = [
       [
         () => capabilities.create(namespaces, { metadata: { name: "n" } }),
         'it would create namespaces "n", and an audit writes nothing',

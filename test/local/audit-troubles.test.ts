@@ -133,7 +133,8 @@ describe("an audit of a cluster in trouble", () => {
     const settings = "settings: { defaults: { enforce: restricted } }";
     await writeFile(join(folder, "postern.yaml"), printConfig(`  pod-security: { ${settings} }\n`));
     const container = {
-      ...{ name: "a", image: "a:1" },
+      name: "a",
+      image: "a:1",
       securityContext: { allowPrivilegeEscalation: false, capabilities: { drop: ["ALL"] } },
     };
     const securityContext = { seccompProfile: { type: "RuntimeDefault" } };
@@ -176,10 +177,17 @@ describe("an audit of a cluster in trouble", () => {
     };
     const owner = { apiVersion: "apps/v1", kind: "ReplicaSet", name: "r", uid: "r", controller: true };
     const items = [
-      ...[buildPod("ended", "e1"), buildPod("ended", "e2", [], "Succeeded")],
-      ...[buildPod("exceeded", "x1"), buildPod("exceeded", "x2")],
-      ...[buildPod("full", "f1"), buildPod("full", "f2"), buildPod("full", "f3", [owner])],
-      ...[buildPod("other", "o1"), buildPod("shared", "s1"), buildPod("small", "l1"), buildPod("small", "l2")],
+      buildPod("ended", "e1"),
+      buildPod("ended", "e2", [], "Succeeded"),
+      buildPod("exceeded", "x1"),
+      buildPod("exceeded", "x2"),
+      buildPod("full", "f1"),
+      buildPod("full", "f2"),
+      buildPod("full", "f3", [owner]),
+      buildPod("other", "o1"),
+      buildPod("shared", "s1"),
+      buildPod("small", "l1"),
+      buildPod("small", "l2"),
     ];
     const listPods: Responder = ({ pathname }) => {
       const [, , , , namespace] = pathname.split("/");
@@ -199,9 +207,14 @@ describe("an audit of a cluster in trouble", () => {
     const denied = "denied; exceeded quota";
     const elsewhere = "workload-quota: what quota shared has in use in d";
     const expected = [
-      ...["e1; allowed", "e2; allowed"],
+      "e1; allowed",
+      "e2; allowed",
       ...["x1", "x2"].map((name) => `${name}; ${denied}: exceeded, requested: pods=1, used: pods=1, limited: pods=1`),
-      ...["f1; allowed", "f2; allowed", "f3; allowed", "o1; allowed", `s1; undecided; ${elsewhere}`],
+      "f1; allowed",
+      "f2; allowed",
+      "f3; allowed",
+      "o1; allowed",
+      `s1; undecided; ${elsewhere}`,
       ...["l1", "l2"].map((name) => `${name}; ${denied}: small, requested: pods=1, used: pods=1, limited: pods=1`),
     ];
     assert.deepEqual(await audit([]), expected);

@@ -61,7 +61,7 @@ const buildPod = (name: string, spec: object = {}, metadata: object = {}) => {
   return { apiVersion: "v1", kind: "Pod", metadata: { name, ...metadata }, spec: { containers: [container], ...spec } };
 };
 /** Returns a recorded review. */
-const buildReview = (kind: string, resource: string, more: object, group = "", version = "v1") => ({
+const buildReview = (kind: string, resource: string, requestFields: object, group = "", version = "v1") => ({
   apiVersion: "admission.k8s.io/v1",
   kind: "AdmissionReview",
   request: {
@@ -73,7 +73,7 @@ const buildReview = (kind: string, resource: string, more: object, group = "", v
     userInfo: { username: "jane" },
     oldObject: null,
     options: null,
-    ...more,
+    ...requestFields,
   },
 });
 const copyAnnotation = "kubectl.kubernetes.io/last-applied-configuration";
@@ -271,9 +271,12 @@ describe("postern check", () => {
   it("evaluates the Pods that workloads would create, with the workload's name and the template's lines", async () => {
     const { objects, code } = await runJson(["k8s/web.yaml"]);
     assert.equal(code, 1);
-    const made = objects.find(({ madeBy }) => madeBy === "Deployment web");
-    assert.deepEqual([made.kind, made.namespace, made.name, made.verdict], ["Pod", "shop", "web-", "denied"]);
-    assert.deepEqual([made.denials[0].rule, made.denials[0].line], ["allowed-registries", 15]);
+    const predictedPod = objects.find(({ madeBy }) => madeBy === "Deployment web");
+    assert.deepEqual(
+      [predictedPod.kind, predictedPod.namespace, predictedPod.name, predictedPod.verdict],
+      ["Pod", "shop", "web-", "denied"],
+    );
+    assert.deepEqual([predictedPod.denials[0].rule, predictedPod.denials[0].line], ["allowed-registries", 15]);
     const without = await runJson(["k8s/web.yaml", "--no-pod-templates"]);
     assert.deepEqual([without.code, without.objects.length], [0, 1]);
     const gone = await runJson(["k8s/web.yaml", "--operation", "DELETE"]);
@@ -302,7 +305,9 @@ describe("postern check", () => {
   it("evaluates recorded reviews of any kind", async () => {
     const object = { apiVersion: "v1", kind: "PodExecOptions", command: ["sh"] };
     const exec = { subResource: "exec", name: "p", operation: "CONNECT", object };
-    const all = [exec, { ...exec, uid: 7 }].map((more) => buildReview("PodExecOptions", "pods", more));
+    const all = [exec, { ...exec, uid: 7 }].map((requestFields) =>
+      buildReview("PodExecOptions", "pods", requestFields),
+    );
     await write("reviews.yaml", joinDocuments(...all));
     const { objects, code } = await runJson(["--review", "reviews.yaml", "--rules", "always-deny"]);
     assert.equal(code, 1);
@@ -348,10 +353,13 @@ describe("postern check", () => {
     });
     const port = await listen(server);
     test.after(() => close(server));
-    const buildHook = (name: string, url: string, more: object = {}) => ({
-      ...{ name, clientConfig: { url, caBundle: Buffer.from(certificate.ca).toString("base64") }, sideEffects: "None" },
+    const buildHook = (name: string, url: string, fields: object = {}) => ({
+      name,
+      clientConfig: { url, caBundle: Buffer.from(certificate.ca).toString("base64") },
+      sideEffects: "None",
       rules: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
-      ...{ admissionReviewVersions: ["v1"], ...more },
+      admissionReviewVersions: ["v1"],
+      ...fields,
     });
     const team = { namespaceSelector: { matchLabels: { team: "a" } } };
     const webhooks = [
@@ -556,14 +564,14 @@ describe("postern check", () => {
       names: { kind: "Big", plural: "bigs" },
       versions: [{ name: "v1", served: true, storage: true, schema: { openAPIV3Schema: schema(10) } }],
     };
-    const some = <T>(count: number, build: (index: number) => T) =>
+    const repeat = <T>(count: number, build: (index: number) => T) =>
       Array.from({ length: count }, (_, index) => build(index));
     const buildLabelled = (name: string, count: number) => {
-      const labels = Object.fromEntries(some(count, (index) => [`a!${index}`, "b"]));
+      const labels = Object.fromEntries(repeat(count, (index) => [`a!${index}`, "b"]));
       return { apiVersion: "v1", kind: "ConfigMap", metadata: { name, labels } };
     };
     const huge = [
-      buildPod("containers", { containers: some(30_000, (index) => ({ name: `c${index}`, image: "docker.io/a" })) }),
+      buildPod("containers", { containers: repeat(30_000, (index) => ({ name: `c${index}`, image: "docker.io/a" })) }),
       { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "text" }, data: { a: "x".repeat(5 << 20) } },
       buildLabelled("labels", 5000),
       buildLabelled("faults", 300),

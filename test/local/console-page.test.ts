@@ -52,11 +52,11 @@ const config = {
 
 /** Would run a script, if any of the places that show it took it for HTML. */
 const markup = `<img src=x onerror="globalThis.isHarmed=1"><script>globalThis.isHarmed=1</script>`;
-const buildPod = (name: string, image: string, more: object = {}) => ({
+const buildPod = (name: string, image: string, containerFields: object = {}) => ({
   apiVersion: "v1",
   kind: "Pod",
   metadata: { name, namespace: "shop" },
-  spec: { containers: [{ name: "a", image, ...more }] },
+  spec: { containers: [{ name: "a", image, ...containerFields }] },
 });
 
 interface AxeResult {
@@ -204,8 +204,8 @@ describe("the console's pages", await needs("chromium"), () => {
     const { page, close } = await openPage("", { viewport: { width: 390, height: 844 } });
     const long = "a/long/name/".repeat(20);
     const managedFields = [{ manager: "kubectl", fieldsV1: { "f:spec": {} } }];
-    const send = (path: string, name: string, image: string, more: object = {}) => {
-      const pod = buildPod(name, image, { command: [long], ...more });
+    const send = (path: string, name: string, image: string, containerFields: object = {}) => {
+      const pod = buildPod(name, image, { command: [long], ...containerFields });
       const object = { ...pod, metadata: { ...pod.metadata, labels: { "example.com/note": long }, managedFields } };
       return gateway.send(path, buildPodRequest({ namespace: "shop", object, userInfo: { username: long } }));
     };
@@ -250,7 +250,7 @@ describe("the console's pages", await needs("chromium"), () => {
     const { page, close } = await openPage();
     const object = {
       ...buildPod(markup, `ghcr.io/${markup}`, { command: [markup], env: [{ name: markup, value: markup }] }),
-      ...{ [markup]: markup },
+      [markup]: markup,
       metadata: { name: markup, labels: { [markup]: markup }, annotations: { [markup]: markup }, [markup]: markup },
     };
     const hostile = buildPodRequest({

@@ -181,24 +181,24 @@ describe("the console's listener", () => {
 
   it("is not opened with --no-console", async () => {
     const other = await createTestFolder();
-    const alone = await serveWithConsole(other, config, ["--port", "0", "--no-console"]);
-    assert.doesNotMatch(alone.console, /console/i);
-    assert.equal((await alone.send("allowed-registries/validate", buildRequest("a"))).allowed, true);
+    const withoutConsole = await serveWithConsole(other, config, ["--port", "0", "--no-console"]);
+    assert.doesNotMatch(withoutConsole.console, /console/i);
+    assert.equal((await withoutConsole.send("allowed-registries/validate", buildRequest("a"))).allowed, true);
     await assert.rejects(stat(join(other, ".postern/console.token")), /ENOENT/);
-    await alone.stop();
+    await withoutConsole.stop();
   });
 
   it("is never needed: a port that is in use is reported, and the rules are served", async () => {
     const taken = createServer();
     const port = await listen(taken);
     const other = await createTestFolder();
-    const alone = await serveWithConsole(other, config, ["--port", "0", "--console-port", String(port)]);
+    const withoutConsole = await serveWithConsole(other, config, ["--port", "0", "--console-port", String(port)]);
     assert.match(
-      alone.console,
+      withoutConsole.console,
       /^There is no console: port \d+ of 127\.0\.0\.1 is in use; --console-port takes another$/m,
     );
-    assert.equal((await alone.send("allowed-registries/validate", buildRequest("a"))).allowed, true);
-    await alone.stop();
+    assert.equal((await withoutConsole.send("allowed-registries/validate", buildRequest("a"))).allowed, true);
+    await withoutConsole.stop();
     await new Promise((resolve) => taken.close(resolve));
   });
 });
@@ -208,10 +208,10 @@ describe("a damaged token", () => {
     const other = await createTestFolder();
     await mkdir(join(other, ".postern"));
     await writeFile(join(other, ".postern/console.token"), "x");
-    const alone = await serveWithConsole(other, config);
-    assert.match(alone.console, /^There is no console: \S+console\.token holds no token; delete it/m);
-    assert.equal((await alone.send("allowed-registries/validate", buildRequest("a"))).allowed, true);
-    await alone.stop();
+    const withoutConsole = await serveWithConsole(other, config);
+    assert.match(withoutConsole.console, /^There is no console: \S+console\.token holds no token; delete it/m);
+    assert.equal((await withoutConsole.send("allowed-registries/validate", buildRequest("a"))).allowed, true);
+    await withoutConsole.stop();
   });
 });
 

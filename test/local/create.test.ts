@@ -17,14 +17,14 @@ describe("create-postern", async () => {
     await writeFile(join(folder, "file"), "");
   });
 
-  for (const [says, words, code, stderr] of [
+  for (const [given, words, code, stderr] of [
     ["a missing folder", [], 2, usage],
     ["an option", ["--yes"], 2, usage],
     ["two folders", ["one", "two"], 2, usage],
     ["a folder that is not empty", ["full"], 1, "full can't become a project: it is not empty\n"],
     ["a file", ["file"], 1, /^file can't become a project: EEXIST/],
   ] as const)
-    it(`refuses ${says}, and writes nothing`, async () => {
+    it(`refuses ${given}, and writes nothing`, async () => {
       const ended = await runProgram([program, ...words], { cwd: folder, env: {} });
       assert.equal(ended.code, code);
       if (typeof stderr === "string") assert.equal(ended.stderr, stderr);

@@ -325,7 +325,7 @@ describe("an event", () => {
     assert.deepEqual(careless.settings, { labels: { seen: "yes" } });
   });
 
-  const wrongDirect: [string, object, string][] = [
+  const wrongDirect: [name: string, event: object, sentence: string][] = [
     ["with an unknown phase", { phase: "judge", review }, "phase must be mutate or validate"],
     ["without a review", { phase: "mutate", review: null }, "this is no AdmissionReview: the review must be an object"],
     [

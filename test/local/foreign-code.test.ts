@@ -74,8 +74,8 @@ spec:
 before(async () => {
   await Promise.all([installPackage(team), installPackage(tool)]);
   await write(join(team, "package.json"), '{ "type": "module" }');
-  const own = "catalogues: [postern/catalogue, acme-rules]\nrules:\n  allowed-registries:\n";
-  await write(join(team, "postern.yaml"), own);
+  const configText = "catalogues: [postern/catalogue, acme-rules]\nrules:\n  allowed-registries:\n";
+  await write(join(team, "postern.yaml"), configText);
   await write(
     join(team, "policies.yaml"),
     "rules: { policy-override: { settings: { policies: policies/team.yaml } } }\nclusters: { a: { connect: { manifests: state } } }\n",
@@ -101,7 +101,7 @@ before(async () => {
     for (const place of ["functions", "node_modules/acme-rules/rules", "node_modules/postern/functions"])
       await writeRule(join(foreign, place, rule));
   cpSync(foreign, bare, { recursive: true });
-  await write(join(foreign, "postern.yaml"), own.replace("\nrules:\n", "\nrules: {}\n#"));
+  await write(join(foreign, "postern.yaml"), configText.replace("\nrules:\n", "\nrules: {}\n#"));
   await write(join(foreign, "policies/team.yaml"), policy("theirs"));
   await write(join(foreign, "node_modules/acme-rules/package.json"), catalogue);
   await write(join(foreign, "node_modules/acme-rules/rules/README.md"), "");
@@ -208,9 +208,9 @@ describe("a new project", () => {
   it("begins with postern new in an empty folder", async () => {
     const place = join(folder, "empty");
     await mkdir(place);
-    const made = await runIn(place, tool, "new", "require-owner-label");
+    const ended = await runIn(place, tool, "new", "require-owner-label");
     assert.deepEqual(
-      [made.code, made.stderr],
+      [ended.code, ended.stderr],
       [
         0,
         `node_modules/postern is a link to ${join(tool, "node_modules/postern/")}: no package postern is installed here\n`,
@@ -226,8 +226,8 @@ describe("a new project", () => {
   it("begins with postern new beside a package.json of CommonJS", async () => {
     const place = join(folder, "commonjs");
     await write(join(place, "package.json"), '{ "type": "commonjs" }');
-    const made = await runIn(place, tool, "new", "default-owner");
-    assert.equal(made.code, 0, made.stderr);
+    const created = await runIn(place, tool, "new", "default-owner");
+    assert.equal(created.code, 0, created.stderr);
     const tested = await runIn(place, tool, "test");
     assert.deepEqual([tested.code, tested.stderr], [0, ""], tested.stdout);
   });

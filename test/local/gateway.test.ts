@@ -138,8 +138,8 @@ const captureClientHello = async (): Promise<Buffer> => {
   return hello;
 };
 
-const printReview = (name: string, uid = "1", more: object = {}) =>
-  JSON.stringify(buildPodReview({ uid, userInfo: {}, object: { metadata: { name }, ...more } }));
+const printReview = (name: string, uid = "1", fields: object = {}) =>
+  JSON.stringify(buildPodReview({ uid, userInfo: {}, object: { metadata: { name }, ...fields } }));
 
 const getVerdict = ({ code, body }: Answer) => [code, JSON.parse(body).response?.allowed];
 const getMessage = ({ body }: Answer) => JSON.parse(body).message;
@@ -213,7 +213,7 @@ describe("the gateway", () => {
     );
   });
 
-  const large: [string, () => string | AsyncIterable<Buffer>][] = [
+  const large: [name: string, body: () => string | AsyncIterable<Buffer>][] = [
     ["7 MB", () => printReview("good", "1", { data: "x".repeat(7_000_000) })],
     ["5 MB that become larger as an event", () => printReview("good", "1", { data: '"'.repeat(2_500_000) })],
     ["20 MB", () => " ".repeat(20_000_000)],

@@ -124,7 +124,10 @@ describe("a service outside the cluster", () => {
     const isRefused = async () =>
       (
         await evaluateRule(obedient, "validate", request, {
-          ...{ name: "obedient", mode: "enforce" as const, settings: {}, now: new Date() },
+          name: "obedient",
+          mode: "enforce" as const,
+          settings: {},
+          now: new Date(),
           capabilities: createCapabilities("one", 5000),
         })
       ).refused;

@@ -224,12 +224,12 @@ describe("image-policy-webhook", () => {
       const known = rules.get("image-policy-webhook")?.settings ?? {};
       return { said: await evaluatePod("ok:1", known), known };
     };
-    const own = { "client-certificate": "own.crt", "client-key": "own.key" };
+    const clientFiles = { "client-certificate": "own.crt", "client-key": "own.key" };
 
     it("shows the service its client certificate and its token", async () => {
       replies = [approval];
       await writeFile(join(folder, "token"), "t0ken\n");
-      const { said, known } = await evaluateWith({ ...own, tokenFile: "token" });
+      const { said, known } = await evaluateWith({ ...clientFiles, tokenFile: "token" });
       assert.deepEqual(said, {});
       assert.partialDeepStrictEqual(received, [{ authorization: "Bearer t0ken" }]);
       assert.doesNotMatch(JSON.stringify(known), /t0ken|PRIVATE KEY/);
@@ -241,7 +241,7 @@ describe("image-policy-webhook", () => {
       const user = { "client-certificate-data": data, "client-key": "own.key" };
       assert.deepEqual((await evaluateWith(user, { "tls-server-name": "localhost" })).said, {});
       assert.match(
-        String((await evaluateWith(own, { "tls-server-name": "images.example" })).said),
+        String((await evaluateWith(clientFiles, { "tls-server-name": "images.example" })).said),
         /could not ask 127\.0\.0\.1:\d+: .*images\.example/,
       );
     });
@@ -252,7 +252,7 @@ describe("image-policy-webhook", () => {
       for (const user of [{}, other])
         assert.match(String((await evaluateWith(user)).said), /^pods "a" is forbidden: could not ask 127\.0\.0\.1/);
       assert.match(
-        String((await evaluateWith({ ...own, "client-key": "none.key" })).said),
+        String((await evaluateWith({ ...clientFiles, "client-key": "none.key" })).said),
         /the key of its client certificate could not be read$/,
       );
       assert.deepEqual(received, []);

@@ -127,7 +127,7 @@ describe("the certificate", () => {
     assert.equal((await stat(folder)).mode & 0o777, 0o700);
   });
 
-  const hosts: [string, string[], string[]][] = [
+  const hosts: [host: string, names: string[], others: string[]][] = [
     ["127.0.0.1", ["127.0.0.1", "::1", "localhost"], ["10.1.2.3", "postern.example"]],
     ["10.1.2.3", ["10.1.2.3", "127.0.0.1", "localhost"], ["10.1.2.4"]],
     ["postern.example", ["postern.example", "localhost"], ["other.example", "a.postern.example"]],

@@ -180,11 +180,11 @@ describe("the folder of the module", () => {
     const [folder, other] = [await createTestFolder(), await createTestFolder()];
     await Promise.all([installPackage(folder), writeModulePackage(other)]);
     const loader = join(folder, "node_modules/postern/infra/kubernetes/find-module.js");
-    const own = join(folder, "node_modules/postern-kubernetes");
-    await rm(own, { force: true });
+    const installed = join(folder, "node_modules/postern-kubernetes");
+    await rm(installed, { force: true });
     assert.equal(await find(other, loader), "undefined");
     await writeModulePackage(folder);
-    assert.equal(await find(other, loader), own);
+    assert.equal(await find(other, loader), installed);
     assert.equal(existsSync(join(folder, "node_modules/postern/infra/kubernetes/build")), false);
   });
 
@@ -209,7 +209,7 @@ describe("the module of Kubernetes' handlers", await needs("Kubernetes module"),
     metadata: { name: "p" },
     spec: { containers: [{ name: "c", image: "i" }] },
   };
-  const create = (object: string | Uint8Array, more: Partial<KubernetesRequest> = {}) =>
+  const create = (object: string | Uint8Array, overrides: Partial<KubernetesRequest> = {}) =>
     module.handle({
       verb: "create",
       apiVersion: "v1",
@@ -217,7 +217,7 @@ describe("the module of Kubernetes' handlers", await needs("Kubernetes module"),
       namespace: "default",
       fieldValidation: "Strict",
       object,
-      ...more,
+      ...overrides,
     });
 
   it("sets defaults before mutating admission, and prepares an object after it", async () => {

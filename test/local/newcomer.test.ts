@@ -199,8 +199,8 @@ rules that an API server may not need, because it has their plugin on (npx poste
   });
 
   it("creates a rule that passes all checks, and gets an edit at the next review", async () => {
-    const made = await runPostern("new", "require-newcomers-label");
-    assert.deepEqual([made.code, made.stderr], [0, ""]);
+    const created = await runPostern("new", "require-newcomers-label");
+    assert.deepEqual([created.code, created.stderr], [0, ""]);
     assert.equal((await runPostern("test", "require-newcomers-label")).code, 0);
     assert.match(await readFile(join(copy, "functions/README.md"), "utf8"), /require-newcomers-label/);
     const rule = join(copy, "functions/require-newcomers-label/rule.ts");
@@ -218,7 +218,9 @@ rules that an API server may not need, because it has their plugin on (npx poste
       "        the case says (-), the rule does (+):",
       `        - refused: 'metadata.labels must have a label "owner"'`,
       `        + refused: 'metadata.labels lacks the label "owner"'`,
-      ...["          code: 403", "          reason: Forbidden", "failed  takes an empty label for none\n"],
+      "          code: 403",
+      "          reason: Forbidden",
+      "failed  takes an empty label for none\n",
     ].join("\n");
     assert.ok(failed.stdout.includes(difference), failed.stdout);
     assert.doesNotMatch(failed.stdout + failed.stderr, /deepStrictEqual|infra\/cases|node:internal/);
@@ -266,7 +268,9 @@ rules that an API server may not need, because it has their plugin on (npx poste
 
   it("gets an edit of a policy or of manifests at the next review, and the last valid version while a file is broken", async () => {
     const buildTemplate = (path: string) => ({
-      ...{ type: "annotations", operation: "add", path },
+      type: "annotations",
+      operation: "add",
+      path,
       valueRef: {
         from: "k8s",
         path: "data.of",
@@ -275,7 +279,9 @@ rules that an API server may not need, because it has their plugin on (npx poste
     });
     const printPolicy = (path: string) =>
       JSON.stringify({
-        ...{ apiVersion: "policy.kcloudlabs.io/v1alpha1", kind: "ClusterOverridePolicy", metadata: { name: "a" } },
+        apiVersion: "policy.kcloudlabs.io/v1alpha1",
+        kind: "ClusterOverridePolicy",
+        metadata: { name: "a" },
         spec: {
           resourceSelectors: [{ apiVersion: "v1", kind: "Pod" }],
           overrideRules: [{ overriders: { template: buildTemplate(path) } }],
@@ -416,7 +422,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     assert.equal(await gateway.stop(), 0);
   });
 
-  const turnOnCases: [string, string, string][] = [
+  const turnOnCases: [name: string, before: string, wanted: string][] = [
     [
       "after the last rule",
       "rules:\n    always-admit: # why\n\nclusters:\n  a:\n",
@@ -495,7 +501,12 @@ items:
         apiVersion: "admission.k8s.io/v1",
         kind: "AdmissionReview",
         request: {
-          ...{ uid: "1", operation: "CREATE", userInfo: { username: "jane" }, ...metadata, object, oldObject: null },
+          uid: "1",
+          operation: "CREATE",
+          userInfo: { username: "jane" },
+          ...metadata,
+          object,
+          oldObject: null,
           kind: { group: "", version: "v1", kind: "Pod" },
           resource: { group: "", version: "v1", resource: "pods" },
         },

@@ -66,8 +66,12 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     await writeFile(join(home, ".gitconfig"), gitconfig);
     const { NODE_TEST_CONTEXT: _, ...env } = process.env;
     environment = {
-      ...{ PATH: `${join(home, "bin")}:${env.PATH}`, HOME: home, CLUSTER: "eu" },
-      ...{ CI_JOB_TOKEN: "the-token", CI_SERVER_HOST: "gitlab.example.com", POSTERN_REVISION: revision },
+      PATH: `${join(home, "bin")}:${env.PATH}`,
+      HOME: home,
+      CLUSTER: "eu",
+      CI_JOB_TOKEN: "the-token",
+      CI_SERVER_HOST: "gitlab.example.com",
+      POSTERN_REVISION: revision,
     };
   });
   after(async () => {
@@ -90,28 +94,29 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
   const runCheck = async (
     folder: string,
     script: Script,
-    more: Record<string, string> = {},
+    variables: Record<string, string> = {},
     input = "",
   ): Promise<Checked> => {
-    const output = await runBash(folder, script, { ...environment, ...more }, input);
+    const output = await runBash(folder, script, { ...environment, ...variables }, input);
     const readReport = (name: string) => readFile(join(folder, "postern-check", name), "utf8");
-    const summary = more.GITHUB_STEP_SUMMARY === undefined ? "" : await readFile(more.GITHUB_STEP_SUMMARY, "utf8");
+    const summary =
+      variables.GITHUB_STEP_SUMMARY === undefined ? "" : await readFile(variables.GITHUB_STEP_SUMMARY, "utf8");
     return { ...output, file: readReport, summary };
   };
 
   /** Runs the check as a GitHub job does, after its checkouts. */
-  const runGitHubCheck = async (folder: string, workflow: GitHub, more: Record<string, string> = {}) => {
+  const runGitHubCheck = async (folder: string, workflow: GitHub, variables: Record<string, string> = {}) => {
     const env = {
       CHECKED_OUT: checkout.folder,
       GITHUB_WORKSPACE: folder,
       GITHUB_STEP_SUMMARY: join(folder, ".summary"),
-      ...more,
+      ...variables,
     };
     return runCheck(folder, toGitHubScript(workflow, "check"), env);
   };
 
   type Run = (folder: string, more?: Record<string, string>) => Promise<Checked>;
-  const services: [string, boolean, Run][] = [
+  const services: [service: string, isOwn: boolean, go: Run][] = [
     ["GitHub", true, (folder, more) => runGitHubCheck(folder, githubs, more)],
     ["GitHub", false, (folder, more) => runGitHubCheck(folder, theirGitHub, more)],
     ["GitLab", true, (folder, more) => runCheck(folder, toGitLabScript(gitlabs.check ?? {}), more)],
@@ -204,8 +209,8 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
       "apps/two/till.yaml": denied.replace("till\n", "two\n"),
       "k8s/x.yaml": unreadable,
     });
-    const more = { MANIFESTS: "apps/*/till.yaml", CLUSTER: "us" };
-    const { code, stdout } = await runCheck(folder, toGitLabScript(gitlabs.check ?? {}), more);
+    const variables = { MANIFESTS: "apps/*/till.yaml", CLUSTER: "us" };
+    const { code, stdout } = await runCheck(folder, toGitLabScript(gitlabs.check ?? {}), variables);
     assert.equal(code, 0, stdout);
     assert.match(stdout, /^2 objects: 2 allowed, 2 warnings$/m);
   });

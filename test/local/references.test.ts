@@ -92,7 +92,9 @@ describe("a policy's request", () => {
 
   const buildSettings = (further: Partial<PolicyHttpSettings> = {}): PolicyHttpSettings => ({
     ...defaultHttpSettings,
-    ...{ hosts: [host, plainHost], ca: certificate.ca, addresses: ["127.0.0.1/32"] },
+    hosts: [host, plainHost],
+    ca: certificate.ca,
+    addresses: ["127.0.0.1/32"],
     ...further,
   });
   const createTestCapabilities = (further: Partial<PolicyHttpSettings> = {}, milliseconds = 8000, cluster = "one") =>
@@ -179,8 +181,8 @@ describe("a policy's request", () => {
       "an answer that comes byte by byte": [
         () => (response) => {
           response.writeHead(200).write("{");
-          const more = setInterval(() => response.write(" "), 100);
-          response.on("close", () => clearInterval(more));
+          const spaces = setInterval(() => response.write(" "), 100);
+          response.on("close", () => clearInterval(spaces));
         },
         /it did not answer in time$/,
       ],

@@ -60,12 +60,12 @@ const buildObject = (kind: string, isRich: boolean): KubernetesObject => {
   if (kind === "Pod")
     return { apiVersion: "v1", kind, metadata: { ...metadata, generateName: "web-" }, spec } as KubernetesObject;
   const template = { metadata: { labels, annotations }, spec };
-  const own = kind === "StatefulSet" ? { serviceName: "web" } : {};
+  const requiredFields = kind === "StatefulSet" ? { serviceName: "web" } : {};
   return {
     apiVersion: "apps/v1",
     kind,
     metadata,
-    spec: { ...own, selector: { matchLabels: labels }, template },
+    spec: { ...requiredFields, selector: { matchLabels: labels }, template },
   } as KubernetesObject;
 };
 
@@ -82,41 +82,48 @@ const objects = [
   },
 }));
 
-/** Texts that are valid at some places only, that are at others of the objects above, or that words of Kubernetes are. */
+/** Texts that only some fields allow, that other fields of the objects above have, or that mean something to Kubernetes. */
 const texts = [
-  ...[
-    "a",
-    "b",
-    "web",
-    "main",
-    "default",
-    "http",
-    "settings",
-    "a-b",
-    "web-",
-    "-a",
-    "9a",
-    "A",
-    "a.b",
-    "a_b",
-    "x".repeat(52),
-  ],
-  ...[
-    "x".repeat(63),
-    "x".repeat(64),
-    "$(A)",
-    "$(C) b",
-    "é",
-    "\ud800",
-    "\0",
-    " a",
-    "a ",
-    "a:1",
-    "a:latest",
-    "a",
-    "a/b:2",
-  ],
-  ...["a/B:2", "a:1@sha256:b", "Always", "app", "zone", "kube-system", "20Mi", 'a"\\b', "<&>", "true", "", "\\u00000"],
+  "a",
+  "b",
+  "web",
+  "main",
+  "default",
+  "http",
+  "settings",
+  "a-b",
+  "web-",
+  "-a",
+  "9a",
+  "A",
+  "a.b",
+  "a_b",
+  "x".repeat(52),
+  "x".repeat(63),
+  "x".repeat(64),
+  "$(A)",
+  "$(C) b",
+  "é",
+  "\ud800",
+  "\0",
+  " a",
+  "a ",
+  "a:1",
+  "a:latest",
+  "a",
+  "a/b:2",
+  "a/B:2",
+  "a:1@sha256:b",
+  "Always",
+  "app",
+  "zone",
+  "kube-system",
+  "20Mi",
+  'a"\\b',
+  "<&>",
+  "true",
+  "",
+  "\\u00000",
 ];
 
 /** Replaces some texts of an object, the same ones by the same text; most of those that may be replaced. */
@@ -195,13 +202,13 @@ describe("answers to requests that differ in texts only", { skip }, () => {
   });
 
   it("aren't made where an API server joins or compares texts", async () => {
-    const pod = (name: string, members: object, more: object = {}): KubernetesObject => ({
+    const pod = (name: string, members: object, metadata: object = {}) => ({
       apiVersion: "v1",
       kind: "Pod",
-      metadata: { name, namespace: "default", ...more },
-      ...{ spec: { containers: [{ name: "main", image: "a:1", ...members }] } },
+      metadata: { name, namespace: "default", ...metadata },
+      spec: { containers: [{ name: "main", image: "a:1", ...members }] },
     });
-    const withVolumes = (name: string): KubernetesObject => {
+    const withVolumes = (name: string) => {
       const volumeClaimTemplate = {
         spec: { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } } },
       };
@@ -209,16 +216,16 @@ describe("answers to requests that differ in texts only", { skip }, () => {
         { name: "own", ephemeral: { volumeClaimTemplate } },
         { name: "other", persistentVolumeClaim: { claimName: "web-own" } },
       ];
-      return { ...pod(name, {}), ...{ spec: { containers: [{ name: "main", image: "a:1" }], volumes } } };
+      return { ...pod(name, {}), spec: { containers: [{ name: "main", image: "a:1" }], volumes } };
     };
-    const withSelector = (app: string): KubernetesObject => {
+    const withSelector = (app: string) => {
       const selector = { matchExpressions: [{ key: "app", operator: "In", values: ["web"] }] };
       const template = { metadata: { labels: { app } }, spec: { containers: [{ name: "main", image: "a:1" }] } };
       return {
         apiVersion: "apps/v1",
         kind: "Deployment",
         metadata: { name: "a", namespace: "default" },
-        ...{ spec: { selector, template } },
+        spec: { selector, template },
       };
     };
     const appArmor = { annotations: { "container.apparmor.security.beta.kubernetes.io/main": "runtime/default" } };
@@ -228,7 +235,7 @@ describe("answers to requests that differ in texts only", { skip }, () => {
         { name: "A", value },
       ],
     });
-    const pairs = [
+    const pairsOfObjects = [
       [withVolumes("app"), withVolumes("web")],
       [withSelector("web"), withSelector("app")],
       [pod("a", {}, appArmor), pod("a", { name: "other" }, appArmor)],
@@ -236,7 +243,7 @@ describe("answers to requests that differ in texts only", { skip }, () => {
       [pod("a", {}), pod("a", { image: "a:latest" })],
       [pod("a", {}), pod("a.b", {})],
     ];
-    for (const pair of pairs) assert.equal(await compareAll(pair), 0, JSON.stringify(pair));
+    for (const pair of pairsOfObjects) assert.equal(await compareAll(pair), 0, JSON.stringify(pair));
   });
 
   it("are those of the module for objects with a fault", async (t) => {

@@ -61,10 +61,10 @@ describe("the workflow of a release", async () => {
     await writeFile(join(folder, "SHA256SUMS"), sums.join(""));
   });
 
-  const runJob = async (job: string, more: Record<string, string> = {}) => {
+  const runJob = async (job: string, variables: Record<string, string> = {}) => {
     await writeFile(calls, "");
     const github = { GITHUB_REF_NAME: "v0.2.0", GITHUB_SERVER_URL: "https://github.com", GITHUB_REPOSITORY: "a/b" };
-    const env = { ...github, PATH: `${bin}:${process.env.PATH}`, CALLS: calls, ...more };
+    const env = { ...github, PATH: `${bin}:${process.env.PATH}`, CALLS: calls, ...variables };
     const { code } = await runBash(folder, toGitHubScript(release, job), env);
     return { code, calls: (await readFile(calls, "utf8")).split("\n").filter(Boolean) };
   };

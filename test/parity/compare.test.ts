@@ -120,19 +120,19 @@ describe("a comparison", () => {
     const cpu = "maximum cpu usage per Container is 2, but limit is 8";
     const memory = "maximum memory usage per Container is 2Gi, but limit is 8Gi";
     const least = "minimum cpu usage per Container is 1.  No request is specified";
-    const whole = "maximum cpu usage per Pod is 3, but limit is 9";
+    const podLimit = "maximum cpu usage per Pod is 3, but limit is 9";
     const ratio = "cpu max limit to request ratio per Container is 2, but no limit is specified or limit is 0";
     const others = [
       [cpu],
       [cpu, least, memory],
-      [whole, cpu, memory],
+      [podLimit, cpu, memory],
       [ratio, cpu, memory],
       [cpu, cpu.replace("8", "9")],
     ];
     verify([
-      ["equal", buildRefusal(least, cpu, memory, ratio, whole), buildRefusal(least, memory, cpu, ratio, whole)],
+      ["equal", buildRefusal(least, cpu, memory, ratio, podLimit), buildRefusal(least, memory, cpu, ratio, podLimit)],
       ...others.map((faults): Row => ["different", buildRefusal(cpu, memory), buildRefusal(...faults)]),
-      ["different", buildRefusal(cpu, whole), buildRefusal(whole, cpu)],
+      ["different", buildRefusal(cpu, podLimit), buildRefusal(podLimit, cpu)],
       ["different", buildRefusal(least, cpu), buildRefusal(cpu, least)],
     ]);
   });

@@ -111,10 +111,10 @@ const orderings: Record<string, (body: Body) => Body> = {
 
   "what API validation finds in a map, in Go's order of maps": (body) => {
     const texts = [...new Set(listCauses(body)?.map(({ field, message }) => `${field}: ${message}`))];
-    const told = `[${texts.join(", ")}]`;
+    const listedTexts = `[${texts.join(", ")}]`;
     const message = String(body.message);
-    if (texts.length < 2 || !message.endsWith(told)) return body;
-    return { ...sortCauses(body), message: message.slice(0, -told.length) };
+    if (texts.length < 2 || !message.endsWith(listedTexts)) return body;
+    return { ...sortCauses(body), message: message.slice(0, -listedTexts.length) };
   },
 
   "what a LimitRange has against a container or a pod, in Go's order of maps": (body) => {
@@ -307,8 +307,12 @@ const knownDifferences: KnownDifference[] = [
   {
     reason: "a bare 500 of upstream is 403 Forbidden here, with the same text",
     rules: [
-      ...["always-pull-images", "node-restriction", "pod-node-selector", "pod-toleration-restriction"],
-      ...["resource-quota", "service-account"],
+      "always-pull-images",
+      "node-restriction",
+      "pod-node-selector",
+      "pod-toleration-restriction",
+      "resource-quota",
+      "service-account",
     ],
     explains: (wanted, actual) => {
       const [said, ours] = [Object(wanted.body), Object(actual.body)];
@@ -325,10 +329,21 @@ const knownDifferences: KnownDifference[] = [
   {
     reason: "API validation shows an empty list or map as null in its messages once a webhook has patched the object",
     rules: [
-      ...["always-pull-images", "default-ingress-class", "default-storage-class", "default-toleration-seconds"],
-      ...["extended-resource-toleration", "limit-ranger", "pod-group-protection", "pod-node-selector"],
-      ...["pod-toleration-restriction", "pod-topology-labels", "priority", "runtime-class", "service-account"],
-      ...["storage-object-in-use-protection", "taint-nodes-by-condition"],
+      "always-pull-images",
+      "default-ingress-class",
+      "default-storage-class",
+      "default-toleration-seconds",
+      "extended-resource-toleration",
+      "limit-ranger",
+      "pod-group-protection",
+      "pod-node-selector",
+      "pod-toleration-restriction",
+      "pod-topology-labels",
+      "priority",
+      "runtime-class",
+      "service-account",
+      "storage-object-in-use-protection",
+      "taint-nodes-by-condition",
     ],
     explains: (wanted, actual) => {
       const [said, ours] = [splitDiffs(wanted), splitDiffs(actual)];
@@ -645,7 +660,7 @@ const chooseFailure = (
   const [one, all] = [wanted, actual].map(({ audit }): unknown[] => JSON.parse(audit?.validation_failure ?? "[]"));
   const isFirst = one?.length === 1 && all?.some((failure) => isSame(failure, one[0]));
   if (!isFirst || !selectNewest({ "1.0": true, "1.37": false }, minor)) return wanted;
-  return { ...wanted, audit: { ...wanted.audit, ...{ validation_failure: toCanonicalJson(all) } } };
+  return { ...wanted, audit: { ...wanted.audit, validation_failure: toCanonicalJson(all) } };
 };
 
 /**

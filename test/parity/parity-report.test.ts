@@ -118,11 +118,11 @@ describe("the page of results", () => {
       rules: [{ ...parity, calls: { made: 1, acted: 1, withoutConditions: 2 } }],
       cases: [],
     };
-    const more = insertParityReport(once, { ...run, runs: [next] });
-    assert.match(more, /^\| rule \| v1\.35\.4 \| v1\.36\.3 \| v1\.37\.2 \| calls \|/m);
-    assert.match(more, /^\| a-rule \| 9 \/ 1 \/ 2 \| 9 \/ 1 \/ 0 \| 9 \/ 1 \/ 0 \| 1 \| 1 \| 2 \| 50% \|$/m);
-    assert.match(more, /^\| old-rule \| 9 \/ 1 \/ 0 \| - \| - \| - \| - \| - \| - \|$/m);
-    assert.match(more, /^\| always-pull-images \| 4 \| 3 \| 1 \| 2 \| - \|$/m);
+    const nextReport = insertParityReport(once, { ...run, runs: [next] });
+    assert.match(nextReport, /^\| rule \| v1\.35\.4 \| v1\.36\.3 \| v1\.37\.2 \| calls \|/m);
+    assert.match(nextReport, /^\| a-rule \| 9 \/ 1 \/ 2 \| 9 \/ 1 \/ 0 \| 9 \/ 1 \/ 0 \| 1 \| 1 \| 2 \| 50% \|$/m);
+    assert.match(nextReport, /^\| old-rule \| 9 \/ 1 \/ 0 \| - \| - \| - \| - \| - \| - \|$/m);
+    assert.match(nextReport, /^\| always-pull-images \| 4 \| 3 \| 1 \| 2 \| - \|$/m);
   });
 
   it("has no other cases after a run with an older minor alone", () => {
@@ -135,8 +135,8 @@ describe("the page of results", () => {
     const listReasons = (runs: MinorParityResults[]) =>
       insertParityReport(once, { ...run, runs }).match(/^- for .*$/gm) ?? [];
     assert.deepEqual(listReasons([{ ...newest, rules: [equal] }]), ["- for a reason (old-rule, a-rule)"]);
-    const both = [older, newest].map((minor) => ({ ...minor, rules: [equal] }));
-    assert.deepEqual(listReasons(both), ["- for a reason (old-rule)"]);
+    const bothMinors = [older, newest].map((minor) => ({ ...minor, rules: [equal] }));
+    assert.deepEqual(listReasons(bothMinors), ["- for a reason (old-rule)"]);
   });
 
   it("has no rule that the catalogue doesn't have any more", () => {

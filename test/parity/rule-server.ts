@@ -48,13 +48,13 @@ export interface TestWebhookOptions {
 
 /** Serves these rules behind Postern's gateway. Keys and postern.yaml can change while they are served. */
 export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host: TestRuleServerOptions) => {
-  const own = createTestSigner(1);
+  const defaultSigner = createTestSigner(1);
   const reports: AnsweredReviewFacts[] = [];
   let config = parseConfig(yaml, rules);
   const gateway = await openImitatedApiGateway(host.certificate, "127.0.0.1", 0);
 
   /** Serves another postern.yaml or other keys, from the next request on. */
-  const serve = (text: string, publicKeys = own.publicKey) => {
+  const serve = (text: string, publicKeys = defaultSigner.publicKey) => {
     config = parseConfig(text, rules);
     const { openCapabilities = createUnconnectedCapabilities, before = (_, handler) => handler } = host;
     const collectReport = (report: AnsweredReviewFacts) => void reports.push(report);
@@ -71,7 +71,7 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
   const buildManifests = ({
     name = "postern",
     cluster: wanted,
-    signer = own,
+    signer = defaultSigner,
     whole = false,
     policySupport,
   }: TestWebhookOptions = {}) => {

@@ -47,7 +47,7 @@ export const sendSequence = async (
   const collection = `${toApiPath(apiVersion)}${namespaced ? `/namespaces/${namespace}` : ""}/${kind}`;
   const turns: RequestWithAnswer[] = [];
   let current = standing ?? (generateName ? `${name}-none` : start + name);
-  const made = new Set<string>();
+  const createdNames = new Set<string>();
 
   const read = async (step: SequenceRequest & { verb: "replace" }) => {
     const suffix = step.subresource && step.subresource !== "ephemeralcontainers" ? `/${step.subresource}` : "";
@@ -67,7 +67,7 @@ export const sendSequence = async (
   for (const step of steps) {
     const object = `${collection}/${current}`;
     const end = Date.now() + 60_000;
-    while (made.has(current) && !(await isCopyCurrent(object))) {
+    while (createdNames.has(current) && !(await isCopyCurrent(object))) {
       if (Date.now() > end) throw new Error(`the API server's copy of ${object} stays older than what is stored`);
       await wait(5);
     }
@@ -92,12 +92,12 @@ export const sendSequence = async (
     const { name: called } = Object(answer.body.metadata);
     if (answer.code === 201 && answer.body.kind === kindName && called && !step.dryRun) {
       current = called;
-      made.add(called);
+      createdNames.add(called);
     }
     turns.push({ call: { ...call, user: step.user }, answer, name: current, denials: takeDenials(name) });
   }
   const left = [
-    ...[...made].map((one) => `${collection}/${one}`),
+    ...[...createdNames].map((one) => `${collection}/${one}`),
     ...(quotas ?? []),
     ...(sequence.namespace === undefined ? [home] : []),
   ];

@@ -78,8 +78,8 @@ export const bootParityServerPair = async (
     ...(config.rbac && { rbac: true }),
   };
   // The plugin's configuration leaves out settings that only the rule has, because plugins don't accept them.
-  const own = Object.keys(settings ?? {});
-  const taken = Object.fromEntries(Object.entries(standard).filter(([key]) => !own.includes(key)));
+  const settingsOfRule = Object.keys(settings ?? {});
+  const taken = Object.fromEntries(Object.entries(standard).filter(([key]) => !settingsOfRule.includes(key)));
   // The plugin gets the service by a kubeconfig, and the rule by the settings that postern.yaml's reader makes of it.
   const named = mergeWithDefaults(taken, backend && { imagePolicy: { kubeConfigFile: backend.images } });
   const configuration = await writeConfiguration(plugin, config, named, place.folder);

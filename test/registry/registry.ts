@@ -42,14 +42,14 @@ export interface Registry {
 export const startRegistry = async (): Promise<Registry> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-registry-"));
   const { stdout } = await run("npm", ["config", "get", "registry"]);
-  const own = { access: "$all", publish: "$all" };
+  const everyone = { access: "$all", publish: "$all" };
   const config = {
     storage: join(folder, "storage"),
     uplinks: { upstream: { url: stdout.trim(), timeout: "120s", maxage: "1h" } },
     packages: {
-      postern: own,
-      "create-postern": own,
-      "postern-kubernetes": own,
+      postern: everyone,
+      "create-postern": everyone,
+      "postern-kubernetes": everyone,
       "**": { access: "$all", proxy: "upstream" },
     },
     // The module of Kubernetes' handlers is larger than the default limit.

@@ -17,7 +17,7 @@ const attributes: AdmissionAttributes = {
   object: { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "c", labels: { a: "b" } } },
 };
 
-const buildEntry = (name: string, more: object = {}) => {
+const buildEntry = (name: string, fields: object = {}) => {
   return {
     name: `${name}.example.com`,
     clientConfig: { url: `https://127.0.0.1:1/${name}/` },
@@ -26,7 +26,7 @@ const buildEntry = (name: string, more: object = {}) => {
     admissionReviewVersions: ["v1"],
     timeoutSeconds: 1,
     reinvocationPolicy: "IfNeeded",
-    ...more,
+    ...fields,
   };
 };
 const buildConfiguration = (kind: string, webhooks: object[]) => {
@@ -52,13 +52,17 @@ const buildPatch = (changes: unknown) => {
   return { patchType: "JSONPatch", patch: Buffer.from(JSON.stringify(changes)).toString("base64") };
 };
 
+/**
+ * Sends a request through the admission chain. The stubs answer for the hooks with their names; other hooks admit the
+ * request. With `areBuiltIn`, the hooks are treated as plugins of the API server instead of webhooks.
+ */
 const run = async (
   mutating: object[],
   validating: object[],
   stubs: Record<string, HookStub>,
-  more: Partial<AdmissionAttributes> = {},
+  overrides: Partial<AdmissionAttributes> = {},
   kubernetes?: string,
-  arePlugins = false,
+  areBuiltIn = false,
 ) => {
   const called: string[] = [];
   const context: ImitatedServerFunctions = {
@@ -80,9 +84,9 @@ const run = async (
     buildConfiguration("Validating", validating),
   ]);
   assert.deepEqual(hooks.faults, []);
-  const markPlugin = <T>(hook: T) => ({ ...hook, ...(arePlugins && { isPlugin: true as const }) });
+  const markPlugin = <T>(hook: T) => ({ ...hook, ...(areBuiltIn && { isPlugin: true as const }) });
   const chain = { mutating: hooks.mutating.map(markPlugin), validating: hooks.validating.map(markPlugin) };
-  const trace = await runAdmissionChain({ ...attributes, ...more }, chain, context);
+  const trace = await runAdmissionChain({ ...attributes, ...overrides }, chain, context);
   return { trace, called: called.join(" ") };
 };
 

@@ -3,14 +3,14 @@ import { describe, it } from "node:test";
 import { readRows } from "../../../test/rows.ts";
 import { parseWebhookConfigurations } from "./hooks.ts";
 
-const buildEntry = (more: object = {}) => {
+const buildEntry = (fields: object = {}) => {
   return {
     name: "a.example.com",
     clientConfig: { url: "https://127.0.0.1:1/a" },
     rules: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
     sideEffects: "None",
     admissionReviewVersions: ["v1"],
-    ...more,
+    ...fields,
   };
 };
 const buildConfiguration = (name: string, webhooks: unknown[], kind = "MutatingWebhookConfiguration") => {
@@ -44,10 +44,10 @@ describe("hooks", () => {
 
   for (const {
     what,
-    entry: more = {},
+    entry: entryFields = {},
     rule,
     kubernetes,
-    manifest = buildConfiguration("a", [buildEntry(rule ? { rules: [rule] } : more)]),
+    manifest = buildConfiguration("a", [buildEntry(rule ? { rules: [rule] } : entryFields)]),
     fault,
   } of broken)
     it(`are not read from a configuration with ${what}`, () => {

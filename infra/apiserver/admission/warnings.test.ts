@@ -4,7 +4,7 @@ import { limitWarnings } from "./warnings.ts";
 
 describe("warnings", () => {
   const long = "w".repeat(300);
-  const table: [string, string[], (texts: string[]) => boolean][] = [
+  const table: [what: string, given: string[], isExpected: (texts: string[]) => boolean][] = [
     ["are returned once each, in their order", ["b", "a", "b"], (texts) => texts.join() === "b,a"],
     ["are dropped if they are empty or have control characters", ["", "a\nb", "\ud800"], (texts) => texts.length === 0],
     ["are not cut if the total is small", [long], ([text]) => text === long],

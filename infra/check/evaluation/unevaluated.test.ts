@@ -56,7 +56,10 @@ const findNames = (objects: KubernetesObject[], sample: RequestSample = {}): str
   const old = operation === "UPDATE" ? toObject(sample.old ?? sample.object ?? {}) : null;
   const request = buildAdmissionAttributes(object, old, kind, { operation, user, namespace: "" });
   const context = {
-    ...{ findNamespace: () => home, equivalents: kinds.equivalents, convert: kinds.convert, cel: celEvaluator },
+    findNamespace: () => home,
+    equivalents: kinds.equivalents,
+    convert: kinds.convert,
+    cel: celEvaluator,
     fill: (object: unknown) => object,
     prepare: (object: unknown) => object,
     call: async () => ({ unsupported: "it is not called" }),
@@ -69,7 +72,9 @@ const findNames = (objects: KubernetesObject[], sample: RequestSample = {}): str
 
 describe("a request that admission policies match", () => {
   const usual = {
-    ...{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"] },
+    apiGroups: [""],
+    apiVersions: ["v1"],
+    resources: ["pods"],
     operations: ["CREATE", "UPDATE", "DELETE"],
   };
   for (const { name, sample, found, bindings = [{}], isAlone, ...policyCase } of tables.policies)
@@ -79,12 +84,12 @@ describe("a request that admission policies match", () => {
       const conditions = policyCase.condition && { matchConditions: [{ name: "c", expression: policyCase.condition }] };
       const spec = { matchConstraints, ...Object(conditions) };
       const policy = { apiVersion: group, kind, metadata: { name: "p" }, spec };
-      const bound = bindings.map((more) => {
+      const bound = bindings.map((bindingSpec) => {
         return {
           apiVersion: group,
           kind: `${kind}Binding`,
           metadata: { name: "b" },
-          spec: { policyName: "p", ...more },
+          spec: { policyName: "p", ...bindingSpec },
         };
       });
       assert.deepEqual(findNames([...(isAlone ? [] : [policy]), ...bound], sample), found ? [`${kind} p`] : []);

@@ -103,7 +103,7 @@ describe("the pages of a list", () => {
     }
   });
   it("end with a fault if the answer is not a list of objects", async () => {
-    const odd: [HttpsAnswer | UnansweredError, string][] = [
+    const odd: [response: HttpsAnswer | UnansweredError, sentence: string][] = [
       [answer(403, {}), "refused"],
       [new UnansweredError("gone"), "refused"],
       [answer(200, []), "the API server did not answer with a list"],

@@ -3,15 +3,21 @@ import { describe, it } from "node:test";
 import { describeOwner } from "./stored-objects.ts";
 
 describe("the owner of a stored object", () => {
-  for (const [says, kind, name, labels, owner] of [
-    ["of a Deployment's Pod has no hash", "ReplicaSet", "web-7d9f", { "pod-template-hash": "7d9f" }, "ReplicaSet web"],
+  for (const [title, kind, name, labels, owner] of [
+    [
+      "has no hash if the Pod is of a Deployment",
+      "ReplicaSet",
+      "web-7d9f",
+      { "pod-template-hash": "7d9f" },
+      "ReplicaSet web",
+    ],
     ["keeps an end that no label has", "ReplicaSet", "web-front", { app: "web" }, "ReplicaSet web-front"],
-    ["of a CronJob's Pod has no time", "Job", "backup-29384756", {}, "Job backup"],
+    ["has no time if the Pod is of a CronJob", "Job", "backup-29384756", {}, "Job backup"],
     ["keeps a Job's own number", "Job", "migrate-7", {}, "Job migrate-7"],
     ["keeps the names of other kinds", "DaemonSet", "agent-29384756", { x: "29384756" }, "DaemonSet agent-29384756"],
     ["may have no hyphen", "ReplicaSet", "web", { app: "web" }, "ReplicaSet web"],
   ] as const)
-    it(says, () => {
+    it(title, () => {
       const ownerReferences = [
         { kind: "Other", name: "other" },
         { kind, name, controller: true },

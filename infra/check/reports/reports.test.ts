@@ -37,7 +37,9 @@ const all = [denied, undecidedResult, changed, clusterScoped];
 
 const finished: FinishedCheck = {
   summary: { objects: 4, allowed: 0, changed: 0, denied: 0, undecided: 0, noRule: 0, warnings: 0, faults: 0 },
-  ...{ unread: [], notes: [], isCut: false },
+  unread: [],
+  notes: [],
+  isCut: false,
 };
 
 /** Returns the text that a report writes for these results. */
@@ -63,18 +65,18 @@ const text = fc.oneof(fc.constantFrom(...hostile), fc.string({ unit: "binary" })
 const anyResult: fc.Arbitrary<ObjectCheckResult> = fc
   .record(
     {
-      ...{
-        file: text,
-        line: fc.nat().map((line) => line + 1),
-        apiVersion: text,
-        kind: text,
-        namespace: text,
-        name: text,
-      },
+      file: text,
+      line: fc.nat().map((line) => line + 1),
+      apiVersion: text,
+      kind: text,
+      namespace: text,
+      name: text,
       denials: fc.array(
         fc.record({ rule: text, message: text, suggestion: text }, { requiredKeys: ["rule", "message"] }),
       ),
-      ...{ warnings: fc.array(fc.record({ rule: text, text })), undecided: fc.array(text), passed: fc.array(text) },
+      warnings: fc.array(fc.record({ rule: text, text })),
+      undecided: fc.array(text),
+      passed: fc.array(text),
     },
     { requiredKeys: ["apiVersion", "kind", "name", "denials", "warnings", "undecided", "passed"] },
   )
@@ -85,8 +87,8 @@ describe("the text report", () => {
   it("has findings only, those of one kind together, denials first", () => {
     const pods = ["a", "b", "c", "d", "e", "f", "g"].map((name, index): ObjectCheckResult => {
       // The names of some Pods end with what the API server adds to a generateName.
-      const own = index > 4 ? `${name}x7d4k` : name;
-      const denial = { rule: "pod-names", message: `pods "${own}" is forbidden`, line: index + 2 };
+      const podName = index > 4 ? `${name}x7d4k` : name;
+      const denial = { rule: "pod-names", message: `pods "${podName}" is forbidden`, line: index + 2 };
       const undecided = index % 2 === 0 ? [] : ["which quota counts it"];
       return { ...denied, name, line: index + 1, denials: [denial], warnings: [], undecided };
     });
@@ -183,20 +185,22 @@ describe("the report for GitHub", () => {
 /** Decodes a message as the runner of GitHub does. */
 const decodeMessage = (text: string) => text.replaceAll("%0A", "\n").replaceAll("%25", "%");
 
-describe("the results of a Pod that a workload would make", () => {
-  const madeBy = { apiVersion: "apps/v1", kind: "Deployment", name: "web", uid: "u1" };
-  const { file: _, line: __, ...live } = denied;
-  const made: ObjectCheckResult = { ...live, name: "web-", madeBy };
-  it("have the workload's name in every report", () => {
-    const [github_, junit_, sarif_] = [createGithubReport(), createJunitReport(now), createSarifReport()].map(
-      (report) => writeReport(report, [made]),
+describe("the result for a Pod that a controller would create from a workload", () => {
+  const deployment = { apiVersion: "apps/v1", kind: "Deployment", name: "web", uid: "u1" };
+  const { file: _, line: __, ...deniedLive } = denied;
+  const podOfDeployment: ObjectCheckResult = { ...deniedLive, name: "web-", madeBy: deployment };
+  it("has the workload's name in every report", () => {
+    assert.match(
+      writeReport(createGithubReport(), [podOfDeployment]),
+      /^::error title=allowed-registries%3A Deployment shop\/web \(its Pods\)::/,
     );
-    assert.match(String(github_), /^::error title=allowed-registries%3A Deployment shop\/web \(its Pods\)::/);
-    assert.match(String(junit_), /<testsuite name="apps\/v1 Deployment"/);
-    assert.match(String(junit_), /<testcase classname="Deployment shop\/web \(its Pods\)" name="allowed-registries"/);
-    assert.match(String(sarif_), /"uri": "cluster\/apps\/v1\/Deployment\/shop\/web"/);
-    const [report] = JSON.parse(writeReport(createPolicyReport({ passes: true }, now), [made])).items;
-    assert.deepEqual(report.results[0].resources, [{ ...madeBy, namespace: "shop" }]);
+    const junit = writeReport(createJunitReport(now), [podOfDeployment]);
+    assert.match(junit, /<testsuite name="apps\/v1 Deployment"/);
+    assert.match(junit, /<testcase classname="Deployment shop\/web \(its Pods\)" name="allowed-registries"/);
+    const sarif = writeReport(createSarifReport(), [podOfDeployment]);
+    assert.match(sarif, /"uri": "cluster\/apps\/v1\/Deployment\/shop\/web"/);
+    const [report] = JSON.parse(writeReport(createPolicyReport({ passes: true }, now), [podOfDeployment])).items;
+    assert.deepEqual(report.results[0].resources, [{ ...deployment, namespace: "shop" }]);
   });
 });
 
@@ -388,7 +392,9 @@ describe("the PolicyReports", () => {
       ],
     );
     assert.deepEqual(found[0].results[0], {
-      ...{ source: "postern", policy: "allowed-registries", result: "fail" },
+      source: "postern",
+      policy: "allowed-registries",
+      result: "fail",
       message: "containers[0].image is from docker.io\nTo fix it, name an image of registry.example.com",
       resources: [{ apiVersion: "v1", kind: "Pod", namespace: "shop", name: "web" }],
       timestamp: { seconds: 1795309323, nanos: 0 },

@@ -15,8 +15,8 @@ interface Row {
 describe("the findings about an EKS cluster's network", () => {
   for (const { name, network, isInVpc = false, asking = [], findings } of readRows<Row[]>(import.meta.filename))
     it(`are as expected for ${name}`, () => {
-      const whole = { egress: "AWS_MANAGED", hasPublicEndpoint: true, publicRanges: ["0.0.0.0/0"], ...network };
-      const found = describeEksNetwork(whole, asking, isInVpc);
+      const eksNetwork = { egress: "AWS_MANAGED", hasPublicEndpoint: true, publicRanges: ["0.0.0.0/0"], ...network };
+      const found = describeEksNetwork(eksNetwork, asking, isInVpc);
       assert.equal(found.length, findings.length, found.join("\n"));
       for (const [index, sentence] of findings.entries())
         assert.equal(found[index]?.slice(0, sentence.length), sentence);

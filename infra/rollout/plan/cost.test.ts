@@ -28,7 +28,7 @@ const small: RuleCostFactors = {
 describe("the cost of a million reviews", () => {
   /** Dollars for the log lines of a million reviews behind a function URL. */
   const log = 0.375;
-  const examples: [string, RuleCostFactors, number][] = [
+  const examples: [name: string, use: RuleCostFactors, dollars: number][] = [
     ["a rule", small, 0.2217],
     ["a rule that reads its cluster", { ...small, milliseconds: 30, asks: true }, 0.31],
     ["four times the memory", { ...small, memoryMegabytes: 1024 }, 0.2867],
@@ -49,13 +49,13 @@ describe("the cost of a million reviews", () => {
       warm: fc.constant(0),
       ledger: fc.constantFrom(0, 0.75),
     });
-    const check = (one: RuleCostFactors, more: number) => {
+    const check = (one: RuleCostFactors, increase: number) => {
       const cost = estimateDollarsPerMillionCalls(one, "url");
       assert.ok(Math.abs(estimateDollarsPerMillionCalls(one, "http") - cost - 1.125) < 1e-9);
       const estimate = (change: Partial<RuleCostFactors>) =>
         estimateDollarsPerMillionCalls({ ...one, ...change }, "url");
-      assert.ok(estimate({ milliseconds: one.milliseconds + more }) > cost);
-      assert.ok(estimate({ memoryMegabytes: one.memoryMegabytes + more }) > cost);
+      assert.ok(estimate({ milliseconds: one.milliseconds + increase }) > cost);
+      assert.ok(estimate({ memoryMegabytes: one.memoryMegabytes + increase }) > cost);
       assert.ok(estimate({ asks: true }) >= cost);
     };
     fc.assert(fc.property(use, fc.integer({ min: 1, max: 1000 }), check));
@@ -112,9 +112,9 @@ describe("docs/reference/costs.md", async () => {
     );
 
   it("has the costs of the rules that it names", () => {
-    const some = catalogue.filter(({ name }) => named.includes(name));
-    assert.equal(some.length, 7);
-    assert.ok(page.includes(toMarkdown(estimate(some))), toMarkdown(estimate(some)));
+    const namedRules = catalogue.filter(({ name }) => named.includes(name));
+    assert.equal(namedRules.length, 7);
+    assert.ok(page.includes(toMarkdown(estimate(namedRules))), toMarkdown(estimate(namedRules)));
   });
   it("links to a page that has the costs of all ports", () => {
     const ports = toMarkdown(estimate(catalogue.filter(({ rule }) => rule.upstreamPlugin)));

@@ -49,7 +49,7 @@ const choose = async (written: Written) => {
     ),
     "/aws/vendedlogs/postern-test": access,
   };
-  const spans: [Date, Date][] = [];
+  const spans: [from: Date, to: Date][] = [];
   const stage: Parameters<typeof createStageCountsReader>[0]["stage"] = {
     name: "test",
     functions: { getFunctionName: (name) => `postern-test-${name}` },
@@ -100,7 +100,7 @@ const choose = async (written: Written) => {
 };
 
 describe("a rule", () => {
-  const harmless: [string, Written][] = [
+  const harmless: [name: string, written: Written][] = [
     ["a failed review of another cluster", { reviews: [{ cluster: "dev", code: 500 }] }],
     ["a failed review in another mode", { reviews: [{ mode: "audit", code: 500 }] }],
     ["a failed review of another rule", { reviews: [{ rule: "other", code: 500 }] }],

@@ -28,11 +28,11 @@ const buildRuleResources = (rule: string, mark = ""): Resources => {
     [`${id}Alias`]: { Type: "AWS::Lambda::Alias", Properties: { Name: "live" } },
   };
 };
-const buildTemplate = (names: string[], mark = "", more: Resources = {}): StackTemplate => ({
+const buildTemplate = (names: string[], mark = "", resources: Resources = {}): StackTemplate => ({
   Resources: {
     HttpApi: { Type: "AWS::ApiGatewayV2::Api", Properties: { Name: "postern-test" } },
     ...Object.assign({}, ...names.map((rule) => buildRuleResources(rule, mark))),
-    ...more,
+    ...resources,
   },
   Outputs: {
     BaseUrl: { Value: "https://api" },
@@ -55,8 +55,8 @@ describe("the change of a stack", () => {
   it("is a new stack if there was none", () => {
     const { isNew, added, changed, removed } = compareStacks(undefined, buildTemplate(["a"]));
     assert.deepEqual([isNew, changed, removed], [true, [], []]);
-    const own = ["ALambdaFunction", "ALogGroup", "ARole", "AAlias"];
-    assert.deepEqual(added, ["HttpApi", ...own, "output BaseUrl", "output ARoleArn"]);
+    const resourcesOfRule = ["ALambdaFunction", "ALogGroup", "ARole", "AAlias"];
+    assert.deepEqual(added, ["HttpApi", ...resourcesOfRule, "output BaseUrl", "output ARoleArn"]);
     assert.equal(isUnchanged(compareStacks(undefined, { Resources: {} })), false);
   });
 
@@ -133,13 +133,13 @@ describe("the resources kept for rules that are off", () => {
   for (const rule of rules)
     it(`are all those of ${rule}, and none of another rule`, () => {
       const fresh = buildTemplate(rules.filter((one) => one !== rule));
-      const whole = copyRuleResources(fresh, old, [rule]);
-      assert.deepEqual(pickRuleResources(rule, whole), pickRuleResources(rule, old));
+      const copied = copyRuleResources(fresh, old, [rule]);
+      assert.deepEqual(pickRuleResources(rule, copied), pickRuleResources(rule, old));
       for (const other of rules.filter((one) => one !== rule))
-        assert.deepEqual(pickRuleResources(other, whole), pickRuleResources(other, fresh));
-      assert.deepEqual(whole.Resources.HttpApi, fresh.Resources.HttpApi);
-      assert.deepEqual(Object.keys(whole.Resources).sort(), Object.keys(old.Resources).sort());
-      assert.deepEqual(Object.keys(whole.Outputs ?? {}).sort(), Object.keys(old.Outputs ?? {}).sort());
+        assert.deepEqual(pickRuleResources(other, copied), pickRuleResources(other, fresh));
+      assert.deepEqual(copied.Resources.HttpApi, fresh.Resources.HttpApi);
+      assert.deepEqual(Object.keys(copied.Resources).sort(), Object.keys(old.Resources).sort());
+      assert.deepEqual(Object.keys(copied.Outputs ?? {}).sort(), Object.keys(old.Outputs ?? {}).sort());
     });
 
   it("are none without a deployed stack or without such rules", () => {

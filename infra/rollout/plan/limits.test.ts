@@ -122,7 +122,7 @@ describe("the limits of a function", () => {
 });
 
 describe("the limits of an account", () => {
-  it("are unknown without its quotas", () => {
+  it("aren't found if the account's quotas can't be read", () => {
     assert.deepEqual(
       findExceededLimits(
         { template: buildReserving(5000), parts: buildChanges(repeat(9, {})), warm: [] },
@@ -169,27 +169,30 @@ describe("the limits of an account", () => {
   });
 
   it("are the functions that one request calls at the same time", () => {
-    const few = { concurrency: 10, unreserved: 10 };
-    assert.deepEqual(find(small, repeat(10), few), []);
-    assert.deepEqual(find(small, repeat(11), few), [
+    const tenExecutions = { concurrency: 10, unreserved: 10 };
+    assert.deepEqual(find(small, repeat(10), tenExecutions), []);
+    assert.deepEqual(find(small, repeat(11), tenExecutions), [
       "a CREATE request for pods calls 11 functions at the same time, and the account has 10 concurrent executions that no function reserves: ask AWS for a higher quota",
     ]);
   });
   it("don't stop a deployment of functions that are all there already", () => {
     const known = { version: "1" } as RuleChangePlan["known"];
     const parts = buildChanges(repeat(11)).map((change) => ({ ...change, known }));
-    const few = { ...quotas, concurrency: 10, unreserved: 10 };
-    assert.deepEqual(findExceededLimits({ template: small, parts, warm: [] }, undefined, few), []);
+    const tenExecutions = { ...quotas, concurrency: 10, unreserved: 10 };
+    assert.deepEqual(findExceededLimits({ template: small, parts, warm: [] }, undefined, tenExecutions), []);
   });
   it("don't count functions that only mutate, are off, match other requests or reserve concurrency", () => {
-    const few = { concurrency: 10, unreserved: 10 };
+    const tenExecutions = { concurrency: 10, unreserved: 10 };
     const rows = [{ ...matchPods, resources: ["nodes"] }];
     for (const other of [{ phases: ["mutate"] }, { mode: "off" }, { rule: buildRule(rows) }, { reserved: 5 }] as const)
-      assert.deepEqual(find(small, [...repeat(10), other as SampleRule], few), []);
+      assert.deepEqual(find(small, [...repeat(10), other as SampleRule], tenExecutions), []);
     const everything = [
       { apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*"] } satisfies RequestMatch,
     ];
-    assert.match(String(find(small, [...repeat(10), { rule: buildRule(everything) }], few)), /calls 11 functions/);
+    assert.match(
+      String(find(small, [...repeat(10), { rule: buildRule(everything) }], tenExecutions)),
+      /calls 11 functions/,
+    );
   });
 
   it("are the room for code, which new functions use twice", () => {

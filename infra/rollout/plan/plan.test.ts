@@ -22,7 +22,7 @@ import { formatPlan, toPlanData } from "./plan-report.ts";
 const pods = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE" as const] };
 const denyingRule = rule({ summary: "Says no.", match: [pods], validate: () => "no" });
 const environment = { POSTERN_KEYS: "key", POSTERN_STAGE: "test", POSTERN_CLUSTERS: "hash" };
-const substance = {
+const codeAndSettings = {
   codeSha256: "sha",
   environment,
   memorySize: 256,
@@ -32,7 +32,7 @@ const substance = {
 
 interface RuleRow {
   name: string;
-  /** The package's logic, config and other substance, if they differ from the function's. */
+  /** The package's logic and config, if they differ from the function's. */
   logic?: string;
   share?: { settings: object; mode?: "warn" };
   wanted?: Partial<PackagedRule["wanted"]>;
@@ -81,20 +81,20 @@ const buildClusterConfig = (settings: object, mode: "enforce" | "warn" = "enforc
   settings,
 });
 
-const buildPart = (name: string, more: Partial<PackagedRule> = {}): PackagedRule => ({
+const buildPart = (name: string, overrides: Partial<PackagedRule> = {}): PackagedRule => ({
   name,
   listed: toCatalogueRule(name, denyingRule),
   asks: false,
   scripts: false,
   logic: "logic",
-  wanted: { ...substance, zip: new Uint8Array(), description: `code of ${name}` },
+  wanted: { ...codeAndSettings, zip: new Uint8Array(), description: `code of ${name}` },
   config: { rule: name, clusters: { local: buildClusterConfig({}) } },
-  ...more,
+  ...overrides,
 });
 
 const modified = new Date("2026-01-01T00:00:00Z");
-const buildState = (name: string, more: Partial<FunctionState> = {}, version = "1"): FunctionState => {
-  const whole = { ...substance, version, description: "", modified };
+const buildState = (name: string, overrides: Partial<FunctionState> = {}, version = "1"): FunctionState => {
+  const lambdaVersion = { ...codeAndSettings, version, description: "", modified };
   const live = { version, weights: {}, revision: "r" };
   return {
     rule: name,
@@ -102,14 +102,14 @@ const buildState = (name: string, more: Partial<FunctionState> = {}, version = "
     weights: {},
     modified,
     live,
-    versions: [whole],
-    latest: whole,
-    ruleVersion: whole,
-    ...more,
+    versions: [lambdaVersion],
+    latest: lambdaVersion,
+    ruleVersion: lambdaVersion,
+    ...overrides,
   };
 };
 
-const buildRelease = (id: number, rules: Record<string, string>, more: Partial<Release> = {}): Release => ({
+const buildRelease = (id: number, rules: Record<string, string>, overrides: Partial<Release> = {}): Release => ({
   id,
   at: modified.toISOString(),
   by: "team",
@@ -121,7 +121,7 @@ const buildRelease = (id: number, rules: Record<string, string>, more: Partial<R
       return [name, { version, logic, share, phases: ["validate" as const], earlier: [] }];
     }),
   ),
-  ...more,
+  ...overrides,
 });
 /** Returns the record of a cluster that has entries for these rules. */
 const buildClusterRecord = (...names: string[]) => {
@@ -162,7 +162,7 @@ describe("the plan of a rule", () => {
       const { disarmed } = state;
       const until = new Date(disarmed?.until ?? 0);
       const known = buildState(name, { ...state, ...(disarmed && { disarmed: { ...disarmed, until } }) });
-      const all = { ...part.wanted, ...wanted, stackSettings: { ...substance.stackSettings, ...stackSettings } };
+      const all = { ...part.wanted, ...wanted, stackSettings: { ...codeAndSettings.stackSettings, ...stackSettings } };
       assert.deepEqual(planRule({ ...part, wanted: all }, isNew ? undefined : known), {
         changes,
         settings,
@@ -261,8 +261,8 @@ describe("the changed settings of many clusters", () => {
     assert.deepEqual(listChanges(old, after), ["a, b, c.settings.minimum: 1 → 2"]);
   });
   it("say which clusters are refused from now on", () => {
-    const gone = { ...setup, keyVersions: [] };
-    const after = { rule: "a", usual: setup, clusters: { d: gone } };
+    const refused = { ...setup, keyVersions: [] };
+    const after = { rule: "a", usual: setup, clusters: { d: refused } };
     assert.deepEqual(listChanges(old, after, ["a", "b", "c"]), ["d.keyVersions: [1] → []"]);
   });
 });
@@ -320,34 +320,34 @@ describe("a rule that was turned off", () => {
     const off = { parts, template: buildTemplate("a-b"), notes: [] };
     const on = [buildRelease(1, { a: "1", "a-b": "1" })];
     const since = [buildRelease(2, { "a-b": "1" }), ...on];
-    const both = buildTemplate("a", "a-b");
+    const templateWithBoth = buildTemplate("a", "a-b");
 
     it("keeps its function for one release, so that the stack doesn't change", () => {
-      const { template, stack, kept } = planStack("test", off, both, on, false);
+      const { template, stack, kept } = planStack("test", off, templateWithBoth, on, false);
       assert.deepEqual([listFunctions(template).sort(), kept], [["A", "ADashb"], ["a"]]);
       assert.deepEqual(stack, { isNew: false, added: [], changed: [], removed: [] });
     });
 
     it("is kept by further deployments without other changes", () => {
-      const { template, stack, kept } = planStack("test", off, both, since, false);
+      const { template, stack, kept } = planStack("test", off, templateWithBoth, since, false);
       assert.deepEqual([listFunctions(template).sort(), kept], [["A", "ADashb"], ["a"]]);
       assert.deepEqual(stack, { isNew: false, added: [], changed: [], removed: [] });
     });
 
     it("is removed by the next deployment with a change in the stack or elsewhere", () => {
       const removed = ["ALambdaFunction", "ARole"];
-      const elsewhere = planStack("test", off, both, since, true);
+      const elsewhere = planStack("test", off, templateWithBoth, since, true);
       assert.deepEqual([listFunctions(elsewhere.template), elsewhere.kept], [["ADashb"], []]);
       assert.deepEqual(elsewhere.stack, { isNew: false, added: [], changed: [], removed });
       const grown = { ...off, parts: [...parts, buildPart("b")], template: buildTemplate("a-b", "b") };
-      const here = planStack("test", grown, both, since, false);
+      const here = planStack("test", grown, templateWithBoth, since, false);
       assert.deepEqual([listFunctions(here.template), here.kept], [["ADashb", "B"], []]);
       assert.deepEqual(here.stack, { isNew: false, added: ["BLambdaFunction", "BRole"], changed: [], removed });
     });
 
     it("changes nothing in the stack if it is turned on again", () => {
-      const again = { parts: [buildPart("a"), ...parts], template: both, notes: [] };
-      const { stack, kept } = planStack("test", again, both, since, true);
+      const again = { parts: [buildPart("a"), ...parts], template: templateWithBoth, notes: [] };
+      const { stack, kept } = planStack("test", again, templateWithBoth, since, true);
       assert.deepEqual([stack, kept], [{ isNew: false, added: [], changed: [], removed: [] }, []]);
     });
 
@@ -429,7 +429,7 @@ describe("the plan of a cluster, compared with the newest release,", () => {
   for (const { name, release = "newest", entries, hasRole, differences, ...change } of rows.clusters)
     it(name, () => {
       const manifests = entries
-        ? [buildEntries(...entries.map((more) => ({ ...entry, ...more })))]
+        ? [buildEntries(...entries.map((fields) => ({ ...entry, ...fields })))]
         : hasRole
           ? [role]
           : recorded.manifests;
@@ -472,12 +472,16 @@ const idle: DeploymentPlan = {
 };
 
 describe("a plan", () => {
-  const gone = { sentence: "the alias live of a doesn't exist" };
-  const table: [string, Partial<DeploymentPlan>, boolean][] = [
+  const missingAlias = { sentence: "the alias live of a doesn't exist" };
+  const table: [name: string, change: Partial<DeploymentPlan>, changesNothing: boolean][] = [
     ["changes nothing if nothing differs", {}, true],
     ["changes nothing if it only has notes", { notes: ["a"], clusters: [{ ...unchangedCluster, notes: ["b"] }] }, true],
-    ["has changes if deploy can repair a difference", { differences: [{ ...gone, repair: async () => {} }] }, false],
-    ["changes nothing if only a command can repair it", { differences: [{ ...gone, command: "aws" }] }, true],
+    [
+      "has changes if deploy can repair a difference",
+      { differences: [{ ...missingAlias, repair: async () => {} }] },
+      false,
+    ],
+    ["changes nothing if only a command can repair it", { differences: [{ ...missingAlias, command: "aws" }] }, true],
     ["changes nothing if it only keeps a function", { kept: ["b"] }, true],
     [
       "has changes if warm environments change",

@@ -16,7 +16,8 @@ import {
 } from "./canary.ts";
 
 const quiet: CanaryVersionCounts = { calls: 0, reviews: 0, denials: 0, errors: 0, p99: 0 };
-const buildCounts = (reviews: number, more: Partial<CanaryVersionCounts> = {}) => completeCounts({ reviews, ...more });
+const buildCounts = (reviews: number, counts: Partial<CanaryVersionCounts> = {}) =>
+  completeCounts({ reviews, ...counts });
 
 interface Row {
   name: string;
@@ -80,13 +81,13 @@ describe("the fault of a new version", () => {
     assert.equal(findCanaryFault(buildCounts(1000, { denials: 3 }), buildCounts(10, { denials: 1 })), undefined));
 
   it("is undefined for fewer than ten denials or three failures", () => {
-    const few = fc.tuple(fc.nat(9), fc.nat(9), fc.nat(2), fc.nat(30_000));
+    const fewCounts = fc.tuple(fc.nat(9), fc.nat(9), fc.nat(2), fc.nat(30_000));
     const check = (old: CanaryVersionCounts, [reviews, denied, errors, p99]: [number, number, number, number]) =>
       assert.equal(
         findCanaryFault(old, buildCounts(reviews, { denials: Math.min(denied, reviews), errors, p99 })),
         undefined,
       );
-    fc.assert(fc.property(counts, few, check));
+    fc.assert(fc.property(counts, fewCounts, check));
   });
 });
 
@@ -180,7 +181,7 @@ describe("a canary", () => {
     assert.ok(progress.length > 0 && progress.every(([done, total]) => done <= total && total === 0.02));
   });
 
-  const faults: [string, object, string][] = [
+  const faults: [name: string, found: object, why: string][] = [
     ["crashes", { "a:2": { crashes: 5 } }, "it fails 100% of its reviews, and the version before 0%"],
     ["fails", { "a:2": { reviews: 100, errors: 5 } }, "it fails 5.0% of its reviews, and the version before 0%"],
     [
@@ -213,11 +214,11 @@ describe("a canary", () => {
     });
 
   // How a version with few reviews ends, by its reviews and its cases.
-  const few: [
-    string,
-    Partial<CanaryVersionCounts> & { crashes?: number },
-    Awaited<ReturnType<typeof runCases>>,
-    object,
+  const rowsWithFewReviews: [
+    what: string,
+    counts: Partial<CanaryVersionCounts> & { crashes?: number },
+    cases: Awaited<ReturnType<typeof runCases>>,
+    outcome: object,
   ][] = [
     [
       "promotes it if no review failed and all cases pass",
@@ -265,7 +266,7 @@ describe("a canary", () => {
       },
     ],
   ];
-  for (const [what, counts, cases, outcome] of few)
+  for (const [what, counts, cases, outcome] of rowsWithFewReviews)
     it(`ends by itself for a version with few reviews: ${what}`, async () => {
       const { functions, describeAliases } = createAliases([a]);
       const asked: string[] = [];

@@ -44,8 +44,8 @@ const buildManifests = ({ mutating, validating }: Entries): DeployedObject[] => 
   ...(mutating ? [buildConfiguration("Mutating", mutating)] : []),
   ...(validating ? [buildConfiguration("Validating", validating)] : []),
 ];
-const both = { mutating: ["a"], validating: ["a", "x.b", "y.b"] };
-const buildRecord = (entries: Entries = both, keyVersion = 1): ReleasedCluster => {
+const allEntries = { mutating: ["a"], validating: ["a", "x.b", "y.b"] };
+const buildRecord = (entries: Entries = allEntries, keyVersion = 1): ReleasedCluster => {
   return { at: "", keyVersion, hardened: [], since: {}, manifests: buildManifests(entries) };
 };
 const buildVersion = ({ phases, own, variants }: VersionRow): AnsweringLambdaVersion => {
@@ -97,12 +97,12 @@ describe("entries of a cluster without a section of its own", () => {
 describe("manifests without orphans", () => {
   for (const { name, orphans, left } of removed)
     it(name, () => {
-      const manifests = buildManifests(both);
+      const manifests = buildManifests(allEntries);
       const entries = orphans.map((orphan): OrphanedWebhookEntry => {
         const [entry = "", phase] = orphan.split("/");
         return { entry, phase: phase === "mutate" ? "mutate" : "validate", why: "", isKey: false };
       });
       assert.deepEqual(removeOrphanedEntries(manifests, entries), buildManifests(left));
-      assert.deepEqual(manifests, buildManifests(both));
+      assert.deepEqual(manifests, buildManifests(allEntries));
     });
 });

@@ -4,8 +4,8 @@ import { parseConfig } from "../../project/project.ts";
 import { findRefusedClusters, getAcceptedKeyVersions, type Release } from "./releases.ts";
 
 const setup = { keyVersions: [1], mode: "enforce" as const, settings: {} };
-const buildRelease = (more: Partial<Release> = {}): Release => {
-  return { id: 1, at: "", by: "team", complete: true, rules: {}, clusters: {}, ...more };
+const buildRelease = (overrides: Partial<Release> = {}): Release => {
+  return { id: 1, at: "", by: "team", complete: true, rules: {}, clusters: {}, ...overrides };
 };
 /** A release of an older version of Postern, which lists all clusters in the config of each rule. */
 const oldRelease = buildRelease({

@@ -54,12 +54,12 @@ describe("a certificate request", () => {
         });
         const request = await createLibraryRequest(json);
         // The library sorts the elements of a set.
-        const own = new x509.Pkcs10CertificateRequest(request.rawData).subjectName;
+        const subject = new x509.Pkcs10CertificateRequest(request.rawData).subjectName;
         assert.deepEqual(parseCertificateSubject(encodeCertificateRequest(request.toString("pem"))), {
-          subject: { commonName: own.getField("CN").at(-1) ?? "", organizations: own.getField("O") },
+          subject: { commonName: subject.getField("CN").at(-1) ?? "", organizations: subject.getField("O") },
         });
         const wanted = names.flat().flatMap(([type, { text }]) => (type === "O" ? [text] : []));
-        assert.deepEqual(own.getField("O").toSorted(), wanted.toSorted());
+        assert.deepEqual(subject.getField("O").toSorted(), wanted.toSorted());
       }),
       { numRuns: 150 },
     );

@@ -199,8 +199,16 @@ const inOrigin = {
   resourcesOversell: resources,
 };
 const originType = pickFrom(
-  ...["annotations", "labels", "nodeSelector", "hostNetwork", "schedulerName", "resourceRequirements"],
-  ...["resourceOversell", "affinity", "tolerations", "topologySpreadConstraints"],
+  "annotations",
+  "labels",
+  "nodeSelector",
+  "hostNetwork",
+  "schedulerName",
+  "resourceRequirements",
+  "resourceOversell",
+  "affinity",
+  "tolerations",
+  "topologySpreadConstraints",
 );
 const origin = listUpTo(
   3,

@@ -240,9 +240,20 @@ const object: fc.Arbitrary<KubernetesObject> = fc
   });
 
 const paths = [
-  ...["/metadata/name", "/metadata/labels/a", 'metadata.annotations["b.c/d"]', "/metadata/labels", "/spec/priority"],
-  ...["/spec/hostNetwork", "spec.nothing", "/spec/words", "/spec/words/0", "spec.containers[0].resources.limits.cpu"],
-  ...["/spec/containers/0/resources/requests/memory", "/spec/template/spec/priority", "/spec/tolerations", "/nowhere"],
+  "/metadata/name",
+  "/metadata/labels/a",
+  'metadata.annotations["b.c/d"]',
+  "/metadata/labels",
+  "/spec/priority",
+  "/spec/hostNetwork",
+  "spec.nothing",
+  "/spec/words",
+  "/spec/words/0",
+  "spec.containers[0].resources.limits.cpu",
+  "/spec/containers/0/resources/requests/memory",
+  "/spec/template/spec/priority",
+  "/spec/tolerations",
+  "/nowhere",
 ];
 const from = pickFrom(["current", "old"] as const);
 const reference: fc.Arbitrary<ValueReference> = fc.record({ from, path: pickFrom(paths) });
@@ -326,11 +337,23 @@ const condition: fc.Arbitrary<PolicyCondition> = fc
 
 /** Fields that may have a wrong shape. */
 const places = [
-  ...["/metadata/annotations", "/metadata/labels", "/spec", "/spec/containers", "/spec/containers/0"],
-  ...["/spec/containers/0/resources", "/spec/containers/0/resources/requests", "/spec/containers/0/resources/limits"],
-  ...["/spec/containers/0/resources/limits/cpu", "/spec/containers/0/resources/requests/cpu", "/spec/tolerations"],
-  ...["/spec/tolerations/0", "/spec/affinity", "/spec/affinity/nodeAffinity", "/spec/affinity/podAffinity"],
-  ...[`/spec/affinity/nodeAffinity/${required}`, `/spec/affinity/podAffinity/${required}`],
+  "/metadata/annotations",
+  "/metadata/labels",
+  "/spec",
+  "/spec/containers",
+  "/spec/containers/0",
+  "/spec/containers/0/resources",
+  "/spec/containers/0/resources/requests",
+  "/spec/containers/0/resources/limits",
+  "/spec/containers/0/resources/limits/cpu",
+  "/spec/containers/0/resources/requests/cpu",
+  "/spec/tolerations",
+  "/spec/tolerations/0",
+  "/spec/affinity",
+  "/spec/affinity/nodeAffinity",
+  "/spec/affinity/podAffinity",
+  `/spec/affinity/nodeAffinity/${required}`,
+  `/spec/affinity/podAffinity/${required}`,
 ];
 const misshapen = fc
   .tuple(

@@ -37,6 +37,7 @@ export const endpointFacts: Fact[] = [
     id: "wrong-key-404",
     when: "deployed",
     check: async (suite) => {
+      // A signature has 86 characters in base64url.
       const changeUrl = (url: string) => url.replace(/\.[\w-]{86}\//, `.${"x".repeat(86)}/`);
       return observeStatus(await sendToBoth(suite, ({ traffic }) => traffic.send({ changeUrl })), 404);
     },

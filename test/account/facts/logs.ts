@@ -85,10 +85,11 @@ const logFacts: Fact[] = [
       const saved = await listSavedQueries(clients, `postern-${http.name}/`);
       const rows = await Promise.all(saved.map(({ query }) => readLogRows(http, query, start)));
       const errors = rows[saved.findIndex(({ name }) => name.endsWith("/errors by rule"))] ?? [];
-      const own = errors.filter((row) => row.function === http.aws.functions.getFunctionName(suiteRule));
-      const isTimed = own.every(({ last }) => Number(last) >= start && Number(last) <= Date.now());
-      const isSeen = isTimed && own.some(({ Rule }) => Rule === suiteRule) && own.some(({ Rule }) => !Rule);
-      return observe(isSeen, `${saved.length} queries; errors by rule: ${JSON.stringify(own)}`);
+      const errorsOfSuite = errors.filter((row) => row.function === http.aws.functions.getFunctionName(suiteRule));
+      const isTimed = errorsOfSuite.every(({ last }) => Number(last) >= start && Number(last) <= Date.now());
+      const isSeen =
+        isTimed && errorsOfSuite.some(({ Rule }) => Rule === suiteRule) && errorsOfSuite.some(({ Rule }) => !Rule);
+      return observe(isSeen, `${saved.length} queries; errors by rule: ${JSON.stringify(errorsOfSuite)}`);
     },
   },
 ];
@@ -100,10 +101,11 @@ const accessFacts: Fact[] = [
     check: async ({ http, start }) => {
       const query = "stats count(*) as requests by status, function";
       const rows = await readAccessRows(http, query, start);
-      const pairs = new Set(rows.map(({ status, function: own }) => `${status}/${own}`));
+      const statuses = new Set(rows.map(({ status, function: own }) => `${status}/${own}`));
       const isLost = (pair: string) => /^5\d\d\/-$/.test(pair);
-      const isSeen = pairs.has("200/200") && pairs.has("500/500") && pairs.has("429/-") && [...pairs].some(isLost);
-      return observe(isSeen, `status/function: ${[...pairs].sort().join(", ")}`);
+      const isSeen =
+        statuses.has("200/200") && statuses.has("500/500") && statuses.has("429/-") && [...statuses].some(isLost);
+      return observe(isSeen, `status/function: ${[...statuses].sort().join(", ")}`);
     },
   },
   {

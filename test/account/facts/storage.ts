@@ -271,7 +271,8 @@ const askForAccessEntries = async ({ clients: { cloudformation: client }, http, 
         Version: "2012-10-17",
         Statement: [
           {
-            ...{ Effect: "Allow", Action: "sts:AssumeRole" },
+            Effect: "Allow",
+            Action: "sts:AssumeRole",
             Principal: { AWS: `arn:${partition}:iam::${account}:root` },
           },
         ],
@@ -293,19 +294,19 @@ const askForAccessEntries = async ({ clients: { cloudformation: client }, http, 
       const body = { type: "STANDARD", principalArn: role, ...entry };
       return (await call({ method: "POST", path: ["access-entries"], body })).status;
     };
-    const some = { kubernetesGroups: ["postern:some"] };
+    const suiteGroup = { kubernetesGroups: ["postern:some"] };
     // IAM may take some seconds until it knows the role and its right.
     const askUntilKnown = async (): Promise<number> => {
       for (const until = Date.now() + 60_000; ; await wait(2000)) {
-        const status = await ask(some).catch(() => 403);
+        const status = await ask(suiteGroup).catch(() => 403);
         if (status !== 403 || Date.now() > until) return status;
       }
     };
     return [
       await askUntilKnown(),
       await ask({ kubernetesGroups: ["admins"] }),
-      await ask({ ...some, username: "admin" }),
-      await ask({ ...some, principalArn: `${role}-other` }),
+      await ask({ ...suiteGroup, username: "admin" }),
+      await ask({ ...suiteGroup, principalArn: `${role}-other` }),
     ];
   } finally {
     await client.deleteStack({ StackName });

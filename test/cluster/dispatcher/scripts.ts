@@ -40,6 +40,7 @@ const forPods =
   (object: unknown): Change[] =>
     Object(object).kind === "Pod" ? change(object) : [];
 
+/** The patches that scripts send, computed from the object of the request. */
 const changes: ((object: unknown) => Change[])[] = [
   (object) => buildSetOperations(object, "labels", "tier", getLabels(object).tier === "a" ? "b" : "a"),
   (object) => buildSetOperations(object, "labels", "env", "x"),

@@ -28,9 +28,9 @@ const isNamespace = ({ kind, apiVersion }: KubernetesObject) => kind === "Namesp
  */
 export const renameNamespaces = (entry: Case, replacementNamespace: string): Case => {
   const given = entry[getCasePhase(entry)];
-  const own = entry.namespace ?? given?.metadata?.namespace ?? "default";
-  if (entry.resource === "namespaces" || /[^a-z\d-]/.test(own)) return entry;
-  const rename = (name: string) => (name === own ? replacementNamespace : `${replacementNamespace}-${name}`);
+  const ownNamespace = entry.namespace ?? given?.metadata?.namespace ?? "default";
+  if (entry.resource === "namespaces" || /[^a-z\d-]/.test(ownNamespace)) return entry;
+  const rename = (name: string) => (name === ownNamespace ? replacementNamespace : `${replacementNamespace}-${name}`);
   const renameIn = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(renameIn);
     if (typeof value !== "object" || value === null) return value;
@@ -81,7 +81,7 @@ export const createNeededObjects = async (
 ): Promise<CreatedCaseObjects> => {
   const reads = (resource: string) => Object.values(rule.needs ?? {}).some(({ kind }) => kind?.resource === resource);
   const lacks: string[] = [];
-  const made: string[] = [];
+  const createdPaths: string[] = [];
   const send = async (call: Parameters<TestClusterClient>[0], what: string): Promise<TestClusterResponse> => {
     const answer = await admin(call);
     if (answer.code >= 300 && answer.code !== 409) lacks.push(`${what}: ${answer.body.message ?? answer.body.text}`);
@@ -120,14 +120,14 @@ export const createNeededObjects = async (
     const what = `${one.kind} "${one.metadata.name}"`;
     const { code } = await send({ method: "POST", path: collection, body }, what);
     if (code >= 300) continue;
-    made.push(path);
+    createdPaths.push(path);
     const contentType = "application/merge-patch+json";
     if (status) await send({ method: "PATCH", path: `${path}/status`, body: { status }, contentType }, what);
     if (deletionTimestamp) await send({ method: "DELETE", path }, what);
   }
   if (rule.needs) await wait(50);
   const leave = async () => {
-    await Promise.all(made.map((path) => deleteWithFinalizers(path, () => admin)));
+    await Promise.all(createdPaths.map((path) => deleteWithFinalizers(path, () => admin)));
   };
   return { lacks, leave };
 };
@@ -167,8 +167,8 @@ const findDisagreements = async (admin: TestClusterClient, { needs = {}, user }:
     const { resources: served = [] } = (await admin({ method: "GET", path: toApiPath(groupVersion) })).body;
     const names = Array.isArray(served) ? served.map(({ name }) => name) : [];
     const missing = resources.filter(({ resource }) => !names.includes(resource));
-    const more = names.filter((name) => !name.includes("/") && !resources.some(({ resource }) => resource === name));
-    return missing.length + more.length > 0 ? [`${groupVersion} has other resources here`] : [];
+    const added = names.filter((name) => !name.includes("/") && !resources.some(({ resource }) => resource === name));
+    return missing.length + added.length > 0 ? [`${groupVersion} has other resources here`] : [];
   });
   const created = refused.map(async ({ resource, name }) => {
     const path = `/api/v1/${resource}?dryRun=All`;

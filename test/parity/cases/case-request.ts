@@ -39,7 +39,7 @@ export const buildCaseRequest = async (
   const { request } = buildReview(listed, entry);
   const { subResource, operation } = request;
   const main = await findResource(admin, request.resource, request.kind.kind);
-  const own = subResource ? await findResource(admin, request.resource, request.kind.kind, subResource) : main;
+  const requested = subResource ? await findResource(admin, request.resource, request.kind.kind, subResource) : main;
 
   const given = entry[getCasePhase(entry)] ?? {};
   const { name: said, generateName } = { ...entry.oldObject?.metadata, ...given.metadata };
@@ -77,7 +77,7 @@ export const buildCaseRequest = async (
     name,
     method: ({ CREATE: "POST", UPDATE: "PUT", DELETE: "DELETE", CONNECT: "POST" } as const)[operation],
     path: query.size > 0 ? `${path}?${query}` : path,
-    body: (object) => completeBody(object, own),
+    body: (object) => completeBody(object, requested),
     ...(before && isOurs && splitEphemeralContainers(completeBody(before, main))),
     place: isMade || !isKept || !isOurs ? undefined : `${collection}/${name}`,
   };
@@ -132,7 +132,7 @@ const findResource = async (
     return list.find(({ name }) => name === path);
   };
   const found = (await find()) ?? (await createDefinition(admin, resource, kind, find));
-  const { group, version, ...rest } = { ...{ kind, namespaced: true, verbs: ["get"] }, ...found };
+  const { group, version, ...rest } = { kind, namespaced: true, verbs: ["get"], ...found };
   return { ...rest, apiVersion: version === undefined ? apiVersion : [group, version].filter(Boolean).join("/") };
 };
 

@@ -163,9 +163,9 @@ export const serveSetups = async (
 
   const called = new Map<CaseRulesWithSettings, WebhookManifests>();
   const callOnly = async (wanted: CaseRulesWithSettings[]) => {
-    const gone = [...called].filter(([setup]) => !wanted.includes(setup));
-    for (const [setup] of gone) called.delete(setup);
-    const manifestsOfGone = gone.flatMap(([, manifests]) => manifests);
+    const uncalled = [...called].filter(([setup]) => !wanted.includes(setup));
+    for (const [setup] of uncalled) called.delete(setup);
+    const manifestsOfGone = uncalled.flatMap(([, manifests]) => manifests);
     await deleteTestWebhookConfigurations(admin, manifestsOfGone, announcer);
     const added = [...new Set(wanted)].filter((setup) => !called.has(setup));
     for (const setup of added) called.set(setup, buildManifests(setup, served.manifests));
@@ -186,12 +186,12 @@ const buildManifests = (
   { name, phase, variant }: CaseRulesWithSettings,
   build: (options: TestWebhookOptions) => WebhookManifests,
 ): WebhookManifests => {
-  const whole = phase !== undefined && variant === undefined;
-  const manifests = build({ name, cluster: name, whole }).flatMap((manifest): WebhookManifests => {
+  const isWholeRule = phase !== undefined && variant === undefined;
+  const manifests = build({ name, cluster: name, whole: isWholeRule }).flatMap((manifest): WebhookManifests => {
     if (phase !== undefined && manifest.kind !== getConfigurationKind(phase)) return [];
     if (variant === undefined) return [manifest];
-    const own = manifest.webhooks.filter((webhook) => webhook.name.startsWith(`${variant}.`));
-    return [{ ...manifest, webhooks: own.map(({ namespaceSelector: _, ...webhook }) => webhook) }];
+    const ofVariant = manifest.webhooks.filter((webhook) => webhook.name.startsWith(`${variant}.`));
+    return [{ ...manifest, webhooks: ofVariant.map(({ namespaceSelector: _, ...webhook }) => webhook) }];
   });
   return restrictWebhooksToCaseSetup(name, extendWebhookTimeoutsForTests(callForVitalResources(manifests)));
 };

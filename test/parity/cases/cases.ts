@@ -104,11 +104,12 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
   };
   const check = (listed: CatalogueRule, cases: Case[]): Promise<RealServerCaseResults> => {
     const [port] = listPluginPorts([listed]);
-    const alone = port && (explainMissingUpstreamServer(port, plugins.all, binaries) ?? explainIncomparable(port));
-    const group = port && alone === undefined ? getPluginServerName(port) : undefined;
+    const whyNotCompared =
+      port && (explainMissingUpstreamServer(port, plugins.all, binaries) ?? explainIncomparable(port));
+    const group = port && whyNotCompared === undefined ? getPluginServerName(port) : undefined;
     const plugin = group === undefined ? undefined : upstream.get(group);
     const comparable = port && group !== undefined && plugin ? { port, group, plugin } : undefined;
-    return checkRule(listed, cases, { served, minor: binaries.minor, getSetup, alone, comparable });
+    return checkRule(listed, cases, { served, minor: binaries.minor, getSetup, alone: whyNotCompared, comparable });
   };
   const running = opening.move();
   return { admin: ours.admin, check, stop: () => running.disposeAsync() };
@@ -139,8 +140,8 @@ const checkRule = async (
     ...(beside && { beside }),
     ...(alone && { alone }),
   };
-  const own = cases.map((entry) => getSetup(buildCaseSetupKey(listed, entry)));
-  await served.callOnly([...own, ...(comparable ? [getSetup(comparable.group)] : [])]);
+  const setups = cases.map((entry) => getSetup(buildCaseSetupKey(listed, entry)));
+  await served.callOnly([...setups, ...(comparable ? [getSetup(comparable.group)] : [])]);
   for (const [index, stated] of cases.entries()) {
     const { name } = stated;
     const entry = { ...stated, kubernetes: minor };

@@ -314,7 +314,9 @@ const pairLabel = "pair";
 const buildNamedPolicy = (name: string, spec: object): KubernetesObject[] => [
   { apiVersion, kind: "MutatingAdmissionPolicy", metadata: { name }, spec } as KubernetesObject,
   {
-    ...{ apiVersion, kind: "MutatingAdmissionPolicyBinding", metadata: { name } },
+    apiVersion,
+    kind: "MutatingAdmissionPolicyBinding",
+    metadata: { name },
     spec: { policyName: name },
   } as KubernetesObject,
 ];
@@ -346,9 +348,12 @@ const fixedPolicies: readonly KubernetesObject[] = [
   }),
 ];
 
+/** Refuses objects with the label `policy: last`. It is created last: when it refuses, all policies are in use. */
 const lastPolicy: readonly KubernetesObject[] = [
   {
-    ...{ apiVersion, kind: "MutatingAdmissionPolicy", metadata: { name: "last" } },
+    apiVersion,
+    kind: "MutatingAdmissionPolicy",
+    metadata: { name: "last" },
     spec: {
       reinvocationPolicy: "Never",
       paramKind: { apiVersion: "v1", kind: "ConfigMap" },
@@ -360,7 +365,9 @@ const lastPolicy: readonly KubernetesObject[] = [
     },
   } as KubernetesObject,
   {
-    ...{ apiVersion, kind: "MutatingAdmissionPolicyBinding", metadata: { name: "last" } },
+    apiVersion,
+    kind: "MutatingAdmissionPolicyBinding",
+    metadata: { name: "last" },
     spec: { policyName: "last", paramRef: { name: "limits", parameterNotFoundAction: "Deny" } },
   } as KubernetesObject,
 ];

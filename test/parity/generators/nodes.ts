@@ -146,16 +146,20 @@ const podChanges = [
 ];
 
 const keys = [
-  ...["pool", "example.com/a", "node-restriction.kubernetes.io/a", "x.node-restriction.kubernetes.io/a"],
-  ...[
-    "kubernetes.io/hostname",
-    "kubernetes.io/role",
-    "k8s.io/a",
-    "x.k8s.io/a",
-    "a.node.kubernetes.io/b",
-    "notk8s.io/a",
-  ],
-  ...["kubelet.kubernetes.io/a", "topology.kubernetes.io/zone", "topology.kubernetes.io/rack", "rack"],
+  "pool",
+  "example.com/a",
+  "node-restriction.kubernetes.io/a",
+  "x.node-restriction.kubernetes.io/a",
+  "kubernetes.io/hostname",
+  "kubernetes.io/role",
+  "k8s.io/a",
+  "x.k8s.io/a",
+  "a.node.kubernetes.io/b",
+  "notk8s.io/a",
+  "kubelet.kubernetes.io/a",
+  "topology.kubernetes.io/zone",
+  "topology.kubernetes.io/rack",
+  "rack",
 ];
 const configSource = { configMap: { name: "a", namespace: "b", kubeletConfigKey: "c" } };
 const node = generateWholeObjects({
@@ -183,8 +187,19 @@ const nodeChanges = [
 const token = fc
   .record({
     audiences: pickOne<string[] | undefined>(
-      ...[undefined, undefined, ["vault"], ["driver"], ["disk"], ["azure"], ["aws"], ["other"]],
-      ...[["https://kubernetes.default.svc"], ["special"], ["vault", "disk"], [""], []],
+      undefined,
+      undefined,
+      ["vault"],
+      ["driver"],
+      ["disk"],
+      ["azure"],
+      ["aws"],
+      ["other"],
+      ["https://kubernetes.default.svc"],
+      ["special"],
+      ["vault", "disk"],
+      [""],
+      [],
     ),
     name: pickOne("on-n1", "on-n1", "on-n1", "plain-on-n1", "broken-on-n1", "on-n2", "gone"),
     stale: pickOne(false, false, false, false, true),

@@ -38,7 +38,11 @@ const annotations = fc.oneof(
 const buildImages = ({ mostly }: Odds) => {
   const image = mostly(
     pickOne(
-      ...["app", "app:1", "app:latest", "registry.example.com/app:1", "registry.example.com:5000/team/app:2"],
+      "app",
+      "app:1",
+      "app:latest",
+      "registry.example.com/app:1",
+      "registry.example.com:5000/team/app:2",
       `registry.example.com/app@sha256:${"0af9".repeat(16)}`,
     ),
     pickOne("", " app", "UPPER/App:1"),
@@ -59,15 +63,16 @@ const buildResources = ({ mostly, ifOdd }: Odds) => {
   );
   const unusual = Object.fromEntries(
     [
-      ...["kubernetes.io/batch", "requests.example.com/x", "requests.kubernetes.io/x", "x.kubernetes.io/y"],
-      ...[
-        "hugepages-2Mi",
-        "nodomain",
-        "Example.com/gpu",
-        "example.com/-x",
-        `example.com/${"x".repeat(64)}`,
-        "a.b.c/d/e",
-      ],
+      "kubernetes.io/batch",
+      "requests.example.com/x",
+      "requests.kubernetes.io/x",
+      "x.kubernetes.io/y",
+      "hugepages-2Mi",
+      "nodomain",
+      "Example.com/gpu",
+      "example.com/-x",
+      `example.com/${"x".repeat(64)}`,
+      "a.b.c/d/e",
     ].map((name) => [name, quantity]),
   );
   return fc.oneof(
@@ -98,8 +103,11 @@ const buildProbe = ({ mostly }: Odds) =>
     .tuple(
       mostly(
         pickOne<JsonMap>(
-          ...[{ httpGet: { path: "/", port: 80 } }, { tcpSocket: { port: 80 } }, { exec: { command: ["true"] } }],
-          ...[{ grpc: { port: 80 } }, { httpGet: { port: "named" } }],
+          { httpGet: { path: "/", port: 80 } },
+          { tcpSocket: { port: 80 } },
+          { exec: { command: ["true"] } },
+          { grpc: { port: 80 } },
+          { httpGet: { port: "named" } },
         ),
         fc.constant({}),
       ),
@@ -110,18 +118,14 @@ const buildProbe = ({ mostly }: Odds) =>
 const buildSecurityContexts = ({ mostly }: Odds) => {
   const securityContext = mostly(
     pickOne<JsonMap>(
-      ...[
-        {},
-        { privileged: true },
-        { runAsUser: 0, allowPrivilegeEscalation: true },
-        { runAsUser: 1000, runAsNonRoot: true },
-      ],
-      ...[
-        { capabilities: { drop: ["ALL"] }, allowPrivilegeEscalation: false },
-        { capabilities: { add: ["NET_ADMIN"] } },
-        { seLinuxOptions: { level: "s0:c1,c2" } },
-        { seLinuxOptions: {}, readOnlyRootFilesystem: true, runAsGroup: 0 },
-      ],
+      {},
+      { privileged: true },
+      { runAsUser: 0, allowPrivilegeEscalation: true },
+      { runAsUser: 1000, runAsNonRoot: true },
+      { capabilities: { drop: ["ALL"] }, allowPrivilegeEscalation: false },
+      { capabilities: { add: ["NET_ADMIN"] } },
+      { seLinuxOptions: { level: "s0:c1,c2" } },
+      { seLinuxOptions: {}, readOnlyRootFilesystem: true, runAsGroup: 0 },
       { seccompProfile: { type: "RuntimeDefault" } },
     ),
     pickOne<JsonMap>(
@@ -133,9 +137,15 @@ const buildSecurityContexts = ({ mostly }: Odds) => {
 
   const podSecurityContext = mostly(
     pickOne<JsonMap>(
-      ...[{}, { runAsUser: 1 }, { runAsUser: 0, runAsGroup: 0 }, { fsGroup: 1, fsGroupChangePolicy: "Always" }],
-      ...[{ supplementalGroups: [] }, { supplementalGroups: [1, 2] }, { seLinuxOptions: { user: "u" } }],
-      ...[{ runAsNonRoot: true }, { sysctls: [{ name: "kernel.shm_rmid_forced", value: "0" }] }],
+      {},
+      { runAsUser: 1 },
+      { runAsUser: 0, runAsGroup: 0 },
+      { fsGroup: 1, fsGroupChangePolicy: "Always" },
+      { supplementalGroups: [] },
+      { supplementalGroups: [1, 2] },
+      { seLinuxOptions: { user: "u" } },
+      { runAsNonRoot: true },
+      { sysctls: [{ name: "kernel.shm_rmid_forced", value: "0" }] },
     ),
     pickOne<JsonMap>({ fsGroup: -1 }, { supplementalGroups: [-1] }, { sysctls: [{ name: "A B", value: "" }] }),
   );
@@ -534,8 +544,10 @@ const buildObjects = (odds: Odds, specs: Record<GeneratedKind, Arbitrary<JsonMap
   const buildObject = (kind: GeneratedKind): Arbitrary<JsonMap> =>
     fc
       .tuple(stored.includes(kind) ? storageMetadata : metadata, specs[kind], older[kind] ?? pickOne(undefined))
-      .map(([metadata, rest, more]) => {
-        const annotations = more && { annotations: { ...Object(metadata.annotations), ...more } };
+      .map(([metadata, rest, olderAnnotations]) => {
+        const annotations = olderAnnotations && {
+          annotations: { ...Object(metadata.annotations), ...olderAnnotations },
+        };
         return {
           apiVersion: parityGeneratedKinds[kind].apiVersion,
           kind: parityGeneratedKinds[kind].kind,
@@ -570,7 +582,8 @@ const buildEdits = (
       ...["containers.0", "containers.0", "containers.1", "initContainers.0"].map((place) =>
         generateFieldEdit(`spec.${place}.image`, image),
       ),
-      ...[generateFieldEdit("spec.tolerations.-", toleration), generateFieldEdit("spec.tolerations.-", toleration)],
+      generateFieldEdit("spec.tolerations.-", toleration),
+      generateFieldEdit("spec.tolerations.-", toleration),
       generateFieldEdit("spec.activeDeadlineSeconds", mostly(pickOne(1, 50), pickOne(1000, undefined))),
       generateFieldEdit("spec.schedulingGates", mostly(fc.constant([]), fc.constant(undefined))),
       ...ifOdd([

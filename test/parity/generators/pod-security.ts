@@ -32,11 +32,17 @@ const image = "registry.example.com/app:1";
 const confined = { allowPrivilegeEscalation: false, capabilities: { drop: ["ALL"] } };
 
 const seLinuxOptions = pickOne<JsonMap>(
-  ...[{ type: "container_t" }, { type: "container_engine_t" }, { type: "spc_t" }, { user: "u" }, { role: "r" }],
+  { type: "container_t" },
+  { type: "container_engine_t" },
+  { type: "spc_t" },
+  { user: "u" },
+  { role: "r" },
   { type: "spc_t", user: "u", role: "r", level: "s0" },
 );
 const profile = pickOne<JsonMap>(
-  ...[{ type: "RuntimeDefault" }, { type: "Unconfined" }, { type: "Localhost", localhostProfile: "a" }],
+  { type: "RuntimeDefault" },
+  { type: "Unconfined" },
+  { type: "Localhost", localhostProfile: "a" },
 );
 const flag = fc.boolean();
 const shared = {
@@ -62,8 +68,8 @@ const ofContainer = fc
     }),
     pickOne<JsonMap>({}, { allowPrivilegeEscalation: true }, confined, confined, confined),
   )
-  .map(([one, more]): JsonMap => {
-    const { allowPrivilegeEscalation, ...context } = { ...one, ...more };
+  .map(([one, runAs]): JsonMap => {
+    const { allowPrivilegeEscalation, ...context } = { ...one, ...runAs };
     // API validation refuses a privileged container without privilege escalation.
     const isLimited = !context.privileged && allowPrivilegeEscalation !== undefined;
     return { ...context, ...(isLimited && { allowPrivilegeEscalation }) };
@@ -98,16 +104,30 @@ const buildContainer = (name: string, runs: boolean) =>
   });
 
 const source = pickOne<JsonMap>(
-  ...[{ emptyDir: {} }, { configMap: { name: "a" } }, { secret: { secretName: "a" } }, { projected: {} }, {}],
-  ...[{ csi: { driver: "example.com" } }, { image: { reference: image } }, { hostPath: { path: "/etc" } }],
-  ...[{ nfs: { server: "a", path: "/b" } }, { rbd: { monitors: ["a"], image: "b" } }, { hostPath: { path: "/" } }],
-  ...[{ azureFile: { secretName: "a", shareName: "b" } }, { storageos: { volumeName: "a" } }],
+  { emptyDir: {} },
+  { configMap: { name: "a" } },
+  { secret: { secretName: "a" } },
+  { projected: {} },
+  {},
+  { csi: { driver: "example.com" } },
+  { image: { reference: image } },
+  { hostPath: { path: "/etc" } },
+  { nfs: { server: "a", path: "/b" } },
+  { rbd: { monitors: ["a"], image: "b" } },
+  { hostPath: { path: "/" } },
+  { azureFile: { secretName: "a", shareName: "b" } },
+  { storageos: { volumeName: "a" } },
   { flexVolume: { driver: "example.com/a" } },
 );
 const volumes = buildList(source, 3).map((found) => found.map((source, index) => ({ name: `v${index}`, ...source })));
 const sysctl = pickOne(
-  ...["kernel.shm_rmid_forced", "net.ipv4.ip_local_reserved_ports", "net.ipv4.tcp_keepalive_time", "kernel.msgmax"],
-  ...["net.ipv4.tcp_rmem", "net.ipv4.tcp_notsent_lowat", "net.core.somaxconn"],
+  "kernel.shm_rmid_forced",
+  "net.ipv4.ip_local_reserved_ports",
+  "net.ipv4.tcp_keepalive_time",
+  "kernel.msgmax",
+  "net.ipv4.tcp_rmem",
+  "net.ipv4.tcp_notsent_lowat",
+  "net.core.somaxconn",
 );
 const sysctls = fc
   .uniqueArray(sysctl, { minLength: 1, maxLength: 3 })
@@ -129,14 +149,25 @@ const spec = fc
       os: makeOptional(pickOne({ name: "linux" }), 1, 7),
     }),
     pickOne<JsonMap>(
-      ...[{}, {}, {}, {}, { hostPID: true }, { hostIPC: true }, { hostNetwork: true, hostPID: true }],
-      ...[{ hostUsers: false }, { hostUsers: false }, { hostUsers: true }],
+      {},
+      {},
+      {},
+      {},
+      { hostPID: true },
+      { hostIPC: true },
+      { hostNetwork: true, hostPID: true },
+      { hostUsers: false },
+      { hostUsers: false },
+      { hostUsers: true },
     ),
   )
-  .map(([spec, more]): JsonMap => ({ ...spec, ...more }));
+  .map(([spec, hostFields]): JsonMap => ({ ...spec, ...hostFields }));
 /** Generates specs of Windows pods. Few security fields are generated, because the API server allows hardly any. */
 const onWindows = pickOne<JsonMap>(
-  ...[{}, { runAsNonRoot: true }, { runAsNonRoot: false }, { windowsOptions: { hostProcess: true } }],
+  {},
+  { runAsNonRoot: true },
+  { runAsNonRoot: false },
+  { windowsOptions: { hostProcess: true } },
 ).map((context): JsonMap => {
   const securityContext = { securityContext: context };
   const isHosted = Object(context).windowsOptions !== undefined;

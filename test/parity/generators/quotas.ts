@@ -18,15 +18,15 @@ import {
 const generators = createObjectGenerators(false);
 
 // The first of these values are the most likely ones.
-const few = pickOne("9", "5", "3", "2", "1", "0");
+const smallCounts = pickOne("9", "5", "3", "2", "1", "0");
 const cpu = pickOne("40e0", "30", "20", "8", "3e0", "1500m", "250e-3", "0");
 const bytes = pickOne("40Gi", "50e9", "40G", "20Gi", "3Gi", "1.5Gi", "1e9", "9223372036854775807", "0");
 
 /** The names that quotas may have for objects of a kind, with amounts. */
 const amounts = {
   pods: {
-    ...Object.fromEntries(["pods", "count/pods", "requests.example.com/gpu"].map((name) => [name, few])),
-    "requests.deviceclass.resource.kubernetes.io/gpu": few,
+    ...Object.fromEntries(["pods", "count/pods", "requests.example.com/gpu"].map((name) => [name, smallCounts])),
+    "requests.deviceclass.resource.kubernetes.io/gpu": smallCounts,
     ...Object.fromEntries(["cpu", "requests.cpu", "limits.cpu"].map((name) => [name, cpu])),
     ...Object.fromEntries(
       ["memory", "requests.memory", "limits.memory", "requests.ephemeral-storage", "hugepages-2Mi"].map((name) => [
@@ -36,7 +36,7 @@ const amounts = {
     ),
   },
   services: Object.fromEntries(
-    ["services", "count/services", "services.nodeports", "services.loadbalancers"].map((name) => [name, few]),
+    ["services", "count/services", "services.nodeports", "services.loadbalancers"].map((name) => [name, smallCounts]),
   ),
   persistentvolumeclaims: {
     ...Object.fromEntries(
@@ -44,7 +44,7 @@ const amounts = {
         "persistentvolumeclaims",
         "count/persistentvolumeclaims",
         "slow.storageclass.storage.k8s.io/persistentvolumeclaims",
-      ].map((name) => [name, few]),
+      ].map((name) => [name, smallCounts]),
     ),
     ...Object.fromEntries(
       ["requests.storage", "fast.storageclass.storage.k8s.io/requests.storage"].map((name) => [name, bytes]),
@@ -61,9 +61,9 @@ const amounts = {
     ].map((name) => [name, pickOne("90", "40", "5", "2", "0")]),
   ),
   configmaps: Object.fromEntries(
-    ["configmaps", "count/configmaps", "count/deployments.apps"].map((name) => [name, few]),
+    ["configmaps", "count/configmaps", "count/deployments.apps"].map((name) => [name, smallCounts]),
   ),
-  deployments: Object.fromEntries(["count/deployments.apps", "pods"].map((name) => [name, few])),
+  deployments: Object.fromEntries(["count/deployments.apps", "pods"].map((name) => [name, smallCounts])),
 } satisfies Record<string, Record<string, Arbitrary<string>>>;
 type QuotaKind = keyof typeof amounts;
 
@@ -151,10 +151,11 @@ const resources = fc
     requests: { ...requests, ...devices },
     ...((limits || devices) && { limits: { ...limit, ...devices } }),
   }));
-const buildContainers = (prefix: string, most: number, more: Arbitrary<JsonMap> = pickOne({})) =>
-  fc.array(fc.tuple(makeOptional(resources, 15), more), { minLength: 1, maxLength: most }).map((all) =>
+const buildContainers = (prefix: string, most: number, fields: Arbitrary<JsonMap> = pickOne({})) =>
+  fc.array(fc.tuple(makeOptional(resources, 15), fields), { minLength: 1, maxLength: most }).map((all) =>
     all.map(([resources, more], index) => ({
-      ...{ name: `${prefix}${index}`, image },
+      name: `${prefix}${index}`,
+      image,
       ...(resources && { resources }),
       ...more,
     })),

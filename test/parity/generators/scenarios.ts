@@ -70,7 +70,7 @@ const limited = buildPod(
     initContainers: makeOptional(
       fc
         .tuple(buildContainer("i0"), pickOne({}, { restartPolicy: "Always" }))
-        .map(([one, more]) => [{ ...one, ...more }]),
+        .map(([one, restartPolicy]) => [{ ...one, ...restartPolicy }]),
       1,
       2,
     ),
@@ -83,13 +83,13 @@ const limited = buildPod(
 const burstable = fc.tuple(cpu, memory).map(([cpu, memory]) => ({ requests: { cpu, memory } }));
 const usual = { resources: { requests: { cpu: "1", memory: "1Gi" } } };
 /** Builds pods on different nodes; `more` adds init containers or pod-level resources to resize. */
-const buildPodOnNode = (more: Record<string, Arbitrary<unknown>>) =>
+const buildPodOnNode = (fields: Record<string, Arbitrary<unknown>>) =>
   buildPod(
     generateWholeObjects({
       containers: fc.tuple(buildContainer("c0", burstable).map((one) => ({ ...usual, ...one }))),
       nodeName: makeOptional(pickOne("n1", "n2", "old", "small", "bare", "windows", "gone"), 6),
       overhead: makeOptional(pickOne({ cpu: "250m" }), 1, 9),
-      ...more,
+      ...fields,
     }),
   );
 const buildResize = (...edits: Arbitrary<FieldEdit>[]) => buildEditStep(generateEditLists(...edits), "resize");
@@ -102,7 +102,7 @@ const resize = fc.oneof(
 );
 const first = fc
   .tuple(buildContainer("i0", burstable), pickOne({}, {}, { restartPolicy: "Always" }))
-  .map(([one, more]) => [{ ...usual, ...one, ...more }]);
+  .map(([one, restartPolicy]) => [{ ...usual, ...one, ...restartPolicy }]);
 const shared = pickOne({ requests: { cpu: "4", memory: "4Gi" }, limits: { cpu: "8", memory: "8Gi" } });
 /** Generates limits that equal the requests: the QoS class is Guaranteed. */
 const guaranteed = fc.tuple(cpu, memory).map(([cpu, memory]) => {
@@ -158,13 +158,12 @@ const topology = pickOne(
 const mirror = { "kubernetes.io/config.mirror": "x" };
 const referToSecret = (name: string) => ({ secretKeyRef: { name, key: "k" } });
 const environment = pickOne<JsonMap>(
-  ...[
-    {},
-    {},
-    { env: [{ name: "A", valueFrom: referToSecret("a") }] },
-    { env: [{ name: "B", valueFrom: referToSecret("b") }] },
-  ],
-  ...[{ envFrom: [{ secretRef: { name: "b" } }] }, { envFrom: [{ configMapRef: { name: "b" } }] }],
+  {},
+  {},
+  { env: [{ name: "A", valueFrom: referToSecret("a") }] },
+  { env: [{ name: "B", valueFrom: referToSecret("b") }] },
+  { envFrom: [{ secretRef: { name: "b" } }] },
+  { envFrom: [{ configMapRef: { name: "b" } }] },
 );
 const mounted = "/var/run/secrets/kubernetes.io/serviceaccount";
 const mounts = pickOne<JsonMap>(
@@ -177,15 +176,11 @@ const mounts = pickOne<JsonMap>(
 const buildAccountedContainer = (name: string) =>
   fc.tuple(environment, mounts).map(([environment, mounts]) => ({ name, image, ...environment, ...mounts }));
 const volume = pickOne<JsonMap>(
-  ...[
-    { name: "v", emptyDir: {} },
-    { name: "v", secret: { secretName: "a" } },
-    { name: "v", secret: { secretName: "b" } },
-  ],
-  ...[
-    { name: "v", emptyDir: {} },
-    { name: "v", projected: { sources: [{ secret: { name: "b" } }] } },
-  ],
+  { name: "v", emptyDir: {} },
+  { name: "v", secret: { secretName: "a" } },
+  { name: "v", secret: { secretName: "b" } },
+  { name: "v", emptyDir: {} },
+  { name: "v", projected: { sources: [{ secret: { name: "b" } }] } },
   { name: "v", projected: { sources: [{ serviceAccountToken: { path: "token" } }] } },
   { name: "v", csi: { driver: "example.com", nodePublishSecretRef: { name: "b" } } },
 );
@@ -198,7 +193,7 @@ const accountedPod = buildPod(
     initContainers: makeOptional(fc.tuple(buildAccountedContainer("i0")), 1, 2),
     volumes: fc
       .tuple(volume, pickOne<JsonMap[]>([], [], [{ name: "kube-api-access-mine", emptyDir: {} }]))
-      .map(([first, more]) => [first, ...more]),
+      .map(([first, otherVolumes]) => [first, ...otherVolumes]),
     serviceAccountName: makeOptional(pickOne("default", "quiet", "strict", "strict", "lenient", "missing"), 3),
     serviceAccount: makeOptional(pickOne("quiet"), 1, 9),
     automountServiceAccountToken: makeOptional(fc.boolean(), 1, 2),
@@ -250,23 +245,15 @@ const selectors = pickOne<JsonMap>(
 const selectingPod = buildPod(generateWholeObjects({ nodeSelector: makeOptional(selectors, 4) }));
 
 const toleration = pickOne<JsonMap>(
-  ...[
-    { key: "dedicated", operator: "Exists" },
-    { key: "tier", operator: "Equal", value: "a", effect: "NoSchedule" },
-  ],
-  ...[
-    { key: "tier", operator: "Equal", value: "b", effect: "NoSchedule" },
-    { key: "tier", value: "a", effect: "NoSchedule" },
-  ],
-  ...[
-    { key: "example.com/gpu", operator: "Exists", effect: "NoSchedule" },
-    { key: "a", operator: "Exists" },
-  ],
-  ...[
-    { operator: "Exists" },
-    { key: "node.kubernetes.io/not-ready", operator: "Exists", effect: "NoExecute", tolerationSeconds: 5 },
-  ],
-  ...[{ key: "node.kubernetes.io/not-ready", operator: "Exists", effect: "NoExecute" }],
+  { key: "dedicated", operator: "Exists" },
+  { key: "tier", operator: "Equal", value: "a", effect: "NoSchedule" },
+  { key: "tier", operator: "Equal", value: "b", effect: "NoSchedule" },
+  { key: "tier", value: "a", effect: "NoSchedule" },
+  { key: "example.com/gpu", operator: "Exists", effect: "NoSchedule" },
+  { key: "a", operator: "Exists" },
+  { operator: "Exists" },
+  { key: "node.kubernetes.io/not-ready", operator: "Exists", effect: "NoExecute", tolerationSeconds: 5 },
+  { key: "node.kubernetes.io/not-ready", operator: "Exists", effect: "NoExecute" },
 );
 const toleratingPod = buildPod(
   generateWholeObjects({
@@ -307,17 +294,13 @@ const grow = buildEditStep(
 const owner = fc
   .record({
     kind: pickOne(
-      ...[
-        ["apps/v1", "Deployment"],
-        ["v1", "Node"],
-        ["v1", "ConfigMap"],
-        ["v1", "Pod"],
-      ],
-      ...[
-        ["foo.example.com/v1", "Nope"],
-        ["v1", "Nope"],
-        ["a/b/c", "Pod"],
-      ],
+      ["apps/v1", "Deployment"],
+      ["v1", "Node"],
+      ["v1", "ConfigMap"],
+      ["v1", "Pod"],
+      ["foo.example.com/v1", "Nope"],
+      ["v1", "Nope"],
+      ["a/b/c", "Pod"],
     ),
     name: pickOne("n1", "a"),
     uid: pickOne("1", "2"),

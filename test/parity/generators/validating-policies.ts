@@ -249,7 +249,9 @@ const policies: readonly KubernetesObject[] = fc
 
 const scalePolicy: readonly KubernetesObject[] = [
   {
-    ...{ apiVersion, kind: "ValidatingAdmissionPolicy", metadata: { name: "scale" } },
+    apiVersion,
+    kind: "ValidatingAdmissionPolicy",
+    metadata: { name: "scale" },
     spec: {
       matchConstraints: { resourceRules: [{ ...deploymentRule, resources: ["*/scale"] }] },
       validations: [
@@ -263,14 +265,19 @@ const scalePolicy: readonly KubernetesObject[] = [
     },
   } as KubernetesObject,
   {
-    ...{ apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata: { name: "scale" } },
+    apiVersion,
+    kind: "ValidatingAdmissionPolicyBinding",
+    metadata: { name: "scale" },
     spec: { policyName: "scale", validationActions: ["Deny"] },
   } as KubernetesObject,
 ];
 
+/** Refuses objects with the label `policy: last`. It is created last: when it refuses, all policies are in use. */
 const lastPolicy: readonly KubernetesObject[] = [
   {
-    ...{ apiVersion, kind: "ValidatingAdmissionPolicy", metadata: { name: "last" } },
+    apiVersion,
+    kind: "ValidatingAdmissionPolicy",
+    metadata: { name: "last" },
     spec: {
       paramKind: { apiVersion: "v1", kind: "ConfigMap" },
       matchConstraints: {
@@ -281,7 +288,9 @@ const lastPolicy: readonly KubernetesObject[] = [
     },
   } as KubernetesObject,
   {
-    ...{ apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata: { name: "last" } },
+    apiVersion,
+    kind: "ValidatingAdmissionPolicyBinding",
+    metadata: { name: "last" },
     spec: {
       policyName: "last",
       validationActions: ["Deny"],
@@ -304,7 +313,8 @@ export const buildKindDefinition = (kind: string, fields: object): KubernetesObj
   const spec = { type: "object", properties: fields };
   const schema = { openAPIV3Schema: { type: "object", properties: { spec } } };
   return {
-    ...{ apiVersion: "apiextensions.k8s.io/v1", kind: "CustomResourceDefinition" },
+    apiVersion: "apiextensions.k8s.io/v1",
+    kind: "CustomResourceDefinition",
     metadata: { name: `${plural}.example.com` },
     spec: {
       group: "example.com",
@@ -370,7 +380,13 @@ const configMap = generateWholeObjects({
   ),
 });
 const integer = pickOne<bigint>(
-  ...[1n, 2n ** 53n - 1n, 2n ** 53n, 2n ** 53n + 1n, -(2n ** 53n) - 1n, 2n ** 62n + 1n, 2n ** 63n - 1n],
+  1n,
+  2n ** 53n - 1n,
+  2n ** 53n,
+  2n ** 53n + 1n,
+  -(2n ** 53n) - 1n,
+  2n ** 62n + 1n,
+  2n ** 63n - 1n,
 );
 const counter = generateWholeObjects({
   apiVersion: pickOne("example.com/v1"),
