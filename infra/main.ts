@@ -144,7 +144,8 @@ const describeRepeatedOptions = (options: Command["options"], usage = ""): strin
   const [name] = Object.keys(options).filter((option) => options[option]?.multiple);
   if (name === undefined) return "";
   const words = usage.replace(/[[\]]/g, "");
-  const order = words === "" ? "" : ` Write ${words} before such options or after --, so that it isn't read as a value.`;
+  const order =
+    words === "" ? "" : ` Write ${words} before such options or after --, so that it isn't read as a value.`;
   return `\nAn option with … takes several values: --${name} A B, or --${name} A --${name} B.${order}\n`;
 };
 

@@ -10,7 +10,14 @@ const { rawJSON } = JSON as JSON & { rawJSON(text: string): object };
  */
 export const exactJson = {
   parse: (text: string): unknown => (longInteger.test(text) ? JSON.parse(text, readInteger) : JSON.parse(text)),
-  stringify: (value: unknown): string => JSON.stringify(value, writeInteger),
+  stringify: (value: unknown): string => {
+    try {
+      // Without a replacer, JSON is written several times faster.
+      return JSON.stringify(value);
+    } catch {
+      return JSON.stringify(value, writeInteger);
+    }
+  },
 };
 
 /** A reviver for `JSON.parse`, which reads an integer exactly. */

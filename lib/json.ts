@@ -82,7 +82,8 @@ export const freezeDeep = <T>(value: T): T => {
   const found: unknown[] = [value];
   // The loop also visits the values that it appends.
   for (const reached of found)
-    if (isObject(reached)) for (const inner of Object.values(Object.freeze(reached))) found.push(inner);
+    if (isObject(reached))
+      for (const inner of Object.values(Object.freeze(reached))) if (isObject(inner)) found.push(inner);
   return value;
 };
 
@@ -94,7 +95,10 @@ const copyValue = (value: unknown, depth: number): unknown => {
   if (!isObject(value)) return value;
   if (depth === deepest) throw new Error(`a value is nested more than ${deepest} levels deep`);
   if (Array.isArray(value)) return value.map((element) => copyValue(element, depth + 1));
-  return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, copyValue(member, depth + 1)]));
+  // Each key is there already, so that `__proto__` is set like any other.
+  const copy: JsonMap = { ...value };
+  for (const key of Object.keys(copy)) copy[key] = copyValue(copy[key], depth + 1);
+  return copy;
 };
 
 /** Sets a member to a copy of the value; reports whether that changed anything. `__proto__` is a key like any other. */

@@ -32,8 +32,10 @@ export const createSkippedTraceStep = (
   round: 0 | 1,
   index: number,
 ): HookTraceStep => {
-  const step = { hook: name, configuration, phase, round, index };
-  return { ...step, ...(isPlugin && { isPlugin }), ...(policy && { policy }), outcome: "skipped", warnings: [] };
+  const step: HookTraceStep = { hook: name, configuration, phase, round, index, outcome: "skipped", warnings: [] };
+  if (isPlugin) step.isPlugin = true;
+  if (policy) step.policy = policy;
+  return step;
 };
 
 export const markUndecided = (run: AdmissionRun, step: HookTraceStep, why: string): void => {

@@ -13,18 +13,19 @@ import type { Value } from "#lib/cel/values.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import type { CelEvaluator, CompiledCondition } from "./types.ts";
 
-const compiled = new Map<string, CompiledCondition>();
+const compiled = new Map<string | undefined, Map<string, CompiledCondition>>();
 const mostCompiled = 10_000;
 
 /** Evaluates matchConditions with the API server's outcome, or returns `unsupported`: for questions to the authorizer. */
 export const celEvaluator: CelEvaluator = {
   compile: (expression, kubernetes) => {
-    const key = `${kubernetes} ${expression}`;
-    const known = compiled.get(key);
+    const ofMinor = compiled.get(kubernetes) ?? new Map<string, CompiledCondition>();
+    compiled.set(kubernetes, ofMinor);
+    const known = ofMinor.get(expression);
     if (known) return known;
     const program = compile(expression, kubernetes);
-    if (compiled.size >= mostCompiled) compiled.clear();
-    compiled.set(key, program);
+    if (ofMinor.size >= mostCompiled) ofMinor.clear();
+    ofMinor.set(expression, program);
     return program;
   },
   createBudget: () => ({ left: mostConditionsCost }),

@@ -86,16 +86,22 @@ export const matchHook = (
 };
 
 /** Decides as `matchHook` does, and asks the cluster's authorizer where a condition needs it. */
-export const matchHookWithAuthorizer = async (...args: Parameters<typeof matchHook>): Promise<HookMatch> => {
+export const matchHookWithAuthorizer = (...args: Parameters<typeof matchHook>): HookMatch | Promise<HookMatch> => {
+  const match = matchHook(...args);
   const [, , , { authorizations }] = args;
-  for (;;) {
-    const match = matchHook(...args);
-    try {
-      if (!("unsupported" in match) || !(await authorizations?.askMissing())) return match;
-    } catch (error) {
-      if (error instanceof Failure) return { unsupported: error.message };
-      throw error;
-    }
+  return "unsupported" in match && authorizations ? askAndMatch(authorizations, match, args) : match;
+};
+
+const askAndMatch = async (
+  authorizations: NonNullable<ImitatedServerFunctions["authorizations"]>,
+  match: HookMatch,
+  args: Parameters<typeof matchHook>,
+): Promise<HookMatch> => {
+  try {
+    return (await authorizations.askMissing()) ? matchHookWithAuthorizer(...args) : match;
+  } catch (error) {
+    if (error instanceof Failure) return { unsupported: error.message };
+    throw error;
   }
 };
 

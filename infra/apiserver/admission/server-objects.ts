@@ -34,13 +34,15 @@ const dropNulls = (value: unknown, key = ""): unknown => {
     return read.every((element, index) => element === value[index]) ? value : read;
   }
   if (!isMap(value)) return value;
-  const entries = Object.entries(value);
-  const kept = entries
-    .filter(([, member]) => member !== null || maps.has(key))
-    .map(([name, member]) => [name, dropNulls(member, name)] as const);
-  const isUnchanged =
-    kept.length === entries.length && kept.every(([, member], index) => member === entries[index]?.[1]);
-  return isUnchanged ? value : Object.fromEntries(kept);
+  let read = value;
+  for (const [name, member] of Object.entries(value)) {
+    const kept = isObject(member) ? dropNulls(member, name) : member;
+    if (kept === member && (member !== null || maps.has(key))) continue;
+    if (read === value) read = { ...value };
+    if (member === null) delete read[name];
+    else read[name] = kept;
+  }
+  return read;
 };
 
 /**

@@ -1,7 +1,7 @@
-import { cloneDeep, isMap, type JsonMap } from "#lib/json.ts";
+import { getOwn, isMap, isObject } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { mergeSince } from "#lib/since.ts";
-import { podPreparations } from "./pods.ts";
+import { type Defaulter, podPreparations } from "./pods.ts";
 import { type DecodingReport, findKubernetesTypeDecoder, type ReadingStep } from "./typed-reading.ts";
 
 /** An object after decoding and defaulting, with what decoding found. */
@@ -51,13 +51,36 @@ export const prepareForStorage = (object: KubernetesObject, kubernetes?: string)
   const { Pod, PodTemplateSpec } = mergeSince(podPreparations, kubernetes);
   const prepare = object.kind === "Pod" ? Pod : PodTemplateSpec;
   if (prepare === undefined || findDecoder(object, kubernetes, "request") === undefined) return object;
-  const draft: JsonMap = cloneDeep({ ...object });
-  for (const path of object.kind === "Pod" ? [[]] : templatePaths) {
-    const part = path.reduce<unknown>((value, step) => (isMap(value) ? value[step] : undefined), draft);
-    if (isMap(part)) prepare(part, part);
-  }
-  return draft as KubernetesObject;
+  const paths = object.kind === "Pod" ? [[]] : templatePaths;
+  return paths.reduce<unknown>((all, path) => preparePart(all, path, prepare), object) as KubernetesObject;
 };
+
+/** Returns a value with the prepared Pod or Pod template at a path. All else is shared. */
+const preparePart = (value: unknown, [step, ...rest]: string[], prepare: Defaulter): unknown => {
+  if (!isMap(value)) return value;
+  if (step !== undefined) {
+    const inner = getOwn(value, step);
+    return isMap(inner) ? { ...value, [step]: preparePart(inner, rest, prepare) } : value;
+  }
+  const part = { ...value };
+  // What preparations change.
+  for (const [member, changed] of Object.entries(changedParts))
+    if (isMap(part[member])) {
+      const copy = { ...part[member] };
+      for (const name of changed) if (isObject(copy[name])) copy[name] = copyElements(copy[name]);
+      part[member] = copy;
+    }
+  prepare(part, part);
+  return part;
+};
+
+const changedParts = {
+  metadata: ["annotations"],
+  spec: ["resources", "initContainers", "containers", "ephemeralContainers"],
+};
+
+const copyElements = (value: object): unknown =>
+  Array.isArray(value) ? value.map((element) => (isMap(element) ? { ...element } : element)) : { ...value };
 
 /** The places of pod templates in built-in kinds. */
 const templatePaths = [["template"], ["spec", "template"], ["spec", "jobTemplate", "spec", "template"]];

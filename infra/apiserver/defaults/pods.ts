@@ -10,7 +10,7 @@ import { formatRoundedResourceAmount } from "./scalars.ts";
  * Fills in the API server's defaults in decoded fields, in place. Only in the undecoded `original` do an absent list
  * and an empty list differ.
  */
-type Defaulter = (fields: JsonMap, original: JsonMap) => void;
+export type Defaulter = (fields: JsonMap, original: JsonMap) => void;
 
 /** The functions that fill in defaults, by the Go type of the decoded fields. */
 export type Defaulters = Readonly<Record<string, Defaulter | undefined>>;

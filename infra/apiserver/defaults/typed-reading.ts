@@ -114,8 +114,14 @@ const createDecoder = (word: string, types: KubernetesTypes): TypeDecoder => {
 const isAbsent = (value: unknown): value is null | undefined => value === null || value === undefined;
 
 const createPointerDecoder = (word: string, types: KubernetesTypes): TypeDecoder => {
+  let decoder: TypeDecoder | undefined;
+  // Types may contain themselves, so the decoder is found on first use.
+  const read = (value: unknown, reading: DecodingReport) => {
+    decoder ??= getDecoder(word, types);
+    return decoder.read(value, reading);
+  };
   return {
-    read: (value, reading) => (isAbsent(value) ? null : getDecoder(word, types).read(value, reading)),
+    read: (value, reading) => (isAbsent(value) ? null : read(value, reading)),
     isEmpty: (value) => value === null,
   };
 };
@@ -136,9 +142,10 @@ const createMapDecoder = (element: TypeDecoder): TypeDecoder => {
     read: (value, reading) => {
       if (isAbsent(value)) return null;
       if (!isMap(value)) return addMisfit(value, "a map", reading);
-      return Object.fromEntries(
-        Object.entries(value).map(([key, member]) => [key, decodeChild(key, member, element, reading)]),
-      );
+      // Each key is there already, so that `__proto__` is set like any other.
+      const result: JsonMap = { ...value };
+      for (const key of Object.keys(result)) result[key] = decodeChild(key, result[key], element, reading);
+      return result;
     },
     isEmpty: (value) => value === null || (isMap(value) && Object.keys(value).length === 0),
   };
@@ -152,20 +159,20 @@ const exact = ["Overhead", "NodeAllocatableResourceClaimStatus"];
 const createStructDecoder = (name: string, kubernetes: KubernetesTypes): TypeDecoder => {
   const words = kubernetes.types[name] ?? {};
   const members = Object.entries(words);
-  const shapes = new Map<string, [TypeDecoder, boolean]>();
+  const shapes = new Map<string, { shape: TypeDecoder; isOptional: boolean }>();
   // Types may contain themselves, so members are resolved on first use.
-  const resolveMember = (member: string): [TypeDecoder, boolean] | undefined => {
+  const resolveMember = (member: string) => {
     const found = shapes.get(member);
     const word = found ? undefined : getOwnMember(words, member);
     if (word === undefined) return found;
     const isExact = exact.includes(name);
     const full = word.replace("?", "");
-    const shape: [TypeDecoder, boolean] = [
-      getDecoder(isExact ? full : full.replace("{quantity", "{resource"), kubernetes),
-      word.startsWith("?"),
-    ];
-    shapes.set(member, shape);
-    return shape;
+    const resolved = {
+      shape: getDecoder(isExact ? full : full.replace("{quantity", "{resource"), kubernetes),
+      isOptional: word.startsWith("?"),
+    };
+    shapes.set(member, resolved);
+    return resolved;
   };
   const always = members.filter(([, word]) => !word.startsWith("?")).map(([member]) => member);
   const preset = Object.entries(presets[name] ?? {});
@@ -174,21 +181,22 @@ const createStructDecoder = (name: string, kubernetes: KubernetesTypes): TypeDec
     read: (value, reading) => {
       if (!isAbsent(value) && !isMap(value)) return addMisfit(value, "an object", reading);
       const result: JsonMap = {};
-      for (const [member, memberValue] of Object.entries(value ?? {})) {
-        const [shape, isOptional] = resolveMember(member) ?? [];
-        if (shape === undefined) {
+      const given: JsonMap = value ?? {};
+      for (const member of Object.keys(given)) {
+        const found = resolveMember(member);
+        if (found === undefined) {
           reading.strays.push(formatPath([...reading.trail, member]));
           continue;
         }
-        const read = decodeChild(member, memberValue, shape, reading);
-        if (!isOptional || !shape.isEmpty(read)) result[member] = read;
+        const read = decodeChild(member, given[member], found.shape, reading);
+        if (!found.isOptional || !found.shape.isEmpty(read)) result[member] = read;
       }
       for (const member of always)
-        if (!Object.hasOwn(result, member)) result[member] = resolveMember(member)?.[0].read(undefined, reading);
+        if (!Object.hasOwn(result, member)) result[member] = resolveMember(member)?.shape.read(undefined, reading);
       if (reading.misfits.length > 0) return result;
       for (const [member, presetValue] of preset)
         if (result[member] == null) result[member] = typeof presetValue === "object" ? { ...presetValue } : presetValue;
-      for (const finish of finishers) finish(result, value ?? {});
+      for (const finish of finishers) finish(result, given);
       return result;
     },
     isEmpty: () => false,

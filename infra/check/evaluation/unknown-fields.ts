@@ -83,8 +83,9 @@ const hideField = (value: unknown, path: FieldPath, get: () => void): unknown =>
   if (Array.isArray(value)) return value.map((item, index) => (index === step ? hideField(item, rest, get) : item));
   if (!isMap(value)) return value;
   const copy: object = { ...value };
-  for (const [name, descriptor] of Object.entries(Object.getOwnPropertyDescriptors(value)))
-    if (descriptor.get) Object.defineProperty(copy, name, descriptor);
+  for (const name of Object.getOwnPropertyNames(value))
+    if (!Object.hasOwn(copy, name))
+      Object.defineProperty(copy, name, Object.getOwnPropertyDescriptor(value, name) as PropertyDescriptor);
   if (rest.length === 0) return Object.defineProperty(copy, step, { get, enumerable: false, configurable: true });
   const inner = getOwn(value, step);
   return inner === undefined ? value : Object.assign(copy, { [step]: hideField(inner, rest, get) });

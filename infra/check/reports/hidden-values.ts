@@ -1,6 +1,7 @@
-import { getOwn, isMap, isObject, lookUp, parsePointer } from "#lib/json.ts";
+import type { HookTraceStep } from "#infra/apiserver/admission/types.ts";
+import { getOwn, isMap, isObject, lookUp, parsePointer, toMap } from "#lib/json.ts";
 import { mask } from "#lib/masking/masked-text.ts";
-import { hideInSentences, hideInValue, hideSecretValues, isSecret } from "../../diff/secret-values.ts";
+import { copyAnnotation, hideInSentences, hideInValue, hideSecretValues, isSecret } from "../../diff/secret-values.ts";
 import type { ObjectEvaluation } from "../evaluation/object-evaluation.ts";
 import { isReview } from "../evaluation/requests.ts";
 
@@ -27,32 +28,41 @@ export const hideSecretsInEvaluation = (
   const isAboutSecret = [...objects, ...requests.map((each) => getOwn(each, "kind"))].some(isSecret);
   const asSecret = (value: unknown) =>
     isAboutSecret && isMap(value) && !isSecret(value) ? { ...value, kind: "Secret" } : value;
+  const others = [...read];
+  const hasCopy = objects.some((object) => getOwn(toMap(object.metadata).annotations, copyAnnotation) !== undefined);
   const hide = (value: unknown) => hideSecretValues(asSecret(value));
   // Only what is changed is shown of an object. A policy may have written the values of its parameters into it.
-  const secrets = checked.changes.length === 0 ? [] : [...read];
+  const secrets = checked.changes.length === 0 ? [] : others;
   const hideRead = <T>(value: T): T => (secrets.length === 0 ? value : (hideInValue(value, secrets) as T));
   const hideObject = (value: unknown) => hideRead(asSecret(value));
   const hidePatch = (patch: readonly object[]) => hideRead(patch.map((operation) => hideOperation(operation, hide)));
+  const hideStep = (step: HookTraceStep): HookTraceStep => {
+    // Hooks that weren't called have nothing to hide but sentences.
+    if (step.request === undefined && step.status === undefined) return step;
+    const { request: _, status: __, patch, ...rest } = step;
+    return {
+      ...rest,
+      ...(patch && { patch: hidePatch(patch.filter(isObject)) }),
+      before: hideObject(step.before),
+      after: hideObject(step.after),
+    };
+  };
 
+  const changes = checked.changes.map(({ rule, patch }) => ({ rule, patch: hidePatch(patch) }));
+  // Most evaluations have nothing else to hide.
+  if (!isAboutSecret && !hasCopy && others.length === 0)
+    return { ...evaluation, checked: { ...checked, changes }, steps: steps.map(hideStep) };
   const sentences: string[] = [];
   mapSentences(evaluation, (sentence) => {
     sentences.push(sentence);
     return sentence;
   });
-  const hidden = hideInSentences(sentences, objects.map(asSecret), read);
+  const hidden = hideInSentences(sentences, objects.map(asSecret), others);
   const shown = mapSentences(evaluation, () => hidden.shift() ?? mask);
   return {
     ...shown,
-    checked: {
-      ...shown.checked,
-      changes: checked.changes.map(({ rule, patch }) => ({ rule, patch: hidePatch(patch) })),
-    },
-    steps: shown.steps.map(({ request: _, status: __, patch, ...step }) => ({
-      ...step,
-      ...(patch && { patch: hidePatch(patch.filter(isObject)) }),
-      before: hideObject(step.before),
-      after: hideObject(step.after),
-    })),
+    checked: { ...shown.checked, changes },
+    steps: shown.steps.map(hideStep),
     before: hideObject(before),
     after: hideObject(after),
   };
