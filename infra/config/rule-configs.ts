@@ -117,7 +117,7 @@ const ruleMembers: Record<string, InputShape> = {
   mode: {
     ...createEnumShape("one of enforce, warn, audit, off", "enforce", "warn", "audit", "off"),
     description:
-      "`warn` turns a denial into a warning and sends no patch; `audit` writes both into the audit log instead; `off` has no entry",
+      "`warn` turns a denial into a warning and sends no patch; `audit` writes the denial or the patch into the audit log instead; `off` makes no webhook entry",
     default: "enforce",
   },
   failurePolicy: {
@@ -180,7 +180,7 @@ export const generalRuleShape = allowNull(
   createMapShape({
     ...ruleMembers,
     reserved: createCountShape(
-      "the number of reviews that the rule's function may answer at the same time, from 1; no other function takes from it. Only in the general `rules`, because a function serves all clusters",
+      "the number of reviews that the rule's function may answer at the same time, from 1; Lambda keeps them free for this function. Only in the general `rules`, because a function serves all clusters",
     ),
     warm: createCountShape(
       "the number of execution environments, from 1, that Lambda keeps started for the rule, so that reviews don't wait for a cold start; they cost money all the time. Only in the general `rules`",
