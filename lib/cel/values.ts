@@ -60,29 +60,31 @@ export class Uint extends Scalar<bigint> {
 /** A span of time, with nanoseconds. */
 export class Duration extends CelObject {
   readonly type = types.duration;
-  readonly nanoseconds: bigint;
-  constructor(nanoseconds: bigint) {
+  /** Nanoseconds. */
+  readonly nanos: bigint;
+  constructor(nanos: bigint) {
     super();
-    this.nanoseconds = nanoseconds;
+    this.nanos = nanos;
   }
   equals(other: this): boolean {
-    return this.nanoseconds === other.nanoseconds;
+    return this.nanos === other.nanos;
   }
 }
 
 /** A point in time, with nanoseconds since 1970. */
 export class Timestamp extends CelObject {
   readonly type = types.timestamp;
-  readonly nanoseconds: bigint;
+  /** Nanoseconds. */
+  readonly nanos: bigint;
   /** The minutes east of Greenwich with which it was written. They count only when it becomes text. */
   readonly offset: number;
-  constructor(nanoseconds: bigint, offset = 0) {
+  constructor(nanos: bigint, offset = 0) {
     super();
-    this.nanoseconds = nanoseconds;
+    this.nanos = nanos;
     this.offset = offset;
   }
   equals(other: this): boolean {
-    return this.nanoseconds === other.nanoseconds;
+    return this.nanos === other.nanos;
   }
 }
 
@@ -246,7 +248,7 @@ export const toMapKey = (key: Value): string | undefined => {
   if (key instanceof Uint) return `${key.value}u`;
   if (isDouble(key)) return `${getDouble(key)}d`;
   if (key instanceof TypeValue) return `type ${key.of.name}`;
-  if (key instanceof Duration || key instanceof Timestamp) return `${key.type.name} ${key.nanoseconds}`;
+  if (key instanceof Duration || key instanceof Timestamp) return `${key.type.name} ${key.nanos}`;
   return key instanceof LibraryObject && key.type.name.startsWith("net.") ? `${key.type.name} ${key}` : undefined;
 };
 

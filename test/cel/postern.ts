@@ -167,8 +167,8 @@ export const toCanonical = (value: Value): unknown => {
   }
   if (value instanceof Uint) return { uint: `${value.value}` };
   if (value instanceof Uint8Array) return { bytes: Buffer.from(value).toString("base64") };
-  if (value instanceof Duration) return { duration: `${value.nanoseconds}` };
-  if (value instanceof Timestamp) return { timestamp: `${value.nanoseconds}` };
+  if (value instanceof Duration) return { duration: `${value.nanos}` };
+  if (value instanceof Timestamp) return { timestamp: `${value.nanos}` };
   if (value instanceof Optional) return { optional: value.value === undefined ? [] : [toCanonical(value.value)] };
   if (value instanceof TypeValue) return { type: value.of.name };
   if (isList(value)) return toArray(value).map(toCanonical);

@@ -68,7 +68,7 @@ const convertElement = (value: Value): unknown => {
   if (value instanceof CelMap) return wrap("map[ref.Val]ref.Val", value);
   if (value instanceof Uint)
     return new GoValue("uint64", `${value.value}`, `0x${value.value.toString(16)}`, Number(value.value));
-  if (value instanceof Duration) return new GoValue("time.Duration", formatDuration(value), `${value.nanoseconds}`);
+  if (value instanceof Duration) return new GoValue("time.Duration", formatDuration(value), `${value.nanos}`);
   if (value instanceof Timestamp) return wrap("time.Time", value);
   if (value instanceof Uint8Array) {
     const bytes = Array.from(value, (byte) => `0x${byte.toString(16)}`).join(", ");

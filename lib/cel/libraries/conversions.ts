@@ -86,7 +86,7 @@ export const conversionFunctions: readonly FunctionDeclaration[] = [
   declareFunction("double", "uint64_to_double", [uint], double, (of: Uint) => toDouble(Number(of.value))),
   declareFunction("int", "int64_to_int64", [int], int, identify),
   declareFunction("int", "double_to_int64", [double], int, doubleToInt),
-  declareFunction("int", "duration_to_int64", [duration], int, (of: Duration) => toInt(of.nanoseconds)),
+  declareFunction("int", "duration_to_int64", [duration], int, (of: Duration) => toInt(of.nanos)),
   declareFunction("int", "string_to_int64", [string], int, parseInteger(int, /^[+-]?\d+$/, toInt)),
   declareFunction("int", "timestamp_to_int64", [timestamp], int, (of: Timestamp) => toInt(getUnixSeconds(of))),
   declareFunction("int", "uint64_to_int64", [uint], int, (of: Uint) => toInt(of.value)),

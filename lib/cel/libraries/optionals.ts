@@ -22,9 +22,9 @@ const isZero = (value: Value): boolean => {
   if (value === null || value === false || value === 0) return true;
   if (isDouble(value)) return getDouble(value) === 0;
   if (value instanceof Uint) return value.value === 0n;
-  if (value instanceof Duration) return value.nanoseconds === 0n;
+  if (value instanceof Duration) return value.nanos === 0n;
   // Go's zero time is not that of 1970.
-  if (value instanceof Timestamp) return value.nanoseconds === yearOne;
+  if (value instanceof Timestamp) return value.nanos === yearOne;
   if (value instanceof StructValue) return value.type.name !== "JSONPatch" && value.fields.size === 0;
   return findSize(value) === 0;
 };

@@ -118,10 +118,9 @@ const addOthers = (left: Value, right: Value): Value | undefined => {
     requireTextLength(left.length + right.length);
     return left + right;
   }
-  if (left instanceof Duration && right instanceof Duration)
-    return createDuration(left.nanoseconds + right.nanoseconds);
-  if (left instanceof Duration && right instanceof Timestamp) return addToTimestamp(right, left.nanoseconds);
-  if (left instanceof Timestamp && right instanceof Duration) return addToTimestamp(left, right.nanoseconds);
+  if (left instanceof Duration && right instanceof Duration) return createDuration(left.nanos + right.nanos);
+  if (left instanceof Duration && right instanceof Timestamp) return addToTimestamp(right, left.nanos);
+  if (left instanceof Timestamp && right instanceof Duration) return addToTimestamp(left, right.nanos);
   if (isList(left) && isList(right)) return concatenate(left, right);
   if (left instanceof Uint8Array && right instanceof Uint8Array) return Buffer.concat([left, right]);
   if (isList(left) || left instanceof Uint8Array) throw createNoSuchOverloadError();
@@ -136,16 +135,15 @@ export const add = compute("_+_", {
 });
 
 const subtractOthers = (left: Value, right: Value): Value | undefined => {
-  if (left instanceof Duration && right instanceof Duration)
-    return createDuration(left.nanoseconds - right.nanoseconds);
-  if (left instanceof Timestamp && right instanceof Duration) return addToTimestamp(left, -right.nanoseconds);
+  if (left instanceof Duration && right instanceof Duration) return createDuration(left.nanos - right.nanos);
+  if (left instanceof Timestamp && right instanceof Duration) return addToTimestamp(left, -right.nanos);
   return left instanceof Timestamp && right instanceof Timestamp ? subtractTimestamps(left, right) : undefined;
 };
 
 const negate = (value: Value): Value => {
   if (isInt(value)) return toInt(-BigInt(value));
   if (isDouble(value)) return toDouble(-getDouble(value));
-  if (value instanceof Duration) return createDuration(-value.nanoseconds);
+  if (value instanceof Duration) return createDuration(-value.nanos);
   if (typeof value === "boolean") throw createNoSuchOverloadError();
   return refuseOperand("-_", value);
 };
@@ -177,7 +175,7 @@ export const compareValues = (left: Value, right: Value, operator = "_<_"): numb
   if (left instanceof Uint8Array && right instanceof Uint8Array) return Buffer.compare(left, right);
   const isTime = left instanceof Duration || left instanceof Timestamp;
   if (isTime && right instanceof CelObject && left.type === right.type) {
-    const difference = left.nanoseconds - (right as Duration | Timestamp).nanoseconds;
+    const difference = left.nanos - (right as Duration | Timestamp).nanos;
     return difference < 0n ? -1 : Number(difference > 0n);
   }
   throw isComparable(left) ? createNoSuchOverloadError() : new EvaluationError(`no such overload: ${operator}`);

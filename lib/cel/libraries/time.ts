@@ -32,17 +32,17 @@ const parseDuration = (text: string): Duration => {
   const isNegative = text.startsWith("-");
   const rest = isNegative || text.startsWith("+") ? text.slice(1) : text;
   if (rest === "0") return new Duration(0n);
-  let [nanoseconds, position] = [0n, 0];
+  let [nanos, position] = [0n, 0];
   for (const [part, whole = "", fraction = "", name = ""] of rest.matchAll(/(\d*)(?:\.(\d*))?([^\d.]+)/gy)) {
     const unit = Object.hasOwn(units, name) ? units[name] : undefined;
     const digits = whole.replace(/^0+/, "");
     if (unit === undefined || whole + fraction === "" || digits.length > 19) break;
-    nanoseconds += BigInt(digits) * unit + countFraction(fraction, Number(unit));
+    nanos += BigInt(digits) * unit + countFraction(fraction, Number(unit));
     position += part.length;
   }
-  if (rest === "" || position < rest.length || nanoseconds > largest - (isNegative ? 0n : 1n))
+  if (rest === "" || position < rest.length || nanos > largest - (isNegative ? 0n : 1n))
     throw createConversionError(string, duration);
-  return new Duration(isNegative ? -nanoseconds : nanoseconds);
+  return new Duration(isNegative ? -nanos : nanos);
 };
 
 /** Returns the nanoseconds of digits after the point. Those that a 64-bit integer can't hold don't count. */
@@ -76,19 +76,19 @@ const countSeconds = (year: number, month: number, day: number): number =>
 export const countDays = (year: number, month: number): number =>
   (countSeconds(year, month + 1, 1) - countSeconds(year, month, 1)) / 86_400;
 
-const createTimestamp = (seconds: bigint, nanoseconds: bigint, offset = 0): Timestamp => {
+const createTimestamp = (seconds: bigint, nanos: bigint, offset = 0): Timestamp => {
   if (seconds < firstSecond || seconds > lastSecond) throw new EvaluationError("timestamp overflow");
-  return new Timestamp(seconds * second + nanoseconds, offset);
+  return new Timestamp(seconds * second + nanos, offset);
 };
 
 /** Splits a time into seconds, rounded down, and nanoseconds. */
-const splitSeconds = (nanoseconds: bigint): readonly [seconds: bigint, nanoseconds: bigint] => {
-  const rest = ((nanoseconds % second) + second) % second;
-  return [(nanoseconds - rest) / second, rest];
+const splitSeconds = (nanos: bigint): readonly [seconds: bigint, nanos: bigint] => {
+  const rest = ((nanos % second) + second) % second;
+  return [(nanos - rest) / second, rest];
 };
 
-export const formatTimestamp = ({ nanoseconds, offset }: Timestamp): string => {
-  const [seconds, rest] = splitSeconds(nanoseconds);
+export const formatTimestamp = ({ nanos, offset }: Timestamp): string => {
+  const [seconds, rest] = splitSeconds(nanos);
   const date = new Date((Number(seconds) + offset * 60) * 1000);
   const fraction = rest === 0n ? "" : `.${`${rest}`.padStart(9, "0").replace(/0+$/, "")}`;
   const [hours, minutes] = [Math.trunc(Math.abs(offset) / 60), Math.abs(offset) % 60].map(padTwo);
@@ -100,25 +100,25 @@ export const formatTimestamp = ({ nanoseconds, offset }: Timestamp): string => {
 
 const padTwo = (value: number) => `${value}`.padStart(2, "0");
 
-export const getUnixSeconds = ({ nanoseconds }: Timestamp): bigint => splitSeconds(nanoseconds)[0];
+export const getUnixSeconds = ({ nanos }: Timestamp): bigint => splitSeconds(nanos)[0];
 
 /** Adds nanoseconds to a time; throws if they have more than 64 bits, and outside of the years 1 to 9999. */
-export const addToTimestamp = (time: Timestamp, nanoseconds: bigint): Timestamp => {
-  const [seconds, rest] = splitSeconds(time.nanoseconds + requireInt64(nanoseconds));
+export const addToTimestamp = (time: Timestamp, nanos: bigint): Timestamp => {
+  const [seconds, rest] = splitSeconds(time.nanos + requireInt64(nanos));
   return createTimestamp(seconds, rest, time.offset);
 };
 
 export const subtractTimestamps = (left: Timestamp, right: Timestamp): Duration => {
-  const [[first, more], [other, less]] = [splitSeconds(left.nanoseconds), splitSeconds(right.nanoseconds)];
+  const [[first, more], [other, less]] = [splitSeconds(left.nanos), splitSeconds(right.nanos)];
   return createDuration(requireInt64((first - other) * second) + more - less);
 };
 
 /** Returns a duration; throws if its nanoseconds have more than 64 bits. */
-export const createDuration = (nanoseconds: bigint): Duration => new Duration(requireInt64(nanoseconds));
+export const createDuration = (nanos: bigint): Duration => new Duration(requireInt64(nanos));
 
 /** Returns a date whose parts in UTC are those of a time in a zone. */
-const findLocalDate = ({ nanoseconds }: Timestamp, zone: string): Date => {
-  const milliseconds = Number(splitSeconds(nanoseconds)[0]) * 1000;
+const findLocalDate = ({ nanos }: Timestamp, zone: string): Date => {
+  const milliseconds = Number(splitSeconds(nanos)[0]) * 1000;
   if (zone === "" || zone === "UTC" || zone === "Local") return new Date(milliseconds);
   const colon = zone.indexOf(":");
   if (colon < 0) return findZonedDate(milliseconds, zone);
@@ -233,24 +233,22 @@ const countDayOfYear = (date: Date): number =>
 const declarePart = (
   name: string,
   id: string,
-  read: (date: Date, nanoseconds: bigint) => number,
-  measure?: (nanoseconds: bigint) => Value,
+  read: (date: Date, nanos: bigint) => number,
+  measure?: (nanos: bigint) => Value,
 ): FunctionDeclaration => {
-  const evaluate = (time: Timestamp, zone = "UTC") =>
-    read(findLocalDate(time, zone), splitSeconds(time.nanoseconds)[1]);
+  const evaluate = (time: Timestamp, zone = "UTC") => read(findLocalDate(time, zone), splitSeconds(time.nanos)[1]);
   const zoned = `timestamp_to_${id}${id === "seconds" ? "_tz" : "_with_tz"}`;
   const overloads = [
     member(`timestamp_to_${id}`, [timestamp], int, evaluate),
     member(zoned, [timestamp, string], int, evaluate),
   ];
-  if (measure)
-    overloads.push(member(`duration_to_${id}`, [duration], int, (value: Duration) => measure(value.nanoseconds)));
+  if (measure) overloads.push(member(`duration_to_${id}`, [duration], int, (value: Duration) => measure(value.nanos)));
   return { name, overloads };
 };
 
 /** Returns how often a unit fits into a duration. Go computes it with doubles, so closely below a number it rounds up. */
-const countUnits = (unit: bigint) => (nanoseconds: bigint) =>
-  Math.trunc(Number(nanoseconds / unit) + Number(nanoseconds % unit) / Number(unit));
+const countUnits = (unit: bigint) => (nanos: bigint) =>
+  Math.trunc(Number(nanos / unit) + Number(nanos % unit) / Number(unit));
 
 const toTimestamp = (seconds: number | bigint) => createTimestamp(BigInt(seconds), 0n);
 
@@ -272,7 +270,7 @@ export const timeFunctions: readonly FunctionDeclaration[] = [
   declarePart(
     "getMilliseconds",
     "milliseconds",
-    (_, nanoseconds) => Number(nanoseconds / 1_000_000n),
-    (nanoseconds) => toInt(nanoseconds / 1_000_000n),
+    (_, nanos) => Number(nanos / 1_000_000n),
+    (nanos) => toInt(nanos / 1_000_000n),
   ),
 ];

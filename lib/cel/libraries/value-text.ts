@@ -46,16 +46,16 @@ export const formatDouble = (value: number): string => {
 };
 
 /** Returns a duration in seconds, with a fraction if it has one. */
-export const formatDuration = ({ nanoseconds }: Duration): string => {
+export const formatDuration = ({ nanos }: Duration): string => {
   const second = 1_000_000_000n;
-  const seconds = Number(nanoseconds / second) + Number(nanoseconds % second) / 1e9;
+  const seconds = Number(nanos / second) + Number(nanos % second) / 1e9;
   const text = `${seconds}`;
   return `${text.includes("e") ? seconds.toFixed(9).replace(/0+$/, "") : text}s`;
 };
 
 /** Returns a duration in hours, minutes and seconds, or in the unit of a part of a second. */
-const formatHours = ({ nanoseconds }: Duration): string => {
-  const span = nanoseconds < 0n ? -nanoseconds : nanoseconds;
+const formatHours = ({ nanos }: Duration): string => {
+  const span = nanos < 0n ? -nanos : nanos;
   const units: [name: string, digits: number][] = [
     ["ns", 0],
     ["µs", 3],
@@ -67,7 +67,7 @@ const formatHours = ({ nanoseconds }: Duration): string => {
   const fraction = digits === 0 ? "" : rest.slice(-digits).replace(/0+$/, "");
   const seconds = `${digits === 0 ? rest : rest.slice(0, -digits)}${fraction && `.${fraction}`}${unit}`;
   if (span === 0n) return "0s";
-  return `${nanoseconds < 0n ? "-" : ""}${span >= 3_600_000_000_000n ? `${minutes / 60n}h` : ""}${
+  return `${nanos < 0n ? "-" : ""}${span >= 3_600_000_000_000n ? `${minutes / 60n}h` : ""}${
     minutes > 0n ? `${minutes % 60n}m` : ""
   }${seconds}`;
 };

@@ -85,8 +85,8 @@ const show = (value: Value): string => {
   if (isDouble(value)) return `double(${Object.is(getDouble(value), -0) ? "-0" : getDouble(value)})`;
   if (value instanceof Uint) return `${value.value}u`;
   if (value instanceof Uint8Array) return `bytes(${value.join(" ")})`;
-  if (value instanceof Duration) return `duration(${value.nanoseconds})`;
-  if (value instanceof Timestamp) return `timestamp(${value.nanoseconds})`;
+  if (value instanceof Duration) return `duration(${value.nanos})`;
+  if (value instanceof Timestamp) return `timestamp(${value.nanos})`;
   if (value instanceof Optional) return `optional(${value.value === undefined ? "" : show(value.value)})`;
   if (value instanceof TypeValue) return value.of.name;
   if (value instanceof EvaluationError) return "error";
