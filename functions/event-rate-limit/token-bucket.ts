@@ -32,13 +32,13 @@ interface Reserve {
  */
 const sharesPerSecond = 50;
 
-/** Returns how many tokens a process takes from a bucket at once. With more than one, not every event writes the item. */
+/** Returns how many tokens a process takes from a bucket at once. If it takes several, few events write to the ledger. */
 export const getShare = ({ qps, burst }: Pick<EventLimit, "qps" | "burst">): number =>
   Math.min(burst, Math.max(1, Math.floor(qps / sharesPerSecond)));
 
 /**
  * Takes a token; resolves to whether there was one. All processes share `buckets`; `reserves` belongs to this process.
- * It reads the bucket only when its own tokens are used up, and not before the bucket has a share again.
+ * The process reads the bucket only when its own tokens are used up, and once the bucket can have refilled.
  */
 export const takeToken = async (
   limit: EventLimit,

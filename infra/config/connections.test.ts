@@ -123,7 +123,8 @@ describe("a connect setting", () => {
 
   it("is required only if a rule reads the cluster", async () => {
     const listFaults = async (text: string) => (await readTestConnections(text)).faults;
-    const missing = "has no connect, but asking must read it; docs/how-to/connect-a-cluster.md says how";
+    const missing =
+      "has no setting connect, but asking must read this cluster; docs/how-to/connect-a-cluster.md says how";
     assert.deepEqual(await listFaults("rules: { calling: , asking: }"), [`postern.yaml clusters.local ${missing}`]);
     assert.deepEqual(await listFaults("rules: { calling: , asking: { mode: 'off' } }"), []);
     const broken = JSON.stringify({ connect: { tokenSecret: arn, server, ca: "none.crt" } });

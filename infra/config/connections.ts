@@ -180,7 +180,7 @@ const openManifestCluster = async (path: string, base: string, kubernetes?: stri
   );
 
 export const describeMissingConnectSetting = (asking: CatalogueRule[]) =>
-  `has no connect, but ${asking.map(({ name }) => name).join(", ")} must read it; ${formatPage("how-to/connect-a-cluster.md")} says how`;
+  `has no setting connect, but ${asking.map(({ name }) => name).join(", ")} must read this cluster; ${formatPage("how-to/connect-a-cluster.md")} says how`;
 
 /** Returns the rules that are on and ask the cluster. Rules that only ask other services are not included. */
 export const listRulesAskingCluster = (

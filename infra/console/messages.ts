@@ -14,13 +14,16 @@ export interface ReviewRow
   members?: Record<string, string>;
 }
 
-/** The evaluation of one rule; a group's review has one of each member that was called. */
+/**
+ * The evaluation of one rule. The review of a group has an evaluation of each member that was called. From `lines` on,
+ * members show the outcome of the mode enforce.
+ */
 export interface EvaluationDetails {
   rule: string;
   phase: string;
   mode: string;
   title: string;
-  /** The object, with its lines that the rule removed and added. As all below, it is the outcome of mode enforce. */
+  /** The object, with its lines that the rule removed and added. */
   lines: ObjectLine[];
   refusal: string | undefined;
   warnings: string[];

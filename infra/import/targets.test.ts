@@ -24,7 +24,7 @@ interface Row {
 const defaults = "the plugins that Kubernetes 1.35 has on by default";
 const rows: Row[] = [
   {
-    name: "has on what its API server has called",
+    name: "turns on the plugins that its API server has called",
     gitVersion: "v1.35.4",
     metrics,
     target: "Kubernetes 1.35",
@@ -32,7 +32,7 @@ const rows: Row[] = [
     source: `${defaults}, and NodeRestriction, AlwaysPullImages (/metrics)`,
   },
   {
-    name: "has on what EKS publishes",
+    name: "turns on the plugins that EKS publishes",
     gitVersion: "v1.35.2-eks-1a2b3c4",
     metrics,
     target: "eks-1.35",

@@ -20,15 +20,18 @@ export interface QuotaSubject {
   isRecorded?: boolean | undefined;
 }
 
-/** What an entry of the chain calls in this process: the endpoint of a rule, or of the port of a compiled-in plugin. */
+/** What an entry of the chain calls in this process: the endpoint of a rule, which may stand for a compiled-in plugin. */
 export interface EndpointTarget {
   phase: Phase;
   variant: string | undefined;
   /** False if integers are rounded for the rule. */
   isExact: boolean;
-  /** True for a plugin that doesn't decide by fields that the API server fills in. */
+  /** True for a plugin whose decision never depends on fields that only the API server fills in. */
   seesAll?: boolean;
-  /** Opens the endpoint for one review, and what answers its questions; `tell` gets a sentence if an answer isn't known. */
+  /**
+   * Opens the endpoint for one review, and the capabilities that answer its questions. `tell` gets a sentence if an answer
+   * isn't known.
+   */
   open(
     tell: Tell,
     request: AdmissionRequest,

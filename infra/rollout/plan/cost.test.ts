@@ -116,7 +116,7 @@ describe("docs/reference/costs.md", async () => {
     assert.equal(namedRules.length, 7);
     assert.ok(page.includes(toMarkdown(estimate(namedRules))), toMarkdown(estimate(namedRules)));
   });
-  it("links to a page that has the costs of all ports", () => {
+  it("links to a page that has the costs of all rules that are ports", () => {
     const ports = toMarkdown(estimate(catalogue.filter(({ rule }) => rule.upstreamPlugin)));
     assert.ok(background.includes(ports), ports);
   });

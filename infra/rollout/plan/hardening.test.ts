@@ -169,7 +169,7 @@ describe("a rule", () => {
     }
   });
 
-  it("stays failing closed where its entry in the cluster does, unless it is to be softened", async () => {
+  it("still fails closed if its entry in the cluster does, despite errors, unless it is to be softened", async () => {
     const failing = {
       reviews: [{ code: 500 }],
       entries: [{ name: `${rule}.postern.dev`, failurePolicy: "Fail" as const }],

@@ -17,7 +17,7 @@ const writtenLists =
 
 /**
  * Returns an object of a built-in kind as the API server's types write it after a change: without fields that are an empty list
- * or map. What didn't change stays as it is. It knows the fields by their names, so that bundles need no schemas for it.
+ * or map. What didn't change stays as it is. Names of fields decide here, so that the bundles of rules need no schemas.
  */
 export const toTypedForm = (object: JsonMap, before: JsonMap): JsonMap =>
   dropEmptyFields(String(object.kind), object, before) as JsonMap;
