@@ -27,7 +27,7 @@ const builtInKinds = [
 /** How many kinds of generated CustomResourceDefinitions there are for each built-in kind. */
 const definitionsPerKind = 8;
 
-/** How often upstream merges a patch: its errors come in any order, and each shall come first at least once. */
+/** The number of times that upstream merges a patch. The order of its errors varies; with so many, each error comes first once. */
 const repeat = 40;
 
 export interface MergeDifference {
