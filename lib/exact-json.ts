@@ -27,8 +27,16 @@ export const readInteger = (_: string, value: unknown, { source = "" }: { source
     : toExactInteger(BigInt(source));
 
 /** Returns an integer as a number if that is exact, and as a bigint if it has 64 bits; otherwise it is rounded. */
-export const toExactInteger = (integer: bigint): number | bigint =>
-  Number.isSafeInteger(Number(integer)) || BigInt.asIntN(64, integer) !== integer ? Number(integer) : integer;
+export const toExactInteger = (integer: bigint): number | bigint => {
+  if (Number.isSafeInteger(Number(integer)) || BigInt.asIntN(64, integer) !== integer) return Number(integer);
+  isBigintRead = true;
+  return integer;
+};
+
+let isBigintRead = false;
+
+/** Reports whether an object of this process may have a bigint: each one comes from a text that was read. */
+export const mayHaveBigints = (): boolean => isBigintRead;
 
 /** A replacer for `JSON.stringify`, which writes a bigint as a number. */
 export const writeInteger = (_: string, value: unknown): unknown =>

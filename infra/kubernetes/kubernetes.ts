@@ -50,6 +50,9 @@ interface WrittenAnswer {
 const defaultTimeout = 30_000;
 const crash = "Kubernetes' handlers failed at this object";
 
+const toJson = (object: KubernetesRequest["object"]): string | Uint8Array =>
+  typeof object === "string" || object instanceof Uint8Array ? object : exactJson.stringify(object);
+
 /** Starts the module. */
 export const createKubernetes = async ({
   packed,
@@ -81,7 +84,11 @@ export const createKubernetes = async ({
   let isStopped = false;
 
   const send = ({ request }: OpenRequest) =>
-    worker?.postMessage([formatHeader(request), request.object, request.oldObject] satisfies MessageToKubernetesWorker);
+    worker?.postMessage([
+      formatHeader(request),
+      toJson(request.object),
+      request.oldObject,
+    ] satisfies MessageToKubernetesWorker);
   const startTimer = () => {
     clearTimeout(timer);
     if (open.length > 0)

@@ -17,8 +17,8 @@ export interface KubernetesRequest {
   fieldValidation?: "Strict" | "Warn" | "Ignore";
   /** Some kinds record their user. No request is refused for its user. */
   user?: { username?: string; uid?: string; groups?: readonly string[] };
-  /** JSON. */
-  object: string | Uint8Array;
+  /** The object, or its JSON. An object may get an answer that was made from the answer to a similar one. */
+  object: object | string | Uint8Array;
   /** The stored object that is updated or deleted, as JSON. */
   oldObject?: string | Uint8Array;
 }

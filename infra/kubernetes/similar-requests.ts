@@ -23,6 +23,10 @@ const isText: TextClass = (text) => text !== "" && !text.includes("$(") && text.
 /** The policy for pulling an image depends on whether its tag is latest. */
 const isTaggedImage: TextClass = (text) => /^[-a-z0-9./]+:(?!latest$)[\w][\w.-]{0,100}$/.test(text);
 const isForeignAnnotation: TextClass = (text, key) => !/(?:kubernetes|k8s)\.io/.test(key) && isText(text, key);
+/** A domain name of at least two parts, which isn't an address. */
+const isHost: TextClass = (text) =>
+  /^[a-z][-a-z0-9]{0,40}(?:\.[a-z][-a-z0-9]{0,40}){1,4}$/.test(text) && !/-(?:\.|$)/.test(text);
+const isUrlPath: TextClass = (text) => /^(?:\/[-a-z0-9]{1,50}){1,5}$/.test(text);
 
 const labels = { "*": isName };
 const annotations = { "*": isForeignAnnotation };
@@ -50,19 +54,33 @@ const podSpec = {
   containers,
   volumes: { "*": { name: isName, configMap: { name: isName }, secret: { secretName: isName } } },
 };
-const workload = {
-  metadata,
-  spec: {
-    serviceName: isName,
-    selector: { matchLabels: labels },
-    template: { metadata: { labels, annotations }, spec: podSpec },
-  },
-};
+const template = { metadata: { labels, annotations }, spec: podSpec };
+const workload = { metadata, spec: { serviceName: isName, selector: { matchLabels: labels }, template } };
+const backend = { service: { name: isName } };
 
-/** The kinds of which a check has many, and whose requests take long. */
+/** The kinds of which a check has many. */
 const placesByKind: ReadonlyMap<string, TextPlaces> = new Map<string, TextPlaces>([
   ["v1 Pod", { metadata, spec: podSpec }],
   ...["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"].map((kind) => [`apps/v1 ${kind}`, workload] as const),
+  ["batch/v1 CronJob", { metadata, spec: { jobTemplate: { metadata: { labels, annotations }, spec: { template } } } }],
+  ["v1 ConfigMap", { metadata, data: { "*": isText } }],
+  ["v1 Namespace", { metadata }],
+  ["v1 PersistentVolumeClaim", { metadata, spec: { storageClassName: isName } }],
+  ["v1 Service", { metadata, spec: { selector: labels } }],
+  ["v1 ServiceAccount", { metadata }],
+  ["networking.k8s.io/v1 NetworkPolicy", { metadata, spec: { podSelector: { matchLabels: labels } } }],
+  ["policy/v1 PodDisruptionBudget", { metadata, spec: { selector: { matchLabels: labels } } }],
+  [
+    "networking.k8s.io/v1 Ingress",
+    {
+      metadata,
+      spec: {
+        defaultBackend: backend,
+        tls: { "*": { hosts: { "*": isHost }, secretName: isName } },
+        rules: { "*": { host: isHost, http: { paths: { "*": { path: isUrlPath, backend } } } } },
+      },
+    },
+  ],
 ]);
 
 /** A request without its texts: requests with the same key differ in these texts only. */
@@ -84,33 +102,30 @@ interface AnswerPattern {
 const largestText = 1 << 14;
 const mostPatterns = 500;
 const placeholder = /"\\u0000(\d+)"/g;
+/** The key of a member that looks like a placeholder. */
+const placeholderKey = /"\\u0000\d+":/;
 const uid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const time = /^20\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\dZ$/;
 
 /** Returns the pattern of a creation; undefined if its answer can't be that of another one. */
-export const toRequestPattern = (request: KubernetesRequest): RequestPattern | undefined => {
-  const { object: text, oldObject, verb, apiVersion, kind, subresource } = request;
+export const toRequestPattern = ({ object, ...header }: KubernetesRequest): RequestPattern | undefined => {
+  const { oldObject, verb, apiVersion, kind, subresource } = header;
   const places = placesByKind.get(`${apiVersion} ${kind}`);
   if (places === undefined || verb !== "create" || subresource || oldObject !== undefined) return undefined;
-  if (typeof text !== "string" || text.length > largestText || joinsTexts.test(text)) return undefined;
+  if (typeof object !== "object" || object instanceof Uint8Array) return undefined;
   try {
-    return buildPattern(request, text, places);
+    return buildPattern(object, header, places);
   } catch {
-    // The text is no JSON, or its lists are too deep.
+    // The object is too deep.
     return undefined;
   }
 };
 
-/**
- * Matches objects in which an API server joins texts: annotations whose keys end with a container's name, and volumes whose
- * claims have the names of a Pod and a volume. A placeholder begins with `\0`.
- */
-const joinsTexts = /"container\.|"ephemeral"|\\u0000/;
-
-const buildPattern = (request: KubernetesRequest, text: string, places: TextPlaces): RequestPattern | undefined => {
-  const object = exactJson.parse(text);
-  // A repeated key would be lost.
-  if (exactJson.stringify(object) !== text) return undefined;
+const buildPattern = (
+  object: object,
+  header: Omit<KubernetesRequest, "object">,
+  places: TextPlaces,
+): RequestPattern | undefined => {
   const indexes = new Map<string, number>();
   const fixed = new Set<string>();
   const toIndex = (text: string) => {
@@ -122,11 +137,19 @@ const buildPattern = (request: KubernetesRequest, text: string, places: TextPlac
   const { uid: givenUid, creationTimestamp, ...others } = toMap(pattern.metadata);
   // An API server sets these itself.
   const isSet = uid.test(String(givenUid)) && time.test(String(creationTimestamp));
-  const { object: _object, ...header } = request;
-  const name = indexes.get(request.name ?? "") ?? request.name;
+  const name = indexes.get(header.name ?? "") ?? header.name;
   const key = exactJson.stringify([{ ...header, name }, isSet ? { ...pattern, metadata: others } : pattern]);
-  return { key, texts: [...indexes.keys()], places, fixed };
+  const texts = [...indexes.keys()];
+  const size = texts.reduce((sum, { length }) => sum + length, key.length);
+  const hasPlaceholders = [...fixed].some((text) => text.includes("\0")) || placeholderKey.test(key);
+  return size > largestText || joinsTexts.test(key) || hasPlaceholders ? undefined : { key, texts, places, fixed };
 };
+
+/**
+ * Matches objects in which an API server joins texts: annotations whose keys end with a container's name, and volumes whose
+ * claims have the names of a Pod and a volume.
+ */
+const joinsTexts = /"container\.|"ephemeral"/;
 
 /** Copies a value with `\0` and an index in place of each text at a place. The other texts are added to `fixed`. */
 const replaceTexts = (

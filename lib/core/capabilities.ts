@@ -10,12 +10,13 @@ export const interceptCalls = (
   capabilities: Capabilities,
   answer: (verb: CapabilityVerb, args: readonly unknown[], ask: () => Promise<unknown>) => Promise<unknown>,
 ): Capabilities => {
-  const wrapped = verbs.map((verb) => {
+  const wrapped = { ...capabilities };
+  for (const verb of verbs) {
     const ask = capabilities[verb] as (...args: unknown[]) => Promise<unknown>;
-    return [verb, (...args: unknown[]) => answer(verb, args, () => ask(...args))];
-  });
-  // The compiler can't check that `answer` resolves to a value of the type that `ask` resolves to.
-  return { ...capabilities, ...Object.fromEntries(wrapped) };
+    // The compiler can't check that `answer` resolves to a value of the type that `ask` resolves to.
+    Reflect.set(wrapped, verb, (...args: unknown[]) => answer(verb, args, () => ask(...args)));
+  }
+  return wrapped;
 };
 
 /**

@@ -254,7 +254,9 @@ const copyOnce = (value: unknown, owned: WeakSet<object>): unknown => {
 };
 
 const setMember = (parent: object, key: string | number, value: unknown) =>
-  Reflect.defineProperty(parent, key, { value, writable: true, enumerable: true, configurable: true });
+  key === "__proto__"
+    ? Reflect.defineProperty(parent, key, { value, writable: true, enumerable: true, configurable: true })
+    : Reflect.set(parent, key, value);
 
 /** Parses an index as Go's strconv.Atoi does; returns the error text for an invalid one. */
 const parseIndex = (key: string): number | string => {

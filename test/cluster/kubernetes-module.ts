@@ -74,7 +74,7 @@ export const createComparison = (
       ...(oldObject?.metadata?.name && { name: oldObject.metadata.name }),
       fieldValidation: "Strict",
       user: { username: "admin", uid: "0", groups: ["system:authenticated"] },
-      object: exactJson.stringify(object),
+      object,
       ...(oldObject && { oldObject: exactJson.stringify(oldObject) }),
     } satisfies KubernetesRequest);
   };

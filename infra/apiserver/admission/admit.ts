@@ -18,7 +18,7 @@ import {
   type RequestObjectsInVersion,
 } from "./matching.ts";
 import { runMutatingWebhooks } from "./mutation.ts";
-import { assignGeneratedMetadata, restoreUnwrittenFields } from "./server-objects.ts";
+import { assignGeneratedMetadata, restoreEmptyMembers, restoreUnwrittenFields } from "./server-objects.ts";
 import type {
   AdmissionAttributes,
   AdmissionTrace,
@@ -77,9 +77,12 @@ export const runAdmissionChain = async (
   );
   if (mutated.refusal) return buildTrace(mutated.object, [mutated.refusal]);
   const object = context.prepare(restoreUnwrittenFields(filled, mutated.object));
-  // Kubernetes' types leave out empty lists, which validation may refuse. An object that nothing changed still has them.
-  const isChanged = run.steps.some(({ after }) => after !== undefined);
-  const sent = isChanged ? mutated.object : (context.sent ?? mutated.object);
+  // Kubernetes' types leave out empty lists and maps, which validation may refuse. The object in memory still has them, until
+  // it is written for a webhook or a policy that changes it.
+  const changes = run.steps.filter(({ after }) => after !== undefined);
+  const isWritten = changes.some(({ isPlugin, policy }) => !isPlugin || policy);
+  const kept = isWritten ? mutated.object : restoreEmptyMembers(mutated.object, context.sent);
+  const sent = changes.length === 0 ? (context.sent ?? mutated.object) : kept;
   if (!isGone) result = await context.store?.(assignGeneratedMetadata({ ...filled, object: sent }));
   if (result?.undecided !== undefined) run.undecided.push(`API validation: ${result.undecided}`);
   if (result?.status) return buildTrace(object, [result.status]);

@@ -113,13 +113,15 @@ const runHook = async (
   return step.ignored && performance.now() >= run.end ? noteRefusalInTraceStep(step, createTimeoutStatus()) : undefined;
 };
 
-/** Returns why the API server can't read an object that a policy has changed. */
-const findMisfit = async ({ context }: AdmissionRun, object: unknown): Promise<string | undefined> => {
+/** Reads a changed object as a new one; returns why the API server can't. */
+const readChanged = async (
+  { context }: AdmissionRun,
+  changed: unknown,
+): Promise<{ object: unknown } | { misfit: string }> => {
   try {
-    await context.fill(object, "patch");
-    return undefined;
+    return { object: await context.fill(changed, "patch") };
   } catch (error) {
-    return getErrorMessage(error);
+    return { misfit: getErrorMessage(error) };
   }
 };
 
@@ -176,13 +178,14 @@ const applyResponsePatch = async (
       return unchanged;
     }
     const read = normalizePatchedObject(raw);
-    const misfit = hook.isPlugin && (await findMisfit(run, read));
-    if (misfit) {
-      markUndecided(run, step, `what it makes of the object can't be read: ${misfit}`);
+    // Compiled-in changes are made in memory; what a webhook or a policy makes of the object is read as a new one.
+    const after = hook.reinvocationPolicy === "Always" ? { object: read } : await readChanged(run, read);
+    if ("misfit" in after) {
+      if (!hook.isPlugin) return endRequest(after.misfit);
+      markUndecided(run, step, `what it makes of the object can't be read: ${after.misfit}`);
       return unchanged;
     }
-    // Compiled-in changes are made in memory; what a webhook or a policy makes of the object is read as a new one.
-    step.after = hook.reinvocationPolicy === "Always" ? read : await run.context.fill(read, "patch");
+    step.after = after.object;
     if (!hook.isPlugin) run.audit.add(...buildPatchAuditAnnotation(step, step.patch));
     view.put(step.after);
     return { isChanged: (isStamped && !hook.isPlugin) || !isSameBesidesEmptyMembers(before, read), isApplied: true };

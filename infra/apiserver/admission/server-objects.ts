@@ -80,6 +80,17 @@ const isAbsent = (value: unknown, key: string): boolean =>
   (Array.isArray(value) && value.length === 0) ||
   (maps.has(key) && isMap(value) && Object.keys(value).length === 0);
 
+/** Returns an object with the empty maps and lists that it had when it was sent. */
+export const restoreEmptyMembers = (object: unknown, sent: unknown): unknown => {
+  if (Array.isArray(object) && Array.isArray(sent))
+    return object.map((element, index) => restoreEmptyMembers(element, sent[index]));
+  if (!isMap(object) || !isMap(sent)) return object;
+  return Object.fromEntries([
+    ...Object.entries(object).map(([name, member]) => [name, restoreEmptyMembers(member, getOwn(sent, name))]),
+    ...Object.entries(sent).filter(([name, member]) => !Object.hasOwn(object, name) && isEmpty(member)),
+  ]);
+};
+
 /**
  * Reports whether any patch counts as a change, even one that changes nothing: the times in new managedFields are finer
  * than JSON can hold, and the API server compares the object in memory with the one that it reads back.

@@ -1,6 +1,6 @@
 import type { HookCallResult, ReviewToSend } from "#infra/apiserver/admission/types.ts";
 import type { Endpoint, EndpointHost } from "#lib/core/endpoint.ts";
-import { exactJson } from "#lib/exact-json.ts";
+import { exactJson, mayHaveBigints } from "#lib/exact-json.ts";
 import { getOwn, isObject } from "#lib/json.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
@@ -81,6 +81,7 @@ export const callEndpoint = async (
 const known = new WeakMap<object, boolean>();
 
 const hasBigInteger = (value: unknown): boolean => {
+  if (!mayHaveBigints()) return false;
   if (!isObject(value)) return typeof value === "bigint";
   // To remember parts of an object would take longer than to look again, and much memory.
   const isKubernetesObject = Object.hasOwn(value, "metadata");

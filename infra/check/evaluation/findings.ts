@@ -158,14 +158,15 @@ export const placeDenial = (
 const listFaults = async (
   status: Status,
   { steps }: AdmissionTrace,
-  { attributes, manifest, made }: EvaluatedRequestAndManifest,
+  { attributes, manifest, made, sent }: EvaluatedRequestAndManifest,
   environment: ObjectEvaluationEnvironment,
 ): Promise<Denial[]> => {
   const { handlers } = environment;
   const changing = steps.filter(({ patch }) => patch && patch.length > 0);
   const changed = new Set(changing.map((step) => getChangerName(step, environment)));
-  const alone = changed.size > 0 ? await handlers?.store(assignGeneratedMetadata(attributes)) : undefined;
-  const own = alone?.status?.details?.causes ?? [];
+  const alone = changed.size > 0 ? { ...attributes, object: sent ?? attributes.object } : undefined;
+  const unchanged = alone && (await handlers?.store(assignGeneratedMetadata(alone)));
+  const own = unchanged?.status?.details?.causes ?? [];
   const at = [...getObjectPath(manifest), ...(made?.at ?? [])];
   const causes = status.details?.causes ?? [];
   const denials = causes.slice(0, mostFaults).map(({ field = "", message }) => {

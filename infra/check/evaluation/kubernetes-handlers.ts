@@ -100,7 +100,7 @@ export const createRequestHandlers = async (
       ...(name && { name }),
       fieldValidation: until ? "Warn" : "Ignore",
       user: { ...(username && { username }), ...(uid && { uid }), ...(groups && { groups }) },
-      object: exactJson.stringify(object),
+      object: object as KubernetesObject,
       ...(isUpdate && { oldObject: exactJson.stringify(oldObject) }),
     });
     return notServed ? undefined : { ...answer, ...(status && { status: toStatus(status) }) };

@@ -1,5 +1,6 @@
 import type { DefaultedWebhookEntry, WebhookEntriesByPhase } from "#infra/apiserver/admission/hooks.ts";
 import { createEndpoint, type EndpointConfig } from "#lib/core/endpoint.ts";
+import { type EvaluateRequest, evaluateRule } from "#lib/core/evaluation.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { getVariants, type ParsedManifests, type Phase, type Rule, type RuleVariant, selectPhase } from "#lib/rule.ts";
@@ -93,6 +94,8 @@ export const loadCallablePlugins = async ({
   const evaluated = new Set<KubernetesObject>();
   const refused: RefusedPolicy[] = [];
   const targets = new Map<DefaultedWebhookEntry, EndpointTarget>();
+  /** How the reviews of some plugins are evaluated, by what answers their questions. */
+  const evaluations = new WeakMap<Capabilities, EvaluateRequest>();
   for (const { name, phases, rule } of rules) {
     const plugin = wanted.get(name) ?? "";
     const read = readPolicies(plugin, rule, objects, kubernetes);
@@ -112,18 +115,21 @@ export const loadCallablePlugins = async ({
       const policy = native?.policy.metadata.name;
       const port = { ...applyVariant(rule, settings, variant), variant, policy };
       const config = buildPortConfig(plugin, port.settings, kubernetes);
-      const endpoint = createEndpoint(port.rule, config, checkHost);
+      const endpoint = createEndpoint(port.rule, config, checkHost, (...question) => {
+        const [, , , { capabilities }] = question;
+        const evaluate = capabilities && evaluations.get(capabilities);
+        return (evaluate ?? evaluateRule)(...question);
+      });
       const open: EndpointTarget["open"] = (tell, _, subject) => {
+        const capabilities = rule.needs && openCapabilities(plugin, tell);
         const evaluate =
           plugin === quotas
             ? createQuotaEvaluation({ ...quotaKnowledge, isUseKnown, quotas: ownQuotas, subject, tell })
             : plugin === "LimitRanger"
               ? createLimitsEvaluation(tell)
               : undefined;
-        return {
-          endpoint: evaluate ? createEndpoint(port.rule, config, checkHost, evaluate) : endpoint,
-          capabilities: rule.needs && openCapabilities(plugin, tell),
-        };
+        if (capabilities && evaluate) evaluations.set(capabilities, evaluate);
+        return { endpoint, capabilities };
       };
       for (const phase of phases)
         targets.set(buildEntry(plugin, port, phase), {

@@ -111,8 +111,9 @@ export const createQuotaEvaluation =
       isCharged = true;
       if (listCreations && !sent.dryRun) await opened.updateStatus(quotaResource, quota);
     };
+    const listed = await list();
+    if (listed.length === 0) return { outcome: { allowed: true }, refused: false, operations: 0 };
     if (made?.newPods !== undefined && made.newPods > 1) {
-      const listed = await list();
       const { isComplete, getUse } = await measure([request], listed, opened, evaluate, false);
       // Without an amount that a quota demands, no Pod is created.
       const others = isComplete ? countFitting(listed, getUse, BigInt(made.newPods - 1)) : 0n;

@@ -39,7 +39,7 @@ export const createImage = async (program: Buffer, requests: readonly Kubernetes
   const instance = await createInstance(module, createFixedSources());
   instance.setUp({});
   for (const request of requests) {
-    const answer = instance.answer(formatHeader(request), request.object);
+    const answer = instance.answer(formatHeader(request), String(request.object));
     if (JSON.parse(answer).object === undefined) throw new Error(`the module answers ${answer}`);
   }
   instance.exports.collectGarbage();

@@ -20,26 +20,52 @@ func Send(string, Priority, map[string]string) error { return errors.New("there 
 func StderrIsJournalStream() (bool, error) { return false, nil }
 `;
 
-/** What upstream's modules need to compile for WebAssembly, and to be small and fast there. */
-const moduleEdits: Readonly<Record<string, FileEdit>> = {
+/** Imports what `emulatesBefore134` needs. */
+const importVersions = [
+  /^import \($/m,
+  'import (\n\t"k8s.io/apimachinery/pkg/util/version"\n\t"k8s.io/apiserver/pkg/util/compatibility"',
+] as const;
+const emulatesBefore134 =
+  'compatibility.DefaultComponentGlobalsRegistry.EffectiveVersionFor("kube").EmulationVersion().LessThan(version.MustParse("1.34"))';
+
+/** What upstream's modules need to compile for WebAssembly, to be small and fast there, and to emulate older minors. */
+const moduleEdits: Readonly<Record<string, readonly FileEdit[]>> = {
   // WebAssembly has no locks for files, and etcd is linked though no file is opened.
-  "go.etcd.io/etcd/client/pkg/v3": {
-    file: "fileutil/lock_flock.go",
-    replace: [
-      [/syscall\.Flock\(int\(f\.Fd\(\)\), [^)]*\)/g, "error(syscall.ENOSYS)"],
-      [/syscall\.EWOULDBLOCK/, "syscall.EAGAIN"],
-    ],
-  },
+  "go.etcd.io/etcd/client/pkg/v3": [
+    {
+      file: "fileutil/lock_flock.go",
+      replace: [
+        [/syscall\.Flock\(int\(f\.Fd\(\)\), [^)]*\)/g, "error(syscall.ENOSYS)"],
+        [/syscall\.EWOULDBLOCK/, "syscall.EAGAIN"],
+      ],
+    },
+  ],
   // The log of systemd needs sockets.
-  "github.com/coreos/go-systemd/v22": {
-    file: "journal/journal_unix.go",
-    replace: [[/[\s\S]*/, journalWithoutSockets]],
-  },
+  "github.com/coreos/go-systemd/v22": [
+    { file: "journal/journal_unix.go", replace: [[/[\s\S]*/, journalWithoutSockets]] },
+  ],
   // An object that is created gets no managedFields: they take five sixths of the time, and no rule reads them.
-  "k8s.io/apimachinery": {
-    file: "pkg/util/managedfields/internal/fieldmanager.go",
-    replace: [[/DefaultTrackOnCreateProbability float32 = 1/, "DefaultTrackOnCreateProbability float32 = 0"]],
-  },
+  "k8s.io/apimachinery": [
+    {
+      file: "pkg/util/managedfields/internal/fieldmanager.go",
+      replace: [[/DefaultTrackOnCreateProbability float32 = 1/, "DefaultTrackOnCreateProbability float32 = 0"]],
+    },
+  ],
+  // 1.33 validates neither the Pod template of a StatefulSet nor the apiVersion of what a HorizontalPodAutoscaler scales, and
+  // no feature gate says so.
+  "k8s.io/kubernetes": [
+    {
+      file: "pkg/registry/apps/statefulset/strategy.go",
+      replace: [
+        importVersions,
+        [/AllowInvalidServiceName: /g, `SkipValidatePodTemplateSpec: ${emulatesBefore134},\n$&`],
+      ],
+    },
+    {
+      file: "pkg/registry/autoscaling/horizontalpodautoscaler/strategy.go",
+      replace: [importVersions, [/AllowInvalidAPIVersion: false/g, `AllowInvalidAPIVersion: ${emulatesBefore134}`]],
+    },
+  ],
 };
 
 /**
@@ -62,12 +88,12 @@ export const writeModuleSources = async (sources: string, folder: string, runGo:
   const copy = join(folder, "source");
   await cp(sources, copy, { recursive: true });
   const go = (...args: string[]) => runGo(copy, ...args);
-  for (const [module, edit] of Object.entries(moduleEdits)) {
+  for (const [module, edits] of Object.entries(moduleEdits)) {
     await go("mod", "download", module);
     const edited = join("edited", module);
     const from = (await go("list", "-m", "-f", "{{.Dir}}", module)).trim();
     await cp(from, join(copy, edited), { recursive: true });
-    await writeEdited(edit, from, join(copy, edited));
+    for (const edit of edits) await writeEdited(edit, from, join(copy, edited));
     await go("mod", "edit", "-replace", `${module}=./${edited}`);
   }
   const root = (await go("env", "GOROOT")).trim();

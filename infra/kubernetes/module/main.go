@@ -54,6 +54,8 @@ func answerRequest(header, object, old int) {
 	switch err {
 	case nil:
 		setResult(given)
+		addMember("object", given.Object)
+		addMember("status", given.Status)
 	case errKindNotServed:
 		setResult(map[string]bool{"notServed": true})
 	default:
@@ -67,6 +69,13 @@ func setResult(value any) {
 		panic(err)
 	}
 	result = text
+}
+
+// addMember adds a member to the result, whose value is JSON. To marshal it would read all of it once more.
+func addMember(name string, value []byte) {
+	if value != nil {
+		result = fmt.Appendf(result[:len(result)-1], ",%q:%s}", name, value)
+	}
 }
 
 // collectGarbage frees memory before it becomes an image.

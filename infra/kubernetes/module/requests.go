@@ -48,10 +48,11 @@ type request struct {
 
 // answer has the object or the Status that an API server would answer with.
 type answer struct {
-	Code     int             `json:"code"`
-	Warnings []string        `json:"warnings,omitempty"`
-	Object   json.RawMessage `json:"object,omitempty"`
-	Status   json.RawMessage `json:"status,omitempty"`
+	Code     int      `json:"code"`
+	Warnings []string `json:"warnings,omitempty"`
+	// Object and Status are JSON already.
+	Object []byte `json:"-"`
+	Status []byte `json:"-"`
 }
 
 // errKindNotServed is the error for a kind that no API server of this minor serves, and no definition defines.
