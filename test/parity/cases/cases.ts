@@ -191,7 +191,7 @@ const explainUnfit = async (listed: CatalogueRule, stated: Case, entry: Case): P
   if (listed.rule.since && isOther) return `states what Kubernetes ${stated.kubernetes ?? newestMinor} does`;
   // A case that is wrong at its own time is sent, so that it is reported.
   if (!isOther && (await hasOtherOutcome(listed, { ...entry, now: new Date().toISOString() })))
-    return "states what happens at its time";
+    return "states what happens at another time";
   if (!buildReview(listed, entry).request.userInfo.username) return "a user without a name sends no request";
   return hugeExponent.test(JSON.stringify([stated.mutate, stated.validate, stated.oldObject]))
     ? "the API server computes with a quantity for minutes"
