@@ -161,7 +161,9 @@ const findDisagreements = async (admin: TestClusterClient, { needs = {}, user }:
     const spec = { user: username, groups, resourceAttributes };
     const { body } = await admin({ method: "POST", path, body: { spec } });
     const { verb, resource } = resourceAttributes;
-    return Object(body.status).allowed === allowed ? [] : [`in the test, ${username} may ${verb} ${resource ?? "this"}`];
+    return Object(body.status).allowed === allowed
+      ? []
+      : [`in the test, ${username} may ${verb} ${resource ?? "this"}`];
   });
   const listed = Object.entries(discovery).map(async ([groupVersion, resources]) => {
     const { resources: served = [] } = (await admin({ method: "GET", path: toApiPath(groupVersion) })).body;

@@ -75,7 +75,9 @@ const checkCaseIn = async (
   const [dropped] = findAdded(given, plain.seen[phase]?.object);
   if (dropped) return { reason: `the API server drops ${formatPath(dropped)}` };
   const missing = await findMissing(question, plain, ours);
-  return missing ? { reason: `the API server always adds ${missing}` } : { shape, diff: formatAnswerDiff(wanted, actual) };
+  return missing
+    ? { reason: `the API server always adds ${missing}` }
+    : { shape, diff: formatAnswerDiff(wanted, actual) };
 };
 
 /**

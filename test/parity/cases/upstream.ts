@@ -45,8 +45,7 @@ export const explainMissingUpstreamServer = (
   if (!plugins.includes(upstreamPlugin.plugin)) return `Kubernetes ${version} has no plugin ${upstreamPlugin.plugin}`;
   if (verbs.includes("https"))
     return `${upstreamPlugin.plugin} calls a service, and its cases have only recorded answers of the service`;
-  if (verbs.includes("ledger"))
-    return `the answers of ${upstreamPlugin.plugin} depend on earlier requests`;
+  if (verbs.includes("ledger")) return `the answers of ${upstreamPlugin.plugin} depend on earlier requests`;
 };
 
 /**
@@ -55,9 +54,11 @@ export const explainMissingUpstreamServer = (
  */
 export const explainIncomparable = ({ rule }: PluginPort): string | undefined => {
   const { plugin } = rule.upstreamPlugin;
-  if (rule.authorizedBy) return `${plugin} refuses only users without a right, and every user of the test has every right`;
+  if (rule.authorizedBy)
+    return `${plugin} refuses only users without a right, and every user of the test has every right`;
   return (
-    comparisonConfigs[plugin]?.policies && `${plugin} reads policies from its cluster, and the cases have policies in their settings`
+    comparisonConfigs[plugin]?.policies &&
+    `${plugin} reads policies from its cluster, and the cases have policies in their settings`
   );
 };
 
