@@ -293,7 +293,7 @@ const describeCasesOfEveryRule = ({ runs, names }: ParityRuns, present: string):
   const { notReceivable, leftOut } = listExceptions(cases);
   return [
     "## Cases",
-    `This table counts the cases of every rule, sent to kube-apiserver ${kubernetes}:\n\n- \`as the case states\`: cases that get the outcome that they state;\n- \`not sent\`: cases that this API server can't send to the rule as they are;\n- \`as the plugin\`: cases with the plugin's settings that the compiled-in plugin answers in the same way;\n- \`recorded outcomes\`: recorded outcomes of a removed plugin that the rule still has.`,
+    `This table counts the cases of every rule, sent to kube-apiserver ${kubernetes}:\n\n- \`as the case states\`: cases that get the outcome that they state;\n- \`not sent\`: cases that this API server can't send to the rule as they are;\n- \`as the plugin\`: cases with the plugin's settings that the compiled-in plugin answers in the same way;\n- \`recorded outcomes\`: recorded outcomes of a removed plugin that the rule still has;\n- "-": nothing was compared.`,
     toMarkdown(
       caseHeadings,
       names.flatMap((name) => [rows.get(name) ?? []].filter(({ length }) => length > 0)),
