@@ -250,7 +250,7 @@ const knownDifferences: KnownDifference[] = [
     explains: (wanted, _actual, _earlier, before) => [wanted, ...before].some(isPanic),
   },
   {
-    reason: "from Kubernetes 1.37 on, the API server sends reviews of access to no webhook",
+    reason: "from Kubernetes 1.37 on, the API server sends no LocalSubjectAccessReview to a webhook",
     rules: ["namespace-auto-provision", "namespace-exists"],
     since: { "1.37": true },
     explains: (wanted, actual, earlier) =>
@@ -258,20 +258,20 @@ const knownDifferences: KnownDifference[] = [
       (earlier.some(isAccessReview) && Object(wanted.body).kind === "Namespace" && actual.code === 404),
   },
   {
-    reason: "in Kubernetes 1.33, the labels that upstream copies from nodes are none that nodes have",
+    reason: "in Kubernetes 1.33, the plugin copies only labels that no node has",
     rules: ["pod-topology-labels"],
     since: { "1.0": true, "1.34": false },
     explains: (wanted, actual) => isSame(deleteTopologyLabels(wanted), deleteTopologyLabels(actual)),
   },
   {
     reason:
-      "a request that is exempt or whose namespace asks for nothing has no audit annotation, nor does an invalid label: the rule isn't called, or doesn't read the namespace",
+      "the rule writes no audit annotation for an exempt request, for the level privileged and for an invalid label, because the API server doesn't call the rule, or the rule doesn't read the namespace",
     rules: ["pod-security"],
     isInAudit: true,
     explains: (wanted, actual) => isSame(deleteUncalledAudit(wanted, actual), actual),
   },
   {
-    reason: "a refusal of another uid doesn't show the uid that was read",
+    reason: "if a uid differs, the plugin's refusal shows the uid that was read, and the rule's refusal doesn't",
     rules: ["node-restriction"],
     explains: (wanted, actual) =>
       isSameRefusal(wanted, actual, (text) =>
@@ -285,7 +285,8 @@ const knownDifferences: KnownDifference[] = [
       ),
   },
   {
-    reason: "a refusal of a changed claim names the fields, and doesn't show Go's structures",
+    reason:
+      "if a claim was changed, the rule's refusal names the changed fields, and the plugin's refusal shows structures of Go",
     rules: ["node-restriction"],
     explains: (wanted, actual) => {
       const end = /(?<= other than status\.quantity and status\.conditions: ).*$/s;
@@ -294,7 +295,7 @@ const knownDifferences: KnownDifference[] = [
     },
   },
   {
-    reason: "the refusal of a certificate request that can't be parsed has another text",
+    reason: "if a certificate request can't be parsed, the rule's refusal has another text",
     rules: ["node-restriction"],
     explains: (wanted, actual) =>
       isSameRefusal(wanted, actual, (text) =>
@@ -305,7 +306,7 @@ const knownDifferences: KnownDifference[] = [
       ),
   },
   {
-    reason: "a bare 500 of upstream is 403 Forbidden here, with the same text",
+    reason: "where the plugin answers 500 without a reason, the rule answers 403 Forbidden with the same text",
     rules: [
       "always-pull-images",
       "node-restriction",
@@ -327,7 +328,7 @@ const knownDifferences: KnownDifference[] = [
     },
   },
   {
-    reason: "API validation shows an empty list or map as null in its messages once a webhook has patched the object",
+    reason: "if a webhook has patched the object, messages of API validation show an empty list or map as null",
     rules: [
       "always-pull-images",
       "default-ingress-class",
@@ -356,23 +357,26 @@ const knownDifferences: KnownDifference[] = [
     },
   },
   {
-    reason: "tolerations are in another order if a RuntimeClass adds some, after the plugin and before the rule",
+    reason:
+      "a RuntimeClass adds its tolerations before the rule and after the plugin, so the order of all tolerations differs",
     rules: ["default-toleration-seconds", "extended-resource-toleration"],
     explains: (wanted, actual) => isSame(sortTolerations(wanted), sortTolerations(actual)),
   },
   {
     reason:
-      "a RuntimeClass drops a toleration that another one covers, after the plugin added it and before the rule does",
+      "a RuntimeClass drops a toleration that another one covers; the plugin adds this toleration before that, and the rule afterwards",
     rules: ["extended-resource-toleration"],
     explains: (wanted, actual) => isSame(sortTolerations(wanted), sortTolerations(actual, undefined, deleteCovered)),
   },
   {
-    reason: "a RuntimeClass's toleration of a lost node is kept: it is added after the plugin and before the rule",
+    reason:
+      "a RuntimeClass adds its toleration of a lost node before the rule and after the plugin, so only the rule keeps this toleration",
     rules: ["default-toleration-seconds"],
     explains: (wanted, actual) => isSame(sortTolerations(wanted, applyRuntimeClass), sortTolerations(actual)),
   },
   {
-    reason: "an annotation that is not a list of tolerations is refused with its name, not with Go's JSON error as 500",
+    reason:
+      "if an annotation isn't a list of tolerations, the rule's refusal names it, and the plugin answers 500 with Go's JSON error",
     rules: ["pod-toleration-restriction"],
     explains: (wanted, actual) =>
       wanted.code === 500 &&
@@ -381,7 +385,8 @@ const knownDifferences: KnownDifference[] = [
       /^namespace "\S+" must have a JSON list of tolerations in its annotation \S+$/.test(getMessage(actual)),
   },
   {
-    reason: "a missing namespace is reported before the object is validated, and upstream reports it after",
+    reason:
+      "the rule reports a missing namespace before the API server validates the object, and the plugin reports it afterwards",
     rules: ["namespace-exists"],
     explains: (wanted, actual) => {
       const isEarly = actual.code === 404 && /^namespaces "[^"]+" not found$/.test(getMessage(actual));
@@ -390,7 +395,7 @@ const knownDifferences: KnownDifference[] = [
     },
   },
   {
-    reason: "the refusal of an unusable answer of the backend has another text",
+    reason: "if the answer of the image service is invalid, the rule's refusal has another text",
     rules: ["image-policy-webhook"],
     explains: (wanted, actual) => {
       const [start, said = ""] = getMessage(wanted).split(" is forbidden: ");
@@ -403,14 +408,15 @@ const knownDifferences: KnownDifference[] = [
     },
   },
   {
-    reason: "a bucket fills over time, on each side at other moments: one may have a token when the other has none",
+    reason:
+      "the rule and the plugin fill their buckets of tokens at other moments, so that one may have a token when the other has none",
     rules: ["event-rate-limit"],
     explains: (wanted, actual) =>
       [wanted, actual].every((one) => one.code < 300 || (one.code === 429 && isLimitMessage(getMessage(one)))) &&
       [wanted, actual].some(({ code }) => code === 429),
   },
   {
-    reason: "the field manager of a quota's status is postern, upstream kube-apiserver",
+    reason: "the field manager of a quota's status is postern with the rule, and kube-apiserver with the plugin",
     rules: ["resource-quota"],
     explains: (wanted, actual) =>
       Object(wanted.body).kind === "ResourceQuotaList" &&
@@ -433,7 +439,8 @@ const knownDifferences: KnownDifference[] = [
     },
   },
   {
-    reason: "a namespace that is created for a request has the field manager postern, upstream kube-apiserver",
+    reason:
+      "a namespace that the rule creates has the field manager postern, and one that the plugin creates has kube-apiserver",
     rules: ["namespace-auto-provision"],
     explains: (wanted, actual) =>
       JSON.stringify(wanted.body).includes('"kind":"Namespace"') &&

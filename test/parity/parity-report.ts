@@ -109,7 +109,7 @@ export const describeCaseResults = (results: RuleCaseResults[]): string => {
   ].join("");
 };
 
-const caseHeadings = ["rule", "cases", "as stated", "not receivable", "as upstream", "outcomes"];
+const caseHeadings = ["rule", "cases", "as the case states", "not sent", "as the plugin", "recorded outcomes"];
 
 const buildCaseRow = ({ rule, cases, asSaid, notReceivable, beside, outcomes }: RuleCaseResults): string[] => [
   rule,
@@ -123,12 +123,15 @@ const describeCase = (rule: string, { name, from, diff }: CaseDifference) => {
   return `\n${rule}, "${name}": the API server's answer (+) differs from ${expected} (-)\n${diff}\n`;
 };
 
-const [notReceivableTitle, leftOutTitle] = ["Not receivable", "Not sent to upstream"];
+const knownTitle = "These differences are known, in the rules that stand in parentheses";
+const notReceivableTitle =
+  "The API server can't send these cases to the rule as they are, for the reason after the colon";
+const leftOutTitle = "These cases are not compared with the plugin, for the reason after the colon";
 
 /** Returns the items of two lists: cases that can't be sent as they are, and cases that are not sent to a plugin. */
 const listExceptions = (results: RuleCaseResults[]): { notReceivable: string[]; leftOut: string[] } => {
   const describe = (rule: string, cases: RealServerCaseResults["notReceivable"] = []) =>
-    cases.map(({ name, reason }) => `- ${rule}, "${name}": ${reason}`);
+    cases.map(({ name, reason }) => `- ${rule}, "${name}": ${hideLongValues(reason)}`);
   return {
     notReceivable: results.flatMap(({ rule, notReceivable }) => describe(rule, notReceivable)),
     leftOut: results.flatMap(({ rule, alone, beside }) => [
@@ -137,6 +140,10 @@ const listExceptions = (results: RuleCaseResults[]): { notReceivable: string[]; 
     ]),
   };
 };
+
+/** Replaces a whole object, such as a pod spec, and long base64 in an error by `…`. */
+const hideLongValues = (reason: string): string =>
+  reason.replace(/(?<=Invalid value: )(?:\{.*\}|"[\w+/=]{100,}")(?=: )/g, "…");
 
 /** Reports whether no rule has an unexplained difference from its plugin or a case with an unexpected answer. */
 export const areAsExpected = (results: RuleCaseResults[]): boolean =>
@@ -226,7 +233,7 @@ const describePorts = ({ runs, requests, seed, names }: ParityRuns, present: str
     const calls = isCounted ? buildCallCells(find(newest ?? "")) : row.slice(-columns.length);
     return cells.every((cell) => cell === "-") ? [] : [[name, ...cells, ...calls]];
   });
-  const reasons = mergeReasons(listItems(present, "Known differences"), {
+  const reasons = mergeReasons(listItems(present, knownTitle), {
     runs,
     names,
     all: compared.map(([minor]) => minor),
@@ -234,9 +241,9 @@ const describePorts = ({ runs, requests, seed, names }: ParityRuns, present: str
   const command = `npm run parity -- --minor ${compared.map(([minor]) => minor).join(",")} --requests ${requests} --seed ${seed} --write`;
   return [
     "## Generated requests",
-    `This command sends the same ${requests} generated requests for each rule to two API servers: one has the compiled-in plugin, and\nthe other one calls the rule instead.\n\n    ${command}\n\nA cell counts equal answers, answers with a known difference, and answers with an unexplained difference. "-" means that\nthis version has no such plugin. An answer is the status, object, message, details, warnings and audit annotations. The\nlast columns are about ${compared.at(-1)?.[1]}: how often it called the rule, how often the rule refused or changed something ("acted"),\nhow often it calls the rule without matchConditions, and the share of calls that the matchConditions save.`,
+    `This command sends the same ${requests} generated requests for each rule to two API servers. One has the compiled-in plugin, and\nthe other one calls the rule instead.\n\n    ${command}\n\n- A cell such as \`884 / 116 / 0\` counts 884 equal answers, 116 answers with a known difference, and no answer with an\n  unexplained difference. "-" means that this version has no such plugin.\n- Two answers are equal if their status, object, message, details, warnings and audit annotations are equal.\n- The last four columns show for ${compared.at(-1)?.[1]} how often the API server called the rule, how often the rule refused or\n  changed something, how often the API server calls the rule without matchConditions, and the percentage of calls that\n  matchConditions save.`,
     toMarkdown(["rule", ...compared.map(([, version]) => version), ...columns], table),
-    ...(reasons.length > 0 ? [`Known differences:\n\n${reasons.join("\n")}`] : []),
+    ...(reasons.length > 0 ? [`${knownTitle}:\n\n${reasons.join("\n")}`] : []),
   ].join("\n\n");
 };
 
@@ -286,7 +293,7 @@ const describeCasesOfEveryRule = ({ runs, names }: ParityRuns, present: string):
   const { notReceivable, leftOut } = listExceptions(cases);
   return [
     "## Cases",
-    `This table counts the cases of every rule, sent to kube-apiserver ${kubernetes}: how many get the outcome that they state, how\nmany no API server can receive, how many the compiled-in plugin answers in the same way, and how many recorded outcomes of\na removed plugin still hold. Only cases with the plugin's settings are sent to the plugin.`,
+    `This table counts the cases of every rule, sent to kube-apiserver ${kubernetes}:\n\n- \`as the case states\`: cases that get the outcome that they state;\n- \`not sent\`: cases that this API server can't send to the rule as they are;\n- \`as the plugin\`: cases with the plugin's settings that the compiled-in plugin answers in the same way;\n- \`recorded outcomes\`: recorded outcomes of a removed plugin that the rule still has;\n- "-": nothing was compared.`,
     toMarkdown(
       caseHeadings,
       names.flatMap((name) => [rows.get(name) ?? []].filter(({ length }) => length > 0)),
@@ -319,7 +326,7 @@ const listItems = (text: string, title: string): string[] =>
     ?.split("\n")
     .filter((line) => line.startsWith("- ")) ?? [];
 
-const columns = ["calls", "acted", "calls without conditions", "saved"];
+const columns = ["calls", "refused or changed", "calls without matchConditions", "saved calls"];
 
 const toMarkdown = (headings: string[], rows: (string | number)[][]) =>
   [headings, headings.map((_, at) => (at === 0 ? "---" : "---:")), ...rows]

@@ -161,7 +161,9 @@ const findDisagreements = async (admin: TestClusterClient, { needs = {}, user }:
     const spec = { user: username, groups, resourceAttributes };
     const { body } = await admin({ method: "POST", path, body: { spec } });
     const { verb, resource } = resourceAttributes;
-    return Object(body.status).allowed === allowed ? [] : [`here ${username} may ${verb} ${resource ?? "this"}`];
+    return Object(body.status).allowed === allowed
+      ? []
+      : [`in the test, ${username} may ${verb} ${resource ?? "this"}`];
   });
   const listed = Object.entries(discovery).map(async ([groupVersion, resources]) => {
     const { resources: served = [] } = (await admin({ method: "GET", path: toApiPath(groupVersion) })).body;
@@ -173,7 +175,7 @@ const findDisagreements = async (admin: TestClusterClient, { needs = {}, user }:
   const created = refused.map(async ({ resource, name }) => {
     const path = `/api/v1/${resource}?dryRun=All`;
     const { code } = await admin({ method: "POST", path, body: { metadata: { name } } });
-    return code === 422 ? [] : [`here ${resource} "${name}" can be created`];
+    return code === 422 ? [] : [`in the test, ${resource} "${name}" can be created`];
   });
   return (await Promise.all([...created, ...asked, ...listed])).flat();
 };

@@ -188,10 +188,11 @@ const hugeExponent = /"[+-]?[\d.]+e[+-]?\d{5,}"/i;
 /** Returns why a case can't be sent to API servers of a minor at this time, whatever its objects are. */
 const explainUnfit = async (listed: CatalogueRule, stated: Case, entry: Case): Promise<string | undefined> => {
   const isOther = await hasOtherOutcome(listed, entry);
-  if (listed.rule.since && isOther) return `states what Kubernetes ${stated.kubernetes ?? newestMinor} does`;
+  if (listed.rule.since && isOther)
+    return `the case states the answer of Kubernetes ${stated.kubernetes ?? newestMinor}`;
   // A case that is wrong at its own time is sent, so that it is reported.
   if (!isOther && (await hasOtherOutcome(listed, { ...entry, now: new Date().toISOString() })))
-    return "states what happens at its time";
+    return "the case states the answer at another time";
   if (!buildReview(listed, entry).request.userInfo.username) return "a user without a name sends no request";
   return hugeExponent.test(JSON.stringify([stated.mutate, stated.validate, stated.oldObject]))
     ? "the API server computes with a quantity for minutes"

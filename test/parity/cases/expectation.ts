@@ -55,7 +55,7 @@ const checkCaseIn = async (
       tries.push({ shape, plain: await sendCase(server, question, given, shape) });
   const best = tries.find(({ plain }) => isAccepted(plain.answer)) ?? tries.find(({ plain }) => plain.seen[phase]);
   if (best && !best.plain.seen[phase] && isAccepted(best.plain.answer))
-    return { reason: "the API server sends it to no webhook" };
+    return { reason: "the API server sends such a request to no webhook" };
   if (!best?.plain.seen[phase]) return { reason: getFirstMessageLine(tries[0]?.plain.answer.body) };
 
   const { shape, plain } = best;
@@ -73,9 +73,11 @@ const checkCaseIn = async (
 
   // An API server drops fields that its version doesn't know, so they never reach the rule.
   const [dropped] = findAdded(given, plain.seen[phase]?.object);
-  if (dropped) return { reason: `${formatPath(dropped)} never arrives` };
+  if (dropped) return { reason: `the API server drops ${formatPath(dropped)}` };
   const missing = await findMissing(question, plain, ours);
-  return missing ? { reason: `never arrives without ${missing}` } : { shape, diff: formatAnswerDiff(wanted, actual) };
+  return missing
+    ? { reason: `the API server always adds ${missing}` }
+    : { shape, diff: formatAnswerDiff(wanted, actual) };
 };
 
 /**

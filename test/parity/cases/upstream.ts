@@ -44,9 +44,8 @@ export const explainMissingUpstreamServer = (
   const verbs = Object.values(needs).map(({ verb }) => verb);
   if (!plugins.includes(upstreamPlugin.plugin)) return `Kubernetes ${version} has no plugin ${upstreamPlugin.plugin}`;
   if (verbs.includes("https"))
-    return `${upstreamPlugin.plugin} reads the address of a service from a file, and its cases have only recorded answers`;
-  if (verbs.includes("ledger"))
-    return `${upstreamPlugin.plugin} reads a file, and its answers depend on earlier requests`;
+    return `${upstreamPlugin.plugin} calls a service, and its cases have only recorded answers of the service`;
+  if (verbs.includes("ledger")) return `the answers of ${upstreamPlugin.plugin} depend on earlier requests`;
 };
 
 /**
@@ -55,9 +54,11 @@ export const explainMissingUpstreamServer = (
  */
 export const explainIncomparable = ({ rule }: PluginPort): string | undefined => {
   const { plugin } = rule.upstreamPlugin;
-  if (rule.authorizedBy) return `${plugin} refuses only users without a right, and here every user has every right`;
+  if (rule.authorizedBy)
+    return `${plugin} refuses only users without a right, and every user of the test has every right`;
   return (
-    comparisonConfigs[plugin]?.policies && `${plugin} reads its policies from its cluster, a case from its settings`
+    comparisonConfigs[plugin]?.policies &&
+    `${plugin} reads policies from its cluster, and the cases have policies in their settings`
   );
 };
 
@@ -188,7 +189,7 @@ export const compareCaseWithUpstreamPlugin = async (
   const { code, body } = wanted.answer;
   // The number in the namespace's name changes with the number of cases.
   const message = getFirstMessageLine(body).replaceAll(question.namespace, "…");
-  const fault = code === 500 && isAsExpected ? `upstream fails there: ${message}` : undefined;
+  const fault = code === 500 && isAsExpected ? `the plugin answers 500: ${message}` : undefined;
   const [here = [], there = []] = [ours.admin, upstream].map((one) => lacks.get(one));
   // A case that lacks objects is left out of the comparison, unless the answers differ and both servers lack the same
   // ones.
