@@ -46,7 +46,7 @@ export default {
     },
     live: {
       type: "boolean",
-      says: "instead of --target: ask the cluster that gets the rules, one of postern.yaml or of --kubeconfig",
+      says: "instead of --target: read the version and the service from the cluster that gets the rules; postern.yaml or --kubeconfig names it",
     },
     cluster: { ...commonCommandOptions.cluster, says: "with --live: the cluster of postern.yaml" },
     kubeconfig: { type: "string", value: "FILE", says: "with --live: the kubeconfig of the cluster" },

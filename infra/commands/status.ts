@@ -48,12 +48,15 @@ export default {
     kubeconfig,
     context,
     ...instanceNameOption,
-    denials: { type: "boolean", says: "print only which users were refused what, by which rule, why and how often" },
+    denials: {
+      type: "boolean",
+      says: "print only refused requests: the user, the object, the rule, the reason and how often",
+    },
     since: {
       type: "string",
       value: "TIME",
       default: "24h",
-      says: "how far back denials, and what exceptions let through, are counted: from 1m to 30d",
+      says: "count denials, and requests that exceptions let through, of this last period: from 1m to 30d",
     },
     rule: { type: "string", value: "RULE", says: "with --denials: only this rule" },
     config: commonCommandOptions.config,
