@@ -42,7 +42,7 @@ export default {
     target: {
       type: "string",
       value: "NAME",
-      says: `the cluster that gets the rules: a minor of Kubernetes such as 1.35, optionally after eks-, gke- or aks- (default: ${newestKubernetes})`,
+      says: `the cluster that gets the rules: a minor of Kubernetes such as 1.35, or a service with a minor, such as eks-1.35, gke-1.35 or aks-1.35 (default: ${newestKubernetes})`,
     },
     live: {
       type: "boolean",

@@ -41,7 +41,7 @@ const { cluster, kubeconfig, context } = clusterAccessOptions;
 
 export default {
   summary:
-    "Prints the live version of each rule, and the state of alarms, and of each cluster's endpoints and entries. Without --stage, prints what is registered in clusters, and what is missing or left over there.",
+    "Prints the live version of each rule, and the state of alarms, endpoints and webhook entries. Without --stage, prints what is registered in clusters, and what is missing or left over there.",
   options: {
     ...stageOption,
     cluster,
