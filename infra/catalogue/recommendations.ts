@@ -26,7 +26,7 @@ const recommendations: Readonly<Record<string, string>> = {
   "node-restriction":
     "if the service doesn't say that it is on: a stolen kubelet credential can otherwise change all nodes",
   "owner-references-permission-enforcement":
-    "if tenants may write ownerReferences: a wrong one can delete an object that the user may not delete",
+    "if tenants may write ownerReferences: a wrong reference can delete an object that the user may not delete",
   "persistent-volume-label": "if you write PersistentVolumes of EBS by hand (EKS only): they lack their zone",
   "pod-node-selector": "if teams have nodes of their own",
   "pod-resize-validator": "if a cluster older than 1.36 resizes running pods",

@@ -52,7 +52,7 @@ export default {
       type: "string",
       multiple: true,
       value: "PATH",
-      says: "manifests of the old objects: the checked manifests of the same objects are then updates",
+      says: "manifests of the objects before an update: check then sends updates of these objects",
     },
     as: { type: "string", value: "USER", default: "kubernetes-admin", says: "the user who sends the manifests" },
     "as-group": { type: "string", multiple: true, value: "GROUP", isValue: isNoFile, says: "a group of this user" },
@@ -67,7 +67,7 @@ export default {
     state: { type: "string", multiple: true, value: "PATH", says: "manifests of objects that exist in the cluster" },
     strict: {
       type: "boolean",
-      says: "without --state and --live, assume nothing of the cluster: what depends on it is undecided",
+      says: "without --state and --live, assume nothing about the cluster: an answer that depends on its objects is undecided",
     },
     build: {
       type: "boolean",
@@ -90,7 +90,7 @@ export default {
     "no-pod-templates": { type: "boolean", says: "don't check the Pods that workloads would create" },
     harden: {
       type: "boolean",
-      says: "treat rules that guard security as failing closed, like the webhooks that postern manifests --harden writes",
+      says: "treat rules that guard security as failing closed, as in the output of postern manifests --harden",
     },
     fix: {
       type: "boolean",
