@@ -12,7 +12,7 @@ export const oldestKubernetes: KubernetesMinor = "1.33";
 export const knownMinors = `${oldestKubernetes} to ${newestKubernetes}`;
 
 /** Which clusters can call Postern: matchConditions are stable from 1.30 on. The README and pages have this sentence, too. */
-export const supportedClusters = `Clusters need Kubernetes 1.30 or newer; how versions differ is known from ${knownMinors}.`;
+export const supportedClusters = `Clusters need Kubernetes 1.30 or newer. Postern knows how the versions ${knownMinors} differ.`;
 
 /** Says which minor is assumed in place of one that isn't known here; undefined for the others. */
 export const describeUnknownMinor = (kubernetes: string | undefined): string | undefined => {

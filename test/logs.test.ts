@@ -115,7 +115,7 @@ const found: Record<string, Record<string, string>[]> = {
       name: "web",
     },
   ],
-  "What a holder of a key sent that no API server sends": [
+  "Requests with a valid key that no API server sends": [
     { Cluster: "prod-eu", Rule: "limit-notes", code: "400", error: "a wrong type", requests: "1" },
   ],
   "Timeouts and crashes": [
@@ -130,11 +130,11 @@ const found: Record<string, Record<string, string>[]> = {
     { Cluster: "prod-eu", Key: "abcdefgh.1", reviews: "4" },
     { Cluster: "prod-us", Key: "abcdefgh.1", reviews: "2" },
   ],
-  "What versions did, without the time of starts": [
+  "Reviews, errors and latency by version, without cold starts": [
     { Rule: "limit-notes", Version: "7", reviews: "5", denials: "2", errors: "1", p99: "900" },
   ],
   "Requests without a valid key": [{ Rule: "limit-notes", requests: "1" }],
-  "In the log group `/aws/vendedlogs/postern-STAGE`, what the HTTP API answered itself": [
+  "Requests that the HTTP API refused or couldn't forward, in the log group `/aws/vendedlogs/postern-STAGE`": [
     { routeKey: "POST /{cluster}/limit-notes/{phase+}", status: "429", lost: "1" },
   ],
 };

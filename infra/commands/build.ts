@@ -22,7 +22,7 @@ export default {
     to: {
       type: "string",
       value: "FOLDER",
-      says: "write only bundles, into this folder; they answer when the function itself is called, without an HTTPS address",
+      says: "write only bundles, into this folder; callers invoke such a function directly, not through an HTTPS address",
     },
     rules: { ...rulesOption, says: "with --to, build only these rules, even if they are off" },
     output: commonCommandOptions.output,

@@ -52,7 +52,7 @@ export default {
       type: "string",
       multiple: true,
       value: "PATH",
-      says: "manifests of the old objects: the checked manifests of the same objects are then updates",
+      says: "manifests of the objects before an update: check then sends updates of these objects",
     },
     as: { type: "string", value: "USER", default: "kubernetes-admin", says: "the user who sends the manifests" },
     "as-group": { type: "string", multiple: true, value: "GROUP", isValue: isNoFile, says: "a group of this user" },
@@ -67,7 +67,7 @@ export default {
     state: { type: "string", multiple: true, value: "PATH", says: "manifests of objects that exist in the cluster" },
     strict: {
       type: "boolean",
-      says: "without --state and --live, assume nothing of the cluster: what depends on it is undecided",
+      says: "without --state and --live, assume nothing about the cluster: an answer that depends on its objects is undecided",
     },
     build: {
       type: "boolean",
@@ -85,12 +85,12 @@ export default {
       multiple: true,
       value: "HOST",
       isValue: isNoFile,
-      says: "call webhooks of other programs at this host, instead of only reporting them; loopback is this machine; with --live, rules may also ask this host",
+      says: "call webhooks of other programs at this host, instead of only reporting them; with --live, rules may also call this host; the name loopback stands for this machine",
     },
     "no-pod-templates": { type: "boolean", says: "don't check the Pods that workloads would create" },
     harden: {
       type: "boolean",
-      says: "treat rules that guard security as failing closed, like the webhooks that postern manifests --harden writes",
+      says: "treat rules that guard security as failing closed, as in the output of postern manifests --harden",
     },
     fix: {
       type: "boolean",
@@ -100,7 +100,7 @@ export default {
     save: {
       type: "string",
       value: "FILE",
-      says: "with --live: check nothing, and write to this file what --state needs of the cluster; no values of Secrets",
+      says: "with --live: instead of checking, write what --state needs from the cluster to this file, without values of Secrets",
     },
     kubeconfig: {
       type: "string",
@@ -111,19 +111,22 @@ export default {
     page: {
       type: "string",
       value: "N",
-      says: `with --live: how many objects one request reads (default: ${defaultObjectsPerClusterListPage})`,
+      says: `with --live: the maximum number of objects that one request reads (default: ${defaultObjectsPerClusterListPage})`,
     },
     validate: {
       type: "string",
       value: "MODE",
-      says: "what becomes of unknown fields, as for kubectl: strict (denied, the default), warn or ignore",
+      says: "what to do with unknown fields, as for kubectl: strict (deny the object, the default), warn or ignore",
     },
     known: {
       type: "string",
       value: "FILE",
-      says: "the SARIF report of an earlier check: text and github leave out the findings that it has, and exit code 1 means a denial that it doesn't have",
+      says: "the SARIF report of an earlier check: the forms text and github omit the findings of this report, and the exit code is 1 only if a denial is not in this report",
     },
-    all: { type: "boolean", says: "list all objects in text, also those without findings, and group none" },
+    all: {
+      type: "boolean",
+      says: "with the form text: list every object, even without findings, and don't group objects",
+    },
     output: {
       ...commonCommandOptions.output,
       multiple: true,

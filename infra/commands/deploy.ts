@@ -17,7 +17,7 @@ import { readDeploymentConfig, readEndpointOptions } from "./shared/options.ts";
 
 export default {
   summary:
-    "Deploys the rules: first functions that pass a test, then the webhook entries that call them. Run it again to continue after an error.",
+    "Deploys the rules: first the functions and, after tests of these functions pass, the webhook entries in clusters. After an error, run deploy again to continue.",
   options: {
     ...stageOption,
     ...clusterAccessOptions,
@@ -39,7 +39,7 @@ export default {
       type: "string",
       multiple: true,
       value: "RULE",
-      says: "make a rule that fails closed fail open again; without this option it keeps failing closed",
+      says: "make a rule that fails closed fail open again; deployments without this option keep the rule failing closed",
     },
     forget: {
       type: "string",

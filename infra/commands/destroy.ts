@@ -19,7 +19,7 @@ export default {
     yes: { type: "boolean", says: "really delete; without this option, only print what would be deleted" },
     "configs-only": {
       type: "boolean",
-      says: "delete only what clusters have of the stage: entries, policies and roles",
+      says: "delete only the stage's objects in clusters: entries, policies and roles",
     },
     "with-data": {
       type: "boolean",

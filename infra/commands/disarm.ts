@@ -12,7 +12,7 @@ const bindings = "validatingadmissionpolicybindings,mutatingadmissionpolicybindi
 
 export default {
   summary:
-    "Makes a rule of a stage allow everything for some time. It needs no access to a cluster. The rule arms itself again.",
+    "Makes a rule of a stage allow everything for some time. After this time, the rule decides again. The command needs no access to a cluster.",
   usage: "RULE",
   options: {
     ...stageOption,

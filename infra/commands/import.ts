@@ -42,11 +42,11 @@ export default {
     target: {
       type: "string",
       value: "NAME",
-      says: `the cluster that gets the rules: a minor of Kubernetes such as 1.35, optionally after eks-, gke- or aks- (default: ${newestKubernetes})`,
+      says: `the cluster that gets the rules: a minor of Kubernetes such as 1.35, or a service with a minor, such as eks-1.35, gke-1.35 or aks-1.35 (default: ${newestKubernetes})`,
     },
     live: {
       type: "boolean",
-      says: "instead of --target: ask the cluster that gets the rules, one of postern.yaml or of --kubeconfig",
+      says: "instead of --target: read the version and the service from the cluster that gets the rules; postern.yaml or --kubeconfig names it",
     },
     cluster: { ...commonCommandOptions.cluster, says: "with --live: the cluster of postern.yaml" },
     kubeconfig: { type: "string", value: "FILE", says: "with --live: the kubeconfig of the cluster" },

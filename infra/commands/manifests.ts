@@ -40,7 +40,7 @@ import {
 
 export default {
   summary:
-    "Prints the webhook configurations of a cluster for kubectl apply -f -. They contain its key: don't commit them.",
+    "Prints the webhook configurations of a cluster for kubectl apply -f -. The output contains the cluster's key: don't commit it.",
   options: {
     cluster: commonCommandOptions.cluster,
     ...stageOption,

@@ -14,7 +14,7 @@ import { serveRules, servingCommandOptions } from "../serve/serve.ts";
 
 export default {
   summary:
-    "Serves the rules and records the reviews without free text. With --from, fetches the recordings of functions.",
+    "Serves the rules and records the reviews without free text. With --from, downloads recordings that deployed functions made.",
   options: {
     to: { type: "string", value: "DIR", says: "the folder for recordings: DIR/<cluster>/<rule>.yaml, one case a line" },
     most: {

@@ -36,7 +36,7 @@ export default {
     config: { ...commonCommandOptions.config, says: "the file to read for the working tree instead of postern.yaml" },
     stage: {
       ...stageOption.stage,
-      says: "the stage whose versions are meant, if VERSION is live or a release such as r7",
+      says: "if VERSION is live or a release such as r7: the stage that has this version",
     },
     seconds: { type: "string", value: "NUMBER", default: "10", says: "the maximum time of one review on this machine" },
     most: {

@@ -41,19 +41,22 @@ const { cluster, kubeconfig, context } = clusterAccessOptions;
 
 export default {
   summary:
-    "Prints the live version of each rule, and the state of alarms, and of each cluster's endpoints and entries. Without --stage, prints what is registered in clusters, and what is missing or left over there.",
+    "Prints the live version of each rule, and the state of alarms, endpoints and webhook entries. Without --stage, prints what is registered in clusters, and what is missing or left over there.",
   options: {
     ...stageOption,
     cluster,
     kubeconfig,
     context,
     ...instanceNameOption,
-    denials: { type: "boolean", says: "print only which users were refused what, by which rule, why and how often" },
+    denials: {
+      type: "boolean",
+      says: "print only refused requests: the user, the object, the rule, the reason and how often",
+    },
     since: {
       type: "string",
       value: "TIME",
       default: "24h",
-      says: "how far back denials, and what exceptions let through, are counted: from 1m to 30d",
+      says: "count denials, and requests that exceptions let through, of this last period: from 1m to 30d",
     },
     rule: { type: "string", value: "RULE", says: "with --denials: only this rule" },
     config: commonCommandOptions.config,

@@ -123,7 +123,7 @@ const ruleMembers: Record<string, InputShape> = {
   failurePolicy: {
     ...createEnumShape("Fail or Ignore", "Fail", "Ignore"),
     description:
-      "`Ignore` or `Fail`: the API server's reaction to a call without a valid answer; in `warn` and `audit` it is always `Ignore`",
+      "`Ignore` or `Fail`: the API server's reaction to a call without a valid answer; in the modes `warn` and `audit`, it is always `Ignore`",
     default: "Ignore",
   },
   timeoutSeconds: {
@@ -163,7 +163,7 @@ const ruleMembers: Record<string, InputShape> = {
       }),
     ),
     description:
-      "requests that are never sent to the rule: one match in `namespaces`, `namespaceLabels`, `users` or `groups` is enough; `exceptions` end by themselves",
+      "requests that are never sent to the rule: one match in `namespaces`, `namespaceLabels`, `users` or `groups` is enough; each of the `exceptions` ends at its `until`",
   },
   record: recordSectionShape,
   settings: {
@@ -180,10 +180,10 @@ export const generalRuleShape = allowNull(
   createMapShape({
     ...ruleMembers,
     reserved: createCountShape(
-      "the number of reviews that the rule's function may answer at the same time, from 1; Lambda keeps them free for this function. Only in the general `rules`, because a function serves all clusters",
+      "how many reviews the rule's function may answer at the same time, from 1; Lambda reserves this concurrency for the function. Only in the general `rules`, because a function serves all clusters",
     ),
     warm: createCountShape(
-      "the number of execution environments, from 1, that Lambda keeps started for the rule, so that reviews don't wait for a cold start; they cost money all the time. Only in the general `rules`",
+      "the number of execution environments, from 1, that Lambda keeps started for the rule; they cost money all the time. Only in the general `rules`",
     ),
   }),
 );

@@ -158,7 +158,7 @@ describe("the pages on networks", async () => {
     const [http, url] = (["http", "url"] as const).map((type) =>
       (estimateDollarsPerMillionCalls(small, type) - prices.logs * 0.5).toFixed(2),
     );
-    const row = `| cost of a million such requests of up to 512 KB, with their log lines | $${http} | $${url} |`;
+    const row = `| cost of a million requests without a valid key, of up to 512 KB, with their log lines | $${http} | $${url} |`;
     assert.ok(endpoints.includes(row), row);
   });
 });
