@@ -32,6 +32,7 @@ const labels = { "*": isName };
 const annotations = { "*": isForeignAnnotation };
 const metadata = {
   name: isName,
+  namespace: isName,
   generateName: isNamePrefix,
   labels,
   annotations,
@@ -137,8 +138,10 @@ const buildPattern = (
   const { uid: givenUid, creationTimestamp, ...others } = toMap(pattern.metadata);
   // An API server sets these itself.
   const isSet = uid.test(String(givenUid)) && time.test(String(creationTimestamp));
-  const name = indexes.get(header.name ?? "") ?? header.name;
-  const key = exactJson.stringify([{ ...header, name }, isSet ? { ...pattern, metadata: others } : pattern]);
+  const toPlaceholder = (text = "") => indexes.get(text) ?? text;
+  const { name, namespace } = header;
+  const address = { name: toPlaceholder(name), namespace: toPlaceholder(namespace) };
+  const key = exactJson.stringify([{ ...header, ...address }, isSet ? { ...pattern, metadata: others } : pattern]);
   const texts = [...indexes.keys()];
   const size = texts.reduce((sum, { length }) => sum + length, key.length);
   const hasPlaceholders = [...fixed].some((text) => text.includes("\0")) || placeholderKey.test(key);

@@ -141,18 +141,13 @@ const compareAnswers = (
   return { isRefused, cause, text };
 };
 
-/** The messages of faults that 1.33 admits: those of a StatefulSet's template, and a reference without an API group. */
-const unvalidatedIn133 = /^StatefulSet\.apps .*: \[?spec\.template\.|: apiVersion must specify API group$/;
-
 /** Returns what the API server has that the module hasn't, if answers differ by it. */
 const findCause = (server: string, ours: string, olderMinor: string | undefined): string => {
   if (olderMinor && /unknown field/.test(server)) return "an older minor doesn't know a field";
   // 1.34 keeps fields of devices though their gates are off.
   if (olderMinor && (/exactly\.tolerations\[/.test(server) || /matchAttribute: Required/.test(ours)))
     return "an older minor keeps a field whose gate is off";
-  const isUnvalidated =
-    /image\.reference: Required/.test(ours) || (olderMinor === "1.33" && unvalidatedIn133.test(ours));
-  if (olderMinor && isUnvalidated) return "an older minor doesn't validate a field";
+  if (olderMinor && /image\.reference: Required/.test(ours)) return "an older minor doesn't validate a field";
   if (/already exists/.test(server)) return "the name is taken in the cluster";
   if (/\b(?:allocate|range)\b|nodePort: Duplicate/.test(server) || /\ballocate\b/.test(ours))
     return "addresses and ports of the cluster";

@@ -61,7 +61,7 @@ const buildObject = (kind: string, isRich: boolean): KubernetesObject => {
     }),
   };
   const annotations = { "example.com/contact": "a@example.com", "prometheus.io/scrape": "true" };
-  const metadata = { name: "web-1", namespace: "default", labels, annotations };
+  const metadata = { name: "web-1", labels, annotations };
   if (kind === "Pod")
     return { apiVersion: "v1", kind, metadata: { ...metadata, generateName: "web-" }, spec } as KubernetesObject;
   const template = { metadata: { labels, annotations }, spec };
@@ -80,7 +80,7 @@ const objects = [
 ].map((object) => ({
   ...object,
   metadata: {
-    namespace: "default",
+    ...(object.kind !== "Namespace" && { namespace: "shop" }),
     uid: "11111111-2222-3333-4444-555555555555",
     creationTimestamp: "2026-01-02T03:04:05Z",
     ...object.metadata,
@@ -172,7 +172,7 @@ const toRequest = (object: KubernetesObject): KubernetesRequest => ({
   verb: "create",
   apiVersion: object.apiVersion ?? "",
   kind: object.kind ?? "",
-  namespace: "default",
+  namespace: object.metadata?.namespace ?? "default",
   ...(typeof object.metadata?.name === "string" && { name: object.metadata.name }),
   fieldValidation: "Ignore",
   object,
