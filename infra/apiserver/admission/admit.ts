@@ -38,7 +38,8 @@ export const runAdmissionChain = async (
   context: ImitatedServerFunctions,
 ): Promise<AdmissionTrace> => {
   const isGone = attributes.operation === "DELETE" || attributes.object == null;
-  const completed = isGone ? null : await context.fill(attributes.object, "request");
+  const isRead = context.sent !== undefined;
+  const completed = isGone ? null : isRead ? attributes.object : await context.fill(attributes.object, "request");
   const filled = { ...attributes, object: completed, oldObject: attributes.oldObject ?? null };
   const run: AdmissionRun = {
     attributes: filled,
@@ -81,9 +82,11 @@ export const runAdmissionChain = async (
   // it is written for a webhook or a policy that changes it.
   const changes = run.steps.filter(({ after }) => after !== undefined);
   const isWritten = changes.some(({ isPlugin, policy }) => !isPlugin || policy);
-  const kept = isWritten ? mutated.object : restoreEmptyMembers(mutated.object, context.sent);
-  const sent = changes.length === 0 ? (context.sent ?? mutated.object) : kept;
-  if (!isGone) result = await context.store?.(assignGeneratedMetadata({ ...filled, object: sent }));
+  const keepEmptyMembers = () => {
+    if (changes.length === 0) return context.sent ?? mutated.object;
+    return isWritten ? mutated.object : restoreEmptyMembers(mutated.object, context.sent);
+  };
+  if (!isGone) result = await context.store?.(assignGeneratedMetadata({ ...filled, object: keepEmptyMembers() }));
   if (result?.undecided !== undefined) run.undecided.push(`API validation: ${result.undecided}`);
   if (result?.status) return buildTrace(object, [result.status]);
   const named = assignGeneratedMetadata({ ...filled, object });

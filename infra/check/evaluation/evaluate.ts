@@ -364,7 +364,9 @@ export const evaluateRequest = async (
   if (isUnlike || unevaluated.length > 0 || unknownLabels !== undefined)
     addUncertainUse(uncertainUse.more, attributes.namespace);
   const prepared = findBeforeWebhooks(trace);
-  const before = prepared ? await context.fill(prepared, "request") : (attributes.object ?? attributes.oldObject);
+  const isLast = !trace.steps.some(isShownChange);
+  const completed = prepared && (isLast ? trace.object : await context.fill(prepared, "request"));
+  const before = completed ?? attributes.object ?? attributes.oldObject;
   const after = attributes.object === null || attributes.object === undefined ? before : trace.object;
   return {
     subject,

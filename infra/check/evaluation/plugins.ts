@@ -108,7 +108,7 @@ export const loadCallablePlugins = async ({
         `--plugins: ${plugin} does not start without a configuration; its rule ${name} can have one in postern.yaml`,
       );
     rule.compileExpressions?.(settings, kubernetes);
-    const seesAll = !plugin.endsWith("AdmissionPolicy") && plugin !== quotas;
+    const seesAll = !plugin.endsWith("AdmissionPolicy") && (plugin !== quotas || ownQuotas.length === 0);
     // A policy has an entry of its own, with its selectors; other variants would only save calls.
     const policies = read.accepted.length > 0 ? getVariants(rule, settings) : undefined;
     for (const { name: variant, native } of policies ?? [{ name: undefined, native: undefined }]) {
