@@ -5,7 +5,8 @@ import type { AdmissionRequest } from "postern/review";
 import { rule } from "postern/rule";
 
 export default rule({
-  summary: "Sets the pull policy Always, so that only pods with access to an image can run it.",
+  summary:
+    "Sets the pull policy Always, so that a pod runs an image only if its own credentials give access to the image.",
   order: 10,
   upstreamPlugin: { plugin: "AlwaysPullImages" },
   match: ({ ephemeralContainers }) => [

@@ -3,12 +3,12 @@ import { rule } from "postern/rule";
 
 export default rule({
   summary:
-    "Lets a pod stay five minutes on a node that is not ready or unreachable, unless the pod has its own tolerations.",
+    "Lets a pod stay five minutes on a node that is unreachable or not ready, unless the pod has its own tolerations.",
   order: 15,
   upstreamPlugin: {
     plugin: "DefaultTolerationSeconds",
     worthwhile:
-      "Every API server does this itself by default, with 300 seconds. The rule is for other durations, with replaceDefaults.",
+      "The API server's plugin DefaultTolerationSeconds does the same by default, with 300 seconds. The rule is for other durations, with the setting replaceDefaults.",
   },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
   matchConditions: ({ replaceDefaults }) => ({

@@ -3,7 +3,7 @@ import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 
 export default rule({
-  summary: "Refuses external IPs that a service does not already have.",
+  summary: "Refuses to create a service with external IPs, or to add external IPs to a service.",
   order: 30,
   upstreamPlugin: { plugin: "DenyServiceExternalIPs" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["services"], operations: ["CREATE", "UPDATE"] }],

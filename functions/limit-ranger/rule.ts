@@ -22,7 +22,7 @@ const claims: RequestMatch = {
 
 export default rule({
   summary:
-    "Adds the defaults of the namespace's LimitRanges to containers, and checks pods and claims against their limits.",
+    "Adds the defaults of a namespace's LimitRanges to containers, and refuses pods and claims that break a LimitRange.",
   order: 6,
   upstreamPlugin: { plugin: "LimitRanger" },
   match: { mutate: pods, validate: [...pods, claims] },

@@ -18,7 +18,7 @@ import { findMutatingSettingsFault } from "./settings.ts";
 const needs = buildPolicyNeeds({ maxAge: 0 });
 
 export default rule<KubernetesObject, MutatingPolicySettings, typeof needs, { typed: readonly string[] }>({
-  summary: "Changes objects by MutatingAdmissionPolicies in files beside postern.yaml.",
+  summary: "Changes objects as MutatingAdmissionPolicies in files beside postern.yaml say.",
   order: 36,
   upstreamPlugin: {
     plugin: "MutatingAdmissionPolicy",

@@ -11,12 +11,12 @@ const buildComparison = (renderField: (pod: "object" | "oldObject") => string) =
 const resourceMembers = ["requests", "limits", "claims"];
 
 export default rule({
-  summary: "Refuses a resize of a running pod that its node does not support.",
+  summary: "Refuses to resize a running pod if its node does not support the resize.",
   order: 33,
   upstreamPlugin: {
     plugin: "NodeDeclaredFeatureValidator",
     worthwhile:
-      "API servers from 1.36 on do this themselves by default. The rule is for clusters that turned NodeDeclaredFeatureValidator off.",
+      "From Kubernetes 1.36 on, the API server's plugin NodeDeclaredFeatureValidator does the same by default. The rule is for clusters that turned this plugin off.",
   },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods", "pods/resize"], operations: ["UPDATE"] }],
   matchConditions: {

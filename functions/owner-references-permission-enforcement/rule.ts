@@ -13,7 +13,7 @@ const buildOwners = (object: "object" | "oldObject") => `${object}.?metadata.?ow
 
 export default rule({
   summary:
-    "Requires permission to delete an object for changing its owners, and to finalize an owner for blocking its deletion.",
+    "Refuses to change an object's owners if the user may not delete the object or may not finalize the blocked owner.",
   order: 22,
   upstreamPlugin: { plugin: "OwnerReferencesPermissionEnforcement" },
   match: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["CREATE", "UPDATE"], scope: "*" }],

@@ -14,7 +14,7 @@ type Config = Record<string, string>;
 const settings: { podNodeSelectorPluginConfig: Config } = { podNodeSelectorPluginConfig: {} };
 
 export default rule({
-  summary: "Restricts the pods of a namespace to the nodes that are chosen for it.",
+  summary: "Restricts the pods of a namespace to the nodes that are chosen for this namespace.",
   order: 13,
   upstreamPlugin: { plugin: "PodNodeSelector" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],

@@ -18,7 +18,7 @@ export default rule({
   upstreamPlugin: {
     plugin: "PodResizeValidator",
     worthwhile:
-      "API servers from 1.36 on do this themselves by default. The rule is for older clusters, and for clusters that turned PodResizeValidator off.",
+      "From Kubernetes 1.36 on, the API server's plugin PodResizeValidator does the same by default. The rule is for older clusters, and for clusters that turned this plugin off.",
   },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods/resize"], operations: ["UPDATE"] }],
   matchConditions: {

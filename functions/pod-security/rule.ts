@@ -34,12 +34,12 @@ import { fixPod, suggestLabelCorrection } from "./suggestion.ts";
 import { buildPodSecurityVariants, podSecurityMatches } from "./variants.ts";
 
 export default rule({
-  summary: "Checks pods against the Pod Security Standards that their namespace asks for.",
+  summary: "Checks pods against the Pod Security Standards that the labels of their namespace choose.",
   order: 12,
   upstreamPlugin: {
     plugin: "PodSecurity",
     worthwhile:
-      "Every API server does this itself by default. The rule is for clusters whose defaults and exemptions can't be set, or that turned PodSecurity off.",
+      "The API server's plugin PodSecurity does the same by default. The rule is for clusters in which you can't set the plugin's defaults and exemptions, and for clusters that turned this plugin off.",
     settings: { namesExistingPods: true },
   },
   match: podSecurityMatches,

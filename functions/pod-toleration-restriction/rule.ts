@@ -18,7 +18,8 @@ interface Settings {
 const settings: Settings = { default: [], whitelist: [] };
 
 export default rule({
-  summary: "Adds the default tolerations of a namespace to its pods, and refuses tolerations that it does not allow.",
+  summary:
+    "Adds the default tolerations of a namespace to its pods, and refuses tolerations that the namespace does not allow.",
   order: 16,
   upstreamPlugin: { plugin: "PodTolerationRestriction" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],

@@ -16,7 +16,7 @@ export default rule({
   upstreamPlugin: {
     plugin: "PodTopologyLabels",
     worthwhile:
-      "Every API server from Kubernetes 1.35 on does this itself by default. The rule is for clusters that turned PodTopologyLabels off.",
+      "From Kubernetes 1.35 on, the API server's plugin PodTopologyLabels does the same by default. The rule is for clusters that turned this plugin off.",
   },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods", "pods/binding"], operations: ["CREATE"] }],
   matchConditions: {

@@ -18,7 +18,7 @@ const listConfigurations = (resource: string) =>
   list({ group: "admissionregistration.k8s.io", resource }, { maxAge: 0 });
 
 export default rule({
-  summary: "Completes policies when they are written, and refuses policies that could not work.",
+  summary: "Completes override and validate policies when they are written, and refuses policies that could not work.",
   match: [
     {
       apiGroups: [policyGroup],

@@ -21,7 +21,7 @@ import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 
 export default rule({
-  summary: "Changes objects by the override policies in the cluster or in postern.yaml.",
+  summary: "Changes objects as the override policies in the cluster or in postern.yaml say.",
   match: createPolicyMatch("CREATE", "UPDATE"),
   objectSelector: ({ objectSelector }) => objectSelector,
   // The rule is never called again for one request: a policy that appends to a list would append twice.

@@ -22,7 +22,7 @@ import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 
 export default rule({
-  summary: "Refuses requests by the validate policies in the cluster or in postern.yaml.",
+  summary: "Refuses requests that the validate policies in the cluster or in postern.yaml forbid.",
   match: createPolicyMatch("CREATE", "UPDATE", "DELETE"),
   objectSelector: ({ objectSelector }) => objectSelector,
   guards: true,

@@ -61,7 +61,8 @@ const countsDevices = ({ charges, limitedResources }: ResourceQuotaSettings) =>
 const terminates = (pod: "object" | "oldObject") => `${pod}.?spec.?activeDeadlineSeconds.hasValue()`;
 
 export default rule({
-  summary: "Enforces ResourceQuotas where the API server doesn't, and demands quotas for limited resources.",
+  summary:
+    "Enforces ResourceQuotas if the API server doesn't, and allows limited resources only in namespaces with a quota.",
   order: 40,
   upstreamPlugin: {
     plugin: "ResourceQuota",

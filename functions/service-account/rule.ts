@@ -16,7 +16,7 @@ export default rule({
   upstreamPlugin: {
     plugin: "ServiceAccount",
     worthwhile:
-      "Every API server does this itself by default, but restricts only accounts with an annotation to their secrets. The rule is for limitSecretReferences, which restricts all accounts.",
+      "The API server's plugin ServiceAccount does the same by default, but restricts only accounts with an annotation to their secrets. The rule is for clusters that need the setting limitSecretReferences, which restricts all accounts.",
   },
   match: {
     mutate: [pods],

@@ -18,7 +18,7 @@ type Settings = PolicySettings<ValidatingPolicy | ValidatingBinding>;
 const needs = buildPolicyNeeds();
 
 export default rule<KubernetesObject, Settings, typeof needs, { mostFailures: number; typed: readonly string[] }>({
-  summary: "Refuses requests by ValidatingAdmissionPolicies in files beside postern.yaml.",
+  summary: "Refuses requests that ValidatingAdmissionPolicies in files beside postern.yaml forbid.",
   order: 38,
   upstreamPlugin: {
     plugin: "ValidatingAdmissionPolicy",
