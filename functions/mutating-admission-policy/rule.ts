@@ -23,7 +23,7 @@ export default rule<KubernetesObject, MutatingPolicySettings, typeof needs, { ty
   upstreamPlugin: {
     plugin: "MutatingAdmissionPolicy",
     worthwhile:
-      "Every API server since 1.36 evaluates such policies itself. The rule is for older clusters, for clusters whose version lacks a CEL function, and for fleets that keep policies in one place.",
+      "API servers from Kubernetes 1.36 on evaluate MutatingAdmissionPolicies themselves. The rule is for older clusters, for clusters whose version lacks a CEL function, and for fleets that keep policies in one place.",
   },
   since: { "1.0": { typed: [] }, "1.37": { typed: typedInput } },
   match: (settings) => listPolicyMatches(settings, mutatingOperations),

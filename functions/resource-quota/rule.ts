@@ -67,7 +67,7 @@ export default rule({
   upstreamPlugin: {
     plugin: "ResourceQuota",
     worthwhile:
-      "API servers enforce quotas themselves by default. But in a managed cluster, you can't configure limitedResources; this rule enforces them.",
+      "By default, the API server's plugin ResourceQuota enforces quotas. But in a managed cluster, you can't configure its limitedResources; this rule enforces them.",
     settings: { charges: true },
   },
   match: listMatches,

@@ -23,7 +23,7 @@ export default rule<KubernetesObject, Settings, typeof needs, { mostFailures: nu
   upstreamPlugin: {
     plugin: "ValidatingAdmissionPolicy",
     worthwhile:
-      "Every API server since 1.30 evaluates such policies itself. The rule is for clusters whose version lacks a CEL function, for clusters whose plugin is turned off, and for fleets that keep policies in one place.",
+      "API servers from Kubernetes 1.30 on evaluate ValidatingAdmissionPolicies themselves. The rule is for clusters whose version lacks a CEL function, for clusters whose plugin is turned off, and for fleets that keep policies in one place.",
   },
   since: { "1.0": { mostFailures: 1, typed: [] }, "1.37": { mostFailures: 50, typed: typedInput } },
   match: (settings) => listPolicyMatches(settings, ["*"]),
