@@ -27,7 +27,7 @@ export default rule({
   objectSelector: ({ objectSelector }) => objectSelector,
   guards: true,
   timeoutSeconds: 5,
-  // The rule has side effects except in dry runs: policies may send POST requests to other services.
+  // The rule has side effects, except in dry runs, because policies may send POST requests to other services.
   sideEffects: "NoneOnDryRun",
   settings: policySettings,
   choices: policySettingChoices,
@@ -47,6 +47,7 @@ export default rule({
   },
 });
 
+/** Lists the metrics of a policy that was evaluated. */
 const listMetrics = ({ policy, rejected }: ValidationResult["matched"][number]) => [
   { metric: "validate_policy_matched_count", policy },
   ...(rejected ? [{ metric: "validate_policy_reject_count", policy }] : []),

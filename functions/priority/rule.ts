@@ -4,7 +4,7 @@ import { get, list } from "postern/needs";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 
-/** The object of this rule: `mutate` gets pods, `validate` gets PriorityClasses. */
+/** The rule's object: a pod in `mutate`, a PriorityClass in `validate`. */
 type PodAndPriorityClass = Pod & PriorityClass;
 
 export default rule({
@@ -30,7 +30,8 @@ export default rule({
     validate: { "is-to-be-the-default": "object.?globalDefault.orValue(false) == true" },
   },
   needs: {
-    // The cache isn't used: a wrong priority would stay in the pod, a second default class in the cluster.
+    // Classes are read without the cache: a wrong priority would stay in the pod, and a second default class in the
+    // cluster.
     class: get("priorityclasses", { maxAge: 0 }),
     classes: list("priorityclasses", { maxAge: 0 }),
   },
@@ -92,6 +93,6 @@ export default rule({
   },
 });
 
-/** Returns the default PriorityClass. Concurrent requests can create several; the lowest value counts. */
+/** Returns the default PriorityClass. If concurrent requests created several, it is the one with the lowest value. */
 const findDefault = (classes: readonly PriorityClass[]): PriorityClass | undefined =>
   classes.filter(({ globalDefault }) => globalDefault).sort((left, right) => (left.value ?? 0) - (right.value ?? 0))[0];

@@ -19,7 +19,7 @@ export default rule({
     validate: { "names-a-class-or-has-overhead": `${namesClass} || object.?spec.?overhead.hasValue()` },
   },
   needs: {
-    // The RuntimeClass is read without the cache: a pod keeps the overhead and node selector it gets from it.
+    // The RuntimeClass is read without the cache: a pod keeps the overhead and node selector of the class.
     current: get("runtimeclasses", { maxAge: 0 }),
     recent: get("runtimeclasses"),
   },

@@ -27,7 +27,8 @@ export default rule({
   needs: {
     // The ServiceAccount is read without the cache, because a pod keeps the token and pull secrets that it gets.
     current: get("serviceaccounts", { maxAge: 0 }),
-    // Waits up to 1.5 seconds for the account `default`, which a controller creates in every new namespace.
+    // The account `default`: the rule waits up to 1.5 seconds for it, because a controller creates it in a new
+    // namespace.
     usual: get("serviceaccounts", { maxAge: 0, patience: 1.5 }),
     recent: get("serviceaccounts"),
   },
@@ -62,12 +63,12 @@ export default rule({
     // A mirror pod gets no suggestion, because only kubelets write such pods.
     if (isMirrorPod(pod)) return;
     const name = pod.spec?.serviceAccountName || pod.spec?.serviceAccount || "default";
-    const called = `ServiceAccount ${JSON.stringify(name)}`;
+    const describedAccount = `ServiceAccount ${JSON.stringify(name)}`;
     const account = await current({ name, namespace: request.namespace });
-    if (!account) return `create ${called} in namespace ${JSON.stringify(request.namespace)} first`;
+    if (!account) return `create ${describedAccount} in namespace ${JSON.stringify(request.namespace)} first`;
     const offence = (request.subResource ? findUnlistedEphemeralSecret : describeUnlistedSecret)(pod, account);
     const list = offence?.startsWith("imagePullSecrets") ? "imagePullSecrets" : "secrets";
-    if (offence) return `add that secret to the ${list} of ${called}, or use one that is listed there`;
+    if (offence) return `add that secret to the ${list} of ${describedAccount}, or use one that is listed there`;
   },
 });
 
@@ -80,6 +81,7 @@ type Accounts = (place: ObjectPlace) => Promise<ServiceAccount | undefined>;
 
 const refuseRequest = (request: AdmissionRequest, text: string) => ({ refuse: forbidden(request, text) });
 
+/** Reads the service account of a pod; returns a refusal if the pod names none, or the account doesn't exist. */
 const findAccount = async (
   { metadata, spec }: Pod,
   { request }: AccountContext,
@@ -106,11 +108,15 @@ const checkMirrorPod = (pod: Pod, request: AdmissionRequest) => {
     return refuseRequest(request, "a mirror pod may not use ServiceAccountToken volume projections");
 };
 
+/**
+ * Refuses a pod with secrets that its account doesn't list, if the settings or the account's annotation demand this.
+ */
 const checkSecrets = (pod: Pod, account: ServiceAccount, { request, settings }: AccountContext) => {
-  const asks = account.metadata?.annotations?.["kubernetes.io/enforce-mountable-secrets"] ?? "";
-  if (!settings.limitSecretReferences && !/^(1|t|T|true|TRUE|True)$/.test(asks)) return;
+  const isEnforced = account.metadata?.annotations?.["kubernetes.io/enforce-mountable-secrets"] ?? "";
+  // Go's strconv.ParseBool accepts these texts as true.
+  if (!settings.limitSecretReferences && !/^(1|t|T|true|TRUE|True)$/.test(isEnforced)) return;
 
-  // The message about ephemeral containers has no object name in front, as upstream's.
+  // As in upstream, the message about ephemeral containers doesn't begin with the object's name.
   if (request.subResource) return findUnlistedEphemeralSecret(pod, account);
   const offence = describeUnlistedSecret(pod, account);
   if (offence) return refuseRequest(request, offence);

@@ -1,6 +1,6 @@
 // Containers must not run as root.
-// Field: securityContext.runAsNonRoot of the pod and of each container. Allowed: true; unset in containers if the
-// pod's is true; unset in the pod if each container's is true.
+// Field: securityContext.runAsNonRoot of the pod and of each container. Allowed: true. The field may be unset in
+// containers if it is true in the pod, and unset in the pod if it is true in each container.
 // Since 1.35, pods with spec.hostUsers=false are exempt.
 
 import {
