@@ -35,16 +35,19 @@ export default rule({
   },
 });
 
+/** With this annotation, a pod keeps its own tolerations. */
 const keepAnnotation = "default-toleration-seconds.postern.dev/keep";
 
 const buildToleration = (tolerationSeconds: number, key: string): Toleration => {
   return { key, operator: "Exists", effect: "NoExecute", tolerationSeconds };
 };
 
-/** Reports whether a toleration covers another, as upstream does: an absent key or effect matches all. */
+/**
+ * Reports whether a toleration covers another. As in upstream, a toleration without key or effect covers all of them.
+ */
 const covers = (toleration: Toleration, wanted: Toleration) =>
   (!toleration.key || toleration.key === wanted.key) && (!toleration.effect || toleration.effect === wanted.effect);
 
-/** Reports whether a toleration equals what the compiled-in plugin adds. The pod's author may have written the same. */
+/** Reports whether a toleration equals the one that the plugin adds. The pod's author may have written the same. */
 const isDefault = ({ key, operator, effect, tolerationSeconds }: Toleration, wanted: string | undefined) =>
   key === wanted && operator === "Exists" && effect === "NoExecute" && tolerationSeconds === 300;

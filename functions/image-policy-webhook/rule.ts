@@ -5,15 +5,13 @@ import { rule } from "postern/rule";
 import { backendSettings, buildConnection, findBackendFault, listCredentialPlaces } from "./backend.ts";
 import { formatImageReview, parseImageReviewAnswer, toUnreachableServiceOutcome } from "./image-review.ts";
 
-/** The settings of kube-apiserver's plugin, and `backend`, which a kubeconfig fills. */
+/** `imagePolicy` has the settings of kube-apiserver's plugin; a kubeconfig fills `backend`. */
 const settings = {
   imagePolicy: { kubeConfigFile: "", allowTTL: 0, denyTTL: 0, retryBackoff: 0, defaultAllow: false },
   backend: backendSettings,
 };
 
-/**
- * The webhook's timeout: ten seconds, because the deciding service may inspect an image before it answers.
- */
+/** The webhook's timeout. It is long, because the service may inspect an image before it answers. */
 const timeoutSeconds = 10;
 
 export default rule({
@@ -69,8 +67,6 @@ export default rule({
   },
 });
 
-/**
- * Returns a number from the settings: as in upstream, 0 stands for the default, and -1 for none, which is returned as
- * 0.
- */
-const getNumberOrDefault = (number: number, usual: number) => (number === 0 ? usual : Math.max(0, number));
+/** Returns a number from the settings. As in upstream, 0 stands for the default, and -1 for the number 0. */
+const getNumberOrDefault = (number: number, defaultNumber: number) =>
+  number === 0 ? defaultNumber : Math.max(0, number);

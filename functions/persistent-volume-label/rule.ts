@@ -7,7 +7,7 @@ import { findVolumeZone } from "./ebs.ts";
 const betaLabels = "failure-domain.beta.kubernetes.io";
 const labels = "topology.kubernetes.io";
 
-/** The id of a volume that a provisioner has yet to create. */
+/** The id of a volume that a provisioner hasn't created yet. */
 const placeholder = "placeholder-for-provisioning";
 
 export default rule({

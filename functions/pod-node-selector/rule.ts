@@ -29,7 +29,7 @@ export default rule({
   },
   since: labelUnitSince,
   needs: {
-    // The Namespace is read without the cache: the pod keeps for life the node selector that it gets from it.
+    // For new labels, the Namespace is read without the cache, because a pod always keeps its node selector.
     current: get("namespaces", { maxAge: 0 }),
     recent: get("namespaces"),
   },
@@ -68,6 +68,7 @@ export default rule({
 });
 
 interface NamespaceNodes {
+  /** The node labels that the namespace chooses for its pods. */
   nodes: Labels;
   /** The node labels that pods of the namespace may select; an empty map allows any. */
   allowed: Labels;
@@ -83,7 +84,7 @@ const getNodes = (
   const { podNodeSelectorPluginConfig: config } = context.settings;
   const { labelUnit } = context.upstream;
   const getText = (key: string) => (Object.hasOwn(config, key) && config[key]) || "";
-  // An empty annotation of the namespace selects all nodes; the default is for a missing one.
+  // An empty annotation selects all nodes. The default is only for namespaces without the annotation.
   const text = namespace.metadata?.annotations?.[annotation] ?? getText("clusterDefaultNodeSelector");
   const nodes = parseSelector(text, labelUnit);
   const allowed = parseSelector(getText(name), labelUnit);

@@ -112,9 +112,9 @@ const checkMirrorPod = (pod: Pod, request: AdmissionRequest) => {
  * Refuses a pod with secrets that its account doesn't list, if the settings or the account's annotation demand this.
  */
 const checkSecrets = (pod: Pod, account: ServiceAccount, { request, settings }: AccountContext) => {
-  const isEnforced = account.metadata?.annotations?.["kubernetes.io/enforce-mountable-secrets"] ?? "";
+  const enforcement = account.metadata?.annotations?.["kubernetes.io/enforce-mountable-secrets"] ?? "";
   // Go's strconv.ParseBool accepts these texts as true.
-  if (!settings.limitSecretReferences && !/^(1|t|T|true|TRUE|True)$/.test(isEnforced)) return;
+  if (!settings.limitSecretReferences && !/^(1|t|T|true|TRUE|True)$/.test(enforcement)) return;
 
   // As in upstream, the message about ephemeral containers doesn't begin with the object's name.
   if (request.subResource) return findUnlistedEphemeralSecret(pod, account);

@@ -109,7 +109,7 @@ export default rule({
     /** Writes sightings into the ledger, and charges or releases the object unless the charge exceeds a quota. */
     const decide = async ({ sightings }: ReadReservations) => {
       const places = [...parts, ...sightings].map(({ place }) => place);
-      // If the request doesn't grow, the reservation is only released. Then the sum (`scope`) doesn't change.
+      // If the object doesn't grow, its reservation is only released, and the quota's sum (`scope`) doesn't change.
       const keys = [...new Set(places.flatMap(({ scope, part }) => (change.grows ? [scope, part] : [part])))];
       let excess: Excess[] = [];
       let warnings: string[] = [];
