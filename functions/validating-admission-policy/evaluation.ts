@@ -92,8 +92,6 @@ const toMessage = (value: unknown): string => {
   return Buffer.byteLength(message) > longestMessage || message.includes("\n") ? "" : message;
 };
 
-/**
- * Shortens a text to the most bytes of an annotation. A character has at most 3 bytes, so short texts aren't encoded.
- */
+/** Shortens a text to `longestAnnotation` bytes. Each unit of `length` takes at most 3 bytes, so short texts fit. */
 const truncate = (text: string): string =>
   text.length <= longestAnnotation / 3 ? text : Buffer.from(text).subarray(0, longestAnnotation).toString();
