@@ -26,10 +26,16 @@ export default rule({
       buildToleration(settings.unreachableSeconds, "node.kubernetes.io/unreachable"),
     ];
     const present = pod.spec?.tolerations ?? [];
-    const missing = wanted.filter((toleration) => !present.some((own) => covers(own, toleration)));
+    const missing = wanted.filter(
+      (toleration) => !present.some((presentToleration) => covers(presentToleration, toleration)),
+    );
     const replaces =
       settings.replaceDefaults && request.operation === "CREATE" && !pod.metadata?.annotations?.[keepAnnotation];
-    const kept = replaces ? present.map((own) => wanted.find(({ key }) => isDefault(own, key)) ?? own) : present;
+    const kept = replaces
+      ? present.map(
+          (presentToleration) => wanted.find(({ key }) => isDefault(presentToleration, key)) ?? presentToleration,
+        )
+      : present;
 
     if (pod.spec && (replaces || missing.length > 0)) pod.spec.tolerations = [...kept, ...missing];
   },

@@ -34,8 +34,10 @@ export default rule({
     pod.spec.tolerations = [
       // kube-apiserver's plugin replaces a pod's existing tolerations of extended resources, so their
       // tolerationSeconds are lost.
-      ...present.map((own) =>
-        isResourceToleration(own) && own.key && resources.has(own.key) ? buildToleration(own.key) : own,
+      ...present.map((toleration) =>
+        isResourceToleration(toleration) && toleration.key && resources.has(toleration.key)
+          ? buildToleration(toleration.key)
+          : toleration,
       ),
       ...[...resources].filter((key) => !tolerated.has(key)).map(buildToleration),
     ];

@@ -16,8 +16,8 @@ type BackendSettings = typeof backendSettings;
 
 /** Returns the end of a sentence about the settings, beginning with "must". */
 export const findBackendFault = ({ url, ca, tokenSecret, tokenParameter, region, ...more }: BackendSettings) => {
-  const unfit = findServiceFault({ url, ca, tokenSecret, tokenParameter, region }, "the backend");
-  if (unfit !== undefined) return unfit;
+  const serviceFault = findServiceFault({ url, ca, tokenSecret, tokenParameter, region }, "the backend");
+  if (serviceFault !== undefined) return serviceFault;
   if (more.tokenFile !== "" && (tokenSecret || tokenParameter))
     return "must have one of tokenFile, tokenSecret and tokenParameter for the backend, or none";
   if (more.clientCertificate.includes("PRIVATE KEY"))

@@ -27,8 +27,8 @@ export default rule({
   settings,
   kubeconfigs: { "imagePolicy.kubeConfigFile": "backend" },
   checkSettings({ imagePolicy, backend }) {
-    const unfit = findBackendFault(backend);
-    if (unfit !== undefined) return unfit;
+    const backendFault = findBackendFault(backend);
+    if (backendFault !== undefined) return backendFault;
     for (const [key, most] of Object.entries({ allowTTL: 1800, denyTTL: 1800, retryBackoff: 300_000 } as const)) {
       const value = Reflect.get(imagePolicy, key);
       if (value < -1 || value > most) return `must have -1, 0 or a number up to ${most} as ${key}, not ${value}`;

@@ -25,8 +25,8 @@ export default rule({
   timeoutSeconds: 5,
   settings: usageHistorySettings,
   checkSettings({ percentile, prometheus: { cpu, memory, ...service } }) {
-    const unfit = findServiceFault(service, "prometheus");
-    if (unfit !== undefined) return unfit;
+    const serviceFault = findServiceFault(service, "prometheus");
+    if (serviceFault !== undefined) return serviceFault;
     if (percentile < 0 || percentile > 100) return `must have a percentile from 0 to 100, not ${percentile}`;
     const wrong = [cpu, memory].find((metric) => !/^[a-zA-Z_:][a-zA-Z0-9_:]*$/.test(metric));
     if (wrong !== undefined)

@@ -98,11 +98,11 @@ const buildSeries = (
   const bare = { ...parsed, tag: undefined, digest: undefined };
   const names = isSameTag ? [image, formatImage({ ...parsed, tag })] : [removeTag(image), formatImage(bare)];
   const pattern = [...new Set(names)].map(escapeRegex).join("|");
-  const chosen = [
+  const labelMatchers = [
     `image=~${JSON.stringify(isSameTag ? pattern : `(?:${pattern})(?:[:@].*)?`)}`,
     ...(namespace === undefined ? [] : [`namespace=${JSON.stringify(namespace)}`]),
   ];
-  const selector = `{${chosen.join(",")}}`;
+  const selector = `{${labelMatchers.join(",")}}`;
   return resource === "cpu" ? `rate(${cpu}${selector}[5m])` : `${memory}${selector}`;
 };
 
@@ -131,8 +131,8 @@ export const parsePrometheusUsage = (answer: HttpsResponse): UsageSample => {
       `Prometheus answers ${status}${typeof error === "string" ? `: ${error.slice(0, 200)}` : ""}`,
     );
   const findValue = (name: string) => {
-    const found = series.find((element) => toMap(toMap(element).metric).is === name);
-    const text = toList(toMap(found).value)[1];
+    const foundSeries = series.find((element) => toMap(toMap(element).metric).is === name);
+    const text = toList(toMap(foundSeries).value)[1];
     const number = typeof text === "string" ? Number(text) : 0;
     // Prometheus answers NaN as the percentile if there are no samples.
     return Number.isSafeInteger(Math.ceil(number * 1000)) && number > 0 ? number : 0;

@@ -82,17 +82,17 @@ const checkMaximum = (amounts: AmountSet): string | undefined => {
 
 const checkRatio = (amounts: AmountSet): string | undefined => {
   const { resource, type, bound } = amounts;
-  const most = `${resource} max limit to request ratio per ${type} is ${formatQuantity(bound)}`;
+  const maximumRatio = `${resource} max limit to request ratio per ${type} is ${formatQuantity(bound)}`;
   const size = toComparableSizes(amounts);
-  if (size.request === 0n) return `${most}, but no request is specified or request is 0`;
-  if (size.limit === 0n) return `${most}, but no limit is specified or limit is 0`;
+  if (size.request === 0n) return `${maximumRatio}, but no request is specified or request is 0`;
+  if (size.limit === 0n) return `${maximumRatio}, but no limit is specified or limit is 0`;
   // The ratio of limit to request is computed in floating point, as upstream does, to get the same rounding.
   const ratio = Number(size.limit) / Number(size.request);
   const isTooHigh =
     roundToUnits(bound) <= mostInThousandths
       ? ratio * 1000 > Number(roundUpToThousandths(bound))
       : ratio > Number(roundToUnits(bound));
-  if (isTooHigh) return `${most}, but provided ratio is ${formatRatio(ratio)}`;
+  if (isTooHigh) return `${maximumRatio}, but provided ratio is ${formatRatio(ratio)}`;
 };
 
 /** The largest amount that upstream can count in thousandths, with 64 bits. */

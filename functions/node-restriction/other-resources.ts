@@ -44,9 +44,9 @@ export const checkSigningRequest = (
   if (settings.allowInsecureKubeletCertificateSigningRequests || request.operation !== "CREATE" || request.subResource)
     return;
   if (!signers.includes(spec?.signerName ?? "")) return;
-  const read = parseCertificateSubject(spec?.request);
-  if ("fault" in read) return `unable to parse csr: ${read.fault}`;
-  if (read.subject.commonName !== nodeUserPrefix + node)
+  const parsed = parseCertificateSubject(spec?.request);
+  if ("fault" in parsed) return `unable to parse csr: ${parsed.fault}`;
+  if (parsed.subject.commonName !== nodeUserPrefix + node)
     return `can only create a node CSR with CN=${nodeUserPrefix}${node}`;
 };
 

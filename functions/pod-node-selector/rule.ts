@@ -35,27 +35,29 @@ export default rule({
   },
 
   async mutate(pod: Pod, { request, current, ...context }) {
-    const chosen = getNodes(request, await current({ name: request.namespace ?? "" }), context);
-    if ("refuse" in chosen) return chosen;
+    const namespaceNodes = getNodes(request, await current({ name: request.namespace ?? "" }), context);
+    if ("refuse" in namespaceNodes) return namespaceNodes;
 
     const podSelector = pod.spec?.nodeSelector ?? {};
-    const merged = { ...chosen.nodes, ...podSelector };
-    const refusal = checkSelector(request, pod, merged, chosen);
+    const merged = { ...namespaceNodes.nodes, ...podSelector };
+    const refusal = checkSelector(request, pod, merged, namespaceNodes);
     if (refusal) return refusal;
     if (pod.spec && Object.keys(merged).length > Object.keys(podSelector).length) pod.spec.nodeSelector = merged;
   },
 
   async validate(pod: Pod, { request, recent, ...context }) {
-    const chosen = getNodes(request, await recent({ name: request.namespace ?? "" }), context);
-    return "refuse" in chosen ? chosen : checkSelector(request, pod, pod.spec?.nodeSelector ?? {}, chosen);
+    const namespaceNodes = getNodes(request, await recent({ name: request.namespace ?? "" }), context);
+    return "refuse" in namespaceNodes
+      ? namespaceNodes
+      : checkSelector(request, pod, pod.spec?.nodeSelector ?? {}, namespaceNodes);
   },
 
   async suggest({ spec }: Pod, { request, current, ...context }) {
     const namespace = await current({ name: request.namespace ?? "" });
     if (!namespace) return describeNamespaceCreation(request.namespace);
-    const chosen = getNodes(request, namespace, context);
-    if ("refuse" in chosen || !spec) return;
-    const { nodes, allowed } = chosen;
+    const namespaceNodes = getNodes(request, namespace, context);
+    if ("refuse" in namespaceNodes || !spec) return;
+    const { nodes, allowed } = namespaceNodes;
     const { nodeSelector = {} } = spec;
     const podSelector = Object.entries({ ...nodeSelector, ...nodes }).filter(([key]) =>
       Object.hasOwn(nodeSelector, key),

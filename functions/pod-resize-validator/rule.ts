@@ -45,9 +45,9 @@ export default rule({
         "UnsupportedPlatform",
       );
 
-    const lacking = listShortages(pod, assigned);
-    if (lacking.length > 0)
-      return refuseRequest(`node didn't have enough allocatable resources: ${lacking.join("; ")}`, "NodeCapacity");
+    const shortages = listShortages(pod, assigned);
+    if (shortages.length > 0)
+      return refuseRequest(`node didn't have enough allocatable resources: ${shortages.join("; ")}`, "NodeCapacity");
   },
 
   async suggest(pod: Pod, { node }) {

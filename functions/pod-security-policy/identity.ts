@@ -6,14 +6,14 @@ import { isWithinRanges, type PodGroupIdRule, type PodSecurityPolicyObject } fro
 export type AnyContainer = Container | EphemeralContainer;
 
 /** Returns a container's user, group and SELinux options, with the pod's values where the container sets none. */
-export const getEffectiveSecurityContext = ({ spec }: Pod, { securityContext: own }: AnyContainer) => {
-  const shared = spec?.securityContext;
+export const getEffectiveSecurityContext = ({ spec }: Pod, { securityContext: ofContainer }: AnyContainer) => {
+  const ofPod = spec?.securityContext;
   return {
-    runAsUser: own?.runAsUser ?? shared?.runAsUser,
-    runAsGroup: own?.runAsGroup ?? shared?.runAsGroup,
-    runAsNonRoot: own?.runAsNonRoot ?? shared?.runAsNonRoot,
-    seLinuxOptions: own?.seLinuxOptions ?? shared?.seLinuxOptions,
-    hostProcess: own?.windowsOptions?.hostProcess ?? shared?.windowsOptions?.hostProcess,
+    runAsUser: ofContainer?.runAsUser ?? ofPod?.runAsUser,
+    runAsGroup: ofContainer?.runAsGroup ?? ofPod?.runAsGroup,
+    runAsNonRoot: ofContainer?.runAsNonRoot ?? ofPod?.runAsNonRoot,
+    seLinuxOptions: ofContainer?.seLinuxOptions ?? ofPod?.seLinuxOptions,
+    hostProcess: ofContainer?.windowsOptions?.hostProcess ?? ofPod?.windowsOptions?.hostProcess,
   };
 };
 

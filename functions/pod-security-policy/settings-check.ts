@@ -191,15 +191,15 @@ export const findSecurityPolicySettingsFault = ({
   accessReviews,
 }: PodSecurityPolicyContext["settings"]): string | undefined => {
   if (policies.length === 0) return "must have at least one policy; without any, no pod could be created";
-  const seen = new Set<string>();
+  const names = new Set<string>();
   return findFault(
     policies.map((policy, index) => {
       const path = `policies[${index}]`;
       const fault = checkPolicy(policy, path);
       if (fault !== undefined) return fault;
       const { name } = policy.metadata;
-      if (seen.has(name)) return `must have one policy of the name ${name}, not several`;
-      seen.add(name);
+      if (names.has(name)) return `must have one policy of the name ${name}, not several`;
+      names.add(name);
       return findContradiction(policy, `${path} (${name})`) ?? (accessReviews ? undefined : checkGrants(policy, path));
     }),
   );

@@ -70,8 +70,8 @@ export const listOffences = (
   { level, version }: PodSecurityLevelAndVersion,
   newest?: string,
 ): PodSecurityViolation[] => {
-  const asked = version === "latest" ? undefined : version.slice(1);
-  const [asOf = ""] = Object.keys(selectSince(selectSince(newestStandards, newest), asked)).slice(-1);
+  const requestedVersion = version === "latest" ? undefined : version.slice(1);
+  const [asOf = ""] = Object.keys(selectSince(selectSince(newestStandards, newest), requestedVersion)).slice(-1);
   return getChecks(level, asOf).flatMap((check) => check(subject) ?? []);
 };
 

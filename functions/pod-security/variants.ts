@@ -57,7 +57,7 @@ const buildEntries = (
   const { namespaces } = settings.exemptions;
   const notExempt: LabelExpression[] =
     namespaces.length > 0 ? [{ key: "kubernetes.io/metadata.name", operator: "NotIn", values: namespaces }] : [];
-  const chosen = new Map(
+  const entriesByName = new Map(
     [...listEntriesByLevels(kind, getDefaultPolicy(settings)), ...versionEntries].map(
       ({ name, expressions, refuses = true }) => [
         name,
@@ -71,8 +71,8 @@ const buildEntries = (
   );
   // The variants of other defaults are also included: webhook entries of an earlier release call them until the entries
   // are updated.
-  return [...new Set([...chosen.keys(), ...listEntryNames(kind)])].map((name) => {
-    return { name: getPodSecurityEntryName(kind, name), ...(chosen.get(name) ?? { match: [] }) };
+  return [...new Set([...entriesByName.keys(), ...listEntryNames(kind)])].map((name) => {
+    return { name: getPodSecurityEntryName(kind, name), ...(entriesByName.get(name) ?? { match: [] }) };
   });
 };
 

@@ -48,10 +48,13 @@ export default rule({
 
     const refuseRequest = (text: string) => ({ refuse: forbidden(request, text) });
     const name = spec.priorityClassName;
-    const chosen = name ? await needs.class({ name }) : findDefault(await needs.classes());
-    if (name && !chosen) return refuseRequest(`no PriorityClass with name ${name} was found`);
+    const priorityClass = name ? await needs.class({ name }) : findDefault(await needs.classes());
+    if (name && !priorityClass) return refuseRequest(`no PriorityClass with name ${name} was found`);
 
-    const { value: priority, preemptionPolicy } = chosen ?? { value: 0, preemptionPolicy: "PreemptLowerPriority" };
+    const { value: priority, preemptionPolicy } = priorityClass ?? {
+      value: 0,
+      preemptionPolicy: "PreemptLowerPriority",
+    };
     const describeComputed = (value: unknown) =>
       `must not be provided in pod spec; priority admission controller computed ${value} from the given PriorityClass name`;
     if (spec.priority !== undefined && spec.priority !== priority)
@@ -61,7 +64,7 @@ export default rule({
         `the string value of PreemptionPolicy (${spec.preemptionPolicy}) ${describeComputed(preemptionPolicy)}`,
       );
 
-    if (!name && chosen?.metadata?.name) spec.priorityClassName = chosen.metadata.name;
+    if (!name && priorityClass?.metadata?.name) spec.priorityClassName = priorityClass.metadata.name;
     spec.priority = priority;
     if (preemptionPolicy) spec.preemptionPolicy = preemptionPolicy;
   },

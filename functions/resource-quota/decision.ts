@@ -40,17 +40,17 @@ const nothing: QuotaDecision = { charged: [] };
  */
 export const decideOnRequest = async (
   quotas: readonly ResourceQuota[],
-  asked: QuotaRequest,
+  quotaRequest: QuotaRequest,
   limitedResources: readonly LimitedResource[],
   enforcesQuotas: boolean,
 ): Promise<QuotaDecision> => {
-  const { request, object, oldObject, evaluator } = asked;
+  const { request, object, oldObject, evaluator } = quotaRequest;
   const refuse = (text: string): QuotaDecision => ({ refuse: forbidden(request, text) });
-  const found = findMatchingQuotas(quotas, asked, enforcesQuotas);
+  const result = findMatchingQuotas(quotas, quotaRequest, enforcesQuotas);
   // Upstream answers this error with a 500 without a reason, which a webhook can't send.
-  if ("error" in found) return { refuse: found.error };
-  if ("fault" in found) return refuse(found.fault);
-  const { matching, scopes } = found;
+  if ("error" in result) return { refuse: result.error };
+  if ("fault" in result) return refuse(result.fault);
+  const { matching, scopes } = result;
 
   const usage = await evaluator.measure(object);
   const negative = [...usage].filter(([, { nanos }]) => nanos < 0n).map(([name]) => name);
@@ -67,7 +67,7 @@ export const decideOnRequest = async (
   const amounts = matching.length > 0 ? charges.map(({ charge }) => charge) : [deleteZeros(growth)];
   if (amounts.every(({ size }) => size === 0)) return nothing;
 
-  const limited = findUncovered(asked, usage, matching, scopes, limitedResources);
+  const limited = findUncovered(quotaRequest, usage, matching, scopes, limitedResources);
   if (limited.names.length > 0) return refuse(`insufficient quota to consume: ${limited.names.join()}`);
   if (limited.scopes.length > 0)
     return { refuse: `insufficient quota to match these scopes: ${formatScopes(limited.scopes)}` };

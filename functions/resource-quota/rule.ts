@@ -106,15 +106,15 @@ export default rule({
     if (quotas.length === 0 && limitedResources.length === 0) return;
 
     const evaluator = await chooseEvaluator(request, now, upstream, reads);
-    const asked = { request, object, oldObject, evaluator, labelUnit: upstream.labelUnit };
-    const decision = await decideOnRequest(quotas, asked, limitedResources, charges);
+    const quotaRequest = { request, object, oldObject, evaluator, labelUnit: upstream.labelUnit };
+    const decision = await decideOnRequest(quotas, quotaRequest, limitedResources, charges);
     if ("refuse" in decision) return { refuse: decision.refuse };
     if (request.dryRun) return;
 
     const readAgain = () => reads.current(request.namespace);
     const refuse = await writeCharges(decision.charged, reads.update, readAgain, (changed) =>
       // Limited resources aren't checked again: the list of them is empty here.
-      decideOnRequest(changed, asked, [], true),
+      decideOnRequest(changed, quotaRequest, [], true),
     );
     if (refuse) return { refuse };
   },

@@ -41,10 +41,10 @@ export default rule({
 
     spec.serviceAccountName ||= spec.serviceAccount || "default";
     const { current, usual } = context;
-    const found = await findAccount(pod, context, spec.serviceAccountName === "default" ? usual : current);
-    if ("refuse" in found) return found;
+    const accountOrRefusal = await findAccount(pod, context, spec.serviceAccountName === "default" ? usual : current);
+    if ("refuse" in accountOrRefusal) return accountOrRefusal;
 
-    const { account } = found;
+    const { account } = accountOrRefusal;
     if (spec.automountServiceAccountToken ?? account.automountServiceAccountToken ?? true)
       mountServiceAccountToken(pod, context.request.uid);
     const pullSecrets = account.imagePullSecrets ?? [];
@@ -55,8 +55,8 @@ export default rule({
 
   async validate(pod: Pod, context) {
     if (!context.request.subResource && isMirrorPod(pod)) return checkMirrorPod(pod, context.request);
-    const found = await findAccount(pod, context, context.recent);
-    return "refuse" in found ? found : checkSecrets(pod, found.account, context);
+    const accountOrRefusal = await findAccount(pod, context, context.recent);
+    return "refuse" in accountOrRefusal ? accountOrRefusal : checkSecrets(pod, accountOrRefusal.account, context);
   },
 
   async suggest(pod: Pod, { request, current }) {

@@ -63,7 +63,7 @@ export const readQuota = async (
   const used = Object.values(clusters).reduce((sum, share) => combineAmounts(sum, share.used), {});
   const inForce = (scope?.hards ?? []).filter(({ until }) => now < until);
   return {
-    hard: findSmallest(inForce.length > 0 ? inForce.map((one) => one.hard) : [hard]),
+    hard: findSmallest(inForce.length > 0 ? inForce.map((recorded) => recorded.hard) : [hard]),
     used,
     reserved: combineAmounts(scope?.used ?? {}, used, subtractQuantities),
     clusters,
@@ -121,8 +121,11 @@ export const takeOut = (
 export const toStored = (kept: Kept | undefined): Kept | undefined => {
   if (!kept) return undefined;
   const { clusters: _, objects, ...rest } = kept;
-  const seen = Object.entries(objects ?? {}).map(([object, { unseen: _, ...reservation }]) => [object, reservation]);
-  return { ...rest, ...(objects && { objects: Object.fromEntries(seen) }) };
+  const withoutUnseen = Object.entries(objects ?? {}).map(([object, { unseen: _, ...reservation }]) => [
+    object,
+    reservation,
+  ]);
+  return { ...rest, ...(objects && { objects: Object.fromEntries(withoutUnseen) }) };
 };
 
 /** Returns the names of quotas whose sum is larger in `values` than in `before`. */

@@ -188,8 +188,8 @@ export const recordHard = (
   now: number,
 ): Map<string, Quantity> => {
   const scope = ledgered.get(scopeKey) ?? {};
-  const others = (scope.hards ?? []).filter((one) => now < one.until && !isSame(one.hard, hard));
-  const current = scope.hards?.find((one) => isSame(one.hard, hard));
+  const others = (scope.hards ?? []).filter((recorded) => now < recorded.until && !isSame(recorded.hard, hard));
+  const current = scope.hards?.find((recorded) => isSame(recorded.hard, hard));
   const isFresh = current !== undefined && current.until - now > hardMilliseconds / 2;
   if (!isFresh)
     ledgered.set(scopeKey, { ...scope, hards: [...others, { hard: { ...hard }, until: now + hardMilliseconds }] });

@@ -144,19 +144,19 @@ export default rule({
       if (!found || (!isOwned && findCountedOwner(found, kinds))) return undefined;
       return measureWorkload(found, kind, runtimeClasses);
     };
-    const read = await readLapsed(first.excess, ledger, time, request.uid, readObject, (namespace, isReserved) =>
+    const lapsedReads = await readLapsed(first.excess, ledger, time, request.uid, readObject, (namespace, isReserved) =>
       countRunningPods(namespace, kinds, workloads, isReserved),
     );
-    const second = read.sightings.length > 0 ? await decide(read) : first;
-    const unseen = read.sightings.filter(
+    const second = lapsedReads.sightings.length > 0 ? await decide(lapsedReads) : first;
+    const unseen = lapsedReads.sightings.filter(
       ({ before, seen }) => before.phase === "charged" && !seen && hasLapsed(before, time),
     );
     if (!request.dryRun)
       count(unseen.map(() => ({ metric: "unseen_reservations", labels: { rule: "workload-quota" } })));
     if (second.excess.length === 0) return { warnings: second.warnings };
     return {
-      refuse: second.excess.map(formatExcess).join("; ") + read.note,
-      ...(read.fault && { audit: { unread: read.fault } }),
+      refuse: second.excess.map(formatExcess).join("; ") + lapsedReads.note,
+      ...(lapsedReads.fault && { audit: { unread: lapsedReads.fault } }),
     };
   },
 });

@@ -19,8 +19,8 @@ const checkRunAsRoot = buildSecurityContextsCheck(
   (setters) => `${setters} must not set securityContext.runAsNonRoot=false`,
 );
 const requireNonRoot: PodSecurityCheckFunction = (subject) => {
-  const found = checkRunAsRoot(subject);
-  if (found || subject.spec.securityContext?.runAsNonRoot === true) return found;
+  const violation = checkRunAsRoot(subject);
+  if (violation || subject.spec.securityContext?.runAsNonRoot === true) return violation;
 
   const without = listNames(subject.containers.filter((container) => getContext(container).runAsNonRoot === undefined));
   if (without.length > 0)
