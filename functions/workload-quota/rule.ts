@@ -81,8 +81,8 @@ export default rule({
   },
   reconcile: recount,
 
-  async validate(object: KubernetesObject, { request, oldObject, settings, now, ...asked }) {
-    const { ledger, workloads, namespaces, runtimeClasses, count } = asked;
+  async validate(object: KubernetesObject, { request, oldObject, settings, now, ...needs }) {
+    const { ledger, workloads, namespaces, runtimeClasses, count } = needs;
     const { cluster } = ledger;
     const time = now.getTime();
     const kinds = listCountedKinds(settings);
