@@ -1,33 +1,35 @@
 import { type Image, parseImage } from "postern/objects/image";
 
-/** Reports whether an image's registry is allowed. Entries: `ghcr.io`, `ghcr.io/acme`, `*.corp.example`. */
+/**
+ * Reports whether an image is in one of these registries. Examples are `ghcr.io`, `ghcr.io/acme` and `*.corp.example`.
+ */
 export const isAllowedRegistry = (registries: string[], { registry, repository }: Image): boolean =>
   registries.some((entry) => {
     const [host = "", ...prefix] = entry.split("/");
-    const isThere = host.startsWith("*.") ? registry.endsWith(host.slice(1)) : registry === host;
-    return isThere && `${repository}/`.startsWith([...prefix, ""].join("/"));
+    const isInRegistry = host.startsWith("*.") ? registry.endsWith(host.slice(1)) : registry === host;
+    return isInRegistry && `${repository}/`.startsWith([...prefix, ""].join("/"));
   });
 
 /** Reports whether an entry of the settings names a registry, with or without a wildcard or a path. */
 export const isRegistryEntry = (entry: unknown): boolean => {
   if (typeof entry !== "string") return false;
-  const plain = entry.replace(/^\*\./, "any.");
-  const below = parseImage(`${plain}/some/image`);
-  return below !== undefined && plain.split("/")[0] === below.registry;
+  const withoutWildcard = entry.replace(/^\*\./, "any.");
+  const exampleImage = parseImage(`${withoutWildcard}/some/image`);
+  return exampleImage !== undefined && withoutWildcard.split("/")[0] === exampleImage.registry;
 };
 
+/** A part of a host name, such as `corp`. */
 const label = "[a-z0-9]+(-+[a-z0-9]+)*";
+/** A part of a repository with the slash before it, such as `/nginx`. */
 const component = "/[a-z0-9]+([._-][a-z0-9]+)*";
 
-/**
- * Returns a regular expression for images of the allowed registries with a complete name, as in
- * `docker.io/library/nginx`.
- */
+/** Returns a regular expression that matches complete names of allowed images, such as `docker.io/library/nginx`. */
 export const buildAllowedPattern = (registries: string[]): string => {
   const places = registries.map((entry) => {
     const place = entry.replace(/[.[\]]/g, "\\$&").replace(/^\*\\\./, `(${label}\\.)+`);
-    const isFull = entry.includes("/") && !entry.startsWith("docker.io/");
-    return isFull ? place : `${place}${component}`;
+    // An image of Docker Hub has at least two components after the host: `docker.io/library` is no image.
+    const isCompleteRepository = entry.includes("/") && !entry.startsWith("docker.io/");
+    return isCompleteRepository ? place : `${place}${component}`;
   });
   return `^(${places.join("|")})(${component})*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[a-f0-9]{64})?$`;
 };

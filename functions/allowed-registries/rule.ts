@@ -18,7 +18,8 @@ export default rule({
   ],
   matchConditions: ({ registries }) => ({
     "changes-images": `oldObject == null || ${isLarge} || ${buildImageList("object")} != ${buildImageList("oldObject")}`,
-    // An image reference of more than 255 characters may be an invalid name, which the rule refuses.
+    // The pattern also matches references of more than 255 characters, which may be invalid. The rule refuses invalid
+    // ones.
     "may-come-from-elsewhere": `${isLarge} || ${buildImageList("object")}.exists(image,
       size(image) > 255 || !image.matches(${JSON.stringify(buildAllowedPattern(registries))}))`,
   }),
@@ -53,6 +54,7 @@ export default rule({
   },
 });
 
+/** Lists the images of a pod, each with the place that a refusal names, such as `container "a"`. */
 const listImageUses = (pod: Pod) => [
   ...listContainers(pod).map(({ container: { name, image }, path }) => ({
     place: name ? `container ${JSON.stringify(name)}` : path,

@@ -1,7 +1,7 @@
 import { rule } from "postern/rule";
 
 export default rule({
-  summary: "Admits every request: a harmless rule to test a deployment with.",
+  summary: "Admits every request: a harmless rule for testing a deployment.",
   order: 1,
   upstreamPlugin: { plugin: "AlwaysAdmit" },
   match: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] }],

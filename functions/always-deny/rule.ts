@@ -29,6 +29,6 @@ export default rule({
   },
 });
 
-/** Returns names as `resource.group`. The core group's name is empty, so `nodes` becomes `nodes.`. */
+/** Completes names to `resource.group`. The name of the core group is empty, so `nodes` becomes `nodes.`. */
 const addDots = (resources: readonly string[]) => resources.map((name) => (name.includes(".") ? name : `${name}.`));
 const printResources = (resources: readonly string[]) => JSON.stringify(addDots(resources));

@@ -5,7 +5,8 @@ import type { AdmissionRequest } from "postern/review";
 import { rule } from "postern/rule";
 
 export default rule({
-  summary: "Sets the pull policy Always, so that only pods with access to an image can run it.",
+  summary:
+    "Sets the pull policy Always, so that a pod runs an image only if its own credentials give access to the image.",
   order: 10,
   upstreamPlugin: { plugin: "AlwaysPullImages" },
   match: ({ ephemeralContainers }) => [
@@ -56,6 +57,7 @@ const setPullPolicies = ({ containers, images }: ReturnType<typeof selectAffecte
 
 const nothing = { containers: [], images: [] };
 
+/** Returns the containers and image volumes whose pull policy must be Always. */
 const selectAffected = (
   pod: Pod,
   old: Pod | null,
@@ -84,8 +86,8 @@ const buildRefusal = (
 };
 
 /**
- * A matchCondition that exceeds the API server's cost limit fails, so all large pods are sent to the rule, which
- * checks them.
+ * Returns a CEL condition: true for a pod with more than 50 containers and volumes. A condition about their images
+ * would exceed the API server's cost limit and fail, so the rule itself checks large pods.
  */
 function isLarge(pod: "object") {
   return `size(${listContainersInCel(pod)}) + size(${pod}.spec.?volumes.orValue([])) > 50`;

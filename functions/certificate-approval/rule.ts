@@ -4,7 +4,7 @@ import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 
 export default rule({
-  summary: "Requires permission to approve for the signer when a certificate signing request is approved or denied.",
+  summary: "Lets users approve or deny a certificate signing request only if they may approve requests to its signer.",
   order: 25,
   upstreamPlugin: { plugin: "CertificateApproval" },
   match: [

@@ -8,8 +8,7 @@ const buildComparison = (field: string, none: string) =>
   `object.?status.?${field}.orValue(${none}) != oldObject.?status.?${field}.orValue(${none})`;
 
 export default rule({
-  summary:
-    "Requires permission to sign for the signer when a certificate is issued or its request is marked as failed.",
+  summary: "Lets users issue a certificate, or mark its request as failed, only if they may sign for the signer.",
   order: 26,
   upstreamPlugin: { plugin: "CertificateSigning" },
   match: [

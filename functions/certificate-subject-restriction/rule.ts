@@ -23,15 +23,15 @@ export default rule({
 
   validate({ spec }: CertificateSigningRequest, { request }) {
     if (spec?.signerName !== signer) return;
-    const read = parseCertificateSubject(spec.request);
-    if ("fault" in read) return { refuse: forbidden(request, `failed to parse CSR: ${read.fault}`) };
-    if (read.subject.organizations.includes(masters))
+    const parsed = parseCertificateSubject(spec.request);
+    if ("fault" in parsed) return { refuse: forbidden(request, `failed to parse CSR: ${parsed.fault}`) };
+    if (parsed.subject.organizations.includes(masters))
       return { refuse: forbidden(request, `use of ${signer} signer with ${masters} group is not allowed`) };
   },
 
   suggest({ spec }: CertificateSigningRequest) {
-    const read = parseCertificateSubject(spec?.request);
-    if ("subject" in read)
+    const parsed = parseCertificateSubject(spec?.request);
+    if ("subject" in parsed)
       return `request another organization than ${masters}, and bind that group to the ClusterRole that it needs`;
   },
 });

@@ -5,12 +5,12 @@ import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 
 export default rule({
-  summary: "Requires permission to attest for the signer when a signer's trust bundle is written.",
+  summary: "Lets users write a signer's trust bundle only if they may attest for the signer.",
   order: 27,
   upstreamPlugin: {
     plugin: "ClusterTrustBundleAttest",
     worthwhile:
-      "Every API server that serves trust bundles does this itself by default. The rule is for clusters that turned ClusterTrustBundleAttest off.",
+      "In API servers that serve trust bundles, the plugin ClusterTrustBundleAttest does the same by default. The rule is for clusters that turned this plugin off.",
   },
   match: [
     {

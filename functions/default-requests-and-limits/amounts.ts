@@ -14,24 +14,29 @@ interface RequestsAndLimits {
   limits?: QuantityTextByResource;
 }
 
-/** Returns the defaults to add to a container. `shared` are the pod-level resources, which all its containers share. */
+/** Returns the defaults to add to a container; `ofPod` are the amounts that the pod sets for all its containers. */
 export const selectMissingDefaults = (
-  own: RequestsAndLimits,
-  shared: RequestsAndLimits,
+  ofContainer: RequestsAndLimits,
+  ofPod: RequestsAndLimits,
   { requests, limits }: DefaultResourceSettings,
 ) => {
-  const isOpen = (resource: string) =>
-    ![own.limits, shared.requests, shared.limits].some((set) => hasAmount(set, resource));
+  const mayHaveDefault = (resource: string) =>
+    ![ofContainer.limits, ofPod.requests, ofPod.limits].some((amounts) => hasAmount(amounts, resource));
   return {
-    requests: pick(requests, (resource) => isOpen(resource) && !hasAmount(own.requests, resource)),
-    limits: pick(limits, (resource, limit) => isOpen(resource) && !isRequestAbove(own.requests, resource, limit)),
+    requests: pick(requests, (resource) => mayHaveDefault(resource) && !hasAmount(ofContainer.requests, resource)),
+    limits: pick(
+      limits,
+      (resource, limit) => mayHaveDefault(resource) && !isRequestAbove(ofContainer.requests, resource, limit),
+    ),
   };
 };
 
 const hasAmount = (amounts: QuantityTextByResource | undefined, resource: string) =>
   Object.hasOwn(amounts ?? {}, resource);
 
-/** Reports whether a container's request exceeds a limit; true for an invalid one, which the API refuses later. */
+/**
+ * Reports whether a container's request exceeds a limit. An invalid request counts as too large; the API refuses it.
+ */
 const isRequestAbove = (requests: QuantityTextByResource | undefined, resource: string, limit: string) => {
   if (!hasAmount(requests, resource)) return false;
   const request = String(requests?.[resource]);
@@ -71,10 +76,10 @@ export const findSettingsFault = ({ requests, limits }: DefaultResourceSettings)
 const isAmount = (amount: unknown) =>
   typeof amount === "string" && isQuantity(amount) && compareQuantities(amount, "0") >= 0;
 
-const native = ["cpu", "memory", "ephemeral-storage"];
-const canOvercommit = (resource: string) => native.includes(resource);
+const nativeResources = ["cpu", "memory", "ephemeral-storage"];
+const canOvercommit = (resource: string) => nativeResources.includes(resource);
 
-/** Reports whether API validation accepts a resource of containers: a native one, huge pages, or one with a domain. */
+/** Reports whether the API accepts a resource in containers, such as `cpu`, `hugepages-2Mi` or `example.com/gpu`. */
 const isContainerResource = (resource: string) =>
-  native.includes(resource) ||
+  nativeResources.includes(resource) ||
   /^(hugepages-|[a-z0-9][a-z0-9.-]*\/)[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$/.test(resource);

@@ -6,7 +6,7 @@ import { type DefaultResourceSettings, findSettingsFault, selectMissingDefaults 
 const settings: DefaultResourceSettings = { requests: {}, limits: {}, initContainers: true };
 
 export default rule({
-  summary: "Sets default requests and limits in containers that have none of their own.",
+  summary: "Sets default requests and limits in containers that set none.",
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
   matchConditions: ({ requests, limits }: DefaultResourceSettings) => ({
     "some-container-lacks-one": `${listContainersInCel("object", ["initContainers", "containers"])}.exists(c,

@@ -3,8 +3,8 @@ import { list } from "postern/needs";
 import { findDefaultClass } from "postern/objects/default-class";
 import { rule } from "postern/rule";
 
-/** The annotation that named a storage class before the field existed. Any value counts as a class. */
-const older = "volume.beta.kubernetes.io/storage-class";
+/** The annotation that was used before the field storageClassName existed. A claim with any value has a class. */
+const olderAnnotation = "volume.beta.kubernetes.io/storage-class";
 
 export default rule({
   summary: "Sets the default storage class in a claim that names no class.",
@@ -13,18 +13,23 @@ export default rule({
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["persistentvolumeclaims"], operations: ["CREATE"] }],
   matchConditions: {
     "names-no-class": `!object.?spec.?storageClassName.hasValue() &&
-      !object.?metadata.?annotations[?"${older}"].hasValue()`,
+      !object.?metadata.?annotations[?"${olderAnnotation}"].hasValue()`,
   },
   // Storage classes are read without the cache, because the class of a claim can't be corrected later.
   needs: { classes: list("storageclasses", { maxAge: 0 }) },
 
   async mutate(claim: PersistentVolumeClaim, { classes }) {
     // An empty class name is kept: the claim asks for a volume without a class.
-    if (claim.spec?.storageClassName !== undefined || claim.metadata?.annotations?.[older] !== undefined) return;
+    if (claim.spec?.storageClassName !== undefined || claim.metadata?.annotations?.[olderAnnotation] !== undefined)
+      return;
 
-    const name = findDefaultClass(await classes(), marks);
+    const name = findDefaultClass(await classes(), defaultAnnotations);
     if (name) claim.spec = { ...claim.spec, storageClassName: name };
   },
 });
 
-const marks = ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
+/** The annotations that mark a default class. */
+const defaultAnnotations = [
+  "storageclass.kubernetes.io/is-default-class",
+  "storageclass.beta.kubernetes.io/is-default-class",
+];

@@ -3,12 +3,12 @@ import { rule } from "postern/rule";
 
 export default rule({
   summary:
-    "Lets a pod stay five minutes on a node that is not ready or unreachable, unless the pod has its own tolerations.",
+    "Lets a pod stay five minutes on a node that is unreachable or not ready, unless the pod has its own tolerations.",
   order: 15,
   upstreamPlugin: {
     plugin: "DefaultTolerationSeconds",
     worthwhile:
-      "Every API server does this itself by default, with 300 seconds. The rule is for other durations, with replaceDefaults.",
+      "The API server's plugin DefaultTolerationSeconds does the same by default, with 300 seconds. The rule is for other durations, with the setting replaceDefaults.",
   },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
   matchConditions: ({ replaceDefaults }) => ({
@@ -26,25 +26,34 @@ export default rule({
       buildToleration(settings.unreachableSeconds, "node.kubernetes.io/unreachable"),
     ];
     const present = pod.spec?.tolerations ?? [];
-    const missing = wanted.filter((toleration) => !present.some((own) => covers(own, toleration)));
+    const missing = wanted.filter(
+      (toleration) => !present.some((presentToleration) => covers(presentToleration, toleration)),
+    );
     const replaces =
       settings.replaceDefaults && request.operation === "CREATE" && !pod.metadata?.annotations?.[keepAnnotation];
-    const kept = replaces ? present.map((own) => wanted.find(({ key }) => isDefault(own, key)) ?? own) : present;
+    const kept = replaces
+      ? present.map(
+          (presentToleration) => wanted.find(({ key }) => isDefault(presentToleration, key)) ?? presentToleration,
+        )
+      : present;
 
     if (pod.spec && (replaces || missing.length > 0)) pod.spec.tolerations = [...kept, ...missing];
   },
 });
 
+/** With this annotation, a pod keeps its own tolerations. */
 const keepAnnotation = "default-toleration-seconds.postern.dev/keep";
 
 const buildToleration = (tolerationSeconds: number, key: string): Toleration => {
   return { key, operator: "Exists", effect: "NoExecute", tolerationSeconds };
 };
 
-/** Reports whether a toleration covers another, as upstream does: an absent key or effect matches all. */
+/**
+ * Reports whether a toleration covers another. As in upstream, a toleration without key or effect covers all of them.
+ */
 const covers = (toleration: Toleration, wanted: Toleration) =>
   (!toleration.key || toleration.key === wanted.key) && (!toleration.effect || toleration.effect === wanted.effect);
 
-/** Reports whether a toleration equals what the compiled-in plugin adds. The pod's author may have written the same. */
+/** Reports whether a toleration equals the one that the plugin adds. The pod's author may have written the same. */
 const isDefault = ({ key, operator, effect, tolerationSeconds }: Toleration, wanted: string | undefined) =>
   key === wanted && operator === "Exists" && effect === "NoExecute" && tolerationSeconds === 300;

@@ -5,10 +5,11 @@ import type { HttpsRequest, HttpsResponse } from "postern/needs";
 import { buildPodUrl } from "./pod-address.ts";
 import type { DeletionGuardSettings } from "./pod-state.ts";
 
-/** The milliseconds until an unfinished clean-up call may be repeated, and the seconds until a call is forgotten. */
+/** The milliseconds after which a call to start a clean-up may be repeated if its result wasn't stored. */
 const retryMilliseconds = 60_000;
+/** The seconds for which the ledger keeps a call. */
 const rememberSeconds = 30 * 24 * 3600;
-/** The most milliseconds of a clean-up call. The review's other time is for the ledger. */
+/** The most milliseconds of a call to start a clean-up. The rest of the review's time is for the ledger. */
 const callMilliseconds = 3000;
 
 interface CleanUpContext {
@@ -18,7 +19,7 @@ interface CleanUpContext {
   ask(request: HttpsRequest): Promise<HttpsResponse>;
 }
 
-/** Reports whether the pod's check answers with 2xx. Throws if the check can't be reached. */
+/** Reports whether the URL of the setting `finished.check` answers with 2xx. Throws if it can't be reached. */
 export const askPodWhetherFinished = async (
   pod: Pod,
   { settings: { finished, addresses, ca }, ask }: CleanUpContext,
@@ -28,29 +29,33 @@ export const askPodWhetherFinished = async (
   return isSuccess((await ask({ url, ...(ca && { ca }) })).status);
 };
 
-/** A call in the ledger. Other reviews don't repeat it before `until`, in milliseconds since 1970. */
+/**
+ * A call to start a clean-up, as the ledger stores it. If it isn't done, another review may repeat it after `until`, a
+ * time in milliseconds since 1970.
+ */
 interface Call {
   until: number;
   isDone: boolean;
 }
 
 /**
- * Calls the clean-up URL of a pod that is to be deleted, unless it was called before; returns the outcome for the
- * audit log.
+ * Calls the clean-up URL for a pod that a user wants to delete, unless it was called before. Returns the outcome for
+ * the audit log.
  */
 export const startCleanUp = async (pod: Pod, { settings, now, calls, ask }: CleanUpContext): Promise<string> => {
   const url = buildPodUrl(settings.cleanUp, pod, settings.addresses);
   if (url === undefined) return "the pod has no address that may be called";
 
-  const change = (update: (kept: Call | undefined) => Call | undefined) =>
-    calls.change<Call>([pod.metadata?.uid ?? ""], ([kept]) => [update(kept)], rememberSeconds);
+  const changeStoredCall = (update: (stored: Call | undefined) => Call | undefined) =>
+    calls.change<Call>([pod.metadata?.uid ?? ""], ([stored]) => [update(stored)], rememberSeconds);
   const newCall = { until: now.getTime() + retryMilliseconds, isDone: false };
-  let isMine = false;
-  await change((kept) => {
-    isMine = !kept || (!kept.isDone && kept.until <= now.getTime());
-    return isMine ? newCall : kept;
+  // Of concurrent reviews, only one stores its call, and then makes it.
+  let mayCall = false;
+  await changeStoredCall((stored) => {
+    mayCall = !stored || (!stored.isDone && stored.until <= now.getTime());
+    return mayCall ? newCall : stored;
   });
-  if (!isMine) return "it was started before";
+  if (!mayCall) return "it was started before";
   const call = {
     url,
     method: "POST",
@@ -64,9 +69,9 @@ export const startCleanUp = async (pod: Pod, { settings, now, calls, ask }: Clea
       throw error;
     },
   );
-  // A failed call is deleted from the ledger, so that the next review calls again. The pod is kept in any case: if the
-  // entry can't be changed, it ends as an unfinished call does.
-  await change(() => (failure ? undefined : { ...newCall, isDone: true })).catch(ignoreFailure);
+  // A failed call is deleted from the ledger, so that the next review calls again. If the ledger can't be changed, a
+  // review may repeat the call after `retryMilliseconds`.
+  await changeStoredCall(() => (failure ? undefined : { ...newCall, isDone: true })).catch(ignoreFailure);
   return failure ?? "it was started";
 };
 

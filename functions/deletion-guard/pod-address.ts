@@ -1,10 +1,10 @@
 import type { Pod } from "postern/kubernetes/core/v1";
 import { type AddressRange, isInRange, parseRange } from "postern/objects/network";
 
-/** The prefix of IPv4 addresses that are written as IPv6 addresses: ::ffff:0:0/96. */
+/** The range ::ffff:0:0/96, which contains IPv4 addresses that are written as IPv6 addresses. */
 const ipv4Mapped: AddressRange = [[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0, 0, 0], 96];
 
-/** Parses `10.0.0.0/8`, `fd00::/8` or a single address; returns undefined if the text is neither. */
+/** Parses a network such as `10.0.0.0/8` or `fd00::/8`, or a single address; returns undefined for other texts. */
 export const parseNetwork = (text: string): AddressRange | undefined => {
   const range = parseRange(text);
   if (range === undefined) return undefined;
@@ -13,15 +13,18 @@ export const parseNetwork = (text: string): AddressRange | undefined => {
   return isNetworkAddress(network) ? network : undefined;
 };
 
-/** Reports whether all bits of an address after the prefix are 0, as in the network 10.0.0.0/8. */
+/** Reports whether all bits after the prefix are 0: true for 10.0.0.0/8, false for 10.0.0.1/8. */
 const isNetworkAddress = ([start, bits]: AddressRange) =>
   bits >= 0 && start.every((byte, index) => (byte & (255 >> Math.max(0, Math.min(8, bits - 8 * index)))) === 0);
 
-/** Reports whether an address is in a network. A reserved address must be in a network within its reserved range. */
+/**
+ * Reports whether an address is in one of the networks. For an address in a reserved range, only networks that lie
+ * within this range count.
+ */
 const isAddressInAllowedNetworks = (text: string, networks: readonly AddressRange[]): boolean => {
   const [address] = (text.includes("/") ? undefined : parseNetwork(text)) ?? [];
   if (address === undefined) return false;
-  const reservedRange = reserved.find(isInRange(address));
+  const reservedRange = reservedRanges.find(isInRange(address));
   return networks.some(
     (network) =>
       isInRange(address)(network) &&
@@ -33,27 +36,30 @@ const isAddressInAllowedNetworks = (text: string, networks: readonly AddressRang
  * Reserved ranges: the host itself, link-local addresses, AWS's credential services, and IPv6 ranges that map to IPv4
  * addresses. An address belongs to the first range that contains it.
  */
-const reserved =
+const reservedRanges =
   "0.0.0.0/8 127.0.0.0/8 169.254.0.0/16 ::/128 ::1/128 fe80::/10 fd00:ec2::/32 ::/96 64:ff9b::/96 2002::/16"
     .split(" ")
     .map(parseNetwork)
     .filter((network) => network !== undefined);
 
 const placeholders = ["name", "namespace", "uid"] as const;
-const host = /^https?:\/\/([^/?#]*)/;
+/** Matches the beginning of a URL up to the path, such as `http://{ip}:8080`. */
+const schemeAndHost = /^https?:\/\/([^/?#]*)/;
 
 /** Returns what is wrong with a URL template, which may contain {name}, {namespace}, {uid}, and {ip} as its host. */
 export const findPodUrlTemplateFault = (template: string): string | undefined => {
-  const [, named = ""] = host.exec(template) ?? [];
-  const isOfPods = /^\{ip\}(:\d{1,5})?$/.test(named);
-  if (!isOfPods && /[{}@%\s\\]/.test(named)) return "a host, or {ip} in its place, and nothing else before the path";
-  const located = isOfPods ? template.replace("{ip}", "ip") : template;
-  const plain = placeholders.reduce((text, name) => text.replaceAll(`{${name}}`, "x"), located);
-  if (named === "" || /[{}\s\\]/.test(plain) || !URL.canParse(plain))
+  const [, host = ""] = schemeAndHost.exec(template) ?? [];
+  const isPodAddress = /^\{ip\}(:\d{1,5})?$/.test(host);
+  if (!isPodAddress && /[{}@%\s\\]/.test(host)) return "a host, or {ip} in its place, and nothing else before the path";
+  const withHost = isPodAddress ? template.replace("{ip}", "ip") : template;
+  const plain = placeholders.reduce((text, name) => text.replaceAll(`{${name}}`, "x"), withHost);
+  if (host === "" || /[{}\s\\]/.test(plain) || !URL.canParse(plain))
     return "a URL with http:// or https://, a host, and a path that may contain {name}, {namespace} and {uid}";
 };
 
-/** Returns a template's URL for a pod; undefined if it needs {ip} and no address of the pod may be called. */
+/**
+ * Builds a template's URL for a pod. Returns undefined if the template has {ip}, but no address of the pod is allowed.
+ */
 export const buildPodUrl = (
   template: string,
   { metadata = {}, status = {} }: Pod,

@@ -2,13 +2,15 @@ import type { Pod } from "postern/kubernetes/core/v1";
 import type { AdmissionRequest } from "postern/review";
 
 export interface DeletionGuardSettings {
-  /** Pods with this label or annotation are guarded, whatever the value; an empty key matches no pod. */
+  /** Pods with this label or annotation are guarded, with any value. An empty key matches no pod. */
   mark: { label: string; annotation: string };
-  /** A pod is finished if its annotation, its condition or the check says so; each is off if its text is empty. */
+  /**
+   * A pod is finished if one of these says so: an annotation, a condition, or a URL (`check`). An empty text is off.
+   */
   finished: { annotation: string; condition: string; check: string };
   /** The URL for the POST request that starts the clean-up. */
   cleanUp: string;
-  /** The networks in which addresses of pods may be called. */
+  /** The networks that contain the addresses of pods which the rule may call. */
   addresses: string[];
   ca: string;
   /** Users and groups that may delete a guarded pod with a grace period of 0 seconds. */
@@ -21,13 +23,13 @@ export interface DeletionGuardSettings {
 export const isMarkedAndNotBeingDeleted = ({ metadata = {} }: Pod, { mark }: DeletionGuardSettings) =>
   !metadata.deletionTimestamp && (hasKey(metadata.labels, mark.label) || hasKey(metadata.annotations, mark.annotation));
 
-/** Reports whether two pods have different uids; a missing uid is no difference. */
+/** Reports whether two pods have different uids. If a uid is missing, the pods count as the same. */
 export const areDifferentPods = ({ metadata: left }: Pod, { metadata: right }: Pod) =>
   left?.uid !== undefined && right?.uid !== undefined && left.uid !== right.uid;
 
 const hasKey = (map: object | undefined, key: string) => key !== "" && Object.hasOwn(map ?? {}, key);
 
-/** Reports whether a pod has a node and hasn't ended; other pods have nothing to clean up. */
+/** Reports whether a pod has a node and hasn't ended. Only such a pod can have something to clean up. */
 export const isRunningOnNode = ({ spec, status }: Pod) =>
   Boolean(spec?.nodeName) && status?.phase !== "Succeeded" && status?.phase !== "Failed";
 
@@ -42,9 +44,7 @@ export const mayForceDeletion = (
   { force }: DeletionGuardSettings,
 ) => force.users.includes(username) || groups.some((group) => force.groups.includes(group));
 
-/**
- * Returns a phrase for each way, among those turned on in the settings, in which a pod can say that it is finished.
- */
+/** Returns a phrase for each way in which a pod can report that it is finished, such as `annotation a=true`. */
 export const describeFinishSettings = ({ finished: { annotation, condition, check } }: DeletionGuardSettings) => [
   ...(annotation ? [`annotation ${annotation}=true`] : []),
   ...(condition ? [`condition ${condition}`] : []),

@@ -102,14 +102,14 @@ describe("deletion-guard", () => {
     assert.equal(outcomes.filter((outcome) => outcome === "it was started").length, 1);
     assert.deepEqual(sent, [call]);
   });
-  it("repeats the call after an answer other than 2xx, a redirect included", async () => {
+  it("repeats the call after every answer other than 2xx, also after a redirect", async () => {
     const capabilities = buildCapabilities(buildPod(), buildNamespace());
     for (status of [500, 302, 404]) assert.equal(await deletePod(capabilities), `it could not be started: ${status}`);
     status = 200;
     assert.equal(await deletePod(capabilities), "it was started");
     assert.deepEqual(sent, [call, call, call, call]);
   });
-  it("repeats a call that another review did not finish within a minute", async () => {
+  it("repeats another review's call after a minute if its result isn't in the ledger", async () => {
     const capabilities = buildCapabilities(buildPod(), buildNamespace());
     const unfinished = { until: 1_800_000_000_000 + 60_000, isDone: false };
     await capabilities.ledger("deletion-guard").change(["u1"], () => [unfinished]);
@@ -117,7 +117,7 @@ describe("deletion-guard", () => {
     seconds = 60;
     assert.equal(await deletePod(capabilities), "it was started");
   });
-  it("keeps the pod if the ledger fails after the call, and repeats an unfinished call after a minute", async () => {
+  it("keeps the pod if the ledger fails after the call, and repeats the call after a minute", async () => {
     const capabilities = buildCapabilities(buildPod(), buildNamespace());
     const ledger = capabilities.ledger("deletion-guard");
     let changes = 0;
@@ -139,7 +139,7 @@ describe("deletion-guard", () => {
     assert.equal(await deletePod(capabilities), "it was started");
     assert.deepEqual(sent, [call, call]);
   });
-  it("admits the deletion of a pod whose name another pod has now", async () => {
+  it("admits the deletion of a pod that was replaced by a pod with the same name", async () => {
     assert.equal(await deletePod(buildCapabilities(buildPod({ uid: "u2" }), buildNamespace())), "deleted");
     assert.deepEqual(sent, []);
   });
@@ -148,7 +148,7 @@ describe("deletion-guard", () => {
     assert.equal(await deletePod(buildCapabilities(buildNamespace())), "deleted");
     assert.deepEqual(sent, []);
   });
-  it("starts the clean-up when a collection is deleted", async () => {
+  it("starts the clean-up of a pod when a collection is deleted, and the request has no name", async () => {
     assert.equal(await deletePod(buildCapabilities(buildPod(), buildNamespace()), { name: "" }), "it was started");
     assert.deepEqual(sent, [call]);
   });
@@ -158,7 +158,7 @@ describe("deletion-guard", () => {
     assert.equal(await deletePod(capabilities, buildEviction({ deleteOptions: { dryRun: ["All"] } })), "kept");
     assert.deepEqual(sent, []);
   });
-  it("calls the check on a dry run, and decides as without it", async () => {
+  it("calls the URL of `check` on a dry run, and decides by its answer", async () => {
     settings = { ...settings, finished: { annotation: "", check: "http://{ip}/done" } };
     const capabilities = buildCapabilities(buildPod(), buildNamespace());
     assert.equal(await deletePod(capabilities, { dryRun: true }), "deleted");
@@ -200,12 +200,12 @@ describe("deletion-guard", () => {
     );
     assert.equal(await deletePod(capabilities, collector), "it was started before");
   });
-  it("fails if the check can't be called, so that the failurePolicy decides", async () => {
+  it("throws if the URL of `check` can't be called, so that the failurePolicy decides", async () => {
     settings = { finished: { annotation: "", check: "http://{ip}/done" }, addresses: ["127.0.0.1"] };
     const http = async () => assert.fail("unreachable");
     await assert.rejects(deletePod({ ...buildCapabilities(buildPod(), buildNamespace()), http }), /unreachable/);
   });
-  it("escapes names in an address", () => {
+  it("escapes the name, namespace and uid of a pod in a URL", () => {
     const pod = {
       metadata: { name: "../a?b#c", namespace: "$&", uid: "{name}/{ip}" },
       status: { podIPs: [{ ip: "fd00::1" }] },
@@ -235,7 +235,7 @@ describe("an address of a pod", () => {
     for (const { ip, network, expected } of rows.reserved)
       assert.equal(isCallable(ip, network), expected, `${ip} in ${network}`);
   });
-  it("is the same as IPv4 and as an IPv4-mapped IPv6 address", () => {
+  it("is allowed in the notation of IPv4 and of IPv6, by a network in either notation", () => {
     assert.ok(isCallable("::ffff:10.1.2.3", "10.0.0.0/8"));
     assert.ok(isCallable("::ffff:a01:203", "10.0.0.0/8"));
     assert.ok(isCallable("10.1.2.3", "::ffff:10.0.0.0/104"));

@@ -7,7 +7,7 @@ export default rule({
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods/exec", "pods/attach"], operations: ["CONNECT"] }],
   settings: { ephemeralContainers: true },
   guards: true,
-  // Read without the cache: the pod may have been replaced, and a running pod can get ephemeral containers.
+  // The pod is read without the cache: it may have been replaced, and a running pod can get ephemeral containers.
   needs: { pods: get("pods", { maxAge: 0 }) },
 
   validate: (_, context) => refuseExec(["hostNetwork", "hostPID", "hostIPC", "privileged"], context),

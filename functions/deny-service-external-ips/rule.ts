@@ -3,13 +3,13 @@ import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 
 export default rule({
-  summary: "Refuses external IPs that a service does not already have.",
+  summary: "Refuses to create a service with external IPs, or to add external IPs to a service.",
   order: 30,
   upstreamPlugin: { plugin: "DenyServiceExternalIPs" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["services"], operations: ["CREATE", "UPDATE"] }],
   matchConditions: {
-    // A matchCondition that exceeds the API server's cost limit fails, so all long lists are sent to the rule, which
-    // checks them.
+    // A matchCondition that exceeds the API server's cost limit fails. So the API server calls the rule for each
+    // service with more than 50 external IPs, and the rule itself checks them.
     "takes-an-external-ip": `size(object.?spec.?externalIPs.orValue([])) > 50 || object.?spec.?externalIPs.orValue([])
       .exists(ip, oldObject == null || !(ip in oldObject.?spec.?externalIPs.orValue([])))`,
   },

@@ -58,31 +58,34 @@ describe("event-rate-limit", () => {
       message: "Too many requests: limit reached on type Namespace for key shop",
     });
   });
+  /** For each type of limit: a request that has the same key as the default request, but differs otherwise. */
   const sameKey: [type: EventLimit["type"], key: string, request: Partial<AdmissionRequest>][] = [
     ["Server", "", { namespace: "bank", userInfo: { username: "john" }, ...buildEvent({}) }],
     ["Namespace", "shop", { userInfo: { username: "john" }, ...buildEvent({}) }],
     ["User", "jane", { namespace: "bank", ...buildEvent({}) }],
     ["SourceAndObject", "kubeletn1Podshoppuv1", { namespace: "bank", userInfo: { username: "john" } }],
   ];
+  /** A request whose keys of all types, except Server, differ from those of the default request. */
   const otherKeys: Partial<AdmissionRequest> = {
     namespace: "mall",
     userInfo: { username: "jim" },
     ...buildEvent({ name: "q" }),
   };
   for (const [type, key, request] of sameKey)
-    it(`counts events with the same key of type ${type} together`, async () => {
-      const [first, otherUser, second] = await sendAll([buildLimit(type, 1)], {}, otherKeys, request);
+    it(`takes tokens from one bucket for events with the same key of the type ${type}, and from another one for others`, async () => {
+      const [first, withOtherKey, second] = await sendAll([buildLimit(type, 1)], {}, otherKeys, request);
       assert.equal(first, "");
-      assert.equal(otherUser, type === "Server" ? `Too many requests: ${describeLimit("Server", "")}` : "");
+      // The type Server has only one key, so its bucket is empty here.
+      assert.equal(withOtherKey, type === "Server" ? `Too many requests: ${describeLimit("Server", "")}` : "");
       assert.equal(second, `Too many requests: ${describeLimit(type, key)}`);
     });
-  it("leaves absent fields out of a key", async () => {
+  it("uses a key without the fields that an event doesn't have", async () => {
     const request = { object: {}, userInfo: {} };
     const limits = [buildLimit("SourceAndObject", 1), buildLimit("User", 1)];
     const [, second] = await sendAll(limits, request, request);
     assert.equal(second, `Too many requests: [${describeLimit("SourceAndObject", "")}, ${describeLimit("User", "")}]`);
   });
-  it("leaves fields that are not strings out of a key", async () => {
+  it("uses a key without the fields that are not strings", async () => {
     const odd = JSON.parse('{"toString": 1, "valueOf": 1}');
     const limits = [buildLimit("SourceAndObject", 1)];
     const messages = await sendAll(
@@ -93,7 +96,7 @@ describe("event-rate-limit", () => {
     assert.deepEqual(messages, ["", `Too many requests: ${describeLimit("SourceAndObject", "Pod")}`]);
     assert.equal((await sendAll(limits, buildEvent("Pod" as never, "kubelet")))[0], "");
   });
-  it("names every reached limit once", async () => {
+  it("names every limit that refuses an event once in the message", async () => {
     const limits = [buildLimit("Namespace", 1), buildLimit("User", 1), buildLimit("Namespace", 1)];
     const [, second] = await sendAll(limits, {}, {});
     assert.equal(
@@ -126,7 +129,7 @@ describe("event-rate-limit", () => {
     seconds = 0.5;
     assert.ok(await send(limits));
   });
-  it("counts no dry run, and events of events.k8s.io only with eventsApi", async () => {
+  it("takes no token for a dry run, and a token for an event of events.k8s.io only with eventsApi", async () => {
     const limits = [buildLimit("Server", 1)];
     const messages = await sendAll(limits, { dryRun: true }, newerKind, {}, { dryRun: true }, newerKind, {});
     assert.deepEqual(messages.map(Boolean), [false, false, false, false, false, true]);

@@ -40,7 +40,7 @@ export default rule({
     const isLimited = request.kind.kind === "Event" && (request.kind.group === "" || eventsApi);
     if (!isLimited || request.dryRun) return;
 
-    // Takes a token of every limit, even if another limit has none left, as upstream does.
+    // As in upstream, an event takes a token of every limit, even if another limit refuses the event.
     const refused = await Promise.all(
       limits.map(async (limit, index) => {
         const key = getTokenBucketKey(limit, event, request);
@@ -52,4 +52,5 @@ export default rule({
   },
 });
 
+/** Reports whether a value is a whole number from 0 to 2^31 - 1. */
 const isCount = (value: unknown) => Number.isSafeInteger(value) && Number(value) >= 0 && Number(value) < 2 ** 31;

@@ -4,7 +4,10 @@ import type { Ledger } from "postern/ledger";
 import { createRecordedCapabilities } from "postern/test";
 import { type EventLimit, getShare, takeToken } from "./token-bucket.ts";
 
-/** Returns a ledger in memory whose changes take some turns, so that concurrent ones are computed again. */
+/**
+ * Returns a ledger in memory whose changes aren't immediate: if two changes are concurrent, the later one is computed
+ * again. `changes` counts attempts to write.
+ */
 const createSlowLedger = (): Ledger & { changes: number } => {
   const { change } = createRecordedCapabilities({}).ledger("event-rate-limit");
   const ledger = {
@@ -36,8 +39,8 @@ const openProcesses = (count: number) => Array.from({ length: count }, () => cre
 const createLimit = (qps: number, burst: number): EventLimit => ({ type: "Server", qps, burst });
 
 describe("a bucket that several processes share", () => {
-  it("gives in each span of time at most its burst, what comes in by the fastest clock, and what processes had taken", async () => {
-    // The last number is the largest difference of the processes' clocks, in milliseconds.
+  it("gives in each span of time at most its burst, the refill by the fastest clock, and the tokens that processes kept", async () => {
+    // `count` is the number of processes, `difference` the largest difference of their clocks in milliseconds.
     for (const [qps, burst, count, difference] of [
       [1, 5, 3, 0],
       [20, 1, 8, 0],
@@ -65,8 +68,8 @@ describe("a bucket that several processes share", () => {
         });
         await Promise.all(takes);
         for (const [first, start] of given.entries()) {
-          const ahead = first === 0 ? 0 : count * (getShare(limit) - 1);
-          const most = burst + (qps * (now - start + difference)) / 1000 + ahead;
+          const keptBefore = first === 0 ? 0 : count * (getShare(limit) - 1);
+          const most = burst + (qps * (now - start + difference)) / 1000 + keptBefore;
           if (given.length - first > most + 1e-6)
             assert.fail(`${given.length - first} since ${start} ms, at most ${most}`);
         }
@@ -74,7 +77,7 @@ describe("a bucket that several processes share", () => {
       assert.ok(given.length >= burst, `${given.length} of ${burst}`);
     }
   });
-  it("gives what comes in, although many more requests come", async () => {
+  it("gives all tokens of its burst and its refill, even if there are many more requests", async () => {
     for (const [qps, count] of [
       [10, 8],
       [100, 1],
@@ -86,15 +89,16 @@ describe("a bucket that several processes share", () => {
       let given = 0;
       for (let now = 0; now < 10_000; now++)
         for (const reserves of processes) if (await takeToken(limit, "", now, { buckets, reserves })) given++;
-      const comes = 11 * qps;
+      // The burst (one second) and ten seconds.
+      const available = 11 * qps;
       const kept = count * getShare(limit);
       assert.ok(
-        given <= comes && given >= comes - kept - 1,
-        `${qps} a second, ${count} processes: ${given} of ${comes}`,
+        given <= available && given >= available - kept - 1,
+        `${qps} a second, ${count} processes: ${given} of ${available}`,
       );
     }
   });
-  it("is written at most 50 times a second by each process, although all its tokens are taken", async () => {
+  it("is written at most 50 times a second by each process, even if processes take all tokens", async () => {
     const limit = createLimit(1000, 1000);
     const [buckets, processes] = [createSlowLedger(), openProcesses(4)];
     for (let now = 0; now < 10_000; now++)
@@ -102,7 +106,7 @@ describe("a bucket that several processes share", () => {
     // Eleven seconds, because the bucket was full at the beginning.
     assert.ok(buckets.changes <= 11 * 50 * processes.length, `${buckets.changes}`);
   });
-  it("has its tokens taken one by one below 100 a second", () => {
+  it("gives one token at a time below 100 a second, and otherwise the tokens of 20 ms, at most its burst", () => {
     assert.deepEqual([getShare(createLimit(99, 500)), getShare(createLimit(100, 500))], [1, 2]);
     assert.deepEqual([getShare(createLimit(5000, 500)), getShare(createLimit(5000, 5))], [100, 5]);
   });

@@ -19,26 +19,29 @@ interface TokenBucket {
   since: number;
 }
 
-/** What one process knows of a bucket: the tokens that it has taken from it, and when it can take more. */
+/**
+ * The state of a bucket in one process: tokens that the process has taken, and a time before which it takes no more.
+ */
 interface Reserve {
   tokens: number;
-  /** Milliseconds since 1970; before, the bucket has too few tokens. */
+  /** Before this time, in milliseconds since 1970, the bucket has too few tokens. */
   emptyUntil: number;
 }
 
 /**
- * How often a bucket gets the tokens of a share in a second. DynamoDB allows about 1,000 writes of an item a second,
- * including those that fail because another process has changed the bucket first.
+ * How many times a second a process may take tokens (a share) from a bucket that refills with `qps`. DynamoDB allows
+ * about 1,000 writes of an item a second, including writes that fail because another process changed the bucket first.
  */
 const sharesPerSecond = 50;
 
-/** Returns how many tokens a process takes from a bucket at once. If it takes several, few events write to the ledger. */
+/** Returns how many tokens a process takes from a bucket at once, so that not every event writes into the ledger. */
 export const getShare = ({ qps, burst }: Pick<EventLimit, "qps" | "burst">): number =>
   Math.min(burst, Math.max(1, Math.floor(qps / sharesPerSecond)));
 
 /**
- * Takes a token; resolves to whether there was one. All processes share `buckets`; `reserves` belongs to this process.
- * The process reads the bucket only when its own tokens are used up, and once the bucket can have refilled.
+ * Takes a token from a bucket; returns false if there is none. All processes share `buckets`; `reserves` belongs to
+ * this process. The process reads the bucket only if it has no tokens of its own, and only after enough time for the
+ * refill.
  */
 export const takeToken = async (
   limit: EventLimit,
@@ -83,7 +86,7 @@ export const takeToken = async (
   return isGiven === true;
 };
 
-/** Returns a bucket with the tokens that came since. A time before `since` adds none: functions' clocks may differ. */
+/** Adds the tokens that came since the last change. A time before `since` adds none, because clocks may differ. */
 const fillBucket = ({ qps, burst }: EventLimit, kept: TokenBucket | undefined, now: number): TokenBucket => {
   const { tokens, since } = kept ?? { tokens: burst, since: now };
   return { tokens: Math.min(burst, tokens + (Math.max(0, now - since) / 1000) * qps), since: Math.max(now, since) };
@@ -91,7 +94,7 @@ const fillBucket = ({ qps, burst }: EventLimit, kept: TokenBucket | undefined, n
 
 type AnyEvent = Event & { deprecatedSource?: EventSource; regarding?: ObjectReference };
 
-/** Returns the key of the token bucket that an event counts against, under a limit. */
+/** Returns the key of the bucket from which an event takes a token, such as its namespace for the type Namespace. */
 export const getTokenBucketKey = (
   { type }: EventLimit,
   event: AnyEvent,

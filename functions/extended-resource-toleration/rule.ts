@@ -12,7 +12,7 @@ export default rule({
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
   matchConditions: {
     // A CEL condition that exceeds the API server's cost limit is an error. So the API server calls the rule for each
-    // pod with more than 50 containers and tolerations, and the rule itself checks these.
+    // pod with more than 50 containers and tolerations, and the rule itself checks such pods.
     "requests-what-it-does-not-tolerate": `size(${containers}) + size(object.spec.?tolerations.orValue([])) > 50 ||
       ${containers}.exists(c, c.?resources.?requests.orValue({}).exists(name,
         name.contains("/") && !name.contains("kubernetes.io/") && !name.startsWith("requests.") &&
@@ -34,8 +34,10 @@ export default rule({
     pod.spec.tolerations = [
       // kube-apiserver's plugin replaces a pod's existing tolerations of extended resources, so their
       // tolerationSeconds are lost.
-      ...present.map((own) =>
-        isResourceToleration(own) && own.key && resources.has(own.key) ? buildToleration(own.key) : own,
+      ...present.map((toleration) =>
+        isResourceToleration(toleration) && toleration.key && resources.has(toleration.key)
+          ? buildToleration(toleration.key)
+          : toleration,
       ),
       ...[...resources].filter((key) => !tolerated.has(key)).map(buildToleration),
     ];

@@ -1,7 +1,9 @@
 import type { CredentialPlace, HttpsRequest } from "postern/needs";
 import { findServiceFault, findTokenPlace, parseCredentialPlace, serviceSettings } from "postern/service-settings";
 
-/** The service, as a kubeconfig describes it. A credential is named by an ARN or a file, and never contained. */
+/**
+ * The settings of the service, which a kubeconfig can fill. They name credentials by ARNs or files, and contain none.
+ */
 export const backendSettings = {
   ...serviceSettings,
   tokenFile: "",
@@ -12,9 +14,10 @@ export const backendSettings = {
 
 type BackendSettings = typeof backendSettings;
 
+/** Returns the end of a sentence about the settings, beginning with "must". */
 export const findBackendFault = ({ url, ca, tokenSecret, tokenParameter, region, ...more }: BackendSettings) => {
-  const unfit = findServiceFault({ url, ca, tokenSecret, tokenParameter, region }, "the backend");
-  if (unfit !== undefined) return unfit;
+  const serviceFault = findServiceFault({ url, ca, tokenSecret, tokenParameter, region }, "the backend");
+  if (serviceFault !== undefined) return serviceFault;
   if (more.tokenFile !== "" && (tokenSecret || tokenParameter))
     return "must have one of tokenFile, tokenSecret and tokenParameter for the backend, or none";
   if (more.clientCertificate.includes("PRIVATE KEY"))
@@ -23,6 +26,9 @@ export const findBackendFault = ({ url, ca, tokenSecret, tokenParameter, region,
     return "must have both clientCertificate and clientKey for the backend, or neither";
 };
 
+/**
+ * Returns the options of a request to the service: certificate authority, server name, token and client certificate.
+ */
 export const buildConnection = (
   backend: BackendSettings,
 ): Pick<HttpsRequest, "ca" | "serverName" | "bearer" | "client"> => {
@@ -39,6 +45,7 @@ export const buildConnection = (
   };
 };
 
+/** Lists the secrets, parameters and files with credentials that the function must be allowed to read. */
 export const listCredentialPlaces = (backend: BackendSettings): CredentialPlace[] => {
   const { bearer, client } = buildConnection(backend);
   return [bearer ?? [], client?.certificate ?? [], client?.key ?? []]

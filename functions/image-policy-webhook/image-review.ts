@@ -8,6 +8,7 @@ import type { AdmissionRequest } from "postern/review";
 const apiVersion = "imagepolicy.k8s.io/v1alpha1";
 const kind = "ImageReview";
 
+/** Returns the ImageReview for a pod, or for its ephemeral containers, as JSON. */
 export const formatImageReview = (pod: Pod, { namespace, subResource }: AdmissionRequest): string => {
   const containers = listContainers(pod, subResource ? ["ephemeralContainers"] : ["containers", "initContainers"]);
   const annotations = Object.entries(pod.metadata?.annotations ?? {})
@@ -21,6 +22,7 @@ export const formatImageReview = (pod: Pod, { namespace, subResource }: Admissio
   return JSON.stringify({ kind, apiVersion, metadata: {}, spec, status: { allowed: false } });
 };
 
+/** The service's decision. With `fault`, the service gave no usable answer. */
 export interface ImageReviewOutcome {
   allowed: boolean;
   reason?: string;
@@ -40,7 +42,10 @@ export const parseImageReviewAnswer = (answer: HttpsResponse): ImageReviewOutcom
   return outcome ?? failOutcome(`the image policy webhook backend answers with no ${kind} of ${apiVersion}`);
 };
 
-/** Returns undefined if a field has a wrong type; null is an absent field, as in Go. */
+/**
+ * Parses the status of an ImageReview. Returns undefined if a field has a wrong type. As in Go, null is an absent
+ * field.
+ */
 const parseStatus = (status: unknown): ImageReviewOutcome | undefined => {
   if (!isMap(status)) return undefined;
   const allowed = status.allowed ?? false;

@@ -5,15 +5,13 @@ import { rule } from "postern/rule";
 import { backendSettings, buildConnection, findBackendFault, listCredentialPlaces } from "./backend.ts";
 import { formatImageReview, parseImageReviewAnswer, toUnreachableServiceOutcome } from "./image-review.ts";
 
-/** The settings of kube-apiserver's plugin, and `backend`, which a kubeconfig fills. */
+/** `imagePolicy` has the settings of kube-apiserver's plugin; a kubeconfig fills `backend`. */
 const settings = {
   imagePolicy: { kubeConfigFile: "", allowTTL: 0, denyTTL: 0, retryBackoff: 0, defaultAllow: false },
   backend: backendSettings,
 };
 
-/**
- * The webhook's timeout: ten seconds, because the deciding service may inspect an image before it answers.
- */
+/** The webhook's timeout. It is long, because the service may inspect an image before it answers. */
 const timeoutSeconds = 10;
 
 export default rule({
@@ -29,8 +27,8 @@ export default rule({
   settings,
   kubeconfigs: { "imagePolicy.kubeConfigFile": "backend" },
   checkSettings({ imagePolicy, backend }) {
-    const unfit = findBackendFault(backend);
-    if (unfit !== undefined) return unfit;
+    const backendFault = findBackendFault(backend);
+    if (backendFault !== undefined) return backendFault;
     for (const [key, most] of Object.entries({ allowTTL: 1800, denyTTL: 1800, retryBackoff: 300_000 } as const)) {
       const value = Reflect.get(imagePolicy, key);
       if (value < -1 || value > most) return `must have -1, 0 or a number up to ${most} as ${key}, not ${value}`;
@@ -69,8 +67,6 @@ export default rule({
   },
 });
 
-/**
- * Returns a number from the settings: as in upstream, 0 stands for the default, and -1 for none, which is returned as
- * 0.
- */
-const getNumberOrDefault = (number: number, usual: number) => (number === 0 ? usual : Math.max(0, number));
+/** Returns a number from the settings. As in upstream, 0 stands for the default, and -1 for the number 0. */
+const getNumberOrDefault = (number: number, defaultNumber: number) =>
+  number === 0 ? defaultNumber : Math.max(0, number);

@@ -79,6 +79,7 @@ describe("initial-resources", () => {
     const pod = applyOutcomePatch(object, outcome) as Pod;
     return { pod, requests: pod.spec?.containers?.[0]?.resources?.requests, audit: outcome.audit };
   };
+  /** Describes the queries about a resource, such as `7 tag shop`: 7 days, only the same tag, the namespace shop. */
   const listStages = (resource: string) =>
     sent
       .filter((query) => query.resource === resource)
@@ -103,7 +104,7 @@ describe("initial-resources", () => {
     const everywhere = ["7 tag everywhere", "30 tag everywhere", "30 image everywhere"];
     assert.deepEqual(listStages("memory"), ["7 tag shop", "30 tag shop", ...everywhere]);
   });
-  it("uses only the last answer", async () => {
+  it("sets nothing if the last answer has no samples, even if an earlier answer had some", async () => {
     answer = ({ days }) => (days === 7 ? buildResult(29, 5) : []);
     assert.equal((await createPod()).requests, undefined);
   });
@@ -169,14 +170,14 @@ describe("initial-resources", () => {
   });
 });
 
-describe("readAnswer", () => {
+describe("parsePrometheusUsage", () => {
   const readResult = (result: unknown) => {
     const body = JSON.stringify({ status: "success", data: { resultType: "vector", result } });
     return parsePrometheusUsage({ status: 200, body });
   };
   const nothing = { samples: 0, usage: 0 };
 
-  it("ignores malformed samples", () => {
+  it("returns 0 for malformed samples and series", () => {
     const odd = JSON.parse('{ "toString": 1, "valueOf": 1 }');
     for (const value of [undefined, null, 7, "text", {}, [], [1], [1, null], [1, odd], [1, ["5"]], [1, "-5"], [1, "x"]])
       assert.deepEqual(readResult([{ metric: { is: "usage" }, value }]), nothing, JSON.stringify(value));

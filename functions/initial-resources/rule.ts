@@ -25,8 +25,8 @@ export default rule({
   timeoutSeconds: 5,
   settings: usageHistorySettings,
   checkSettings({ percentile, prometheus: { cpu, memory, ...service } }) {
-    const unfit = findServiceFault(service, "prometheus");
-    if (unfit !== undefined) return unfit;
+    const serviceFault = findServiceFault(service, "prometheus");
+    if (serviceFault !== undefined) return serviceFault;
     if (percentile < 0 || percentile > 100) return `must have a percentile from 0 to 100, not ${percentile}`;
     const wrong = [cpu, memory].find((metric) => !/^[a-zA-Z_:][a-zA-Z0-9_:]*$/.test(metric));
     if (wrong !== undefined)
@@ -65,6 +65,7 @@ export default rule({
 
 const resources = ["cpu", "memory"] as const;
 
+/** Returns the containers that set neither a request nor a limit of cpu or of memory, with the missing resources. */
 const listIncompleteContainers = (pod: Pod) =>
   listContainers(pod, ["initContainers", "containers"]).flatMap(({ container, path }) => {
     const missing = listMissingResources(container, pod);
@@ -72,6 +73,7 @@ const listIncompleteContainers = (pod: Pod) =>
     return missing.length > 0 && container.image ? [{ container, missing, kind, image: container.image }] : [];
   });
 
+/** Queries the usage of at most `mostImages` images. Returns the amounts by resource and image, such as `cpu nginx`. */
 const queryUsages = async (
   incomplete: ReturnType<typeof listIncompleteContainers>,
   findUsage: (resource: ResourceName, image: string) => Promise<string | undefined>,
@@ -87,9 +89,9 @@ const queryUsages = async (
   return new Map(await Promise.all(queries));
 };
 
-const listMissingResources = ({ resources: own }: Pick<Container, "resources">, { spec }: Pod): ResourceName[] =>
+const listMissingResources = (container: Pick<Container, "resources">, pod: Pod): ResourceName[] =>
   resources.filter((resource) =>
-    [own, spec?.resources].every(
+    [container.resources, pod.spec?.resources].every(
       (stated) => !(resource in (stated?.requests ?? {})) && !(resource in (stated?.limits ?? {})),
     ),
   );

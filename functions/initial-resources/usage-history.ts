@@ -23,16 +23,18 @@ export type InitialResourcesSettings = typeof usageHistorySettings;
 export type ResourceName = "cpu" | "memory";
 type Ask = (request: HttpsRequest) => Promise<HttpsResponse>;
 
-/** One of the queries, sent in turn until one finds enough samples. An undefined namespace means all. */
+/** One of the queries that are sent one after the other. If `namespace` is undefined, it covers all namespaces. */
 interface QueryStage {
   days: number;
   isSameTag: boolean;
   namespace: string | undefined;
 }
 
-/** The number of samples that is enough: queries over more days or namespaces aren't sent then. */
+/** If an answer has so many samples, no queries over more days, namespaces or tags are sent. */
 const enoughSamples = 30;
-/** The seconds for which an answer of Prometheus is cached: a history of weeks changes slowly. */
+/**
+ * The seconds for which an answer of Prometheus is cached. It can be long, because a history of weeks changes slowly.
+ */
 const keepSeconds = 600;
 
 const listStages = (namespace: string, namespaceOnly: boolean): QueryStage[] => {
@@ -43,6 +45,7 @@ const listStages = (namespace: string, namespaceOnly: boolean): QueryStage[] => 
   ];
 };
 
+/** Queries the usage of a resource by an image; undefined if Prometheus has no samples. */
 export const queryUsage = async (
   resource: ResourceName,
   image: string,
@@ -64,11 +67,15 @@ export const queryUsage = async (
     if (last.samples >= enoughSamples) break;
   }
   if (last.samples <= 0) return undefined;
+  // CPU is rounded up to thousandths (10^6 nanos), memory to bytes (10^9 nanos).
   const [units, nanos] = resource === "cpu" ? [last.usage * 1000, 10n ** 6n] : [last.usage, 10n ** 9n];
   return canonicalizeQuantity({ nanos: BigInt(Math.ceil(units)) * nanos, notation: "decimal" });
 };
 
-/** Builds a query for the percentile of the containers' percentiles: PromQL has none of all samples together. */
+/**
+ * Builds a query for the percentile of the containers' percentiles, because PromQL can't compute the percentile of all
+ * samples together. The answer has two series: `usage`, and the number of `samples`.
+ */
 const buildQuery = (series: string | undefined, days: number, quantile: number) => {
   if (series === undefined) return undefined;
   const samples = `${series}[${days}d:10m]`;
@@ -77,6 +84,7 @@ const buildQuery = (series: string | undefined, days: number, quantile: number) 
   return `${addLabel("usage", usage)} or ${addLabel("samples", `sum(count_over_time(${samples}))`)}`;
 };
 
+/** Builds the selector of an image's series, such as `metric{image=~"nginx|docker\\.io/library/nginx:latest"}`. */
 const buildSeries = (
   resource: ResourceName,
   image: string,
@@ -90,14 +98,15 @@ const buildSeries = (
   const bare = { ...parsed, tag: undefined, digest: undefined };
   const names = isSameTag ? [image, formatImage({ ...parsed, tag })] : [removeTag(image), formatImage(bare)];
   const pattern = [...new Set(names)].map(escapeRegex).join("|");
-  const chosen = [
+  const labelMatchers = [
     `image=~${JSON.stringify(isSameTag ? pattern : `(?:${pattern})(?:[:@].*)?`)}`,
     ...(namespace === undefined ? [] : [`namespace=${JSON.stringify(namespace)}`]),
   ];
-  const selector = `{${chosen.join(",")}}`;
+  const selector = `{${labelMatchers.join(",")}}`;
   return resource === "cpu" ? `rate(${cpu}${selector}[5m])` : `${memory}${selector}`;
 };
 
+/** Removes the tag and the digest of an image. A colon before the last slash belongs to the registry's port. */
 const removeTag = (image: string) => {
   const [located = ""] = image.split("@");
   const colon = located.lastIndexOf(":");
@@ -122,8 +131,8 @@ export const parsePrometheusUsage = (answer: HttpsResponse): UsageSample => {
       `Prometheus answers ${status}${typeof error === "string" ? `: ${error.slice(0, 200)}` : ""}`,
     );
   const findValue = (name: string) => {
-    const found = series.find((element) => toMap(toMap(element).metric).is === name);
-    const text = toList(toMap(found).value)[1];
+    const foundSeries = series.find((element) => toMap(toMap(element).metric).is === name);
+    const text = toList(toMap(foundSeries).value)[1];
     const number = typeof text === "string" ? Number(text) : 0;
     // Prometheus answers NaN as the percentile if there are no samples.
     return Number.isSafeInteger(Math.ceil(number * 1000)) && number > 0 ? number : 0;

@@ -12,7 +12,7 @@ export default rule({
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
   matchConditions: {
     // A CEL condition that exceeds the API server's cost limit is an error. So the API server calls the rule for each
-    // pod with more than 50 terms, and the rule itself checks these.
+    // pod with more than 50 terms, and the rule itself checks such pods.
     "insists-on-another-topology": `size(${terms}) > 50 || ${terms}.exists(term, term.topologyKey != "${hostname}")`,
   },
 

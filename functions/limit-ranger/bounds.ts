@@ -9,6 +9,7 @@ import {
 } from "postern/objects/quantity";
 import { computePodAmounts, parseAmounts, type QuantityByResource } from "postern/objects/resources";
 
+/** Returns sentences about the bounds of a LimitRange that a pod breaks, in upstream's words. */
 export const listLimitOffencesOfPod = (bounds: LimitRangeItem, pod: Pod): string[] => {
   if (bounds.type === "Pod")
     return listOffences(bounds, {
@@ -31,9 +32,7 @@ export const listClaimOffences = (bounds: LimitRangeItem, { spec }: PersistentVo
   return listOffences(ofRequests, { requests: parseAmounts(spec?.resources?.requests), limits: new Map() });
 };
 
-/**
- * Reports whether pod-level amounts of a resource count. As in kube-apiserver's plugin, those of huge pages don't.
- */
+/** Reports whether the pod-level amounts of a resource count. As in kube-apiserver's plugin, huge pages don't count. */
 const isCpuOrMemory = (resource: string) => resource === "cpu" || resource === "memory";
 
 interface AmountSet {
@@ -83,20 +82,20 @@ const checkMaximum = (amounts: AmountSet): string | undefined => {
 
 const checkRatio = (amounts: AmountSet): string | undefined => {
   const { resource, type, bound } = amounts;
-  const most = `${resource} max limit to request ratio per ${type} is ${formatQuantity(bound)}`;
+  const maximumRatio = `${resource} max limit to request ratio per ${type} is ${formatQuantity(bound)}`;
   const size = toComparableSizes(amounts);
-  if (size.request === 0n) return `${most}, but no request is specified or request is 0`;
-  if (size.limit === 0n) return `${most}, but no limit is specified or limit is 0`;
+  if (size.request === 0n) return `${maximumRatio}, but no request is specified or request is 0`;
+  if (size.limit === 0n) return `${maximumRatio}, but no limit is specified or limit is 0`;
   // The ratio of limit to request is computed in floating point, as upstream does, to get the same rounding.
   const ratio = Number(size.limit) / Number(size.request);
   const isTooHigh =
     roundToUnits(bound) <= mostInThousandths
       ? ratio * 1000 > Number(roundUpToThousandths(bound))
       : ratio > Number(roundToUnits(bound));
-  if (isTooHigh) return `${most}, but provided ratio is ${formatRatio(ratio)}`;
+  if (isTooHigh) return `${maximumRatio}, but provided ratio is ${formatRatio(ratio)}`;
 };
 
-/** The largest amount whose thousandths fit into 64 bits, as upstream counts. */
+/** The largest amount that upstream can count in thousandths, with 64 bits. */
 const mostInThousandths = (2n ** 63n - 1n) / 1000n;
 
 /** Returns amounts in thousandths, rounded up, or in whole units if one of them is too large for that. */
@@ -107,9 +106,12 @@ const toComparableSizes = ({ request = zeroQuantity, limit = zeroQuantity, bound
   return { request: measure(request), limit: measure(limit), bound: measure(bound) };
 };
 
-/** Formats a ratio as Go does: Go rounds a tie to the even digit, JavaScript rounds it up. */
+/**
+ * Formats a ratio with six decimals as Go does. A number halfway between two results is rounded to the even digit by
+ * Go, and up by JavaScript. Only odd multiples of 1/128, such as 0.0078125, are exactly halfway.
+ */
 const formatRatio = (ratio: number) => {
   const isHalfway = Math.abs((ratio * 128) % 2) === 1;
-  const lower = ratio.toFixed(7).slice(0, -1);
-  return isHalfway && /[02468]$/.test(lower) ? lower : ratio.toFixed(6);
+  const roundedDown = ratio.toFixed(7).slice(0, -1);
+  return isHalfway && /[02468]$/.test(roundedDown) ? roundedDown : ratio.toFixed(6);
 };

@@ -24,7 +24,8 @@ const cases: Case[] = [
   { name, resource: "persistentvolumeclaims", oldObject: claim, validate: claim },
 ];
 
-// These requests can't be cases: cases also run against a real API server, which refuses changes of a deleted object.
+// These requests can't be cases, because cases also run against a real API server. It refuses changes of an object that
+// is being deleted.
 for (const entry of cases)
   it(`${"mutate" in entry ? "adds no defaults to" : "checks no bounds of"} an object of ${entry.resource} that is being deleted`, async () => {
     const isChangedOrRefused = async (oldObject: Case["oldObject"]) => {

@@ -22,7 +22,7 @@ const claims: RequestMatch = {
 
 export default rule({
   summary:
-    "Adds the defaults of the namespace's LimitRanges to containers, and checks pods and claims against their limits.",
+    "Adds the defaults of a namespace's LimitRanges to containers, and refuses pods and claims that break a LimitRange.",
   order: 6,
   upstreamPlugin: { plugin: "LimitRanger" },
   match: { mutate: pods, validate: [...pods, claims] },
@@ -30,7 +30,8 @@ export default rule({
     "is-not-being-deleted": `oldObject == null || oldObject.?metadata.?deletionTimestamp.orValue("") == ""`,
   },
   needs: {
-    // LimitRanges are read without the cache: a pod keeps the defaults that it gets, until a resize changes some.
+    // For defaults, LimitRanges are read without the cache, because a pod keeps its defaults: a resize changes only
+    // some.
     current: list("limitranges", { maxAge: 0 }),
     recent: list("limitranges"),
   },
@@ -51,9 +52,9 @@ export default rule({
   },
 
   async suggest(object: PodOrClaim, { request, oldObject, current }) {
-    const all = (await current(request.namespace)).flatMap(({ spec }) => spec?.limits ?? []);
-    if (isPod(object, request)) return fitPodOrAdvise(object, all);
-    fitClaimToBounds(object, all, oldObject && !isPod(oldObject, request) ? oldObject : null);
+    const allBounds = (await current(request.namespace)).flatMap(({ spec }) => spec?.limits ?? []);
+    if (isPod(object, request)) return fitPodOrAdvise(object, allBounds);
+    fitClaimToBounds(object, allBounds, oldObject && !isPod(oldObject, request) ? oldObject : null);
   },
 });
 

@@ -9,7 +9,7 @@ import {
 } from "postern/objects/quantity";
 import { listLimitOffencesOfPod } from "./bounds.ts";
 
-/** Edits a pod so that it is within the bounds of LimitRanges, or returns advice if no single edit does that. */
+/** Edits a pod so that it is within the bounds of LimitRanges. Returns advice if several edits are possible. */
 export const fitPodOrAdvise = (pod: Pod, allBounds: readonly LimitRangeItem[]): string | undefined => {
   const containers = listContainers(pod, ["containers", "initContainers"]).map(({ container }) => container);
   for (const bounds of allBounds.filter(({ type }) => type === "Container"))
@@ -25,8 +25,8 @@ export const fitPodOrAdvise = (pod: Pod, allBounds: readonly LimitRangeItem[]): 
 };
 
 /**
- * Edits a PersistentVolumeClaim so that it is within the LimitRange bounds. Only the claim's storage request counts,
- * and an existing claim can't shrink.
+ * Edits a PersistentVolumeClaim so that its storage request is within the bounds of LimitRanges. It doesn't make an
+ * existing claim smaller, because the API server refuses that.
  */
 export const fitClaimToBounds = (
   { spec }: PersistentVolumeClaim,
@@ -50,6 +50,7 @@ const fitResources = (holder: { resources?: ResourceRequirements }, bounds: Limi
   holder.resources = { ...holder.resources, ...clamp(holder.resources ?? {}, bounds) };
 };
 
+/** Returns requests and limits that are within bounds, and as near as possible to the stated ones. */
 const clamp = (
   stated: ResourceRequirements,
   { min = {}, max = {}, maxLimitRequestRatio: ratios = {} }: LimitRangeItem,
@@ -66,8 +67,8 @@ const clamp = (
     if (most) limit = limit && isLarger(most, limit) ? limit : most;
     if (most && request && isLarger(request, most)) request = most;
     if (ratio) [request, limit] = [request ?? limit, limit ?? request];
-    const share = ratio && limit && getSmallestRequest(limit, ratio, resource);
-    if (request && share && isLarger(share, request)) request = share;
+    const smallestRequest = ratio && limit && getSmallestRequest(limit, ratio, resource);
+    if (request && smallestRequest && isLarger(smallestRequest, request)) request = smallestRequest;
     if (request) requests.set(resource, formatQuantity(request));
     if (limit) limits.set(resource, formatQuantity(limit));
   }
@@ -90,10 +91,11 @@ const getSmallestRequest = (limit: Quantity, ratio: Quantity, resource: string):
   const step = resource === "cpu" ? 1_000_000n : 1_000_000_000n;
   const divisor = ratio.nanos * step;
   const steps = (limit.nanos * 1_000_000_000n + divisor - 1n) / divisor;
-  const share = { nanos: steps * step, notation: limit.notation };
-  return { ...share, text: canonicalizeQuantity(share) };
+  const request = { nanos: steps * step, notation: limit.notation };
+  return { ...request, text: canonicalizeQuantity(request) };
 };
 
+/** Describes bounds for users: `cpu from 100m up to 2, memory limits to 2 times the requests`. */
 const describeBounds = ({ min = {}, max = {}, maxLimitRequestRatio: ratios = {} }: LimitRangeItem): string => {
   const [least, most] = [new Map(Object.entries(min)), new Map(Object.entries(max))];
   const ranges = [...new Set([...least.keys(), ...most.keys()])].map((resource) =>

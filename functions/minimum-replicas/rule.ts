@@ -43,7 +43,7 @@ export default rule({
   validate(object: ReplicatedObject, { request, oldObject, settings: { minimum, allowZero, namespaces } }) {
     if (namespaces.length > 0 && !namespaces.includes(request.namespace ?? "")) return;
 
-    // Absent `replicas` are 0 in a Scale, whose zeros the API server omits, and 1 in workloads, by default.
+    // If `replicas` is absent, it is 0 in a Scale, because the API server omits zeros there. In workloads, it is 1.
     const getReplicas = ({ spec }: ReplicatedObject) => spec?.replicas ?? (request.subResource === "scale" ? 0 : 1);
     const isEnough = (replicas: number) => replicas >= minimum || (allowZero && replicas === 0);
 

@@ -13,14 +13,15 @@ export interface DispatchResult {
   denials: readonly PolicyDenial[];
 }
 
-/** An evaluation that a round of mutations begins with. */
+/** One evaluation of a policy in a round of mutations: the policy, one of its bindings, and a value of `params`. */
 interface PlannedInvocation extends Invocation<MutatingBinding> {
   policy: MutatingPolicy;
 }
 
 /**
- * Applies policies to the object of a request. If they changed it, upstream evaluates all of them once more: the
- * conditions of all, and the mutations of those with reinvocationPolicy IfNeeded that were applied before.
+ * Applies policies to the object of a request, in one or two rounds. As in upstream, there is a second round if the
+ * first one changed the object. The second round evaluates the conditions of all policies, but applies only mutations
+ * of policies with reinvocationPolicy IfNeeded that the first round applied.
  */
 export const applyMutatingPolicies = async (
   { policies }: MutatingPolicySettings,
@@ -52,9 +53,9 @@ export const applyMutatingPolicies = async (
     for (const { policy, binding, ...values } of planned) {
       const key = formatKey(policy, binding, values.params);
       const context = { request, customKinds, typed, isInvoked: isFirst || reinvoked.has(key) };
-      const seen = object;
+      const currentObject = object;
       const result = await evaluateWithAuthorizer(request, answers, (authorizer) =>
-        evaluatePolicy(policy, seen, { ...authorizer, ...values }, context),
+        evaluatePolicy(policy, currentObject, { ...authorizer, ...values }, context),
       );
       if (result.status) throw new PolicyStatusError(result.status);
       for (const error of result.errors)
@@ -67,7 +68,7 @@ export const applyMutatingPolicies = async (
   return { object, denials };
 };
 
-/** Returns a key that is unique for each evaluation of a round. */
+/** Returns a key that differs for each evaluation of a round. */
 const formatKey = (policy: MutatingPolicy, binding: MutatingBinding, params: unknown): string => {
   const { name, namespace } = toMap(toMap(params).metadata);
   return JSON.stringify([policy.metadata.name, binding.metadata.name, namespace, name]);

@@ -42,7 +42,7 @@ const kinds = [
 for (const [list, object, build] of kinds)
   describe(`${list} in files`, () => {
     for (const [name, spec, faults] of rows[list])
-      it(`may have ${name}, or not`, () =>
+      it(`are ${faults.length === 0 ? "valid" : "refused"} with ${name}`, () =>
         assert.deepEqual(
           listFaults(build(spec)),
           faults.map((fault) => `${object}: ${fault}`),

@@ -42,6 +42,7 @@ const findPolicyFaults = ({ metadata, spec = {} as MutatingPolicy["spec"] }: Mut
     if (patchType === "") return [createRequiredFault([...path, "patchType"])];
     if (patchType !== "JSONPatch" && patchType !== "ApplyConfiguration")
       return findChoiceFaults([...path, "patchType"], patchType, ["ApplyConfiguration", "JSONPatch"]);
+    // `own` is the member that a mutation of this type must have, `other` the member that it must not have.
     const [own, other, type] =
       patchType === "JSONPatch"
         ? (["jsonPatch", "applyConfiguration", jsonPatchType] as const)
@@ -92,7 +93,9 @@ const findCustomKindFaults = ({ metadata, spec }: Partial<CustomKind>): FieldFau
   ];
 };
 
-/** Returns the parts of a CustomResourceDefinition that a rule needs. The others would make the bundle larger. */
+/**
+ * Returns the parts of a CustomResourceDefinition that the rule needs. Its other parts would make the bundle larger.
+ */
 const selectSchemas = ({ kind, metadata: { name }, spec: { group, names, versions } }: CustomKind): CustomKind => {
   const selectVersion = (version: object) => {
     const { name, served, schema } = toMap(version);
@@ -102,7 +105,7 @@ const selectSchemas = ({ kind, metadata: { name }, spec: { group, names, version
   return { kind, metadata: { name }, spec };
 };
 
-/** Returns a schema without its descriptions; a property may also be called "description". */
+/** Returns a schema without descriptions. A property with the name "description" has a map as value, and stays. */
 const dropDescriptions = (schema: unknown): unknown => {
   if (Array.isArray(schema)) return schema.map(dropDescriptions);
   if (!isMap(schema)) return schema;
@@ -110,7 +113,7 @@ const dropDescriptions = (schema: unknown): unknown => {
   return Object.fromEntries(members.map(([key, value]) => [key, dropDescriptions(value)]));
 };
 
-/** Reads policies, bindings and CustomResourceDefinitions from documents, with upstream's validation of the first two. */
+/** Reads policies, bindings and CustomResourceDefinitions. Validates policies and bindings as upstream does. */
 export const readPolicyDocuments = createPolicyReader({
   MutatingAdmissionPolicy: {
     shape: createObjectShape({

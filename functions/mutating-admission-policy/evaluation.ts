@@ -30,13 +30,13 @@ export interface MutationContext {
   customKinds: readonly CustomKind[];
   /** The parts of the input that are typed objects; see evaluatePass. */
   typed: readonly string[];
-  /** False if only the conditions are evaluated. */
+  /** If false, only the policy's conditions are evaluated, and no mutation. */
   isInvoked: boolean;
 }
 
 /**
- * Evaluates a policy with one value of `params`: its conditions, and then its mutations, each with a budget of
- * its own and with the object that the mutation before it left. An error doesn't stop the mutations after it.
+ * Evaluates a policy with one value of `params`: first its conditions, then its mutations. Each mutation has its own
+ * cost budget, and gets the object with the changes of earlier mutations. An error doesn't stop later mutations.
  */
 export const evaluatePolicy = (
   policy: MutatingPolicy,

@@ -58,7 +58,7 @@ const compile = (policy: MutatingPolicy, kubernetes?: string): CompiledPolicy =>
     conditions: matchConditions.map(({ expression }) => compiler.compile(expression, [bool])),
     mutations: mutations.map(compileMutation),
   };
-  // The texts are read one by one, because a recording has only the texts that a rule reads by their keys.
+  // The texts are read by their keys and not, for example, by JSON.stringify, because recordings keep only such texts.
   const texts = [...parts.variables.values(), ...parts.mutations.map(({ expression }) => expression)];
   const usesNamespace = texts.some(({ text }) => text.includes("namespaceObject"));
   return { ...parts, usesNamespace, error: compiler.errors[0] };

@@ -18,7 +18,9 @@ export const formatDenial = (
   return `${where} denied request: ${error}`;
 };
 
-/** Returns the refusal by some errors: it has the message and the reason of the first, and code 403 as upstream's. */
+/**
+ * Builds the refusal for errors. As in upstream, it has the message and reason of the first error, and the code 403.
+ */
 export const buildStatus = (
   request: AdmissionRequest,
   first: PolicyDenial,

@@ -29,7 +29,7 @@ const buildBinding = (policyName: string, spec: object = {}) => ({
 const listEntries = (...policies: object[]) => entries({ exempt: { namespaces: [] }, settings: { policies } });
 
 describe("the webhook entry of a policy", () => {
-  it("matches all operations but DELETE, and is reinvoked if the policy is", () => {
+  it("matches all operations except DELETE, and has the policy's reinvocationPolicy", () => {
     const [first, second] = listEntries(
       buildPolicy("a", {}),
       buildBinding("a"),
@@ -40,7 +40,7 @@ describe("the webhook entry of a policy", () => {
     assert.deepEqual([first?.reinvocationPolicy, second?.reinvocationPolicy], ["IfNeeded", "Never"]);
   });
 
-  it("has the matchConditions, if an error in them refuses the request anyway", () => {
+  it("has the policy's matchConditions only if the API server handles an error in them as the rule would", () => {
     const matchConditions = [{ name: "has-a", expression: "has(object.data.a)" }];
     const listConditions = (spec: object, binding: object) =>
       listEntries(buildPolicy("a", { matchConditions, ...spec }), buildBinding("a", binding))[0]?.matchConditions;
@@ -49,7 +49,7 @@ describe("the webhook entry of a policy", () => {
     assert.deepEqual(listConditions({ failurePolicy: "Ignore" }, { matchResources: {} }), matchConditions);
   });
 
-  it("has no matchConditions if it fails open, but the policy fails closed", () => {
+  it("has no matchConditions if the entry fails open, but the policy fails closed", () => {
     const matchConditions = [{ name: "has-a", expression: "has(object.data.a)" }];
     const policies = [buildPolicy("a", { matchConditions }), buildBinding("a")];
     for (const config of [{ failurePolicy: "Ignore" }, { mode: "warn" }, { mode: "audit" }])
@@ -57,7 +57,7 @@ describe("the webhook entry of a policy", () => {
   });
 });
 
-describe("policies that change an object each time", () => {
+describe("policies that change an object whenever they are applied", () => {
   const apply = async (...specs: object[]) => {
     const policies = specs.flatMap((spec, index) => [buildPolicy(`p${index}`, spec), buildBinding(`p${index}`)]);
     const mutate = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "c", namespace: "n" }, data: { a: "" } };
@@ -71,12 +71,12 @@ describe("policies that change an object each time", () => {
   it("are applied once if their reinvocationPolicy is Never", async () =>
     assert.equal(await apply({ reinvocationPolicy: "Never" }), "x"));
 
-  it("are applied in rounds if one call applies several", async () => {
+  it("are applied one after the other, and then those with reinvocationPolicy IfNeeded once more", async () => {
     assert.equal(await apply({}, { mutations: appendingY }), "xyxy");
     assert.equal(await apply({}, { mutations: appendingY, reinvocationPolicy: "Never" }), "xyx");
   });
 
-  it("are applied once more only if they were applied before", async () => {
+  it("are not applied in the second round if their conditions were false in the first round", async () => {
     const matchConditions = [{ name: "has-x", expression: "object.data.a != ''" }];
     assert.equal(await apply({ mutations: appendingY, matchConditions }, {}), "xx");
   });

@@ -18,12 +18,12 @@ import { findMutatingSettingsFault } from "./settings.ts";
 const needs = buildPolicyNeeds({ maxAge: 0 });
 
 export default rule<KubernetesObject, MutatingPolicySettings, typeof needs, { typed: readonly string[] }>({
-  summary: "Changes objects by MutatingAdmissionPolicies in files beside postern.yaml.",
+  summary: "Changes objects as MutatingAdmissionPolicies in files beside postern.yaml say.",
   order: 36,
   upstreamPlugin: {
     plugin: "MutatingAdmissionPolicy",
     worthwhile:
-      "Every API server since 1.36 evaluates such policies itself. The rule is for older clusters, for clusters whose version lacks a CEL function, and for fleets that keep policies in one place.",
+      "API servers from Kubernetes 1.36 on evaluate MutatingAdmissionPolicies themselves. The rule is for older clusters, for clusters whose version lacks a CEL function, and for fleets that keep policies in one place.",
   },
   since: { "1.0": { typed: [] }, "1.37": { typed: typedInput } },
   match: (settings) => listPolicyMatches(settings, mutatingOperations),

@@ -3,7 +3,7 @@ import { isCustomKind, isPolicy } from "postern/admission-policies/policies";
 import { findSettingsFault } from "postern/admission-policies/settings";
 import type { MutatingPolicy, MutatingPolicySettings } from "./policies.ts";
 
-/** Returns the first fault of the settings in a sentence: also a custom kind whose schema a policy needs. */
+/** Returns a sentence about the first fault of the settings. A missing schema of a custom kind is a fault, too. */
 export const findMutatingSettingsFault = (settings: MutatingPolicySettings): string | undefined => {
   const { policies } = settings;
   const known = policies.filter(isCustomKind).map(({ spec: { group, names } }) => `${names.plural}.${group}`);
@@ -19,7 +19,7 @@ export const findMutatingSettingsFault = (settings: MutatingPolicySettings): str
   );
 };
 
-/** Returns the resources of custom kinds that a policy merges configurations into, as far as its rules name them. */
+/** Returns the resources of custom kinds, without wildcards, into which a policy merges an ApplyConfiguration. */
 const listMergedResources = ({ spec: { mutations = [], matchConstraints } }: MutatingPolicy): string[] => {
   if (mutations.every(({ patchType }) => patchType !== "ApplyConfiguration")) return [];
   return (matchConstraints.resourceRules ?? []).flatMap(({ apiGroups = [], resources = [] }) => {

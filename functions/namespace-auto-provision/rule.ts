@@ -19,7 +19,7 @@ export default rule({
     const result = await provision({ apiVersion: "v1", kind: "Namespace", metadata: { name } });
     if (typeof result === "string") return;
 
-    // A Forbidden refusal of the API server is returned unchanged, not wrapped in another.
+    // If the API server's refusal is a Forbidden, it is returned unchanged. Otherwise its message becomes a Forbidden.
     const { refused } = result;
     return { refuse: refused.reason === "Forbidden" ? refused : forbidden(request, refused.message) };
   },

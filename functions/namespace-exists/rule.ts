@@ -19,13 +19,13 @@ export default rule({
   matchConditions: { "lives-in-a-namespace": isNamespacedInCel },
   needs: { namespaces: get("namespaces") },
 
-  // Upstream refuses while validating; this port while mutating. Validating webhooks are called too late: before
-  // them, the compiled-in PodSecurity fails, because it can't read a missing namespace.
+  // Upstream refuses in the validating phase, but this rule in the mutating phase. A validating webhook would be called
+  // too late: before it, the compiled-in PodSecurity fails for a pod, because it can't read the missing namespace.
   async mutate(_, { request, namespaces }) {
-    const home = getObjectNamespace(request);
-    if (!home || (await namespaces({ name: home }))) return;
+    const name = getObjectNamespace(request);
+    if (!name || (await namespaces({ name }))) return;
 
-    return { refuse: notFound({ group: "", resource: "namespaces" }, home) };
+    return { refuse: notFound({ group: "", resource: "namespaces" }, name) };
   },
 
   suggest(_, { request }) {

@@ -28,7 +28,8 @@ export default rule({
   },
   since: { "1.0": { checked: ["CREATE", "UPDATE"] }, "1.37": { checked: ["CREATE"] } },
   needs: {
-    // The Namespace is read without the cache: an object created while it is deleted may never be deleted.
+    // For new objects, the Namespace is read without the cache: an object that is created while its namespace is being
+    // deleted may never be deleted.
     current: get("namespaces", { maxAge: 0 }),
     recent: get("namespaces"),
   },
@@ -39,13 +40,13 @@ export default rule({
         ? { refuse: forbidden(request, "this namespace may not be deleted") }
         : undefined;
 
-    const home = getObjectNamespace(request);
-    if (!home || isAccessReview(request) || !upstream.checked.includes(request.operation)) return;
+    const name = getObjectNamespace(request);
+    if (!name || isAccessReview(request) || !upstream.checked.includes(request.operation)) return;
 
     const isNew = request.operation === "CREATE";
-    const namespace = await (isNew ? current : recent)({ name: home });
-    if (!namespace) return { refuse: notFound({ group: "", resource: "namespaces" }, home) };
-    if (isNew && namespace.status?.phase === "Terminating") return { refuse: buildTerminatingStatus(request, home) };
+    const namespace = await (isNew ? current : recent)({ name });
+    if (!namespace) return { refuse: notFound({ group: "", resource: "namespaces" }, name) };
+    if (isNew && namespace.status?.phase === "Terminating") return { refuse: buildTerminatingStatus(request, name) };
   },
 
   async suggest(_, { request, current }) {
@@ -59,15 +60,15 @@ export default rule({
 const isProtectedNamespace = ({ kind, name = "" }: AdmissionRequest) =>
   kind.group === "" && kind.kind === "Namespace" && protectedNamespaces.includes(name);
 
-/** Reports whether a request asks for a user's permissions; the answer must not reveal whether a namespace exists. */
+/** Reports whether a request asks for permissions of a user. Its answer must not reveal whether a namespace exists. */
 const isAccessReview = ({ resource: { group, resource } }: AdmissionRequest) =>
   group === "authorization.k8s.io" && resource === "localsubjectaccessreviews";
 
-/** Builds the refusal for a namespace that is being deleted. Controllers see its cause and stop retrying. */
-const buildTerminatingStatus = (request: AdmissionRequest, home: string): Status => {
-  const text = `unable to create new content in namespace ${home} because it is being terminated`;
+/** Builds the refusal for a namespace that is being deleted. Controllers read the cause in it and stop retrying. */
+const buildTerminatingStatus = (request: AdmissionRequest, name: string): Status => {
+  const text = `unable to create new content in namespace ${name} because it is being terminated`;
   const { details, ...refusal } = forbidden(request, text);
-  const message = `namespace ${home} is being terminated`;
+  const message = `namespace ${name} is being terminated`;
   return {
     ...refusal,
     details: { ...details, causes: [{ reason: "NamespaceTerminating", message, field: "metadata.namespace" }] },

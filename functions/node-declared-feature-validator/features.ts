@@ -1,14 +1,16 @@
 import type { Pod, ResourceRequirements } from "postern/kubernetes/core/v1";
 import { compareQuantities } from "postern/objects/quantity";
 
-/** A feature that a node must declare, by its name, so that a pod on it may be changed from `old` to `pod`. */
+/**
+ * By the name of a feature: a function that reports whether a change of a pod requires that its node has the feature.
+ */
 export type RequiredFeatures = Record<string, (old: Pod, pod: Pod) => boolean>;
 
 type AmountComparison = (left: string, right: string) => boolean;
 const isEqual: AmountComparison = (left, right) => compareQuantities(left, right) === 0;
 const isWrittenAlike: AmountComparison = (left, right) => left === right;
 
-/** Reports whether an update changes a pod's own resources (`spec.resources`). Empty ones differ from absent ones. */
+/** Builds a check whether an update changes `spec.resources` of a pod. Empty resources differ from absent ones. */
 const buildPodResourcesCheck =
   (isSame: AmountComparison) =>
   ({ spec: old }: Pod, { spec }: Pod): boolean => {
@@ -18,8 +20,8 @@ const buildPodResourcesCheck =
   };
 
 /**
- * Reports whether an update changes an init container's resources. Ignores sidecars, as kube-apiserver does; another
- * notation of the same amount counts as a change here.
+ * Reports whether an update changes the resources of an init container. As in kube-apiserver, it ignores sidecars, and
+ * another notation of the same amount, such as 1000m instead of 1, is a change.
  */
 const changesInitContainer = ({ spec: old }: Pod, { spec }: Pod): boolean =>
   (old?.initContainers ?? []).some(
@@ -28,7 +30,7 @@ const changesInitContainer = ({ spec: old }: Pod, { spec }: Pod): boolean =>
       areDifferent(resources, spec?.initContainers?.[index]?.resources ?? {}, isWrittenAlike),
   );
 
-/** Reports whether an update changes the CPU that a container of a pod of the class Guaranteed requests. */
+/** Reports whether an update changes the requested CPU of a container, in a pod of the QoS class Guaranteed. */
 const changesGuaranteedCpu = ({ spec: old, status }: Pod, { spec }: Pod): boolean =>
   status?.qosClass === "Guaranteed" &&
   (old?.containers ?? []).some(({ resources }, index) => {
@@ -53,6 +55,7 @@ export const featuresSince = {
   },
 };
 
+/** Reports whether requests, limits or claims differ. `isSame` compares amounts. */
 const areDifferent = (left: ResourceRequirements, right: ResourceRequirements, isSame: AmountComparison): boolean => {
   const isSameIn = (kind: "requests" | "limits") => {
     const [first, second] = [new Map(Object.entries(left[kind] ?? {})), new Map(Object.entries(right[kind] ?? {}))];

@@ -11,20 +11,20 @@ const buildComparison = (renderField: (pod: "object" | "oldObject") => string) =
 const resourceMembers = ["requests", "limits", "claims"];
 
 export default rule({
-  summary: "Refuses a resize of a running pod that its node does not support.",
+  summary: "Refuses to resize a running pod if its node does not support the resize.",
   order: 33,
   upstreamPlugin: {
     plugin: "NodeDeclaredFeatureValidator",
     worthwhile:
-      "API servers from 1.36 on do this themselves by default. The rule is for clusters that turned NodeDeclaredFeatureValidator off.",
+      "From Kubernetes 1.36 on, the API server's plugin NodeDeclaredFeatureValidator does the same by default. The rule is for clusters that turned this plugin off.",
   },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods", "pods/resize"], operations: ["UPDATE"] }],
   matchConditions: {
     "is-on-a-node": `object.?spec.?nodeName.orValue("") != ""`,
     "changes-its-spec": buildComparison((pod) => `${pod}.?metadata.?generation.orValue(0)`),
-    // A matchCondition that exceeds the API server's cost limit fails, so all large pods are sent to the rule, which
-    // checks them.
-    // Amounts are compared as texts in maps, because API servers from 1.37 on compare two `resources` by value.
+    // A matchCondition that exceeds the API server's cost limit fails. So the API server calls the rule for each pod
+    // with more than 50 init containers, and the rule itself checks such pods. The condition compares maps of texts,
+    // because API servers from 1.37 on compare the amounts of two `resources` by value.
     "changes-what-takes-a-feature": `${buildComparison((pod) => `${pod}.?spec.?resources.orValue(null)`)} ||
       oldObject.?status.?qosClass.orValue("") == "Guaranteed" ||
       size(${buildInitContainers("oldObject")}) > 50 ||

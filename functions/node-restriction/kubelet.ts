@@ -23,22 +23,19 @@ export const nodeRestrictionGateDefaults = {
   csiVolumeHealth: false,
 };
 
-/** What differs between minor versions of Kubernetes. */
+/** The behaviour that differs between minor versions of Kubernetes. */
 export interface NodeRestrictionUpstream {
-  /** Returns the resource of the first API object that a mirror pod references; or an error (`unknown`). */
+  /** Returns the resource of the first API object that a mirror pod references (`what`), or an error (`unknown`). */
   findReference(pod: Pod): { what?: string; unknown?: string } | undefined;
-  /** Describes why a user may not request tokens for an audience: it has no right, or its rights can't be read. */
+  /** Describes why a user may not request tokens for an audience: without permission, or because of an `error`. */
   describeAudience(user: string | undefined, audience: string, error: string | undefined): string;
-  /** Whether a kubelet may not write the status of its pods' claims for resources of the node. */
+  /** True if a kubelet may not write `nodeAllocatableResourceClaimStatuses` of its pods. */
   protectsNodeClaims: boolean;
-  /**
-   * Whether PodCertificateRequests are on without the setting, and their signer must be one that the pod or the
-   * authorizer allows.
-   */
+  /** True if PodCertificateRequests are always on, and a volume of the pod or the authorizer must allow the signer. */
   podCertificates: boolean;
 }
 
-/** The values that each check of a kubelet's request gets beside the object. */
+/** The values that each check of a kubelet's request gets in addition to the object. */
 export type KubeletRequestContext<Object = unknown> = {
   node: string;
   upstream: NodeRestrictionUpstream;
@@ -47,10 +44,12 @@ export type KubeletRequestContext<Object = unknown> = {
   settings: typeof nodeRestrictionGateDefaults;
 } & Answers<typeof kubeletNeeds>;
 
-/** The result of checking a kubelet's request: the reason of a refusal, or a complete status; undefined admits it. */
+/** The result of a check: the reason of a refusal, or the complete status of a refusal; undefined if there is none. */
 export type KubeletOffence = string | Status | undefined;
 
-/** Returns the name of a kubelet's node, empty if the user name lacks it; undefined for other users. */
+/**
+ * Returns the name of a kubelet's node; empty for the user `system:node:`, and undefined for users other than kubelets.
+ */
 export const getNodeName = ({ username, groups }: UserInfo): string | undefined =>
   username?.startsWith(nodeUserPrefix) && groups?.includes("system:nodes")
     ? username.slice(nodeUserPrefix.length)
@@ -59,8 +58,8 @@ export const getNodeName = ({ username, groups }: UserInfo): string | undefined 
 /** The prefix of a kubelet's user name; the node's name follows. */
 export const nodeUserPrefix = "system:node:";
 
-/** Quotes a text as Go does; an absent text counts as empty. */
+/** Quotes a text as Go does. An absent text is quoted as an empty text. */
 export const quoteText = (text: string | undefined) => quoteAsGo(text ?? "");
 
-/** Builds a refusal without the object's name in front, as upstream's message is. */
+/** Builds a refusal whose message doesn't begin with the object's name, as in upstream. */
 export const buildForbidden = (message: string): Status => ({ code: 403, reason: "Forbidden", message });

@@ -26,7 +26,9 @@ export const checkNode = (object: Node, { node, request, oldObject }: KubeletReq
 
 type Labels = Record<string, string>;
 
-/** Returns the changed labels by which workloads select trusted nodes; a kubelet must not change them. */
+/**
+ * Returns the keys of changed labels that a kubelet must not change, because workloads select trusted nodes by them.
+ */
 const listForbiddenLabels = (labels: Labels, before: Labels): string[] => {
   const newLabels = new Map(Object.entries(labels));
   const oldLabels = new Map(Object.entries(before));
@@ -45,9 +47,11 @@ const isForbiddenLabel = (key: string): boolean => {
   );
 };
 
+/** Reports whether a domain is one of these domains, or a subdomain of one. */
 const isSubdomainOf = (domain: string, domains: readonly string[]) =>
   domains.some((parent) => domain === parent || domain.endsWith(`.${parent}`));
 
+/** The domains and labels below kubernetes.io and k8s.io that kubelets may write. */
 const kubeletDomains = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 const kubeletLabels = new Set(
   (

@@ -9,7 +9,7 @@ import { type KubeletOffence, type KubeletRequestContext, nodeUserPrefix, quoteT
 const hasNameOf = (node: string, { metadata }: KubernetesObject, { request }: KubeletRequestContext) =>
   (request.operation === "CREATE" ? metadata?.name : request.name) === node;
 
-/** Returns what a kubelet may not do with a Lease; undefined if it may. */
+/** Returns why a kubelet may not send this request about a Lease; undefined if it may. */
 export const checkLease = (lease: KubernetesObject, context: KubeletRequestContext): KubeletOffence => {
   if (context.request.namespace !== "kube-node-lease")
     return 'can only access leases in the "kube-node-lease" system namespace';
@@ -34,6 +34,7 @@ export const checkResourceSlice = (
     ? undefined
     : `can only ${operation.toLowerCase()} ResourceSlice with the same NodeName as the requesting node`;
 
+/** The signers of certificates for kubelets. */
 const signers = ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
 
 export const checkSigningRequest = (
@@ -43,9 +44,9 @@ export const checkSigningRequest = (
   if (settings.allowInsecureKubeletCertificateSigningRequests || request.operation !== "CREATE" || request.subResource)
     return;
   if (!signers.includes(spec?.signerName ?? "")) return;
-  const read = parseCertificateSubject(spec?.request);
-  if ("fault" in read) return `unable to parse csr: ${read.fault}`;
-  if (read.subject.commonName !== nodeUserPrefix + node)
+  const parsed = parseCertificateSubject(spec?.request);
+  if ("fault" in parsed) return `unable to parse csr: ${parsed.fault}`;
+  if (parsed.subject.commonName !== nodeUserPrefix + node)
     return `can only create a node CSR with CN=${nodeUserPrefix}${node}`;
 };
 
@@ -62,10 +63,14 @@ export const checkKubeletClaimUpdate = (
     return `node ${quoteText(node)} is not allowed to update fields other than status.quantity and status.conditions: ${changed.join(", ")}`;
 };
 
+/** The fields of a claim that a kubelet may change. */
 const freeFields = ["metadata.resourceVersion", "metadata.managedFields", "status.capacity", "status.conditions"];
+/** The fields that a kubelet may also change to report that an expansion failed. */
 const recoveryFields = ["status.allocatedResources", "status.allocatedResourceStatuses"];
 
-/** Returns the paths that differ, except `free` ones, which aren't compared: managedFields can be arbitrarily deep. */
+/**
+ * Returns the paths of changed values. Paths in `free` aren't compared, because managedFields may be arbitrarily deep.
+ */
 const listChangedPaths = (before: unknown, after: unknown, path: string, free: readonly string[]): string[] => {
   if (free.includes(path)) return [];
   if (!isMap(before ?? {}) || !isMap(after ?? {})) return isSame(before, after) ? [] : [path];

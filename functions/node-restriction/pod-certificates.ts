@@ -4,7 +4,10 @@ import { isMirrorPod } from "postern/objects/pod";
 import type { KubernetesObject } from "postern/review";
 import { buildForbidden, type KubeletOffence, type KubeletRequestContext, quoteText } from "./kubelet.ts";
 
-/** Checks a request for a pod's certificate. Refusals omit the real UIDs: a forged review could ask for them. */
+/**
+ * Checks a request for a pod's certificate. Refusals omit the real UIDs: the sender of a forged review may not learn
+ * them.
+ */
 export const checkPodCertificateRequest = async (
   { spec = {} }: KubernetesObject & { spec?: Partial<PodCertificateRequestSpec> },
   context: KubeletRequestContext,
@@ -19,40 +22,42 @@ export const checkPodCertificateRequest = async (
   if (nodeName !== node)
     return `PodCertificateRequest.Spec.NodeName=${quoteText(nodeName)}, which is not the requesting node ${quoteText(node)}`;
   const namespace = request.namespace ?? "";
-  const buildNotFound = (what: string, called: string, name: string | undefined) =>
+  const buildNotFound = (kind: string, description: string, name: string | undefined) =>
     buildForbidden(
-      `while retrieving ${called} named in the PodCertificateRequest: ${what} ${quoteText(name)} not found`,
+      `while retrieving ${description} named in the PodCertificateRequest: ${kind} ${quoteText(name)} not found`,
     );
-  const podHere = quoteText(`${namespace}/${podName}`);
-  const accountHere = quoteText(`${namespace}/${serviceAccountName}`);
-  const ofPod = `PodCertificateRequest for pod ${podHere}`;
+  const quotedPod = quoteText(`${namespace}/${podName}`);
+  const quotedAccount = quoteText(`${namespace}/${serviceAccountName}`);
+  const requestForPod = `PodCertificateRequest for pod ${quotedPod}`;
 
   const foundNode = await nodes({ name: nodeName });
   if (!foundNode) return buildNotFound("node", `node ${quoteText(nodeName)}`, nodeName);
   if (foundNode.metadata?.uid !== nodeUID)
-    return buildForbidden(`${ofPod} names node UID ${quoteText(nodeUID)}, inconsistent with the running node`);
+    return buildForbidden(`${requestForPod} names node UID ${quoteText(nodeUID)}, inconsistent with the running node`);
 
   const pod = await pods({ name: podName, namespace });
-  if (!pod) return buildNotFound("pod", `pod ${podHere}`, podName);
+  if (!pod) return buildNotFound("pod", `pod ${quotedPod}`, podName);
   if (pod.metadata?.uid !== podUID)
-    return buildForbidden(`${ofPod} contains pod UID (${quoteText(podUID)}) which differs from running pod`);
+    return buildForbidden(`${requestForPod} contains pod UID (${quoteText(podUID)}) which differs from running pod`);
   if (pod.spec?.nodeName !== nodeName)
-    return `pod ${podHere} is not running on node ${quoteText(nodeName)} named in the PodCertificateRequest`;
-  if (isMirrorPod(pod)) return `pod ${podHere} is a mirror pod`;
+    return `pod ${quotedPod} is not running on node ${quoteText(nodeName)} named in the PodCertificateRequest`;
+  if (isMirrorPod(pod)) return `pod ${quotedPod} is a mirror pod`;
   // The refusal may show the pod's ServiceAccount: a caller that knows the pod's UID can read the pod itself.
   if ((pod.spec.serviceAccountName ?? "") !== serviceAccountName)
-    return `${ofPod} contains serviceAccountName (${quoteText(serviceAccountName)}) that differs from running pod (${quoteText(pod.spec.serviceAccountName)})`;
+    return `${requestForPod} contains serviceAccountName (${quoteText(serviceAccountName)}) that differs from running pod (${quoteText(pod.spec.serviceAccountName)})`;
 
   const account = await accounts({ name: serviceAccountName, namespace });
-  if (!account) return buildNotFound("serviceaccount", `service account ${accountHere}`, serviceAccountName);
+  if (!account) return buildNotFound("serviceaccount", `service account ${quotedAccount}`, serviceAccountName);
   if (account.metadata?.uid !== serviceAccountUID)
     return buildForbidden(
-      `${ofPod} names service account UID ${quoteText(serviceAccountUID)}, which differs from the running service account`,
+      `${requestForPod} names service account UID ${quoteText(serviceAccountUID)}, which differs from the running service account`,
     );
   if (upstream.podCertificates) return checkSigner(spec, pod, context);
 };
 
-/** Checks that the pod has a volume for certificates of the signer, or that the kubelet has a right to the signer. */
+/**
+ * Checks that a volume of the pod names the signer, or that the authorizer lets the kubelet request its certificates.
+ */
 const checkSigner = async (
   { signerName = "", serviceAccountName: name = "" }: Partial<PodCertificateRequestSpec>,
   pod: Pod,

@@ -3,7 +3,9 @@ import { isSourceless, listContainers } from "postern/objects/pod";
 import { listSecrets } from "postern/objects/secret";
 import { quoteText } from "./kubelet.ts";
 
-/** Returns the resource of the first API object that a pod references, as upstream; or an error (`unknown`). */
+/**
+ * Returns the resource of the first API object that a pod references (`what`), or an error (`unknown`), as upstream.
+ */
 export const findFirstApiObjectReference = (pod: Pod): { what?: string; unknown?: string } | undefined => {
   const { serviceAccountName, volumes = [] } = pod.spec ?? {};
   if (serviceAccountName) return { what: "serviceaccounts" };
@@ -16,7 +18,7 @@ export const findFirstApiObjectReference = (pod: Pod): { what?: string; unknown?
   }
 };
 
-/** Returns the resource of an API object that a pod references, as upstream until 1.33: it knew fewer references. */
+/** Does the same as findFirstApiObjectReference for clusters before 1.34, in which upstream knew fewer references. */
 export const findReferenceBefore134 = (pod: Pod): { what: string } | undefined => {
   const { serviceAccountName, volumes = [], resourceClaims = [] } = pod.spec ?? {};
   const sources = volumes.flatMap(({ projected }) => projected?.sources ?? []);
@@ -28,6 +30,7 @@ export const findReferenceBefore134 = (pod: Pod): { what: string } | undefined =
   if (resourceClaims.length > 0) return { what: "resourceclaims" };
 };
 
+/** Lists the names of ConfigMaps in a pod; undefined for a reference to something else. */
 const listConfigMaps = (pod: Pod) => [
   ...listContainers(pod).flatMap(({ container: { env, envFrom } }) => [
     ...(envFrom ?? []).map(({ configMapRef }) => configMapRef?.name),
@@ -41,7 +44,7 @@ const listConfigMaps = (pod: Pod) => [
 
 const findVolumeReference = (volume: Volume) => {
   const has = (kind: string) => Reflect.get(volume, kind) != null;
-  if (isSourceless(volume) || harmless.some(has)) return;
+  if (isSourceless(volume) || typesWithoutReference.some(has)) return;
   const kind = Object.keys(references).find(has);
   if (kind) return { what: references[kind] ?? "" };
   if (!volume.projected) return { unknown: `unknown volume type for volume  ${quoteText(volume.name)}` };
@@ -52,12 +55,14 @@ const findVolumeReference = (volume: Volume) => {
   }
 };
 
-const harmless = (
+/** The types of volumes that reference no API object. */
+const typesWithoutReference = (
   "awsElasticBlockStore azureDisk cephfs cinder downwardAPI emptyDir fc flexVolume flocker gcePersistentDisk " +
   "gitRepo hostPath image iscsi nfs photonPersistentDisk portworxVolume quobyte rbd scaleIO storageos " +
   "vsphereVolume"
 ).split(" ");
 
+/** What volumes reference, in upstream's words, by the type of the volume. */
 const references: Record<string, string> = {
   configMap: "configmaps (via configmap volumes)",
   secret: "secrets (via secret volumes)",
@@ -68,6 +73,7 @@ const references: Record<string, string> = {
   azureFile: "secrets (via azureFile volumes)",
 };
 
+/** What the sources of projected volumes reference, in upstream's words, by the type of the source. */
 const projections: Record<string, string> = {
   configMap: "configmaps (via projected volumes)",
   secret: "secrets (via projected volumes)",

@@ -6,6 +6,7 @@ import { notFound } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { type KubeletOffence, type KubeletRequestContext, quoteText } from "./kubelet.ts";
 
+/** Returns why a kubelet may not send this request about a pod or a subresource of a pod; undefined if it may. */
 export const checkPod = (pod: Pod, context: KubeletRequestContext<Pod>): KubeletOffence | Promise<KubeletOffence> => {
   const { operation, subResource = "" } = context.request;
   if (subResource === "status") return checkStatus(pod, context);
@@ -75,13 +76,13 @@ const checkStatus = (pod: Pod, { node, request, upstream, oldObject }: KubeletRe
   if (!isSame(status?.extendedResourceClaimStatus ?? null, oldStatus?.extendedResourceClaimStatus ?? null))
     return `${subject} cannot update extended resource claim status`;
   if (!upstream.protectsNodeClaims) return;
-  const [nodeClaims, oldNodeClaims] = [status, oldStatus].map((one) =>
-    (one?.nodeAllocatableResourceClaimStatuses ?? []).map(toComparable),
+  const [nodeClaims, oldNodeClaims] = [status, oldStatus].map((podStatus) =>
+    (podStatus?.nodeAllocatableResourceClaimStatuses ?? []).map(toComparable),
   );
   if (!isSame(nodeClaims, oldNodeClaims)) return `${subject} cannot update node allocatable resource claim statuses`;
 };
 
-/** Returns a claim's status with amounts as numbers: amounts are compared by value. */
+/** Returns a claim's status with amounts as numbers, because upstream compares them by value: 1 equals 1000m. */
 const toComparable = ({
   resourceClaimName,
   containers = [],

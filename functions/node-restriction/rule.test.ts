@@ -8,7 +8,8 @@ const rows = readRows<Record<string, string[]>>(import.meta.filename);
 
 const { decide, entries } = await openRule(import.meta.dirname);
 
-// These requests can't be cases: the API server sends no name only if a collection is deleted, and never for evictions.
+// Requests without a name can't be cases: an API server omits the name only if a collection is deleted, and never for
+// evictions.
 
 const pods = { group: "", version: "v1", resource: "pods" };
 const buildRequest = (operation: Operation, overrides: Partial<AdmissionRequest>): AdmissionRequest => ({
@@ -34,36 +35,41 @@ describe("node-restriction", () => {
     assert.equal(status?.message, 'pods "Unknown" is forbidden: could not determine pod from request data');
   });
 
-  it("is not called for usual heartbeats", () => {
+  it("is not called for ordinary heartbeats", () => {
     const isCalled = (request: AdmissionRequest) =>
       Object.values({ ...isKubeletCondition, ...skipOrdinaryHeartbeatConditions }).every((expression) =>
         evaluateMatchCondition(expression, request),
       );
     const leases = { group: "coordination.k8s.io", version: "v1", resource: "leases" };
     const lease = { metadata: { name: "n1" }, spec: { holderIdentity: "n1" } };
-    const ofLease = { resource: leases, namespace: "kube-node-lease", name: "n1", object: lease };
+    const leaseRequest = { resource: leases, namespace: "kube-node-lease", name: "n1", object: lease };
     const node = {
       metadata: { name: "n1", labels: { a: "b" } },
       spec: { taints: [{ key: "t", effect: "NoSchedule" }] },
     };
-    const ofNode = { name: "n1", resource: { ...pods, resource: "nodes" }, subResource: "status", oldObject: node };
+    const nodeRequest = {
+      name: "n1",
+      resource: { ...pods, resource: "nodes" },
+      subResource: "status",
+      oldObject: node,
+    };
     const pod = { metadata: { name: "a", labels: { a: "b" } }, spec: { nodeName: "n1" } };
-    const ofPod = { name: "a", subResource: "status", oldObject: pod };
+    const podRequest = { name: "a", subResource: "status", oldObject: pod };
     const running = { phase: "Running" };
-    for (const usual of [
-      buildRequest("CREATE", ofLease),
-      buildRequest("UPDATE", { ...ofLease, oldObject: lease }),
-      buildRequest("UPDATE", { ...ofNode, object: { ...node, status: running } }),
-      buildRequest("UPDATE", { ...ofPod, object: { ...pod, status: running } }),
+    for (const heartbeat of [
+      buildRequest("CREATE", leaseRequest),
+      buildRequest("UPDATE", { ...leaseRequest, oldObject: lease }),
+      buildRequest("UPDATE", { ...nodeRequest, object: { ...node, status: running } }),
+      buildRequest("UPDATE", { ...podRequest, object: { ...pod, status: running } }),
     ]) {
-      assert.equal(isCalled(usual), false, JSON.stringify(usual));
+      assert.equal(isCalled(heartbeat), false, JSON.stringify(heartbeat));
       const otherNode = { username: "system:node:n2", groups: ["system:nodes"] };
-      assert.equal(isCalled({ ...usual, userInfo: otherNode }), true, "by the kubelet of another node");
-      assert.equal(isCalled({ ...usual, userInfo: { username: "jane" } }), false, "by another user");
+      assert.equal(isCalled({ ...heartbeat, userInfo: otherNode }), true, "by the kubelet of another node");
+      assert.equal(isCalled({ ...heartbeat, userInfo: { username: "jane" } }), false, "by another user");
     }
   });
 
-  it("does not compare the fields of a claim that a kubelet may change", async () => {
+  it("does not compare those fields of a claim that a kubelet may change, such as deep managedFields", async () => {
     const buildClaim = (depth: number, phase: string) => {
       const fieldsV1 = JSON.parse(`${'{"f:a":'.repeat(depth)}{}${"}".repeat(depth)}`);
       return { metadata: { name: "a", managedFields: [{ fieldsV1 }] }, spec: {}, status: { phase } };
@@ -91,7 +97,7 @@ describe("node-restriction", () => {
     assert.match(String(await decideMessage("2Gi")), / cannot update node allocatable resource claim statuses$/);
   });
 
-  it("compares labels with any key", async () => {
+  it("compares labels with keys such as __proto__ and constructor like other labels", async () => {
     const buildNode = (labels: object) => ({ metadata: { name: "n1", labels } });
     const nodes = { name: "n1", resource: { ...pods, resource: "nodes" } };
     const odd = JSON.parse('{ "__proto__": "a", "constructor": "b", "toString": "c", "/": "d", "k8s.io/": "e" }');
@@ -120,7 +126,7 @@ describe("the webhook entries of node-restriction", () => {
       "pods Fail",
       "others Fail kube-system kube-node-lease",
     ]));
-  it("fail closed in all namespaces if exempt lists none", () =>
+  it("fail closed in all namespaces if hardened and the list of exempt namespaces is empty", () =>
     assert.deepEqual(listFailurePolicies({ exempt: { namespaces: [] } }, true), [
       "heartbeats Fail",
       "pods Fail",
@@ -143,7 +149,7 @@ describe("the webhook entries of node-restriction", () => {
       it(`call only ${entry} for ${write} by a kubelet`, () => {
         const [operation = "", path = ""] = write.split(" ");
         const [resource = "", subResource = ""] = path.split("/");
-        // A write that concerns another node is never usual.
+        // A write about another node is never an ordinary heartbeat.
         const request = buildRequest(operation as Operation, {
           name: "n2",
           object: { metadata: { name: "n2" } },

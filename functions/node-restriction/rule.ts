@@ -43,7 +43,7 @@ export default rule({
       match: heartbeatMatches,
       matchConditions: { ...isKubeletCondition, ...skipOrdinaryHeartbeatConditions },
       everywhere: true,
-      // Nodes and their Pods depend on these writes.
+      // The timeout is short, because nodes and their pods depend on these writes.
       timeoutSeconds: 2,
     },
     {
@@ -60,8 +60,8 @@ export default rule({
   needs: kubeletNeeds,
 
   /**
-   * A kubelet's request is checked in the mutating phase: later the API server adds audiences to a token request and
-   * drops changes beside a status.
+   * A kubelet's request is checked in the mutating phase. Before the validating phase, the API server sets a missing
+   * audience of a token request, and drops all other changes from an update of a status.
    */
   async mutate(object, { request, ...context }) {
     const node = getNodeName(request.userInfo);
@@ -79,13 +79,14 @@ export default rule({
 });
 
 /**
- * A check of a kubelet's write to one resource, such as pods. The API server ensures that the object has the
- * resource's kind.
+ * A check of a kubelet's write to one resource, such as pods. TypeScript lets methods have parameters of narrower types
+ * (bivariance), such as Pod. This is safe, because the API server ensures that the object has the resource's kind.
  */
 type ResourceCheck = {
   bivarianceHack(object: KubernetesObject, context: KubeletRequestContext): KubeletOffence | Promise<KubeletOffence>;
 }["bivarianceHack"];
 
+/** The checks by `RESOURCE.GROUP`. The name of the core group is empty. */
 const resourceChecks: Record<string, ResourceCheck> = {
   "pods.": checkPod,
   "nodes.": checkNode,

@@ -28,6 +28,7 @@ export const checkTokenRequest = async (
   if (settings.serviceAccountNodeAudienceRestriction) return checkAudience(spec.audiences ?? [], pod, context);
 };
 
+/** Returns why a kubelet may not request a token for this audience; undefined if it may. */
 const checkAudience = async (
   [audience = "", ...more]: string[],
   pod: Pod,
@@ -54,7 +55,9 @@ const checkAudience = async (
 const isForAudience = (token: { audience?: string } | undefined, audience: string) =>
   token !== undefined && (token.audience ?? "") === audience;
 
-/** Reports whether a volume's driver gets tokens for an audience; returns a string if an error prevents an answer. */
+/**
+ * Reports whether the CSI driver of a volume gets tokens for an audience. Returns a text if this can't be found out.
+ */
 const usesAudience = async (
   volume: Volume,
   pod: Pod,
@@ -84,7 +87,7 @@ const findClaimDriver = async (
     : { error: `persistentvolume ${quoteText(claim.spec?.volumeName)} not found` };
 };
 
-/** Returns a volume's CSI driver. Volume types that are older than CSI have been migrated to one. */
+/** Returns a volume's CSI driver. Kubernetes also handles some older volume types with a CSI driver (`migrated`). */
 const getDriver = (volume: Volume | NonNullable<PersistentVolume["spec"]>): string | undefined =>
   volume.csi?.driver ?? Object.entries(migrated).find(([kind]) => Reflect.get(volume, kind) != null)?.[1];
 

@@ -1,7 +1,7 @@
 import type { NodeRestrictionUpstream } from "./kubelet.ts";
 import { findFirstApiObjectReference, findReferenceBefore134 } from "./pod-references.ts";
 
-/** What differs between minor versions of Kubernetes, for the rule's `since`. */
+/** The rule's `since`: the behaviour that differs between minor versions of Kubernetes. */
 export const nodeRestrictionSince = {
   "1.0": {
     findReference: findReferenceBefore134,

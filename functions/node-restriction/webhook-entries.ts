@@ -4,21 +4,23 @@ const core = { apiGroups: [""], apiVersions: ["v1"] };
 const writes = { operations: ["CREATE", "UPDATE", "DELETE"] as const };
 const certificates = { apiGroups: ["certificates.k8s.io"], apiVersions: ["*"] };
 
-/** Requests that show that a node is alive. Usual ones don't call the rule, so that an outage doesn't delay them. */
+/** Requests that show that a node is alive. Ordinary ones don't call the rule, so that an outage doesn't delay them. */
 export const heartbeatMatches: RequestMatch[] = [
   { apiGroups: ["coordination.k8s.io"], apiVersions: ["*"], resources: ["leases"], ...writes },
   { ...core, resources: ["nodes/status", "pods/status"], operations: ["UPDATE"] },
 ];
 
-/** Requests that could give a kubelet privileges, mostly in kube-system. Static pods run even if requests fail. */
+/**
+ * Requests about pods and nodes that could give a kubelet more privileges. Static pods run even if these requests fail.
+ */
 export const podAndNodeRequests: RequestMatch[] = [
   { ...core, resources: ["pods"], operations: ["CREATE", "UPDATE"] },
   { ...core, resources: ["pods/*", "nodes", "nodes/*"], ...writes },
 ];
 
 /**
- * The requests of kubelets, besides those about pods and nodes, without which the components that repair a cluster
- * can't restart.
+ * The other requests of kubelets. Without them, the components that repair a cluster can't restart, so hardening
+ * exempts kube-system from this entry.
  */
 export const nodeRecoveryRequests: RequestMatch[] = [
   { ...core, resources: ["pods"], operations: ["DELETE"] },
@@ -42,7 +44,7 @@ export const isKubeletCondition: NamedConditions = {
     "system:nodes" in request.userInfo.?groups.orValue([])`,
 };
 
-// `pods/*` matches Pods and all subresources, also future ones; only a condition can exclude what other entries handle.
+// The match `pods/*` contains all subresources, so conditions must exclude requests that other entries handle.
 
 /** A CEL matchCondition that is true for all requests except evictions and deletions of Pods. */
 export const noRemovalCondition: NamedConditions = {
@@ -56,10 +58,12 @@ export const noStatusHeartbeatCondition: NamedConditions = {
     request.resource.resource in ["nodes", "pods"])`,
 };
 
+/** A CEL expression for the name of the node that a heartbeat is about. */
 const node = `(request.resource.resource == "pods"
     ? oldObject.?spec.?nodeName.orValue("")
     : request.operation == "CREATE" ? object.?metadata.?name.orValue("") : request.?name.orValue(""))`;
 
+/** Returns a CEL expression that is true if the request changes none of these fields. */
 const keep = (...fields: string[]) =>
   fields.map((field) => `object.?${field}.orValue(null) == oldObject.?${field}.orValue(null)`).join(" &&\n    ");
 const keepsNodeFields = keep("metadata.?labels", "metadata.?ownerReferences", "spec.?taints", "spec.?configSource");
@@ -70,7 +74,9 @@ const keepsPodFields = keep(
   "status.?nodeAllocatableResourceClaimStatuses",
 );
 
-/** Conditions that skip heartbeats about the kubelet's own node that leave protected fields alone: nearly all. */
+/**
+ * Conditions that skip heartbeats about the kubelet's own node which change no protected field: nearly all heartbeats.
+ */
 export const skipOrdinaryHeartbeatConditions: NamedConditions = {
   "is-unusual": `request.userInfo.username == "system:node:" ||
     request.userInfo.username != "system:node:" + ${node} ||

@@ -13,14 +13,14 @@ const buildOwners = (object: "object" | "oldObject") => `${object}.?metadata.?ow
 
 export default rule({
   summary:
-    "Requires permission to delete an object for changing its owners, and to finalize an owner for blocking its deletion.",
+    "Refuses to change an object's owners if the user may not delete the object or may not finalize the blocked owner.",
   order: 22,
   upstreamPlugin: { plugin: "OwnerReferencesPermissionEnforcement" },
   match: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["CREATE", "UPDATE"], scope: "*" }],
   matchConditions: {
     "is-no-status-of-a-pod": `!(request.resource.group == "" && request.resource.resource == "pods" &&
       request.?subResource.orValue("") == "status")`,
-    // A condition that exceeds the API server's cost limit fails, so the rule itself checks long lists.
+    // A condition that exceeds the API server's cost limit fails, so the rule itself checks more than 50 owners.
     "changes-its-owners": `size(${buildOwners("object")}) > 50 || (oldObject == null
       ? ${buildOwners("object")}.exists(owner, owner.?blockOwnerDeletion.orValue(false))
       : ${buildOwners("object")} != ${buildOwners("oldObject")})`,
@@ -37,7 +37,7 @@ export default rule({
     const { userInfo: user, namespace = "" } = request;
     const blocking = owners.filter((owner) => blocks(owner) && !before.findLast(hasSameUid(owner))?.blockOwnerDeletion);
     const [deleting, finalizing] = await Promise.all([
-      // Creating an object with owners needs no permission to delete it.
+      // Only a change of an existing object's owners requires the permission to delete the object.
       oldObject && may(buildDeletionQuestion(request)),
       blocking.length > 0 && may({ user, verb: "update", ...allResources, subresource: "finalizers", name: "*" }),
     ]);
@@ -46,7 +46,7 @@ export default rule({
       return refuseRequest(`cannot set an ownerRef on a resource you can't delete: ${printReason(deleting)}`);
     if (!finalizing || finalizing.allowed) return;
 
-    // Sequential, because there may be many owners and the first refusal ends the check.
+    // The owners are checked one after the other, because there may be many, and the first refusal ends the check.
     for (const owner of blocking) {
       const resources = await listResources(owner, discover);
       if (resources.length === 0) return refuseRequest(describeUnknownKind(owner));
@@ -96,7 +96,7 @@ const isSameOwner = (left: OwnerReference, right: OwnerReference | undefined) =>
 /** Prints the authorizer's answer as upstream does: the reason, then the error. */
 const printReason = ({ reason = "", evaluationError = "<nil>" }: AccessAnswer) => `${reason}, ${evaluationError}`;
 
-/** Returns the served resources that an owner's kind may name. Upstream also accepts a kind in lower case. */
+/** Returns the resources that the cluster serves for an owner's kind. As in upstream, the kind may be in lower case. */
 const listResources = async (
   { apiVersion = "", kind }: OwnerReference,
   discover: (groupVersion: string) => Promise<ServedResource[] | undefined>,

@@ -4,10 +4,12 @@ import type { AwsRequest, HttpsResponse } from "postern/needs";
 /** The zone of an EBS volume; or `mistake`, an error of the volume's author, in upstream's words. */
 export type VolumeZone = { zone: string } | { mistake: string };
 
-/** EC2 errors that neither a retry nor more permissions would solve. */
+/**
+ * The codes of EC2 errors that are mistakes of the volume's author: neither a retry nor more permissions would help.
+ */
 const mistakes = /^(InvalidVolume\.|InvalidVolumeID\.|InvalidParameter)/;
 
-/** The most characters of an EC2 volume id; a longer text isn't sent to EC2. */
+/** The most characters of a volume's id. A longer text isn't sent to EC2. */
 const longestId = 128;
 
 export const findVolumeZone = async (
@@ -41,7 +43,7 @@ const parseVolumeId = (volumeID: string): string | undefined => {
   return more.length === 0 && id.startsWith("vol-") ? id : undefined;
 };
 
-/** Returns the texts of a tag's elements in EC2's XML. EC2 escapes `<` in values, so searching for `<` is safe. */
+/** Returns the texts of all elements with a tag in EC2's XML. A text ends at `<`, because EC2 escapes `<` in values. */
 const readElements = (tag: string, xml: string): string[] =>
   xml
     .split(`<${tag}>`)

@@ -7,7 +7,7 @@ import { findVolumeZone } from "./ebs.ts";
 const betaLabels = "failure-domain.beta.kubernetes.io";
 const labels = "topology.kubernetes.io";
 
-/** The id of a volume that a provisioner has yet to create. */
+/** The id of a volume that a provisioner hasn't created yet. */
 const placeholder = "placeholder-for-provisioning";
 
 export default rule({
@@ -28,11 +28,11 @@ export default rule({
     const { volumeID = placeholder } = volume.spec?.awsElasticBlockStore ?? {};
     if (!volume.spec || volumeID === placeholder) return;
 
-    const found = await findVolumeZone(volumeID, region, describe);
-    if ("mistake" in found)
-      return { refuse: forbidden(request, `error querying AWS EBS volume ${volumeID}: ${found.mistake}`) };
+    const zoneOrMistake = await findVolumeZone(volumeID, region, describe);
+    if ("mistake" in zoneOrMistake)
+      return { refuse: forbidden(request, `error querying AWS EBS volume ${volumeID}: ${zoneOrMistake.mistake}`) };
 
-    const location = { region, zone: found.zone };
+    const location = { region, zone: zoneOrMistake.zone };
     const added = (topologyLabels ? [betaLabels, labels] : [betaLabels]).flatMap((prefix) =>
       Object.entries(location).map(([name, value]) => [`${prefix}/${name}`, value] as const),
     );

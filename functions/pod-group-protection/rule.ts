@@ -9,7 +9,7 @@ export default rule({
   upstreamPlugin: {
     plugin: "PodGroupProtection",
     worthwhile:
-      "Every API server that serves pod groups does this itself by default. The rule is for clusters that turned PodGroupProtection off.",
+      "In API servers that serve pod groups, the plugin PodGroupProtection does the same by default. The rule is for clusters that turned this plugin off.",
   },
   match: [
     {

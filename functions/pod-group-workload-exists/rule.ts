@@ -19,7 +19,7 @@ export default rule({
   upstreamPlugin: {
     plugin: "PodGroupWorkloadExists",
     worthwhile:
-      "Kubernetes 1.36 does this itself where it serves pod groups, and 1.37 doesn't do it. The rule is for clusters with 1.36 that turned PodGroupWorkloadExists off.",
+      "In Kubernetes 1.36, the API server's plugin PodGroupWorkloadExists does the same if the API server serves pod groups. Kubernetes 1.37 doesn't have this plugin. The rule is for clusters with 1.36 that turned the plugin off.",
   },
   match: [
     {

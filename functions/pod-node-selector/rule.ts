@@ -14,7 +14,7 @@ type Config = Record<string, string>;
 const settings: { podNodeSelectorPluginConfig: Config } = { podNodeSelectorPluginConfig: {} };
 
 export default rule({
-  summary: "Restricts the pods of a namespace to the nodes that are chosen for it.",
+  summary: "Restricts the pods of a namespace to the nodes that are chosen for this namespace.",
   order: 13,
   upstreamPlugin: { plugin: "PodNodeSelector" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
@@ -29,33 +29,35 @@ export default rule({
   },
   since: labelUnitSince,
   needs: {
-    // The Namespace is read without the cache: the pod keeps for life the node selector that it gets from it.
+    // For new labels, the Namespace is read without the cache, because a pod always keeps its node selector.
     current: get("namespaces", { maxAge: 0 }),
     recent: get("namespaces"),
   },
 
   async mutate(pod: Pod, { request, current, ...context }) {
-    const chosen = getNodes(request, await current({ name: request.namespace ?? "" }), context);
-    if ("refuse" in chosen) return chosen;
+    const namespaceNodes = getNodes(request, await current({ name: request.namespace ?? "" }), context);
+    if ("refuse" in namespaceNodes) return namespaceNodes;
 
     const podSelector = pod.spec?.nodeSelector ?? {};
-    const merged = { ...chosen.nodes, ...podSelector };
-    const refusal = checkSelector(request, pod, merged, chosen);
+    const merged = { ...namespaceNodes.nodes, ...podSelector };
+    const refusal = checkSelector(request, pod, merged, namespaceNodes);
     if (refusal) return refusal;
     if (pod.spec && Object.keys(merged).length > Object.keys(podSelector).length) pod.spec.nodeSelector = merged;
   },
 
   async validate(pod: Pod, { request, recent, ...context }) {
-    const chosen = getNodes(request, await recent({ name: request.namespace ?? "" }), context);
-    return "refuse" in chosen ? chosen : checkSelector(request, pod, pod.spec?.nodeSelector ?? {}, chosen);
+    const namespaceNodes = getNodes(request, await recent({ name: request.namespace ?? "" }), context);
+    return "refuse" in namespaceNodes
+      ? namespaceNodes
+      : checkSelector(request, pod, pod.spec?.nodeSelector ?? {}, namespaceNodes);
   },
 
   async suggest({ spec }: Pod, { request, current, ...context }) {
     const namespace = await current({ name: request.namespace ?? "" });
     if (!namespace) return describeNamespaceCreation(request.namespace);
-    const chosen = getNodes(request, namespace, context);
-    if ("refuse" in chosen || !spec) return;
-    const { nodes, allowed } = chosen;
+    const namespaceNodes = getNodes(request, namespace, context);
+    if ("refuse" in namespaceNodes || !spec) return;
+    const { nodes, allowed } = namespaceNodes;
     const { nodeSelector = {} } = spec;
     const podSelector = Object.entries({ ...nodeSelector, ...nodes }).filter(([key]) =>
       Object.hasOwn(nodeSelector, key),
@@ -68,6 +70,7 @@ export default rule({
 });
 
 interface NamespaceNodes {
+  /** The node labels that the namespace chooses for its pods. */
   nodes: Labels;
   /** The node labels that pods of the namespace may select; an empty map allows any. */
   allowed: Labels;
@@ -83,7 +86,7 @@ const getNodes = (
   const { podNodeSelectorPluginConfig: config } = context.settings;
   const { labelUnit } = context.upstream;
   const getText = (key: string) => (Object.hasOwn(config, key) && config[key]) || "";
-  // An empty annotation of the namespace selects all nodes; the default is for a missing one.
+  // An empty annotation selects all nodes. The default is only for namespaces without the annotation.
   const text = namespace.metadata?.annotations?.[annotation] ?? getText("clusterDefaultNodeSelector");
   const nodes = parseSelector(text, labelUnit);
   const allowed = parseSelector(getText(name), labelUnit);

@@ -8,12 +8,11 @@ export const parseSelector = (text: string, unit?: LengthUnit): Labels | string 
     const [key = "", value = ""] = parts.map((part) => part.trim());
     if (parts.length !== 2) return `invalid selector: [${parts.join(" ")}]`;
 
-    const [ofKey, ofValue] = [findKeyFaults(key, unit), findValueFaults(value, unit)].map((faults) =>
-      faults.join("; "),
-    );
-    // Upstream validates a key without a field path, which Go prints as <nil>.
-    if (ofKey) return `<nil>: Invalid value: ${JSON.stringify(key)}: ${ofKey}`;
-    if (ofValue) return `[${key}]: Invalid value: ${JSON.stringify(value)}: ${ofValue}`;
+    const keyFault = findKeyFaults(key, unit).join("; ");
+    const valueFault = findValueFaults(value, unit).join("; ");
+    // Upstream validates the key without a field path. Go prints the missing path as <nil>.
+    if (keyFault) return `<nil>: Invalid value: ${JSON.stringify(key)}: ${keyFault}`;
+    if (valueFault) return `[${key}]: Invalid value: ${JSON.stringify(value)}: ${valueFault}`;
     labels[key] = value;
   }
   return labels;

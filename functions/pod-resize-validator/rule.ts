@@ -18,7 +18,7 @@ export default rule({
   upstreamPlugin: {
     plugin: "PodResizeValidator",
     worthwhile:
-      "API servers from 1.36 on do this themselves by default. The rule is for older clusters, and for clusters that turned PodResizeValidator off.",
+      "From Kubernetes 1.36 on, the API server's plugin PodResizeValidator does the same by default. The rule is for older clusters, and for clusters that turned this plugin off.",
   },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods/resize"], operations: ["UPDATE"] }],
   matchConditions: {
@@ -45,9 +45,9 @@ export default rule({
         "UnsupportedPlatform",
       );
 
-    const lacking = listShortages(pod, assigned);
-    if (lacking.length > 0)
-      return refuseRequest(`node didn't have enough allocatable resources: ${lacking.join("; ")}`, "NodeCapacity");
+    const shortages = listShortages(pod, assigned);
+    if (shortages.length > 0)
+      return refuseRequest(`node didn't have enough allocatable resources: ${shortages.join("; ")}`, "NodeCapacity");
   },
 
   async suggest(pod: Pod, { node }) {
@@ -55,7 +55,7 @@ export default rule({
     const assigned = await node({ name });
     if (!assigned || listShortages(pod, assigned).length === 0) return;
     const { cpu, memory } = assigned.status?.allocatable ?? {};
-    // Nothing is suggested if the node has no cpu or no memory: it has no room for any request.
+    // If the node has no cpu or no memory, no request would fit, so nothing is suggested.
     if (!cpu || !memory) return;
     return `request at most ${cpu} of cpu and ${memory} of memory in all, which is what node ${JSON.stringify(name)} has for pods`;
   },
@@ -63,6 +63,7 @@ export default rule({
 
 const getGeneration = ({ metadata }: Pod) => metadata?.generation ?? 0;
 
+/** Lists the resources of which a pod requests more than its node can allocate, in upstream's words. */
 const listShortages = (pod: Pod, { status }: Node): string[] => {
   const requests = addAmounts(computePodAmounts(pod, "requests"), parseAmounts(pod.spec?.overhead));
   const findShortage = (resource: string, measure: (amount: Quantity) => bigint) => {

@@ -3,7 +3,7 @@ import { quoteAsGo } from "postern/objects/go/quoted";
 import { describeInvalid, formatGoSlice, type PodSecurityPolicyOffences } from "./offence.ts";
 import type { PodSecurityPolicyObject } from "./policy.ts";
 
-/** Returns a container's capabilities after a PodSecurityPolicy's defaults, sorted; undefined if nothing changes. */
+/** Returns a container's capabilities with a policy's default capabilities, sorted; undefined if nothing changes. */
 export const fillContainerCapabilities = (
   { spec: { defaultAddCapabilities = [], requiredDropCapabilities = [] } }: PodSecurityPolicyObject,
   { add = [], drop = [] }: Capabilities = {},

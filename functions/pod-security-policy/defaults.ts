@@ -39,6 +39,7 @@ export const addPolicyDefaults = (policy: PodSecurityPolicyObject, pod: Pod): Po
   });
 };
 
+/** Returns the pod with the policy's defaults for fields of the whole pod; the same object if nothing changes. */
 const fillPodFields = (policy: PodSecurityPolicyObject, pod: Pod): Pod => {
   const { spec } = pod;
   if (!spec) return pod;
@@ -61,6 +62,7 @@ const fillPodFields = (policy: PodSecurityPolicyObject, pod: Pod): Pod => {
   });
 };
 
+/** Returns a container's security context with the policy's defaults; the same object if nothing changes. */
 const fillContext = (
   policy: PodSecurityPolicyObject,
   pod: Pod,
@@ -69,11 +71,11 @@ const fillContext = (
 ): SecurityContext | undefined => {
   const { readOnlyRootFilesystem, defaultAllowPrivilegeEscalation, allowPrivilegeEscalation } = policy.spec;
   const present = container.securityContext ?? {};
-  const runs = getEffectiveSecurityContext(pod, container);
+  const effective = getEffectiveSecurityContext(pod, container);
   const context = applyChanges(present, {
-    ...chooseDefaultUser(policy, runs),
-    runAsGroup: runs.runAsGroup === undefined ? chooseDefaultGroupId(policy.spec.runAsGroup) : undefined,
-    seLinuxOptions: runs.seLinuxOptions === undefined ? chooseDefaultSeLinuxOptions(policy) : undefined,
+    ...chooseDefaultUser(policy, effective),
+    runAsGroup: effective.runAsGroup === undefined ? chooseDefaultGroupId(policy.spec.runAsGroup) : undefined,
+    seLinuxOptions: effective.seLinuxOptions === undefined ? chooseDefaultSeLinuxOptions(policy) : undefined,
     appArmorProfile,
     seccompProfile: findAnnotatedSeccompProfile(pod, container),
     capabilities: fillContainerCapabilities(policy, present.capabilities),
@@ -100,7 +102,7 @@ const applyChanges = <T extends object>(object: T, changes: { [Key in keyof T]?:
   return changed.length > 0 ? { ...object, ...Object.fromEntries(changed) } : object;
 };
 
-/** Reports whether only new ephemeral containers got defaults; the rest of a running pod can't change. */
+/** Reports whether defaults were set only in new ephemeral containers: no other part of a running pod can change. */
 export const fillsOnlyNewEphemeralContainers = (pod: Pod, filled: Pod, old: Pod): boolean => {
   const { ephemeralContainers: before = [], ...spec } = pod.spec ?? {};
   const { ephemeralContainers: after = [], ...filledSpec } = filled.spec ?? {};

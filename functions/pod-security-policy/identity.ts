@@ -5,20 +5,21 @@ import { isWithinRanges, type PodGroupIdRule, type PodSecurityPolicyObject } fro
 
 export type AnyContainer = Container | EphemeralContainer;
 
-export const getEffectiveSecurityContext = ({ spec }: Pod, { securityContext: own }: AnyContainer) => {
-  const shared = spec?.securityContext;
+/** Returns a container's user, group and SELinux options, with the pod's values where the container sets none. */
+export const getEffectiveSecurityContext = ({ spec }: Pod, { securityContext: ofContainer }: AnyContainer) => {
+  const ofPod = spec?.securityContext;
   return {
-    runAsUser: own?.runAsUser ?? shared?.runAsUser,
-    runAsGroup: own?.runAsGroup ?? shared?.runAsGroup,
-    runAsNonRoot: own?.runAsNonRoot ?? shared?.runAsNonRoot,
-    seLinuxOptions: own?.seLinuxOptions ?? shared?.seLinuxOptions,
-    hostProcess: own?.windowsOptions?.hostProcess ?? shared?.windowsOptions?.hostProcess,
+    runAsUser: ofContainer?.runAsUser ?? ofPod?.runAsUser,
+    runAsGroup: ofContainer?.runAsGroup ?? ofPod?.runAsGroup,
+    runAsNonRoot: ofContainer?.runAsNonRoot ?? ofPod?.runAsNonRoot,
+    seLinuxOptions: ofContainer?.seLinuxOptions ?? ofPod?.seLinuxOptions,
+    hostProcess: ofContainer?.windowsOptions?.hostProcess ?? ofPod?.windowsOptions?.hostProcess,
   };
 };
 
 type EffectiveContext = ReturnType<typeof getEffectiveSecurityContext>;
 
-/** Returns the defaults that a policy gives a container's `runAsUser` and `runAsNonRoot`; empty if it gives none. */
+/** Returns a policy's defaults for a container's `runAsUser` and `runAsNonRoot`; an empty object if there are none. */
 export const chooseDefaultUser = (
   { spec: { runAsUser } }: PodSecurityPolicyObject,
   { runAsUser: chosen, runAsNonRoot }: Partial<EffectiveContext>,
@@ -80,7 +81,7 @@ export function* listSeLinuxOffences(
   }
 }
 
-/** Compares SELinux levels such as `s0:c1,c2`, in which the order of categories doesn't matter. */
+/** Compares SELinux levels such as `s0:c1,c2`. The order of the categories doesn't matter: `s0:c2,c1` is the same. */
 const isSameLevel = (left: string, right: string) => left.includes(":") && sortParts(left) === sortParts(right);
 
 const sortParts = (level: string) => {

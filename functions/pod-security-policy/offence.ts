@@ -2,8 +2,8 @@ import { quoteAsGo } from "postern/objects/go/quoted";
 import type { IdRange } from "./policy.ts";
 
 /**
- * Sentences about what a pod has that a PodSecurityPolicy forbids: a generator, because most callers only need to
- * know whether there is one.
+ * Sentences about parts of a pod that a PodSecurityPolicy forbids. This is a generator, because most callers only need
+ * to know whether there is at least one offence.
  */
 export type PodSecurityPolicyOffences = Generator<string, void, undefined>;
 

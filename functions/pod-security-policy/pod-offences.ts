@@ -14,9 +14,9 @@ import { isWithinRanges, type PodSecurityPolicyObject } from "./policy.ts";
 import { listAppArmorOffences, listPodSeccompOffences, listSeccompOffences } from "./profiles.ts";
 import { listVolumeOffences } from "./volumes.ts";
 
-const hosts = { hostNetwork: "network", hostPID: "PID", hostIPC: "IPC" } as const;
+const hostNamespaceNames = { hostNetwork: "network", hostPID: "PID", hostIPC: "IPC" } as const;
 
-/** Returns what a pod has that a PodSecurityPolicy forbids, as sentences in upstream's order. */
+/** Lists the parts of a pod that a PodSecurityPolicy forbids, as sentences in upstream's order. */
 export function* listPodOffences(policy: PodSecurityPolicyObject, pod: Pod): PodSecurityPolicyOffences {
   const { fsGroup, supplementalGroups, runtimeClass } = policy.spec;
   const context = pod.spec?.securityContext ?? {};
@@ -27,7 +27,7 @@ export function* listPodOffences(policy: PodSecurityPolicyObject, pod: Pod): Pod
   yield* listSeLinuxOffences(policy, context.seLinuxOptions, `${path}.seLinuxOptions`);
   for (const key of ["hostNetwork", "hostPID", "hostIPC"] as const)
     if (pod.spec?.[key] && !policy.spec[key])
-      yield describeInvalid(`${path}.${key}`, "true", `Host ${hosts[key]} is not allowed to be used`);
+      yield describeInvalid(`${path}.${key}`, "true", `Host ${hostNamespaceNames[key]} is not allowed to be used`);
   yield* listSysctlOffences(policy, context.sysctls);
   yield* listVolumeOffences(policy, pod);
 
@@ -48,17 +48,18 @@ function* listContainerOffences(
   const { privileged, allowedProcMountTypes, readOnlyRootFilesystem, allowPrivilegeEscalation } = policy.spec;
   const context = container.securityContext ?? {};
   const path = `${at}.securityContext`;
-  const runs = getEffectiveSecurityContext(pod, container);
-  yield* listUserOffences(policy, runs, path);
-  yield* listGroupOffences(policy.spec.runAsGroup, runs.runAsGroup === undefined ? undefined : [runs.runAsGroup], path);
-  yield* listSeLinuxOffences(policy, runs.seLinuxOptions, `${path}.seLinuxOptions`);
+  const effective = getEffectiveSecurityContext(pod, container);
+  const { runAsGroup } = effective;
+  yield* listUserOffences(policy, effective, path);
+  yield* listGroupOffences(policy.spec.runAsGroup, runAsGroup === undefined ? undefined : [runAsGroup], path);
+  yield* listSeLinuxOffences(policy, effective.seLinuxOptions, `${path}.seLinuxOptions`);
   yield* listAppArmorOffences(policy, pod, container, at);
   yield* listSeccompOffences(policy, pod, container, at);
 
   if (context.privileged && !privileged)
     yield describeInvalid(`${path}.privileged`, "true", "Privileged containers are not allowed");
   // hostProcess is the Windows equivalent of privileged, and newer than PodSecurityPolicy.
-  if (runs.hostProcess && !privileged)
+  if (effective.hostProcess && !privileged)
     yield describeInvalid(`${path}.windowsOptions.hostProcess`, "true", "Privileged containers are not allowed");
   const procMount = context.procMount ?? "Default";
   if (!(allowedProcMountTypes?.length ? allowedProcMountTypes : ["Default"]).includes(procMount))
@@ -94,13 +95,15 @@ function* listSysctlOffences(
   { spec }: PodSecurityPolicyObject,
   sysctls: readonly Sysctl[] = [],
 ): PodSecurityPolicyOffences {
-  const isAmong = (patterns: readonly string[] = [], name: string) =>
+  /** Reports whether a name matches a pattern such as `kernel.msg*` or `kernel.sem`. */
+  const matchesAny = (patterns: readonly string[] = [], name: string) =>
     patterns.some((pattern) => (pattern.endsWith("*") ? name.startsWith(pattern.slice(0, -1)) : name === pattern));
 
   for (const [index, { name = "" }] of sysctls.entries()) {
     const path = `pod.spec.securityContext.sysctls[${index}]`;
-    if (isAmong(spec.forbiddenSysctls, name)) yield describeForbidden(path, `sysctl ${quoteAsGo(name)} is not allowed`);
-    else if (!safeSysctls.includes(name) && !isAmong(spec.allowedUnsafeSysctls, name))
+    if (matchesAny(spec.forbiddenSysctls, name))
+      yield describeForbidden(path, `sysctl ${quoteAsGo(name)} is not allowed`);
+    else if (!safeSysctls.includes(name) && !matchesAny(spec.allowedUnsafeSysctls, name))
       yield describeForbidden(path, `unsafe sysctl ${quoteAsGo(name)} is not allowed`);
   }
 }

@@ -5,7 +5,7 @@ import { addPolicyDefaults } from "./defaults.ts";
 import { listPodOffences } from "./pod-offences.ts";
 import type { PodSecurityPolicyObject, PodSecurityPolicyUsers } from "./policy.ts";
 
-/** What the choice of a PodSecurityPolicy depends on, beside the pod. */
+/** The data, besides the pod, by which the PodSecurityPolicy for the pod is chosen. */
 export interface PodSecurityPolicyContext {
   request: AdmissionRequest;
   oldObject: Pod | null;
@@ -16,13 +16,13 @@ export interface PodSecurityPolicyContext {
 /** The policy that admits a pod, and the pod with that policy's defaults; or why no policy admits it. */
 export type PodSecurityPolicyChoice = { policy: string; pod: Pod } | { refusal: string };
 
-/** The limit for a refusal, in characters. Longer refusals are cut, because a response that is too long fails. */
+/** The most characters of a refusal. A longer refusal is cut, because the API server fails at too long responses. */
 const longestRefusal = 65_536;
 
 /**
- * Chooses the PodSecurityPolicy for a pod, preferably one that changes nothing in it. As in upstream, a refusal
- * doesn't mention policies that
- * `mayFill` excludes.
+ * Chooses the PodSecurityPolicy for a pod, preferably one that changes nothing in the pod. `mayFill` decides whether a
+ * policy may change the pod into `filledPod`; as in upstream, a refusal doesn't mention policies for which it returns
+ * false. The policy with the name `first` is tried before all others.
  */
 export const choosePolicy = async (
   pod: Pod,
@@ -36,25 +36,26 @@ export const choosePolicy = async (
   );
   const usable = accessReviews ? [...policies] : policies.filter(isListed);
   usable.sort(compareNames(first));
-  const against: { policy: PodSecurityPolicyObject; filledPod: Pod }[] = [];
-  let second: PodSecurityPolicyChoice | undefined;
+  const refusing: { policy: PodSecurityPolicyObject; filledPod: Pod }[] = [];
+  let filledChoice: PodSecurityPolicyChoice | undefined;
   for (const policy of usable) {
     const filledPod = addPolicyDefaults(policy, pod);
     if (!listPodOffences(policy, filledPod).next().done) {
-      against.push({ policy, filledPod });
+      refusing.push({ policy, filledPod });
       continue;
     }
     const isFilled = filledPod !== pod;
-    if (isFilled && (second || !mayFill(filledPod))) continue;
+    if (isFilled && (filledChoice || !mayFill(filledPod))) continue;
     if (!(await mayUse(policy))) continue;
-    second = { policy: policy.metadata.name, pod: filledPod };
-    if (!isFilled) return second;
+    const choice = { policy: policy.metadata.name, pod: filledPod };
+    if (!isFilled) return choice;
+    filledChoice = choice;
   }
-  if (second) return second;
+  if (filledChoice) return filledChoice;
 
   // The refusal lists only policies that the user or the account may use.
-  const known = await Promise.all(against.map(({ policy }) => mayUse(policy)));
-  const visible = against.filter((_, index) => known[index]);
+  const known = await Promise.all(refusing.map(({ policy }) => mayUse(policy)));
+  const visible = refusing.filter((_, index) => known[index]);
   return { refusal: `unable to validate against any pod security policy: [${listRefusals(visible)}]` };
 };
 
@@ -65,9 +66,9 @@ const compareNames =
     return left.name < right.name ? -1 : 1;
   };
 
-const listRefusals = (against: { policy: PodSecurityPolicyObject; filledPod: Pod }[]): string => {
+const listRefusals = (refusing: { policy: PodSecurityPolicyObject; filledPod: Pod }[]): string => {
   let text = "";
-  for (const { policy, filledPod } of against)
+  for (const { policy, filledPod } of refusing)
     for (const offence of listPodOffences(policy, filledPod)) {
       text += `${text && " "}${offence}`;
       if (text.length > longestRefusal) return `${text.slice(0, longestRefusal)} …`;

@@ -6,25 +6,25 @@ import { applyOutcomePatch, type Case, openRule } from "postern/test";
 import type { PodSecurityPolicyObject } from "./policy.ts";
 import { listVolumeOffences } from "./volumes.ts";
 
-const { cases: all, decideCase } = await openRule(import.meta.dirname);
+const { cases: allCases, decideCase } = await openRule(import.meta.dirname);
 
-const any = { rule: "RunAsAny" };
-const spec = { seLinux: any, runAsUser: any, supplementalGroups: any, fsGroup: any };
+const runAsAny = { rule: "RunAsAny" };
+const spec = { seLinux: runAsAny, runAsUser: runAsAny, supplementalGroups: runAsAny, fsGroup: runAsAny };
 const use = { groups: ["developers"] };
 
 describe("pod-security-policy", async () => {
-  const cases = all.filter(({ resource, oldObject }) => !resource && !oldObject);
+  const cases = allCases.filter(({ resource, oldObject }) => !resource && !oldObject);
   const pods = cases.map(({ mutate, validate }) => (mutate ?? validate) as KubernetesObject);
   const settings = cases.flatMap(({ settings, needs }) => (settings && !needs ? [settings] : []));
 
-  it("changes a pod only once, and admits it afterwards, under every policy", async () => {
-    let filledIn = 0;
+  it("changes nothing in a pod that it has already changed, and admits this pod, for all settings and pods of cases", async () => {
+    let admittedPods = 0;
     for (const setting of settings)
       for (const mutate of pods) {
         const { outcome, refused } = await decideCase({ name: "", settings: setting, mutate });
         if (refused) continue;
         const pod = applyOutcomePatch(mutate, outcome) as KubernetesObject;
-        filledIn++;
+        admittedPods++;
         assert.equal(
           (await decideCase({ name: "", settings: setting, mutate: pod })).operations,
           0,
@@ -36,11 +36,12 @@ describe("pod-security-policy", async () => {
           JSON.stringify([setting, pod]),
         );
       }
-    assert.ok(filledIn > 0);
+    assert.ok(admittedPods > 0);
   });
 });
 
-// This request can't be a case: a real API server, which also runs cases, warns of the annotation without the field.
+// This request can't be a case, because cases also run against a real API server, which warns of an annotation without
+// the field.
 it("copies a seccomp profile from an annotation to the field", async () => {
   const key = "seccomp.security.alpha.kubernetes.io";
   const metadata = { name: "p", annotations: { [`${key}/allowedProfileNames`]: "unconfined,runtime/default" } };
@@ -112,7 +113,7 @@ describe("the use of a policy", () => {
     assert.equal(await mayUse({ users: ["jane"], namespaces: ["bank"] }), false);
     assert.equal(await mayUse({ users: ["jane"], namespaces: [] }), true);
   });
-  it("is granted by access reviews, of the account before the user", async () => {
+  it("is granted by access reviews, which ask about the account before the user", async () => {
     const account = {
       username: "system:serviceaccount:shop:builder",
       groups: ["system:serviceaccounts", "system:serviceaccounts:shop"],

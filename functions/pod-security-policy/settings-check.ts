@@ -20,7 +20,7 @@ const expectValue =
 const expectText = (expected: string, isValid: (text: string) => boolean): Check =>
   expectValue(expected, (value) => typeof value === "string" && isValid(value));
 
-/** Returns a check that runs these checks in order, up to the first that finds a mistake. */
+/** Returns a check that runs the given checks one after the other, and ends at the first one that finds a mistake. */
 const checkInTurn =
   (...checks: Check[]): Check =>
   (value, path) => {
@@ -48,8 +48,8 @@ const checkList = (check: Check): Check =>
   );
 
 /**
- * Returns a check of a map in the settings. It refuses unknown members: a typing error must not weaken a policy.
- * `checkMap`, run last, gets the whole map.
+ * Returns a check of a map in the settings: of its members, by `known`, and last of the whole map, by `checkMap`. It
+ * refuses unknown members, because a typing error in a name must not weaken a policy.
  */
 const checkMembers = (known: Record<string, Check>, required: string[] = [], checkMap: Check = () => undefined) =>
   checkInTurn(
@@ -191,15 +191,15 @@ export const findSecurityPolicySettingsFault = ({
   accessReviews,
 }: PodSecurityPolicyContext["settings"]): string | undefined => {
   if (policies.length === 0) return "must have at least one policy; without any, no pod could be created";
-  const seen = new Set<string>();
+  const names = new Set<string>();
   return findFault(
     policies.map((policy, index) => {
       const path = `policies[${index}]`;
       const fault = checkPolicy(policy, path);
       if (fault !== undefined) return fault;
       const { name } = policy.metadata;
-      if (seen.has(name)) return `must have one policy of the name ${name}, not several`;
-      seen.add(name);
+      if (names.has(name)) return `must have one policy of the name ${name}, not several`;
+      names.add(name);
       return findContradiction(policy, `${path} (${name})`) ?? (accessReviews ? undefined : checkGrants(policy, path));
     }),
   );
@@ -212,6 +212,7 @@ const checkGrants = ({ use = {} }: PodSecurityPolicyObject, path: string) => {
     : undefined;
 };
 
+/** Returns a sentence about two fields of a policy that contradict each other. */
 const findContradiction = ({ spec }: PodSecurityPolicyObject, path: string) => {
   const { allowedCapabilities = [], defaultAddCapabilities = [], requiredDropCapabilities = [] } = spec;
   if (requiredDropCapabilities.length > 0 && allowedCapabilities.includes("*"))
@@ -232,6 +233,7 @@ const findContradiction = ({ spec }: PodSecurityPolicyObject, path: string) => {
     return `must allow the runtime class that is its default, ${defaultRuntimeClassName}, in ${path}`;
 };
 
+/** Reports whether a name can match both patterns, such as `kernel.*` and `kernel.sem`. */
 const doPatternsOverlap = (left: string, right: string) => {
   const [leftStart, rightStart] = [left.replace(/\*$/, ""), right.replace(/\*$/, "")];
   if (leftStart === left) return rightStart === right ? left === right : left.startsWith(rightStart);

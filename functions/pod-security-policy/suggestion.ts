@@ -11,8 +11,8 @@ const fillableFields = (
 ).split(" ");
 
 /**
- * Removes or replaces, in place, a pod's fields that break a PodSecurityPolicy; the pod may still break it after
- * that.
+ * Changes a pod: removes or replaces fields that break a PodSecurityPolicy. Afterwards, the pod may still break the
+ * policy.
  */
 export const fixPodForSecurityPolicy = (pod: Pod, policy: PodSecurityPolicyObject): void => {
   const { spec, metadata } = pod;
@@ -20,6 +20,7 @@ export const fixPodForSecurityPolicy = (pod: Pod, policy: PodSecurityPolicyObjec
   const paths = [...listPodOffences(policy, addPolicyDefaults(policy, pod))].map(
     (offence) => offence.split(": ", 1)[0] ?? "",
   );
+  // The names in the paths: `spec.securityContext.hostNetwork` has the name hostNetwork.
   const words = new Set(paths.flatMap((path) => path.split(/[.[\]]+/)));
 
   for (const key of ["hostNetwork", "hostPID", "hostIPC", "runtimeClassName"] as const)
@@ -53,15 +54,17 @@ export const fixPodForSecurityPolicy = (pod: Pod, policy: PodSecurityPolicyObjec
   }
 };
 
-/** Reports whether a refusal's path is about runAsGroup: upstream's path ends at `securityContext` then. */
+/**
+ * Reports whether a refusal is about runAsGroup: only then, upstream's path ends with `containers[0].securityContext`.
+ */
 const isGroupPath = (path: string) => path.startsWith("spec.") && /ontainers\[\d+\]\.securityContext$/.test(path);
 
 const deleteFields = (
   context: SecurityContext = {},
   { spec }: PodSecurityPolicyObject,
-  isMeant: (field: string) => boolean,
+  isForbidden: (field: string) => boolean,
 ): void => {
-  for (const field of [...fillableFields, "runAsGroup"]) if (isMeant(field)) Reflect.deleteProperty(context, field);
+  for (const field of [...fillableFields, "runAsGroup"]) if (isForbidden(field)) Reflect.deleteProperty(context, field);
   if (!spec.privileged && context.privileged) delete context.privileged;
   if (!spec.privileged) delete context.windowsOptions?.hostProcess;
   const { defaultAddCapabilities = [], allowedCapabilities = [] } = spec;

@@ -5,8 +5,8 @@ import { describeInvalid, type PodSecurityPolicyOffences } from "./offence.ts";
 import type { PodSecurityPolicyObject } from "./policy.ts";
 
 /**
- * The volume types that a PodSecurityPolicy can name, in the order of the checks; `ephemeral` and `image` are newer
- * than PodSecurityPolicies.
+ * The volume types that a PodSecurityPolicy can name, in the order of the checks. The types `ephemeral` and `image` are
+ * newer than PodSecurityPolicies.
  */
 export const volumeTypes = (
   "hostPath emptyDir gcePersistentDisk awsElasticBlockStore gitRepo secret nfs iscsi glusterfs " +
@@ -46,11 +46,13 @@ export function* listVolumeOffences(policy: PodSecurityPolicyObject, pod: Pod): 
   }
 }
 
+/** Returns the type of a volume as policies name it; undefined if the type is unknown. */
 const getVolumeType = (volume: Volume) =>
   isSourceless(volume)
     ? "emptyDir"
     : volumeTypes.find((type) => (Reflect.get(volume, type === "cephFS" ? "cephfs" : type) ?? null) !== null);
 
+/** Reports whether a list isn't empty and has no element that passes the test. An empty list allows everything. */
 const isUnlisted = <T>(listed: readonly T[], test: (element: T) => boolean) => listed.length > 0 && !listed.some(test);
 
 function* listHostPathOffences(
@@ -63,15 +65,16 @@ function* listHostPathOffences(
   if (allowedHostPaths.length === 0) return;
 
   const path = volume.hostPath?.path ?? "";
-  const over = allowedHostPaths.filter(({ pathPrefix }) => isBelow(path, pathPrefix));
-  if (over.length === 0)
+  const matching = allowedHostPaths.filter(({ pathPrefix }) => isBelow(path, pathPrefix));
+  if (matching.length === 0)
     return yield describeInvalid(`${at}.hostPath.pathPrefix`, quoteAsGo(path), "is not allowed to be used");
-  if (over.some(({ readOnly }) => !readOnly)) return;
+  if (matching.some(({ readOnly }) => !readOnly)) return;
 
   for (const mount of findWritable(volume.name))
     yield describeInvalid(`${mount}.readOnly`, "false", "must be read-only");
 }
 
+/** Returns the paths of mounts that aren't read-only, by the names of the volumes. */
 const listWritableMounts = (pod: Pod) => {
   const mounts = new Map<string, string[]>();
   for (const { container, path } of listContainers(pod))
@@ -84,6 +87,6 @@ const listWritableMounts = (pod: Pod) => {
   return mounts;
 };
 
-/** Reports whether a path is a prefix or below it. Whole names count: `/var/log` is not below `/var/lo`. */
+/** Reports whether a path is `prefix` or below it: `/var/log/a` is below `/var/log`, but not below `/var/lo`. */
 const isBelow = (path: string, prefix: string) =>
   `${path.replace(/\/$/, "")}/`.startsWith(`${prefix.replace(/\/$/, "")}/`);

@@ -27,6 +27,7 @@ interface NamespaceContext {
   pods(namespace: string): Promise<Pod[]>;
 }
 
+/** Checks the Pod Security labels of a namespace that is being written. */
 export const checkPodSecurityNamespace = (
   namespace: Namespace,
   context: NamespaceContext,
@@ -38,7 +39,7 @@ export const checkPodSecurityNamespace = (
   const { policy, faults } = parseNamespacePolicy(labels, defaults);
   const before = oldObject && parseNamespacePolicy(oldObject.metadata?.labels ?? {}, defaults);
 
-  // Invalid Pod Security labels of a Namespace that an update leaves unchanged must not block the update.
+  // If an update doesn't change the invalid labels of a namespace, the labels must not block the update.
   if (faults.length > 0 && JSON.stringify(faults) !== JSON.stringify(before?.faults))
     return { refuse: invalid(request, name, faults) };
   if (before && !isMoreDemanding(policy.enforce, before.policy.enforce)) return undefined;
@@ -46,10 +47,12 @@ export const checkPodSecurityNamespace = (
   if (before) return warnOfExistingPods(name, policy.enforce, context);
 };
 
+/** Reports whether a level has to be checked: it forbids something, and it is stricter or has another version. */
 const isMoreDemanding = (demanded: PodSecurityLevelAndVersion, previous: PodSecurityLevelAndVersion) =>
   demanded.level !== "privileged" &&
   (demanded.version !== previous.version || isStricter(demanded.level, previous.level));
 
+/** Returns a warning if the labels of an exempt namespace ask for checks, because they have no effect. */
 const warnIfExempt = (
   name: string,
   labels: NamespaceLabels,
@@ -57,10 +60,10 @@ const warnIfExempt = (
   defaults: NamespacePolicy,
 ): Verdict => {
   const isDefault = podSecurityModes.every((mode) => {
-    const [wanted, standard] = [policy[mode], defaults[mode]];
+    const [wanted, usual] = [policy[mode], defaults[mode]];
     return (
-      formatLevelAndVersion(wanted) === formatLevelAndVersion(standard) ||
-      (wanted.level === "privileged" && standard.level === "privileged")
+      formatLevelAndVersion(wanted) === formatLevelAndVersion(usual) ||
+      (wanted.level === "privileged" && usual.level === "privileged")
     );
   });
   if (isDefault || arePodSecurityModesPrivileged(policy)) return undefined;
@@ -75,24 +78,24 @@ const warnIfExempt = (
 };
 
 /**
- * The most existing pods that are checked when a namespace's enforce label becomes stricter: the API server may
- * refuse the label if the check takes too long.
+ * The most existing pods that are checked when a namespace gets a stricter level: if the check takes too long, the API
+ * server may refuse the label.
  */
 export const maximumCheckedPods = 500;
 
 /**
- * Returns warnings about existing pods that violate a namespace's new level, never a refusal: such pods or a failed
- * list must not prevent a stricter level.
+ * Returns warnings about existing pods that violate a namespace's new level. It never refuses the level, even if pods
+ * violate it or can't be listed.
  */
 const warnOfExistingPods = async (
   name: string,
   demand: PodSecurityLevelAndVersion,
   { settings, upstream, pods }: NamespaceContext,
 ): Promise<Verdict> => {
-  const all = await pods(name).catch(() => undefined);
-  if (all === undefined) return { warnings: ["failed to list pods while checking new PodSecurity enforce level"] };
+  const listed = await pods(name).catch(() => undefined);
+  if (listed === undefined) return { warnings: ["failed to list pods while checking new PodSecurity enforce level"] };
 
-  const checked = all.slice(0, maximumCheckedPods).filter((pod) => !hasExemptRuntimeClass(pod, settings));
+  const checked = listed.slice(0, maximumCheckedPods).filter((pod) => !hasExemptRuntimeClass(pod, settings));
   const violating = Map.groupBy(checked, (pod) =>
     listOffences(toSubject(pod), demand, upstream.newest)
       .map(({ reason }) => reason)
@@ -102,7 +105,7 @@ const warnOfExistingPods = async (
   const lines = [...violating].map(([reasons, pods]) => `${describePods(pods)}: ${reasons}`);
   return {
     warnings: [
-      ...(all.length > maximumCheckedPods
+      ...(listed.length > maximumCheckedPods
         ? [`new PodSecurity enforce level only checked against the first ${maximumCheckedPods} existing pods`]
         : []),
       ...(violating.size > 0
@@ -115,6 +118,7 @@ const warnOfExistingPods = async (
   };
 };
 
+/** Returns the name of the first pod, and the number of others: `a (and 2 other pods)`. */
 const describePods = (pods: readonly Pod[]): string => {
   const [first = ""] = sortUnique(pods.map(({ metadata }) => metadata?.name ?? ""));
   const others = pods.length - 1;

@@ -16,7 +16,7 @@ export const toSubject = (pod: Pod | PodTemplateSpec): PodSubject => {
 export const hasExemptRuntimeClass = ({ spec }: Pod | PodTemplateSpec, { exemptions }: PodSecuritySettings) =>
   !!spec?.runtimeClassName && exemptions.runtimeClasses.includes(spec.runtimeClassName);
 
-/** Reports whether an update adds containers or images; other changes of a pod don't affect the checks. */
+/** Reports whether an update adds containers or changes images. Other changes of a pod don't affect the checks. */
 export const changesContainersOrImages = ({ spec }: Pod, { spec: old }: Pod): boolean => {
   const known = new Set(old?.ephemeralContainers?.map(toContainerKey));
   return (
@@ -32,7 +32,7 @@ export const changesContainersOrImages = ({ spec }: Pod, { spec: old }: Pod): bo
 
 const toContainerKey = ({ name, image = "" }: EphemeralContainer) => JSON.stringify([name, image]);
 
-/** The parts of objects that contain a Pod template: where it is depends on the kind. */
+/** The places of the Pod template in objects of different kinds, such as PodTemplate, Deployment and CronJob. */
 export interface PodTemplateHolder {
   template?: PodTemplateSpec;
   spec?: { template?: PodTemplateSpec; jobTemplate?: { spec?: { template?: PodTemplateSpec } } };

@@ -29,10 +29,7 @@ export const isVersion = (text: string): text is PodSecurityVersion =>
 const mustBeLevel = `must be one of ${podSecurityLevels.join(", ")}`;
 const mustBeVersion = 'must be "latest" or "v1.x"';
 
-/**
- * Returns a namespace's Pod Security policy by its labels or, for missing labels, the defaults; and the labels'
- * faults.
- */
+/** Returns the Pod Security policy that a namespace's labels choose, with defaults for missing labels; and faults. */
 export const parseNamespacePolicy = (labels: NamespaceLabels, defaults: NamespacePolicy) => {
   const faults: FieldError[] = [];
   const readLabel = <T extends string>(
@@ -59,7 +56,8 @@ export const parseNamespacePolicy = (labels: NamespaceLabels, defaults: Namespac
   const audit = readMode("audit", "privileged");
   const warn = readMode("warn", "privileged");
 
-  // Without a warn label, the enforce level also warns: workloads create their pods later.
+  // Without a warn label, the level of the enforce label also applies to warnings, so that authors of workloads get
+  // warnings before the pods are created.
   if (!hasLabel(labels, "warn") && isEnforced && isStricter(enforce.level, warn.level)) {
     warn.level = enforce.level;
     if (!hasLabel(labels, "warn-version")) warn.version = enforce.version;
@@ -70,11 +68,11 @@ export const parseNamespacePolicy = (labels: NamespaceLabels, defaults: Namespac
 export const isStricter = (left: PodSecurityLevel, right: PodSecurityLevel) =>
   podSecurityLevels.indexOf(left) > podSecurityLevels.indexOf(right);
 
-/** Reports whether a policy's level is `privileged` in each of the given modes, so that no check is needed. */
+/** Reports whether a policy's level is `privileged` in all of these modes, so that no check is needed. */
 export const arePodSecurityModesPrivileged = (
   policy: NamespacePolicy,
-  among: readonly PodSecurityMode[] = podSecurityModes,
-) => among.every((mode) => policy[mode].level === "privileged");
+  modes: readonly PodSecurityMode[] = podSecurityModes,
+) => modes.every((mode) => policy[mode].level === "privileged");
 
 export const formatLevelAndVersion = ({ level, version }: PodSecurityLevelAndVersion) => `${level}:${version}`;
 

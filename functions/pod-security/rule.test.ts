@@ -29,6 +29,7 @@ describe("a namespace with a stricter level", () => {
     };
     return (await decide("validate", request, { settings, capabilities })).outcome;
   };
+  /** Builds a pod. A pod with the uid of an owner violates the level baseline (hostNetwork). */
   const buildPod = (name: string, uid?: string) => {
     const ownerReferences = uid
       ? [{ apiVersion: "apps/v1", kind: "ReplicaSet", name: "r", uid, controller: true }]
@@ -66,8 +67,8 @@ describe("a namespace with a stricter level", () => {
   });
 });
 
-describe("a profile without a type", () => {
-  it("is named as an empty text, as upstream names it", () => {
+describe("an AppArmor or seccomp profile without a type", () => {
+  it("is named as an empty text in a violation, as in upstream", () => {
     const container: object = { name: "c", securityContext: { appArmorProfile: {}, seccompProfile: {} } };
     const subject = toSubject({ metadata: {}, spec: { containers: [container as Container] } });
     const details = [appArmorProfile.since["1.0"], seccompProfileBaseline.since["1.19"]].map(

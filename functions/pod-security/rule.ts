@@ -34,12 +34,12 @@ import { fixPod, suggestLabelCorrection } from "./suggestion.ts";
 import { buildPodSecurityVariants, podSecurityMatches } from "./variants.ts";
 
 export default rule({
-  summary: "Checks pods against the Pod Security Standards that their namespace asks for.",
+  summary: "Checks pods against the Pod Security Standards that the labels of their namespace choose.",
   order: 12,
   upstreamPlugin: {
     plugin: "PodSecurity",
     worthwhile:
-      "Every API server does this itself by default. The rule is for clusters whose defaults and exemptions can't be set, or that turned PodSecurity off.",
+      "The API server's plugin PodSecurity does the same by default. The rule is for clusters in which you can't set the plugin's defaults and exemptions, and for clusters that turned this plugin off.",
     settings: { namesExistingPods: true },
   },
   match: podSecurityMatches,
@@ -50,10 +50,10 @@ export default rule({
   checkSettings: findSettingsFault,
   since: newestStandards,
   needs: {
-    // The namespace is read without the cache: a pod that outdated labels admit would stay.
+    // The namespace is read without the cache: a pod that is admitted by outdated labels would stay in the cluster.
     current: get("namespaces", { maxAge: 0 }),
     recent: get("namespaces"),
-    // Lists one pod more than is checked, to know whether there are more.
+    // One pod more is listed than is checked, to find out whether there are more.
     pods: list("pods", { most: maximumCheckedPods + 1 }),
   },
 
@@ -67,7 +67,7 @@ export default rule({
 
     const subject = toSubject(pod);
     const defaults = getDefaultPolicy(settings);
-    // The name of the webhook entry implies the namespace's labels, so the namespace needn't be read.
+    // The name of the webhook entry contains the levels in the namespace's labels, so the namespace needn't be read.
     const labels = getNamespaceLabelsOfEntry(variant);
     if (labels)
       return evaluatePod(
@@ -121,14 +121,16 @@ const evaluatePod = (
     const described = offences.map(({ reason, detail }) => (detail === "" ? reason : `${reason} (${detail})`));
     return `PodSecurity "${formatLevelAndVersion(policy[mode])}": ${described.join(", ")}`;
   };
-  const [refused, noted] = [isPod ? describeViolation("enforce") : undefined, describeViolation("audit")];
-  const unread = faults.map((fault) => `${fault.field}: ${formatFieldError(fault)}`);
+  const enforceViolation = isPod ? describeViolation("enforce") : undefined;
+  const auditViolation = describeViolation("audit");
+  const labelErrors = faults.map((fault) => `${fault.field}: ${formatFieldError(fault)}`);
   const audit = {
-    ...(unread.length > 0 && { error: `Failed to parse policy: ${joinErrors(unread)}` }),
+    ...(labelErrors.length > 0 && { error: `Failed to parse policy: ${joinErrors(labelErrors)}` }),
     ...(isPod && { "enforce-policy": formatLevelAndVersion(policy.enforce) }),
-    ...(noted && { "audit-violations": `would violate ${noted}` }),
+    ...(auditViolation && { "audit-violations": `would violate ${auditViolation}` }),
   };
-  if (refused) return { refuse: forbidden(request, `violates ${refused}`, request.name ?? ""), audit };
-  const warned = describeViolation("warn");
-  return { audit, warnings: warned ? [`would violate ${warned}`] : [] };
+  if (enforceViolation)
+    return { refuse: forbidden(request, `violates ${enforceViolation}`, request.name ?? ""), audit };
+  const warnViolation = describeViolation("warn");
+  return { audit, warnings: warnViolation ? [`would violate ${warnViolation}`] : [] };
 };

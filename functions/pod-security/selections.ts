@@ -7,13 +7,15 @@ import {
   toLabelKey,
 } from "./policy.ts";
 
-// A selection is a set of namespaces with the same Pod Security levels. Its webhook entry's name contains the levels,
-// so the rule needn't read the namespace.
+// A selection is a set of namespaces with the same Pod Security levels. It has a webhook entry whose name contains
+// these levels, so the rule needn't read the namespace.
 
 /** An expression in a label selector's `matchExpressions`. */
 export type LabelExpression = NonNullable<LabelSelector["matchExpressions"]>[number];
 
-/** The states of a Pod Security label: "default" is absent, "invalid" is no level, "any" stands for all states. */
+/**
+ * The states of a Pod Security label: a level; "default" if it is absent; "invalid" if it isn't a level; "any" for all.
+ */
 const stateNames = [...podSecurityLevels.toReversed(), "default", "invalid"] as const;
 type LabelState = (typeof stateNames)[number] | "any";
 export type PodSecurityLabelStates = Record<PodSecurityMode, LabelState>;
@@ -26,10 +28,12 @@ export interface NamespaceSetByLabels {
   expressions: LabelExpression[];
 }
 
-/** The order in which the Pod Security modes divide the namespaces; this one gives the fewest selections. */
+/** The modes by which the namespaces are divided, one after the other. This order gives the fewest selections. */
 const order = ["warn", "enforce", "audit"] as const;
 
-/** Divides all namespaces into sets by their Pod Security labels: within a set, `outcomeOf` returns the same text. */
+/**
+ * Divides all namespaces into sets by their Pod Security labels. For all namespaces of a set, `outcomeOf` is the same.
+ */
 export const divideNamespacesByLabels = (
   outcomeOf: (states: PodSecurityLabelStates) => string,
 ): NamespaceSetByLabels[] => {
@@ -55,7 +59,7 @@ export const divideNamespacesByLabels = (
   return select({}, order);
 };
 
-/** Returns label selectors that together select these label states: several, because a selector has no "or". */
+/** Returns label selectors for these states of a label. There may be several, because a selector can't express "or". */
 const buildSelectors = (
   mode: PodSecurityMode,
   members: readonly LabelState[],
@@ -79,9 +83,7 @@ const buildSelectors = (
   ];
 };
 
-/**
- * Returns the name of a selection of namespaces: the states of enforce, audit, warn, as in `restricted-default-any`.
- */
+/** Returns the name of a selection: the states of enforce, audit and warn, such as `restricted-default-any`. */
 export const getNamespaceSelectionName = (states: PodSecurityLabelStates) =>
   podSecurityModes.map((mode) => states[mode]).join("-");
 
@@ -89,8 +91,8 @@ export const getNamespaceSelectionName = (states: PodSecurityLabelStates) =>
 export const getPodSecurityEntryName = (kind: "pods" | "workloads", name: string) => `${kind}-${name}`;
 
 /**
- * Returns the Pod Security labels of the namespaces for which a webhook entry of this name is called; undefined if
- * the name contains no levels.
+ * Returns the Pod Security labels of the namespaces for which the API server calls this webhook entry; undefined if the
+ * entry's name contains no levels.
  */
 export const getNamespaceLabelsOfEntry = (entryName: string): NamespaceLabels | undefined => {
   const [, ...states] = entryName.split("-");

@@ -29,10 +29,13 @@ export const podSecurityLevelChoices = Object.fromEntries(
 const label = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 const isSubdomain = (text: string) => text.length <= 253 && text.split(".").every((part) => label.test(part));
 
-const exemptionRules: Record<keyof PodSecuritySettings["exemptions"], { is(text: string): boolean; what: string }> = {
-  usernames: { is: (text) => text !== "" && text.isWellFormed(), what: "names of users" },
-  runtimeClasses: { is: isSubdomain, what: "names of RuntimeClasses" },
-  namespaces: { is: (text) => label.test(text), what: "names of namespaces" },
+const exemptionRules: Record<
+  keyof PodSecuritySettings["exemptions"],
+  { isValid(text: string): boolean; description: string }
+> = {
+  usernames: { isValid: (text) => text !== "" && text.isWellFormed(), description: "names of users" },
+  runtimeClasses: { isValid: isSubdomain, description: "names of RuntimeClasses" },
+  namespaces: { isValid: (text) => label.test(text), description: "names of namespaces" },
 };
 
 /** Describes what is wrong with the rule's settings; undefined if nothing. An empty text in `defaults` is valid. */
@@ -43,11 +46,11 @@ export const findSettingsFault = ({ defaults, exemptions }: PodSecuritySettings)
       return `must have latest or v1.x as defaults.${mode}-version, not ${JSON.stringify(version)}`;
   }
   for (const kind of ["usernames", "runtimeClasses", "namespaces"] as const) {
-    const { is, what } = exemptionRules[kind];
+    const { isValid, description } = exemptionRules[kind];
     const wrong = exemptions[kind].find(
-      (value: unknown, index, all) => typeof value !== "string" || !is(value) || all.indexOf(value) < index,
+      (value: unknown, index, values) => typeof value !== "string" || !isValid(value) || values.indexOf(value) < index,
     );
     if (wrong !== undefined)
-      return `must list ${what} under exemptions.${kind}, each once, not ${JSON.stringify(wrong)}`;
+      return `must list ${description} under exemptions.${kind}, each once, not ${JSON.stringify(wrong)}`;
   }
 };

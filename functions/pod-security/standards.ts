@@ -49,30 +49,33 @@ const checks: readonly PodSecurityCheck[] = [
   seccompProfileRestricted,
 ];
 
-/** For the rule's `since`: the newest version of the standards that each minor version of Kubernetes knows. */
+/**
+ * The newest version of the standards that each minor version of Kubernetes knows. The rule has this as its `since`.
+ */
 export const newestStandards: Since<{ newest: string }> & { readonly "1.0": { newest: string } } = {
   "1.0": { newest: "1.0" },
   ...Object.fromEntries(
     [...new Set(checks.flatMap(({ since }) => Object.keys(since)))]
-      .sort((one, other) => one.localeCompare(other, "en", { numeric: true }))
+      .sort((left, right) => left.localeCompare(right, "en", { numeric: true }))
       .map((version) => [version, { newest: version }]),
   ),
 };
 
 /**
- * Returns how a pod violates a level of the Pod Security Standards, as of a version: the one that is asked for, but at
- * most `newest`.
+ * Lists the violations of a level of the Pod Security Standards by a pod. The checks are those of the version that is
+ * asked for, or of `newest` if this version is older.
  */
 export const listOffences = (
   subject: PodSubject,
   { level, version }: PodSecurityLevelAndVersion,
   newest?: string,
 ): PodSecurityViolation[] => {
-  const asked = version === "latest" ? undefined : version.slice(1);
-  const [asOf = ""] = Object.keys(selectSince(selectSince(newestStandards, newest), asked)).slice(-1);
+  const requestedVersion = version === "latest" ? undefined : version.slice(1);
+  const [asOf = ""] = Object.keys(selectSince(selectSince(newestStandards, newest), requestedVersion)).slice(-1);
   return getChecks(level, asOf).flatMap((check) => check(subject) ?? []);
 };
 
+/** Returns the checks of a level in a version of the standards, such as 1.25. */
 const getChecks = (level: PodSecurityLevelAndVersion["level"], asOf: string): PodSecurityCheckFunction[] => {
   const key = `${level} ${asOf}`;
   const checks = known.get(key) ?? selectChecks(level, asOf);

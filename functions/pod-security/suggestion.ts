@@ -18,6 +18,7 @@ export const fixPod = (pod: Pod, offences: readonly PodSecurityViolation[]): voi
   for (const offence of offences) fixes[offence.reason.replace(/profiles$/, "profile")]?.(toEditedPod(pod), offence);
 };
 
+/** A pod that a suggestion changes, and the parts of the pod that the changes need. */
 interface EditedPod {
   pod: Pod;
   spec: PodSpec;
@@ -31,6 +32,7 @@ const toEditedPod = (pod: Pod): EditedPod => {
   return { pod, spec, contexts, containers };
 };
 
+/** The changes of a pod that make an offence disappear, by upstream's reason for the offence. */
 const fixes: Record<string, (edited: EditedPod, offence: PodSecurityViolation) => void> = {
   "forbidden AppArmor profile": ({ pod, contexts }, { detail }) => {
     for (const context of contexts)
@@ -81,9 +83,9 @@ const fixes: Record<string, (edited: EditedPod, offence: PodSecurityViolation) =
     if (detail.startsWith("forbidden annotation")) return deleteAnnotations(pod, "", detail);
     for (const context of contexts)
       if (context.seccompProfile && !isAllowedProfile(context.seccompProfile)) context.seccompProfile = runtimeDefault;
-    const isOpen =
+    const lacksProfile =
       detail.startsWith("pod or ") || containers.some((container) => !getContext(container).seccompProfile);
-    if (isOpen && !spec.securityContext?.seccompProfile)
+    if (lacksProfile && !spec.securityContext?.seccompProfile)
       spec.securityContext = { ...spec.securityContext, seccompProfile: runtimeDefault };
   },
   "forbidden sysctls": ({ spec }, { detail }) => {
@@ -114,20 +116,23 @@ const fixes: Record<string, (edited: EditedPod, offence: PodSecurityViolation) =
 
 const runtimeDefault = { type: "RuntimeDefault" };
 
-const deleteCapabilities = (contexts: readonly AnyContext[], isLeftOut: (name: string) => boolean) => {
+const deleteCapabilities = (contexts: readonly AnyContext[], isForbidden: (name: string) => boolean) => {
   for (const { capabilities } of contexts) {
-    const kept = (capabilities?.add ?? []).filter((name) => !isLeftOut(name));
+    const kept = (capabilities?.add ?? []).filter((name) => !isForbidden(name));
     if (capabilities && kept.length > 0) capabilities.add = kept;
     else delete capabilities?.add;
   }
 };
 
+/** Deletes annotations whose key begins with a prefix and is in the detail of an offence. */
 const deleteAnnotations = ({ metadata }: Pod, prefix: string, detail: string) => {
   for (const key of Object.keys(metadata?.annotations ?? {}))
     if (key.startsWith(prefix) && detail.includes(`${key}=`)) delete metadata?.annotations?.[key];
 };
 
-/** Replaces a forbidden volume by a PersistentVolumeClaim: mounts stay valid; the pod waits until it exists. */
+/**
+ * Replaces forbidden volumes by PersistentVolumeClaims. Mounts stay valid, and the pod waits until the claims exist.
+ */
 const replaceVolumes = (spec: PodSpec, isForbidden: (volume: Volume) => boolean) => {
   spec.volumes = (spec.volumes ?? []).map((volume) =>
     isForbidden(volume) ? { name: volume.name, persistentVolumeClaim: { claimName: volume.name } } : volume,

@@ -19,8 +19,8 @@ import {
 } from "./selections.ts";
 import type { PodSecuritySettings } from "./settings.ts";
 
-// Each combination of levels that namespaces can have by their labels gets a webhook entry, so the namespace needn't
-// be read. Version labels have too many values for that: for namespaces with one, the rule reads the namespace.
+// Each combination of levels in the labels of namespaces has a webhook entry, so the rule needn't read the namespace.
+// Version labels have too many possible values: if a namespace has a version label, the rule reads the namespace.
 
 const core = { apiGroups: [""], apiVersions: ["v1"], operations: ["CREATE", "UPDATE"] } as const;
 const pods: readonly RequestMatch[] = [{ ...core, resources: ["pods", "pods/ephemeralcontainers"] }];
@@ -40,7 +40,9 @@ export const buildPodSecurityVariants = (settings: PodSecuritySettings): RuleVar
   ...buildEntries("workloads", settings, { match: workloads, matchConditions: buildUserConditions(settings) }),
 ];
 
-/** The Pod Security modes that are checked, for pods and for workloads: a workload's template is never refused. */
+/**
+ * The modes that are checked for pods and for workloads. Workloads have no `enforce`, because they are never refused.
+ */
 const checkedModes = { pods: podSecurityModes, workloads: ["audit", "warn"] } satisfies Record<
   string,
   readonly PodSecurityMode[]
@@ -55,7 +57,7 @@ const buildEntries = (
   const { namespaces } = settings.exemptions;
   const notExempt: LabelExpression[] =
     namespaces.length > 0 ? [{ key: "kubernetes.io/metadata.name", operator: "NotIn", values: namespaces }] : [];
-  const chosen = new Map(
+  const entriesByName = new Map(
     [...listEntriesByLevels(kind, getDefaultPolicy(settings)), ...versionEntries].map(
       ({ name, expressions, refuses = true }) => [
         name,
@@ -67,9 +69,10 @@ const buildEntries = (
       ],
     ),
   );
-  // All possible names of variants are included: earlier webhook entries call theirs until they are updated.
-  return [...new Set([...chosen.keys(), ...listEntryNames(kind)])].map((name) => {
-    return { name: getPodSecurityEntryName(kind, name), ...(chosen.get(name) ?? { match: [] }) };
+  // The variants of other defaults are also included: webhook entries of an earlier release call them until the entries
+  // are updated.
+  return [...new Set([...entriesByName.keys(), ...listEntryNames(kind)])].map((name) => {
+    return { name: getPodSecurityEntryName(kind, name), ...(entriesByName.get(name) ?? { match: [] }) };
   });
 };
 
@@ -77,7 +80,7 @@ const unversioned = podSecurityModes.map(
   (mode): LabelExpression => ({ key: toLabelKey(`${mode}-version`), operator: "DoesNotExist" }),
 );
 
-/** The webhook entries for namespaces with a Pod Security version label. Each namespace is in at most one of them. */
+/** The webhook entries for namespaces with a version label. Their selectors select each namespace at most once. */
 const versionEntries = podSecurityModes.map(
   (mode, index): EntrySelection => ({
     name: `${mode}-version`,
@@ -88,7 +91,7 @@ const versionEntries = podSecurityModes.map(
 interface EntrySelection {
   name: string;
   expressions: LabelExpression[];
-  /** True if the webhook entry can refuse a pod of its namespaces; undefined if the rule must read the namespace. */
+  /** Whether the entry can refuse a pod; undefined if this is unknown until the rule has read the namespace. */
   refuses?: boolean;
 }
 
@@ -115,6 +118,7 @@ const listEntryNames = (kind: EntryKind): string[] =>
   allDefaults.flatMap((defaults) => listEntriesByLevels(kind, defaults).map(({ name }) => name));
 
 const demands = podSecurityLevels.map((level) => ({ level, version: "latest" as const }));
+/** All combinations of default levels. */
 const allDefaults = demands.flatMap((enforce) =>
   demands.flatMap((audit) => demands.map((warn) => ({ enforce, audit, warn }))),
 );
@@ -137,14 +141,17 @@ const buildPodConditions = (settings: PodSecuritySettings): NamedConditions => {
 
 const containersHere = `(pod.?spec[?kind].orValue(null) == null ? [] : pod.spec[kind])`;
 /**
- * A CEL condition: true for a new pod, new containers or images, and more than 50 containers of a kind. Comparing
- * longer lists would exceed the API server's cost limit and fail, so the rule itself compares them.
+ * A CEL condition: true for a new pod, for new containers or images, and for more than 50 containers of one kind. A
+ * comparison of longer lists would exceed the API server's cost limit and fail, so the rule itself compares them.
  */
 const bringsImages = `oldObject == null || ["containers", "initContainers", "ephemeralContainers"].exists(kind,
   [object, oldObject].exists(pod, size(${containersHere}) > 50) ||
   [[object, oldObject].map(pod, ${containersHere}.map(c, [c.name, c.?image.orValue("")]))].exists(both, both[0] != both[1]))`;
 
 const ownKeys = podSecurityModes.flatMap((mode) => [toLabelKey(mode), toLabelKey(`${mode}-version`)]);
-/** CEL: the request changes a pod security label. `-` stands for an absent label, as it is no valid value. */
+/**
+ * A CEL condition: true if the request changes a Pod Security label. It compares absent labels as `-`, an invalid
+ * value.
+ */
 const changesLabels = `${JSON.stringify(ownKeys)}.exists(key, object.?metadata.?labels[?key].orValue("-") !=
   (oldObject == null ? "-" : oldObject.?metadata.?labels[?key].orValue("-")))`;

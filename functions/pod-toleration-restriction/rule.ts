@@ -9,7 +9,7 @@ import type { AdmissionRequest, Status } from "postern/review";
 import { rule } from "postern/rule";
 import { findTolerationFault, parseTolerations } from "./tolerations.ts";
 
-/** The tolerations to add and to allow (`whitelist`) in namespaces without the annotations that name their own. */
+/** The tolerations that pods get (`default`) and may have (`whitelist`) in a namespace without the annotations. */
 interface Settings {
   default: Toleration[];
   whitelist: Toleration[];
@@ -18,7 +18,8 @@ interface Settings {
 const settings: Settings = { default: [], whitelist: [] };
 
 export default rule({
-  summary: "Adds the default tolerations of a namespace to its pods, and refuses tolerations that it does not allow.",
+  summary:
+    "Adds the default tolerations of a namespace to its pods, and refuses tolerations that the namespace does not allow.",
   order: 16,
   upstreamPlugin: { plugin: "PodTolerationRestriction" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
@@ -33,7 +34,7 @@ export default rule({
   },
   since: { "1.0": { countsPodResources: false }, "1.34": { countsPodResources: true } },
   needs: {
-    // The Namespace is read without the cache: a pod's tolerations can't be removed later; only more can be added.
+    // The Namespace is read without the cache: a toleration of an existing pod can't be removed.
     current: get("namespaces", { maxAge: 0 }),
     recent: get("namespaces"),
   },
@@ -75,6 +76,7 @@ interface TolerationContext {
   namespaces(place: ObjectPlace): Promise<Namespace | undefined>;
 }
 
+/** Refuses a pod with tolerations that the whitelist of its namespace, or of the settings, doesn't allow. */
 const checkTolerations = async ({ spec }: Pod, context: TolerationContext) => {
   const tolerations = spec?.tolerations ?? [];
   if (tolerations.length === 0) return;
@@ -87,6 +89,7 @@ const checkTolerations = async ({ spec }: Pod, context: TolerationContext) => {
     return `pod tolerations (possibly merged with namespace default tolerations) conflict with its ${scope} whitelist`;
 };
 
+/** Returns the tolerations in an annotation of the namespace, none if it has no such annotation, or a refusal. */
 const readAnnotation = async (
   key: "defaultTolerations" | "tolerationsWhitelist",
   { request: { namespace: name = "" }, namespaces }: TolerationContext,
@@ -112,7 +115,10 @@ const memoryPressure: Toleration = {
   effect: "NoSchedule",
 };
 
-/** Reports whether a pod's QoS class is BestEffort. A status.qosClass counts, although any caller can send it. */
+/**
+ * Reports whether a pod's QoS class is BestEffort. As in upstream, `status.qosClass` of the request decides if it is
+ * set.
+ */
 const isBestEffort = (pod: Pod, countsPodResources: boolean) => {
   const { spec, status } = pod;
   if (status?.qosClass) return status.qosClass === "BestEffort";
@@ -121,7 +127,7 @@ const isBestEffort = (pod: Pod, countsPodResources: boolean) => {
       ? [spec.resources]
       : listContainers(pod, ["containers", "initContainers"]).map(({ container }) => container.resources ?? {});
   const amounts = stated.flatMap(({ requests, limits }) => [requests, limits]);
-  return !amounts.some((some) => isPositive(some?.cpu) || isPositive(some?.memory));
+  return !amounts.some((amount) => isPositive(amount?.cpu) || isPositive(amount?.memory));
 };
 
 const isPositive = (amount = "0") => (parseQuantity(amount)?.nanos ?? 0n) > 0n;

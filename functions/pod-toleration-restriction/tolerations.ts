@@ -2,7 +2,9 @@ import { isText } from "postern/json";
 import type { Toleration } from "postern/kubernetes/core/v1";
 import { findKeyFaults, findValueFaults } from "postern/objects/label";
 
-/** Parses a JSON list of tolerations; an empty text and null are empty lists. Returns undefined if it is invalid. */
+/**
+ * Parses a JSON list of tolerations. An empty text and `null` are empty lists. Returns undefined for an invalid text.
+ */
 export const parseTolerations = (text: string): Toleration[] | undefined => {
   try {
     const list: unknown = text === "" ? [] : (JSON.parse(text) ?? []);
@@ -14,7 +16,9 @@ export const parseTolerations = (text: string): Toleration[] | undefined => {
   }
 };
 
-/** Decodes a toleration as Go does: field names in any case, unknown fields ignored. The values are not validated. */
+/**
+ * Decodes a toleration as Go does: it accepts field names in any case, and ignores unknown fields. It checks no values.
+ */
 const decodeToleration = (given: unknown): Toleration | undefined => {
   if (typeof given !== "object" || Array.isArray(given)) return undefined;
   const members = new Map(Object.entries<unknown>({ ...given }).map(([name, value]) => [name.toLowerCase(), value]));
@@ -38,7 +42,7 @@ export const findTolerationFault = (given: unknown): string | undefined => {
   const toleration = decodeToleration(given);
   if (toleration === undefined) return "is not a toleration";
   const { key = "", operator = "Equal", value = "", effect = "", tolerationSeconds } = toleration;
-  const [ofKey, ofValue] = [key && findKeyFaults(key)[0], findValueFaults(value)[0]];
+  const [keyFault, valueFault] = [key && findKeyFaults(key)[0], findValueFaults(value)[0]];
 
   if (operator !== "Equal" && operator !== "Exists")
     return `has the operator ${operator}, but must have Equal or Exists`;
@@ -47,5 +51,5 @@ export const findTolerationFault = (given: unknown): string | undefined => {
   if (!effects.includes(effect)) return `has the unknown effect ${effect}`;
   if (tolerationSeconds !== undefined && effect !== "NoExecute")
     return "has tolerationSeconds, which only the effect NoExecute allows";
-  return (ofKey && `has a key whose ${ofKey}`) || (ofValue && `has a value, but ${ofValue}`);
+  return (keyFault && `has a key whose ${keyFault}`) || (valueFault && `has a value, but ${valueFault}`);
 };

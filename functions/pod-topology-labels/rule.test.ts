@@ -8,7 +8,7 @@ const { decideCase } = await openRule(import.meta.dirname);
 
 const [zone, region] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 
-/** Binds a pod to a node twice in one process, with other labels of the node each time. */
+/** Binds a pod to a node twice in one process. The arguments are the node's labels at the first and the second time. */
 const bindTwice = async (...labels: [object, object]) => {
   let present = labels[0];
   let reads = 0;
@@ -26,7 +26,7 @@ const bindTwice = async (...labels: [object, object]) => {
   };
   const written: unknown[] = [];
   for (present of labels) {
-    // An answer that was read in the millisecond in which a review begins counts as current.
+    // Waits for the next millisecond: an answer that was read in the same millisecond counts as current.
     for (const before = Date.now(); Date.now() === before; ) await wait(1);
     const { outcome } = await decideCase(entry, getCapabilities("local", 5000));
     written.push(lookUp(applyOutcomePatch(entry.mutate, outcome), ["metadata", "labels"])?.value);
@@ -36,13 +36,13 @@ const bindTwice = async (...labels: [object, object]) => {
 
 describe("pod-topology-labels", () => {
   const zoneAndRegion = { [zone]: "z1", [region]: "r1" };
-  it("reuses the labels of a node that had both", async () => {
+  it("reads a node only once if it has both labels", async () => {
     assert.deepEqual(await bindTwice(zoneAndRegion, zoneAndRegion), {
       written: [zoneAndRegion, zoneAndRegion],
       reads: 1,
     });
   });
-  it("reads a node again that lacked a label", async () => {
+  it("reads a node again if it lacked a label before", async () => {
     for (const before of [{}, { [zone]: "z1" }])
       assert.deepEqual((await bindTwice(before, zoneAndRegion)).written.at(-1), zoneAndRegion, JSON.stringify(before));
   });

@@ -16,7 +16,7 @@ export default rule({
   upstreamPlugin: {
     plugin: "PodTopologyLabels",
     worthwhile:
-      "Every API server from Kubernetes 1.35 on does this itself by default. The rule is for clusters that turned PodTopologyLabels off.",
+      "From Kubernetes 1.35 on, the API server's plugin PodTopologyLabels does the same by default. The rule is for clusters that turned this plugin off.",
   },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods", "pods/binding"], operations: ["CREATE"] }],
   matchConditions: {
@@ -24,8 +24,8 @@ export default rule({
       ? object.?target.?kind.orValue("") == "Node" : object.?spec.?nodeName.orValue("") != ""`,
   },
   needs: {
-    // A cached Node suffices if it has all labels: zone and region don't change. Otherwise it is read anew: a new
-    // Node lacks them until a controller sets them.
+    // A cached Node is used only if it has both labels, because a zone and a region don't change. Otherwise the Node is
+    // read again, because a new Node lacks the labels until a controller sets them.
     remembered: get("nodes", { maxAge: 60 }),
     current: get("nodes", { maxAge: 0 }),
   },

@@ -14,7 +14,7 @@ const buildPolicy = (text: string) => ({
 });
 const update = (phase: Phase, object: KubernetesObject, oldObject: KubernetesObject) => {
   const request = { operation: "UPDATE", object, oldObject } as unknown as AdmissionRequest;
-  // No answers are recorded, so the rule fails if it sends a question.
+  // The rule fails if it reads from the cluster, because no answers are recorded.
   return decide(phase, request);
 };
 

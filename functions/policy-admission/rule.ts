@@ -10,15 +10,12 @@ import { type RequestMatch, rule } from "postern/rule";
 
 const settings = { scripts: true };
 
-/**
- * Lists webhook configurations without the cache: a policy is often written right after the webhook entries that it
- * needs.
- */
+/** Lists webhook configurations without the cache: users often write a policy right after they renewed its entries. */
 const listConfigurations = (resource: string) =>
   list({ group: "admissionregistration.k8s.io", resource }, { maxAge: 0 });
 
 export default rule({
-  summary: "Completes policies when they are written, and refuses policies that could not work.",
+  summary: "Completes override and validate policies when they are written, and refuses policies that could not work.",
   match: [
     {
       apiGroups: [policyGroup],
@@ -54,7 +51,7 @@ export default rule({
   },
 });
 
-/** Warns of requests to which a policy applies and that no webhook entry sends to the rule that applies it. */
+/** Returns a warning for requests that a policy selects, but for which no webhook entry calls the policy's rule. */
 const findUnsentRequests = async (
   policy: KinitirasPolicy,
   discover: (groupVersion: string) => Promise<ServedResource[] | undefined>,
@@ -70,16 +67,17 @@ const findUnsentRequests = async (
       (what) => `no webhook entry sends ${rule} ${what}; renew the entries by npx postern manifests, or deploy`,
     );
   } catch (error) {
-    // The check whether webhook entries send the policy's requests failed, but the policy may be valid. The failure
-    // is therefore only a warning.
+    // The policy may be valid although the webhook entries couldn't be read, so this failure is only a warning.
     return [`whether the requests of this policy are sent to ${rule} can't be checked: ${getErrorMessage(error)}`];
   }
 };
 
-/** Lists the webhook rules of entries with this name. Skips rules of a wrong shape: cluster users may write any. */
+/**
+ * Lists the `rules` of webhook entries with this name. It skips rules of a wrong shape, which users may have written.
+ */
 const listWebhookRules = (configurations: KubernetesObject[], name: string): RequestMatch[] =>
   configurations
-    .flatMap((one) => toList(toMap(one).webhooks).map(toMap))
+    .flatMap((configuration) => toList(toMap(configuration).webhooks).map(toMap))
     .filter((entry) => entry.name === name)
     .flatMap(({ rules }) => toList(rules))
     .filter((row): row is RequestMatch => {

@@ -47,6 +47,7 @@ const change = async (settings: object, overrides: Partial<Capabilities> = {}, r
   });
 };
 
+/** Policies that can't be evaluated, and the error of each. */
 const failing: [name: string, settings: object, sentence: RegExp][] = [
   [
     "for a patch that can't be applied, with the policy and the rule",
@@ -64,7 +65,7 @@ const failing: [name: string, settings: object, sentence: RegExp][] = [
     /overrideRules\[0\]: the cluster serves no Goose of v1$/,
   ],
   [
-    "for a reference to a Secret that no setting names",
+    "for a reference to a Secret that the setting reads doesn't list",
     { policies: [buildReferencePolicy()] },
     /Secrets are read only if the setting reads lists them$/,
   ],
@@ -88,13 +89,13 @@ describe("an override policy", () => {
         },
       ));
 
-  it("reads a Secret that a setting names", async () => {
+  it("reads a Secret that the setting reads lists", async () => {
     const reads = [{ group: "", resource: "secrets" }];
     const { operations } = await change({ policies: [buildReferencePolicy()], reads });
     assert.equal(operations, 1);
   });
 
-  it("fails if policies can't be read, unless the cluster has no kinds for them", async () => {
+  it("fails if policies in the cluster can't be read, unless the cluster doesn't serve their kinds", async () => {
     const list = () => Promise.reject(new Failure(503, "no answer"));
     const kinds = async (groupVersion: string) => (groupVersion === "v1" ? discovery.v1 : []);
     await assert.rejects(async () => change({}, { list, discover: kinds }), /no answer/);
@@ -109,14 +110,14 @@ describe("an override policy", () => {
 describe("the metrics of override policies", () => {
   const countMetrics = async (settings: object) => {
     const counts: MetricCount[] = [];
-    await change({ metrics: true, ...settings }, { count: (some) => void counts.push(...some) }).catch(() => {});
+    await change({ metrics: true, ...settings }, { count: (added) => void counts.push(...added) }).catch(() => {});
     return counts.map(({ metric, labels }) => [metric.replace("kcloudlabs_", ""), ...Object.values(labels)]);
   };
   const policies = [
     buildPolicy("cap", { ...addLabel("a"), origin: [{ type: "labels", operation: "add", labels: { b: "c" } }] }),
   ];
 
-  it("count policies that match, and changes except those by origin", async () =>
+  it("count policy rules that match, and changes except changes by origin", async () =>
     assert.deepEqual(await countMetrics({ policies }), [
       ["override_policy_matched_count", "cap", "/v1/Pod"],
       ["override_policy_override_count", "cap", "/v1/Pod"],

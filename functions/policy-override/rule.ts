@@ -21,10 +21,10 @@ import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 
 export default rule({
-  summary: "Changes objects by the override policies in the cluster or in postern.yaml.",
+  summary: "Changes objects as the override policies in the cluster or in postern.yaml say.",
   match: createPolicyMatch("CREATE", "UPDATE"),
   objectSelector: ({ objectSelector }) => objectSelector,
-  // The rule is never called again for one request: a policy that appends to a list would append twice.
+  // The API server calls the rule only once for a request, because a policy that appends to a list would append twice.
   reinvocationPolicy: "Never",
   timeoutSeconds: 5,
   // The rule has side effects, because kinitiras policies may send POST requests to other services.
@@ -46,7 +46,9 @@ export default rule({
   },
 });
 
-/** Lists a policy rule's metrics. A change by an `origin` overrider counts as no override, as in upstream. */
+/**
+ * Lists the metrics of a policy rule that was applied. As in upstream, a change by `origin` doesn't count as override.
+ */
 const listMetrics = ({ policy, sources }: AppliedRule) => {
   const changing = sources.filter((source) => source !== "origin");
   const metrics = ["override_policy_matched_count", ...changing.map(() => "override_policy_override_count")];

@@ -22,12 +22,12 @@ import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 
 export default rule({
-  summary: "Refuses requests by the validate policies in the cluster or in postern.yaml.",
+  summary: "Refuses requests that the validate policies in the cluster or in postern.yaml forbid.",
   match: createPolicyMatch("CREATE", "UPDATE", "DELETE"),
   objectSelector: ({ objectSelector }) => objectSelector,
   guards: true,
   timeoutSeconds: 5,
-  // The rule has side effects except in dry runs: policies may send POST requests to other services.
+  // The rule has side effects, except in dry runs, because policies may send POST requests to other services.
   sideEffects: "NoneOnDryRun",
   settings: policySettings,
   choices: policySettingChoices,
@@ -47,6 +47,7 @@ export default rule({
   },
 });
 
+/** Lists the metrics of a policy that was evaluated. */
 const listMetrics = ({ policy, rejected }: ValidationResult["matched"][number]) => [
   { metric: "validate_policy_matched_count", policy },
   ...(rejected ? [{ metric: "validate_policy_reject_count", policy }] : []),

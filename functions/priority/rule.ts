@@ -4,7 +4,7 @@ import { get, list } from "postern/needs";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 
-/** The object of this rule: `mutate` gets pods, `validate` gets PriorityClasses. */
+/** The rule's object: a pod in `mutate`, a PriorityClass in `validate`. */
 type PodAndPriorityClass = Pod & PriorityClass;
 
 export default rule({
@@ -30,7 +30,8 @@ export default rule({
     validate: { "is-to-be-the-default": "object.?globalDefault.orValue(false) == true" },
   },
   needs: {
-    // The cache isn't used: a wrong priority would stay in the pod, a second default class in the cluster.
+    // Classes are read without the cache: a wrong priority would stay in the pod, and a second default class in the
+    // cluster.
     class: get("priorityclasses", { maxAge: 0 }),
     classes: list("priorityclasses", { maxAge: 0 }),
   },
@@ -47,10 +48,13 @@ export default rule({
 
     const refuseRequest = (text: string) => ({ refuse: forbidden(request, text) });
     const name = spec.priorityClassName;
-    const chosen = name ? await needs.class({ name }) : findDefault(await needs.classes());
-    if (name && !chosen) return refuseRequest(`no PriorityClass with name ${name} was found`);
+    const priorityClass = name ? await needs.class({ name }) : findDefault(await needs.classes());
+    if (name && !priorityClass) return refuseRequest(`no PriorityClass with name ${name} was found`);
 
-    const { value: priority, preemptionPolicy } = chosen ?? { value: 0, preemptionPolicy: "PreemptLowerPriority" };
+    const { value: priority, preemptionPolicy } = priorityClass ?? {
+      value: 0,
+      preemptionPolicy: "PreemptLowerPriority",
+    };
     const describeComputed = (value: unknown) =>
       `must not be provided in pod spec; priority admission controller computed ${value} from the given PriorityClass name`;
     if (spec.priority !== undefined && spec.priority !== priority)
@@ -60,7 +64,7 @@ export default rule({
         `the string value of PreemptionPolicy (${spec.preemptionPolicy}) ${describeComputed(preemptionPolicy)}`,
       );
 
-    if (!name && chosen?.metadata?.name) spec.priorityClassName = chosen.metadata.name;
+    if (!name && priorityClass?.metadata?.name) spec.priorityClassName = priorityClass.metadata.name;
     spec.priority = priority;
     if (preemptionPolicy) spec.preemptionPolicy = preemptionPolicy;
   },
@@ -92,6 +96,6 @@ export default rule({
   },
 });
 
-/** Returns the default PriorityClass. Concurrent requests can create several; the lowest value counts. */
+/** Returns the default PriorityClass. If concurrent requests created several, it is the one with the lowest value. */
 const findDefault = (classes: readonly PriorityClass[]): PriorityClass | undefined =>
   classes.filter(({ globalDefault }) => globalDefault).sort((left, right) => (left.value ?? 0) - (right.value ?? 0))[0];

@@ -4,8 +4,9 @@ import type { Status } from "postern/review";
 import type { QuotaDecision } from "./decision.ts";
 
 /**
- * Writes what is used to the quotas, one after another. A quota that was changed meanwhile is read and decided on
- * again, without those that are written. A quota that is gone needs no charge. `update` ends the tries.
+ * Writes the used amounts into the quotas, one after the other. If another update changed a quota first, the function
+ * reads this quota and decides again. It doesn't charge the other quotas twice. A quota that was deleted needs no
+ * charge. Attempts end when `update` returns a refusal.
  */
 export const writeCharges = async (
   charged: readonly ResourceQuota[],

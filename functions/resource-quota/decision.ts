@@ -14,7 +14,7 @@ import type { Evaluator } from "./evaluator.ts";
 import { findScopeFault, formatScopes, listScopes, type Scope } from "./scopes.ts";
 import type { LimitedResource } from "./settings.ts";
 
-/** A request about an object, and how the object uses quotas. */
+/** A request, its object, and the evaluator that measures how much of a quota the object uses. */
 export interface QuotaRequest {
   request: AdmissionRequest;
   object: KubernetesObject;
@@ -28,29 +28,29 @@ export type QuotaDecision = { refuse: string | Status } | { charged: ResourceQuo
 
 interface MatchingQuota {
   quota: ResourceQuota;
-  /** The names in the quota that count such an object. */
+  /** The names in the quota's `hard` that limit objects of this kind. */
   names: string[];
 }
 
 const nothing: QuotaDecision = { charged: [] };
 
 /**
- * Decides as upstream does. Without `enforcesQuotas`, only `limitedResources` count: whether there is a quota for them,
- * not how much of it is used.
+ * Decides on a request as upstream does. If `enforcesQuotas` is false, it checks only whether there is a quota for
+ * `limitedResources`, and not how much of the quota is used.
  */
 export const decideOnRequest = async (
   quotas: readonly ResourceQuota[],
-  asked: QuotaRequest,
+  quotaRequest: QuotaRequest,
   limitedResources: readonly LimitedResource[],
   enforcesQuotas: boolean,
 ): Promise<QuotaDecision> => {
-  const { request, object, oldObject, evaluator } = asked;
+  const { request, object, oldObject, evaluator } = quotaRequest;
   const refuse = (text: string): QuotaDecision => ({ refuse: forbidden(request, text) });
-  const found = findMatchingQuotas(quotas, asked, enforcesQuotas);
-  // Upstream answers these with a bare 500, which no webhook can.
-  if ("error" in found) return { refuse: found.error };
-  if ("fault" in found) return refuse(found.fault);
-  const { matching, scopes } = found;
+  const result = findMatchingQuotas(quotas, quotaRequest, enforcesQuotas);
+  // Upstream answers this error with a 500 without a reason, which a webhook can't send.
+  if ("error" in result) return { refuse: result.error };
+  if ("fault" in result) return refuse(result.fault);
+  const { matching, scopes } = result;
 
   const usage = await evaluator.measure(object);
   const negative = [...usage].filter(([, { nanos }]) => nanos < 0n).map(([name]) => name);
@@ -61,22 +61,23 @@ export const decideOnRequest = async (
   const growth = before ? subtractUsage(usage, await evaluator.measure(before)) : usage;
   const charges = matching.map(({ quota }) => ({
     quota,
-    // A quota that didn't count the old object is charged in full.
+    // If a quota didn't count the old object, it is charged for the whole object.
     charge: deleteZeros(before && matches(quota, before, evaluator) ? growth : usage),
   }));
-  if (
-    (matching.length > 0 ? charges.map(({ charge }) => charge) : [deleteZeros(growth)]).every(({ size }) => size === 0)
-  )
-    return nothing;
+  const amounts = matching.length > 0 ? charges.map(({ charge }) => charge) : [deleteZeros(growth)];
+  if (amounts.every(({ size }) => size === 0)) return nothing;
 
-  const limited = findUncovered(asked, usage, matching, scopes, limitedResources);
+  const limited = findUncovered(quotaRequest, usage, matching, scopes, limitedResources);
   if (limited.names.length > 0) return refuse(`insufficient quota to consume: ${limited.names.join()}`);
   if (limited.scopes.length > 0)
     return { refuse: `insufficient quota to match these scopes: ${formatScopes(limited.scopes)}` };
   return enforcesQuotas ? chargeQuotas(charges, request) : nothing;
 };
 
-/** Returns the quotas that count an object, and the scopes of all quotas in which it is; or why it is refused. */
+/**
+ * Returns the quotas that count an object, and those scopes of all quotas that include the object; or the reason of a
+ * refusal.
+ */
 const findMatchingQuotas = (
   quotas: readonly ResourceQuota[],
   { object, evaluator, labelUnit }: QuotaRequest,
@@ -97,18 +98,19 @@ const findMatchingQuotas = (
     const names = evaluator.selectNames(Object.keys(hard));
     const lack = enforcesQuotas && evaluator.findLack?.(object, names);
     if (lack) return { fault: `failed quota: ${name}: ${lack}` };
-    if (enforcesQuotas && names.some((one) => !Object.hasOwn(used, one)))
+    if (enforcesQuotas && names.some((resource) => !Object.hasOwn(used, resource)))
       return { fault: `status unknown for quota: ${name}, resources: ${names.sort().join()}` };
     matching.push({ quota, names });
   }
   return { matching, scopes };
 };
 
+/** Reports whether a quota counts an object: by a name in its `hard`, and by its scopes. */
 const matches = (quota: ResourceQuota, object: object, { selectNames, scopes }: Evaluator<object>): boolean =>
   selectNames(Object.keys(quota.status?.hard ?? {})).length > 0 &&
   listScopes(quota).every((scope) => scopes?.includes(scope, object));
 
-/** Returns the names and scopes that the settings allow only with a quota, and that no quota covers. */
+/** Returns the names and scopes for which the settings require a quota, and which no quota covers. */
 const findUncovered = (
   { request, object, evaluator }: QuotaRequest,
   usage: QuantityByResource,
@@ -125,7 +127,7 @@ const findUncovered = (
   const names = [...usage].flatMap(([name, { nanos }]) =>
     nanos > 0n && parts.some((part) => name.includes(part)) ? [name] : [],
   );
-  // The scopes of all limited resources count, whichever resource they name.
+  // As in upstream, the scopes of all limited resources apply, also of limited resources that name another resource.
   const limited = limitedResources
     .flatMap(({ matchScopes = [] }) => matchScopes)
     .filter((scope) => evaluator.scopes?.includes(scope, object));
@@ -135,7 +137,7 @@ const findUncovered = (
   };
 };
 
-/** Returns the quotas with what is used after the request; or a refusal if that is more than a quota has. */
+/** Returns the quotas with the amounts that are used after the request; or a refusal if they exceed a quota. */
 const chargeQuotas = (
   charges: readonly { quota: ResourceQuota; charge: QuantityByResource }[],
   request: AdmissionRequest,
@@ -146,10 +148,10 @@ const chargeQuotas = (
     const requested = new Map([...charge].filter(([name]) => hard.has(name)));
     const sums = addAmounts(used, requested);
     const exceeded = [...requested.keys()].filter((name) => compareQuantities(get(sums, name), get(hard, name)) > 0);
-    // A status reports what exists already, so its update isn't refused.
+    // The update of a status is never refused, because a status reports amounts that already exist.
     if (exceeded.length > 0 && request.subResource !== "status") {
-      const [asked, taken, most] = [requested, used, hard].map((amounts) => formatAmounts(exceeded.sort(), amounts));
-      const text = `exceeded quota: ${quota.metadata?.name}, requested: ${asked}, used: ${taken}, limited: ${most}`;
+      const format = (amounts: QuantityByResource) => formatAmounts(exceeded.sort(), amounts);
+      const text = `exceeded quota: ${quota.metadata?.name}, requested: ${format(requested)}, used: ${format(used)}, limited: ${format(hard)}`;
       return { refuse: forbidden(request, text) };
     }
     if (requested.size === 0) continue;
@@ -164,7 +166,7 @@ const get = (amounts: QuantityByResource, name: string): Quantity => amounts.get
 const formatAmounts = (names: readonly string[], amounts: QuantityByResource): string =>
   names.map((name) => `${name}=${formatQuantity(get(amounts, name))}`).join();
 
-/** Returns by how much usage grew; less usage is zero, and only the quota controller lowers what is used. */
+/** Returns the growth of each amount. A smaller amount has the growth zero: only the quota controller lowers `used`. */
 const subtractUsage = (usage: QuantityByResource, before: QuantityByResource): QuantityByResource =>
   new Map(
     [...usage].map(([name, amount]) => {

@@ -14,7 +14,7 @@ import type { Evaluator } from "./evaluator.ts";
 import { isExtendedQuotaName, measurePod } from "./pods.ts";
 import type { QuotaGates } from "./versions.ts";
 
-/** What is read for claims that also count as extended resources. */
+/** The functions that read from the cluster to measure claims that also count as extended resources. */
 export interface DeviceReads {
   classes(): Promise<DeviceClass[]>;
   claims(namespace?: string): Promise<ResourceClaim[]>;
@@ -27,6 +27,7 @@ const implicitPrefix = "requests.deviceclass.resource.kubernetes.io/";
 /** The most devices of a claim. A request for all devices of a class counts as this many. */
 const mostDevices = 32;
 
+/** Returns the evaluator of ResourceClaims, which counts claims and their devices. */
 export const createDeviceClaimEvaluator = async (
   request: AdmissionRequest,
   now: Date,
@@ -37,7 +38,7 @@ export const createDeviceClaimEvaluator = async (
   if (!gates.countsDevicesAsExtendedResources)
     return { selectNames: (names) => names.filter(isCounted), measure: measureDevices };
 
-  /** The extended resource for which a class stands, by the class. */
+  /** The extended resources that device classes name, by the names of the classes. */
   const extended = new Map(
     (await reads.classes()).map(({ metadata, spec }) => [metadata?.name, spec?.extendedResourceName]),
   );
@@ -64,13 +65,13 @@ export const createDeviceClaimEvaluator = async (
   };
 };
 
-/** Before the API version v1, a request for exact devices has their fields itself. */
+/** In API versions before v1, a request for exact devices has the fields of `exactly` directly. */
 type AnyDeviceRequest = DeviceRequest & Partial<ExactDeviceRequest>;
 
 const measureDevices = ({ spec }: ResourceClaim): QuantityByResource => {
   const requests: AnyDeviceRequest[] = spec?.devices?.requests ?? [];
   const amounts = requests.map(({ firstAvailable = [], exactly, ...older }): QuantityByResource => {
-    // Of several alternatives for a class, the largest counts.
+    // `firstAvailable` lists alternatives. For each class, the largest amount among them counts.
     if (firstAvailable.length > 0)
       return maximizeAmounts(
         firstAvailable
@@ -89,11 +90,17 @@ const nameDevices = ({
   allocationMode,
   count = 0,
 }: Partial<ExactDeviceRequest>): [string, Quantity] => {
-  const devices = allocationMode === "ExactCount" ? count : allocationMode === "All" ? mostDevices : 0;
-  return [`${deviceClassName}${devicesSuffix}`, requireQuantity(devices)];
+  const counts = new Map([
+    ["ExactCount", count],
+    ["All", mostDevices],
+  ]);
+  return [`${deviceClassName}${devicesSuffix}`, requireQuantity(counts.get(allocationMode ?? "") ?? 0)];
 };
 
-/** Returns the pod for whose extended resources a claim was made: the pod's own charge covers the claim. */
+/**
+ * Returns the pod for whose extended resources the claim was created; undefined for other claims. The charge of this
+ * pod already contains the extended resources of the claim.
+ */
 const findOwner = async (
   claim: ResourceClaim,
   { namespace, operation }: AdmissionRequest,
@@ -106,7 +113,7 @@ const findOwner = async (
   const { extendedResourceClaimStatus } = pod.status ?? {};
   if (extendedResourceClaimStatus) return extendedResourceClaimStatus.resourceClaimName === name ? pod : undefined;
 
-  // Until the pod names its claim, only its first claim is covered.
+  // Until the pod's status names its claim, only the oldest claim of the pod counts as contained in the pod's charge.
   const isEarlier = (time: string, other: string) =>
     time < creationTimestamp || (time === creationTimestamp && (operation === "CREATE" || other < name));
   const others = (await reads.claims(namespace)).filter(

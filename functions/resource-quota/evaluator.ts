@@ -1,15 +1,15 @@
 import type { QuantityByResource } from "postern/objects/resources";
 import type { Scope } from "./scopes.ts";
 
-/** How the objects of one resource use quotas. */
+/** Functions that say how objects of one resource, such as pods, use quotas. */
 export interface Evaluator<Object> {
-  /** Returns those of a quota's names that count such objects. */
+  /** Selects the names in a quota's `hard` that limit such objects. */
   selectNames(names: readonly string[]): string[];
-  /** Returns what an object uses, by these names. */
+  /** Returns the amounts that an object uses, by the names in a quota's `hard`. */
   measure(object: Object): QuantityByResource | Promise<QuantityByResource>;
-  /** Returns what a quota with these names requires an object to state, and the object doesn't state. */
+  /** Returns a sentence if a quota with these names requires amounts that the object doesn't state. */
   findLack?(object: Object, names: readonly string[]): string | undefined;
-  /** The scopes that such objects can be in; absent if they are in none. */
+  /** The scopes that can include such objects; absent if there are none. */
   scopes?: {
     includes(scope: Scope, object: Object): boolean;
     /** The scope whose values are names of classes. */

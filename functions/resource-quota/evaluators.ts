@@ -9,7 +9,7 @@ import { serviceEvaluator } from "./services.ts";
 import type { QuotaGates } from "./versions.ts";
 import { createVolumeClaimEvaluator } from "./volume-claims.ts";
 
-/** Resources that upstream never counts, and Namespaces, which aren't in a namespace. */
+/** Resources that quotas never count: those that upstream excludes, and Namespaces. */
 const uncounted: ReadonlySet<string> = new Set([
   "bindings",
   "componentstatuses",
@@ -24,7 +24,7 @@ const uncounted: ReadonlySet<string> = new Set([
   "selfsubjectrulesreviews.authorization.k8s.io",
 ]);
 
-/** Reports whether a request can change what is used of a quota. */
+/** Reports whether a request can change the used amounts of a quota. */
 export const mayChangeUsage = (request: AdmissionRequest, gates: QuotaGates): boolean => {
   const { namespace, operation, subResource = "" } = request;
   const resource = formatGroupResource(request.resource);
@@ -57,7 +57,7 @@ export const chooseEvaluator = async (
   return createCountEvaluator(resource);
 };
 
-/** Resources that are counted by their plain name, too. */
+/** Resources that a quota can also limit by their plain name, such as `secrets` beside `count/secrets`. */
 const counted: readonly string[] = ["configmaps", "resourcequotas", "replicationcontrollers", "secrets"];
 
 const createCountEvaluator = (resource: string): Evaluator<object> => {

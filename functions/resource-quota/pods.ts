@@ -21,7 +21,9 @@ const countedNames = [
   ...["cpu", "memory", "ephemeral-storage"].flatMap((name) => [name, `requests.${name}`, `limits.${name}`]),
 ];
 
-/** The names that every container must state if a quota has them. Upstream keeps this only for old clients. */
+/**
+ * If a quota has one of these names, every container must state the amount. Upstream has this check for old clients.
+ */
 const required = ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
 
 const devicePrefix = "deviceclass.resource.kubernetes.io/";
@@ -41,13 +43,15 @@ export const createPodEvaluator = (now: Date, gates: QuotaGates): Evaluator<Pod>
   scopes: { ofClasses: "PriorityClass", includes: (scope, pod) => isInScope(scope, pod, gates) },
 });
 
-/** Reports whether a quota's name stands for requests of an extended resource. */
+/** Reports whether a name in a quota limits requests of an extended resource, such as `requests.nvidia.com/gpu`. */
 export const isExtendedQuotaName = (name: string, gates: QuotaGates): boolean =>
   name.startsWith("requests.") &&
   ((name.includes("/") && !name.includes("kubernetes.io/")) ||
     (gates.hasImplicitExtendedResources && name.startsWith(`requests.${devicePrefix}`)));
 
-/** Returns what a pod uses. A pod that has ended, or should have, only counts as an object. */
+/**
+ * Returns the amounts that a pod uses. A pod that has ended, or whose grace period is over, counts only as an object.
+ */
 export const measurePod = (pod: Pod, now: Date, gates: QuotaGates): QuantityByResource => {
   const counted = new Map([["count/pods", requireQuantity("1")]]);
   if (hasEnded(pod, now)) return counted;
@@ -69,7 +73,7 @@ const hasEnded = ({ metadata, status }: Pod, now: Date): boolean => {
   return now.getTime() > Date.parse(deletionTimestamp) + deletionGracePeriodSeconds * 1000;
 };
 
-/** Returns requests and limits by the names that quotas have for them. */
+/** Returns requests and limits by the names in quotas: a request of cpu becomes `cpu` and `requests.cpu`. */
 const nameAmounts = (
   requests: QuantityByResource,
   limits: QuantityByResource,
@@ -99,8 +103,9 @@ const measureContainers = (pod: Pod, kind: AmountKind, gates: QuotaGates): Quant
 };
 
 /**
- * Returns the largest of what a pod's containers state, what the kubelet has granted them, and what they have. A resize
- * that is impossible doesn't count.
+ * Returns for each resource the largest of three sums over a pod's containers: the amounts in the spec, the amounts
+ * that the kubelet has granted, and the amounts that the containers have now. If the kubelet can't carry out a resize,
+ * the amounts in the spec don't count.
  */
 const measureByPod = (pod: Pod, kind: AmountKind): QuantityByResource => {
   const isImpossible = isResizeImpossible(pod);
@@ -115,7 +120,10 @@ const measureByPod = (pod: Pod, kind: AmountKind): QuantityByResource => {
   return maximizeAmounts(kind === "requests" ? [planned, present, granted] : [planned, present]);
 };
 
-/** Does the same for each container, as upstream did before 1.37: init containers count only if they keep running. */
+/**
+ * Returns the requests or limits as upstream did before 1.37: it takes the largest amount for each container, and then
+ * the sum. Of init containers, only sidecars (`restartPolicy: Always`) count by their status.
+ */
 const measureByContainer = (pod: Pod, kind: AmountKind): QuantityByResource => {
   const isImpossible = isResizeImpossible(pod);
   const statuses = indexStatuses(pod);
@@ -130,13 +138,13 @@ const measureByContainer = (pod: Pod, kind: AmountKind): QuantityByResource => {
   });
 };
 
-/** Returns the statuses of containers by name. A forged pod may have many thousands of both. */
+/** Returns the statuses of containers by name. It is a map, because a forged pod may have thousands of containers. */
 const indexStatuses = ({ status }: Pod): Map<string, ContainerStatus> =>
   new Map(
-    // Of several statuses with one name, the first counts.
+    // The list is reversed, so that the first of several statuses with the same name counts.
     [...(status?.containerStatuses ?? []), ...(status?.initContainerStatuses ?? [])]
       .reverse()
-      .map((one) => [one.name, one]),
+      .map((containerStatus) => [containerStatus.name, containerStatus]),
   );
 
 const isResizeImpossible = ({ status }: Pod): boolean =>
@@ -147,11 +155,12 @@ const hasPodLevelResources = ({ spec }: Pod): boolean =>
     Object.keys(stated ?? {}).some(isPodLevelResource),
   );
 
+/** Returns a sentence about the containers that don't state amounts which a quota with these names requires. */
 const findLack = (pod: Pod, names: readonly string[]): string | undefined => {
   const lacking = required.flatMap((name) => {
     if (!names.includes(name)) return [];
     const [resource = "", kind] = name.startsWith("limits.")
-      ? [name.slice(7), "limits" as const]
+      ? [name.slice("limits.".length), "limits" as const]
       : [name.replace("requests.", ""), "requests" as const];
     const without = listContainers(pod, ["containers", "initContainers"])
       .filter(({ container }) => container.resources?.[kind]?.[resource] === undefined)
@@ -161,7 +170,7 @@ const findLack = (pod: Pod, names: readonly string[]): string | undefined => {
   return lacking.length > 0 ? `must specify ${lacking.join("; ")}` : undefined;
 };
 
-/** Reports whether a pod ends by itself after some time. */
+/** Reports whether a pod has a deadline (`activeDeadlineSeconds`), after which it ends by itself. */
 export const isTerminating = ({ spec }: { spec?: unknown }): boolean =>
   Number(toMap(spec).activeDeadlineSeconds ?? -1) >= 0;
 
@@ -186,7 +195,7 @@ const isInScope = (scope: Scope, pod: Pod, gates: QuotaGates): boolean => {
   }
 };
 
-/** Reports whether a pod requests nothing: by its QoS class, or as the API server would find it. */
+/** Reports whether a pod is of the QoS class BestEffort: by its status or, if that has no class, by its amounts. */
 const isBestEffort = (pod: Pod, gates: QuotaGates): boolean => {
   const { qosClass } = pod.status ?? {};
   if (qosClass) return qosClass === "BestEffort";

@@ -16,7 +16,7 @@ const buildQuota = (name: string, hard: Record<string, string>, used: Record<str
 const buildContainers = (...cpu: string[]) =>
   cpu.map((cpu, index) => ({ name: `c${index}`, resources: { requests: { cpu } } }));
 
-/** Asks for a pod with these containers, and returns the refusal; an empty text if it is admitted. */
+/** Sends the creation of a pod with these containers. Returns the refusal, or an empty text if the pod is admitted. */
 const createPod = async (
   containers: object[],
   capabilities: Capabilities,
@@ -60,7 +60,7 @@ describe("resource-quota", () => {
     assert.deepEqual(await readUsed(capabilities), [{ pods: "0" }, { pods: "0" }]);
   });
 
-  it("never uses more than a quota has with concurrent requests, and admits all that fit", async () => {
+  it("never charges more than a quota's hard for concurrent requests, and admits all pods if all fit", async () => {
     for (const [hard, count] of [
       [1000, 32],
       [3000, 32],
@@ -77,14 +77,15 @@ describe("resource-quota", () => {
       const admitted = amounts.filter((_, index) => answers[index] === "");
       const sum = admitted.reduce((left, right) => left + right, 0);
       assert.ok(sum <= hard && admitted.length <= 20, `${sum} of ${hard}`);
-      // A request that another quota refuses after a collision leaves its charge, as it does upstream.
+      // As in upstream, a request can leave a charge in one quota and then be refused by another one.
       const [{ "requests.cpu": cpu = "" } = {}, { pods = "" } = {}] = await readUsed(capabilities);
       assert.ok(toThousandths(cpu) >= sum && toThousandths(cpu) <= hard && Number(pods) >= admitted.length);
+      // All 17 requests fit into 9000m.
       if (hard === 9000) assert.deepEqual([toThousandths(cpu), pods], [sum, String(count)]);
     }
   });
 
-  it("charges a quota again only if its update failed", async () => {
+  it("charges only that quota again whose update failed because of another request", async () => {
     const objects = [buildQuota("a", { pods: "9" }), buildQuota("b", { pods: "9" })];
     const capabilities = createRecordedCapabilities({ objects });
     let isFirst = true;
@@ -101,7 +102,7 @@ describe("resource-quota", () => {
     assert.deepEqual(await readUsed(capabilities), [{ pods: "2" }, { pods: "2" }]);
   });
 
-  it("refuses if others have used up a quota meanwhile", async () => {
+  it("refuses a request if concurrent requests have used up the quota", async () => {
     const capabilities = createRecordedCapabilities({ objects: [buildQuota("a", { pods: "1" })] });
     const answers = await Promise.all(Array.from({ length: 3 }, () => createPod(buildContainers("1"), capabilities)));
     assert.deepEqual(answers.toSorted(), [
@@ -110,7 +111,7 @@ describe("resource-quota", () => {
     ]);
   });
 
-  it("admits an object whose quota is deleted meanwhile", async () => {
+  it("admits an object whose quota is deleted before it is charged", async () => {
     const capabilities = createRecordedCapabilities({ objects: [buildQuota("a", { pods: "1" })] });
     let isGone = false;
     const deleting: Capabilities = {
@@ -124,7 +125,7 @@ describe("resource-quota", () => {
     assert.equal(await createPod(buildContainers("1"), deleting), "");
   });
 
-  it("refuses a resize without the pod before", async () => {
+  it("refuses a resize without an old object", async () => {
     const capabilities = createRecordedCapabilities({ objects: [buildQuota("a", { pods: "1" })] });
     assert.match(
       await createPod(buildContainers("1"), capabilities, { operation: "UPDATE", subResource: "resize" }),
@@ -132,7 +133,7 @@ describe("resource-quota", () => {
     );
   });
 
-  it("counts a pod that has ended only as an object, and in full if it is new", async () => {
+  it("counts a pod that has ended only as an object, and charges an update in full if the old object isn't stored", async () => {
     const objects = [buildQuota("a", { "count/pods": "1", pods: "1" }, { "count/pods": "1", pods: "1" })];
     const pod = { metadata: { name: "p" }, spec: { containers: [] }, status: { phase: "Failed" } };
     assert.match(
@@ -155,7 +156,7 @@ describe("resource-quota", () => {
     assert.match(await createPod(buildContainers("1m"), capabilities), /requested: cpu=1m, used: cpu=10/);
   });
 
-  it("is called for what a quota can count, or only for what is limited", () => {
+  it("is called for all creations with charges, and otherwise only for limited resources", () => {
     const listCalls = (settings: object) =>
       (entries({ settings })[0]?.rules ?? []).map(
         ({ apiGroups, resources, operations }) => `${operations} ${resources}.${apiGroups}`,

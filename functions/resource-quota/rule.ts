@@ -16,7 +16,7 @@ import { gatesSince } from "./versions.ts";
 
 const defaults: ResourceQuotaSettings = { charges: false, limitedResources: [] };
 
-/** The resources whose updates may use more of a quota, with their subresources. */
+/** The resources of which an update may use more of a quota. `resources` are the resource and its subresources. */
 const updated = [
   { group: "", resource: "pods", resources: ["pods", "pods/resize"] },
   { group: "", resource: "services", resources: ["services"] },
@@ -31,11 +31,13 @@ const isScoped = (resource: string) => resource === "pods" || resource === "pers
 
 const namespaced = { apiVersions: ["*"], scope: "Namespaced" } as const;
 
-/** Returns which requests may use a quota or, without charging, what needs one by the settings. */
+/**
+ * Returns the requests that may use more of a quota; with `charges: false`, only the requests for limited resources.
+ */
 const listMatches = ({ charges, limitedResources }: ResourceQuotaSettings): RequestMatch[] => {
   const created = charges ? [{ group: "*", resource: "*" }] : listLimited(limitedResources);
   const isCreated = ({ group, resource }: ResourceType) =>
-    charges || created.some((one) => one.group === group && one.resource === resource);
+    charges || created.some((type) => type.group === group && type.resource === resource);
   return [
     ...created.map(({ group, resource }): RequestMatch => {
       return { ...namespaced, apiGroups: [group], resources: [resource], operations: ["CREATE"] };
@@ -46,12 +48,12 @@ const listMatches = ({ charges, limitedResources }: ResourceQuotaSettings): Requ
   ];
 };
 
-/** Returns the limited resources, each once. A scope limits all resources that know scopes, as upstream has it. */
+/** Returns the limited resources, each once. As in upstream, a scope limits all resources that can be in scopes. */
 const listLimited = (limitedResources: readonly LimitedResource[]): ResourceType[] => {
   const named = limitedResources.map(({ apiGroup = "", resource }) => ({ group: apiGroup, resource }));
   const hasScopes = limitedResources.some(({ matchScopes = [] }) => matchScopes.length > 0);
-  const all = [...named, ...(hasScopes ? updated.filter(({ resource }) => isScoped(resource)) : [])];
-  return [...new Map(all.map(({ group, resource }) => [`${group}/${resource}`, { group, resource }])).values()];
+  const limited = [...named, ...(hasScopes ? updated.filter(({ resource }) => isScoped(resource)) : [])];
+  return [...new Map(limited.map(({ group, resource }) => [`${group}/${resource}`, { group, resource }])).values()];
 };
 
 const devices = (resource: string): ResourceType => ({ group: "resource.k8s.io", resource });
@@ -61,12 +63,13 @@ const countsDevices = ({ charges, limitedResources }: ResourceQuotaSettings) =>
 const terminates = (pod: "object" | "oldObject") => `${pod}.?spec.?activeDeadlineSeconds.hasValue()`;
 
 export default rule({
-  summary: "Enforces ResourceQuotas where the API server doesn't, and demands quotas for limited resources.",
+  summary:
+    "Enforces ResourceQuotas if the API server doesn't, and allows limited resources only in namespaces with a quota.",
   order: 40,
   upstreamPlugin: {
     plugin: "ResourceQuota",
     worthwhile:
-      "API servers enforce quotas themselves by default. But in a managed cluster, you can't configure limitedResources; this rule enforces them.",
+      "By default, the API server's plugin ResourceQuota enforces quotas. But in a managed cluster, you can't configure its limitedResources; this rule enforces them.",
     settings: { charges: true },
   },
   match: listMatches,
@@ -77,7 +80,7 @@ export default rule({
       request.?subResource.orValue("") != "" || ${terminates("object")} != ${terminates("oldObject")}`,
   },
   sideEffects: "NoneOnDryRun",
-  // Upstream waits this long, too. Concurrent requests of a namespace wait for each other.
+  // Upstream has the same timeout. It is long, because concurrent requests in a namespace wait for each other.
   timeoutSeconds: 10,
   settings: defaults,
   choices: {
@@ -87,7 +90,7 @@ export default rule({
   checkSettings: findSettingsFault,
   since: gatesSince,
   needs: {
-    // What is charged must not be read from the cache, and charging must not happen twice because of it.
+    // Quotas to charge are read without the cache: an update of an outdated quota would be refused.
     current: list("resourcequotas", { maxAge: 0 }),
     recent: list("resourcequotas"),
     update: onlyIf(({ charges }: ResourceQuotaSettings) => charges, updateStatus("resourcequotas")),
@@ -103,15 +106,15 @@ export default rule({
     if (quotas.length === 0 && limitedResources.length === 0) return;
 
     const evaluator = await chooseEvaluator(request, now, upstream, reads);
-    const asked = { request, object, oldObject, evaluator, labelUnit: upstream.labelUnit };
-    const decision = await decideOnRequest(quotas, asked, limitedResources, charges);
+    const quotaRequest = { request, object, oldObject, evaluator, labelUnit: upstream.labelUnit };
+    const decision = await decideOnRequest(quotas, quotaRequest, limitedResources, charges);
     if ("refuse" in decision) return { refuse: decision.refuse };
     if (request.dryRun) return;
 
     const readAgain = () => reads.current(request.namespace);
     const refuse = await writeCharges(decision.charged, reads.update, readAgain, (changed) =>
-      // Limited resources were covered before.
-      decideOnRequest(changed, asked, [], true),
+      // Limited resources aren't checked again: the list of them is empty here.
+      decideOnRequest(changed, quotaRequest, [], true),
     );
     if (refuse) return { refuse };
   },

@@ -3,13 +3,13 @@ import { findValueFaults, type LengthUnit } from "postern/objects/label";
 
 export type Scope = ScopedResourceSelectorRequirement;
 
-/** Returns the scopes that an object must be in for a quota to count it. */
+/** Returns the scopes of a quota. The quota counts only objects that are in all of them. */
 export const listScopes = ({ spec }: ResourceQuota): Scope[] => [
   ...(spec?.scopes ?? []).map((scopeName) => ({ scopeName, operator: "Exists" })),
   ...(spec?.scopeSelector?.matchExpressions ?? []),
 ];
 
-/** Returns scopes as Go prints them. */
+/** Returns scopes in the form in which Go prints them: `[{PriorityClass In [high]}]`. */
 export const formatScopes = (scopes: readonly Scope[]): string => `[${scopes.map(formatScope).join(" ")}]`;
 
 const formatScope = ({ scopeName, operator, values = [] }: Scope) => `{${scopeName} ${operator} [${values.join(" ")}]}`;
@@ -23,7 +23,9 @@ export const selectsClass = ({ operator, values = [] }: Scope, names: readonly s
   });
 };
 
-/** Returns what is wrong with a scope whose values are class names, in upstream's words: it makes labels of them. */
+/**
+ * Returns what is wrong with a scope whose values are names of classes. Upstream parses these names as label values.
+ */
 export const findScopeFault = (scope: Scope, unit?: LengthUnit): string | undefined => {
   const { scopeName, operator, values = [] } = scope;
   if (operator === "Exists") return undefined;
@@ -32,6 +34,6 @@ export const findScopeFault = (scope: Scope, unit?: LengthUnit): string | undefi
     return found ? [`values[${index}][${scopeName}]: Invalid value: ${JSON.stringify(value)}: ${found}`] : [];
   });
   if (faults.length === 0) return undefined;
-  const all = faults.length === 1 ? faults[0] : `[${faults.join(", ")}]`;
-  return `error on matching scope ${formatScope(scope)}: failed to parse and convert selector: ${all}`;
+  const printed = faults.length === 1 ? faults[0] : `[${faults.join(", ")}]`;
+  return `error on matching scope ${formatScope(scope)}: failed to parse and convert selector: ${printed}`;
 };

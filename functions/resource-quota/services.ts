@@ -15,7 +15,7 @@ export const serviceEvaluator: Evaluator<Service> = {
     ]),
 };
 
-/** Returns the number of ports of nodes that a service will have; they aren't allocated yet. */
+/** Returns the number of node ports that a service will have. The API server allocates them after this review. */
 const countNodePorts = ({ spec: { type, ports = [], allocateLoadBalancerNodePorts } = {} }: Service): number => {
   if (type === "NodePort") return ports.length;
   if (type !== "LoadBalancer") return 0;

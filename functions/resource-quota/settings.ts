@@ -1,7 +1,7 @@
 import { isTextList, toMap } from "postern/json";
 import { findScopeFault, type Scope } from "./scopes.ts";
 
-/** What must not be used without a quota that covers it, as in upstream's configuration. */
+/** A resource that can be used only with a quota for it, in the form of upstream's configuration. */
 export interface LimitedResource {
   apiGroup?: string;
   resource: string;
@@ -25,7 +25,7 @@ export const scopeNames = [
 ] as const;
 export const scopeOperators = ["In", "NotIn", "Exists", "DoesNotExist"] as const;
 
-/** Returns the end of a sentence: the wrong value, if there is one. */
+/** Returns the end of an error message, such as `, not 3`; an empty text if there is no value. */
 const describeFound = (value: unknown) => (value === undefined ? "" : `, not ${JSON.stringify(value)}`);
 
 /** Returns what is wrong with the settings, in a sentence. */
@@ -52,7 +52,10 @@ export const findSettingsFault = ({ charges, limitedResources }: ResourceQuotaSe
   return undefined;
 };
 
-/** Returns what is wrong with a scope by the API server's rules for those of quotas; upstream doesn't check its own. */
+/**
+ * Returns what is wrong with a scope. It applies the API server's rules for scopes of quotas; upstream's plugin doesn't
+ * check the scopes in its configuration.
+ */
 const findMatchScopeFault = (scope: unknown): string | undefined => {
   const { scopeName: writtenName, operator: writtenOperator, values = [], ...more } = toMap(scope);
   const [unknown] = Object.keys(more);

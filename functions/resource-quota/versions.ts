@@ -1,8 +1,8 @@
 import { type LengthUnit, labelUnitSince } from "postern/objects/label";
 
-/** What an API server counts with the default values of its feature gates. */
+/** The differences between minor versions: what an API server counts if its feature gates have their default values. */
 export interface QuotaGates {
-  /** Whether the statuses of containers count in sums over the pod, instead of for each container. */
+  /** Whether the largest amount is taken of sums over all containers of a pod, instead of for each container. */
   sumsUpStatuses: boolean;
   /** Whether resources can be set for a whole pod (PodLevelResources). */
   hasPodLevelResources: boolean;
@@ -14,7 +14,7 @@ export interface QuotaGates {
   hasImplicitExtendedResources: boolean;
   /** Whether the devices of ResourceClaims also count as extended resources (DRAExtendedResource). */
   countsDevicesAsExtendedResources: boolean;
-  /** What a message about a scope's values counts. */
+  /** The unit in which a message states the length of a label, such as bytes. */
   labelUnit: LengthUnit;
 }
 
@@ -28,7 +28,7 @@ const oldest: QuotaGates = {
   ...labelUnitSince["1.0"],
 };
 
-/** What each minor version of Kubernetes counts beside the one before. Those before 1.33 are taken for 1.33. */
+/** The values that changed with each minor version of Kubernetes. Versions before 1.33 count as 1.33. */
 export const gatesSince = {
   "1.0": oldest,
   "1.34": { hasPodLevelResources: true, hasVolumeAttributesClasses: true, countsDevices: true },

@@ -4,15 +4,16 @@ import type { Evaluator } from "./evaluator.ts";
 import { selectsClass } from "./scopes.ts";
 import type { QuotaGates } from "./versions.ts";
 
-const measured = ["persistentvolumeclaims", "requests.storage"];
-const ofClass = ".storageclass.storage.k8s.io/";
+const measuredNames = ["persistentvolumeclaims", "requests.storage"];
+/** The part between a storage class and a measured name, as in `fast.storageclass.storage.k8s.io/requests.storage`. */
+const classInfix = ".storageclass.storage.k8s.io/";
 
 export const createVolumeClaimEvaluator = (gates: QuotaGates): Evaluator<PersistentVolumeClaim> => ({
   selectNames: (names) =>
     names.filter(
       (name) =>
         name === "count/persistentvolumeclaims" ||
-        measured.some((own) => name === own || name.endsWith(`${ofClass}${own}`)),
+        measuredNames.some((measured) => name === measured || name.endsWith(`${classInfix}${measured}`)),
     ),
 
   measure: (claim) => {
@@ -26,7 +27,7 @@ export const createVolumeClaimEvaluator = (gates: QuotaGates): Evaluator<Persist
     return new Map([
       ["count/persistentvolumeclaims", requireQuantity("1")],
       ...used,
-      ...(storageClass ? used.map(([name, amount]) => [`${storageClass}${ofClass}${name}`, amount] as const) : []),
+      ...(storageClass ? used.map(([name, amount]) => [`${storageClass}${classInfix}${name}`, amount] as const) : []),
     ]);
   },
 
@@ -39,7 +40,7 @@ export const createVolumeClaimEvaluator = (gates: QuotaGates): Evaluator<Persist
   }),
 });
 
-/** Returns the storage that a claim requests or has been allocated, in whole bytes. */
+/** Returns the storage of a claim in whole bytes: the larger of the requested and the allocated amount. */
 const measureStorage = ({ spec, status }: PersistentVolumeClaim): Quantity | undefined => {
   const { storage } = spec?.resources?.requests ?? {};
   if (storage === undefined) return undefined;

@@ -19,17 +19,17 @@ export default rule({
     validate: { "names-a-class-or-has-overhead": `${namesClass} || object.?spec.?overhead.hasValue()` },
   },
   needs: {
-    // The RuntimeClass is read without the cache: a pod keeps the overhead and node selector it gets from it.
+    // The RuntimeClass is read without the cache: a pod keeps the overhead and node selector of the class.
     current: get("runtimeclasses", { maxAge: 0 }),
     recent: get("runtimeclasses"),
   },
 
   async mutate({ spec }: Pod, { request, current }) {
     if (spec?.runtimeClassName === undefined) return;
-    const found = await current({ name: spec.runtimeClassName });
-    if (found === undefined) return refuseMissingClass(request, spec.runtimeClassName);
+    const runtimeClass = await current({ name: spec.runtimeClassName });
+    if (runtimeClass === undefined) return refuseMissingClass(request, spec.runtimeClassName);
 
-    const { overhead, scheduling } = found;
+    const { overhead, scheduling } = runtimeClass;
     if (overhead) {
       const { podFixed = {} } = overhead;
       const podOverhead = spec.overhead ?? {};
@@ -51,10 +51,10 @@ export default rule({
 
   async validate({ spec }: Pod, { request, recent }) {
     const name = spec?.runtimeClassName;
-    const found = name === undefined ? undefined : await recent({ name });
-    if (name !== undefined && found === undefined) return refuseMissingClass(request, name);
+    const runtimeClass = name === undefined ? undefined : await recent({ name });
+    if (name !== undefined && runtimeClass === undefined) return refuseMissingClass(request, name);
 
-    const podFixed = found?.overhead && (found.overhead.podFixed ?? {});
+    const podFixed = runtimeClass?.overhead && (runtimeClass.overhead.podFixed ?? {});
     if (podFixed && !haveSameAmounts(spec?.overhead ?? {}, podFixed)) return refuseOverhead(request);
     if (!podFixed && spec?.overhead)
       return rejectPod(request, "Pod Overhead set without corresponding RuntimeClass defined Overhead");
@@ -62,14 +62,14 @@ export default rule({
 
   async suggest({ spec }: Pod, { current }) {
     const name = spec?.runtimeClassName;
-    const found = name === undefined ? undefined : await current({ name });
-    if (name !== undefined && !found)
+    const runtimeClass = name === undefined ? undefined : await current({ name });
+    if (name !== undefined && !runtimeClass)
       return `create the RuntimeClass ${JSON.stringify(name)} first, or use an existing one`;
     if (!spec) return;
-    const { podFixed = {} } = found?.overhead ?? {};
+    const { podFixed = {} } = runtimeClass?.overhead ?? {};
     if (spec.overhead && Object.keys(podFixed).length > 0) spec.overhead = podFixed;
     else delete spec.overhead;
-    const { nodeSelector = {} } = found?.scheduling ?? {};
+    const { nodeSelector = {} } = runtimeClass?.scheduling ?? {};
     if (findConflict(nodeSelector, spec.nodeSelector ?? {}) !== undefined)
       spec.nodeSelector = { ...spec.nodeSelector, ...nodeSelector };
   },

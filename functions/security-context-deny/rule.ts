@@ -21,7 +21,7 @@ export default rule({
   ],
   matchConditions: {
     // A CEL condition that exceeds the API server's cost limit is an error. So the API server calls the rule for each
-    // pod with more than 50 containers, and the rule itself checks these.
+    // pod with more than 50 containers, and the rule itself checks such pods.
     "chooses-for-itself": `size(${containers}) > 50 ||
       ${buildFieldCondition(podFields, "object.?spec.?securityContext")} ||
       ${containers}.exists(c, ${buildFieldCondition(containerFields, "c.?securityContext")})`,
@@ -53,12 +53,13 @@ export default rule({
   },
 });
 
-/** Returns a refusal for each field that is set, even to 0 or an empty value. */
+/** Returns a sentence for each of these fields that is set, even to 0 or an empty value. */
 const listOffences = (fields: object, context: object = {}) =>
   Object.entries(fields)
     .filter(([field]) => field in context)
     .map(([, name]) => `SecurityContext.${name} is forbidden`);
 
+/** Returns a CEL condition that is true if one of these fields is set in a security context. */
 function buildFieldCondition(fields: object, context: string) {
   return `${JSON.stringify(Object.keys(fields))}.exists(field, field in ${context}.orValue({}))`;
 }

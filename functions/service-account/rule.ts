@@ -16,7 +16,7 @@ export default rule({
   upstreamPlugin: {
     plugin: "ServiceAccount",
     worthwhile:
-      "Every API server does this itself by default, but restricts only accounts with an annotation to their secrets. The rule is for limitSecretReferences, which restricts all accounts.",
+      "The API server's plugin ServiceAccount does the same by default, but restricts only accounts with an annotation to their secrets. The rule is for clusters that need the setting limitSecretReferences, which restricts all accounts.",
   },
   match: {
     mutate: [pods],
@@ -27,7 +27,8 @@ export default rule({
   needs: {
     // The ServiceAccount is read without the cache, because a pod keeps the token and pull secrets that it gets.
     current: get("serviceaccounts", { maxAge: 0 }),
-    // Waits up to 1.5 seconds for the account `default`, which a controller creates in every new namespace.
+    // The account `default`: the rule waits up to 1.5 seconds for it, because a controller creates it in a new
+    // namespace.
     usual: get("serviceaccounts", { maxAge: 0, patience: 1.5 }),
     recent: get("serviceaccounts"),
   },
@@ -40,10 +41,10 @@ export default rule({
 
     spec.serviceAccountName ||= spec.serviceAccount || "default";
     const { current, usual } = context;
-    const found = await findAccount(pod, context, spec.serviceAccountName === "default" ? usual : current);
-    if ("refuse" in found) return found;
+    const accountOrRefusal = await findAccount(pod, context, spec.serviceAccountName === "default" ? usual : current);
+    if ("refuse" in accountOrRefusal) return accountOrRefusal;
 
-    const { account } = found;
+    const { account } = accountOrRefusal;
     if (spec.automountServiceAccountToken ?? account.automountServiceAccountToken ?? true)
       mountServiceAccountToken(pod, context.request.uid);
     const pullSecrets = account.imagePullSecrets ?? [];
@@ -54,20 +55,20 @@ export default rule({
 
   async validate(pod: Pod, context) {
     if (!context.request.subResource && isMirrorPod(pod)) return checkMirrorPod(pod, context.request);
-    const found = await findAccount(pod, context, context.recent);
-    return "refuse" in found ? found : checkSecrets(pod, found.account, context);
+    const accountOrRefusal = await findAccount(pod, context, context.recent);
+    return "refuse" in accountOrRefusal ? accountOrRefusal : checkSecrets(pod, accountOrRefusal.account, context);
   },
 
   async suggest(pod: Pod, { request, current }) {
     // A mirror pod gets no suggestion, because only kubelets write such pods.
     if (isMirrorPod(pod)) return;
     const name = pod.spec?.serviceAccountName || pod.spec?.serviceAccount || "default";
-    const called = `ServiceAccount ${JSON.stringify(name)}`;
+    const describedAccount = `ServiceAccount ${JSON.stringify(name)}`;
     const account = await current({ name, namespace: request.namespace });
-    if (!account) return `create ${called} in namespace ${JSON.stringify(request.namespace)} first`;
+    if (!account) return `create ${describedAccount} in namespace ${JSON.stringify(request.namespace)} first`;
     const offence = (request.subResource ? findUnlistedEphemeralSecret : describeUnlistedSecret)(pod, account);
     const list = offence?.startsWith("imagePullSecrets") ? "imagePullSecrets" : "secrets";
-    if (offence) return `add that secret to the ${list} of ${called}, or use one that is listed there`;
+    if (offence) return `add that secret to the ${list} of ${describedAccount}, or use one that is listed there`;
   },
 });
 
@@ -80,6 +81,7 @@ type Accounts = (place: ObjectPlace) => Promise<ServiceAccount | undefined>;
 
 const refuseRequest = (request: AdmissionRequest, text: string) => ({ refuse: forbidden(request, text) });
 
+/** Reads the service account of a pod; returns a refusal if the pod names none, or the account doesn't exist. */
 const findAccount = async (
   { metadata, spec }: Pod,
   { request }: AccountContext,
@@ -106,11 +108,15 @@ const checkMirrorPod = (pod: Pod, request: AdmissionRequest) => {
     return refuseRequest(request, "a mirror pod may not use ServiceAccountToken volume projections");
 };
 
+/**
+ * Refuses a pod with secrets that its account doesn't list, if the settings or the account's annotation demand this.
+ */
 const checkSecrets = (pod: Pod, account: ServiceAccount, { request, settings }: AccountContext) => {
-  const asks = account.metadata?.annotations?.["kubernetes.io/enforce-mountable-secrets"] ?? "";
-  if (!settings.limitSecretReferences && !/^(1|t|T|true|TRUE|True)$/.test(asks)) return;
+  const enforcement = account.metadata?.annotations?.["kubernetes.io/enforce-mountable-secrets"] ?? "";
+  // Go's strconv.ParseBool accepts these texts as true.
+  if (!settings.limitSecretReferences && !/^(1|t|T|true|TRUE|True)$/.test(enforcement)) return;
 
-  // The message about ephemeral containers has no object name in front, as upstream's.
+  // As in upstream, the message about ephemeral containers doesn't begin with the object's name.
   if (request.subResource) return findUnlistedEphemeralSecret(pod, account);
   const offence = describeUnlistedSecret(pod, account);
   if (offence) return refuseRequest(request, offence);

@@ -26,7 +26,7 @@ export const describeUnlistedSecret = (pod: Pod, account: ServiceAccount): strin
   return first;
 };
 
-/** Returns the first Secret in ephemeral containers that the account doesn't list; undefined if there is none. */
+/** Describes the first Secret in ephemeral containers that the account doesn't list; undefined if there is none. */
 export const findUnlistedEphemeralSecret = (pod: Pod, account: ServiceAccount): string | undefined =>
   listUnlistedSecrets(pod, "ephemeralContainers", account)[0];
 
@@ -36,6 +36,7 @@ const kindNames = {
   ephemeralContainers: "ephemeral container",
 } as const;
 
+/** Describes the Secrets in containers of one kind that the account doesn't list. */
 const listUnlistedSecrets = (pod: Pod, kind: keyof typeof kindNames, account: ServiceAccount): string[] => {
   const listed = listNames(account.secrets);
   return listContainers(pod, [kind]).flatMap(({ container }) =>

@@ -4,7 +4,7 @@ import { listContainers } from "postern/objects/pod";
 const mountPath = "/var/run/secrets/kubernetes.io/serviceaccount";
 const prefix = "kube-api-access-";
 
-/** Mounts the ServiceAccount's token in a pod's init and regular containers that have no other mount at its path. */
+/** Mounts the ServiceAccount's token in init and regular containers, except in containers with a mount at this path. */
 export const mountServiceAccountToken = (pod: Pod, uid: string): void => {
   const containers = listContainers(pod, ["initContainers", "containers"]).map(({ container }) => container);
   const unmounted = containers.filter(({ volumeMounts = [] }) =>
@@ -23,7 +23,10 @@ export const mountServiceAccountToken = (pod: Pod, uid: string): void => {
 /** The letters of generated names, as in upstream: no vowels, and no digits that look like vowels. */
 const letters = "bcdfghjklmnpqrstvwxz2456789";
 
-/** Returns the suffix of a token volume's name. Upstream draws five random letters; here they follow from the uid. */
+/**
+ * Returns the suffix of a token volume's name: five letters, derived from the request's uid. In upstream, they are
+ * random.
+ */
 const deriveSuffix = (uid: string): string => {
   const digits = uid.replace(/[^0-9a-f]/g, "");
   const drawByte = (at: number) => Number.parseInt(digits.slice(2 * at, 2 * at + 2) || "0", 16);

@@ -18,7 +18,7 @@ export default rule({
       resources: ["persistentvolumes", "persistentvolumeclaims"],
       operations: ["CREATE"],
     },
-    // The entry for VolumeAttributesClasses: older clusters serve only v1beta1 of them.
+    // VolumeAttributesClasses have two versions, because older clusters serve only v1beta1.
     {
       apiGroups: ["storage.k8s.io"],
       apiVersions: ["v1", "v1beta1"],

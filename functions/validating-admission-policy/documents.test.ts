@@ -21,7 +21,7 @@ const listFaults = (document: object) =>
 
 describe("policies in files", () => {
   for (const [name, spec, faults] of rows.policies)
-    it(`may have ${name}, or not, as upstream says`, () =>
+    it(`are ${faults.length === 0 ? "valid" : "refused with upstream's errors"} with ${name}`, () =>
       assert.deepEqual(
         listFaults(buildPolicy(spec)),
         faults.map((fault) => `ValidatingAdmissionPolicy a: ${fault}`),
@@ -59,7 +59,7 @@ describe("a policy in a file has at most", () => {
 
 describe("bindings in files", () => {
   for (const [name, spec, faults] of rows.bindings)
-    it(`may have ${name}, or not, as upstream says`, () =>
+    it(`are ${faults.length === 0 ? "valid" : "refused with upstream's errors"} with ${name}`, () =>
       assert.deepEqual(
         listFaults(buildBinding(spec)),
         faults.map((fault) => `ValidatingAdmissionPolicyBinding b: ${fault}`),
@@ -67,7 +67,7 @@ describe("bindings in files", () => {
 });
 
 describe("a file of policies", () => {
-  it("may have lists, empty documents and the objects of another rule", () => {
+  it("may have lists, empty documents, and objects that only another rule reads", () => {
     const items = [buildPolicy({}), buildBinding({})];
     const others = [
       { apiVersion, kind: "MutatingAdmissionPolicy", metadata: { name: "a" } },
@@ -82,7 +82,7 @@ describe("a file of policies", () => {
       "a document p: must be a ValidatingAdmissionPolicy or ValidatingAdmissionPolicyBinding of admissionregistration.k8s.io/v1",
     ]));
 
-  it("says where a fault is", () => {
+  it("returns the document and the path of a fault", () => {
     const items = [buildPolicy({ validations: [{ expression: "true" }, { expression: "1" }] })];
     const { faults } = readPolicyDocuments([null, { kind: "List", items }]);
     assert.deepEqual(faults, [
@@ -95,7 +95,7 @@ describe("a file of policies", () => {
     ]);
   });
 
-  it("must name its objects", () =>
+  it("must have valid names of objects", () =>
     assert.match(
       String(listFaults(buildPolicy({}, { name: "A" }))),
       /^ValidatingAdmissionPolicy A: metadata\.name: Inv/,

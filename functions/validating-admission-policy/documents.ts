@@ -81,6 +81,7 @@ const findPolicyFaults = ({ metadata, spec = {} as ValidatingPolicy["spec"] }: V
 };
 
 const reasons = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
+/** In bytes. */
 const longestAnnotationExpression = 5 * 1024;
 const mostAnnotations = 20;
 
@@ -101,7 +102,7 @@ const findBindingFaults = ({ metadata, spec }: ValidatingBinding): FieldFault[] 
   ];
 };
 
-/** Reads policies and bindings from documents, with upstream's validation. */
+/** Reads policies and bindings from documents, and validates them as upstream does. */
 export const readPolicyDocuments = createPolicyReader({
   ValidatingAdmissionPolicy: {
     shape: createObjectShape({

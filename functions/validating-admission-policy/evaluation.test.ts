@@ -19,12 +19,12 @@ describe("a message of a policy", () => {
     return evaluate({ validations }).violations[0]?.message;
   };
 
-  it("has at most 5,120 bytes", () => {
+  it("is the value of messageExpression if this has at most 5,120 bytes", () => {
     assert.equal(makeMessage(2560), "é".repeat(2560));
     assert.equal(makeMessage(2561), "short");
   });
 
-  it("loses at both ends what is white space for Go", () => {
+  it("has no characters at both ends that are white space for Go", () => {
     const validations = [{ expression: "false", message: "\u0085 \ufeffno\u00a0" }];
     assert.equal(evaluate({ validations }).violations[0]?.message, "\ufeffno");
   });

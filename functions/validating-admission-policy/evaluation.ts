@@ -24,17 +24,18 @@ export interface PolicyResult {
   violations: readonly Violation[];
   /** The values of audit annotations, by their keys. */
   annotations: readonly [key: string, value: string][];
-  /** Errors of audit annotations: they refuse the request whatever the binding's actions are. */
+  /** Errors of audit annotations. They refuse the request, even if the binding has no action Deny. */
   refusals: readonly string[];
 }
 
 const nothing: PolicyResult = { violations: [], annotations: [], refusals: [] };
+/** The most bytes of a message and of an audit annotation, as in upstream. */
 const longestMessage = 5 * 1024;
 const longestAnnotation = 10 * 1024;
 
 /**
- * Evaluates a policy with one value of `params`, in upstream's passes, each with a budget of its own. `typed` is passed
- * to evaluatePass.
+ * Evaluates a policy with one value of `params`, in the passes of upstream: match conditions, validations with
+ * messages, and audit annotations. Each pass has its own cost budget. `typed` is an argument of evaluatePass.
  */
 export const evaluatePolicy = (
   policy: ValidatingPolicy,
@@ -57,8 +58,8 @@ export const evaluatePolicy = (
   if ("exhausted" in results) return fail(results.exhausted);
   observe(() => ({ policy, field: "validations", first: 0, results }));
   const { authorizer: _, "authorizer.requestResource": __, ...withoutAuthorizer } = input;
-  // Messages share the budget of the validations. They are evaluated even if all validations are true, because a pass
-  // that is out of budget is an error of each validation.
+  // Messages share the budget of the validations. They are evaluated even if all validations are true: if the budget is
+  // exhausted, each validation has an error.
   const messages = evaluatePass(expressions.messages, variables, withoutAuthorizer, budget, typed);
   const violations = results.flatMap((result, index): Violation[] => {
     if (result && "error" in result) return isClosed ? [{ index, message: result.error }] : [];
@@ -71,7 +72,7 @@ export const evaluatePolicy = (
     return [{ index, message: text || `failed expression: ${trimAsGo(expression)}`, reason }];
   });
 
-  // Upstream compiles these expressions with the authorizer, but evaluates them without.
+  // Upstream compiles audit annotations with the variable `authorizer`, but evaluates them without it.
   const values = evaluatePass(expressions.annotations, variables, withoutAuthorizer, { left: mostPassCost }, typed);
   if ("exhausted" in values) return fail(values.exhausted);
   const annotations: [string, string][] = [];
@@ -85,10 +86,12 @@ export const evaluatePolicy = (
   return { violations, annotations, refusals };
 };
 
+/** Returns the value of a messageExpression; an empty text if it isn't a valid message. */
 const toMessage = (value: unknown): string => {
   const message = typeof value === "string" ? trimAsGo(value) : "";
   return Buffer.byteLength(message) > longestMessage || message.includes("\n") ? "" : message;
 };
 
+/** Shortens a text to `longestAnnotation` bytes. Each unit of `length` takes at most 3 bytes, so short texts fit. */
 const truncate = (text: string): string =>
   text.length <= longestAnnotation / 3 ? text : Buffer.from(text).subarray(0, longestAnnotation).toString();

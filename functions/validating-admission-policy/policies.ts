@@ -23,7 +23,7 @@ export interface CompiledPolicy {
   variables: PolicyCompiler["variables"];
   conditions: readonly PolicyExpression[];
   validations: readonly PolicyExpression[];
-  /** One for each validation; undefined for those without a messageExpression. */
+  /** One for each validation; undefined for a validation without a messageExpression. */
   messages: readonly (PolicyExpression | undefined)[];
   annotations: readonly PolicyExpression[];
 }
@@ -45,7 +45,7 @@ const compile = (policy: ValidatingPolicy, kubernetes?: string): CompiledPolicy 
     ),
     annotations: auditAnnotations.map(({ valueExpression }) => compiler.compile(valueExpression, [string, nullType])),
   };
-  // The texts are read one by one, because a recording has only the texts that a rule reads by their keys.
+  // The texts are read by their keys and not, for example, by JSON.stringify, because recordings keep only such texts.
   const texts = [...parts.variables.values(), ...parts.validations, ...parts.messages, ...parts.annotations];
   const usesNamespace = texts.some((part) => part?.text.includes("namespaceObject"));
   return { ...parts, usesNamespace, error: compiler.errors[0] };

@@ -4,7 +4,7 @@ import type { Verdict } from "postern/rule";
 import type { PolicyResult } from "./evaluation.ts";
 import type { ValidatingBinding, ValidatingPolicy } from "./policies.ts";
 
-/** What the policies said of a request. */
+/** Collects the results of policies for a request, and makes the verdict of them. */
 export class PolicyReport {
   readonly #denials: { message: string; reason?: string | undefined }[] = [];
   readonly #warnings: string[] = [];
@@ -12,7 +12,7 @@ export class PolicyReport {
   readonly #failures: object[] = [];
   readonly #mostFailures: number;
 
-  /** `mostFailures` is how many failures the annotation for the audit log may have. */
+  /** `mostFailures` is the largest number of failures in the audit annotation. */
   constructor(mostFailures: number) {
     this.#mostFailures = mostFailures;
   }
@@ -40,7 +40,7 @@ export class PolicyReport {
       this.#audit.set(key, [...new Set([...(this.#audit.get(key) ?? []), value])]);
   }
 
-  /** Adds an error of a policy's configuration, or of its binding's. */
+  /** Adds an error in the configuration of a policy or of a binding. */
   addConfigurationError(policy: ValidatingPolicy, error: string, binding: ValidatingBinding | undefined): void {
     const where = binding ? ` with binding '${binding.metadata.name}'` : "";
     this.#denials.push({
@@ -54,7 +54,7 @@ export class PolicyReport {
     const failures = this.#failures.slice(0, this.#mostFailures);
     const audit = {
       ...Object.fromEntries([...this.#audit].map(([key, values]) => [key, values.join(", ")])),
-      // Upstream's key without its prefix, which the API server replaces by the name of the entry.
+      // The key is upstream's key without its prefix: the API server writes the name of the entry in front.
       ...(failures.length > 0 && { validation_failure: printFailures(failures) }),
     };
     return { ...(first && { refuse: buildStatus(request, first) }), warnings: this.#warnings, audit };
@@ -63,7 +63,7 @@ export class PolicyReport {
 
 const printFailures = (failures: readonly object[]): string =>
   JSON.stringify(failures).replace(
-    // Go escapes these characters.
+    // Go's JSON encoder escapes these characters.
     /[<>&\u2028\u2029]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
   );

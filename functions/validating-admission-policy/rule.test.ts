@@ -36,7 +36,7 @@ describe("the webhook entry of a policy", () => {
     assert.deepEqual([entry?.matchPolicy, entry?.failurePolicy], ["Exact", "Fail"]);
   });
 
-  it("fails closed only if the policy does, and postern.yaml doesn't say Ignore", () => {
+  it("fails closed only if the policy's failurePolicy is Fail, and postern.yaml sets neither Ignore nor the mode warn", () => {
     const list = (failurePolicy: string, config: object) => {
       const policies = [buildPolicy("a", { failurePolicy }), buildBinding("a")];
       return entries({ ...config, settings: { policies } })[0]?.failurePolicy;
@@ -57,7 +57,7 @@ describe("the webhook entry of a policy", () => {
     assert.deepEqual([only?.name, others], ["b.validating-admission-policy.postern.dev", []]);
   });
 
-  it("has the matchConditions, if an error in them refuses the request anyway", () => {
+  it("has the policy's matchConditions only if the API server handles an error in them as the rule would", () => {
     const conditions = (spec: object, ...bindings: object[]) =>
       listEntries(buildPolicy("a", { matchConditions: [isSmall], ...spec }), ...bindings)[0]?.matchConditions;
     assert.deepEqual(conditions({}, buildBinding("a")), [isSmall]);
@@ -66,7 +66,7 @@ describe("the webhook entry of a policy", () => {
     assert.equal(conditions({ paramKind }, buildBinding("a")), undefined);
   });
 
-  it("has no matchConditions if it fails open, but the policy fails closed", () => {
+  it("has no matchConditions if the entry fails open, but the policy fails closed", () => {
     const list = (failurePolicy: string, config: object) => {
       const policies = [buildPolicy("a", { failurePolicy, matchConditions: [isSmall] }), buildBinding("a")];
       return entries({ ...config, settings: { policies } })[0]?.matchConditions;
@@ -77,7 +77,7 @@ describe("the webhook entry of a policy", () => {
     }
   });
 
-  it("has the conditions of exemptions beside those of the policy, whatever their names are", () => {
+  it("has the conditions of exemptions and of the policy, even if they have the same names", () => {
     const matchConditions = ["user-is-not-exempt", "groups-are-not-exempt"].map((name) => ({ ...isSmall, name }));
     const policies = [buildPolicy("a", { matchConditions }), buildBinding("a")];
     const [entry] = entries({ exempt: { users: ["root"], groups: ["admins"] }, settings: { policies } });
@@ -92,7 +92,7 @@ describe("the webhook entry of a policy", () => {
     );
   });
 
-  it("has the matchConditions that don't need parameters, if the policy ignores failures", () => {
+  it("has only the matchConditions that don't need parameters, if the policy ignores failures", () => {
     const hasParams = { name: "has-params", expression: "params != null" };
     const policy = buildPolicy("a", { paramKind, failurePolicy: "Ignore", matchConditions: [hasParams, isSmall] });
     const [entry] = listEntries(policy, buildBinding("a", { validationActions: ["Warn"] }));
@@ -107,7 +107,7 @@ describe("the webhook entry of a policy", () => {
     assert.deepEqual(entry?.matchConditions, [isSmall]);
   });
 
-  it("has a name that an entry can have", () => {
+  it("has a valid name, which differs for different policies", () => {
     assert.equal(getVariantName("a-1"), "a-1");
     for (const name of ["validate", "a.b", "a".repeat(64), `${"a".repeat(49)}-.b`])
       assert.match(getVariantName(name), /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/);

@@ -18,12 +18,12 @@ type Settings = PolicySettings<ValidatingPolicy | ValidatingBinding>;
 const needs = buildPolicyNeeds();
 
 export default rule<KubernetesObject, Settings, typeof needs, { mostFailures: number; typed: readonly string[] }>({
-  summary: "Refuses requests by ValidatingAdmissionPolicies in files beside postern.yaml.",
+  summary: "Refuses requests that ValidatingAdmissionPolicies in files beside postern.yaml forbid.",
   order: 38,
   upstreamPlugin: {
     plugin: "ValidatingAdmissionPolicy",
     worthwhile:
-      "Every API server since 1.30 evaluates such policies itself. The rule is for clusters whose version lacks a CEL function, for clusters whose plugin is turned off, and for fleets that keep policies in one place.",
+      "API servers from Kubernetes 1.30 on evaluate ValidatingAdmissionPolicies themselves. The rule is for clusters whose version lacks a CEL function, for clusters whose plugin is turned off, and for fleets that keep policies in one place.",
   },
   since: { "1.0": { mostFailures: 1, typed: [] }, "1.37": { mostFailures: 50, typed: typedInput } },
   match: (settings) => listPolicyMatches(settings, ["*"]),

@@ -8,14 +8,15 @@ import { hasEnded, hasValues, isMore, type Measure, measureWorkload, nothing } f
 import { getValue, withValue } from "./paths.ts";
 import type { WorkloadQuotaSettings } from "./settings.ts";
 
-/** What a request changes about the use of quotas. */
+/** The change of an object's use of quotas by a request. */
 export interface Change {
-  /** What the object uses afterwards. */
+  /** The amounts that the object uses after the request. */
   measure: Measure;
-  /** True if the request may use more of a quota, false if it may only release some. */
+  /** True if the request may use more of a quota; false if it can only use less. */
   grows: boolean;
-  /** False if the object counts only if it has been counted before. */
+  /** If false, the object is counted only if it already has a reservation. */
   isNew: boolean;
+  /** True if an object of a counted kind controls the object. */
   isOwned: boolean;
 }
 
@@ -25,10 +26,10 @@ export interface ObjectReads {
 }
 
 /**
- * Returns what a request changes; undefined if that is nothing, and a sentence if it can't be counted.
+ * Returns the change by a request; undefined if it changes no use, and a sentence if the object can't be counted.
  *
- * An update that doesn't make the object larger needs no charge: the API server only stores it in place of the old
- * object of this review. If another update comes first, the API server asks again.
+ * An update that doesn't make the object larger needs no charge. The API server stores it only if the stored object is
+ * still the old object of this review. If another update came first, the API server sends a new review.
  */
 export const findChange = async (
   object: KubernetesObject,
@@ -52,7 +53,8 @@ export const findChange = async (
     after = withValue(before, kind.scale, getValue(object, "spec.replicas") ?? 0);
   }
   if (request.subResource === "status") {
-    // An API server changes no spec by a status request; a forged review might.
+    // In a request for the status, the API server ignores changes of the spec. A forged review may contain such a
+    // change.
     if (before) after = withValue(object, "spec", getValue(before, "spec"));
     if (!hasEnded(after, kind) && !hasEnded(before, kind)) return undefined;
   }

@@ -30,11 +30,11 @@ interface Users {
   groups?: readonly string[];
 }
 
-/** Reports whether a user is one of some users, or in one of some groups. */
-export const includesUser = ({ users = [], groups = [] }: Users, { username, groups: own = [] }: UserInfo): boolean =>
-  users.some((name) => name === username) || groups.some((group) => own.includes(group));
+/** Reports whether lists of users and groups contain a user, or one of the user's groups. */
+export const includesUser = ({ users = [], groups = [] }: Users, { username, groups: groupsOfUser = [] }: UserInfo) =>
+  users.some((name) => name === username) || groups.some((group) => groupsOfUser.includes(group));
 
-/** Reports whether a quota counts what a user writes: without users and groups, it counts what all write. */
+/** Reports whether a quota counts objects that a user writes. A quota without users and groups counts all objects. */
 export const countsUser = (quota: Quota, user: UserInfo): boolean =>
   (quota.users === undefined && quota.groups === undefined) || includesUser(quota, user);
 
@@ -46,11 +46,11 @@ export interface CountedOwner {
   uid: unknown;
 }
 
-/** Returns the object of a counted kind that controls this object, by its owner references. */
+/** Returns the controller of an object, by its owner references, if the controller is of a counted kind. */
 export const findCountedOwner = (object: unknown, kinds: readonly CountedKind[]): CountedOwner | undefined => {
   for (const reference of toList(toMap(toMap(object).metadata).ownerReferences).filter(isMap)) {
     const { group, version } = splitApiVersion(String(reference.apiVersion));
-    const kind = kinds.find((one) => one.group === group && one.kind === reference.kind);
+    const kind = kinds.find((counted) => counted.group === group && counted.kind === reference.kind);
     if (kind && reference.controller === true) {
       const { name, uid } = reference;
       return { kind, version, name: String(name), uid };

@@ -2,7 +2,7 @@ import type { NamedConditions, RequestMatch } from "postern/rule";
 import type { CountedKind } from "./kinds.ts";
 import { listCountedKinds, type WorkloadQuotaSettings } from "./settings.ts";
 
-/** Returns a match for each group of the counted kinds. */
+/** Returns a match for each API group of the counted kinds: for the objects, or for a subresource (`suffix`). */
 const listMatches = (
   settings: WorkloadQuotaSettings,
   operations: RequestMatch["operations"],
@@ -12,8 +12,8 @@ const listMatches = (
     ({ scale, phase, conditions }) =>
       suffix === "" || (suffix === "/scale" ? scale : (phase ?? conditions)) !== undefined,
   );
-  return [...Map.groupBy(kinds, ({ group }) => group)].map(([group, all]): RequestMatch => {
-    const resources = all.map(({ resource }) => `${resource}${suffix}`);
+  return [...Map.groupBy(kinds, ({ group }) => group)].map(([group, kindsOfGroup]): RequestMatch => {
+    const resources = kindsOfGroup.map(({ resource }) => `${resource}${suffix}`);
     return { apiGroups: [group], apiVersions: ["*"], resources, operations, scope: "Namespaced" };
   });
 };
@@ -26,24 +26,26 @@ const resize: RequestMatch = {
   scope: "Namespaced",
 };
 
-/** Returns the requests that may use more of a quota. */
+/** Returns the requests after which an object may use more of a quota. */
 export const listChargeMatches = (settings: WorkloadQuotaSettings): RequestMatch[] => [
   ...listMatches(settings, ["CREATE", "UPDATE"], ""),
   ...listMatches(settings, ["UPDATE"], "/scale"),
   resize,
 ];
 
-/** Returns the requests by which jobs and Pods end, and by which an ended one may use quotas again. */
+/** Returns the updates of a status, by which jobs and Pods end, or ended jobs start again. */
 export const listStatusMatches = (settings: WorkloadQuotaSettings): RequestMatch[] =>
   listMatches(settings, ["UPDATE"], "/status");
 
-/** Returns the requests after which less of a quota may be used. */
+/** Returns the requests after which an object may use less of a quota. */
 export const listReleaseMatches = (settings: WorkloadQuotaSettings): RequestMatch[] => [
   ...listMatches(settings, ["DELETE"], ""),
   ...listStatusMatches(settings),
 ];
 
-/** Returns conditions that skip requests in other namespaces, and what controllers create for counted objects. */
+/**
+ * Returns conditions that skip requests in namespaces without a quota, and objects that are counted with their owner.
+ */
 export const buildConditions = (settings: WorkloadQuotaSettings): NamedConditions => {
   const { quotas, controllers } = settings;
   const namespaces = quotas.flatMap((quota) => quota.namespaces ?? []);
@@ -53,9 +55,9 @@ export const buildConditions = (settings: WorkloadQuotaSettings): NamedCondition
       kinds.filter(({ ownsIf }) => ownsIf === undefined),
       ({ group }) => group,
     ),
-  ].map(([group, all]) => {
+  ].map(([group, kindsOfGroup]) => {
     const isOfGroup = group === "" ? `== "v1"` : `.startsWith(${JSON.stringify(`${group}/`)})`;
-    return `owner.apiVersion${isOfGroup} && owner.kind in ${JSON.stringify(all.map(({ kind }) => kind))}`;
+    return `owner.apiVersion${isOfGroup} && owner.kind in ${JSON.stringify(kindsOfGroup.map(({ kind }) => kind))}`;
   });
   const isControlled = (object: string) =>
     `${object}.?metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false) && (${owners.join(" || ")}))`;
@@ -72,7 +74,7 @@ export const buildConditions = (settings: WorkloadQuotaSettings): NamedCondition
   };
 };
 
-/** Returns the conditions of the entry for jobs and Pods that have ended and may return. */
+/** Returns the conditions of the entry `returns`: for jobs and Pods that have ended and may run again. */
 export const buildReturnConditions = (settings: WorkloadQuotaSettings): NamedConditions => ({
   ...buildConditions(settings),
   "may-have-ended": hasMark(listCountedKinds(settings), "oldObject", "object"),
@@ -82,7 +84,7 @@ export const buildReturnConditions = (settings: WorkloadQuotaSettings): NamedCon
 const hasMark = (kinds: readonly CountedKind[], object: string, other: string): string => {
   const words = JSON.stringify([...new Set(kinds.flatMap(({ conditions = [] }) => conditions))]);
   const list = (of: string) => `${of}.?status.?conditions.orValue([])`;
-  const isTrue = (one: string) => `${one}.?status.orValue("") == "True"`;
+  const isTrue = (condition: string) => `${condition}.?status.orValue("") == "True"`;
   return [
     ...kinds.flatMap(({ phase }) => {
       if (!phase) return [];

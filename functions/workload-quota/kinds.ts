@@ -1,8 +1,10 @@
-/** Where the objects of a kind say how many Pods they make, and from which template. */
+/** The paths in objects of a kind at which a number of Pods and their template are. */
 export interface PodGroup {
-  /** The path to the Pod template; "" if the object itself is a Pod. In all paths, `*` stands for each element. */
+  /**
+   * The path to the Pod template; "" if the object itself is a Pod. In paths, `*` stands for each element of a list.
+   */
   template: string;
-  /** "spark": instead of a Pod template, there are the fields that the Spark operator has for a driver or executors. */
+  /** "spark": at this path is no Pod template, but the fields of the Spark operator for a driver or executors. */
   notation?: "spark";
   /** The paths to numbers of Pods, which are multiplied. A number that is absent counts as 1. */
   replicas: readonly string[];
@@ -12,7 +14,9 @@ export interface PodGroup {
   maximum?: string;
 }
 
-/** The values of which an object must have one at a path; `undefined` stands for none. */
+/**
+ * A condition of an object: at this path, it has one of these values. The value `undefined` stands for a missing field.
+ */
 export interface RequiredValue {
   path: string;
   values: readonly unknown[];
@@ -24,19 +28,19 @@ export interface CountedKind {
   resource: string;
   kind: string;
   groups: readonly PodGroup[];
-  /** True if an object without any of the templates is valid, and makes no Pods. */
+  /** True if an object without a Pod template is valid. Such an object makes no Pods. */
   mayHaveNoTemplate?: true;
   /** The path to the number that the scale subresource sets. */
   scale?: string;
-  /** With all of these values, the object has no Pods. */
+  /** The object has no Pods if all of these conditions are true. */
   suspended?: readonly RequiredValue[];
-  /** The path to a word of the status, and its values once the object has ended. */
+  /** The path to a word in the status, and the words that mean that the object has ended. */
   phase?: { path: string; ended: readonly string[] };
-  /** The conditions of the status of which one is True once the object has ended. */
+  /** The object has ended if one of these conditions in its status is True. */
   conditions?: readonly string[];
-  /** Without all of these values, Pods stay when the object has ended. */
+  /** When the object has ended, its Pods end only if all of these conditions are true. */
   endsIf?: readonly RequiredValue[];
-  /** Without all of these values, the object may control more than it is counted with. */
+  /** Objects that the object controls are counted with it only if all of these conditions are true. */
   ownsIf?: readonly RequiredValue[];
 }
 
@@ -47,7 +51,9 @@ const replicated = {
   scale: "spec.replicas",
 };
 
-/** Returns the group of a Job whose spec is at a path. Other numbers may multiply its Pods. */
+/**
+ * Returns the group of Pods of a Job whose spec is at a path. `replicas` are paths to more factors for their number.
+ */
 const createJobGroup = (spec: string, ...replicas: string[]): PodGroup => {
   return {
     template: `${spec}.template`,
@@ -56,7 +62,7 @@ const createJobGroup = (spec: string, ...replicas: string[]): PodGroup => {
   };
 };
 
-/** Returns what the jobs of the Training Operator have in common, by the name of their replica specs. */
+/** Returns the members that all jobs of the Training Operator share. `specs` is the field with the replica specs. */
 const createTrainingJob = (specs: string) => {
   return {
     group: "kubeflow.org",
@@ -64,12 +70,12 @@ const createTrainingJob = (specs: string) => {
     scale: `spec.${specs}.Worker.replicas`,
     suspended: [{ path: "spec.runPolicy.suspend", values: [true] }],
     conditions: ["Succeeded", "Failed"],
-    // By default, workers run on.
+    // With another policy, Pods of workers can continue to run after the job has ended.
     endsIf: [{ path: "spec.runPolicy.cleanPodPolicy", values: ["All", "Running"] }],
   };
 };
 
-/** Returns the groups of a Ray cluster whose spec is at a path. */
+/** Returns the groups of Pods of a Ray cluster whose spec is at a path. */
 const createRayGroups = (spec: string): PodGroup[] => [
   { template: `${spec}.headGroupSpec.template`, replicas: [] },
   {
@@ -79,7 +85,7 @@ const createRayGroups = (spec: string): PodGroup[] => [
   },
 ];
 
-/** With all of these values, a RayJob deletes its RayCluster when it is suspended or has ended. */
+/** If all of these conditions are true, a RayJob deletes its RayCluster when the job is suspended or has ended. */
 const deletesRayCluster: readonly RequiredValue[] = [
   { path: "spec.shutdownAfterJobFinishes", values: [true] },
   { path: "spec.ttlSecondsAfterFinished", values: [undefined, 0] },
@@ -111,7 +117,7 @@ export const countedKinds: readonly CountedKind[] = [
     resource: "cronjobs",
     kind: "CronJob",
     groups: [createJobGroup("spec.jobTemplate.spec")],
-    // By default, a run may begin while others have not ended.
+    // With another policy, a run may begin while earlier runs have not ended.
     ownsIf: [{ path: "spec.concurrencyPolicy", values: ["Forbid", "Replace"] }],
   },
   { resource: "mpijobs", kind: "MPIJob", ...createTrainingJob("mpiReplicaSpecs") },

@@ -15,24 +15,26 @@ import {
   type Sighting,
 } from "./reservations.ts";
 
-/** The results of reading the objects of reservations that may have lapsed. */
+/** The results of reading objects whose reservations may be too large. */
 export interface ReadReservations {
   sightings: Sighting[];
   /** The end of a refusal's message if some of these objects could not be read. */
   note: string;
-  /** Why an object could not be read, for the audit log: a user needn't know other users' objects. */
+  /** Why an object could not be read. This is only for the audit log, because it may name objects of other users. */
   fault?: string;
 }
 
 /** The most objects that one review reads. */
 const mostReads = 10;
+/** The number of parts of the ledger that are read in parallel. */
 const partsAtOnce = 16;
 const isPod = (object: string) => object.startsWith("/pods/");
 
 /**
- * Reads the objects of reservations that may use less than they have reserved. If too much of a quota is unseen, these are
- * the objects of all its unseen reservations, and the object of the request. Which ones are read depends on the request's
- * uid, so that objects that can't be read don't keep others from being read.
+ * Reads objects that may use less than they have reserved, after a request exceeded quotas. These are the objects of
+ * lapsed reservations. If the request exceeded the limit `unseen`, these are also the objects of all unseen
+ * reservations, and the object of the request. It reads at most `mostReads` objects. They are chosen by the request's
+ * uid, so that another request tries other objects, and objects that can't be read don't prevent that the rest is read.
  */
 export const readLapsed = async (
   excesses: readonly Excess[],
@@ -46,19 +48,22 @@ export const readLapsed = async (
   const lapsed: { quota: string; place: ReservationPlace; before: Reservation; order: number }[] = [];
   for (const { quota, place, limit } of excesses)
     for (let start = 0; start < partCount; start += partsAtOnce) {
-      const all = Array.from({ length: partsAtOnce }, (_, index) =>
+      const partKeys = Array.from({ length: partsAtOnce }, (_, index) =>
         getPartKey(quota.name, place.cluster, start + index),
       );
-      const keys = all.filter((part) => limit !== "room" || part === place.part);
-      // Each value is read by itself, because a read of several at one moment fails while one of them is written.
+      const keys = partKeys.filter((part) => limit !== "room" || part === place.part);
+      // Each value is read separately, because a read of several values in one transaction fails if one is being
+      // written.
       const values = await Promise.all(keys.map((key) => change<Kept>([key], (kept) => kept)));
       for (const [index, part] of keys.entries())
         for (const [object, before] of Object.entries(values[index]?.[0]?.objects ?? {})) {
           reserved.add(`${quota.name} ${object}`);
           const isOwn = part === place.part && object === place.object;
-          // A recount finds objects that are gone without a review.
+          // Reservations in the phase "seen" aren't read here: the recount finds objects that were deleted without a
+          // review.
           const isLapsed = before.phase !== "seen" && hasLapsed(before, now);
           if (!isLapsed && !(limit === "unseen" && (isOwn || before.unseen))) continue;
+          // The order is: the request's object, objects that weren't read since their charge, other objects.
           const order = isOwn ? -1 : computeHash(`${object} ${uid}`) + (before.isRead ? 2 ** 32 : 0);
           lapsed.push({ quota: quota.name, place: { ...place, part, object }, before, order });
         }
@@ -67,7 +72,7 @@ export const readLapsed = async (
   const faults: string[] = [];
   let remaining = 0;
   const running = new Map<string, ReturnType<typeof countRunningPods>>();
-  /** Reports whether more Pods of an object may run than it was seen with. */
+  /** Reports whether more Pods of an object may be running than the object, as it was read, has. */
   const mayRunMore = async (quota: string, object: string, seen: Measure | undefined): Promise<boolean> => {
     const [, , namespace = ""] = object.split("/");
     const key = `${quota} ${namespace}`;
@@ -78,7 +83,7 @@ export const readLapsed = async (
   };
   const sightings = await Promise.all(
     chosen.map(async ({ quota, place, before }): Promise<Sighting[]> => {
-      const look = async (): Promise<Sighting[]> => {
+      const readSighting = async (): Promise<Sighting[]> => {
         const seen = await readObject(quota, place.object, before);
         if (typeof seen === "string") throw new Error(seen);
         const hasFewer = hasLapsed(before, now) && hasPodsLess(before, seen) && !isPod(place.object);
@@ -86,7 +91,7 @@ export const readLapsed = async (
         remaining++;
         return [];
       };
-      return look().catch((failure) => {
+      return readSighting().catch((failure) => {
         faults.push(getErrorMessage(failure));
         return [];
       });

@@ -1,5 +1,5 @@
-// What `postern status` and `postern check` know of the values in the ledger. No other file of the rule imports this, so
-// its functions in AWS don't contain it.
+// Functions with which `postern status` and `postern check` read the values in the ledger. No other file of the rule
+// imports this file, so the rule's function in AWS doesn't contain it.
 import { addQuantities, compareQuantities, subtractQuantities } from "postern/objects/quantity";
 import type { Recounts } from "./recount.ts";
 import {
@@ -17,19 +17,22 @@ import {
 } from "./reservations.ts";
 import type { Quota } from "./settings.ts";
 
-/** What objects have of a quota: `used` was seen stored, and `reserved` was charged or released and not seen since. */
+/**
+ * The amounts of a quota that objects have: `used` for objects that were read from the cluster after their last change,
+ * and `reserved` for all other objects.
+ */
 export interface QuotaShare {
   used: Amounts;
   reserved: Amounts;
 }
 
-/** A quota as a whole; its clusters are those that were read. Others, such as a removed one, only count in `reserved`. */
+/** A whole quota. `clusters` has the clusters that were read. Amounts of other clusters are only part of `reserved`. */
 export interface QuotaState extends QuotaShare {
   hard: Amounts;
   clusters: Record<string, QuotaShare>;
 }
 
-/** When a cluster was last counted as a whole, and what the last recount could not read or write. */
+/** When the last complete recount of a cluster ended, and what the last recount could not read or write. */
 export interface RecountState {
   completed: string | null;
   faults: readonly string[];
@@ -38,7 +41,7 @@ export interface RecountState {
 /** Reads values of the rule's ledger, in the order of their keys. */
 export type ValueReader = (keys: readonly string[]) => Promise<readonly unknown[]>;
 
-/** Reads what the objects of a cluster have of a quota. The casts here are safe: only the rule writes under its name. */
+/** Reads a cluster's amounts of a quota. The casts here are safe: only the rule writes values under its name. */
 export const readShare = async (read: ValueReader, quota: string, cluster: string): Promise<QuotaShare> => {
   const parts = await read(Array.from({ length: partCount }, (_, part) => getPartKey(quota, cluster, part)));
   const reservations = (parts as readonly (Kept | undefined)[]).flatMap((part) => Object.values(part?.objects ?? {}));
@@ -49,7 +52,7 @@ export const readShare = async (read: ValueReader, quota: string, cluster: strin
   return { used: sumReservations(true), reserved: sumReservations(false) };
 };
 
-/** Reads a quota and adds up the shares of its clusters. `hard` counts until the rule has recorded another. */
+/** Reads a quota and adds up the amounts of its clusters. `hard` applies until the rule has recorded another one. */
 export const readQuota = async (
   read: ValueReader,
   { name, hard }: Pick<Quota, "name" | "hard">,
@@ -60,7 +63,7 @@ export const readQuota = async (
   const used = Object.values(clusters).reduce((sum, share) => combineAmounts(sum, share.used), {});
   const inForce = (scope?.hards ?? []).filter(({ until }) => now < until);
   return {
-    hard: findSmallest(inForce.length > 0 ? inForce.map((one) => one.hard) : [hard]),
+    hard: findSmallest(inForce.length > 0 ? inForce.map((recorded) => recorded.hard) : [hard]),
     used,
     reserved: combineAmounts(scope?.used ?? {}, used, subtractQuantities),
     clusters,
@@ -74,13 +77,13 @@ export const readRecounts = async (read: ValueReader, clusters: readonly string[
   });
 };
 
-/** Combines the amounts of each name, by default to their sum. Results of zero are left out. */
+/** Combines the amounts of each name, by default into their sum. The result has no amounts of zero. */
 const combineAmounts = (left: Amounts, right: Amounts, combine = addQuantities): Amounts =>
   toAmounts(
     [...new Set([left, right].flatMap(Object.keys))].map((name) => [name, combine(get(left, name), get(right, name))]),
   );
 
-/** Returns the smallest amount of each name: while two versions of a rule are live, the smaller one counts. */
+/** Returns the smallest amount of each name: while two versions of the rule are live, the smaller `hard` applies. */
 const findSmallest = (all: readonly Quota["hard"][]): Amounts => {
   const smallest: Record<string, string> = {};
   for (const [name, amount] of all.flatMap(Object.entries)) {
@@ -91,8 +94,8 @@ const findSmallest = (all: readonly Quota["hard"][]): Amounts => {
 };
 
 /**
- * Returns values without the reservations of an object. A quota in which the object has no reservation gets the one that
- * `reserve` returns; no sum contains that.
+ * Returns values without the reservations of an object. If the object has no reservation in a quota, the object gets
+ * the reservation that `reserve` returns, and the quota's sum doesn't change.
  */
 export const takeOut = (
   keys: readonly string[],
@@ -114,15 +117,18 @@ export const takeOut = (
   return keys.map((key) => ledgered.get(key));
 };
 
-/** Returns a value in which everything has been seen stored. */
+/** Returns a value in which no reservation has unseen amounts. */
 export const toStored = (kept: Kept | undefined): Kept | undefined => {
   if (!kept) return undefined;
   const { clusters: _, objects, ...rest } = kept;
-  const seen = Object.entries(objects ?? {}).map(([object, { unseen: _, ...reservation }]) => [object, reservation]);
-  return { ...rest, ...(objects && { objects: Object.fromEntries(seen) }) };
+  const withoutUnseen = Object.entries(objects ?? {}).map(([object, { unseen: _, ...reservation }]) => [
+    object,
+    reservation,
+  ]);
+  return { ...rest, ...(objects && { objects: Object.fromEntries(withoutUnseen) }) };
 };
 
-/** Returns the quotas of which one of these values has a larger sum than before. */
+/** Returns the names of quotas whose sum is larger in `values` than in `before`. */
 export const listCharged = (
   keys: readonly string[],
   values: readonly (Kept | undefined)[],

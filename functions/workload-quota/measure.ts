@@ -15,7 +15,9 @@ import type { CountedKind, PodGroup, RequiredValue } from "./kinds.ts";
 import { fillPath, getValue, listPicks } from "./paths.ts";
 import { buildSparkTemplate } from "./spark.ts";
 
-/** What a workload uses: how many objects and Pods it is, and what all its Pods request and are limited to. */
+/**
+ * What a workload uses: its name for counting objects, the number of its Pods, and the requests and limits of all Pods.
+ */
 export interface Measure {
   /** The object's name in quotas, such as `count/deployments.apps`. */
   count: string;
@@ -24,10 +26,10 @@ export interface Measure {
   limits: QuantityByResource;
 }
 
-/** The usage of an object without a workload. It doesn't even count as an object. */
+/** The measure of an object that uses nothing, and doesn't even count as an object. */
 export const nothing: Measure = { count: "", pods: 0n, requests: new Map(), limits: new Map() };
 
-/** Returns the name that quotas have for the number of objects of a kind. */
+/** Returns the name under which quotas limit the number of objects of a kind, such as `count/deployments.apps`. */
 export const getCountName = ({ group, resource }: Pick<CountedKind, "group" | "resource">): string =>
   `count/${resource}${group && `.${group}`}`;
 
@@ -40,7 +42,7 @@ export const measureWorkload = async (
   getRuntimeClass: GetRuntimeClass,
 ): Promise<Measure | string> => {
   const count = getCountName(kind);
-  // What an object that is being deleted controls is counted by itself.
+  // If an object is being deleted, the objects that it controls are counted separately.
   const isLeaving = isBeingDeleted(object) && !isPodKind(kind);
   if (isSuspended(object, kind) || hasEnded(object, kind) || isLeaving) return { ...nothing, count };
   let pods = 0n;
@@ -76,11 +78,11 @@ export const measureWorkload = async (
   return { count, pods, requests: sumAmounts(requests), limits: sumAmounts(limits) };
 };
 
-/** Reports whether an object has one of the values at each of the paths. */
+/** Reports whether an object fulfils all of these conditions. */
 export const hasValues = (object: unknown, required: readonly RequiredValue[]): boolean =>
   required.every(({ path, values }) => values.includes(getValue(object, path)));
 
-/** Reports whether an object has been deleted, but finalizers, dependents or a grace period keep it. */
+/** Reports whether an object was deleted, but still exists because of finalizers, dependents or a grace period. */
 export const isBeingDeleted = (object: unknown): boolean => getValue(object, "metadata.deletionTimestamp") != null;
 
 export const isPodKind = ({ group, resource }: CountedKind): boolean => group === "" && resource === "pods";
@@ -88,7 +90,7 @@ export const isPodKind = ({ group, resource }: CountedKind): boolean => group ==
 const isSuspended = (object: unknown, { suspended }: CountedKind): boolean =>
   suspended !== undefined && hasValues(object, suspended);
 
-/** Reports whether an object has no more Pods, and won't have any. */
+/** Reports whether an object has ended: it has no Pods any more, and will make none. */
 export const hasEnded = (object: unknown, { phase, conditions = [], endsIf = [] }: CountedKind): boolean =>
   hasValues(object, endsIf) &&
   ((phase?.ended.some((ended) => ended === getValue(object, phase.path)) ?? false) ||
@@ -96,7 +98,7 @@ export const hasEnded = (object: unknown, { phase, conditions = [], endsIf = [] 
       .map(toMap)
       .some(({ type, status }) => status === "True" && conditions.some((condition) => condition === type)));
 
-/** Returns the product of the numbers of Pods of a group, each within its bounds. */
+/** Returns the number of Pods of a group: the product of its `replicas`, each within its bounds. */
 const countPods = (
   object: unknown,
   { replicas, minimum, maximum }: PodGroup,
@@ -122,7 +124,7 @@ const countPods = (
 const isReplicaCount = (value: unknown): value is number =>
   Number.isInteger(value) && Number(value) >= 0 && Number(value) < 2 ** 31;
 
-/** Returns what one Pod of a template uses, as the scheduler counts. */
+/** Returns the requests and limits of one Pod of a template, as the scheduler counts them. */
 const measurePod = async (
   template: unknown,
   path: string,
@@ -166,7 +168,7 @@ const measurePod = async (
   if (faults.length > 0) return faults.slice(0, 3).join("; ");
 
   const requests = computePodAmounts(pod, "requests");
-  // A limit of the whole Pod stands for a request that neither the Pod nor a container has.
+  // If neither the Pod nor a container requests a resource, the whole Pod's limit counts as the request.
   const assumed = [...parseAmounts(resources.limits)].filter(
     ([name]) => isPodLevelResource(name) && !requests.has(name),
   );
@@ -181,7 +183,7 @@ const measurePod = async (
 const wholeNames = ["cpu", "memory", "ephemeral-storage"];
 const isHugePages = (name: string) => name.startsWith("hugepages-");
 
-/** Returns what a name in a quota's `hard` stands for; undefined if it stands for nothing. */
+/** Parses a name in a quota's `hard`: `requests.cpu` becomes `["requests", "cpu"]`. Undefined for an invalid name. */
 const parseName = (name: string): ["count" | "pods" | "requests" | "limits", string] | undefined => {
   if (name === "pods") return ["pods", ""];
   if (/^count\/[a-z0-9]+(\.[a-z0-9.-]+)?$/.test(name)) return ["count", name];
@@ -192,10 +194,10 @@ const parseName = (name: string): ["count" | "pods" | "requests" | "limits", str
   return part === "requests" && isRequest ? ["requests", resource] : undefined;
 };
 
-/** Reports whether a quota can limit this. */
+/** Reports whether a name is valid in a quota's `hard`. */
 export const isQuotaName = (name: string): boolean => parseName(name) !== undefined;
 
-/** Returns how much of what a quota's name stands for is used. */
+/** Returns the amount that a workload uses of a name in a quota's `hard`, such as `requests.cpu`. */
 export const getAmount = (measure: Measure, name: string): Quantity => {
   const [part, resource] = parseName(name) ?? ["count", ""];
   if (part === "count") return requireQuantity(measure.count !== "" && measure.count === resource ? "1" : "0");
@@ -203,7 +205,7 @@ export const getAmount = (measure: Measure, name: string): Quantity => {
   return measure[part].get(resource) ?? zeroQuantity;
 };
 
-/** Reports whether one measure has more of something than another. */
+/** Reports whether a measure is larger than another one in at least one amount. */
 export const isMore = (one: Measure, other: Measure): boolean =>
   one.pods > other.pods ||
   (one.count !== "" && one.count !== other.count) ||

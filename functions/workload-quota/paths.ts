@@ -4,7 +4,10 @@ type Step = string | number;
 
 const splitPath = (path: string): string[] => (path === "" ? [] : path.split("."));
 
-/** Returns, for each value at a path, the elements of lists and maps that the `*` of the path stand for. */
+/**
+ * Finds all values at a path with `*`. Returns for each value the index or key for each `*`: for
+ * `spec.tasks.*.template` in an object with two tasks, `[[0], [1]]`.
+ */
 export const listPicks = (root: unknown, path: string): Step[][] => {
   let found: { value: unknown; picks: Step[] }[] = [{ value: root, picks: [] }];
   for (const step of splitPath(path))
@@ -19,7 +22,9 @@ export const listPicks = (root: unknown, path: string): Step[][] => {
   return found.map(({ picks }) => picks);
 };
 
-/** Returns a path with these elements in place of its `*`, one after the other. */
+/**
+ * Replaces each `*` of a path by the next index or key: `spec.tasks.*.template` and [1] give spec, tasks, 1, template.
+ */
 export const fillPath = (path: string, picks: readonly Step[]): Step[] => {
   const rest = [...picks];
   return splitPath(path).map((step) => (step === "*" ? (rest.shift() ?? step) : step));
@@ -28,7 +33,7 @@ export const fillPath = (path: string, picks: readonly Step[]): Step[] => {
 /** Returns the value at a path without `*`; undefined if it is absent or null. */
 export const getValue = (root: unknown, path: string): unknown => lookUp(root, splitPath(path))?.value ?? undefined;
 
-/** Returns a copy of an object with another value at a path without `*`. Maps that are absent are added. */
+/** Returns a copy of an object with another value at a path without `*`. Adds missing maps on the path. */
 export const withValue = (root: unknown, path: string, value: unknown): unknown => {
   const [first, ...rest] = splitPath(path);
   if (first === undefined) return value;

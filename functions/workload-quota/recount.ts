@@ -24,12 +24,12 @@ import {
 } from "./reservations.ts";
 import { listCountedKinds, type Quota, type WorkloadQuotaSettings } from "./settings.ts";
 
-/** The value of the ledger under `recount/CLUSTER`. All times are in milliseconds since 1970. */
+/** The value in the ledger under the key `recount/CLUSTER`. All times are in milliseconds since 1970. */
 export interface Recounts {
-  /** When the last recount ended that could read everything. */
+  /** When the last recount without faults ended. */
   completed?: number;
   last?: RecountResult;
-  /** The place of the recount that is under way. */
+  /** How far the current recount has come; absent between two recounts. */
   place?: RecountPlace;
 }
 
@@ -37,34 +37,39 @@ interface RecountResult {
   began: number;
   /** A hash of the settings and the counted kinds. */
   settings: number;
-  /** The number of objects read; and of reservations that were too small, and too large without a review. */
+  /** The number of objects that were read. */
   objects: number;
+  /** The number of reservations that were missing or too small. */
   charged: number;
+  /** The number of reservations that were too large although no review had released them. */
   credited: number;
   /** What could not be read or written. */
   faults: readonly string[];
 }
 
 interface RecountPlace extends RecountResult {
-  /** The index of the kind that is listed, and its version once it is known. */
+  /** The index of the kind that is being listed. */
   kind: number;
+  /** The API version of the listed objects, once a page was read. */
   version?: string;
-  /** A time before the API server was first asked for this list: no page is older. */
+  /** A time before the first page of this list was requested: no page is older. */
   since: number;
-  /** The namespace and name of the last object read, and the token of the next page. */
+  /** The last object that was read, as `namespace/name`. */
   after: string;
+  /** The API server's token for the next page. */
   next: string;
+  /** The most objects of the next page. */
   limit: number;
 }
 
-/** The part of one list that has been read: the objects after one and up to another; without `upTo`, to the end. */
+/** The part of a list that was read: the objects after `after` up to `upTo`, or up to the end of the list. */
 interface ReadRange {
   since: number;
   after: string;
   upTo?: string | undefined;
 }
 
-/** An object that a quota covers. */
+/** An object in the cluster that at least one quota covers. */
 interface SeenObject {
   quotas: readonly Quota[];
   version: string;
@@ -74,17 +79,17 @@ interface SeenObject {
   measure: Measure | string;
 }
 
-/** What was read of a cluster before reservations are compared with it. */
+/** A part of a cluster's objects: those that were read since reservations were last compared with the cluster. */
 interface Slice {
   began: number;
-  /** What has been read of each kind, such as `apps/deployments`; undefined for what is read later or was read before. */
+  /** The part that was read of each kind, such as `apps/deployments`; undefined if no page of the kind was read. */
   ranges: Map<string, ReadRange | undefined>;
-  /** The objects by their keys, for each part of the reservations. */
+  /** The objects by their keys, at the index of the part with their reservations. */
   parts: Map<string, SeenObject>[];
   size: number;
 }
 
-/** A reservation that differs from what the cluster has. */
+/** The change of a reservation that differs from the object in the cluster. */
 interface Correction {
   before: Reservation | undefined;
   after: Reservation | undefined;
@@ -102,16 +107,24 @@ export interface RecountContext {
   until: number;
 }
 
-/** How often a recount begins, in milliseconds. With other settings, one begins at once. */
+/**
+ * The milliseconds between the beginnings of two recounts. After a change of the settings, a recount begins at once.
+ */
 const interval = 10 * 60_000;
-/** The most objects of a page at first, and the fewest to which failures reduce that: an object may have 1.5 MB. */
-const [usualLimit, smallLimit] = [500, 10];
-/** The most objects, but for a page, that are kept in memory before reservations are compared with them. */
+/** The most objects of a page. */
+const usualLimit = 500;
+/** The most objects of a page after failures: a page may be too large, because one object may have 1.5 MB. */
+const smallLimit = 10;
+/** After so many objects in memory, no further page is read before reservations are compared with the objects. */
 const mostObjects = 10_000;
+/** The number of parts of the ledger that are corrected in parallel. */
 const partsAtOnce = 16;
+/** The most faults that the ledger keeps, and the most characters of one. */
 const [mostFaults, longestFault] = [5, 300];
 
-/** Continues the recount of a cluster, or begins one if it is time. Returns the result if the recount ends. */
+/**
+ * Continues the recount of a cluster, or begins one if the interval is over. Returns the result when the recount ends.
+ */
 export const recount = async (context: RecountContext): Promise<string | undefined> => {
   const { ledger, settings, readTime, until } = context;
   const key = `recount/${ledger.cluster}`;
@@ -120,10 +133,10 @@ export const recount = async (context: RecountContext): Promise<string | undefin
   let [kept] = await ledger.change<Recounts>([key], (values) => values);
   do {
     const began = readTime();
-    const { place: open, last } = kept ?? {};
-    if (!open && last?.settings === hash && began < last.began + interval) return undefined;
+    const { place: current, last } = kept ?? {};
+    if (!current && last?.settings === hash && began < last.began + interval) return undefined;
     const result = { began, settings: hash, objects: 0, charged: 0, credited: 0, faults: [] };
-    const from = open?.settings === hash ? open : beginKind(result, 0, began);
+    const from = current?.settings === hash ? current : beginKind(result, 0, began);
     const slice: Slice = {
       began,
       ranges: new Map(kinds.map((kind) => [toPlural(kind), undefined])),
@@ -136,7 +149,7 @@ export const recount = async (context: RecountContext): Promise<string | undefin
     const after = hasEnded ? endRecount(kept, place, readTime()) : { ...kept, place };
     const before = kept;
     // If two calls run at once, only the first continues. Both may have made the same corrections, which does no harm.
-    [kept] = await ledger.change<Recounts>([key], ([current]) => [isSame(current, before) ? after : current]);
+    [kept] = await ledger.change<Recounts>([key], ([stored]) => [isSame(stored, before) ? after : stored]);
     if (failure) throw failure;
     if (hasEnded) return formatResult(place);
     if (kept !== after) return undefined;
@@ -145,6 +158,7 @@ export const recount = async (context: RecountContext): Promise<string | undefin
 
 const toPlural = ({ group, resource }: { group: string; resource: string }) => `${group}/${resource}`;
 
+/** Returns the place at which the list of a kind begins. */
 const beginKind = (result: RecountResult, kind: number, now: number): RecountPlace => {
   const { began, settings, objects, charged, credited, faults } = result;
   const list = { kind, since: now, after: "", next: "", limit: usualLimit };
@@ -168,7 +182,9 @@ const formatResult = ({ objects, charged, credited, faults }: RecountResult): st
     ...faults,
   ].join("; ");
 
-/** Reads some pages into a slice; returns the next place, and why no further page is read if one could not be read. */
+/**
+ * Reads pages into a slice. Returns the next place, and a failure if a page of `smallLimit` objects couldn't be read.
+ */
 const readSlice = async (
   context: RecountContext,
   kinds: readonly CountedKind[],
@@ -184,7 +200,7 @@ const readSlice = async (
     try {
       place = await readPage(context, kinds, kind, place, slice, readOwner);
     } catch (failure) {
-      // A page may be too large. If a small one can't be read either, the recount goes on with the next kind.
+      // The page may be too large. If a small page fails, too, the recount continues with the next kind.
       if (place.limit === smallLimit) {
         const next = beginKind(addFault(place, getErrorMessage(failure)), place.kind + 1, readTime());
         return { place: next, failure };
@@ -195,6 +211,7 @@ const readSlice = async (
   return { place };
 };
 
+/** Reads one page of a kind and adds its objects to the slice. Returns the place of the next page. */
 const readPage = async (
   { settings, ledger, listPage, namespaces, runtimeClasses, readTime }: RecountContext,
   kinds: readonly CountedKind[],
@@ -210,7 +227,7 @@ const readPage = async (
   const positions = items.map((item) => {
     const { namespace, name } = toMap(toMap(item).metadata);
     const position = `${namespace}/${name}`;
-    // Which objects are gone follows from the order.
+    // The recount relies on this order: an object is gone if the list has objects before and after it, but not itself.
     if (position <= after)
       throw new Error(`the API server lists ${resource} in another order than by namespace and name`);
     after = position;
@@ -247,29 +264,33 @@ const readPage = async (
     : { ...place, objects, ...(version && { version }), after, next };
 };
 
-/** Corrects reservations that differ from what was read; returns the place with the number of corrections. */
+/**
+ * Corrects reservations that differ from the objects in the slice. Returns the place with the number of corrections.
+ */
 const correctReservations = async (
   { settings, ledger, count, readTime }: RecountContext,
   slice: Slice,
   place: RecountPlace,
 ): Promise<RecountPlace> => {
-  let [after, metrics] = [place, [] as string[]];
+  let after = place;
+  let metrics: string[] = [];
   const correctPart = async (quota: Quota, part: number, reserved: ReadonlySet<string> | undefined) => {
     const [scopeKey, partKey] = [getScopeKey(quota.name), getPartKey(quota.name, ledger.cluster, part)];
-    // A cluster that the quota no longer covers isn't read: it may not exist any more.
+    // If the quota no longer covers this cluster, its reservations are removed, whatever the slice contains.
     const isCovered = coversCluster(quota, ledger.cluster);
     const findTime = (object: string) => {
       const since = isCovered ? findReadTime(slice, object) : slice.began;
-      // The Pods of a deleted object are counted by themselves only if it was gone when Pods, the first kind, were read.
+      // Pods are the first kind of a recount. Pods of a deleted object are counted separately only if the object was
+      // gone when its Pods were read.
       return since && Math.min(since, place.began);
     };
-    const find = (kept: Kept | undefined) =>
+    const findCorrections = (kept: Kept | undefined) =>
       listCorrections(kept, quota, slice.parts[part], reserved, findTime, readTime());
     const [seen] = await ledger.change<Kept>([partKey], (values) => values);
-    if (find(seen).size === 0) return;
-    let corrections: ReturnType<typeof find> = new Map();
+    if (findCorrections(seen).size === 0) return;
+    let corrections: ReturnType<typeof findCorrections> = new Map();
     await ledger.change<Kept>([scopeKey, partKey], ([scope, kept]) => {
-      corrections = find(kept);
+      corrections = findCorrections(kept);
       const ledgered = new Map([
         [scopeKey, scope],
         [partKey, kept],
@@ -287,7 +308,7 @@ const correctReservations = async (
       for (let part = 0; part < partCount; part += partsAtOnce)
         await Promise.all(
           Array.from({ length: partsAtOnce }, async (_, index) => {
-            // The other reservations are corrected all the same.
+            // A failure doesn't stop the corrections of other parts.
             await act(part + index).catch((failure) => {
               after = addFault(after, getErrorMessage(failure));
             });
@@ -308,8 +329,9 @@ const correctReservations = async (
 };
 
 /**
- * Reports whether an object may be left over from an object with a reservation; `reserved` has the namespaces and names of
- * those. A Deployment and its ReplicaSet, which may both be gone, have names of which one begins with the other.
+ * Reports whether an object may be left over from a deleted object with a reservation; `reserved` has the namespaces
+ * and names of objects with reservations. It compares beginnings of names: a Pod `web-7d4b-x2x` has the owner
+ * `web-7d4b`, which belonged to the Deployment `web`.
  */
 const mayRemainOf = (reserved: ReadonlySet<string>, object: string, { owner, isCountedWithOwner }: SeenObject) => {
   if (owner === undefined || isCountedWithOwner) return false;
@@ -319,8 +341,8 @@ const mayRemainOf = (reserved: ReadonlySet<string>, object: string, { owner, isC
 };
 
 /**
- * Lists the reservations of a part that differ from what was read, by their objects. Of a quota with users, `reserved` has
- * the namespaces and names of the objects with reservations.
+ * Lists corrections of the reservations in a part that differ from the objects in the cluster, by the keys of the
+ * objects. If the quota has users or groups, `reserved` has the namespaces and names of the objects with reservations.
  */
 const listCorrections = (
   kept: Kept | undefined,
@@ -334,7 +356,7 @@ const listCorrections = (
   const corrections = new Map<string, Correction>();
   for (const [object, before] of reservations) {
     const since = findTime(object);
-    // The reservation has not changed since before the list was read: every change sets the time.
+    // Only reservations that lapsed before the list was read are corrected: no later write can have changed the object.
     if (since === undefined || !hasLapsed(before, since)) continue;
     const found = seen.get(object);
     const isCounted = found?.quotas.includes(quota) && (before.isOwned || !found.isCountedWithOwner);
@@ -357,11 +379,14 @@ const listCorrections = (
   return corrections;
 };
 
-/** Returns the time since which an object's absence from a slice is known; undefined if the slice doesn't show it. */
+/**
+ * Returns a time before the slice's list was read; undefined if the slice doesn't contain the object's place in the
+ * list.
+ */
 const findReadTime = ({ began, ranges }: Slice, object: string): number | undefined => {
   const [group = "", resource = "", namespace, name] = object.split("/");
   const plural = toPlural({ group, resource });
-  // Settings count this kind no more.
+  // The settings no longer count this kind.
   if (!ranges.has(plural)) return began;
   const range = ranges.get(plural);
   const position = `${namespace}/${name}`;
@@ -370,7 +395,9 @@ const findReadTime = ({ began, ranges }: Slice, object: string): number | undefi
     : undefined;
 };
 
-/** Returns the metric of a correction. What a review has announced by a release is no drift. */
+/**
+ * Returns the name of the metric for a correction. If a review released the reservation, the correction isn't drift.
+ */
 const findMetric = ({ before, after }: Correction): string[] => {
   if (!before || (after && hasMore(after.used, before.used))) return ["drift_charged"];
   if (before.phase === "charged") return after ? [] : ["unseen_reservations"];

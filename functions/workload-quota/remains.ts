@@ -1,5 +1,5 @@
-// What still runs of a workload that is gone, smaller or suspended: its controller may need long to delete Pods, and
-// grace periods and finalizers keep them.
+// Finds Pods that still run after their workload was deleted, made smaller or suspended. Its controller may need long
+// to delete them, and grace periods and finalizers delay the deletion.
 import type { ObjectReader } from "postern/needs";
 import type { KubernetesObject } from "postern/review";
 import { type CountedOwner, findCountedOwner } from "./coverage.ts";
@@ -7,14 +7,15 @@ import type { CountedKind } from "./kinds.ts";
 import { hasEnded, isBeingDeleted, isPodKind } from "./measure.ts";
 import { getValue } from "./paths.ts";
 
-/** Returns the object that an owner reference means; undefined if that object is gone or being deleted. */
+/** Reads the object that an owner reference names; returns undefined if this object is gone or being deleted. */
 export type ReadOwner = (owner: CountedOwner, namespace: string) => Promise<KubernetesObject | undefined>;
 
-/** Returns a ReadOwner that reads each owner once, and fails at more than `most` of them. */
+/** Returns a ReadOwner that reads each owner once, and throws if it has to read more than `most` owners. */
 export const createOwnerReader = ({ get }: Pick<ObjectReader, "get">, most = Number.POSITIVE_INFINITY): ReadOwner => {
   const owners = new Map<string, Promise<KubernetesObject | undefined>>();
   return async ({ kind: { group, resource }, version, name, uid }, namespace) => {
-    // The author of an object writes its owner references. An answer other than 404 would end the recount of the kind.
+    // Authors of objects can write anything as the version. An invalid version could lead to an error other than 404,
+    // which would end the recount of the kind.
     if (!/^v[a-z0-9]{1,62}$/.test(version)) return undefined;
     const key = [group, version, resource, namespace, name].join("/");
     if (!owners.has(key) && owners.size === most) throw new Error(`${namespace} has Pods of more than ${most} owners`);
@@ -25,7 +26,7 @@ export const createOwnerReader = ({ get }: Pick<ObjectReader, "get">, most = Num
   };
 };
 
-/** Reports whether an object is counted with its owner, and not by itself. */
+/** Reports whether an object is counted as a part of its owner, and not separately. */
 export const isCountedWithOwner = async (
   object: unknown,
   kind: CountedKind,
@@ -35,15 +36,19 @@ export const isCountedWithOwner = async (
 ): Promise<boolean> =>
   !(isPodKind(kind) && isBeingDeleted(object)) && (await readOwner(owner, namespace)) !== undefined;
 
-/** The most Pods of a namespace, and the most owners of them, that are read before a refusal. */
-const [mostPods, mostOwners] = [500, 100];
-/** The most owners from a Pod upwards. Two objects may name each other. */
+/** The most Pods of a namespace that are read before a refusal. */
+const mostPods = 500;
+/** The most owners of Pods that are read before a refusal. */
+const mostOwners = 100;
+/**
+ * The longest chain of owners that is followed, such as Pod, Job, CronJob. Two objects may name each other as owners.
+ */
 const mostSteps = 5;
 const pods = { group: "", resource: "pods", version: "v1" };
 
 /**
- * Counts the Pods of a namespace that run, by the keys of the objects with whose reservations they are counted. Pods for
- * which no such object is known have the key "". Returns undefined if there are too many to look at.
+ * Counts the running Pods of a namespace by objects with reservations: the Pod itself, or one of its owners. Pods whose
+ * owner can't be found have the key "". Returns undefined if the namespace has too many Pods.
  */
 export const countRunningPods = async (
   namespace: string,
@@ -55,7 +60,7 @@ export const countRunningPods = async (
   if (listed.length === mostPods) return undefined;
   const readOwner = createOwnerReader({ get }, mostOwners);
   const kind = kinds.find(isPodKind);
-  /** Returns the key of the first object from this one upwards that has a reservation, or of the last one. */
+  /** Follows the chain of owners. Returns the key of the first object with a reservation, or of the last object. */
   const findCounted = async (object: unknown, key: string, steps = 0): Promise<string> => {
     const owner = isReserved(key) ? undefined : findCountedOwner(object, kinds);
     if (!owner) return key;

@@ -12,40 +12,44 @@ import {
 import { getAmount, type Measure } from "./measure.ts";
 import { getUnseenPercent, type Quota } from "./settings.ts";
 
-/** Amounts by the names that quotas have for them, as quantities. */
+/** Quantities by the names in a quota's `hard`: `{ "requests.cpu": "500m", pods: "3" }`. */
 export type Amounts = Readonly<Record<string, string>>;
 
-/** What one object has of a quota: the most that the cluster may store of it. */
+/** The amounts that a quota reserves for one object: the most that the stored object can use. */
 export interface Reservation {
   used: Amounts;
-  /** When this was last charged, released or seen, in milliseconds since 1970. */
+  /** When the reservation was last charged or released, or the object last seen, in milliseconds since 1970. */
   at: number;
   /**
-   * "charged": a write may still come. "released": a write may have made the object smaller, or deleted it. "seen": the
-   * cluster has been seen with just this.
+   * "charged": an admitted write may still be stored. "released": a write may have made the object smaller, or deleted
+   * it. "seen": the object was read from the cluster, and uses exactly these amounts.
    */
   phase: "charged" | "released" | "seen";
-  /** The version in which the object was written last. */
+  /** The API version of the last write of the object. */
   version: string;
-  /** True if the object counts although a counted object controls it. */
+  /** True if the object is counted although a counted object controls it. */
   isOwned?: true;
-  /** The part of `used` with which no read of the cluster has shown the object. Only quotas that limit it keep it. */
+  /**
+   * The part of `used` that no read of the object has confirmed. Only quotas with a limit for unseen amounts have this.
+   */
   unseen?: Amounts;
-  /** True if the cluster has been read since the last charge, for `unseen` alone. */
+  /** True if the object was read after the last charge, but only `unseen` could be corrected. */
   isRead?: true;
 }
 
-/** The `hard` of a quota in one version of the rule's functions. During a canary there are two. */
+/** The `hard` of a quota in one version of the rule. During a canary, two versions are live. */
 interface RecordedHard {
   hard: Quota["hard"];
+  /** When `hard` stops to apply, unless a function records it again; in milliseconds since 1970. */
   until: number;
 }
 
-/** A value of the ledger: a quota with the sum of its reservations, or a part of the reservations. */
+/** A value in the ledger. A quota's own value has the first three members, a part of its reservations has `objects`. */
 export interface Kept {
+  /** The sum of all reservations of the quota. */
   used?: Amounts;
   hards?: readonly RecordedHard[];
-  /** By cluster, the sum of what its reservations have as `unseen`. */
+  /** For each cluster, the sum of `unseen` of its reservations. */
   clusters?: Readonly<Record<string, { unseen: Amounts }>>;
   objects?: Readonly<Record<string, Reservation>>;
 }
@@ -54,38 +58,43 @@ export interface Kept {
 export type Ledgered = Map<string, Kept | undefined>;
 
 /**
- * Milliseconds until no write that a review admitted can come any more: the API server's request timeout of 60 s, and
- * the most by which the clocks of two functions differ, because a ledger refuses a clock that is 5 s off.
+ * The milliseconds after which the API server can no longer store a write that a review admitted: its request timeout
+ * of 60 s, and 10 s, by which the clocks of two functions may differ. The ledger refuses a clock that differs by more
+ * than 5 s.
  */
 const lapseMilliseconds = 60_000 + 10_000;
 
-/** The number of values over which the reservations of one quota in one cluster are spread. */
+/** The number of values in the ledger (parts) that contain the reservations of one quota in one cluster. */
 export const partCount = 64;
 
-/** The most characters that the reservations in one value may have before new ones. An item has at most 400 KB. */
+/** A part with more characters accepts no new reservations. DynamoDB accepts items of at most 400 KB. */
 const longestPart = 300_000;
 
-/** Reports whether a reservation has lapsed: no write can come any more, so what the cluster has now may replace it. */
+/** Reports whether a reservation has lapsed: no admitted write is pending, so the stored object may replace it. */
 export const hasLapsed = ({ at }: Reservation, now: number): boolean => at + lapseMilliseconds < now;
 
-/** Where the reservation of an object is: the keys of two values of the ledger, and its key in the second. */
+/** Where the reservation of an object is. */
 export interface ReservationPlace {
   cluster: string;
+  /** The key of the quota's own value in the ledger, which has the sum. */
   scope: string;
+  /** The key of the part in the ledger that has the reservation. */
   part: string;
+  /** The key of the reservation in the part: `GROUP/RESOURCE/NAMESPACE/NAME`. */
   object: string;
 }
 
 export const getScopeKey = (quota: string): string => `quota/${quota}`;
 export const getPartKey = (quota: string, cluster: string, part: number): string => `part/${quota}/${part}/${cluster}`;
 
+/** Returns a whole number below 2^32, which is the same for the same text. */
 export const computeHash = (text: string): number => {
   let hash = 0;
   for (let index = 0; index < text.length; index++) hash = (Math.imul(hash, 31) + text.charCodeAt(index)) >>> 0;
   return hash;
 };
 
-/** Returns the number of the part that has an object's reservation. */
+/** Returns the number of the part that contains an object's reservation. */
 export const getPartNumber = (object: string): number => computeHash(object) % partCount;
 
 export const locate = (quota: string, cluster: string, object: string): ReservationPlace => ({
@@ -100,7 +109,9 @@ export const getReservation = (ledgered: Ledgered, { part, object }: Reservation
   return Object.hasOwn(objects, object) ? objects[object] : undefined;
 };
 
-/** Replaces some reservations of a part, and changes the quota's sum by the differences. Nothing else changes a sum. */
+/**
+ * Replaces reservations of a part, and changes the quota's sum by the differences. No other function changes the sum.
+ */
 export const replaceReservations = (
   ledgered: Ledgered,
   { cluster, scope: scopeKey, part }: Omit<ReservationPlace, "object">,
@@ -145,27 +156,31 @@ export const toAmounts = (amounts: readonly (readonly [string, Quantity])[]): Am
     amounts.flatMap(([name, amount]) => (amount.nanos === 0n ? [] : [[name, canonicalizeQuantity(amount)]])),
   );
 
-/** Reports whether amounts have more of something than others. */
+/** Reports whether at least one amount is larger than the amount with the same name in `others`. */
 export const hasMore = (amounts: Amounts, others: Amounts): boolean =>
   Object.keys(amounts).some((name) => compareQuantities(get(amounts, name), get(others, name)) > 0);
 
-/** Returns what an object has of a quota, by the names of `hard` and those that its reservation has. */
+/**
+ * Returns the amounts of an object for the names in a quota's `hard`, and for the names in the object's reservation.
+ */
 export const measureReservation = (measure: Measure, { hard }: Quota, before?: Reservation): Amounts => {
   const names = new Set([...Object.keys(hard), ...Object.keys(before?.used ?? {})]);
   return toAmounts([...names].map((name) => [name, getAmount(measure, name)]));
 };
 
-/** Reports whether an object was seen with less than its reservation of what its Pods have. */
+/** Reports whether an object that was read uses less for its Pods than its reservation. */
 export const hasPodsLess = ({ used }: Reservation, seen: Measure | undefined): boolean =>
   Object.keys(used).some((name) => {
     const left = seen ? getAmount(seen, name) : zeroQuantity;
     return !name.startsWith("count/") && compareQuantities(get(used, name), left) > 0;
   });
 
-/** How long a version of `hard` counts after the last review by a function that has it. */
+/** The milliseconds for which a version of `hard` applies after the last review by a function with this version. */
 const hardMilliseconds = 10 * 60_000;
 
-/** Records the `hard` of this function, and returns the smaller of all that are in use. */
+/**
+ * Records the `hard` of this function. Returns for each name the smallest amount in all versions of `hard` that apply.
+ */
 export const recordHard = (
   ledgered: Ledgered,
   scopeKey: string,
@@ -173,13 +188,15 @@ export const recordHard = (
   now: number,
 ): Map<string, Quantity> => {
   const scope = ledgered.get(scopeKey) ?? {};
-  const others = (scope.hards ?? []).filter((one) => now < one.until && !isSame(one.hard, hard));
-  const current = scope.hards?.find((one) => isSame(one.hard, hard));
+  const others = (scope.hards ?? []).filter((recorded) => now < recorded.until && !isSame(recorded.hard, hard));
+  const current = scope.hards?.find((recorded) => isSame(recorded.hard, hard));
   const isFresh = current !== undefined && current.until - now > hardMilliseconds / 2;
   if (!isFresh)
     ledgered.set(scopeKey, { ...scope, hards: [...others, { hard: { ...hard }, until: now + hardMilliseconds }] });
   const smallest = new Map<string, Quantity>();
-  for (const [name, written] of [hard, ...others.map((one) => one.hard)].flatMap((one) => Object.entries(one))) {
+  for (const [name, written] of [hard, ...others.map((other) => other.hard)].flatMap((amounts) =>
+    Object.entries(amounts),
+  )) {
     const amount = requireQuantity(written);
     const present = smallest.get(name);
     if (!present || compareQuantities(amount, present) < 0) smallest.set(name, amount);
@@ -187,24 +204,24 @@ export const recordHard = (
   return smallest;
 };
 
-/** An object's charge to a quota. */
+/** The charge of one object to a quota. */
 export interface Charge {
   quota: Quota;
   place: ReservationPlace;
   measure: Measure;
   version: string;
   isOwned: boolean;
-  /** False if only an object that has a reservation already is charged. */
+  /** If false, the object is charged only if it already has a reservation. */
   isNew: boolean;
 }
 
-/** A limit of a quota that a charge exceeds. */
+/** A charge that exceeds a limit of a quota. */
 export interface Excess {
   quota: Quota;
   place: ReservationPlace;
   /**
-   * "hard" is the quota's `hard`. "unseen" is what may be reserved in the object's cluster without having been seen there.
-   * "room" means that the ledger's value for the reservation is full.
+   * "hard": the quota's `hard`. "unseen": the amounts that objects of one cluster may reserve before they were read
+   * from the cluster. "room": the size of the ledger's value with the reservation.
    */
   limit: "hard" | "unseen" | "room";
   requested: Amounts;
@@ -212,7 +229,11 @@ export interface Excess {
   limited: Amounts;
 }
 
-/** Charges a quota with the largest of what the object has of it and what it would use; or returns what is exceeded. */
+/**
+ * Charges a quota for an object. The new reservation has for each name the larger of two amounts: of the old
+ * reservation and of the object. If the charge exceeds a limit, the function changes no reservation and returns the
+ * excess.
+ */
 export const charge = (
   ledgered: Ledgered,
   { quota, place, measure, version, isOwned, isNew }: Charge,
@@ -230,7 +251,7 @@ export const charge = (
     largest.set(name, getAmount(measure, name));
     growths.set(name, growth);
   }
-  /** Returns an excess if what is used, with what is added to it, is above its limit. */
+  /** Returns an excess if for some name, the sum of the used and the added amount is greater than the limit. */
   const findExcess = (
     exceededLimit: Excess["limit"],
     getUsed: (name: string) => Quantity,
@@ -243,7 +264,7 @@ export const charge = (
       return isExceeded ? [{ name, requested, used, limited }] : [];
     });
     const select = (member: "requested" | "used" | "limited"): Amounts =>
-      Object.fromEntries(exceeded.map((one) => [one.name, canonicalizeQuantity(one[member])]));
+      Object.fromEntries(exceeded.map((excess) => [excess.name, canonicalizeQuantity(excess[member])]));
     if (exceeded.length === 0) return undefined;
     return {
       quota,
@@ -264,8 +285,8 @@ export const charge = (
   if (!before && JSON.stringify(ledgered.get(place.part) ?? {}).length > longestPart)
     return { quota, place, limit: "room", requested: {}, used: {}, limited: {} };
 
-  // The API server may never store what a charge makes larger, or what it only keeps from lapsing. What it has stored is
-  // known only if the cluster has been read since the charge before.
+  // The API server may never store the admitted write. So the growth is unseen. If the object wasn't read since the
+  // charge before, too, it isn't known what was stored, so the whole reservation is unseen.
   const isKnown = !before || before.phase === "seen" || before.isRead;
   const unseen = new Map<string, Quantity>();
   const percent = getUnseenPercent(quota);
@@ -274,28 +295,30 @@ export const charge = (
       const known = addQuantities(get(before?.unseen, name), growths.get(name) ?? zeroQuantity);
       unseen.set(name, isKnown ? known : amount);
     }
-  const getOthers = (name: string) =>
+  /** Returns the unseen amount of all other objects of the cluster. */
+  const getUnseenOfOthers = (name: string) =>
     subtractQuantities(get(scope.clusters?.[place.cluster]?.unseen, name), get(before?.unseen, name));
-  const excessUnseen = findExcess("unseen", getOthers, unseen, (limit, name) => {
-    const most = { ...limit, nanos: (limit.nanos * (percent ?? 100n)) / 100n };
-    return /(^|\.)cpu$/.test(name) ? most : roundUpToUnits(most);
+  const excessUnseen = findExcess("unseen", getUnseenOfOthers, unseen, (limit, name) => {
+    const share = { ...limit, nanos: (limit.nanos * (percent ?? 100n)) / 100n };
+    // Only amounts of CPU (`cpu`, `requests.cpu`, `limits.cpu`) may be fractions.
+    return /(^|\.)cpu$/.test(name) ? share : roundUpToUnits(share);
   });
   if (excessUnseen) return excessUnseen;
   const owned = isOwned || before?.isOwned ? { isOwned: true as const } : {};
-  // Of concurrent reviews, the later one may come first.
+  // If reviews are concurrent, the later review may have changed the ledger first.
   const at = Math.max(before?.at ?? 0, now);
   const reservation = { used: toAmounts([...largest]), at, phase: "charged" as const, version, ...owned };
   replaceReservation(ledgered, place, { ...reservation, ...(unseen.size > 0 && { unseen: toAmounts([...unseen]) }) });
 };
 
-/** A reservation, and what the cluster was seen with; `seen` is undefined if the object is gone. */
+/** A reservation, and the measure of its object as it was read from the cluster; undefined if the object is gone. */
 export interface Sighting {
   place: ReservationPlace;
   before: Reservation;
   seen: Measure | undefined;
 }
 
-/** Returns a reservation after the cluster has been seen with just this. */
+/** Returns the reservation of an object that was read from the cluster and uses these amounts. */
 export const toSeen = ({ unseen: _, isRead: __, ...before }: Reservation, used: Amounts, now: number): Reservation => ({
   ...before,
   used,
@@ -303,17 +326,17 @@ export const toSeen = ({ unseen: _, isRead: __, ...before }: Reservation, used: 
   phase: "seen",
 });
 
-/** Notes that an object may have become smaller, or be gone. Its reservation stays until the cluster has been seen. */
+/** Notes that an object may be smaller or deleted. Its reservation stays until the object is read from the cluster. */
 export const release = (ledgered: Ledgered, place: ReservationPlace, now: number): void => {
   const before = getReservation(ledgered, place);
-  // Repeated releases don't keep a reservation from lapsing.
+  // A second release doesn't change the time, so that repeated releases can't prevent a reservation from lapsing.
   if (before && before.phase !== "released")
     replaceReservation(ledgered, place, { ...before, at: Math.max(before.at, now), phase: "released" });
 };
 
 /**
- * Replaces a reservation by what its object was seen to use, unless another review has changed the reservation since.
- * While the reviewed write may still reach the cluster, only `unseen` is replaced.
+ * Replaces a reservation by the amounts of its object as it was read, unless another review has changed the reservation
+ * since then. If the reservation hasn't lapsed, an admitted write may still be stored, so only `unseen` is replaced.
  */
 export const applySighting = (ledgered: Ledgered, { place, before, seen }: Sighting, now: number): void => {
   const current = getReservation(ledgered, place);
@@ -332,13 +355,15 @@ export const applySighting = (ledgered: Ledgered, { place, before, seen }: Sight
   replaceReservation(ledgered, place, { ...before, unseen: toAmounts(unseen), isRead: true });
 };
 
-/** Returns a warning for each name of which a quota's use has reached the share of its `hard` that asks for one. */
+/** Returns a warning for each name of a quota whose used amount has reached the percentage `warnAt` of `hard`. */
 export const buildWarnings = (ledgered: Ledgered, { name, hard, warnAt }: Quota): string[] => {
   if (warnAt === undefined) return [];
   const amounts = ledgered.get(getScopeKey(name))?.used;
-  return Object.entries(hard).flatMap(([one, limit]) => {
-    const used = get(amounts, one);
+  return Object.entries(hard).flatMap(([resource, limit]) => {
+    const used = get(amounts, resource);
     const isNear = used.nanos * 100n >= requireQuantity(limit).nanos * BigInt(warnAt.slice(0, -1));
-    return isNear && used.nanos > 0n ? [`quota ${name}: ${one}=${canonicalizeQuantity(used)} of ${limit} is used`] : [];
+    return isNear && used.nanos > 0n
+      ? [`quota ${name}: ${resource}=${canonicalizeQuantity(used)} of ${limit} is used`]
+      : [];
   });
 };

@@ -26,7 +26,7 @@ type Objects = NonNullable<Parameters<typeof createRecordedCapabilities>[0]["obj
 const start = 1_800_000_000_000;
 const minute = 60_000;
 
-/** A cluster and a ledger, which recounts of settings can be asked about one after the other. */
+/** Makes a cluster with objects and a ledger, in which recounts can be run one after the other. */
 const openCluster = (objects: Objects, ledger: Record<string, unknown> = {}) => {
   const capabilities = createRecordedCapabilities({ cluster: "east", objects, ledger });
   const counted: string[] = [];
@@ -37,12 +37,12 @@ const openCluster = (objects: Objects, ledger: Record<string, unknown> = {}) => 
     if (resource === "deployments") limits.push(limit);
     if (failing(resource, limit)) throw new Error(`no ${resource}`);
     const listed = await capabilities.list({ group, resource });
-    const all = isReversed ? listed.toReversed() : listed;
+    const ordered = isReversed ? listed.toReversed() : listed;
     const [from, to] = [Number(next), Number(next) + limit];
-    return { items: all.slice(from, to), version: "v1", next: to < all.length ? String(to) : "" };
+    return { items: ordered.slice(from, to), version: "v1", next: to < ordered.length ? String(to) : "" };
   };
   const count = (counts: readonly { metric: string }[]) => counted.push(...counts.map(({ metric }) => metric));
-  const keep = async <T>(key: string) => (await capabilities.ledger("").change<T>([key], (values) => values))[0];
+  const readStored = async <T>(key: string) => (await capabilities.ledger("").change<T>([key], (values) => values))[0];
   return {
     counted,
     limits,
@@ -54,12 +54,12 @@ const openCluster = (objects: Objects, ledger: Record<string, unknown> = {}) => 
     fail: (when: typeof failing) => {
       failing = when;
     },
-    readUsed: async () => (await keep<Kept>(getScopeKey("q")))?.used ?? {},
-    readRecounts: () => keep<Recounts>("recount/east"),
+    readUsed: async () => (await readStored<Kept>(getScopeKey("q")))?.used ?? {},
+    readRecounts: () => readStored<Recounts>("recount/east"),
   };
 };
 
-/** A ledger in which one object has a reservation. */
+/** Returns the values of a ledger in which one object has a reservation of 9 cpu. */
 const reserve = (object: string, reservation: Partial<Reservation>, cluster = "east") => {
   const { scope, part } = locate("q", cluster, object);
   const used = { "requests.cpu": "9" };
@@ -89,7 +89,7 @@ const owners = [buildDeployment("web", 2, { uid: "web" }), ...buildReplicaSets("
 const pod = (name: string, kind: string, owner: string, metadata: object = {}) =>
   buildObject("Pod", name, template.spec, {}, { ownerReferences: [buildOwner(kind, owner)], ...metadata });
 
-it("refuses a quota of a cluster that postern.yaml doesn't have, if it has clusters", () => {
+it("refuses a quota with a cluster that postern.yaml doesn't have, unless postern.yaml has no clusters", () => {
   const settings = {
     quotas: [{ name: "q", clusters: ["east", "eats"], hard }],
     kinds: [],
@@ -107,7 +107,7 @@ describe("a recount", () => {
     { objects: Objects; quota?: object; ledger?: object; used: object; metrics?: string[] },
   ][] = [
     [
-      "charges what exists, also above hard",
+      "charges existing objects, even if they exceed hard",
       {
         objects: [buildDeployment("a"), buildDeployment("b")],
         used: { "requests.cpu": "4" },
@@ -115,7 +115,7 @@ describe("a recount", () => {
       },
     ],
     [
-      "counts by all names of hard",
+      "charges the amounts of all names in hard",
       {
         objects: [buildDeployment("a"), buildObject("Pod", "b", template.spec)],
         quota: { hard: { pods: 1, "count/deployments.apps": 9, "requests.memory": 1 } },
@@ -124,7 +124,7 @@ describe("a recount", () => {
       },
     ],
     [
-      "doesn't charge what a counted object controls",
+      "doesn't charge objects that a counted object controls",
       {
         objects: [...owners, pod("web-1", "ReplicaSet", "web-5d")],
         used: { "requests.cpu": "2" },
@@ -132,7 +132,7 @@ describe("a recount", () => {
       },
     ],
     [
-      "charges Pods that terminate, whose owner is gone or being deleted, or another object of its name",
+      "charges Pods that terminate, and Pods whose owner was deleted, is being deleted or was replaced",
       {
         objects: [
           ...owners,
@@ -153,7 +153,7 @@ describe("a recount", () => {
       },
     ],
     [
-      "charges a Pod that names its owner in no version",
+      "charges a Pod whose owner reference has an invalid version",
       {
         objects: [
           ...owners,
@@ -166,7 +166,7 @@ describe("a recount", () => {
       },
     ],
     [
-      "charges a ReplicaSet with Pods whose Deployment is gone, and not its Pods",
+      "charges a ReplicaSet whose Deployment is gone, and not its Pods",
       {
         objects: [pod("p1", "ReplicaSet", "web-5d"), ...owners.slice(1), ...buildReplicaSets("old", 0)],
         used: { "requests.cpu": "2" },
@@ -174,7 +174,7 @@ describe("a recount", () => {
       },
     ],
     [
-      "charges a quota with users what remains of objects that it has",
+      "charges a quota with users for Pods that are left over from an object with a reservation",
       {
         objects: [pod("web-5d-a", "ReplicaSet", "web-5d"), pod("other-5d-a", "ReplicaSet", "other-5d")],
         quota: { hard, users: ["jane"] },
@@ -184,7 +184,7 @@ describe("a recount", () => {
       },
     ],
     [
-      "keeps what a review has counted of such an object",
+      "corrects the reservation of a controlled object if a review has counted this object",
       {
         objects: [owned],
         ledger: reserve(web, { isOwned: true }),
@@ -193,11 +193,11 @@ describe("a recount", () => {
       },
     ],
     [
-      "credits what was counted before a counted object controlled it",
+      "removes the reservation of an object that a counted object now controls",
       { objects: [owned], ledger: reserve(web, {}), used: {}, metrics: ["drift_credited"] },
     ],
     [
-      "charges nothing to a quota with users, but replaces what it has",
+      "charges no new objects to a quota with users, but corrects its reservations",
       {
         objects: [buildDeployment("web"), buildDeployment("other")],
         quota: { hard, users: ["jane"] },
@@ -207,11 +207,11 @@ describe("a recount", () => {
       },
     ],
     [
-      "leaves an object that can't be counted",
+      "doesn't change the reservation of an object that can't be counted",
       { objects: [buildDeployment("web", "many")], ledger: reserve(web, {}), used: { "requests.cpu": "9" } },
     ],
     [
-      "counts only namespaces with the quota's labels, and credits those that have them no more",
+      "counts only namespaces with the quota's labels, and removes reservations in namespaces that lost the labels",
       {
         objects: [
           buildNamespace("a", {}),
@@ -226,7 +226,7 @@ describe("a recount", () => {
       },
     ],
     [
-      "credits a cluster that the quota covers no more",
+      "removes the reservations of a cluster that the quota no longer covers",
       {
         objects: [buildDeployment("web")],
         quota: { hard, clusters: ["west"] },
@@ -236,19 +236,19 @@ describe("a recount", () => {
       },
     ],
     [
-      "leaves other clusters' reservations",
+      "doesn't change the reservations of other clusters",
       { objects: [], ledger: reserve(web, {}, "west"), used: { "requests.cpu": "9" } },
     ],
     [
-      "credits a kind that isn't counted any more",
+      "removes the reservations of a kind that is no longer counted",
       { objects: [], ledger: reserve("example.com/trainers/a/b", {}), used: {}, metrics: ["drift_credited"] },
     ],
     [
-      "leaves a reservation that changed within 70 seconds",
+      "doesn't change a reservation that changed less than 70 seconds ago",
       { objects: [], ledger: reserve(web, { at: start - minute, phase: "charged" }), used: { "requests.cpu": "9" } },
     ],
     [
-      "counts a write that never came as unseen",
+      "removes the reservation of a write that was never stored, and counts it in the metric unseen_reservations",
       { objects: [], ledger: reserve(web, { phase: "charged" }), used: {}, metrics: ["unseen_reservations"] },
     ],
     [
@@ -266,7 +266,7 @@ describe("a recount", () => {
       assert.deepEqual([completed, place, last?.faults], [start, undefined, []]);
     });
 
-  it("begins every ten minutes, and at once with a new name of hard or another quota", async () => {
+  it("begins every ten minutes, and at once if hard has a new name", async () => {
     const cluster = openCluster([buildDeployment("web")]);
     const cpu = { quotas: [{ name: "q", hard }] };
     assert.match((await cluster.recount(cpu)) ?? "", /^read 1 objects, charged 1 /);
@@ -278,7 +278,7 @@ describe("a recount", () => {
     assert.equal(cluster.counted.length, 2);
   });
 
-  it("is gone on with by the next call, and by only one of two calls at once", async () => {
+  it("is continued by the next call, and by only one of two concurrent calls", async () => {
     const objects = Array.from({ length: 1200 }, (_, index) => buildDeployment(String(index).padStart(4, "0"), 1));
     const cluster = openCluster(objects);
     const settings = { quotas: [{ name: "q", hard: { "count/deployments.apps": 1 } }] };
@@ -293,7 +293,7 @@ describe("a recount", () => {
     assert.deepEqual(await cluster.readUsed(), { "count/deployments.apps": "1200" });
   });
 
-  it("reads a page that failed again with fewer objects, and at last leaves out the rest of the kind", async () => {
+  it("reads a page that failed again with fewer objects, and skips the kind if a page of 10 objects fails", async () => {
     const cluster = openCluster([buildDeployment("web"), buildObject("Pod", "b", template.spec)], reserve(web, {}));
     const settings = { quotas: [{ name: "q", hard }] };
     cluster.fail((resource, limit) => resource === "deployments" && limit > 100);
@@ -311,7 +311,7 @@ describe("a recount", () => {
     assert.deepEqual([completed, last?.began, last?.faults], [start, later, ["no deployments"]]);
   });
 
-  it("reads no list in another order, because what is gone follows from the order", async () => {
+  it("corrects no reservations by a list in another order, because it finds deleted objects by the order", async () => {
     const cluster = openCluster([buildDeployment("a"), buildDeployment("b")], reserve(web, {}));
     cluster.reverse();
     const sentence = /^Error: the API server lists deployments in another order than by namespace and name$/;

@@ -36,7 +36,7 @@ const settings: WorkloadQuotaSettings = {
   controllers: { users: ["system:kube-controller-manager"], groups: ["system:serviceaccounts:kube-system"] },
 };
 
-/** The timeout of entries for the status of Pods: nodes and their Pods depend on these writes. */
+/** The timeout in seconds of entries for the status of Pods. It is short, because nodes depend on these writes. */
 const podStatusTimeout = 2;
 
 const noReservations: ReadReservations = { sightings: [], note: "" };
@@ -47,7 +47,7 @@ export default rule({
   matchConditions: buildConditions,
   variants: (settings: WorkloadQuotaSettings) => [
     { name: "charges", match: listChargeMatches(settings), failurePolicy: "Fail" },
-    // A job that was aborted, for example, is started again by its status.
+    // A change of an ended object's status can start the object again, such as an aborted job.
     {
       name: "returns",
       match: listStatusMatches(settings),
@@ -55,7 +55,7 @@ export default rule({
       failurePolicy: "Fail",
       timeoutSeconds: podStatusTimeout,
     },
-    // If no webhook is called for these requests, what they release stays charged until a recount.
+    // If the webhook can't be called for these requests, the quota stays charged until a recount.
     {
       name: "releases",
       match: listReleaseMatches(settings),
@@ -69,7 +69,7 @@ export default rule({
   checkSettings: findSettingsFault,
   needs: {
     ledger: sharedLedger(),
-    // Nothing is credited by an answer from the cache.
+    // Workloads are read without the cache, because a quota must not be credited by an outdated answer.
     workloads: reader((settings: WorkloadQuotaSettings) => listCountedKinds(settings), { maxAge: 0 }),
     namespaces: onlyIf(
       ({ quotas }: WorkloadQuotaSettings) => quotas.some(({ namespaceLabels }) => namespaceLabels !== undefined),
@@ -81,13 +81,13 @@ export default rule({
   },
   reconcile: recount,
 
-  async validate(object: KubernetesObject, { request, oldObject, settings, now, ...asked }) {
-    const { ledger, workloads, namespaces, runtimeClasses, count } = asked;
+  async validate(object: KubernetesObject, { request, oldObject, settings, now, ...needs }) {
+    const { ledger, workloads, namespaces, runtimeClasses, count } = needs;
     const { cluster } = ledger;
     const time = now.getTime();
     const kinds = listCountedKinds(settings);
     const { group, resource, version } = request.resource;
-    const kind = kinds.find((one) => one.group === group && one.resource === resource);
+    const kind = kinds.find((counted) => counted.group === group && counted.resource === resource);
     const namespace = request.namespace ?? "";
     const quotas = kind ? await selectQuotas(settings.quotas, cluster, namespace, namespaces) : [];
     if (!kind || quotas.length === 0) return;
@@ -95,9 +95,9 @@ export default rule({
     const change = await findChange(object, oldObject, kind, kinds, request, settings.controllers, reads);
     if (change === undefined || typeof change === "string") return change;
 
-    // An API server has named the object before it calls validating webhooks; `postern check` has not.
+    // An API server sets the object's name before it calls validating webhooks; `postern check` doesn't.
     const name = request.name || object.metadata?.name || `${object.metadata?.generateName}${request.uid}`;
-    // A forged review could have others, and fill the ledger with them.
+    // Only a forged review has other names; it could fill the ledger with long keys.
     if (![namespace, name, version].every((text) => /^[a-z0-9.-]{0,253}$/.test(text)))
       return "the namespace, name and version of a counted object must have at most 253 small letters, digits, hyphens and dots";
     const key = [group, resource, namespace, name].join("/");
@@ -106,10 +106,10 @@ export default rule({
       return { ...change, quota, place: locate(quota.name, cluster, key), version, isNew };
     });
 
-    /** Changes the ledger by what was seen and, unless that exceeds a quota, by the request. */
+    /** Writes sightings into the ledger, and charges or releases the object unless the charge exceeds a quota. */
     const decide = async ({ sightings }: ReadReservations) => {
       const places = [...parts, ...sightings].map(({ place }) => place);
-      // What may have become smaller isn't credited, so the sum stays.
+      // If the object doesn't grow, its reservation is only released, and the quota's sum (`scope`) doesn't change.
       const keys = [...new Set(places.flatMap(({ scope, part }) => (change.grows ? [scope, part] : [part])))];
       let excess: Excess[] = [];
       let warnings: string[] = [];
@@ -132,7 +132,7 @@ export default rule({
 
     const readObject = async (quotaName: string, path: string, { version, isOwned }: Reservation) => {
       const [group = "", resource = "", namespace = "", name = ""] = path.split("/");
-      const kind = kinds.find((one) => one.group === group && one.resource === resource);
+      const kind = kinds.find((counted) => counted.group === group && counted.resource === resource);
       const covering = await selectQuotas(
         quotas.filter((quota) => quota.name === quotaName),
         cluster,
@@ -144,23 +144,24 @@ export default rule({
       if (!found || (!isOwned && findCountedOwner(found, kinds))) return undefined;
       return measureWorkload(found, kind, runtimeClasses);
     };
-    const read = await readLapsed(first.excess, ledger, time, request.uid, readObject, (namespace, isReserved) =>
+    const lapsedReads = await readLapsed(first.excess, ledger, time, request.uid, readObject, (namespace, isReserved) =>
       countRunningPods(namespace, kinds, workloads, isReserved),
     );
-    const second = read.sightings.length > 0 ? await decide(read) : first;
-    const unseen = read.sightings.filter(
+    const second = lapsedReads.sightings.length > 0 ? await decide(lapsedReads) : first;
+    const unseen = lapsedReads.sightings.filter(
       ({ before, seen }) => before.phase === "charged" && !seen && hasLapsed(before, time),
     );
     if (!request.dryRun)
       count(unseen.map(() => ({ metric: "unseen_reservations", labels: { rule: "workload-quota" } })));
     if (second.excess.length === 0) return { warnings: second.warnings };
     return {
-      refuse: second.excess.map(formatExcess).join("; ") + read.note,
-      ...(read.fault && { audit: { unread: read.fault } }),
+      refuse: second.excess.map(formatExcess).join("; ") + lapsedReads.note,
+      ...(lapsedReads.fault && { audit: { unread: lapsedReads.fault } }),
     };
   },
 });
 
+/** Formats an excess as a sentence for the user. */
 const formatExcess = ({ quota, limit, requested, used, limited }: Excess): string => {
   if (limit === "room")
     return `quota ${quota.name} has no room for a reservation beside those of this cluster's objects with similar names: try another name`;

@@ -10,24 +10,24 @@ export interface Quota {
   namespaceLabels?: Record<string, string>;
   users?: string[];
   groups?: string[];
-  /** YAML may have whole amounts as numbers. */
+  /** The limits by name, such as `requests.cpu`. In YAML, a whole amount may be a number. */
   hard: Record<string, string | number>;
-  /** A share of `hard` such as 80%, from which admitted requests get a warning. */
+  /** A percentage of `hard`, such as 80%. If a quota is fuller, admitted requests get a warning. */
   warnAt?: string;
   /**
-   * The most of `hard`, such as 50%, that one cluster's objects may have reserved before the rule has seen them there.
-   * Without it, that is half, and all if the quota covers a single cluster.
+   * The percentage of `hard`, such as 50%, that objects of one cluster may reserve before the rule has read them from
+   * the cluster. The default is 50%, or 100% if the quota lists a single cluster.
    */
   unseen?: string;
 }
 
-/** Returns the percent of `hard` that may be unseen in one cluster; undefined if nothing but `hard` limits that. */
+/** Returns the percentage of `hard` that may be unseen in one cluster; undefined if it is 100, which needs no check. */
 export const getUnseenPercent = ({ clusters, unseen }: Quota): bigint | undefined => {
   const percent = BigInt(unseen?.slice(0, -1) ?? (clusters?.length === 1 ? 100 : 50));
   return percent < 100n ? percent : undefined;
 };
 
-/** A kind that settings add to the counted ones. */
+/** A kind that the settings add to the counted kinds. */
 interface AddedKind {
   group: string;
   resource: string;
@@ -42,28 +42,32 @@ export interface WorkloadQuotaSettings {
   controllers: { users: string[]; groups: string[] };
 }
 
-/** Returns all counted kinds: those of the table, unless settings say the same resource, and those of the settings. */
+/** Returns all counted kinds: the kinds of the settings, and the built-in kinds that the settings don't replace. */
 export const listCountedKinds = ({ kinds }: WorkloadQuotaSettings): CountedKind[] => {
   const added = kinds.map(({ group, resource, kind, template, replicas }): CountedKind => {
     const isScalable = replicas !== undefined && !replicas.includes("*");
     const groups = [{ template, replicas: replicas === undefined ? [] : [replicas] }];
     return { group, resource, kind, groups, ...(isScalable && { scale: replicas }) };
   });
-  const isReplaced = (one: CountedKind) =>
-    added.some(({ group, resource }) => group === one.group && resource === one.resource);
-  return [...countedKinds.filter((one) => !isReplaced(one)), ...added];
+  const isReplaced = (builtIn: CountedKind) =>
+    added.some(({ group, resource }) => group === builtIn.group && resource === builtIn.resource);
+  return [...countedKinds.filter((builtIn) => !isReplaced(builtIn)), ...added];
 };
 
 const quotaMembers = "name clusters namespaces namespaceLabels users groups hard warnAt unseen".split(" ");
 const kindMembers = ["group", "resource", "kind", "template", "replicas"];
 
 const quotaName = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
+/** Matches paths such as `spec.workers.*.template`. */
 const path = /^([A-Za-z0-9_-]+|\*)(\.([A-Za-z0-9_-]+|\*))*$/;
+/** Matches `1%` to `100%`. */
 const share = /^([1-9][0-9]?|100)%$/;
-/** The most quotas: a transaction of the ledger has at most 100 values, and an object may be in all quotas. */
+/**
+ * The most quotas. An object may be in all quotas, each with two values, and a ledger's transaction has at most 100.
+ */
 const mostQuotas = 40;
 
-/** Returns the end of a sentence: the wrong value, if there is one. */
+/** Returns the end of an error message, such as `, not 3`; an empty text if there is no value. */
 const describeFound = (value: unknown) => (value === undefined ? "" : `, not ${JSON.stringify(value)}`);
 
 /** Returns what is wrong with the settings, in a sentence. */

@@ -1,23 +1,30 @@
 import { lookUp, toList, toMap } from "postern/json";
 
-// The Spark operator has no Pod templates but fields, from which Spark computes what its Pods request:
+// A SparkApplication has fields instead of Pod templates. Spark computes the requests of its Pods from these fields:
 // https://github.com/kubeflow/spark-operator/tree/master/internal/scheduler/yunikorn/resourceusage
 
-/** Properties by which sparkConf, too, can say how many Pods there are and what they request. */
+/**
+ * Properties of sparkConf, such as `spark.executor.instances`, that can also set the number of Pods or their requests.
+ * The rule refuses them, because it reads only the fields.
+ */
 const counted =
   /^spark\.(dynamicAllocation\.(enabled|initialExecutors|maxExecutors)|executor\.(instances|minMemoryOverhead)|(kubernetes\.)?((driver|executor)\.)?(memory(Overhead(Factor)?)?|resource\..*|((request|limit)\.)?cores|podTemplateFile))$/i;
 
-/** The least bytes beside the heap. */
+/** The least memory of a Pod besides the heap, in bytes. */
 const leastOverhead = 384 * 2 ** 20;
 
-/** Returns the bytes of a size in Java's notation, in which m is 1024² bytes, also without a unit. */
+/**
+ * Returns the bytes of a size in Java's notation: `512m` and `512` are 512 MiB, `1g` is 1 GiB, and `100b` is 100 bytes.
+ */
 const parseSize = (text: unknown): bigint | undefined => {
   const [, digits, unit, isBytes] = /^([0-9]{1,15})(?:([kmgtp])i?b?|(b))?$/i.exec(String(text)) ?? [];
   if (digits === undefined) return undefined;
   return BigInt(digits) * (isBytes ? 1n : 2n ** BigInt(10 * (1 + "kmgtp".indexOf(unit?.toLowerCase() ?? "m"))));
 };
 
-/** Returns the Pod template of the driver or the executors of a SparkApplication; or what of it can't be counted. */
+/**
+ * Builds the Pod template of the driver or the executors of a SparkApplication; or returns why they can't be counted.
+ */
 export const buildSparkTemplate = (
   object: unknown,
   fields: Record<string, unknown>,
@@ -45,10 +52,10 @@ export const buildSparkTemplate = (
   const factor = Number(app.memoryOverheadFactor ?? (isJvm ? 0.1 : 0.4));
   if (!(factor >= 0 && factor < 1000)) faults.push(`${parent}.memoryOverheadFactor must be a number from 0`);
   const heap = readSize(fields.memory ?? "1g", `${at}.memory`);
-  const share = faults.length > 0 ? 0 : Math.ceil(Math.max(Number(heap) * factor, leastOverhead));
+  const usualOverhead = faults.length > 0 ? 0 : Math.ceil(Math.max(Number(heap) * factor, leastOverhead));
   const overhead =
-    fields.memoryOverhead == null ? BigInt(share) : readSize(fields.memoryOverhead, `${at}.memoryOverhead`);
-  // Spark adds these to executors if they are used.
+    fields.memoryOverhead == null ? BigInt(usualOverhead) : readSize(fields.memoryOverhead, `${at}.memoryOverhead`);
+  // If sparkConf sets these sizes, Spark adds them to the memory of executors.
   const others = ["spark.executor.pyspark.memory", "spark.memory.offHeap.size"]
     .filter((key) => place.at(-1) === "executor" && conf[key] != null)
     .reduce((sum, key) => sum + readSize(conf[key], `${parent}.sparkConf ${key}`), 0n);

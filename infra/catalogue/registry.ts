@@ -78,7 +78,7 @@ export const loadRules = async (
 export const describeUseOfDefaultOnPort = ({ upstreamPlugin }: Rule): string | undefined =>
   upstreamPlugin?.worthwhile ??
   (upstreamPlugin && compiledInPlugins[upstreamPlugin.plugin]?.isOn
-    ? `Every API server does this itself by default. The rule is for clusters that turned ${upstreamPlugin.plugin} off.`
+    ? `The API server's plugin ${upstreamPlugin.plugin} does the same by default. The rule is for clusters that turned this plugin off.`
     : undefined);
 
 const getOrder = ({ rule }: CatalogueRule) => rule.order ?? defaultOrder;

@@ -9,7 +9,7 @@ export interface PodSubject {
   containers: readonly Container[];
 }
 
-/** A pod's violation of the Pod Security Standards: upstream's short reason, and the detail with names and values. */
+/** A violation of the Pod Security Standards: upstream's short reason, and a detail with names and values. */
 export interface PodSecurityViolation {
   reason: string;
   detail: string;
@@ -44,7 +44,9 @@ export const listNames = (containers: readonly Container[]) => containers.map(({
 /** Reports whether a seccomp or AppArmor profile confines a container. */
 export const isAllowedProfile = ({ type }: { type: string }) => type === "RuntimeDefault" || type === "Localhost";
 
-/** Builds a check of containers. `detail` gets each forbidden value once. */
+/**
+ * Builds a check of containers. `describeDetail` gets the names of containers, and each forbidden value once, sorted.
+ */
 export const buildContainersCheck =
   (
     reason: string,
@@ -58,7 +60,10 @@ export const buildContainersCheck =
     return { reason, detail: describeDetail(listNames(offenders), sortUnique(values)) };
   };
 
-/** Builds a check of the security contexts of a pod and its containers. */
+/**
+ * Builds a check of the security contexts of a pod and its containers. `setters` is `pod and container "a"`, for
+ * example.
+ */
 export const buildSecurityContextsCheck =
   (
     reason: string,
@@ -70,7 +75,7 @@ export const buildSecurityContextsCheck =
     if (setters !== "") return { reason, detail: describeDetail(setters, listContexts(subject).filter(isForbidden)) };
   };
 
-/** Returns a check that skips Windows pods. New versions of checks require fields that Windows doesn't support. */
+/** Returns a check that skips Windows pods, because Windows doesn't support the fields that the check requires. */
 export const skipWindowsPods =
   (check: PodSecurityCheckFunction): PodSecurityCheckFunction =>
   (subject) =>
@@ -84,7 +89,7 @@ export const skipPodsWithUserNamespace =
 
 // The following functions produce upstream's wording.
 
-/** Returns all texts in quotes, without escaping, joined by commas, such as `"a", "b"`. */
+/** Returns texts in quotes, joined by commas: `"a", "b"`. It escapes nothing. */
 export const quoteAll = (texts: readonly string[]) => texts.map((text) => `"${text}"`).join(", ");
 
 export const chooseSingularOrPlural = (count: number, singular: string, plural = `${singular}s`) =>
@@ -97,14 +102,14 @@ export const formatQuotedNames = (noun: string, names: readonly string[]) =>
 export const sortUnique = (texts: Iterable<string>): string[] =>
   [...new Set(texts)].sort((left, right) => Buffer.compare(Buffer.from(left), Buffer.from(right)));
 
-/** Returns the pod and containers that match, as `pod and container "a"`; an empty text if none does. */
+/** Describes the parts of a pod that match, such as `pod and container "a"`. Returns an empty text if none matches. */
 export const describeMatchingPodParts = (
   { spec, containers }: PodSubject,
-  does: (context: AnyContext) => boolean,
+  isMatching: (context: AnyContext) => boolean,
 ): string => {
-  const names = listNames(containers.filter((container) => does(getContext(container))));
+  const names = listNames(containers.filter((container) => isMatching(getContext(container))));
   return [
-    ...(does(spec.securityContext ?? {}) ? ["pod"] : []),
+    ...(isMatching(spec.securityContext ?? {}) ? ["pod"] : []),
     ...(names.length > 0 ? [formatQuotedNames("container", names)] : []),
   ].join(" and ");
 };

@@ -33,13 +33,13 @@ const checkAppArmor: PodSecurityCheckFunction = (subject) => {
   if (setters === "" && annotations.length === 0) return undefined;
 
   const values = [...sortUnique(types), ...sortUnique(annotations)];
-  const all = [
+  const subjects = [
     ...(setters === "" ? [] : [setters]),
     ...(annotations.length > 0 ? [chooseSingularOrPlural(annotations.length, "annotation")] : []),
   ];
   return {
     reason: chooseSingularOrPlural(values.length, "forbidden AppArmor profile"),
-    detail: `${all.join(" and ")} must not set AppArmor profile type to ${quoteAll(values)}`,
+    detail: `${subjects.join(" and ")} must not set AppArmor profile type to ${quoteAll(values)}`,
   };
 };
 export const appArmorProfile: PodSecurityCheck = { level: "baseline", since: { "1.0": checkAppArmor } };

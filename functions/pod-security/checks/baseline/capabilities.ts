@@ -9,7 +9,7 @@ const defaultCapabilities = new Set(
     "SYS_CHROOT"
   ).split(" "),
 );
-/** Describes capabilities that containers must not add. */
+/** Returns upstream's sentence about containers (`names`) that add forbidden capabilities (`added`). */
 export const describeAddedCapabilities = (names: string[], added: string[]) =>
   `${formatQuotedNames("container", names)} must not include ${quoteAll(added)} in securityContext.capabilities.add`;
 

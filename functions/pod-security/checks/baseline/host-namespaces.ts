@@ -1,4 +1,4 @@
-// A pod must not share the namespaces of its node.
+// A pod must not use its node's namespaces for network, processes or IPC.
 // Fields: spec.hostNetwork, spec.hostPID, spec.hostIPC. Allowed: unset, false.
 
 import type { PodSecurityCheck, PodSecurityCheckFunction } from "../check-builders.ts";

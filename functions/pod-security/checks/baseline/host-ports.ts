@@ -1,4 +1,4 @@
-// A container must not take a port of its node.
+// A container must not listen on a port of its node.
 // Field: ports[*].hostPort of each container. Allowed: unset, 0.
 
 import {

@@ -1,4 +1,4 @@
-// Probes and lifecycle hooks must call only the pod: the kubelet calls them from the node. Since 1.34.
+// Since 1.34: probes and lifecycle hooks must call only the pod, because the kubelet makes these calls from the node.
 // Fields: httpGet.host and tcpSocket.host of livenessProbe, readinessProbe, startupProbe, lifecycle.postStart and
 // lifecycle.preStop of each container. Allowed: unset, empty.
 
@@ -17,8 +17,8 @@ const checkProbes = buildContainersCheck(
     [livenessProbe, readinessProbe, startupProbe, lifecycle?.postStart, lifecycle?.preStop]
       .flatMap((action) => [action?.httpGet?.host ?? "", action?.tcpSocket?.host ?? ""])
       .filter((host) => host !== ""),
-  (all, hosts) => {
-    const names = sortUnique(all);
+  (containerNames, hosts) => {
+    const names = sortUnique(containerNames);
     const use = chooseSingularOrPlural(names.length, "uses", "use");
     return `${formatQuotedNames("container", names)} ${use} ${chooseSingularOrPlural(hosts.length, "probe or lifecycle host")} ${quoteAll(hosts)}`;
   },

@@ -1,4 +1,4 @@
-// A container must keep an SELinux type of containers.
+// A container may choose only SELinux types that are meant for containers, and no SELinux user or role.
 // Field: securityContext.seLinuxOptions.type of the pod and of each container. Allowed: unset, empty, container_t,
 // container_init_t, container_kvm_t, and since 1.31 container_engine_t.
 // Fields: seLinuxOptions.user and seLinuxOptions.role. Allowed: unset, empty.

@@ -17,8 +17,8 @@ import {
 } from "../check-builders.ts";
 
 const checkSeccompAnnotations: PodSecurityCheckFunction = ({ annotations, containers }) => {
-  const ofContainers = listNames(containers).map((name) => `container.seccomp.security.alpha.kubernetes.io/${name}`);
-  const forbidden = ["seccomp.security.alpha.kubernetes.io/pod", ...ofContainers].flatMap((key) => {
+  const containerKeys = listNames(containers).map((name) => `container.seccomp.security.alpha.kubernetes.io/${name}`);
+  const forbidden = ["seccomp.security.alpha.kubernetes.io/pod", ...containerKeys].flatMap((key) => {
     const value = Object.hasOwn(annotations, key) ? (annotations[key] ?? "") : undefined;
     return value === undefined || isAllowedSeccomp(value) ? [] : [`${key}=${quoteAsGo(value)}`];
   });

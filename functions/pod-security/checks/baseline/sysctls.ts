@@ -1,5 +1,5 @@
-// A pod may set only sysctls that affect no other pod and not its node.
-// Field: spec.securityContext.sysctls[*].name. Allowed: the names below, which newer versions extend.
+// A pod may set only sysctls that affect neither other pods nor the node.
+// Field: spec.securityContext.sysctls[*].name. Allowed: the names below. Newer versions of Kubernetes allow more names.
 
 import type { PodSecurityCheck, PodSecurityCheckFunction } from "../check-builders.ts";
 
@@ -12,6 +12,7 @@ const buildSysctlCheck = (...names: string[]): PodSecurityCheckFunction => {
     if (forbidden.length > 0) return { reason: "forbidden sysctls", detail: forbidden.join(", ") };
   };
 };
+// The allowed names since minor versions of Kubernetes: `since27` since 1.27.
 const since0 = (
   "kernel.shm_rmid_forced net.ipv4.ip_local_port_range net.ipv4.ip_unprivileged_port_start " +
   "net.ipv4.ping_group_range net.ipv4.tcp_syncookies"

@@ -1,5 +1,5 @@
-// A container must drop all capabilities, and may add one back. Since 1.22.
-// Field: securityContext.capabilities.drop of each container. Allowed: lists with ALL.
+// Since 1.22: a container must drop all capabilities, and may add only NET_BIND_SERVICE.
+// Field: securityContext.capabilities.drop of each container. Allowed: lists that contain ALL.
 // Field: securityContext.capabilities.add of each container. Allowed: unset, NET_BIND_SERVICE.
 // Since 1.25, pods with spec.os.name=windows are exempt.
 

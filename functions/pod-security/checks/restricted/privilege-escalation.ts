@@ -1,4 +1,4 @@
-// A process must not get more privileges than the process that started it. Since 1.8.
+// Since 1.8: a process must not get more privileges than the process that started it.
 // Field: securityContext.allowPrivilegeEscalation of each container. Allowed: false.
 // Since 1.25, pods with spec.os.name=windows are exempt.
 

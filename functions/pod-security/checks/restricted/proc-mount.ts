@@ -1,4 +1,4 @@
-// As at level baseline, but without its exemption of pods with spec.hostUsers=false. Since 1.35.
+// Since 1.35: the same as the check at the level baseline, but pods with spec.hostUsers=false aren't exempt.
 // Field: securityContext.procMount of each container. Allowed: unset, Default.
 
 import { checkProcMount, procMount } from "../baseline/proc-mount.ts";

@@ -1,6 +1,6 @@
 // Containers must not run as root.
-// Field: securityContext.runAsNonRoot of the pod and of each container. Allowed: true; unset in containers if the
-// pod's is true; unset in the pod if each container's is true.
+// Field: securityContext.runAsNonRoot of the pod and of each container. Allowed: true. The field may be unset in
+// containers if it is true in the pod, and unset in the pod if it is true in each container.
 // Since 1.35, pods with spec.hostUsers=false are exempt.
 
 import {
@@ -19,8 +19,8 @@ const checkRunAsRoot = buildSecurityContextsCheck(
   (setters) => `${setters} must not set securityContext.runAsNonRoot=false`,
 );
 const requireNonRoot: PodSecurityCheckFunction = (subject) => {
-  const found = checkRunAsRoot(subject);
-  if (found || subject.spec.securityContext?.runAsNonRoot === true) return found;
+  const violation = checkRunAsRoot(subject);
+  if (violation || subject.spec.securityContext?.runAsNonRoot === true) return violation;
 
   const without = listNames(subject.containers.filter((container) => getContext(container).runAsNonRoot === undefined));
   if (without.length > 0)

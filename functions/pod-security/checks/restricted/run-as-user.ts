@@ -1,4 +1,4 @@
-// Containers must not choose the user root. Since 1.23.
+// Since 1.23: containers must not choose the user root.
 // Field: securityContext.runAsUser of the pod and of each container. Allowed: unset, any number but 0.
 // Since 1.35, pods with spec.hostUsers=false are exempt.
 

@@ -1,6 +1,6 @@
-// Containers must have a seccomp profile. Since 1.19.
-// Field: securityContext.seccompProfile.type of the pod and of each container. Allowed: RuntimeDefault, Localhost;
-// unset in containers if the pod's is set; unset in the pod if each container's is set.
+// Since 1.19: containers must have a seccomp profile.
+// Field: securityContext.seccompProfile.type of the pod and of each container. Allowed: RuntimeDefault, Localhost. The
+// field may be unset in containers if it is set in the pod, and unset in the pod if it is set in each container.
 // Since 1.25, pods with spec.os.name=windows are exempt.
 
 import { checkSeccomp, seccompProfileBaseline } from "../baseline/seccomp.ts";

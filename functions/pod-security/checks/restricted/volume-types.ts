@@ -1,4 +1,4 @@
-// A pod may use only volumes of some types; hostPath is none of them.
+// A pod may use only volumes of certain types, and no volumes of the type hostPath.
 // Field: spec.volumes[*]. Allowed: configMap, csi, downwardAPI, emptyDir, ephemeral, image, persistentVolumeClaim,
 // projected, secret, and volumes without a type.
 
@@ -15,6 +15,7 @@ import {
 
 const allowed = "configMap csi downwardAPI emptyDir ephemeral image persistentVolumeClaim projected secret".split(" ");
 
+/** The types that a refusal names; it calls all other types "unknown". */
 const forbidden = (
   "hostPath gcePersistentDisk awsElasticBlockStore gitRepo nfs iscsi glusterfs rbd flexVolume cinder " +
   "cephfs flocker fc azureFile vsphereVolume quobyte azureDisk photonPersistentDisk portworxVolume scaleIO " +
