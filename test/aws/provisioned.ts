@@ -23,10 +23,10 @@ interface ProvisionedFunction {
 interface ProvisioningHost {
   getFunction(name: string): ProvisionedFunction;
   buildArn(name: string): string;
-  /** Returns the concurrency of the account that no function has reserved or provisioned, except for one function. */
-  computeUnreserved(except: unknown): number;
-  /** Returns how long the environments take to start, and why they fail. */
-  readTimes(): { warming: number; warmFailure: string | undefined };
+  /** Returns the account's concurrency that no other function than this one has reserved or provisioned. */
+  computeUnreserved(ignored: unknown): number;
+  /** Returns how many milliseconds environments take to start, and why they fail if they fail. */
+  readWarmingSettings(): { warming: number; warmFailure: string | undefined };
 }
 
 type Json = Record<string, unknown>;
@@ -39,9 +39,9 @@ export const sumProvisioned = ({ provisioned }: ProvisionedFunction) =>
 export const isWarm = ({ since, failure }: ProvisionedConcurrency, warming: number) =>
   failure === undefined && Date.now() >= since + warming;
 
-export const createProvisionedActions = ({ getFunction, buildArn, computeUnreserved, readTimes }: ProvisioningHost) => {
+export const createProvisionedActions = ({ getFunction, buildArn, computeUnreserved, readWarmingSettings }: ProvisioningHost) => {
   const describe = ({ count, since, failure }: ProvisionedConcurrency): Json => {
-    const { warming } = readTimes();
+    const { warming } = readWarmingSettings();
     const isOver = Date.now() >= since + warming;
     const Status = !isOver ? "IN_PROGRESS" : failure === undefined ? "READY" : "FAILED";
     const ready = Status === "READY" ? count : 0;
@@ -85,7 +85,7 @@ export const createProvisionedActions = ({ getFunction, buildArn, computeUnreser
           "Alias can't be used for Provisioned Concurrency configuration on an already Provisioned version",
         );
       requireRoom(fn, sumProvisioned(fn) - (fn.provisioned.get(qualifier)?.count ?? 0), count);
-      const provisioned = { count, since: Date.now(), failure: readTimes().warmFailure, running: 0 };
+      const provisioned = { count, since: Date.now(), failure: readWarmingSettings().warmFailure, running: 0 };
       fn.provisioned.set(qualifier, provisioned);
       return describe(provisioned);
     },
