@@ -48,8 +48,8 @@ const signer = createTestSigner(1);
 
 /**
  * Returns the zip of a function whose event controls it: the function writes `says` to its log, throws the error
- * `throws`, ends its process, waits for `waits` milliseconds, or returns its process ID. Otherwise it returns `mark` and
- * its version.
+ * `throws`, ends its process, waits for `waits` milliseconds, or returns its process ID. Otherwise it returns `mark`
+ * and its version.
  */
 const buildCode = (mark: string) =>
   zip({
@@ -524,7 +524,8 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         { who: "b", sum: "4", lines: "2" },
       ];
       assert.deepEqual(await readRowsOfQuery(), rows);
-      assert.deepEqual(await readRowsOfQuery({}, new Date(Date.now() - 7_200_000), new Date(Date.now() - 3_600_000)), []);
+      const hoursAgo = (hours: number) => new Date(Date.now() - hours * 3_600_000);
+      assert.deepEqual(await readRowsOfQuery({}, hoursAgo(2), hoursAgo(1)), []);
       assert.deepEqual(await readRowsOfQuery({ logGroup: `${group}-other` }), []);
     });
 
@@ -930,8 +931,10 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
           ["always-admit", true, true, true],
         ],
       );
-      const starts = ["ColdStart", "Latency"].map((name) => sumMetric("Postern", name, { Stage: "test" }, "SampleCount"));
-      assert.deepEqual(await Promise.all(starts), [2, 3]);
+      const samples = ["ColdStart", "Latency"].map((name) =>
+        sumMetric("Postern", name, { Stage: "test" }, "SampleCount"),
+      );
+      assert.deepEqual(await Promise.all(samples), [2, 3]);
       const policies = account.lambda.functions.get("postern-test-always-admit")?.policies;
       policies?.clear();
       assert.deepEqual(await review(String(admit), "always-admit"), { status: 403, body: '{"Message":"Forbidden"}' });

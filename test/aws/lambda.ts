@@ -151,7 +151,7 @@ export interface Lambda extends AwsService {
   /** Runs an action of Lambda's API on behalf of another service, such as CloudFormation. */
   act(action: string, name: string, input?: Json, query?: Record<string, string>): Promise<Json>;
   invoke(name: string, qualifier: string | undefined, event: unknown): Promise<Invocation>;
-  /** Invokes a function by an event that Lambda would queue. The stand-in calls the function at once, without retries. */
+  /** Invokes a function by an event that Lambda would queue. The stand-in calls it at once, and without retries. */
   invokeQueued(name: string, qualifier: string | undefined, event: unknown): Promise<Invocation>;
   /** Reports whether `fits` is true for a statement of the policy that invocations of a function see now. */
   isPermitted(name: string, qualifier: string | undefined, fits: (statement: Json) => boolean): boolean;
@@ -234,7 +234,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     fn.past = fn.past.filter(({ changed }) => Date.now() < changed + standIn.propagation);
     return fn.past[0] ?? fn;
   };
-  /** Returns the account's concurrency that no function reserves or provisions. `ignored` is a function not to count. */
+  /** Returns the account's concurrency that no function but `ignored` reserves or provisions. */
   const computeUnreserved = (ignored?: unknown) =>
     [...functions.values()]
       .filter((fn) => fn !== ignored)
@@ -612,8 +612,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     // Functions without a reservation share what the others leave.
     const sharing = [...functions.values()].filter(({ reserved }) => reserved === undefined);
     const runningShared = sharing.reduce((sum, { running }) => sum + running, 0);
-    const isThrottled =
-      fn.reserved === undefined ? runningShared >= computeUnreserved() : fn.running >= fn.reserved;
+    const isThrottled = fn.reserved === undefined ? runningShared >= computeUnreserved() : fn.running >= fn.reserved;
     if (isThrottled) {
       record("Throttles", 1);
       throw new AwsError(429, "TooManyRequestsException", "Rate Exceeded.");

@@ -39,7 +39,12 @@ export const sumProvisioned = ({ provisioned }: ProvisionedFunction) =>
 export const isWarm = ({ since, failure }: ProvisionedConcurrency, warming: number) =>
   failure === undefined && Date.now() >= since + warming;
 
-export const createProvisionedActions = ({ getFunction, buildArn, computeUnreserved, readWarmingSettings }: ProvisioningHost) => {
+export const createProvisionedActions = ({
+  getFunction,
+  buildArn,
+  computeUnreserved,
+  readWarmingSettings,
+}: ProvisioningHost) => {
   const describe = ({ count, since, failure }: ProvisionedConcurrency): Json => {
     const { warming } = readWarmingSettings();
     const isOver = Date.now() >= since + warming;

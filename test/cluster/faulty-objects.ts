@@ -47,8 +47,8 @@ const getAt = (object: unknown, path: Path): unknown =>
   path.reduce<unknown>((inner, step) => Reflect.get(Object(inner), step), object);
 
 /**
- * Generates copies of objects with one fault each; about one copy in 31 has none. Only values whose path `isChanged` accepts
- * are changed. The apiVersion, the kind and the namespace stay as they are.
+ * Generates copies of objects with one fault each; about one copy in 31 has none. Only values whose path `isChanged`
+ * accepts are changed. The apiVersion, the kind and the namespace stay as they are.
  */
 export const generateFaultyObject = (
   objects: readonly KubernetesObject[],

@@ -161,7 +161,7 @@ const generateSource = (
     return fc.record({
       body: fc.constant(body),
       edits: fc.array(fc.oneof(labelEdit, ...kindEdits), { minLength: 1, maxLength: 2 }),
-      subresource: subresourceEdits.length === 0 ? fc.constant(undefined) : fc.oneof(...subresourceEdits),
+      subresource: fc.oneof(...(subresourceEdits.length === 0 ? [fc.constant(undefined)] : subresourceEdits)),
     });
   });
 
@@ -194,7 +194,7 @@ const generateStep = ({
     validated: takeFirst(validatingPolicyScenarios.policies),
     mutated: takeFirst(mutatingPolicyScenarios.mutatingPolicies),
   };
-  // The cluster has the policies 0 to 149. A label such as `p7: "on"` makes policy 7 apply to the object.
+  // A label such as `p7: "on"` makes policy 7 apply to the object.
   const policyLabels = fc
     .array(fc.nat(149), { maxLength: 2 })
     .map((numbers) => Object.fromEntries(numbers.map((number) => [`p${number}`, "on"])));
