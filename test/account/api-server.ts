@@ -5,8 +5,9 @@ import type { WebhookEntry } from "../../infra/webhooks/configurations.ts";
 import { buildKubeconfig } from "../checkout.ts";
 import { close, listen } from "../listen.ts";
 
-// The cluster of a stage in this suite: an API server that only keeps objects. Postern's commands update its webhook
-// configurations as those of any cluster, and the suite calls their URLs, as an API server would.
+// The imitated cluster of a stage in this suite: an API server that only stores objects. Postern's commands write
+// webhook configurations to it, as to any cluster. The suite, and not this server, calls the URLs in these
+// configurations.
 
 export interface KeptCluster {
   /** The text of a kubeconfig. */
@@ -54,7 +55,7 @@ interface ObjectRequest {
   body: string;
 }
 
-/** Returns the status and the body of the answer. Paths are the names of objects: only objects have one that is kept. */
+/** Returns the status and the body of the answer to a request. Objects are stored by their paths. */
 const answer = (objects: Map<string, Kept>, { method, path, isDryRun, body }: ObjectRequest): [number, object] => {
   const known = objects.get(path);
   const name = path.split("/").at(-1);
@@ -72,4 +73,4 @@ const answer = (objects: Map<string, Kept>, { method, path, isDryRun, body }: Ob
 };
 
 const listBelow = (objects: Map<string, Kept>, path: string): Kept[] =>
-  [...objects].flatMap(([place, object]) => (place.startsWith(`${path}/`) ? [object] : []));
+  [...objects].flatMap(([objectPath, object]) => (objectPath.startsWith(`${path}/`) ? [object] : []));

@@ -1,13 +1,13 @@
 import { AwsError } from "./aws-service.ts";
 
-// Provisioned concurrency in the stand-in for Lambda: environments of a version that are started before they are needed.
+// Provisioned concurrency in the stand-in for Lambda: environments that are started before a call needs them.
 
 /** The provisioned concurrency of one version or alias. */
 export interface ProvisionedConcurrency {
   count: number;
   /** The time of the request, in milliseconds since 1970. */
   since: number;
-  /** The reason why Lambda will fail to start the environments. */
+  /** The reason why the start of the environments will fail; undefined if it will succeed. */
   failure: string | undefined;
   running: number;
 }
@@ -47,8 +47,8 @@ export const createProvisionedActions = ({
 }: ProvisioningHost) => {
   const describe = ({ count, since, failure }: ProvisionedConcurrency): Json => {
     const { warming } = readWarmingSettings();
-    const isOver = Date.now() >= since + warming;
-    const Status = !isOver ? "IN_PROGRESS" : failure === undefined ? "READY" : "FAILED";
+    const finalStatus = failure === undefined ? "READY" : "FAILED";
+    const Status = Date.now() < since + warming ? "IN_PROGRESS" : finalStatus;
     const ready = Status === "READY" ? count : 0;
     return {
       RequestedProvisionedConcurrentExecutions: count,
@@ -59,6 +59,7 @@ export const createProvisionedActions = ({
       LastModified: new Date(since).toISOString().replace("Z", "+0000"),
     };
   };
+  /** Throws if a function that has `others` provisioned environments can't have `count` more. */
   const requireRoom = (fn: ProvisionedFunction, others: number, count: number) => {
     if (fn.reserved !== undefined && others + count > fn.reserved)
       throw createInvalid(
