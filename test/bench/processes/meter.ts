@@ -8,8 +8,8 @@ export interface ProcessUsage {
   memory: number;
 }
 
-// This module is loaded before a program. It reports the used resources on a pipe of its own, together with what the
-// program adds by `setBenchReportFields`.
+// This module is loaded before a program. When the program ends, the module writes the used resources to file
+// descriptor 3, together with the fields that the program sets by `setBenchReportFields`.
 const pipe = 3;
 
 process.on("exit", () => {
@@ -20,7 +20,7 @@ process.on("exit", () => {
 
 let addition: object = {};
 
-/** Sets the fields that the report gets in addition; a later call replaces them. */
-export const setBenchReportFields = (more: object): void => {
-  addition = more;
+/** Sets additional fields of the report; a later call replaces them. */
+export const setBenchReportFields = (fields: object): void => {
+  addition = fields;
 };
