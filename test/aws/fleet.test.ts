@@ -407,7 +407,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       await requireHealthyEntries();
     });
 
-    it("rolls back to a release without a variant: deletes the variant's entries first, and then moves aliases", async () => {
+    it("rolls back to a release without a variant: its entries are deleted before aliases are moved", async () => {
       const steps = await rollBackAll(grouped);
       assert.deepEqual(steps.toSorted(), ["aliases", "cluster east: entries", "cluster west: entries"]);
       assert.equal(steps.at(-1), "aliases");
@@ -775,7 +775,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       await requireHealthyEntries();
     });
 
-    it("is refused if postern.yaml lacks a cluster with entries, until these are deleted or the cluster is forgotten", async () => {
+    it("is refused without a cluster that has entries, until they are deleted or the cluster is forgotten", async () => {
       const buildConfigWithout = (name: Name): FleetConfig => ({
         ...narrow,
         only: names.filter((other) => other !== name),

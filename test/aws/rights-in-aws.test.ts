@@ -26,8 +26,8 @@ import {
 } from "./rights.ts";
 import { lint } from "./tools.ts";
 
-// The roles of infra/aws/iam/pipeline.yml: each command works with the rights of its role, and every right is
-// usedRights.
+// Tests the roles of infra/aws/iam/pipeline.yml: each command works with the rights of its role, and every right is used.
+
 const stage = "test";
 
 /** Rights that no command in these tests uses, with the reasons. */
@@ -173,7 +173,7 @@ describe("the roles for one stage", () => {
     );
   });
 
-  it("can't be usedRights to change itself, to reach another stage, or to create a role without the boundary", async () => {
+  it("can't change themselves, reach another stage, or create a role without the permissions boundary", async () => {
     const { role, resources } = await readAccess({ ...github, EksClusters: [buildArn("eks", "cluster/shop")] });
     const deploy = role("DeployRole");
     const context = { ...cloudFormationContext, "iam:PermissionsBoundary": boundary };
@@ -319,8 +319,9 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
   let optionsWithoutRights: string[];
   let template: StackTemplate;
   let access: Awaited<ReturnType<typeof readAccess>>;
+  /** The role with whose rights commands run. */
   let currentRole: string;
-  /** The rights that were usedRights, by policy. */
+  /** The used rights, each as `POLICY ACTION`. */
   const usedRights = new Set<string>();
 
   const buildRules = (mode: string) =>
@@ -534,7 +535,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     assert.match(corrected.text, /^ledger: .*: its point-in-time recovery is off; postern deploy corrects that$/m);
   });
 
-  it("deploys a change of a rule's mode and of the key's version, and turns the ledger's recovery on again", async () => {
+  it("deploys changes of a rule's mode and of the key's version, and turns the ledger's recovery on", async () => {
     await checkout.write("postern.yaml", buildConfig("warn", "2"));
     const text = await requireSuccess("DeployRole", "deploy", ...options);
     assert.match(
@@ -604,11 +605,12 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     );
   });
 
-  it("has usedRights all rights of its roles, except CloudFormation's and the listed ones", () => {
-    const all = ["PlanPolicy", "DeployPolicy", "EmergencyPolicy"].flatMap((id) =>
+  it("has used all rights of its roles, except CloudFormation's and those of `unusedRights`", () => {
+    const givenRights = ["PlanPolicy", "DeployPolicy", "EmergencyPolicy"].flatMap((id) =>
       access.policy(id).flatMap(({ policy, actions }) => actions.map((action) => `${policy} ${action}`)),
     );
-    assert.deepEqual([...new Set(all)].filter((one) => !usedRights.has(one)).sort(), Object.keys(unusedRights).sort());
+    const unusedFound = [...new Set(givenRights)].filter((right) => !usedRights.has(right));
+    assert.deepEqual(unusedFound.sort(), Object.keys(unusedRights).sort());
   });
 
   it("lets CloudFormation create, change and delete each resource type of its templates, and nothing else", async () => {
@@ -644,7 +646,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     for (const action of callerNetworkActions) assert.ok(findAllowingStatement(deploy, { action, resource: "*" }));
     const given = access.policy("StackPolicy").flatMap(({ actions }) => actions);
     assert.deepEqual(
-      [...new Set(given)].filter((action) => !asked.has(action)),
+      [...new Set(given)].filter((action) => !neededActions.has(action)),
       [],
     );
   });
