@@ -32,8 +32,8 @@ import { createTestSigner } from "../parity/test-key.ts";
 import { needs } from "../parts.ts";
 import { type Fault, type LambdaService, startLambda } from "./lambda.ts";
 
-// A stage's functions from their first version to rollback, on a stand-in that is as strict as Lambda and runs the
-// published code.
+// Tests a stage's functions, from their first version to a rollback, with a stand-in that is as strict as Lambda and
+// runs the published code.
 const rule = "always-deny";
 const name = `postern-test-${rule}`;
 const signer = createTestSigner(1);
@@ -74,7 +74,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     return openStageFunctions("test", stack, client, 1);
   };
 
-  /** Publishes code as a deployment does, and points the alias at it. */
+  /** Publishes code as a deployment does, and points the alias at the new version. */
   const deploy = (code: Buffer, further: Record<string, string> = {}) => {
     const found = service.functions.get(name);
     assert.ok(found);
@@ -102,7 +102,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     return fault === undefined ? JSON.parse(String(body)) : String(Object(payload).errorMessage);
   };
 
-  it("are listed by stage, with any page size, and without the environments of others", async () => {
+  it("are listed by stage, with any page size, without reading the environments of other functions", async () => {
     service.pageSize = 1;
     const long = "limit-pod-hard-anti-affinity-topology-more";
     service.create("postern-test-limit-pod-733e24", good, { POSTERN_STAGE: "test", POSTERN_RULE: long });
@@ -135,7 +135,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.equal((await askLiveVersion()).response.allowed, false);
     });
 
-    it("warn only callers with a valid key, and refuse a body that is no review", async () => {
+    it("answer with a warning only callers with a valid key, and refuse a body that is no review", async () => {
       await disarmRule(functions, rule, getNextMinute());
       const readStatus = async (change: object) => {
         const { payload, fault } = await functions.invoke(rule, "live", { ...buildEvent("mutate"), ...change });
@@ -200,7 +200,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.deepEqual([getLatest()?.code, getLatest()?.environment], [before?.code, before?.environment]);
     });
 
-    it("decide again at once after they are armed, with the version from before", async () => {
+    it("decide again at once after they are armed, and have the same version as before", async () => {
       deploy(good);
       await disarmRule(functions, rule, getNextMinute());
       await disarmRule(functions, rule, getNextMinute());
@@ -210,7 +210,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.equal((await askLiveVersion()).response.allowed, false);
     });
 
-    it("are as before or disarmed after an interruption at any step, and a second try completes it", async () => {
+    it("are unchanged or disarmed after an interruption at any step; a second try completes it", async () => {
       service.updating = 0;
       let step = 0;
       for (let stopped = true; stopped; step++) {
@@ -248,7 +248,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       stackSettings: toStackSettings({ Runtime: "nodejs24.x", LoggingConfig: { LogGroup: `/aws/lambda/${name}` } }),
     });
 
-    it("have it published once, without an alias that points at it", async () => {
+    it("have it published once, and no alias points at it", async () => {
       const versions: string[] = [];
       for (const wanted of [
         buildWanted(other),
@@ -285,7 +285,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.deepEqual(faults, []);
     });
 
-    it("get no version if another command changes them during any step", async () => {
+    it("get no new version if another command changes them during any step", async () => {
       const strangeCode = { code: crashing };
       for (const [action, when, change] of [
         ["UpdateFunctionCode", "before", strangeCode],
@@ -313,7 +313,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       }
     });
 
-    it("get one version, however often a deployment is interrupted and run again", async () => {
+    it("get one new version, however often a deployment is interrupted and repeated", async () => {
       let step = 0;
       for (let stopped = true; stopped; step++) {
         let calls = 0;
@@ -338,7 +338,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       await assert.rejects(functions.publishVersion(rule, buildWanted(other)), /no room for more code in Lambda/);
     });
 
-    it("lose old versions, except those that an alias points at", async () => {
+    it("lose old versions, except versions at which an alias points", async () => {
       await functions.publishVersion(rule, buildWanted(other));
       await functions.deleteVersion(rule, "1");
       await functions.deleteVersion(rule, "2");
@@ -346,7 +346,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.deepEqual([...(service.functions.get(name)?.versions.keys() ?? [])], ["1"]);
     });
 
-    it("are tested by their cases, and report the end of the log of a failure", async () => {
+    it("are tested by the rule's cases; a failure is reported with the end of the function's log", async () => {
       const listed = await readRule(fileURLToPath(new URL(`../../functions/${rule}`, import.meta.url)), rule);
       assert.deepEqual((await runCases(functions, listed, "1")).faults, []);
       const failing = 'console.log("about to"); exports.handler = async () => { throw new Error("it breaks"); };\n';
@@ -388,13 +388,13 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.equal(await rollBackAlias(functions, rule), "2");
     });
 
-    it("need a previous version", async () => {
+    it("can't be rolled back without a previous version", async () => {
       await assert.rejects(rollBackAlias(functions, rule), /always-deny has no version before version 1/);
       await assert.rejects(rollBackAlias(functions, rule, "7"), /always-deny has no version 7; it has 1/);
       await assert.rejects(rollBackAlias(functions, "none"), /stage test has no function for none/);
     });
 
-    it("need a version that accepts the keys in use", async () => {
+    it("can't be rolled back to a version that doesn't accept the keys in use", async () => {
       deploy(good, { POSTERN_KEYS: `${signer.publicKey},second` });
       await assert.rejects(
         rollBackAlias(functions, rule),
@@ -407,7 +407,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       );
     });
 
-    it("are not moved if another command has moved them", async () => {
+    it("stay where another command has moved their alias meanwhile", async () => {
       deploy(good);
       const before = await functions.readAlias(rule);
       await functions.moveAlias(rule, "1", before);
@@ -417,7 +417,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       );
     });
 
-    it("are moved by a retry if Lambda is busy", async () => {
+    it("are rolled back by a retry if Lambda is busy", async () => {
       deploy(good);
       let refusals = 2;
       service.fault = ({ action }, when) =>
@@ -447,7 +447,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       deploy(good);
       Object.assign(getLiveAlias() ?? {}, { weights: { 1: 0.1 } });
       const { output } = await runPostern("status", "--stage", "test");
-      // Releases are unknown without the right to find the bucket; the status still has what Lambda knows.
+      // Without the right to find the bucket, releases are unknown. The status still has the facts from Lambda.
       assert.match(output, /^RULE +LIVE +PUBLISHED +BEFORE\nalways-deny +2, 10% version 1 +\S+Z +1\n/);
       const { output: json, code } = await runPostern("status", "--stage", "test", "-o", "json");
       assert.equal(code, 3);

@@ -14,12 +14,12 @@ import { needs } from "../parts.ts";
 import { createPackager, loadJob, type StagePackager } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// One stage from its first deployment to its deletion, with a real API server and clients that write all the time.
+// Tests a stage from its first deployment to its deletion, with a real API server and clients that write all the time.
 /**
- * Returns the source of a rule that stamps notes and refuses notes without a stamp; each version differs in its
- * arguments.
+ * Returns the source of a rule that stamps notes, and refuses notes without a stamp. The arguments make different
+ * versions.
  */
-// A rule can't name these globals. That is a check of its source, and no sandbox.
+// A rule's source must not name these globals. That is only a check of the source, and no sandbox.
 const buildRule = ({ stamp = "one", head = "", validate = "" } = {}) => `
 import { rule } from "#lib/rule.ts";
 const { process, Math } = Object.constructor("return globalThis")();
@@ -88,14 +88,14 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     await checkout?.remove();
   });
 
-  /** Runs postern as a user would at the command line. */
+  /** Runs postern at the command line, as a user would. */
   const runPostern = (...words: string[]) => checkout.postern(account.actAs("pipeline").env, ...words);
   const getClusterOptions = () => options.slice(0, 4);
   let catalogues = 0;
-  /** Puts another version of the rule into the working tree. */
+  /** Writes another version of the rule to the working tree. */
   const release = async (rule: string, cases: string) => {
     catalogues += 1;
-    // A process loads a module once, so each catalogue gets its own folder.
+    // A process loads a module only once, so each catalogue is also written to its own folder.
     for (const folder of ["functions", `catalogues/${catalogues}`])
       await checkout.rule("stamp-notes", `${rule}// ${catalogues}\n`, cases, folder);
   };
@@ -122,8 +122,8 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   const getLiveAlias = () => account.lambda.functions.get(fn)?.aliases.get("live");
 
   /**
-   * Creates notes with several clients, all the time while `act` runs. Their short pauses leave the cores to `act`, and to
-   * the other test files.
+   * Lets several clients create notes all the time while `act` runs. They make short pauses, which leave the processor
+   * to `act` and to other test files.
    */
   const writeMeanwhile = async (act: () => Promise<unknown>, clients = 4): Promise<WriteCounts> => {
     const tally: WriteCounts = { created: 0, stamps: {}, failures: [] };
@@ -145,7 +145,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       }
       close();
     });
-    // The clients also write before and after, to cover every moment.
+    // The clients also write before and after `act`, so that every moment is covered.
     await wait(500);
     try {
       await act();
@@ -178,8 +178,8 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     assert.equal(account.lambda.functions.size, 0);
   });
 
-  it("is deployed by one command, and the next one has nothing to do", async () => {
-    // The entries must wait until requests see the new route, the alias and its permission.
+  it("is deployed by one command, and a second deployment has nothing to do", async () => {
+    // Invocations see the new route, the alias and its permission late. The entries must not be written before that.
     account.lambda.propagation = 4000;
     const first = await runPostern("deploy", ...options);
     account.lambda.propagation = 0;
@@ -223,7 +223,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     }
   });
 
-  it("refuses versions that disagree with the version before", async () => {
+  it("refuses versions that give other answers than the version before", async () => {
     const strict = buildRule({ stamp: "two", validate: 'if (note.data?.stamp === "one") return "one is out";' });
     await release(strict, buildCases("two"));
     const { code, stderr } = await runPostern("deploy", ...options);
@@ -298,7 +298,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     );
     const path = "/api/v1/namespaces/default/configmaps";
     const body = { metadata: { generateName: "once-" }, data: { once: "yes" } };
-    // The new version gets the first review, and the old one the next.
+    // The new version gets the first review, and the old version the next one.
     account.lambda.random = () => 0;
     const deployed = deployWithin({ ...watch, milliseconds: 4000, every: 300 });
     await waitUntil("the canary has not begun", async () => Object.keys(getLiveAlias()?.weights ?? {}).length > 0);
@@ -309,7 +309,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     assert.equal(await readStamp("after-once"), "three");
   });
 
-  it("rolls back and deploys again, one rule or all, without a failed request", async () => {
+  it("rolls back one rule or all rules and deploys again, without a failed request", async () => {
     const tally = await writeMeanwhile(async () => {
       const { stdout: back } = await runPostern("rollback", "stamp-notes", "--stage", "test");
       assert.equal(back.trim(), `stamp-notes is at version ${promoted}`);
@@ -327,7 +327,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   describe("whose key is replaced", () => {
     let former: number;
     const retirement = { unused: 2000, patience: 60_000, every: 300 };
-    it("accepts both keys for a while, and then only the new one", async () => {
+    it("accepts both keys for some time, and then only the new one", async () => {
       await release(buildRule(), buildCases());
       await runPostern("deploy", ...options);
       former = JSON.parse((await runPostern("status", "-o", "json", ...getClusterOptions())).stdout).release.id;
@@ -350,7 +350,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
         await checkout.load<typeof import("../../infra/rollout/rotate.ts")>("infra/rollout/rotate.ts");
       const [before] = await readUrls();
       const { job } = await openJob();
-      // For some seconds, versions answer that don't know the new key yet.
+      // For some seconds, versions that don't know the new key still answer.
       account.lambda.propagation = 3000;
       const tally = await writeMeanwhile(() => rotateClusterKey(job, "shop", retirement));
       account.lambda.propagation = 0;
@@ -361,7 +361,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       assert.equal((await runPostern("status", ...getClusterOptions())).code, 0);
     });
 
-    it("does not go back to versions that know only the old one", async () => {
+    it("does not roll back to versions that know only the old key", async () => {
       const { code, stderr } = await runPostern("rollback", "--all", "--to", `r${former}`, ...getClusterOptions());
       assert.equal(code, 1, stderr);
       assert.match(stderr, /version \d+ of stamp-notes doesn't accept the keys that are in use now/);
@@ -479,7 +479,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     );
   });
 
-  it("can be deployed again after that, with its logs", async () => {
+  it("can be deployed again after its deletion, and still has its logs", async () => {
     const lines = countLines();
     const { code, stderr } = await runPostern("deploy", ...options);
     assert.equal(code, 0, stderr);
@@ -491,7 +491,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     assert.match(again.stderr, /nothing to do/);
   });
 
-  it("is deleted with its logs by --with-data, also if only they are left", async () => {
+  it("is deleted with its logs by --with-data, also if only the logs are left", async () => {
     for (const words of [
       ["destroy", "--yes"],
       ["destroy", "--yes", "--with-data"],

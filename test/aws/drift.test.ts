@@ -4,7 +4,8 @@ import { type Checkout, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// What was changed in AWS by hand: `status` and the plan show it, `deploy` repairs it or prints the command that does.
+// Tests changes that were made in AWS by hand: `status` and the plan show them, and `deploy` repairs them or prints the
+// command that does.
 describe("a change by hand", await needs("moto"), () => {
   const fn = "postern-test-always-pull-images";
   const group = "/aws/lambda/postern-test";
@@ -50,7 +51,7 @@ describe("a change by hand", await needs("moto"), () => {
   const deleteStatements = () => getFunction().policies.delete("live");
   const source = { Action: "lambda:InvokeFunction", Principal: "apigateway.amazonaws.com" };
 
-  it("is not there after a deployment", async () => {
+  it("isn't reported after a deployment", async () => {
     const { stdout } = await readStatus();
     assert.doesNotMatch(stdout, /changed in AWS/);
     assert.match((await deploy()).stderr, /^nothing to do: release r2 is live/m);
@@ -131,7 +132,7 @@ describe("a change by hand", await needs("moto"), () => {
     [...(account.cloudformation.stack("postern-test")?.resources.values() ?? [])].find(
       ({ id }) => id === "LatencyAlarm",
     )?.physical ?? assert.fail();
-  /** Does what a command of the AWS CLI does. */
+  /** Runs a command of the AWS CLI against the stand-ins. */
   const runCommand = async (command: string) => {
     const done = command.split(" && ").map(async (one) => {
       const [, service = "", operation = ""] = one.split(" ");
@@ -202,7 +203,7 @@ describe("a change by hand", await needs("moto"), () => {
       assert.doesNotMatch((await readStatus()).stdout, /changed in AWS/);
     });
 
-  it("is unknown without a right, and status says which is missing", async () => {
+  it("can't be found without a right, and status says which right is missing", async () => {
     account.allow = ({ action }) => action !== "lambda:GetPolicy";
     const [status, plan] = [await readStatus(), await deploy("--plan-only")];
     account.allow = undefined;

@@ -34,7 +34,7 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
     await dynamoDb?.stop();
   });
 
-  // The random name of a rule separates the entries of each test.
+  // Each test opens the ledger of a rule with a random name, so that tests don't share entries.
   const open = (readTime?: () => number) =>
     openRuleLedger(createDynamoDbLedger(table, Date.now() + long, readTime), randomUUID());
 
@@ -42,7 +42,7 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
 
   describe("with a fault", () => {
     let rule: string;
-    /** Adds 1 to the numbers under keys, in a review of so many milliseconds; resolves to the sentence of a failure. */
+    /** Adds 1 to the numbers under keys, in a review with so many milliseconds. Returns the sentence of a failure. */
     const count = async (keys: string[], milliseconds = long): Promise<string | undefined> => {
       const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + milliseconds), rule);
       const counting = ledger.change<number>(keys, (kept) => kept.map((number = 0) => number + 1));
@@ -54,13 +54,15 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
         },
       );
     };
-    /** Counts under faults, from 1; returns the failure's sentence, and the numbers in the table afterwards. */
+    /**
+     * Counts under faults, starting from 1. Returns the failure's sentence, and the numbers in the table afterwards.
+     */
     const countUnderFaults = async (keys: string[], choose: ChooseFault, milliseconds?: number) => {
       proxy.setFaults(() => undefined);
       assert.equal(await count(keys), undefined);
       proxy.setFaults(choose);
       const failure = await count(keys, milliseconds);
-      // A write that was given up may still arrive.
+      // A write that the client has given up may still arrive.
       proxy.setFaults((...request) => (isWrite(request[0]) ? choose(...request) : undefined));
       return { failure, numbers: await openRuleLedger(openDynamoDbLedger(Date.now() + long), rule).change(keys, same) };
     };
@@ -105,7 +107,7 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
             assert.deepEqual([failure, numbers], [undefined, keys.map(() => 2)]);
           });
 
-    it("changes once although no answer comes to a write", async () => {
+    it("makes a change once although DynamoDB doesn't answer the first write", async () => {
       for (const keys of shapes) {
         rule = randomUUID();
         const { failure, numbers } = await countUnderFaults(keys, choose(write, "silence"), 4_500);
@@ -133,7 +135,7 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
             rule = randomUUID();
             const { failure, numbers } = await countUnderFaults(keys, choose(at, fault, always));
             assert.match(failure ?? "", sentence);
-            // An answer with a wrong time says that the write was carried out.
+            // If only the answer's time is wrong, the write was carried out.
             assert.deepEqual(
               numbers,
               keys.map(() => (at === write && sentence === clock ? 2 : 1)),
@@ -188,7 +190,7 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
         }
       });
 
-    // The answer to the first write is lost. Before the request is sent again, another client changes the same keys.
+    // Chooses faults: the answer to the first write is lost, and `act` runs before the request is sent again.
     const loseBetween = (act: () => Promise<unknown>): ChooseFault => {
       let writes = 0;
       return async (operation) => {
@@ -200,7 +202,7 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
       };
     };
 
-    it("reads several entries at one moment, also if nothing changes", async () => {
+    it("reads several entries at the same moment, also if the change writes nothing", async () => {
       const keys = ["a", "b"];
       const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + long), rule);
       await count(keys);
@@ -213,7 +215,7 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
       assert.ok(proxy.operations.includes("TransactGetItems"));
     });
 
-    it("doesn't know whether it changed one entry if another change followed a lost answer", async () => {
+    it("reports that the change of one entry is uncertain if another change followed a lost answer", async () => {
       const { failure, numbers } = await countUnderFaults(
         ["a"],
         loseBetween(() => count(["a"])),
@@ -221,7 +223,7 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
       assert.deepEqual([failure, numbers], ["an answer was lost, and it is unknown whether the change was made", [3]]);
     });
 
-    it("knows that it changed several entries if another change followed a lost answer", async () => {
+    it("recognizes that it has changed several entries although another change followed a lost answer", async () => {
       const { failure, numbers } = await countUnderFaults(
         ["a", "b"],
         loseBetween(() => count(["a", "b"])),
@@ -229,7 +231,7 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
       assert.deepEqual([failure, numbers], [undefined, [3, 3]]);
     });
 
-    it("doesn't create an entry twice that another change deleted after a lost answer", async () => {
+    it("doesn't create an entry again that another change deleted after a lost answer", async () => {
       for (const keys of shapes) {
         rule = randomUUID();
         const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + long), rule);
@@ -244,9 +246,10 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
     });
   });
 
-  // POSTERN_CHANGES=500 makes 32 processes with so many changes each. Otherwise the clients share two processes: a client
-  // keeps nothing between its changes, and the clients of a process wait for DynamoDB at the same time, too.
-  it("has an order of its changes by many clients under faults that explains what each of them read", async (test) => {
+  // With POSTERN_CHANGES=500, there are 32 processes with 500 changes each. Otherwise the clients share two processes,
+  // which is a sufficient test: a client stores nothing between its changes, and the clients of a process also wait for
+  // DynamoDB at the same time.
+  it("has an order of all changes, by many clients and under faults, that explains what each change read", async (test) => {
     const { POSTERN_CHANGES, POSTERN_SEED } = process.env;
     const changes = Number(POSTERN_CHANGES ?? 30);
     const [processes, clients] = POSTERN_CHANGES ? [32, 1] : [2, 4];
@@ -275,12 +278,12 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
     const keys = ["a", "b"];
     const conflict: Fault = { refusal: "TransactionCanceledException", reasons: ["TransactionConflict", "None"] };
 
-    // The process reads both entries, its write is refused, and it does both again.
+    // The process reads both entries, and its write is refused. Then it reads and writes again.
     const calls = [0, 1, 2, 3, 4, 5];
     const isRefused = (call: number) => call === 2;
     const moments = calls.flatMap((call) => [`before call ${call + 1}`, `after call ${call + 1}`]);
     for (const [index, moment] of moments.entries())
-      it(`${moment} of a change has all of the change or nothing`, async () => {
+      it(`${moment} of a change has made the whole change or nothing`, async () => {
         const rule = randomUUID();
         const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + long), rule);
         const isKilledAfter = index % 2 === 1;

@@ -17,7 +17,8 @@ import {
   region,
 } from "./rights.ts";
 
-// docs/start/eks.md, with a real API server that finds the user of a token by the access entries, as an EKS cluster does.
+// Tests docs/start/eks.md with a real API server that finds the user of a token by access entries, as an EKS cluster
+// does.
 const stage = "prod";
 const owner = `aws:${accountId}:${region}:${stage}`;
 
@@ -27,9 +28,9 @@ describe("an EKS cluster", await needs("moto", "runtime client", "API server"), 
   let checkout: Checkout;
   let access: Awaited<ReturnType<typeof readAccess>>;
   let authenticator: { stop(): Promise<void> };
-  /** The statements of the caller. */
+  /** The statements that give the caller its rights. */
   let statements: ReturnType<typeof placeStatements>;
-  /** The rights to EKS that were used, by policy. */
+  /** The used rights to EKS, by policy. */
   const used = new Set<string>();
 
   const writeConfig = (rules: string, connect = `{ eks: prod-eu, region: ${region} }`) =>
@@ -102,14 +103,14 @@ describe("an EKS cluster", await needs("moto", "runtime client", "API server"), 
     return cluster.admin({ method: "POST", path: "/api/v1/namespaces/payments/pods", body });
   };
 
-  it("has a plan that shows the access entry of the rule that reads it", async () => {
+  it("has a plan that shows the access entry for the rule that reads the cluster", async () => {
     assert.match(
       await deployWell("--plan-only"),
       /\ncluster prod-eu\n {2}~ EKS access entry of pod-node-selector is missing\n {2}~ ClusterRole postern:pod-node-selector is missing\n/,
     );
   });
 
-  it("has a plan that names a rule whose plugin is on by default in its version", async () => {
+  it("has a plan that names a rule whose plugin is on by default in the cluster's version", async () => {
     const { major, minor } = Object((await cluster.admin({ method: "GET", path: "/version" })).body);
     await writeConfig(`${rules}  limit-ranger:\n  pod-topology-labels:\n`);
     const plan = await deployWell("--plan-only");
@@ -124,7 +125,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     );
   });
 
-  it("refuses a deployment without the right to access entries, before anything changes, and prints what gives it", async () => {
+  it("stops a deployment without the right to access entries before any change, and prints the missing right", async () => {
     const others = statements.map(({ actions, ...statement }) => {
       return { ...statement, actions: actions.filter((action) => !/AccessEntr|eks:TagResource/.test(action)) };
     });
@@ -157,7 +158,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     assert.match(await deployWell(), /\nnothing to do: release r1 is live\n$/);
   });
 
-  it("admits pods as the rules say, with what they read by the access entry", async () => {
+  it("admits pods as the rules say, which read the cluster by their access entry", async () => {
     const annotations = { "scheduler.alpha.kubernetes.io/node-selector": "pool=payments" };
     const body = { metadata: { name: "payments", annotations } };
     await cluster.admin({ method: "POST", path: "/api/v1/namespaces", body });
@@ -177,7 +178,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
       if (principal.includes("PodDashnode")) entries?.set(principal, { ...entry, ...change });
   };
 
-  it("gets an entry again that was deleted or put into other groups", async () => {
+  it("gets an access entry back that was deleted or put into other groups", async () => {
     editOwnEntry({ kubernetesGroups: ["postern:pod-node-selector", "admins"] });
     assert.match(
       await deployWell(),
@@ -194,7 +195,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     assert.deepEqual(listEntries(), [ownEntry]);
   });
 
-  it("keeps an entry without the stage's tag: it suffices in the right group, and stops the deployment in others", async () => {
+  it("keeps a foreign access entry: it suffices in the right group, and stops the deployment in other groups", async () => {
     const others = { tags: { postern: `aws:${accountId}:${region}:other` } };
     editOwnEntry({ ...others, kubernetesGroups: ["postern:pod-node-selector", "admins"] });
     assert.match(await deployWell(), /\nnothing to do: /);
@@ -209,7 +210,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     editOwnEntry(ownEntry);
   });
 
-  it("loses the entry of a rule that is turned off, and gets it again by a rollback", async () => {
+  it("loses the access entry of a rule that is turned off, and gets it back by a rollback", async () => {
     await writeConfig("  always-pull-images:\n");
     const text = await deployWell();
     assert.match(text, /\n {2}~ EKS access entry in the group postern:pod-node-selector should not be there\n/);
@@ -222,7 +223,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     await writeConfig(rules);
   });
 
-  it("has needed all rights to EKS that the roles have", () => {
+  it("has used all rights to EKS that the roles have", () => {
     const given = ["PlanPolicy", "DeployPolicy"].flatMap((policy) =>
       access.policy(policy).flatMap(({ actions }) => actions.map((action) => `${policy} ${action}`)),
     );
@@ -230,7 +231,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     assert.deepEqual([...used].filter((right) => !right.startsWith("printed")).sort(), rights.sort());
   });
 
-  it("can be in another account, which is reached by a role", async () => {
+  it("can be in another account, whose role the deployment assumes", async () => {
     const role = "arn:aws:iam::444455556666:role/postern";
     const connect = `{ eks: prod-eu, region: ${region}, role: "${role}" }`;
     const prodCluster = account.clusters.get("prod-eu");
@@ -253,12 +254,12 @@ rules that an API server may not need, because it has their plugin on (npx poste
     assert.deepEqual(Object((await createPod("there")).body).spec?.nodeSelector, { pool: "payments" });
   });
 
-  it("are listed before the stage is destroyed", async () => {
+  it("has access entries that are listed before the stage is destroyed", async () => {
     const { text } = await run("destroy");
     assert.match(text, /policies and roles in (\S+), and the functions' access entries of EKS in \1$/m);
   });
 
-  it("keeps the entries of others when the stage is destroyed", async () => {
+  it("keeps the access entries of other programs when the stage is destroyed", async () => {
     const { code, text } = await run("destroy", "--yes");
     assert.equal(code, 0, text);
     assert.deepEqual(

@@ -14,8 +14,8 @@ import { waitUntil } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// docs/how-to/gitops.md: the pipeline has AWS, but no right in the cluster. kubectl applies the files as a GitOps tool does: on the
-// server's side, with force, and under the tool's name.
+// Tests docs/how-to/gitops.md. The pipeline has rights in AWS, but none in the cluster. kubectl applies the files as a
+// GitOps tool does: on the server's side, with force, and under the tool's name.
 const parts = ["roles", "policies", "entries"] as const;
 type Part = (typeof parts)[number];
 const policies = ["team", "owner"].map(
@@ -107,7 +107,7 @@ describe(
     };
     const apply = async (text: string, manager = "kustomize-controller") =>
       kubectl(["apply", "--server-side", "--force-conflicts", `--field-manager=${manager}`, "-f", "-"], text);
-    /** Applies a file of the folder with the key in it, as Flux does. */
+    /** Replaces the placeholder in a file by the key, and applies the file, as Flux does. */
     const applyPart = async (part: Part, { folder = "files", manager = "kustomize-controller" } = {}) => {
       const text = await readFile(join(checkout.folder, folder, `prod.${part}.yaml`), "utf8");
       if (/^kind: /m.test(text)) await apply(text.replaceAll(placeholder, await readKey()), manager);
@@ -144,7 +144,7 @@ describe(
       return String(Object(answer.body).message ?? answer.code);
     };
 
-    it("gets roles first: no entry is written before every endpoint answers", async () => {
+    it("gets roles first, because files with entries are written only once every endpoint answers", async () => {
       const { code, text } = await write("files");
       assert.equal(code, 1, text);
       assert.match(
@@ -155,7 +155,7 @@ describe(
       await applyPart("roles");
     });
 
-    it("gets its entries then, without the key", async () => {
+    it("gets files with entries after that, which don't have the key", async () => {
       assert.match(await writeWell(), /release r1 is live in prod\n$/);
       const { "prod.entries.yaml": entries = "" } = await readFiles();
       assert.ok(entries.includes(`/prod.${placeholder}/pod-node-selector/mutate`), entries);
@@ -173,7 +173,7 @@ describe(
       assert.deepEqual(await listEntries(), []);
     });
 
-    it("gets all files of an unchanged stage, byte for byte, also into an empty folder", async () => {
+    it("gets the same bytes in all files if the stage is unchanged, also in an empty folder", async () => {
       const before = await readFiles();
       for (const folder of ["files", "again"]) {
         assert.match(await writeWell(folder), /\nnothing to do: release r1 is live\n$/);
@@ -181,7 +181,7 @@ describe(
       }
     });
 
-    it("gets the same objects through kustomize and helm, and none from helm without the key", async () => {
+    it("gets the same objects by kustomize and helm, and no object by helm without the key", async () => {
       const builders = (await findBuilders())?.folder ?? "";
       const build = async (program: string, ...words: string[]) =>
         (await promisify(execFile)(join(builders, program), words, { cwd: checkout.folder })).stdout;
@@ -232,7 +232,8 @@ describe(
       const versions = await readVersions();
       await applyAll();
       assert.deepEqual(await readVersions(), versions);
-      // What is in a file has no defaults left to the API server inside of lists: tools compare these as a whole.
+      // GitOps tools compare lists as a whole. So inside of lists, files have all fields for which the API server would
+      // set defaults.
       const text = ((await readFiles())["prod.entries.yaml"] ?? "").replaceAll(placeholder, await readKey());
       const written = parseAllDocuments(text).map((document) => document.toJS());
       for (const [index, { webhooks }] of (await readBoth()).entries())
@@ -249,7 +250,7 @@ describe(
       assert.deepEqual(await readVersions(), versions);
     });
 
-    it("changes only by the part of a rule that changed", async () => {
+    it("changes only in the lines of a rule that changed", async () => {
       const [before, versions] = [await readFiles(), await readVersions()];
       await writeConfig(
         rules.replace("deny-service-external-ips:", "deny-service-external-ips: { timeoutSeconds: 4 }"),
@@ -265,7 +266,7 @@ describe(
       assert.deepEqual([after[0] === versions[0], after[1] === versions[1]], [true, false]);
     });
 
-    it("gets back what others edit, except what they add to a selector", async () => {
+    it("gets edited fields back, except fields that others add to a selector", async () => {
       const patch = (operations: object[]) =>
         kubectl([
           "patch",
@@ -291,7 +292,7 @@ describe(
       await patch([{ op: "remove", path: "/webhooks/0/objectSelector/matchLabels" }]);
     });
 
-    it("is not touched by rollback, disarm and arm of a rule, which need no right in it", async () => {
+    it("isn't changed by rollback, disarm and arm of a rule, which need no right in the cluster", async () => {
       const versions = await readVersions();
       await writeConfig(rules.replace("deny-service-external-ips:", "deny-service-external-ips: { mode: warn }"));
       await writeWell();
@@ -309,7 +310,7 @@ describe(
       await applyAll();
     });
 
-    it("refuses in the wrong order only what postern.yaml lets fail closed, and nothing in kube-system", async () => {
+    it("refuses requests only for fail-closed rules outside kube-system, if entries precede roles", async () => {
       await deleteConfigurations();
       await kubectl(["delete", "clusterrole,clusterrolebinding", "-l", "app.kubernetes.io/managed-by=postern"]);
       await account.stopGateways();
@@ -329,7 +330,7 @@ describe(
       await waitUntil("the function reads", async () => (await createPod()).code === 201);
     });
 
-    it("keeps what a rule reads that is turned off, until its function is gone", async () => {
+    it("keeps a rule's rights after the rule is turned off, until its function is deleted", async () => {
       const listAccess = () =>
         [...(account.clusters.get("prod")?.entries?.values() ?? [])].flatMap(
           ({ kubernetesGroups }) => kubernetesGroups,
@@ -347,7 +348,7 @@ describe(
       await applyAll();
     });
 
-    it("loses a policy in two runs, so that no entry is without an answer", async () => {
+    it("loses a policy in two runs, so that each entry gets answers", async () => {
       await checkout.write("policies/team.yaml", policies[0] ?? "");
       await checkout.write("policies/owner.yaml", policies[1] ?? "");
       await writeConfig(rules + policyRule);
@@ -374,7 +375,7 @@ describe(
       assert.equal(await createConfigMap({ team: "a" }), "201");
     });
 
-    it("evaluates a policy itself once its version is stated, with bindings before or after their policies", async () => {
+    it("evaluates a policy itself once postern.yaml states its version of Kubernetes", async () => {
       const { minor } = Object((await cluster.admin({ method: "GET", path: "/version" })).body);
       await writeConfig(rules + policyRule, `    kubernetes: "1.${minor}"\n`);
       await writeWell();
@@ -388,7 +389,7 @@ describe(
       assert.equal(await createConfigMap({ team: "a" }), "201");
     });
 
-    it("names files of a cluster that left, and replaces none of others", async () => {
+    it("prints the files of a cluster that postern.yaml no longer names, and replaces no others", async () => {
       await checkout.write("files/gone.entries.yaml", "# Written by postern deploy --write.\n");
       assert.match(await writeWell(), /^files\/gone\.entries\.yaml is of a cluster that postern\.yaml doesn't name/m);
       await checkout.write("files/prod.roles.yaml", "kind: ConfigMap\n");

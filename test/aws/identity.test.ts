@@ -12,8 +12,8 @@ import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 import { type LightClusters, openLightClusters } from "./light-clusters.ts";
 
-// Two stages of one name, in two accounts and regions, and the same clusters: what an operator sees with the credentials of
-// the wrong one, after a move, and after the bucket or the signing key was lost.
+// Two stages have the same name and the same clusters, but different accounts and regions. The tests use the
+// credentials of the wrong account, move clusters between the stages, and lose a bucket and a signing key.
 const rules = ["always-pull-images", "deny-service-external-ips"];
 const guard = "deny-service-external-ips.postern.dev";
 const names = ["east", "west"] as const;
@@ -54,7 +54,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
       "postern.yaml",
       `rules:\n  always-pull-images: { timeoutSeconds: ${timeoutSeconds}, mode: ${mode} }\n  deny-service-external-ips:\nclusters: { east: {}, west: {} }\n${extraYaml}`,
     );
-  /** Runs postern with the credentials of an account; returns its exit code and output. */
+  /** Runs postern with the credentials of one of the accounts. Returns the exit code and the output. */
   const run = async (which: Which, verb: string, ...words: string[]) => {
     const isRuleVerb = ["arm", "disarm"].includes(verb);
     const access = isRuleVerb ? [] : ["--kubeconfig", kubeconfig];
@@ -81,7 +81,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     (await read(name)).flatMap(({ webhooks = [] }) => webhooks);
   const readOwners = async (name: Name) =>
     (await read(name)).flatMap(({ metadata }) => metadata.annotations?.["postern.dev/identity"] ?? []);
-  /** Changes the objects in a cluster as kubectl would. */
+  /** Edits the webhook configurations in a cluster, as kubectl would. */
   const edit = async (
     name: Name,
     change: (object: { metadata: Record<string, object>; webhooks: WebhookEntry[] }) => void,
@@ -96,7 +96,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     Object.fromEntries((await readEntries(name)).map((entry) => [entry.name, entry.failurePolicy]));
   const everything = () => Promise.all(names.map(read));
 
-  it("the plan, the status and their JSON begin with it", async () => {
+  it("the plan, the status and their JSON begin with account and region", async () => {
     const line = "partition aws, account 111111111111, region eu-west-1, stage prod";
     const plan = await requireSuccess("first", "deploy", "--plan-only");
     assert.equal(plan.stdout.split("\n")[0], line);
@@ -139,7 +139,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     assert.deepEqual(await everything(), before);
   });
 
-  it("postern.yaml pins it before anything is called", async () => {
+  it("a command for another account or region than postern.yaml states fails at once", async () => {
     await writeConfig(`stages: { prod: { account: "111111111111", region: eu-west-1 } }\n`);
     const { recordedCalls } = accounts.second;
     recordedCalls.length = 0;
@@ -167,7 +167,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     await writeConfig();
   });
 
-  it("entries without the annotation are adopted if they call this stage, and refused otherwise", async () => {
+  it("entries without the owner's annotation are adopted if they call this stage, otherwise refused", async () => {
     const dropAnnotation = ({ metadata }: { metadata: Record<string, object> }) => {
       metadata.annotations = {};
     };
@@ -183,7 +183,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     assert.deepEqual(await readOwners("east"), [identities.first, identities.first]);
   });
 
-  it("entries are removed although AWS can't be asked, but not those of another region or name", async () => {
+  it("entries can be removed without access to AWS, but not entries of another region or stage name", async () => {
     const closed = { AWS_ENDPOINT_URL: "https://127.0.0.1:9", AWS_ENDPOINT_URL_STS: "https://127.0.0.1:9" };
     const { env } = accounts.first.actAs("operator");
     const remove = async (variables: Record<string, string>, cluster: Name, stage = "prod") => {
@@ -207,7 +207,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     for (const name of names) assert.equal((await readPolicies(name))[guard], "Fail");
   });
 
-  it("moves to another without a moment in which an entry is missing", async () => {
+  it("clusters move to another stage without a moment in which an entry is missing", async () => {
     await requireSuccess("second", "deploy", "--write", `${checkout.folder}/moved`);
     assert.deepEqual(await readOwners("east"), [identities.first, identities.first]);
     for (const name of names) {
@@ -225,7 +225,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     assert.equal((await run("second", "status")).code, 0);
   });
 
-  /** Deletes the bucket of the second stage with all that is in it, as a person would. */
+  /** Deletes the bucket of the second stage with its objects, as a person would by mistake. */
   const deleteBucket = async () => {
     const { region, endpoint, credentials } = accounts.second.actAs("operator");
     const s3 = new S3({ region, endpoint, credentials, forcePathStyle: true });
@@ -236,7 +236,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     return { s3, Bucket };
   };
 
-  it("keeps failing closed what does so in a cluster if the bucket is lost", async () => {
+  it("rules that fail closed in a cluster still fail closed after the bucket is lost", async () => {
     const { s3, Bucket } = await deleteBucket();
     const before = await everything();
     const refused = await run("second", "rotate", "--unused-for=1m");
@@ -254,7 +254,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     assert.match((await requireSuccess("second", "deploy")).text, /nothing to do: release r1 is live/);
   });
 
-  it("begins the new history with the live versions, so that a rule can go back", async () => {
+  it("the new history begins with the live versions, so that a rule can be rolled back", async () => {
     await deleteBucket();
     await writeConfig("", 4, "audit");
     await requireSuccess("second", "deploy");
@@ -264,7 +264,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     await requireSuccess("second", "deploy");
   });
 
-  it("fails open again only where that is said", async () => {
+  it("rules fail open again only in clusters for which the command says so", async () => {
     await requireSuccess("second", "deploy", "--cluster", "east", "--soften", "deny-service-external-ips");
     assert.deepEqual(await Promise.all(names.map(async (name) => (await readPolicies(name))[guard])), [
       "Ignore",
@@ -278,7 +278,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     );
   });
 
-  it("accepts URLs of a lost key until all clusters have new ones", async () => {
+  it("URLs of a lost key are accepted until all clusters have new ones", async () => {
     const { region, endpoint, credentials } = accounts.second.actAs("operator");
     await new SSM({ region, endpoint, credentials }).deleteParameter({ Name: "/postern/prod/keys" });
     const readUrls = async (name: Name) => (await readEntries(name)).map(({ clientConfig }) => clientConfig.url);

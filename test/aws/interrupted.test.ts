@@ -18,8 +18,8 @@ import { type Account, openAccount } from "./account.ts";
 import type { RecordedCall } from "./aws-service.ts";
 import { findAllowingStatement, listIamCalls, readAccess, region } from "./rights.ts";
 
-// A deployment is killed, or stopped for a while, after each of its changes to AWS or to the cluster, and then run
-// again. It runs in its own process, with the rights of the role that deploys, and with a wrong clock.
+// Kills a deployment, or stops it for some time, after each of its changes to AWS or to the cluster, and then runs it
+// again. The deployment runs in its own process, with the rights of the role that deploys, and with a wrong clock.
 const buildRule = (stamp: string) => `
 import { rule } from "#lib/rule.ts";
 export default rule({
@@ -42,7 +42,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
   let account: Account;
   let cluster: TestCluster;
   let checkout: Checkout;
-  /** The proxy between the cluster and the deployment that is interrupted. */
+  /** The proxy between the interrupted deployment and the cluster. */
   let proxy: ApiProxy;
   let kubeconfig: string;
 
@@ -70,7 +70,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     await checkout?.remove();
   });
 
-  /** Reports whether the shipped role for deployments allows a call. */
+  /** Reports whether the role for deployments in infra/aws/iam/pipeline.yml allows a call. */
   let isAllowed: (call: RecordedCall) => boolean;
   const load = {
     runCases: () =>
@@ -87,7 +87,10 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     return { folder: checkout.folder, name, ruleConfig, kubeconfig, ca: account.ca, mark: "" };
   };
 
-  /** Asserts that every entry's rule passes its cases at the live version, and that every entry answers a probe. */
+  /**
+   * Asserts that the live version of every rule with an entry passes the rule's cases, and that every entry answers a
+   * probe.
+   */
   const check = async (trees: TreeDeployment[], when: string) => {
     const paths = ["mutating", "validating"].map(
       (kind) => `/apis/admissionregistration.k8s.io/v1/${kind}webhookconfigurations/postern`,
@@ -126,7 +129,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     tree: TreeDeployment,
     caller: string,
     ahead: number,
-    /** Called before and after each change; a change for which it returns false isn't made. */
+    /** A function that is called before and after each change. If it returns false, the change isn't made. */
     gate: (deployment: Deployment, when: "before" | "after") => boolean,
   ): Deployment => {
     const program = buildProgram({ ...tree, kubeconfig: join(checkout.folder, "front.yaml") }, caller, ahead);
@@ -163,7 +166,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     return deployment;
   };
   const clocks = [0, 180_000, -180_000];
-  /** Moves S3's clock past the end of the lock, and no other clock. */
+  /** Moves only S3's clock, so that the lock has expired. */
   const expireLock = () => {
     account.s3.ahead += lockTermMilliseconds + 2_000;
   };
@@ -174,7 +177,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       await writeTree("one", "one", "{ timeoutSeconds: 3, warm: 1 }"),
       await writeTree("two", "two", "{ timeoutSeconds: 4, warm: 2 }"),
     ];
-    /** Asserts that only the live version has warm environments, as many as the tree's config says. */
+    /** Asserts that only the live version has warm environments, and as many as the configuration states. */
     const checkWarm = (tree: TreeDeployment, when: string) => {
       const found = account.lambda.functions.get("postern-test-stamp-notes");
       const warm = [...(found?.provisioned ?? [])].map(([version, { count }]) => [version, count]);
@@ -186,7 +189,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     await check([one], "at first");
     const isChosen = choosePart("interruptions", 2);
     const parts = isChosen(0) && isChosen(1) ? 1 : 2;
-    // Only a deployment that is killed before its first change leaves no lock.
+    // A deployment leaves a lock unless it is killed before its first change.
     const unlocked = isChosen(0) ? 1 : 0;
     let [round, killed, refused, stopped, lost] = [0, 0, 0, 0, 0];
     for (let limit = 0, ended = false; !ended; limit += 1) {
@@ -194,7 +197,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       round += 1;
       const tree = { ...(round % 2 === 0 ? one : two), mark: String(limit) };
       const ahead = clocks[round % clocks.length] ?? 0;
-      // The process is killed when it wants to make one more change than the limit.
+      // The process is killed when it tries to make one more change than the limit.
       const deployment = start(tree, `killed-${limit}`, ahead, ({ changes, send }, when) => {
         const isOver = when === "before" && changes() === limit;
         if (isOver) send("SIGKILL");
@@ -206,7 +209,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       if (output === undefined) killed += 1;
       else assert.match(output, /release r\d+ is live/);
       await check([one, two], when);
-      // The lock ends by S3's clock; the deployment's own clock doesn't matter.
+      // The lock expires by S3's clock, whatever the clock of the deployment shows.
       if (!ended && limit > 0) {
         await assert.rejects(resume(tree), /^Error: this stage is locked by .* \(postern deploy\)/, when);
         refused += 1;
@@ -215,13 +218,13 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       assert.match(await resume(tree), /release r\d+ is live/, when);
       await check([tree], `${when}, and run again`);
       checkWarm(tree, when);
-      // A broken version must not get live between the two runs either.
+      // Also between the two runs, a broken version must not become live.
       if (round % 8 === 1) {
         await assert.rejects(deployTree(broken, "tester", false), /the new versions fail their cases/);
         await check([one, two], `after ${limit} changes, and something that is no good`);
       }
 
-      // A process that is stopped for longer than its lock holds must notice that another one has taken over, and
+      // A process that was stopped until its lock expired must notice that another process has taken the lock, and must
       // change nothing more.
       if (round % 4 !== 2 || ended) continue;
       const other = { ...(round % 2 === 0 ? two : one), mark: `${limit}-other` };
@@ -239,7 +242,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       sleeper.send("SIGCONT");
       const last = String(await sleeper.output);
       assert.equal(sleeper.changes(), limit, `awake after ${limit} changes (${last})`);
-      // The steps after the last change only read, so they may succeed.
+      // The steps after the last change only read. So the deployment may succeed.
       if (/^this command has lost the lock of the stage, and changes nothing more/.test(last)) lost += 1;
       else
         assert.match(
@@ -256,7 +259,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
   });
 });
 
-/** A proxy of an API server that can refuse all further requests. */
+/** A proxy in front of an API server. It can begin to refuse all requests. */
 interface ApiProxy {
   url: string;
   ca: string;

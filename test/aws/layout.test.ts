@@ -13,7 +13,8 @@ import { needs } from "../parts.ts";
 import { loadJob } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// A stage of an earlier version, whose functions had a log group each, gets the present stack while API servers call it.
+// Tests the upgrade of a stage whose functions each had a log group, as in an earlier version. It gets the present
+// stack while API servers call its functions.
 
 const rules = ["deny-left", "deny-right", "deny-both"];
 const buildRule = (mark: string) => `
@@ -27,7 +28,7 @@ export default rule({
 const buildCases = (mark: string) =>
   `- name: denies a pod\n  validate: { metadata: { name: a } }\n  refused: ${mark}\n`;
 
-/** Converts a package to the stack that earlier versions made of it. */
+/** Converts a package to the stack that an earlier version of Postern created. */
 const toOldLayout = (built: StagePackage, stage: string): StagePackage => {
   const { FunctionsLogGroup, ...all } = structuredClone(built.template.Resources);
   const resources = Object.fromEntries(
@@ -110,7 +111,7 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
     return (await readKeyring(job.stage.parameters))?.current.signSegment("shop", 1) ?? "";
   };
 
-  /** Starts eight clients that ask all rules again and again, and count the answers by their text. */
+  /** Starts eight clients. They send reviews to all rules again and again, and count the answers by their text. */
   const startClients = (segment: string) => {
     const agent = new Agent({ keepAlive: true, ca: account.ca });
     const answers = new Map<string, number>();
@@ -142,7 +143,7 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
     });
     return {
       answers,
-      /** Waits until this many more answers have this text. */
+      /** Waits for a number of further answers with this text. */
       waitForMore: async (text: string, more = 24) => {
         const wanted = (answers.get(text) ?? 0) + more;
         await waitUntil(`${wanted} answers are ${text}`, async () => (answers.get(text) ?? 0) >= wanted);
@@ -155,7 +156,7 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
     };
   };
 
-  /** Asserts that the role of every version may write to the version's log group, and that the group exists. */
+  /** Asserts that the log group of every version exists, and that the version's role may write to it. */
   const requireWritableLogs = (stage: string) => {
     const resources = [...(account.cloudformation.stack(`postern-${stage}`)?.resources.values() ?? [])];
     const groups = [...resources, ...account.cloudformation.retained].filter(

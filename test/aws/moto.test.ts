@@ -23,10 +23,10 @@ import { createTestSigner } from "../parity/test-key.ts";
 import { needs } from "../parts.ts";
 import { launchMoto, type Moto } from "./moto.ts";
 
-// Postern's calls to AWS, answered by an independent implementation. Other tests use the stand-ins of this folder for
-// what moto can't do: it creates no aliases, gateways and outputs of a stack; it compares no revision and no hash, so
-// concurrent changes succeed; it runs no code, and an invocation returns its input; and its code locations, which
-// disarm and arm download from, point to Amazon.
+// Tests Postern's calls to AWS with moto, an independent implementation. Other tests use the stand-ins of this folder,
+// because moto creates no aliases, gateways and outputs of a stack. It compares no revisions and hashes, so concurrent
+// changes succeed. It runs no code: an invocation returns its input. Its URLs for downloads of code, which disarm and
+// arm use, point to Amazon.
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const stage = "moto";
 const [rule, other] = ["always-deny", "always-pull-images"] as const;
@@ -41,7 +41,7 @@ describe("a stage on moto", await needs("moto"), () => {
   let begun: Date;
 
   before(async () => {
-    // Pages of three elements, so that lists have several pages.
+    // With three elements a page, lists have several pages.
     process.env.MOTO_S3_DEFAULT_MAX_KEYS = "3";
     moto = await launchMoto();
     const here = { AWS_ENDPOINT_URL: moto.url, AWS_REGION: "eu-west-1", AWS_EC2_METADATA_DISABLED: "true" };
@@ -108,7 +108,7 @@ describe("a stage on moto", await needs("moto"), () => {
   };
 
   it("has the stack of its template, and its own bucket", async () => {
-    // A second creation is harmless: another command may have created the bucket.
+    // A second creation must be harmless, because another command may have created the bucket.
     await stack.createBucket();
     const { Resources } = (await stack.readTemplate()) ?? {};
     assert.deepEqual(Resources, JSON.parse(JSON.stringify(reduceTemplate(first.template).Resources)));
@@ -118,7 +118,7 @@ describe("a stage on moto", await needs("moto"), () => {
   });
 
   describe("has functions that", () => {
-    it("are listed, each with the version that the stack made", async () => {
+    it("are listed, each with the version that the stack created", async () => {
       assert.deepEqual(await functions.listRules(), [rule, other]);
       assert.deepEqual(await openStageFunctions("other", (await loadModules()).openStack("other")).listRules(), []);
       const { codeSha256, environment, memorySize, timeout, stackSettings } = findWanted(first);
@@ -156,7 +156,7 @@ describe("a stage on moto", await needs("moto"), () => {
       assert.deepEqual(await readAlias(), { version: "1", weights: {} });
     });
 
-    it("follow moves of the alias: with weights, without, and back", async () => {
+    it("have an alias that moves to another version with weights, without weights, and back", async () => {
       await functions.moveAlias(rule, "1", await functions.readAlias(rule), { 2: 0.1 });
       assert.deepEqual(await readAlias(), { version: "1", weights: { 2: 0.1 } });
       await functions.moveAlias(rule, "2", await functions.readAlias(rule));
@@ -166,7 +166,7 @@ describe("a stage on moto", await needs("moto"), () => {
       assert.deepEqual(await readAlias(), { version: "1", weights: {} });
     });
 
-    it("get the code of another deployment, and keep their aliases", async () => {
+    it("get the code of a second deployment, and keep their aliases", async () => {
       await functions.moveAlias(rule, "2", await functions.readAlias(rule), { 4: 0.2 });
       const file = join(folder, "functions", rule, "rule.ts");
       const [text, sentence] = [await readFile(file, "utf8"), "denying all modifications"];
@@ -212,7 +212,10 @@ const createCheckout = async (): Promise<string> => {
   return folder;
 };
 
-/** Removes what moto can't deploy: aliases and alarms, the resources that refer to them, and redundant dependencies. */
+/**
+ * Removes the resources that moto can't deploy: aliases and alarms, the resources that refer to them, and redundant
+ * dependencies.
+ */
 const omitted = [
   "Lambda::Alias",
   "Lambda::Permission",

@@ -15,8 +15,8 @@ import { type Account, openAccount } from "./account.ts";
 import { findAllowingStatement, listIamCalls, readAccess } from "./rights.ts";
 import { lint } from "./tools.ts";
 
-// A stage whose functions are in a VPC, and EKS clusters with networks of all kinds; and rules that keep a ledger, which
-// DynamoDB has outside of the VPC and of the stage's stack.
+// Tests a stage whose functions are in a VPC, EKS clusters with all kinds of networks, and rules that keep a ledger in
+// DynamoDB, which is outside the VPC and outside the stage's stack.
 describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), () => {
   const region = "eu-west-1";
   const vpc = "{ subnetIds: [subnet-0000000b, subnet-0000000a], securityGroupIds: [sg-0000000c] }";
@@ -42,7 +42,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     spec: { nodeName: "one", containers: [] },
     status: { phase: "Running", podIP: "127.0.0.1" },
   };
-  /** The URL for clean-ups in the pod, and the number of its requests. The first gets no answer. */
+  /** The URL that a function calls for clean-ups, and the number of its requests. The first request gets no answer. */
   let cleanUp: string;
   let cleanUps = 0;
   const pod = createHttpServer((_, response) => {
@@ -102,13 +102,13 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     await checkout?.remove();
   });
 
-  it("has no function in it and no right to it as long as serverless.yml has none", async () => {
+  it("has no function in the VPC and no right to it as long as serverless.yml names no VPC", async () => {
     await deploy();
     assert.deepEqual(readNetworks(asking), { live: "1", latest: {}, served: {} });
     assert.deepEqual(listNetworkRights(), []);
   });
 
-  it("has a plan that says what follows from the network of an EKS cluster", async () => {
+  it("has a plan that warns of the consequences of an EKS cluster's network", async () => {
     const network = { controlPlaneEgressMode: "CUSTOMER_ROUTED", endpointPublicAccess: false };
     account.clusters.set("shop", { ...shop, network });
     const plan = await deploy("--plan-only");
@@ -126,7 +126,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
 
   const ledgerRoles = ["DeletionDashguardRole", "EventDashrateDashlimitRole"];
 
-  it("moves the functions that call out into it, with new versions", async () => {
+  it("moves those functions into the VPC that send requests, with new versions", async () => {
     await setVpc(vpc);
     const plan = await deploy("--plan-only");
     assert.match(plan, /~ NamespaceDashexistsLambdaFunction\n/);
@@ -168,7 +168,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     return body.Items.map(({ key }) => key.S).sort();
   };
 
-  it("has rules that keep values in the ledger from one review to the next", async () => {
+  it("has rules whose values stay in the ledger from one review to the next", async () => {
     Object.assign(process.env, account.env);
     const event = {
       operation: "CREATE",
@@ -206,7 +206,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     assert.deepEqual(await readKeys(), expected);
   });
 
-  it("gives a function no right to the values of other rules, and none to search, even within a transaction", async () => {
+  it("gives a function no right to values of other rules and to searches, even in a transaction", async () => {
     const ownKey = "event-rate-limit/shop/own";
     const others = ["deletion-guard/shop/u1", "event-rate-limits/shop/a", "event-rate-limit", ""];
     const toKey = (key: string) => ({ TableName, Key: { key: { S: key } } });
@@ -252,7 +252,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     await lint(await checkout.write("template.json", template));
   });
 
-  it("can't be deployed if a function's role doesn't let Lambda connect it", async () => {
+  it("can't be deployed if a function's role doesn't let Lambda connect the function to the VPC", async () => {
     const template = JSON.parse(account.cloudformation.stack("postern-test")?.deployed?.text ?? "");
     const { Role, ...properties } = template.Resources.NamespaceDashexistsLambdaFunction.Properties;
     await assert.rejects(
@@ -264,7 +264,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     assert.ok(Role);
   });
 
-  it("can't change an HTTP API without its tag, with the rights of the role that deploys", async () => {
+  it("can't change an HTTP API that has no tag of the stage, with the rights of the role that deploys", async () => {
     const { role } = await readAccess({ Stage: "test", GitHubRepository: "acme/postern" });
     account.allow = (call) =>
       call.service !== "apigateway" ||
@@ -297,14 +297,14 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     account.allow = undefined;
   });
 
-  it("moves them out of it again, and still lets Lambda delete their network interfaces", async () => {
+  it("moves the functions out of the VPC again, and still lets Lambda delete their network interfaces", async () => {
     await setVpc("false");
     assert.match(await deploy(), /namespace-exists: network \(live: version 2\)/);
     assert.deepEqual(readNetworks(asking), { live: "1", latest: {}, served: {} });
     assert.deepEqual(listNetworkRights().sort(), [...ledgerRoles, "NamespaceDashexistsRole"]);
   });
 
-  it("leaves the table of its ledger when it is destroyed, unless that is wanted", async () => {
+  it("keeps the ledger's table when it is destroyed, unless --with-data is given", async () => {
     const destroy = async (...words: string[]) => {
       const { code, stdout, stderr } = await checkout.postern(
         account.env,
@@ -330,7 +330,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     assert.equal((await account.callTable("tester", "DescribeTable", { TableName })).status, 400);
   });
 
-  it("is refused if serverless.yml names something else than subnets and security groups", async () => {
+  it("is refused if serverless.yml names other things than subnets and security groups as its VPC", async () => {
     await setVpc("{ subnetIds: [10.0.0.0/24], securityGroupIds: [sg-0000000c] }");
     const { code, stderr } = await checkout.postern(account.env, "deploy", "--stage", "test", "--plan-only");
     assert.deepEqual(

@@ -17,7 +17,7 @@ import { needs } from "../parts.ts";
 import { matchesPattern } from "./cloudwatch.ts";
 import { lint } from "./tools.ts";
 
-// Packages a catalogue of 59 rules with the real osls, and reads what CloudFormation would get.
+// Packages a catalogue of 59 rules with the real osls, and reads the templates for CloudFormation.
 
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
@@ -43,7 +43,7 @@ const createFolder = async () => {
   return folder;
 };
 
-/** Creates a checkout with generated rules; every second one has both phases. */
+/** Creates a checkout with generated rules. Every second rule has both phases. */
 const createCheckout = async (names: string[]): Promise<string> => {
   const folder = await createFolder();
   for (const shared of ["lib", "node_modules"]) await symlink(join(root, shared), join(folder, shared));
@@ -64,10 +64,10 @@ const createCheckout = async (names: string[]): Promise<string> => {
   return folder;
 };
 
-/** The rule whose function a schedule calls, too. */
+/** The rule whose function a schedule also calls. */
 const [scheduled] = names;
 
-/** Builds the bundles of these rules, and what serverless.yml includes. */
+/** Builds the bundles of these rules, and the files that serverless.yml includes. */
 const buildBundles = async (folder: string, names: string[], publicKey: string, stage?: string) => {
   const built: RuleBundle[] = [];
   for (const name of names) {
@@ -132,7 +132,7 @@ describe("a package of 59 rules", () => {
 
   const getPackages = () => [http, url];
 
-  it("is not made with the former name of the parameter for the endpoint type", async () => {
+  it("fails with the former name of the parameter for the endpoint type", async () => {
     const folder = await createCheckout([]);
     await buildBundles(folder, [], keys.publicKey);
     await assert.rejects(pack(folder, "--param=door=url"), { stdout: /the parameter door is named endpoint now/ });
@@ -218,7 +218,8 @@ describe("a package of 59 rules", () => {
         const statement = {
           Effect: "Allow",
           Action: ["logs:CreateLogStream", "logs:PutLogEvents"],
-          // A function is created after its role, and its role after the log group: Lambda would create that itself.
+          // A function is created after its role, and the role after the log group. Otherwise Lambda would create the
+          // log group itself.
           Resource: [{ "Fn::GetAtt": ["FunctionsLogGroup", "Arn"] }, { "Fn::Sub": buildOldLogArn(name) }],
         };
         const policies = [{ PolicyName: "log", PolicyDocument: { Version: "2012-10-17", Statement: [statement] } }];
@@ -265,10 +266,10 @@ describe("a package of 59 rules", () => {
       );
   });
 
-  it("contains the public key, but neither the signing key nor its signatures", async () => {
+  it("contains the public key, but neither the signing key nor signatures by it", async () => {
     const [, signature = ""] = keys.segment.split(".");
     for (const packaged of getPackages()) {
-      // The hash of a list without exceptions: of clusters, the environment has no more than this.
+      // This is the hash of a list without exceptions. The environment has no other facts about clusters.
       const POSTERN_CLUSTERS = createHash("sha256").update("{}").digest("base64url");
       for (const [id, { Properties }] of selectResources(packaged, "Lambda::Function")) {
         const Variables = { POSTERN_KEYS: keys.publicKey, POSTERN_STAGE: "dev", POSTERN_CLUSTERS };
@@ -294,7 +295,7 @@ describe("a package of 59 rules", () => {
     assert.doesNotMatch(String(format), /path/i);
   });
 
-  it("counts the requests that the gateway answered with 429", () => {
+  it("has a metric filter that counts the requests that the gateway answered with 429", () => {
     const [[, { Properties }] = ["", { Properties: {} }], ...others] = selectResources(http, "Logs::MetricFilter");
     assert.deepEqual(others, []);
     const { FilterPattern, MetricTransformations } = Object(Properties);
@@ -317,7 +318,7 @@ describe("a package of 59 rules", () => {
       ["429", "-", true],
       ["500", "500", false],
       ["503", "503", false],
-      // The gateway's own metric 5xx counts these.
+      // API Gateway's own metric 5xx counts these requests.
       ["500", "-", false],
       ["503", "-", false],
       ["502", "200", false],
@@ -383,7 +384,7 @@ describe("a package for a stage and rules with long names", () => {
 
 after(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
 
-/** Returns the ARN of the log group that a function had before all functions had one. */
+/** Returns the ARN of the log group that a function had before all functions shared one. */
 const buildOldLogArn = (name: string) =>
   `arn:\${AWS::Partition}:logs:\${AWS::Region}:\${AWS::AccountId}:log-group:/aws/lambda/postern-dev-${name}:*`;
 

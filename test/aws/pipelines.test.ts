@@ -43,7 +43,7 @@ const codebuild = await readPipeline<CodeBuild>("codebuild");
 const checkProject = await readPipeline<CodeBuild>("manifests/codebuild");
 
 const reserved = new Set(["stages", "variables", "default"]);
-/** GitLab's jobs, each with the job that it extends; names with a leading dot are only templates. */
+/** GitLab's jobs, each merged with the job that it extends. Jobs whose names begin with a dot are only templates. */
 const gitlabJobs = new Map(
   Object.entries<GitLabJob>(gitlab)
     .filter(([name]) => !reserved.has(name) && !name.startsWith("."))
@@ -78,7 +78,7 @@ describe("the pipelines", () => {
   before(async () => {
     checkout = await openCheckout();
     bin = join(checkout.folder, "bin");
-    // These programs only log their calls.
+    // These programs replace npx and others, and only log their calls.
     for (const name of ["npm", "npx", "node"]) {
       const lines = `call="$(printf '%s\n' "${name} $*" | sed "s#$PWD/##g")"\nprintf '%s\n' "$call" >>"$CALLS"`;
       const script = `#!/bin/sh\n${lines}\n[ "$call" != "$FAILS" ]\n`;
@@ -88,7 +88,7 @@ describe("the pipelines", () => {
   after(() => checkout?.remove());
 
   let count = 0;
-  /** Runs a script; returns its calls and its exit code. */
+  /** Runs a script. Returns the calls of programs and the script's exit code. */
   const runScript = async (script: Script, variables: Record<string, string> = {}, fails = "nothing") => {
     const calls = join(checkout.folder, `calls${++count}`);
     const summary = join(checkout.folder, "summary");
@@ -136,7 +136,7 @@ describe("the pipelines", () => {
     const script = await checkout.write("cancelled/script.sh", run);
     const job = spawn("bash", ["--noprofile", "--norc", "-eo", "pipefail", script], { env, stdio: "pipe" });
     await once(job.stdout, "data");
-    // GitHub sends the signal only to the process that it started.
+    // GitHub sends the signal only to the process that it started, and not to its children.
     job.kill("SIGINT");
     await once(job, "exit");
     assert.equal(await readFile(join(home, "interrupted"), "utf8"), "interrupted\n");
@@ -195,7 +195,7 @@ describe("the pipelines", () => {
     assert.equal(github.jobs.deploy?.needs, "test");
   });
 
-  // The owner of an action can move a tag, and so change the code that runs with a pipeline's rights.
+  // The owner of an action can move a tag, and so can change the code that runs with a pipeline's rights.
   it("pin every action at GitHub to a commit, with its version in a comment", async () => {
     const texts = await Promise.all(
       ["github", "manifests/github", "../../.github/workflows/release"].map(readPipelineText),
@@ -226,7 +226,8 @@ describe("the pipelines", () => {
     assert.match(String(scan.if), /head\.repo\.full_name == github\.repository/);
   });
 
-  // A cache is restored by the beginning of its key, and code scanning closes what a category doesn't find again.
+  // GitHub restores a cache by the beginning of its key. Code scanning closes findings of a category that the next run
+  // doesn't report.
   it("keep findings of clusters apart from those of other clusters and of manifests", () => {
     const steps = github.jobs.live?.steps ?? [];
     const [restore, save] = steps.filter(({ uses }) => uses?.startsWith("actions/cache/")).map((step) => step.with);
@@ -301,7 +302,7 @@ describe("the pipelines", () => {
       for (const { commands } of Object.values(phases))
         for (const command of commands) assert.equal(typeof command, "string");
     }
-    // An aborted build has no report.
+    // CodeBuild writes no report of an aborted build.
     assert.equal(checkProject.phases.build?.["on-failure"], undefined);
   });
 });
@@ -325,12 +326,12 @@ describe("a pipeline in an account", await needs("moto", "runtime client", "API 
     const clusters = "clusters:\n  shop: { connect: { kubeconfig: kubeconfig } }\n";
     const stages = `stages: { prod: { account: "123456789012", region: ${account.region} } }\n`;
     await checkout.write("postern.yaml", `rules:\n  always-pull-images:\n${clusters}${stages}`);
-    // The checkout has its packages already.
+    // `npm ci` does nothing, because the checkout already has its packages.
     await chmod(await checkout.write("bin/npm", "#!/bin/sh\n"), 0o755);
     environment = {
       PATH: `${join(checkout.folder, "bin")}:${process.env.PATH}`,
       ...cacheVariables,
-      // No system trusts the gateway's certificate.
+      // The gateway's certificate is not one that this system trusts.
       NODE_EXTRA_CA_CERTS: await checkout.write("ca.pem", account.ca),
       GITHUB_STEP_SUMMARY: join(checkout.folder, "summary.md"),
     };
@@ -356,7 +357,7 @@ describe("a pipeline in an account", await needs("moto", "runtime client", "API 
     );
   });
 
-  it("ends in another region than postern.yaml names, before it calls AWS", async () => {
+  it("stops before it calls AWS if its region differs from that in postern.yaml", async () => {
     const { env } = account.actAs("elsewhere");
     const script = scriptGitHub("deploy");
     const { code, stderr } = await runBash(checkout.folder, script, {

@@ -14,7 +14,7 @@ import { needs } from "../parts.ts";
 import { findPackageManager, type Registry, startRegistry } from "../registry/registry.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// Makes projects as users do: the packed packages come from a registry, and a package manager installs them.
+// Creates projects as users do: a package manager installs the packed packages from a registry.
 
 const pod = `apiVersion: v1
 kind: Pod
@@ -28,10 +28,13 @@ const managers = [
   { name: "yarn", run: ["run"] },
 ] as const;
 
-/** Each package manager takes half a minute, so the seed of a run chooses one: POSTERN_SEED=0, 1 and 2 are all. */
+/** The test of each package manager takes half a minute, so the seed of a run chooses one of three. */
 const seed = Number(process.env.POSTERN_SEED ?? 0);
 
-/** Returns the size in bytes of the files in a folder, without those of links: esbuild makes one to its own program. */
+/**
+ * Returns the size of the files in a folder in bytes, without hard links to other files, such as that of esbuild's
+ * program.
+ */
 const measureFolder = async (folder: string): Promise<number> => {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true });
   const files = entries.filter((entry) => entry.isFile());
@@ -40,7 +43,7 @@ const measureFolder = async (folder: string): Promise<number> => {
   return [...sizes.values()].reduce((sum, size) => sum + size, 0);
 };
 
-/** Returns the files that the pages about rules show, by path, with a README for each rule that has none there. */
+/** Returns the files that the pages about rules show, by path, and a README for each rule without one. */
 const readRulesOfPage = async (): Promise<Map<string, string>> => {
   const read = (page: string) => readFile(new URL(`../../docs/how-to/${page}.md`, import.meta.url), "utf8");
   const pages = (await Promise.all(["write-a-rule", "custom-kinds"].map(read))).join("\n");
@@ -54,7 +57,7 @@ const readRulesOfPage = async (): Promise<Map<string, string>> => {
       ? [[`${folder}/README.md`, `# ${rule}\n\n${summary}\n\n## Why\n\n## Settings\n\n## Needs\n`] as const]
       : [];
   });
-  // A definition must be there before the rule that is made from it, and a rule before its other files.
+  // A definition must exist before the rule that is created from it, and rule.ts before the rule's other files.
   const rank = (file: string) => (file.startsWith("functions/") ? 2 - Number(file.endsWith("/rule.ts")) : 0);
   return new Map([...readmes, ...shown].sort(([left], [right]) => rank(left) - rank(right)));
 };

@@ -16,7 +16,7 @@ import { needs } from "../parts.ts";
 import { openAccount } from "./account.ts";
 import { createLedgerTable, startDynamoDb, useDynamoDb } from "./dynamodb.ts";
 
-// What `postern status` shows of the quotas that workload-quota keeps in the ledger of a stage.
+// Tests what `postern status` shows about the quotas that workload-quota keeps in the ledger of a stage.
 describe("the quotas of a stage", await needs("DynamoDB Local"), () => {
   const table = "postern-test";
   let dynamoDb: Awaited<ReturnType<typeof startDynamoDb>>;
@@ -46,7 +46,7 @@ describe("the quotas of a stage", await needs("DynamoDB Local"), () => {
     },
   });
 
-  it("are read from what reviews and recounts have written, by cluster", async () => {
+  it("are read from the ledger's values, which reviews and recounts have written, by cluster", async () => {
     const { decide, reconcile } = await openRule(join(import.meta.dirname, "..", "..", "functions", "workload-quota"));
     const now = Date.parse("2026-01-01T00:00:00Z");
     const existing = Array.from({ length: 150 }, (_, index) =>
@@ -116,7 +116,7 @@ recount of west: never complete
 });
 
 describe("the status of a stage with quotas", await needs("moto", "runtime client"), () => {
-  it("shows what they have in use, and says if the ledger can't be read", async () => {
+  it("shows the used amounts of quotas, or says that the ledger can't be read", async () => {
     const [account, checkout] = await Promise.all([openAccount("eu-west-1"), openCheckout(["workload-quota"])]);
     try {
       account.clusters.set("shop", { server: "https://127.0.0.1:9", ca: account.ca });

@@ -14,7 +14,8 @@ import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 import { defaultQuotas } from "./lambda.ts";
 
-// The suite for a real account, against the stand-ins: on AWS only the facts are new.
+// Runs the suite for a real account against the stand-ins. So only the facts can fail in a real account, and not the
+// suite.
 
 const program = fileURLToPath(new URL("../account/run.ts", import.meta.url));
 
@@ -26,7 +27,8 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
   before(async () => {
     [account, folder] = await Promise.all([openAccount(), mkdtemp(join(tmpdir(), "postern-report-"))]);
     await writeFile(join(folder, "ca.pem"), account.ca);
-    // CloudWatch's clock runs twenty times faster, so that five minutes of metrics take fifteen seconds.
+    // CloudWatch's clock runs twenty times faster than this machine's, so that five minutes of metrics take fifteen
+    // seconds.
     clock = setInterval(() => {
       account.cloudwatch.ahead += 1900;
     }, 100);
@@ -37,7 +39,7 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
     await rm(folder, { recursive: true, force: true });
   });
 
-  /** Starts the suite; its output ends up in `lines`. */
+  /** Starts the suite. Its output is added to `lines`. */
   const start = (...words: string[]) => startWith({}, ...words);
   const startWith = (variables: Record<string, string>, ...words: string[]) => {
     const env = {
@@ -60,7 +62,7 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
     return { child, ended, readOutput: () => output };
   };
   const readReport = () => readFile(join(folder, "account-report.md"), "utf8");
-  /** Returns what the report says of each fact. */
+  /** Returns the result of each fact in the report. */
   const readFacts = async () => {
     const [, table = ""] = (await readReport()).split("## Facts");
     const rows = table.split("## Steps")[0]?.matchAll(/^\| ([a-z0-9-]+) \| \**([a-z ]+?)\** \| (.*) \|$/gm) ?? [];
@@ -69,7 +71,8 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
   const listLiveStacks = () =>
     [...account.cloudformation.stacks.values()].filter(({ status }) => status !== "DELETE_COMPLETE");
 
-  // An account as it should be, one with planted differences, and a new one: each takes minutes, so the seed chooses.
+  // The seed chooses between a normal account, one in which facts differ on purpose, and a new account, because each
+  // run takes minutes.
   const chosen = Number(process.env.POSTERN_SEED) % 3;
   const leaveOut = () => {};
   const [itAsIs = it, itPlanted = it, itNew = it] = [0, 1, 2].map((part) => (part === chosen ? it : leaveOut));
@@ -110,15 +113,15 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
   itPlanted("reports what differs, and what could not be destroyed", async () => {
     const { lambda, s3 } = account;
     const [answerLambda, answerS3] = [lambda.answer, s3.answer];
-    // This Lambda publishes any code.
+    // In this account, Lambda publishes code with any hash.
     lambda.answer = async (request) => {
       const { CodeSha256: _, ...rest } = Object(parseJson(String(request.body)));
       const isPublishing = request.method === "POST" && request.path.endsWith("/versions");
       return answerLambda(isPublishing ? { ...request, body: Buffer.from(JSON.stringify(rest)) } : request);
     };
-    // This S3 writes over every object.
+    // In this account, S3 overwrites objects in spite of conditions.
     s3.answer = ({ headers: { "if-none-match": _, ...headers }, ...request }) => answerS3({ ...request, headers });
-    // This log group also gets Lambda's own lines.
+    // In this account, the log group also gets Lambda's own lines.
     const group = "/aws/lambda/postern-planted";
     const lines = setInterval(() => account.logs.write(group, "platform", '{"type":"platform.start"}'), 1000);
     account.allow = ({ action, caller }) => !(action === "lambda:DeleteFunction" && caller === "cloudformation");

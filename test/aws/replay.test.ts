@@ -26,11 +26,11 @@ import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// Replays recorded reviews at the command line, in a checkout with its own git history.
+// Runs `postern replay` with recorded reviews, in a checkout with its own git history.
 const withGit = await needs("git");
 let checkout: Checkout;
 
-/** The folder for temporary files, which must be empty after each run. */
+/** The folder for temporary files. It must be empty after each run of a command. */
 let temporary = "";
 
 const buildRule = (body: string, { settings = "", head = "" } = {}) => `
@@ -55,14 +55,14 @@ const buildLimitRule = (question: string) =>
     settings: 'needs: { user: accessReview(), limit: get("limitranges") },',
     head: 'import { accessReview, get } from "#lib/needs.ts";',
   });
-// A rule can't name these. That is a check of its source, and no sandbox.
+// A rule's source must not name these globals. That is only a check of the source, and no sandbox.
 const buildNoteRule = (how: string) =>
   buildRule(`validate(note: Note) { ${how} },`, {
     head: `const process = Object.constructor("return process")();
       const { writeFileSync } = process.getBuiltinModule("node:fs");`,
   });
 
-/** Code that must not affect other reviews: it loops, ends its process and reads a secret. */
+/** Code that loops, ends its process or reads a secret. It must not affect other reviews. */
 const harmful = `
     const name = note.metadata?.name;
     if (name === "endless") writeFileSync(\`\${process.argv[2]}/endless\`, String(process.pid));
@@ -126,7 +126,7 @@ before(async () => {
   await checkout.rule("spin-notes", buildNoteRule(""), cases);
   await checkout.rule("leave-notes", buildNoteRule(""), cases);
   await checkout.rule("warn-notes", buildNoteRule('return "notes are out";'), cases);
-  // The build of this version has no option --to.
+  // The earlier version's `build` has no option --to.
   const build = await readFile(join(checkout.folder, "infra/commands/build.ts"), "utf8");
   await checkout.write(
     "infra/commands/build.ts",
@@ -195,7 +195,7 @@ const runPostern = (...words: string[]): Promise<ProgramOutput> =>
   });
 const writeRecordings = (text: string, path = "recordings/notes.yaml") => checkout.write(path, text);
 
-/** Returns the arguments of `formatRecording` for a case, as if it had been recorded. */
+/** Evaluates a case, and returns the arguments with which `formatRecording` formats it as a recorded review. */
 const evaluateForRecording = async (
   listed: CatalogueRule,
   entry: Case,
@@ -212,7 +212,7 @@ const evaluateForRecording = async (
 };
 
 describe("a replay", withGit, () => {
-  it("finds no difference if a commit still answers as recorded", async () => {
+  it("finds no difference if the rules of a commit answer as recorded", async () => {
     const file = await writeRecordings(
       [
         buildRecording("require-owner", "a", expectRefusal("metadata.labels.owner must be set")),
@@ -225,7 +225,7 @@ describe("a replay", withGit, () => {
     assert.deepEqual([code, stderr, stdout], [0, "", "4 reviews: 4 alike\n"]);
   });
 
-  it("lists what differs between another checkout and the working tree, rule by rule", async () => {
+  it("lists the differences between the answers of another checkout and of the working tree, by rule", async () => {
     await writeRecordings(
       buildRecording("require-owner", "a", expectRefusal("anything")) +
         buildRecording("require-owner", "b", { labels: { owner: "jane" } }),
@@ -292,7 +292,7 @@ warn-notes
     assert.ok(!(await readdir(join(checkout.folder, "old"))).includes("dist"), "the other checkout isn't as it was");
   });
 
-  it("prints JSON, and compares built folders", async () => {
+  it("can print JSON, and can compare folders that were built", async () => {
     const { code: built, stderr: why } = await checkout.postern({}, "build", "--to", "built");
     assert.deepEqual([built, why], [0, ""]);
     const all = [
@@ -407,7 +407,7 @@ warn-notes
     assert.deepEqual(await readdir(temporary), []);
   });
 
-  it("finds no difference in recordings of all rules' cases", async () => {
+  it("finds no difference if the cases of all rules are recorded and replayed", async () => {
     const lines: string[] = [];
     const catalogue = await readCatalogue();
     for (const listed of catalogue)
@@ -451,7 +451,7 @@ warn-notes
       stdio: ["pipe", "ignore", "inherit"],
     });
     const ended = once(child, "exit");
-    // Standard input stays open, so the command waits for more.
+    // Standard input stays open, so the command waits for more reviews.
     child.stdin.write(buildRecording("spin-notes", "endless"));
     let pid = 0;
     await waitUntil("no rule was called", async () => {
@@ -491,7 +491,7 @@ describe("a replay of what is deployed", await needs("git", "moto", "runtime cli
   });
   after(() => account?.stop());
 
-  /** Returns the number of the cluster's reviews in the log: a deployment asks each endpoint itself. */
+  /** Returns the number of logged reviews, without the probes that a deployment sends. */
   const countReviews = async () => {
     const query = 'filter Cluster = "prod" and Rule = "require-owner" | stats sum(Reviews) as reviews by Rule';
     const span = [new Date(Date.now() - hour), new Date(Date.now() + hour)] as const;

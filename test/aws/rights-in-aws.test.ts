@@ -26,7 +26,8 @@ import {
 } from "./rights.ts";
 import { lint } from "./tools.ts";
 
-// Tests the roles of infra/aws/iam/pipeline.yml: each command works with the rights of its role, and every right is used.
+// Tests the roles of infra/aws/iam/pipeline.yml: each command works with the rights of its role, and every right is
+// used.
 
 const stage = "test";
 

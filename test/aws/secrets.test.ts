@@ -13,7 +13,7 @@ import { close, listen } from "../listen.ts";
 import { needs } from "../parts.ts";
 import { type Moto, startMoto } from "./moto.ts";
 
-// A service that requires a token, and the places in AWS that store tokens.
+// Tests a service that requires a token, with the services of AWS that can store tokens.
 describe("a service that requires a token", await needs("moto"), () => {
   const region = "eu-west-1";
   const places = [

@@ -6,7 +6,8 @@ import { type Checkout, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// Edits of serverless.yml reach the versions that answer reviews; the same serverless.yml makes no new version.
+// An edit of serverless.yml must reach the versions that answer reviews. An unchanged serverless.yml must make no new
+// version.
 describe("an edit of serverless.yml", await needs("moto"), () => {
   const fn = "postern-test-always-pull-images";
   const id = "AlwaysDashpullDashimages";

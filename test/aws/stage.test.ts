@@ -41,7 +41,7 @@ import { openDynamoDb } from "./dynamodb-service.ts";
 import { type Moto, openStorage, startMoto } from "./moto.ts";
 import { openS3, type S3 } from "./s3.ts";
 
-// The state of a stage in AWS between deployments, also with two deployments at once.
+// Tests the state that a stage keeps in AWS between deployments, also with two simultaneous deployments.
 const region = "eu-west-1";
 const rows = readRows<{
   damaged: { keyring: string; text: string }[];
@@ -54,7 +54,7 @@ describe("the state of a stage", await needs("moto"), () => {
   let stages = 0;
 
   before(async () => {
-    // Pages of three elements, so that lists have several pages.
+    // With three elements a page, lists have several pages.
     process.env.MOTO_S3_DEFAULT_MAX_KEYS = "3";
     moto = await startMoto("AWS_ENDPOINT_URL_SSM", "AWS_ENDPOINT_URL_S3");
   });
@@ -73,7 +73,7 @@ describe("the state of a stage", await needs("moto"), () => {
     server = await startServer(() => s3, recorder);
   });
   after(() => server?.stop());
-  /** Creates a bucket behind the server, for moto itself may fulfil two conditional writes at once. */
+  /** Creates a bucket behind the stand-in for S3, because moto itself may accept two conflicting conditional writes. */
   const createBucket = async (): Promise<StageBucket> => {
     const name = `bucket-${++buckets}`;
     assert.equal(await openStorage(moto.url, region).createBucket(name), undefined);
@@ -136,7 +136,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.equal(await readLock(), undefined);
     });
 
-    /** Takes the lock with several commands at once, and asserts that exactly one gets it. */
+    /** Lets several commands take the lock at once, and asserts that exactly one of them gets it. */
     const raceForLock = async (count: number) => {
       const ends = await Promise.allSettled(Array.from({ length: count }, () => take()));
       const [lock, ...others] = ends.flatMap((end) => (end.status === "fulfilled" ? [end.value] : []));
@@ -148,9 +148,9 @@ describe("the state of a stage", await needs("moto"), () => {
       await lock.release();
     };
 
-    it("is taken by one of several simultaneous commands", () => raceForLock(5));
+    it("is given to exactly one of several simultaneous commands", () => raceForLock(5));
 
-    it("is taken over by one of several commands after it has expired", async () => {
+    it("can be taken over by exactly one of several commands after it has expired", async () => {
       await hold(buildLockText("killed"));
       advanceClock(lockTermMilliseconds + 2_000);
       await raceForLock(5);
@@ -175,7 +175,7 @@ describe("the state of a stage", await needs("moto"), () => {
         await lock.release();
       });
 
-    it("expires by its age if another program wrote it", async () => {
+    it("expires by its age if another program wrote it and doesn't renew it", async () => {
       await hold("hello");
       await assert.rejects(take(), /^Error: this stage is locked by an unknown program/);
       advanceClock(lockTermMilliseconds + 2_000);
@@ -203,14 +203,15 @@ describe("the state of a stage", await needs("moto"), () => {
       advanceClock(lockTermMilliseconds + 60_000);
       const seen = await bucket.read(lockObjectKey);
       assert.ok(seen && seen.age > lockTermMilliseconds);
-      // The check renews the lock, so the ETag that another command read is obsolete.
+      // The check renews the lock. So the lock's ETag changes, and the other command can't take the lock with the old
+      // one.
       await lock.check();
       assert.equal(await bucket.write(lockObjectKey, buildLockText("late"), { IfMatch: seen.etag }), false);
       await lock.check();
       await lock.release();
     });
 
-    it("is kept if it is renewed several times at once", async () => {
+    it("is still held after several simultaneous renewals", async () => {
       const lock = await take();
       advanceClock(lockTermMilliseconds - 10_000);
       await Promise.all(Array.from({ length: 5 }, () => lock.check()));
@@ -230,7 +231,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.equal(await readLock(), undefined);
     });
 
-    it("is not retried without the right to write", async () => {
+    it("is requested only once without the right to write", async () => {
       recorder.allow = ({ action }) => action !== "s3:PutObject";
       await assert.rejects(take(), ({ name }: Error) => name === "AccessDenied");
     });
@@ -248,7 +249,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.equal(await readLock(), undefined);
     });
 
-    it("notifies a command that has lost it, and isn't renewed by it", async (test) => {
+    it("notifies a command that has lost it, and the command doesn't renew it", async (test) => {
       test.mock.timers.enable({ apis: ["setInterval"] });
       const lock = await take();
       await hold(buildLockText("other"));
@@ -283,7 +284,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.notEqual(Parameter?.Value, "a secret");
     });
 
-    it("can be deleted twice, and are created by only one of several commands", async () => {
+    it("can be deleted twice, and are created by exactly one of several commands", async () => {
       const createParameter = () => Promise.all(["a", "b", "c"].map((value) => parameters.create("raced", value)));
       const first = await createParameter();
       assert.deepEqual([first.filter(Boolean).length, (await createParameter()).includes(true)], [1, false]);
@@ -323,7 +324,7 @@ describe("the state of a stage", await needs("moto"), () => {
     const listChanges = () => recorder.recordedCalls.filter(({ action }) => !/:Describe/.test(action));
     const isChange = (action: string) => /:(Create|Update|Delete)/.test(action);
 
-    it("is created complete, and is then not changed any more", async () => {
+    it("is created with all its settings, and isn't changed by later deployments", async () => {
       assert.equal(await table.readFaults(), undefined);
       await table.complete();
       assert.deepEqual(await table.readFaults(), []);
@@ -339,7 +340,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.deepEqual(listChanges(), []);
     });
 
-    it("is completed after a deployment was killed at any call", async () => {
+    it("gets its missing settings after a deployment was killed at any call", async () => {
       const killed: Fault = { status: 400, error: "Killed" };
       let states = 0;
       for (const when of ["before", "after"] as const)
@@ -359,7 +360,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.ok(states > 10, `${states}`);
     });
 
-    it("is completed and deleted once if every answer to a change is lost", async () => {
+    it("can be created, completed and deleted although the answer to each change is lost once", async () => {
       const lost = new Set<string>();
       recorder.fault = ({ action }, when) => {
         if (when === "before" || !isChange(action) || lost.has(action)) return undefined;
@@ -374,7 +375,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.equal(await table.remove(), false);
     });
 
-    it("is deleted by no call before its deletion protection is turned off", async () => {
+    it("can't be deleted before its deletion protection is turned off", async () => {
       await table.complete();
       const { name: TableName } = table;
       await assert.rejects(call("DeleteTable", { TableName }), /DeletionProtectionEnabled|protected against deletion/);
@@ -384,7 +385,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.deepEqual(changes, ["dynamodb:UpdateTable", "dynamodb:DeleteTable"]);
     });
 
-    it("is completed by two deployments at once, and as soon as DynamoDB can", async () => {
+    it("can be completed by two deployments at once, which wait until DynamoDB accepts the changes", async () => {
       let early = 0;
       recorder.fault = ({ action }, when) =>
         when === "before" && action.endsWith("UpdateContinuousBackups") && early++ < 2
@@ -394,7 +395,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.deepEqual([await table.readFaults(), early > 2], [[], true]);
     });
 
-    it("has faults in words if its settings were changed", async () => {
+    it("has faults, described in words, if its settings were changed", async () => {
       await table.complete();
       const { name: TableName } = table;
       const PointInTimeRecoverySpecification = { PointInTimeRecoveryEnabled: false };
@@ -413,7 +414,7 @@ describe("the state of a stage", await needs("moto"), () => {
       await assert.rejects(table.complete(), /deletes values by the attribute "other" instead of "expires": turn its/);
     });
 
-    it("is not taken for a ledger if it has another key", async () => {
+    it("is refused as a ledger if its table has another key", async () => {
       const key = { AttributeName: "id", KeyType: "HASH" };
       await call("CreateTable", {
         TableName: table.name,
@@ -439,7 +440,9 @@ describe("the state of a stage", await needs("moto"), () => {
 
   describe("has a keyring that", () => {
     const cluster = "prod-eu";
-    /** Reports whether functions with these public keys accept a URL that this key signed. */
+    /**
+     * Reports whether functions with the public keys of one keyring accept URLs that the other keyring's key signed.
+     */
     const takes = ({ publicKeys }: Keyring, { current }: Keyring) =>
       createUrlKeyVerifier(publicKeys, () => [1])(current.signSegment(cluster, 1))?.cluster === cluster;
     const listKeys = ({ publicKeys }: Keyring) => publicKeys.split(",");
@@ -451,7 +454,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.equal(await parameters.read("keys"), undefined);
     });
 
-    it("is one key, also for several simultaneous first deployments", async () => {
+    it("has the same single key for several simultaneous first deployments", async () => {
       const keyrings = await Promise.all(Array.from({ length: 5 }, () => readOrCreateKeyring(parameters)));
       const keys = new Set(keyrings.map(({ publicKeys }) => publicKeys));
       assert.deepEqual([...keys], [(await readKeyring(parameters))?.publicKeys]);
@@ -459,7 +462,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.equal((await readOrCreateKeyring(openNextParameters())).publicKeys === keyrings[0]?.publicKeys, false);
     });
 
-    it("is replaced while all URLs in use are accepted", async () => {
+    it("can be replaced step by step, and all URLs in use are accepted at each step", async () => {
       const first = await readOrCreateKeyring(parameters);
       const wide = await addSecondSigningKey(parameters);
       assert.deepEqual(listKeys(wide), [first.current.publicKey, wide.signers[1]?.publicKey]);
@@ -477,7 +480,7 @@ describe("the state of a stage", await needs("moto"), () => {
     const changes = { widen: addSecondSigningKey, turn: selectNewestKeyForNewUrls, narrow: deleteAllKeysButNewest };
     const names = fc.constantFrom(...(["widen", "turn", "narrow"] as const));
 
-    it("has one or two keys after any changes, and signs with one of them", async () => {
+    it("has one or two keys after any sequence of changes, and signs with one of them", async () => {
       const check = async (steps: (keyof typeof changes)[]) => {
         const parameters = openNextParameters();
         let before = await readOrCreateKeyring(parameters);
@@ -491,7 +494,7 @@ describe("the state of a stage", await needs("moto"), () => {
           assert.equal(new Set(listKeys(now)).size, listKeys(now).length);
           assert.ok(listKeys(now).includes(now.current.publicKey));
           assert.ok(takes(now, now));
-          // URLs of the first key are accepted until it is deleted.
+          // Until the first key is deleted, URLs that it signed are accepted.
           if (step !== "narrow") assert.ok(takes(now, before));
           const again = await changes[step](parameters);
           assert.deepEqual([again.publicKeys, again.current.publicKey], [now.publicKeys, now.current.publicKey]);
@@ -519,7 +522,7 @@ describe("the state of a stage", await needs("moto"), () => {
         assert.equal(await parameters.read("keys"), content);
       });
 
-    it("is reported as missing in the health of clusters", async () => {
+    it("is reported as unreadable in the health of clusters", async () => {
       const clusterRelease = { at: "now", keyVersion: 1, hardened: [], since: {}, manifests: [] };
       const stage = { ...createAwsStageClients("test"), parameters };
       const release = buildRelease(1, { clusters: { shop: clusterRelease } });
@@ -548,7 +551,7 @@ describe("the state of a stage", await needs("moto"), () => {
       await assert.rejects(none.save(buildRelease(1)), /^Error: this stage has no bucket to write its release to$/);
     });
 
-    it("are saved in a bucket that was created meanwhile", async () => {
+    it("are saved in a bucket that was created after the store was read", async () => {
       let place: StageBucket | undefined;
       const releases = await readReleaseStore(async () => place);
       place = bucket;
@@ -575,7 +578,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.deepEqual((await openAll()).all, [buildRelease(1, { by: "joe" })]);
     });
 
-    it("are created by one of two commands", async () => {
+    it("can be created by only one of two commands", async () => {
       const commands = await Promise.all([openAll(), openAll()]);
       const ends = await Promise.allSettled(
         commands.map(({ save }, index) => save(buildRelease(1, { by: String(index) }))),

@@ -11,7 +11,8 @@ import { createPackager, loadJob, type StagePackager } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 import { type LambdaService, startLambda } from "./lambda.ts";
 
-// Warm environments: Lambda's provisioned concurrency on versions, from the first deployment to the last.
+// Tests warm environments, which are Lambda's provisioned concurrency of versions, from the first deployment to the
+// last.
 const rule = "stamp-notes";
 const buildRule = (stamp: string) => `
 import { rule } from "#lib/rule.ts";
@@ -64,7 +65,7 @@ describe("the stand-in for provisioned concurrency", await needs("runtime client
     assert.equal((await put("1", 2)).Status, "READY");
   });
 
-  it("answers reviews in such an environment as soon as one is ready", async () => {
+  it("answers reviews in a provisioned environment as soon as one is ready", async () => {
     assert.equal(await invoke(), '"on-demand"');
     await put("1");
     assert.equal(await invoke(), '"provisioned-concurrency"');
@@ -73,7 +74,7 @@ describe("the stand-in for provisioned concurrency", await needs("runtime client
     await assert.rejects(client.deleteProvisionedConcurrencyConfig({ FunctionName, Qualifier: "1" }), /No Provisioned/);
   });
 
-  it("is refused where Lambda refuses it", async () => {
+  it("refuses what Lambda refuses", async () => {
     await assert.rejects(put("$LATEST"), refuses("unpublished function versions"));
     await assert.rejects(put("7"), /^ResourceNotFoundException/);
     await assert.rejects(put("1", 0), /^InvalidParameterValueException/);
@@ -91,7 +92,7 @@ describe("the stand-in for provisioned concurrency", await needs("runtime client
     await assert.rejects(client.deleteFunction({ FunctionName, Qualifier: "2" }), /it has provisioned concurrency/);
   });
 
-  it("excludes weights of an alias", async () => {
+  it("refuses weights of an alias with provisioned concurrency, and the reverse", async () => {
     const known = service.functions.get(FunctionName);
     known?.versions.set("2", { ...known.latest });
     const alias = { FunctionName, Name: "live" };
@@ -140,7 +141,7 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
   };
   const writeTree = async (text: string) => {
     trees += 1;
-    // A process loads a module once, so each catalogue gets its own folder.
+    // A process loads a module only once, so each catalogue is also written to its own folder.
     for (const folder of ["functions", `trees/${trees}`])
       await checkout.rule(rule, buildRule(text), buildCases(text), folder);
   };
@@ -169,7 +170,7 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
   /** Returns the number of warm environments by version. */
   const listWarm = () =>
     Object.fromEntries([...getFunction().provisioned].map(([version, { count }]) => [version, count]));
-  /** Returns the changes of versions, aliases and warm environments in their order. */
+  /** Returns the calls that changed versions, aliases and warm environments, in their order. */
   const listChanges = () =>
     account.recordedCalls.flatMap(({ action, caller }) => {
       const [, name] =
@@ -179,7 +180,7 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
         : [name.replace("ProvisionedConcurrencyConfig", "")];
     });
 
-  it("has them before clusters get its entries", async () => {
+  it("has warm environments before clusters get its entries", async () => {
     await writeTree("one");
     assert.deepEqual(await plan("{ warm: 2 }"), ["2 warm environments on the new version"]);
     assert.match(await deploy("{ warm: 2 }"), /release r1 is live/);
@@ -190,7 +191,7 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
     assert.match(await deploy("{ warm: 2 }"), /nothing to do/);
   });
 
-  it("has them on the new version before the alias moves, and on the old one until the end", async () => {
+  it("has warm environments of the new version before the alias moves, and of the old version until the end", async () => {
     const before = getLive();
     await writeTree("two");
     assert.match(await deploy("{ warm: 2 }"), /release r2 is live/);
@@ -199,21 +200,21 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
     assert.deepEqual(listChanges(), ["PublishVersion", "Put", "UpdateAlias", "Delete"]);
   });
 
-  it("gets another number without another version", async () => {
+  it("gets another number of warm environments without a new version", async () => {
     const version = getLive();
     assert.deepEqual(await plan("{ warm: 3 }"), [`3 warm environments on version ${version}, which has 2 (READY)`]);
     assert.match(await deploy("{ warm: 3 }"), /release r3 is live/);
     assert.deepEqual([getLive(), listWarm(), listChanges()], [version, { [version]: 3 }, ["Put"]]);
   });
 
-  it("shows them in the status", async () => {
+  it("shows its warm environments in the status", async () => {
     const { stdout } = await runPostern("status", "--stage", "test");
     assert.match(stdout, new RegExp(`^stamp-notes .* 3 warm environments of version ${getLive()} READY *$`, "m"));
     const { stdout: json } = await runPostern("status", "--stage", "test", "-o", "json");
     assert.deepEqual(JSON.parse(json).rules[0].warm, [{ version: getLive(), count: 3, status: "READY" }]);
   });
 
-  it("is not moved if Lambda can't start or refuses them, and the new version keeps none", async () => {
+  it("keeps its version if Lambda can't start or refuses the new version's warm environments", async () => {
     const before = getLive();
     await writeTree("three");
     account.lambda.warmFailure = "FUNCTION_ERROR_INIT_FAILURE";
@@ -223,7 +224,7 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
     );
     account.lambda.warmFailure = undefined;
     await assert.rejects(deploy("{ warm: 999 }"), /^Error: the rules have 1002 warm environments until/);
-    // A plan doesn't know the warm environments of functions that aren't Postern's.
+    // A plan can't know the warm environments of other functions in the account.
     account.lambda.create("other", zip({ "index.cjs": Buffer.from("") }), {});
     const half = { ProvisionedConcurrentExecutions: 500 };
     await account.lambda.act("PutProvisionedConcurrencyConfig", "other", half, { Qualifier: "1" });
@@ -235,7 +236,7 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
     assert.deepEqual([getLive(), listWarm()], [before, { [before]: 3 }]);
   });
 
-  it("loses those of a version whose canary is rolled back", async () => {
+  it("loses the warm environments of a version whose canary is rolled back", async () => {
     const before = getLive();
     const interruption = new AbortController();
     account.fault = ({ action }, when) => {
@@ -249,7 +250,7 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
     assert.deepEqual(listChanges(), ["PublishVersion", "Put", "UpdateAlias", "UpdateAlias", "Delete"]);
   });
 
-  it("says that it has none after a rollback, and gets them by a deployment", async () => {
+  it("says after a rollback that it has no warm environments, and gets them by a deployment", async () => {
     assert.match(await deploy("{ warm: 3 }"), /release r\d+ is live/);
     const left = getLive();
     const { stdout, stderr } = await runPostern("rollback", rule, "--stage", "test");
@@ -267,7 +268,7 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
     assert.deepEqual(listWarm(), { [getLive()]: 3 });
   });
 
-  it("loses what an ended command has left, with the versions that nothing needs any more", async () => {
+  it("loses the warm environments that a stopped command left, with versions that nothing needs", async () => {
     const { versions, provisioned } = getFunction();
     const [oldest] = [...versions.keys()];
     provisioned.set(String(oldest), { count: 1, since: 0, failure: undefined, running: 0 });
@@ -280,7 +281,7 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
     assert.ok(listChanges().includes("Delete"));
   });
 
-  it("has none any more after they are removed from postern.yaml, or when the rule is off", async () => {
+  it("loses its warm environments if postern.yaml no longer has them, or if the rule is off", async () => {
     const version = getLive();
     assert.deepEqual(await plan("{ }"), [`no longer 1 warm environment on version ${version}`]);
     assert.match(await deploy("{ }"), /release r\d+ is live/);
@@ -291,7 +292,7 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
     assert.deepEqual(listWarm(), {});
   });
 
-  it("can be deleted while it is warm", async () => {
+  it("can be deleted while it has warm environments", async () => {
     await deploy("{ warm: 1 }");
     assert.equal(Object.keys(listWarm()).length, 1);
     const { destroyStage } =

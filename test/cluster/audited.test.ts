@@ -24,7 +24,7 @@ import { buildReviewAnswer, openScriptedWebhookEndpoints } from "../parity/scrip
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 
-// `npx postern check --live` gives each object of a cluster the verdict that the cluster itself would give.
+// `npx postern check --live` must give each object of a cluster the verdict that the cluster itself would give.
 type Found = Record<string, any>;
 
 describe("an audit of a cluster", await needs("API server"), () => {
@@ -42,7 +42,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
       "  limit-ranger:\n",
     ].join("\n"),
   );
-  /** All objects that the test created, as the API server returned them. */
+  /** The objects that the test created, as the API server returned them. */
   const created: Found[] = [];
 
   const createObjects = async (path: string, bodies: Found[]) => {
@@ -191,7 +191,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
 
   const webhookOptions = ["--webhooks", "sizes.json", "--call", "loopback"];
 
-  it("gives each object once, with the verdict that the cluster would give to its creation", async () => {
+  it("lists each object once, with the verdict that the cluster would give to its creation", async () => {
     const { code, objects, summary, faults, notes, stderr } = await runJsonAudit(folder, [
       ...webhookOptions,
       "--page",
@@ -217,7 +217,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
       const found = byUid.get(metadata.uid);
       assert.ok(found, place);
       outcomes[`${kind} ${found.verdict}`] = (outcomes[`${kind} ${found.verdict}`] ?? 0) + 1;
-      // The object exists, so an admitted creation ends with a conflict.
+      // The object exists, so a creation that admission allows ends with a conflict.
       if (found.verdict !== "denied") assert.equal(code, 409, `${place}: ${answer.message}`);
       else {
         const messages = found.denials.map(({ rule, message }) => `${rule}: ${message}`);
@@ -256,7 +256,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     assert.equal(stderr, '--namespace nowhere: the API server answers 404: namespaces "nowhere" not found\n');
   });
 
-  it("evaluates the cluster's plugins and policies, with what they read there", async () => {
+  it("evaluates the cluster's plugins and policies with the objects that they read in the cluster", async () => {
     const label = (level: string | null) => ({
       method: "PATCH" as const,
       path: "/api/v1/namespaces/n5",
@@ -302,7 +302,8 @@ describe("an audit of a cluster", await needs("API server"), () => {
       const others = { "Pod n4 LimitRanger": 20, "Pod n5 PodSecurity": 20 };
       const denial = "ValidatingAdmissionPolicy 'closed' with binding 'closed' denied request: closed";
       assert.deepEqual(await countDenials(), { ...others, [`Pod n1 ValidatingAdmissionPolicy ${denial}`]: 20 });
-      // Without the policy that sets the label, the other one has nothing to refuse.
+      // One policy sets a label, and the other one refuses objects with it. Without the first one, no object is
+      // refused.
       assert.deepEqual(await countDenials("--plugins=-MutatingAdmissionPolicy"), others);
     } finally {
       for (const [path, { metadata }] of bodies) await admin({ method: "DELETE", path: `${path}/${metadata.name}` });
@@ -310,7 +311,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     }
   });
 
-  it("asks the authorizer where a matchCondition does", async () => {
+  it("asks the cluster's authorizer if a matchCondition does", async () => {
     const { webhooks, ...configuration } = JSON.parse(await readFile(join(folder, "sizes.json"), "utf8"));
     const check = "authorizer.group('example.com').resource('widgets').namespace(request.namespace).check('approve')";
     const matchConditions = [{ name: "may-not-approve", expression: `!${check}.allowed()` }];
@@ -438,7 +439,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     assert.match(stdout, /^Deployment n0\/web \(its Pods\) denied$/m);
   });
 
-  it("is undecided if a policy matches, or a quota counts", async () => {
+  it("is undecided about objects that a policy matches or a quota counts", async () => {
     const api = "/apis/admissionregistration.k8s.io/v1";
     const rule = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
     const namespaceSelector = { matchLabels: { "kubernetes.io/metadata.name": "n1" } };
@@ -476,7 +477,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     }
   });
 
-  it("compares what an object uses with what the others leave of quotas", async () => {
+  it("compares the amounts of an object with the part of a quota that other objects don't use", async () => {
     const quotas: [namespace: string, hard: Record<string, string>, used: Record<string, string>][] = [
       ["n1", { "requests.cpu": "2" }, { "requests.cpu": "2" }],
       ["n2", { pods: "20", services: "9" }, { pods: "20", services: "10" }],
@@ -541,7 +542,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     }
   });
 
-  it("finds the same kinds by aggregated discovery and group by group", async () => {
+  it("finds the same kinds by aggregated discovery and by requests for each group", async () => {
     const { server, ca, getToken } = cluster;
     const connection = { server, ca, credentials: { token: getToken("admin") }, credentialsAdvice: "" };
     const read = openApiReader(connection, new AbortController().signal);
@@ -560,7 +561,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     assert.equal(countWidgetVersions(single), 2);
   });
 
-  it("includes all objects that exist throughout, while others are created and deleted", async () => {
+  it("includes all objects that exist during the whole audit, while others are created and deleted", async () => {
     const path = "/api/v1/namespaces/n5/configmaps";
     let isOver = false;
     const otherWrites = (async () => {
@@ -592,7 +593,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     assert.ok(!lists.has("example.com/v1beta1 Widget"));
   });
 
-  it("makes PolicyReports that the API server accepts, also a second time", async () => {
+  it("writes PolicyReports that the API server accepts, also if they exist already", async () => {
     const none = await runAudit(folder, [...webhookOptions, "-o", "policyreport"]);
     assert.match(
       none.stderr,

@@ -32,8 +32,8 @@ import { needsApiServer } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { createObserver, registerWitness } from "./witness.ts";
 
-// The verdict of `check` on a manifest equals the outcome on a real API server that calls the same rules: in the newest
-// minor of Kubernetes or in another one.
+// The verdict of `check` on a manifest must equal the outcome on a real API server that calls the same rules, in the
+// newest minor of Kubernetes or in another one.
 type Fields = Record<string, unknown>;
 
 const catalogue = await readCatalogue();
@@ -159,7 +159,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 0))
             const answer = await create(kind, namespace, object);
             const [wanted, actual] = compareOutcomes(answer, seen.get(object.metadata.name), ours, minor);
             const isAlike = isDeepStrictEqual(actual, wanted);
-            // The API server skips a rule that took too long on a busy machine.
+            // On a busy machine, the API server may skip a rule that took too long. Then the object is compared again.
             if (!isAlike && left > 0) continue;
             verdicts[answer.code] = (verdicts[answer.code] ?? 0) + 1;
             if (!isAlike)
@@ -187,10 +187,10 @@ const compareOutcomes = (
   const denials = checked.denials.map(({ rule, message }) => `${rule}: ${message}`);
   const [, hook = "", text] = /^admission webhook "(.*?)" denied the request: (.*)$/s.exec(String(body.message)) ?? [];
   const theirs = `${hook.replace(/\.postern\.dev$/, "").replace(/^.*\./, "")}: ${text}`;
-  // Several rules may deny the object; the API server names only one.
+  // If several rules deny the object, the API server names only one of them.
   const verdict = denials.includes(theirs) ? theirs : denials.join("; ");
   const { managedFields: _, ...metadata } = Object(last?.metadata);
-  // The witness gets an object before the API server prepares it for storage.
+  // The witness, a webhook, gets an object before the API server prepares it for storage.
   const object = last && prepareForStorage({ ...last, metadata } as KubernetesObject, minor);
   const ours = checked.warnings.map(({ rule, text }) => `${rule} ${text}`);
   if (code === 201)
@@ -198,7 +198,7 @@ const compareOutcomes = (
       { object, warnings: warnings.filter(isOfRule).sort(), denied: "" },
       { object: after, warnings: [...new Set(ours)].filter(isOfRule).sort(), denied: verdict },
     ];
-  // The API server refuses an invalid object between the two phases; the results of the first phase must still be
+  // The API server refuses an invalid object between the two phases. The results of the first phase must still be
   // equal.
   if (hook === "")
     return [

@@ -63,7 +63,7 @@ const program = `
 
 describe("the client's package", () => {
   before(() => writeFile(join(project, "program.js"), program));
-  /** Runs a program in its folder. */
+  /** Runs a program in its own folder. */
   const runProgram = async (folder: string, file: string) => {
     const { stdout } = await run(process.execPath, [file], { cwd: folder });
     return JSON.parse(stdout);
@@ -91,7 +91,7 @@ describe("the client's package", () => {
     ["esm", "bundle.mjs"],
     ["cjs", "bundle.cjs"],
   ] as const)
-    it(`works in a bundle (${format}), but for scripts`, async () => {
+    it(`works in a bundle (${format}), except for policies with scripts`, async () => {
       await bundle(format, join(project, file));
       const { code, message } = await runProgram(project, file);
       assert.equal(code, 500);
@@ -106,7 +106,7 @@ describe("the client's package", () => {
       requireChanges(await runProgram(project, file));
     });
 
-  it("works in a bundle without it, with scripts", async () => {
+  it("works with a bundle that imports it, also for policies with scripts", async () => {
     await bundle("esm", join(project, "bundle.mjs"), { external: ["postern"] });
     requireChanges(await runProgram(project, "bundle.mjs"));
   });
@@ -140,7 +140,7 @@ describe("the client's package", () => {
   });
 });
 
-/** Returns a promise in the form of the module's HTTP libraries. */
+/** Returns a promise in the form in which the HTTP libraries of @kubernetes/client-node return it. */
 const toLibraryPromise = <T>(answer: Promise<T>) => ({ toPromise: () => answer });
 
 describe("the client's README", () => {
@@ -331,7 +331,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
       assert.equal((await readPod("patched")).metadata?.labels?.more, "1");
     });
 
-  it("patch an object again if another client was faster", async () => {
+  it("patch an object again if another client changed it meanwhile", async () => {
     await pods.createNamespacedPod({ namespace, body: buildPod("raced") });
     const name = "raced";
     const merge = setHeaderOptions("Content-Type", PatchStrategy.MergePatch);

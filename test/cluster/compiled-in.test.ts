@@ -31,7 +31,7 @@ describe("the table of compiled-in plugins", async () => {
         for (const [plugin, { gate }] of here) {
           if (!gate) continue;
           const isOff = gate.onSince === undefined || toNumber(minor) < toNumber(gate.onSince);
-          // Gates of features that are generally available aren't listed.
+          // The API server doesn't list the feature gates of features that are generally available.
           assert.equal(new RegExp(`:${gate.name}=.*default=false`).test(help), isOff, `${gate.name} of ${plugin}`);
         }
       },

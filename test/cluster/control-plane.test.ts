@@ -30,16 +30,19 @@ import {
   startKubelets,
 } from "./kubelets.ts";
 
-// A control plane with its default times, and thirty rules whose endpoints all have a fault. It must keep its leaders and
-// nodes, and a Deployment must roll. A run with POSTERN_FAULT_SECONDS=120 also prints the table of docs/background/outages.md.
+// Tests a control plane with its default times, and thirty rules whose endpoints all have a fault. The control plane
+// must keep its leaders and nodes, and must roll a Deployment. A run with POSTERN_FAULT_SECONDS=120 also prints the
+// tables of docs/how-to/outages.md.
 const seconds = Number(process.env.POSTERN_FAULT_SECONDS || 16);
 const programs = ["kube-controller-manager", "kube-scheduler"] as const;
 const nodes = 50;
 const replicas = 20;
-/** How often each write is repeated within a fault, at most. */
+/** The largest number of repetitions of a write during a fault. */
 const rounds = 20;
 
-/** The sections of thirty rules. The shorter timeouts keep the waits within 20 seconds. */
+/**
+ * The sections of thirty rules in postern.yaml. With these timeouts, the API server waits at most 20 seconds in total.
+ */
 const sections: Record<string, object> = {
   "allowed-registries": { settings: { registries: ["registry.example.com"] } },
   "always-pull-images": {},
@@ -77,7 +80,7 @@ const groups = {
   guards: ["service-account", "always-pull-images", "pod-node-selector", "pod-toleration-restriction"],
 };
 
-/** Returns a policy for every write of every resource, with its binding. */
+/** Returns a policy that matches every write of every resource, with its binding. */
 function buildPolicy(kind: "Mutating" | "Validating") {
   const [apiVersion, name] = ["admissionregistration.k8s.io/v1", "everything"];
   const everything = { apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["CREATE", "UPDATE"] };
@@ -129,7 +132,7 @@ const buildDeployment = (name: string, count: number) => ({
   },
 });
 
-/** Reports whether a write is one of those that a control plane needs at any time. */
+/** Reports whether a control plane needs a write at any time, such as a lease's renewal. */
 const isVital = (write: string) => /leases|\/status|events|endpointslices/.test(write);
 
 const formatTime = (milliseconds: number, isRefused = false) =>
@@ -221,7 +224,7 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
       served.serve(text);
       const [name, local] = chooseCluster(parseConfig(text, catalogue), undefined);
       const url = `${endpoints.url}/${signer.segment(name, 1)}`;
-      // Entries that could delay a write too long are an error here.
+      // Throws if webhook entries could delay a write for too long.
       const manifests = buildWebhookConfigurations(catalogue, local, {
         name: "postern",
         address: (rule, path) => `${url}/${rule}/${path}`,
@@ -264,8 +267,8 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
   });
 
   /**
-   * Returns a function that writes as clients do until a fault ends, and returns the longest time of each write, and whether
-   * it was refused.
+   * Returns a function that writes as clients do until a fault ends. It returns the longest time of each write, and
+   * whether the write was refused.
    */
   const prepareWrites = async () => {
     const kubelet = kubelets.getClient("node-1");
@@ -299,7 +302,7 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
       for (let round = 0; round < rounds && Date.now() < end; round += 1) {
         const start = Date.now();
         const { code } = await write();
-        // Later answers may be due to the end of the fault.
+        // Later answers don't count, because the fault may have ended before them.
         if (Date.now() >= end) break;
         longest = Math.max(longest, Date.now() - start);
         isRefused ||= code >= 300;
@@ -347,7 +350,7 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
             );
             assert.deepEqual(await readLeaders(), leaders);
             assert.deepEqual([...lost], []);
-            // A guard that fails closed also keeps a kubelet from deleting its Pod. The kubelet tries again.
+            // A guard that fails closed also refuses a kubelet's deletion of its Pod. The kubelet tries again.
             const isExpected = (failure: string) => policy === "Fail" && failure.includes(": DELETE ");
             assert.deepEqual(
               kubelets.failures.filter((failure) => !isExpected(failure)),

@@ -55,7 +55,7 @@ const configMaps = [
   { apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE" as const] },
 ];
 const pods = configMaps.map((match) => ({ ...match, resources: ["pods"], operations: ["CREATE", "UPDATE"] as const }));
-/** Returns the match and the condition for config maps of one name. */
+/** Returns a match and a condition with which a rule is called for ConfigMaps of one name. */
 const matchByName = (name: string) => ({
   match: configMaps,
   matchConditions: { "is-meant": `object.metadata.name == "${name}"` },
@@ -148,7 +148,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     const formatReports = (reports: AnsweredReviewFacts[]) =>
       reports.map(({ rule, phase, operations }) => `${rule} ${phase} ${operations}`);
 
-    it("the object is complete after two rounds", async () => {
+    it("the object has all changes after two rounds", async () => {
       const never = createPod({ name: "twice" }, {}, { imagePullPolicy: "Never" });
       const [answer, reports] = await postern.during(() => create(clusterOne.admin, getPath("pods"), never));
       assert.equal(answer.code, 201);
@@ -162,7 +162,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
         ],
       );
       const earlier = ["count mutate 1", "always-pull-images mutate 1"];
-      // The later rule is called again because the earlier rules changed the object in round two.
+      // In round two, the earlier rules change the object, so the API server calls the later rule again.
       assert.deepEqual(formatReports(reports), [...earlier, "sidecar mutate 1", ...earlier, "sidecar mutate 0"]);
     });
 
@@ -195,7 +195,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     });
   });
 
-  it("calls rules in the order of the compiled-in plugins, whatever the order in postern.yaml", async () => {
+  it("calls rules in the order of the compiled-in plugins, and not in the order of postern.yaml", async () => {
     const names = ["default-requests-and-limits", "extended-resource-toleration", "default-toleration-seconds"];
     const yaml = `rules: { default-requests-and-limits: { settings: { requests: { cpu: 100m } } }, ${names.slice(1).join(": , ")}: , always-pull-images: }`;
     await runWhileServing(selectRules(...names, "always-pull-images"), yaml, async (postern) => {
@@ -315,7 +315,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       });
   });
 
-  it("gets a response before it has sent all of a body that is too large for API Gateway", async () => {
+  it("gets a response to a body that is too large for API Gateway before it has sent all of the body", async () => {
     const rules = [buildTestRule("vast", createPhaseRule("mutate", { summary: "Sees it before it is validated." }))];
     await runWhileServing(rules, "rules: { vast: { failurePolicy: Fail } }", async () => {
       const answer = await create(
@@ -361,7 +361,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
         ],
       ];
       for (const [resource, fate, body, annotations] of table)
-        it(`gets a report of what would be ${fate}, and no change or denial`, async () => {
+        it(`reports that an object would be ${fate}, and neither changes nor denies it`, async () => {
           const answer = await create(clusterOne.admin, getPath(resource), body);
           assert.equal(answer.code, 201);
           const warnings = answer.warnings.filter((text) => / would (deny|change): /.test(text));
@@ -659,7 +659,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
 const createPhaseRule = (phase: Phase, definition: Partial<Rule>): Rule =>
   ({ match: configMaps, [phase]: () => {}, ...definition }) as Rule;
 
-/** Returns a response without the fields that always differ. */
+/** Returns a response without the fields that differ between any two responses. */
 const dropVaryingFields = ({ code, body, warnings }: TestClusterResponse) => {
   const differing = new Set([
     "uid",

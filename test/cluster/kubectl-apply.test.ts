@@ -12,7 +12,7 @@ import { waitUntil } from "../parity/rule-server.ts";
 import { needs, needsApiServer } from "../parts.ts";
 import { readRows } from "../rows.ts";
 
-// What kubectl apply makes of a stored object that was not applied before.
+// Compares check with kubectl apply for stored objects that were not applied before.
 
 type GivenObject = KubernetesObject & { [field: string]: unknown };
 interface Row<Value = GivenObject> {
@@ -68,7 +68,7 @@ for (const minor of chooseMinors(undefined, 0))
     });
     after(() => cluster?.stop());
 
-    /** Returns what the comparison is about. */
+    /** Returns the compared fields of an object. */
     const select = ({ metadata, status, ...rest }: GivenObject) => {
       const { labels, finalizers, ownerReferences } = Object(metadata);
       return { ...rest, metadata: { labels, finalizers, ownerReferences } };

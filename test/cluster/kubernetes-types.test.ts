@@ -23,7 +23,7 @@ describe("what the newest API server publishes (npm run kubernetes-types writes 
     assert.deepEqual(differing.flat(), []);
   });
 
-  it("has the schemas of built-in kinds that patches are merged with", async () => {
+  it("has the schemas of built-in kinds by which patches are merged", async () => {
     assert.equal(await readFile(schemasFile, "utf8"), printSchemas((await documents.promise).schemas));
   });
 });

@@ -31,7 +31,7 @@ import {
 } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
-// Policies in a real cluster: the shipped examples, policies with faults, and hostile policies.
+// Tests policies in a real cluster: kinitiras' example policies, policies with faults, and hostile policies.
 const buildOverridePolicy = (name: string, overriders: object) =>
   buildFixturePolicy("ClusterOverridePolicy", name, {
     resourceSelectors: allPodsResourceSelectors,
@@ -69,7 +69,7 @@ describe("policies in a real API server", await needs("API server"), () => {
     const rules = { "policy-override": applying, "policy-validate": applying };
     const yaml = stringify({ rules: { ...rules, "policy-admission": { failurePolicy: "Fail" } } });
     const connection = { server: cluster.server, ca: cluster.ca, credentials: { token: cluster.getToken("admin") } };
-    // Nothing is cached: a policy applies as soon as it exists.
+    // The rules cache nothing, so a policy applies as soon as it exists.
     postern = await serveCatalogueForTests(
       yaml,
       createLiveCapabilities({ local: connection }, { memory: createAnswerCache({ entries: 0, bytes: 0 }) }),
@@ -101,7 +101,7 @@ describe("policies in a real API server", await needs("API server"), () => {
   /** Creates an object that a request needs. */
   const createObject = async (object: KubernetesObject) => {
     const { admin } = cluster;
-    // This cluster has no controller that would finish the deletion of a namespace.
+    // This cluster has no controller that finishes the deletion of a namespace.
     const isKept = object.kind === "Namespace";
     if (!isKept) await admin({ method: "DELETE", path: `${getFixtureApiPath(object)}?gracePeriodSeconds=0` });
     const answer = isKept
@@ -115,7 +115,7 @@ describe("policies in a real API server", await needs("API server"), () => {
       const { operation, expect, cluster: there = [], http = [] } = one;
       const named = operation === "DELETE" ? one.oldObject : one.object;
       assert.ok(named);
-      // An object that exists can't be created.
+      // An object that exists already can't be created again.
       const isNew = operation === "CREATE";
       const object = isNew ? { ...named, metadata: { ...named.metadata, name: `${named.metadata?.name}-new` } } : named;
       for (const neighbour of there) await createObject(mergeWithDefaults(workload, neighbour));
@@ -163,7 +163,7 @@ describe("policies in a real API server", await needs("API server"), () => {
     return answer;
   };
   const remove = (object: KubernetesObject) => cluster.admin({ method: "DELETE", path: getFixtureApiPath(object) });
-  /** Creates an object on a dry run. */
+  /** Creates an object in a dry run. */
   const tryCreate = (object: KubernetesObject): Promise<TestClusterResponse> =>
     cluster.admin({ method: "POST", path: `${getFixtureCollectionPath(object)}?dryRun=All`, body: object });
 
@@ -192,7 +192,7 @@ describe("policies in a real API server", await needs("API server"), () => {
     assert.match(getMessage(tool), /tool\/exec/);
   });
 
-  it("can't refuse their own correction", async () => {
+  it("can't refuse updates of themselves", async () => {
     const failing = buildOverridePolicy("failing", { plaintext: [{ op: "remove", path: "/metadata/nothing" }] });
     await requireApplied(buildValidatePolicy("everything", 'validate: {valid: false, reason: "nothing is let in"}'));
     await requireApplied(failing);
@@ -278,10 +278,10 @@ describe("policies in a real API server", await needs("API server"), () => {
   });
 });
 
-/** Reports whether the API server refuses the affinity that the example's policy sets. */
+/** Reports whether a case is one in which the API server itself refuses the affinity that the policy sets. */
 const isRefusedByKubernetes = ({ id }: { id: string }) => id.startsWith("affinity/");
 
-/** Fields that workloads must have and that cases leave out. */
+/** Fields that workloads must have, and that the cases don't have. */
 const labels = { app: "web" };
 const { spec } = buildFixturePod("any");
 const workload = { spec: { selector: { matchLabels: labels }, template: { metadata: { labels }, spec } } };
@@ -293,7 +293,7 @@ const ways = {
   CONNECT: { method: "GET", path: getFixtureApiPath },
 } as const;
 
-/** Returns the expected part of an object: the API server adds defaults. */
+/** Returns the fields of an object that the case expects, because the API server also adds defaults. */
 const keepExpected = (expected: unknown, actual: unknown, comparesAll = false): unknown => {
   if (comparesAll) return normalizeObjectForComparison(actual);
   if (Array.isArray(expected) && Array.isArray(actual))

@@ -36,12 +36,12 @@ import {
 
 const tables = readRows<SetTables & { state: string[] }>(import.meta.filename);
 const { POSTERN_RUNS, POSTERN_SEED } = process.env;
-/** How many sets share a check, and its state. */
+/** The number of sets that are checked together, with one state. */
 const batchSize = 250;
 
 /**
- * Returns policies of which some have a condition that is an error since 1.37. Ports evaluate policies with the functions of
- * the newest minor, so their comparisons have no such condition.
+ * Returns policies, some of which have a condition that is an error since Kubernetes 1.37. Rules that reimplement
+ * plugins evaluate policies with the functions of the newest minor, so their comparisons have no such condition.
  */
 const addVersionedCondition = (set: PolicySet): PolicySet => {
   const condition = {
@@ -61,14 +61,14 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
   describe(`the prediction of check for Kubernetes ${minor}`, skip ? { skip } : await needsApiServer(minor), () => {
     let cluster: PredictedCluster;
     let admin: TestClusterClient;
-    /** What the cluster has before the sets. */
+    /** The objects in the cluster before the sets are created. */
     let shared: KubernetesObject[];
     const kinds = buildKindIndex([], minor);
 
     before(async () => {
       const fill = async (as: TestClusterClient) => {
         await createParityTestObjects(as, minor);
-        // No controller creates the accounts.
+        // There is no controller that creates service accounts.
         for (const { name } of tables.namespaces) {
           const path = `/api/v1/namespaces/${name}/serviceaccounts`;
           if (name) await as({ method: "POST", path, body: { metadata: { name: "default" } } });
@@ -80,7 +80,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
         ...listParityObjectFlags(minor),
       ];
       cluster = await bootPredictedCluster(minor, [], { flags, fill });
-      // A busy API server doesn't always read a policy's parameter in time. It has stored nothing then.
+      // If a busy API server doesn't read a policy's parameter in time, it stores nothing, and the write is repeated.
       admin = async (call) => {
         for (let turn = 1; ; turn++) {
           const answer = await cluster.admin(call);
@@ -99,12 +99,12 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
     });
     after(() => cluster?.stop());
 
-    /** The objects of a batch as they are stored, by their paths. */
+    /** The stored objects of a batch, by their paths. */
     type Stored = Map<string, NamedObject>;
     const store = (stored: Stored, method: string, { code, body }: TestClusterResponse) => {
       if (code >= 300 || !Object(body.metadata).name) return;
       const object = body as unknown as NamedObject;
-      // A deletion answers with a Status, or with the object that remains until its finalizers are gone.
+      // The answer to a deletion is a Status, or the object if it remains until its finalizers are removed.
       if (method !== "DELETE" || object.kind !== "Status") stored.set(getObjectApiPath(object), object);
     };
 
@@ -123,7 +123,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       for (const object of surroundings) {
         const { hard = {} } = Object(Object(object).spec);
         const isCreated = await send("POST", getCollectionPath(object), object);
-        // No controller counts what is used.
+        // There is no controller that counts the used amounts.
         const used = Object.fromEntries(Object.keys(hard).map((name) => [name, "0"]));
         const status = { status: { hard, used } };
         if (object.kind === "ResourceQuota" && isCreated)
@@ -132,15 +132,15 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       if (isEnding) assert.ok(await send("DELETE", `${home}/${name}`));
     };
 
-    /** Reads what quotas of the stored objects have in use now. */
+    /** Reads the ResourceQuotas of the stored objects again, with the amounts in use now. */
     const readQuotas = async (stored: Stored) => {
       const quotas = (await cluster.readLists(["/api/v1/resourcequotas"])) as NamedObject[];
       for (const quota of quotas) if (stored.has(getObjectApiPath(quota))) stored.set(getObjectApiPath(quota), quota);
     };
 
     /**
-     * Waits until the API server's plugins, which read from caches, know what was created: a quota that is created last
-     * refuses.
+     * Waits until the API server's plugins, which read from caches, know the created objects. A quota that is created
+     * last must refuse an object.
      */
     const waitForQuotas = async () => {
       const name = `refuses-${count++}`;
@@ -159,7 +159,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
     };
     let count = 0;
 
-    /** Returns the objects that a namespace's manifests have without the rest of the cluster. */
+    /** Returns the manifests of a namespace, without the other objects of the cluster. */
     const listManifests = ({ steps }: ObjectSet): object[] => [
       ...steps.slice(0, -1).map(({ object }) => object),
       ...steps
@@ -175,7 +175,8 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       const path = getObjectApiPath(object);
       const answer = await admin({ method: "PUT", path, body });
       if (!isByValidation(answer)) return answer;
-      // kubectl apply leaves what a manifest leaves out as it is. If it can't make a patch by the schema, it sends nothing.
+      // kubectl apply keeps the fields that a manifest doesn't have. If it can't build a patch by the schema, it sends
+      // no request.
       const contentType = "application/merge-patch+json";
       return (await applyByKubectl(admin, object)) ?? admin({ method: "PATCH", path, body: object, contentType });
     };
@@ -187,7 +188,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       review: object;
     }
 
-    /** Returns the request of a later step as it is sent to the API server, and as a review of it. */
+    /** Returns the request that follows a creation, in two forms: as it is sent to the API server, and as a review. */
     const buildLaterStep = async (
       { object: first, edits, subresource, ...step }: CreationStep,
       stored: Stored,
@@ -202,7 +203,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       const below = next === "subresource" ? `/${subresource}` : "";
       const old = isScale ? (await admin({ method: "GET", path: `${path}${below}` })).body : before;
       const now: Scaled & object = next === "delete" || old === undefined ? first : applyEdits(old, edits);
-      // A Scale's zero isn't in JSON.
+      // The JSON of a Scale omits a zero.
       if (isScale && now.spec?.replicas === 0) delete now.spec.replicas;
       const calls: Record<string, [operation: string, LaterStep["call"]]> = {
         Create: ["CREATE", { method: "POST", path: getCollectionPath(first), body: first }],
@@ -231,7 +232,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       return call ? [{ object: first, call, review }] : [];
     };
 
-    /** Compares sets, each with the batch's others, and counts the outcomes. */
+    /** Compares the sets of a batch, which share one cluster, and counts the outcomes. */
     const compareBatch = async (sets: readonly ObjectSet[], tally: Tally) => {
       const stored: Stored = new Map();
       await forEachSix(sets, (set) => createNamespace(set, stored));
@@ -292,7 +293,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
 
     const runs = Number(POSTERN_RUNS ?? 60);
     const seed = Number(POSTERN_SEED ?? randomInt(2 ** 31));
-    it("equals what the API server does with sets of objects under policies, quotas and limits", async (t) => {
+    it("equals the API server's behaviour for sets of objects under policies, quotas and limits", async (t) => {
       const sets = generateSets(tables, runs, seed);
       const tally = createTally(minor);
       for (let start = 0; start < sets.length; start += batchSize)
@@ -315,7 +316,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
     });
   });
 
-/** Leaves out the policies on which API servers of a minor panic, with their bindings. */
+/** Removes the policies that make API servers of a minor panic, and their bindings. */
 const keepHarmless = (objects: PolicySet["policies"], minor: string): PolicySet["policies"] => {
   const harmful = objects
     .filter((object) => object.kind === "MutatingAdmissionPolicy")
@@ -327,7 +328,7 @@ const keepHarmless = (objects: PolicySet["policies"], minor: string): PolicySet[
   });
 };
 
-/** Returns the body of a PATCH that makes one object another. */
+/** Returns the body of a PATCH that changes one object into the other. */
 const buildJsonPatch = (before: object, now: object) => ({
   contentType: "application/json-patch+json",
   body: [
@@ -338,7 +339,7 @@ const buildJsonPatch = (before: object, now: object) => ({
   ],
 });
 
-/** Calls a function with each element, six at a time. */
+/** Calls a function with each element. At most six calls run at the same time. */
 const forEachSix = async <T>(all: readonly T[], call: (element: T) => Promise<unknown>): Promise<void> => {
   const rest = all[Symbol.iterator]();
   const work = async () => {
@@ -347,7 +348,7 @@ const forEachSix = async <T>(all: readonly T[], call: (element: T) => Promise<un
   await Promise.all(Array.from({ length: 6 }, work));
 };
 
-/** Returns a function that takes the next element of a name. */
+/** Returns a function that returns the next element with a name. */
 const takeByName = <T>(
   all: readonly T[],
   getName = (element: T) => (element as ObjectEvaluation).checked.name,
@@ -365,9 +366,9 @@ interface Tally {
   reasons: Map<string, number>;
   different: string[];
   compare(answer: TestClusterResponse, ours: ObjectEvaluation, sent: object): void;
-  /** Compares what check says without --state, with --strict. */
+  /** Compares check's results without --state and with --strict. */
   compareAlone(answer: TestClusterResponse, ours: ObjectEvaluation, sent: object): void;
-  /** Compares what check denies in the cluster that it assumes. */
+  /** Compares the objects that check denies in an assumed cluster. */
   compareAssumed(answer: TestClusterResponse, ours: ObjectEvaluation, sent: object): void;
 }
 
@@ -413,7 +414,7 @@ const createTally = (minor: string): Tally => {
     compareAssumed: (answer, ours, sent) => {
       const { verdict, denials } = ours.checked;
       count(`${verdict} by assumptions`);
-      // No controller creates the ConfigMap kube-root-ca.crt of a namespace here, which a quota counts.
+      // In other clusters, a controller creates the ConfigMap kube-root-ca.crt in each namespace, and quotas count it.
       const isCountedElsewhere = denials.every(({ message }) => /exceeded quota: .*\bconfigmaps=/.test(message));
       if (verdict === "denied" && answer.code < 300 && !isCountedElsewhere)
         report("denied by assumptions", sent, ours.checked);

@@ -14,7 +14,7 @@ import { readRows } from "../rows.ts";
 import { bootPredictedCluster, describeDifference, type PredictedCluster } from "./prediction.ts";
 import { findPublishedManifests } from "./published.ts";
 
-// What `check` says of manifests that other projects published equals what a real API server says of them.
+// The results of `check` for manifests that other projects published must equal the answers of a real API server.
 
 const { state, first, alone, known } = readRows<{
   state: string[];
@@ -44,7 +44,7 @@ for (const minor of chooseMinors(undefined, 1))
       const served = input.manifests.filter(isServed);
       manifests = served.filter((manifest, index) => isNeeded(manifest) || isChosen(index));
       const fill = async (admin: TestClusterClient) => {
-        // One manifest is the Service that the API server also creates, sometimes only after it is ready.
+        // One of the manifests is a Service that the API server also creates, sometimes only after it is ready.
         const path = "/api/v1/namespaces/default/services/kubernetes";
         await waitUntil(
           "there is no Service kubernetes",
@@ -67,7 +67,7 @@ for (const minor of chooseMinors(undefined, 1))
       const path = `${toApiPath(String(object.apiVersion))}${collection}?fieldValidation=Strict${query}`;
       return cluster.admin({ method: "POST", path, body: object });
     };
-    /** Creates all namespaces with their account, which no controller does here. */
+    /** Creates all namespaces with their ServiceAccounts, because there is no controller that creates these. */
     const createNamespaces = async () => {
       const named = manifests.map(({ object }) => Object(object.metadata).namespace);
       for (const namespace of new Set(["default", ...named.filter((name) => name !== undefined)])) {
@@ -78,7 +78,7 @@ for (const minor of chooseMinors(undefined, 1))
 
     const counts: Record<string, number> = {};
     const different = new Map<string, string>();
-    /** Predicts manifests together, and compares each with what the API server says of it alone. */
+    /** Predicts manifests together, and compares each prediction with the API server's answer to this manifest. */
     const compareAll = async (selected: readonly Manifest[]) => {
       if (selected.length === 0) return;
       const paths = [await cluster.writeManifests(selected.map(({ object }) => object))];
@@ -96,7 +96,7 @@ for (const minor of chooseMinors(undefined, 1))
           different.set(getName(manifest), `${getName(manifest)} is denied wrongly: ${JSON.stringify(guess.denials)}`);
         counts[`${answer.code} ${verdict}`] = (counts[`${answer.code} ${verdict}`] ?? 0) + 1;
         const difference = describeDifference(answer, ours, minor);
-        // The handlers have the fields of the newest minor.
+        // Kubernetes' handlers, which check uses, have the fields of the newest minor.
         const isNewer =
           minor !== newestMinor && answer.code === 400 && /unknown field/.test(String(answer.body.message));
         if (difference !== undefined && isNewer) counts["with newer fields"] = (counts["with newer fields"] ?? 0) + 1;
@@ -105,7 +105,7 @@ for (const minor of chooseMinors(undefined, 1))
       }
     };
 
-    it("equals what the API server says, but for known differences", async (t) => {
+    it("get the same answers from check and from the API server, except for known differences", async (t) => {
       const byKind = Map.groupBy(manifests, ({ object }) => String(object.kind));
       for (const kind of first) {
         const selected = byKind.get(kind) ?? [];

@@ -12,9 +12,10 @@ import { waitUntil } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 import { runVerb } from "../verb.ts";
 
-// What kubectl applies, prunes and removes by the commands of docs/how-to/serve.md, and what postern status says of it.
+// Tests the commands of docs/how-to/serve.md by which kubectl applies, prunes and removes objects, and what postern
+// status says of these objects.
 
-/** Returns the words after `kubectl` of the page's command that matches a pattern. */
+/** Finds the command on the page that matches a pattern, and returns its words after `kubectl`. */
 const readCommand = async (pattern: RegExp): Promise<string[]> => {
   const page = await readFile(new URL("../../docs/how-to/serve.md", import.meta.url), "utf8");
   const blocks = [...page.matchAll(/^```sh\n(.*?)^```/gms)].map(([, text = ""]) => text.replaceAll(/\\\n\s*/g, ""));
@@ -117,7 +118,7 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
     `mutatingwebhookconfiguration/${name}`,
     `validatingwebhookconfiguration/${name}`,
   ];
-  /** Waits until a pod is admitted, or refused because the entry of a rule can't be called. */
+  /** Waits until the API server admits a pod, or refuses it because the endpoint of a rule can't be called. */
   const awaitPod = (expected: "admitted" | "refused") =>
     waitUntil(`no pod was ${expected}`, async () => {
       const pod = {
@@ -176,7 +177,7 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
     });
   }
 
-  it("leaves a ServiceAccount that is no longer needed, which status names", async () => {
+  it("leaves an unneeded ServiceAccount, and status names it", async () => {
     const { "limit-ranger": _, ...fewer } = all;
     const text = await print(fewer);
     const account = {
@@ -191,7 +192,7 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
     assert.equal((await runPostern("status", fewer, "postern")).code, 0);
   });
 
-  it("quotes the name of a role that a shell would take for a command", async () => {
+  it("prints the name of a role in quotes if a shell would take it for a command", async () => {
     const name = "postern:It's; $(touch x)";
     const metadata = { name, labels: { "app.kubernetes.io/managed-by": "postern" } };
     const role = { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole", metadata, rules: [] };
@@ -206,13 +207,13 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
     assert.equal((await runPostern("status", {}, "postern")).code, 0);
   });
 
-  it("applies selectors with the texts that were written", async () => {
+  it("applies selectors with exactly the texts of postern.yaml", async () => {
     await kubectl(["apply", "-f", "-"], await print(all));
     const { spec } = JSON.parse(await kubectl(["get", "validatingadmissionpolicy", "postern.no-exec", "-o", "json"]));
     assert.deepEqual(spec.matchConstraints.objectSelector, { matchLabels: { y: "on" } });
   });
 
-  it("is compared by status, which hides the key", async () => {
+  it("is compared with the cluster by status, which hides the key", async () => {
     assert.deepEqual(
       (await readStatus(all)).sentences.filter((sentence) => !sentence.endsWith(" is missing")),
       [],

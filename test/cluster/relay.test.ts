@@ -22,8 +22,9 @@ import { needs } from "../parts.ts";
 import { runVerb } from "../verb.ts";
 import { type RelaySurroundings, relayObjects, startRelay } from "./relay.ts";
 
-// An API server, the relay of docs/relay.yaml and the gateway. The Service has an address of loopback, which an API server
-// assigns if that is its range: it connects to the address of a Service itself, and no kube-proxy is needed.
+// Tests the relay of docs/relay.yaml between an API server and the gateway. The Service of the relay has a loopback
+// address. The API server assigns it if its range of Service addresses contains it. It then connects to the address
+// itself, so no kube-proxy is needed.
 
 const address = "127.53.0.10";
 const segment = createTestSigner(1).segment("local");
@@ -50,7 +51,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
   let rules: Awaited<ReturnType<typeof openGateway>>;
   let surroundings: RelaySurroundings;
   let relays: RunningProgram[] = [];
-  /** What each review waits for. */
+  /** A promise for which each review waits. */
   let held: Promise<unknown> = Promise.resolve();
 
   const openGateway = async (keys: string) => {
@@ -64,7 +65,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
       },
     });
   };
-  /** Ends the relays, and starts others. */
+  /** Stops the relays, and starts new ones. */
   const replaceRelays = async (count: number, changed: Partial<RelaySurroundings> = {}) => {
     await Promise.all(relays.map(({ stop }) => stop()));
     relays = [];
@@ -79,7 +80,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
   };
   const printManifests = () =>
     runPostern("manifests", "--service", `postern-relay/postern-relay:${port}`, "--ca", "relay.crt", "-o", "json");
-  /** Sends the head of a review to the relay itself, and returns the code of the answer. */
+  /** Sends only the head of a review directly to the relay, and returns the code of the answer. */
   const sendHead = async (headers: Record<string, string | number>): Promise<number | undefined> => {
     const ca = await readFile(join(folder, "relay.crt"));
     const options = { method: "POST", ca, headers, servername: "postern-relay.postern-relay.svc" };
@@ -129,7 +130,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
     await rm(folder, { recursive: true, force: true });
   });
 
-  it("has entries without a URL and without a key, which exempt its namespace", async () => {
+  it("has entries that have no URL and no key, and exempt the relay's namespace", async () => {
     const text = await printManifests();
     assert.ok(!text.includes(segment.split(".")[1] ?? ""));
     const entries = JSON.parse(text).items.flatMap(({ webhooks = [] }) => webhooks);
@@ -150,7 +151,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
     assert.match(await runPostern("check", manifest), /\n7 objects: 6 allowed, 1 changed\n$/);
   });
 
-  it("is what postern status says of the cluster", async () => {
+  it("is named by postern status", async () => {
     await writeFile(join(folder, "kubeconfig"), buildKubeconfig({ local: cluster }));
     const stdout = await runPostern("status", "--kubeconfig", "kubeconfig");
     assert.match(stdout, new RegExp(`, calls the relay postern-relay/postern-relay:${port}\n`));
@@ -181,7 +182,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
     );
   });
 
-  it("refuses larger ones, and those of unknown length", async () => {
+  it("refuses larger reviews, and reviews of unknown length", async () => {
     const [codes, reports] = await rules.during(() =>
       Promise.all([sendHead({ "content-length": 10 * 1024 * 1024 + 1 }), sendHead({ "transfer-encoding": "chunked" })]),
     );
@@ -189,7 +190,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
     assert.deepEqual(reports, []);
   });
 
-  it("goes on with one of two replicas", async () => {
+  it("still works if one of two replicas stops", async () => {
     await relays.shift()?.stop();
     for (let number = 0; number < 20; number++)
       assert.equal((await create(buildPod(`one-${number}`), "?dryRun=All")).code, 201);
@@ -212,7 +213,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
     }
   });
 
-  it("forwards nothing to a server with a certificate of another CA or another name", async () => {
+  it("forwards nothing to a server whose certificate has another CA or another name", async () => {
     const other = await openGateway("other");
     try {
       for (const changed of [{ postern: new URL(other.url).host }, { host: "rules.example.com" }]) {
@@ -240,7 +241,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
     assert.deepEqual(reports, []);
   });
 
-  it("leaves its own namespace writable when no replica is there, where its pods keep to Pod Security", async () => {
+  it("leaves its namespace writable if no replica runs, and its pods meet Pod Security", async () => {
     await replaceRelays(0);
     const refused = await create(buildPod("down"));
     assert.equal(refused.code, 500);

@@ -16,7 +16,8 @@ import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
 import { waitUntil } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
-// A quota of three CPUs, and a workload with two Pods that finalizers keep after the workload has gone.
+// Tests a quota of three CPUs with a workload whose two Pods still run, because of finalizers, after the workload is
+// gone.
 
 const rule = "workload-quota";
 const settings = { quotas: [{ name: "q", hard: { "requests.cpu": 3 } }] };
@@ -44,7 +45,7 @@ const buildWorkload = (kind: keyof typeof kinds, namespace: string, name: string
   return { apiVersion: kinds[kind].apiVersion, kind, metadata: { name, namespace }, spec };
 };
 
-/** How a workload goes, although its Pods stay: a deletion, or a patch of what it was. */
+/** Ways in which a workload ends although its Pods stay: a deletion, or a patch of its spec. */
 const ways: [sentence: string, kind: keyof typeof kinds, way: { spec: object } | "deleted" | "deleted before"][] = [
   ["a Deployment that is deleted", "Deployment", "deleted"],
   ["a Deployment that is scaled down", "Deployment", { spec: { replicas: 0 } }],
@@ -108,7 +109,7 @@ describe("what still runs of a workload, in a real API server", await needs("API
       const quota = { quotas: [{ ...settings.quotas[0], namespaces: [namespace], unseen: "100%" }] };
       const start = Date.now();
       let time = start;
-      /** Asks the rule about a write, and returns the sentence of a refusal. */
+      /** Lets the rule evaluate a write, and returns the sentence of a refusal. */
       const ask = async (operation: Operation, name: string, objects: { object?: object; oldObject?: object }) => {
         const [group = "", version = ""] = kinds[kind].apiVersion.split("/");
         const request = {
@@ -155,7 +156,7 @@ describe("what still runs of a workload, in a real API server", await needs("API
         return way === "deleted before" ? code === 404 : leaving.length === 2;
       });
 
-      // A refusal finds that Pods run, and the recount counts them.
+      // When a write is refused, the rule finds that Pods still run, and the recount counts them.
       time = start + 80_000;
       assert.match((await askForNext()) ?? "", /used: requests\.cpu=2, .*; 1 objects .* may have Pods that still run/);
       assert.match((await recount()) ?? "", /charged [12] that weren't counted/);

@@ -18,12 +18,12 @@ import {
 import { needs } from "../parts.ts";
 
 /**
- * The seconds for which clients create pods; each round fills the quota of another namespace. Less than 300: the quota
- * controller then counts all quotas again, and may overwrite a charge.
+ * The seconds for which clients create pods. Each round fills the quota of another namespace. There must be less than
+ * 300 seconds, because the quota controller then counts all quotas again, and may overwrite a charge.
  */
 const { POSTERN_QUOTA_SECONDS } = process.env;
 const seconds = Number(POSTERN_QUOTA_SECONDS ?? 2);
-/** On a slow machine, more clients of one quota would wait for each other for longer than a review has time. */
+/** With more clients of one quota, a review on a slow machine would not have enough time. */
 const clients = POSTERN_QUOTA_SECONDS === undefined ? 8 : 32;
 
 // The API server's own plugin is off, and kube-controller-manager runs the quota controller. The rule has only the rights
@@ -125,16 +125,17 @@ describe("quotas on a real API server that doesn't enforce them itself", await n
       const requests = await listRequests(home);
       const sum = requests.reduce((left, right) => left + right, 0);
       assert.ok(sum <= 12_000 && requests.length <= 60, `${sum} of 12000, ${requests.length} of 60`);
-      // Nothing else refused a pod after it was charged, so that what is charged is what is stored.
+      // No other plugin refused a pod after its charge, so the charged amount is the stored amount.
       const { used = {} } = (await readQuota(home)).status ?? {};
       assert.deepEqual([parseCpu(used["requests.cpu"]), Number(used.pods)], [sum, requests.length]);
     }
     context.diagnostic(JSON.stringify(counts));
   });
 
-  // A Secret is deleted by one write, and the controller counts once. A pod is deleted by two: the second count may come after
-  // the next pod is charged and before the controller sees that pod, and overwrite the charge.
-  it("have room again after a Secret is deleted: the quota controller counts anew", async () => {
+  // A Secret is deleted by one write, and the controller counts once. A pod is deleted by two writes. The second count
+  // may come after the next pod is charged and before the controller sees that pod, and would then overwrite the
+  // charge.
+  it("allow a new Secret after one is deleted, because the quota controller counts again", async () => {
     const home = await openNamespace("healing", { secrets: "2" });
     const path = `${home}/secrets`;
     const createSecret = (name: string) => cluster.admin({ method: "POST", path, body: { metadata: { name } } });

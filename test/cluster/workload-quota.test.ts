@@ -41,8 +41,10 @@ import {
   type Write,
 } from "./workload-clients.ts";
 
-// The proof of workload-quota: two API servers and one ledger. The rule's bundle runs under Lambda's own runtime client,
-// in processes that are killed at random moments. Another webhook denies a third of the requests.
+// Proves that clusters never store more than a quota of workload-quota allows. There are two API servers and one
+// ledger. The rule's bundle runs under Lambda's own runtime client, in processes that are killed at random moments.
+// Another webhook denies a third of the requests. POSTERN_QUOTA_SECONDS=300 runs the whole proof: 64 clients write for
+// five minutes, and the recount starts 70 s after the last write.
 //
 // POSTERN_QUOTA_SECONDS=300 is the whole proof: 64 clients for five minutes, and 70 s of quiet before the recount.
 const { POSTERN_QUOTA_SECONDS, POSTERN_SEED } = process.env;
@@ -50,7 +52,9 @@ const isLongRun = POSTERN_QUOTA_SECONDS !== undefined;
 const seconds = Number(POSTERN_QUOTA_SECONDS ?? 12);
 const [clients, functions] = isLongRun ? [64, 12] : [12, 4];
 const seed = Number(POSTERN_SEED ?? 1);
-/** The milliseconds until no admitted write can come any more, by the README of the rule, and one second. */
+/**
+ * The milliseconds after which no admitted write can be stored any more, as the rule's README states, and one second.
+ */
 const quiet = 71_000;
 /** The milliseconds until the next recount begins. */
 const recountInterval = 10 * 60_000;
@@ -59,7 +63,7 @@ const rule = "workload-quota";
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const names = ["east", "west"] as const;
 const namespaces = ["a", "b"];
-/** The number of names of a kind in each namespace of a cluster. All clients share them. */
+/** The number of object names for each kind and namespace of a cluster. All clients use the same names. */
 const objectNames = clients / 4;
 const quotas = [
   { name: "all", unseen: "100%", hard: { "requests.cpu": 8 * clients, "count/deployments.apps": (clients * 3) / 4 } },
@@ -75,7 +79,7 @@ type Quota = (typeof quotas)[number];
 const covers = (quota: Quota, object: string) => !("namespaceLabels" in quota) || object.split("/")[2] === "a";
 const listHard = ({ hard }: Quota): [name: string, amount: number][] => Object.entries(hard);
 const toNumber = (amount = "0") => Number(requireQuantity(amount).nanos / 10n ** 9n);
-/** Returns the amounts of some names, without those that are zero. */
+/** Returns the amounts with these names as numbers, without amounts of zero. */
 const toNumbers = (amounts: Readonly<Record<string, string | number>>, some: readonly string[]): Amounts =>
   Object.fromEntries(
     some.flatMap((name) => {
@@ -86,12 +90,15 @@ const toNumbers = (amounts: Readonly<Record<string, string | number>>, some: rea
 const sum = (numbers: Iterable<number>) => [...numbers].reduce((left, right) => left + right, 0);
 
 const [denied, failed] = ["denied by the other webhook", "failed with a function"];
-/** What API servers answer under load: 429, 504, and 500 with such a message. The write may have been stored. */
+/**
+ * Matches messages of API servers under load, which come with 429, 504 or 500. The write may have been stored
+ * nevertheless.
+ */
 const overload = /timed? ?out|deadline|leader|too many requests/i;
-/** The most seconds that clients write, until each outcome has occurred. */
+/** The maximum of seconds for which clients write. They stop earlier once each outcome has occurred. */
 const mostSeconds = seconds + 120;
 
-/** What the ledger had in a moment between two times. */
+/** The content of the ledger at a moment between two times. */
 interface LedgerRead {
   start: number;
   end: number;
@@ -116,7 +123,7 @@ describe(
     const histories = new Map<string, Awaited<ReturnType<typeof watchWrites>>>();
     /** The last time at which a webhook answered a review of a write, by the write's number. */
     const answers = new Map<string, number>();
-    /** Whether the rule has admitted the writes that it was asked about, by their numbers. */
+    /** Whether the rule has admitted a write, by the number of the write. */
     const ruled = new Map<string, boolean>();
     const counts = { deniedBeforeRule: 0, deniedAfterRule: 0, kills: 0, recounts: "" };
     const called = new Set<string>();
@@ -126,7 +133,7 @@ describe(
     let table: string;
     let dynamoDb: Awaited<ReturnType<typeof startDynamoDb>>;
 
-    /** Returns the number of the write that a webhook is asked about; undefined if the review has none of its own. */
+    /** Returns the number of the write in a review; undefined if the object of the review has no number. */
     const readNumber = ({ object, subResource }: { object: unknown; subResource?: string }): string | undefined =>
       subResource ? undefined : Object(Object(object).metadata).annotations?.[requestAnnotation];
 
@@ -142,7 +149,7 @@ describe(
       }
       return fault === undefined ? Object(payload) : { statusCode: 502, headers: {}, body: "the function died" };
     };
-    /** Reviews that functions have not answered. They may outlive the requests of the API servers. */
+    /** The reviews that functions have not answered yet. They may take longer than the requests of the API servers. */
     const unanswered = new Set<Promise<unknown>>();
     const answerByRule: GatewayHandler = (request) => {
       const answer = askRule(buildGatewayEvent(request, rule)).finally(() => unanswered.delete(answer));
@@ -154,8 +161,8 @@ describe(
       const { request } = JSON.parse(body.toString());
       const allowed = !isDenying || !random.decide(1 / 3);
       const number = readNumber(request);
-      // The API server asks both webhooks at once. This one answers before the rule or after it, now and then so late that
-      // the ledger changes much before the write is stored.
+      // The API server calls both webhooks at once. This webhook answers before or after the rule. Sometimes it answers
+      // so late that the ledger changes much before the write is stored.
       const isLast = isDenying && number !== undefined && random.decide(0.5);
       for (const end = Date.now() + 5000; isLast && !ruled.has(number) && Date.now() < end; ) await wait(5);
       if (isLast && random.decide(0.3)) await wait(random.drawBelow(3000));
@@ -240,7 +247,7 @@ describe(
           await post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", mpiJobCrd);
           for (const namespace of namespaces)
             await post("/api/v1/namespaces", { metadata: { name: namespace, labels: { team: namespace } } });
-          // `npx postern manifests` prints what is then applied as by a deployment.
+          // The objects that `npx postern manifests` prints are applied as a deployment applies them.
           const words = ["--config", file, "--cluster", name, "--url", gateway.url, "--output", "json"];
           const ca = ["--ca", join(state, "ca.crt")];
           const postern = [join(root, "infra/postern.js"), "manifests", ...words, ...ca];
@@ -293,7 +300,9 @@ describe(
     const getCluster = (name: string) => clusters.get(name) ?? assert.fail(name);
     const getHistory = (name: string) => histories.get(name) ?? assert.fail(name);
 
-    /** Returns what clusters store of a name of a quota, as far as watch events have arrived. */
+    /**
+     * Returns the sum that all clusters store of an amount that a quota limits, as far as watch events have arrived.
+     */
     const sumStored = (quota: Quota, name: string): number =>
       sum(
         [...histories.values()].flatMap(({ stored }) =>
@@ -301,7 +310,7 @@ describe(
         ),
       );
 
-    /** Reports whether a write would fit into all quotas with what clusters store. */
+    /** Reports whether all quotas would allow a write beside the objects that clusters store now. */
     const isFree = (cluster: string, object: string, wanted: Amounts): boolean => {
       const stored = getHistory(cluster).stored.get(object);
       const present = stored ? measureWorkload(object, stored) : {};
@@ -330,7 +339,10 @@ describe(
       return read;
     };
 
-    /** Calls a function as the schedule does, until a call is not interrupted; returns the lines that it logs. */
+    /**
+     * Calls a function as the schedule does, again until a call isn't interrupted. Returns the lines that the function
+     * logs.
+     */
     const recount = async (): Promise<string[]> => {
       for (;;) {
         const { fault, lines } = await processes.run(program, program, { reconcile: true }, "live");
@@ -370,7 +382,8 @@ describe(
         const { message, metadata, details } = Object(body);
         if (code < 300) {
           results.admitted++;
-          // A patch of the scale, and one that deletes the object by its last finalizer, have answers without the revision.
+          // The answers to a patch of the scale, and to a patch that removes the last finalizer, don't have the
+          // object's revision.
           if (write.what === "delete") history.noteCause((details ?? metadata).uid, sent);
           else if (["create", "replace", "patch"].includes(write.what))
             history.noteCause(metadata.resourceVersion, Math.max(sent, answers.get(number) ?? 0));
@@ -389,7 +402,7 @@ describe(
         return "faulty";
       };
 
-      /** Most writes make objects larger, so that quotas are filled, but for a quarter of the time. */
+      /** During three quarters of the time, most writes make objects larger, so that quotas are filled. */
       const isUpward = () => {
         const cycle = Math.min(150, seconds);
         return ((performance.now() - started) / 1000) % cycle < cycle * 0.75;
@@ -412,8 +425,8 @@ describe(
           const number = `${numbers++}`;
           const stored = getHistory(cluster).stored.get(object);
           const write = chooseWrite(random, object, stored, random.decide(isUpward() ? 0.95 : 0.3), number);
-          // While quotas are filled, clients try again until their write is stored or refused by a quota. Later, some
-          // give up, and the quota stays charged for a while.
+          // While quotas are filled, clients repeat a write until it is stored or a quota refuses it. Later, some
+          // clients give up, and the quota stays charged for some time.
           for (let turn = 0; turn < 20 && !isOver(); turn++) {
             const outcome = await send(client, cluster, object, write, number);
             count(`${write.what} ${outcome}`);
@@ -454,9 +467,9 @@ describe(
           highest.push(`${name} ${found.certain} (at most ${found.possible}) of ${hard}`);
           if (found.certain > hard) exceeded.add(`${quota.name} ${name}`);
         }
-      // What an object has stored is never more than its reservation. A write is stored only after its charge, and a
-      // reservation is credited only with what was seen of the cluster. Only objects count that had the same for certain
-      // from before a read of the ledger until after it.
+      // The stored amounts of an object are never more than its reservation. A write is stored only after its charge,
+      // and a charge is released only after the rule has read the object in the cluster. Only objects are compared that
+      // certainly didn't change while the ledger was read.
       let compared = 0;
       for (const [cluster, all] of writes)
         for (const [object, own] of Map.groupBy(all, (write) => write.object))
@@ -488,7 +501,7 @@ describe(
       assert.deepEqual([...exceeded], []);
     });
 
-    /** Makes functions whose clock is later, and a ledger with the same clock. */
+    /** Starts functions whose clock is ahead, and a ledger with the same clock. */
     const moveClock = async (milliseconds: number): Promise<Program> => {
       const later = await startFaultyDynamoDb(dynamoDb.url);
       stops.push(later.stop);
@@ -502,7 +515,7 @@ describe(
       return {
         ...program,
         environment: { ...program.environment, ...variables },
-        // The end of an invocation is a time of this process's clock.
+        // The deadline of an invocation is a time of this process's clock.
         timeout: program.timeout + milliseconds / 1000,
       };
     };

@@ -61,7 +61,7 @@ describe("the capabilities of rules while a cluster is audited", () => {
     assert.equal(new Set(requests.map((request) => request.replace(/.* /, ""))).size, 2);
   });
 
-  it("don't wait for a missing object", async () => {
+  it("don't wait until a missing object exists", async () => {
     const { capabilities } = await open();
     requests.length = 0;
     assert.equal(

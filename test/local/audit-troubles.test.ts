@@ -28,7 +28,8 @@ describe("an audit of a cluster in trouble", () => {
   type Responder = (url: URL, response: ServerResponse, request: IncomingMessage) => object | undefined;
 
   /**
-   * Runs a function while an API server serves these kinds; each kind has a function that returns or sends its list.
+   * Runs a function while an imitated API server serves these kinds. The function of each kind returns the kind's list,
+   * or sends it.
    */
   const runWithServer = async (
     kinds: Record<string, Responder>,
@@ -70,7 +71,7 @@ describe("an audit of a cluster in trouble", () => {
     }
   };
 
-  /** Returns a page of a list with so many objects, from the object that the token names. */
+  /** Returns a page of a list with `total` objects. The request's token states the first object. */
   const pageOf = (total: number, { searchParams }: URL, data: string) => {
     const start = Number(searchParams.get("continue") ?? 0);
     const end = Math.min(start + Number(searchParams.get("limit")), total);
@@ -129,7 +130,7 @@ describe("an audit of a cluster in trouble", () => {
     );
   });
 
-  it("evaluates rules as of the version that the cluster runs, or the newest if it can't be read", async () => {
+  it("evaluates rules for the cluster's version, or for the newest one if it can't be read", async () => {
     const settings = "settings: { defaults: { enforce: restricted } }";
     await writeFile(join(folder, "postern.yaml"), printConfig(`  pod-security: { ${settings} }\n`));
     const container = {
@@ -158,7 +159,7 @@ describe("an audit of a cluster in trouble", () => {
     await writeFile(join(folder, "postern.yaml"), printConfig("  always-admit:\n"));
   });
 
-  it("counts what the cluster holds against the quotas of workload-quota", async () => {
+  it("compares the objects in the cluster with the quotas of workload-quota", async () => {
     const quotas = [
       { name: "full", clusters: ["c"], namespaces: ["full"], hard: { pods: 2 } },
       { name: "exceeded", clusters: ["c"], namespaces: ["exceeded"], hard: { pods: 1 } },
@@ -267,7 +268,7 @@ describe("an audit of a cluster in trouble", () => {
     elsewhere.close();
   });
 
-  it("writes complete files with the results so far if it is interrupted", async () => {
+  it("writes complete files, with the results up to then, if it is interrupted", async () => {
     let child = 0;
     const respond: Responder = (url) => {
       if (!url.searchParams.has("continue")) return pageOf(100, url, "x");
@@ -306,7 +307,7 @@ describe("an audit of a cluster in trouble", () => {
     };
     await runWithServer({ configmaps: respond }, async (requests) => {
       const words = ["-o", "json=all.json", "-o", "junit=all.xml,sarif=all.sarif,policyreport=all.reports"];
-      // All objects together would have 200 MB, and their reports twice as much.
+      // All objects together have 200 MB, and their reports have twice as much.
       const { code, stdout, stderr, peak } = await runAudit(folder, words, ["--max-old-space-size=150"]);
       assert.equal(stdout, "20000 objects: 20000 allowed\n", stderr);
       assert.equal(code, 0);
@@ -316,7 +317,7 @@ describe("an audit of a cluster in trouble", () => {
     });
   });
 
-  it("is refused in one sentence if it can't begin", async () => {
+  it("fails with one sentence if it can't begin", async () => {
     openProject(join(folder, "postern.yaml"));
     const buildOptions = (changes: Record<string, string>): ParsedOptions => {
       const all: Record<string, string> = { live: "", as: "a", ...changes };

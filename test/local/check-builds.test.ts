@@ -10,7 +10,7 @@ import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { runVerb } from "../verb.ts";
 
-// These tests run `npx postern check --build` with the real kustomize, kubectl and helm.
+// Runs `npx postern check --build` with the real kustomize, kubectl and helm.
 const folder = await createTestFolder();
 const { PATH = "" } = process.env;
 
@@ -21,7 +21,7 @@ interface Row {
   /** The programs on the PATH. */
   programs?: string[];
   code: number;
-  /** The places and names of the objects, and their denials with the lines. */
+  /** For each object: its file and line, its name, and its denials with their lines. */
   objects?: string[];
   faults?: string[];
   notes?: string[];

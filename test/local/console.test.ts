@@ -48,7 +48,7 @@ interface Reply {
   body: string;
 }
 
-/** Sends a request to the console; unlike fetch, this can set any Host. */
+/** Sends a request to the console. Unlike fetch, it can set any Host header. */
 const ask = (path: string, { method = "GET", headers = {}, body = "" } = {}) =>
   new Promise<Reply>((resolve, reject) => {
     const sent = httpRequest(new URL(path, gateway.console), { method, headers }, async (response) => {
@@ -118,7 +118,7 @@ const buildRequest = (name: string, image?: string) =>
   buildPodRequest({ namespace: "shop", object: buildPod(name, image) });
 
 describe("the console's listener", () => {
-  it("sends a page that may load nothing else and can't make HTML of texts", async () => {
+  it("sends a page whose policy forbids other sources, and forbids to make HTML of texts", async () => {
     const { code, headers, body } = await ask("./");
     assert.equal(code, 200);
     assert.match(body, /^<!doctype html>/);
@@ -160,7 +160,7 @@ describe("the console's listener", () => {
       assert.match(String(reply.headers["content-security-policy"]), /default-src 'none'/);
     });
 
-  it("answers its own origin, also by the name localhost", async () => {
+  it("answers requests of its own origin, also under the name localhost", async () => {
     const host = `localhost:${port()}`;
     assert.equal((await ask("rules", { headers: { host, origin: `http://${host}` } })).code, 200);
   });
@@ -173,7 +173,7 @@ describe("the console's listener", () => {
     await assert.rejects(fetch(`http://${outer}:${port()}/`), /fetch failed/);
   });
 
-  it("keeps its token in a file that only its user can read, so that an open page connects again", async () => {
+  it("stores its token for its user only, so that an open page can connect after a restart", async () => {
     const file = join(folder, ".postern/console.token");
     assert.ok(gateway.console.endsWith(`/${await readFile(file, "utf8")}/`));
     assert.equal((await stat(file)).mode & 0o777, 0o600);
@@ -188,7 +188,7 @@ describe("the console's listener", () => {
     await withoutConsole.stop();
   });
 
-  it("is never needed: a port that is in use is reported, and the rules are served", async () => {
+  it("can be missing: if its port is in use, this is reported, and the rules are served", async () => {
     const taken = createServer();
     const port = await listen(taken);
     const other = await createTestFolder();
@@ -204,7 +204,7 @@ describe("the console's listener", () => {
 });
 
 describe("a damaged token", () => {
-  it("leaves the rules served without a console", async () => {
+  it("doesn't keep the gateway from serving the rules, without a console", async () => {
     const other = await createTestFolder();
     await mkdir(join(other, ".postern"));
     await writeFile(join(other, ".postern/console.token"), "x");
@@ -216,7 +216,7 @@ describe("a damaged token", () => {
 });
 
 describe("reviews", () => {
-  it("reach an open page as they come, and a page that connects again gets only those it missed", async (test) => {
+  it("reach an open page at once; a page that connects again gets only the reviews that it missed", async (test) => {
     const stream = await openStream();
     const sent = performance.now();
     await gateway.send("allowed-registries/validate", buildRequest("first", "docker.io/nginx"));
@@ -245,7 +245,7 @@ describe("reviews", () => {
     await again.close();
   });
 
-  it("name the exception that lets an object through", async () => {
+  it("name the exception that allows an object", async () => {
     const stream = await openStream("none");
     const request = buildPodRequest({ namespace: "legacy", object: buildPod("old", "docker.io/nginx") });
     await gateway.send("allowed-registries/validate", request);
@@ -257,7 +257,7 @@ describe("reviews", () => {
     assert.match(sentences.join(), /an exception let it through/);
   });
 
-  it("are shown without free texts, with their conditions, and as cases that pass", async () => {
+  it("are shown without free texts, with their conditions, and as cases that pass with the rule", async () => {
     const stream = await openStream("none");
     await gateway.send("always-pull-images/mutate", buildRequest("changed"));
     await gateway.send("allowed-registries/validate", buildRequest("denied", "docker.io/nginx"));
@@ -298,7 +298,7 @@ describe("reviews", () => {
     assert.deepEqual([warned?.mode, warned?.refusal], ["warn", undefined]);
   });
 
-  it("of a group have the verdict of each member, and name the modes that only report", async () => {
+  it("of a group have the verdict of each member, and name the modes warn and audit", async () => {
     const stream = await openStream("none");
     await gateway.send("defaults/mutate", buildRequest("grouped"));
     const row = await stream.find("Pod shop/grouped");
@@ -329,7 +329,7 @@ describe("manifests that are tried", () => {
   const check = (question: object) => ask("check", { method: "POST", body: JSON.stringify(question) });
   const usual = { cluster: "local", user: "jane", operation: "" };
 
-  it("get the answer of postern check, with lines and steps", async () => {
+  it("get the same answer as from postern check, with lines and steps", async () => {
     const text = JSON.stringify(buildPod("tried", "docker.io/nginx"), null, 2);
     const { code, body } = await check({ ...usual, text: `# one\n${text}` });
     assert.equal(code, 200, body);
@@ -365,18 +365,18 @@ describe("manifests that are tried", () => {
 });
 
 describe("a check whose page was closed", () => {
-  it("is ended, so that the next can start", async () => {
+  it("is stopped, so that the next check can start", async () => {
     const pod = "---\napiVersion: v1\nkind: Pod\nmetadata: { name: a }\n";
     const start = (text: string, signal = AbortSignal.timeout(60_000)) => {
       const body = JSON.stringify({ cluster: "local", user: "jane", operation: "", text });
       return fetch(new URL("check", gateway.console), { method: "POST", body, signal });
     };
     const closed = new AbortController();
-    /** Starts a long check, again if a short one runs. */
+    /** Starts a long check. If a short one still runs, it tries again. */
     const startFirst = async (): Promise<unknown> =>
       (await start(pod.repeat(18_000), closed.signal)).status === 422 ? startFirst() : undefined;
     const first = assert.rejects(startFirst(), /aborted/);
-    /** Starts short checks until one is answered like this. */
+    /** Starts short checks until an answer matches `wanted`. */
     const startUntil = async (wanted: RegExp) => {
       for (let turn = 0; turn < 1200; turn++, await wait(50)) {
         const reply = await start(pod);
@@ -464,7 +464,7 @@ describe("the feed of reviews", () => {
     ["an admission", undefined, {}, ""],
   ];
   for (const [name, verdict, request, sentence] of sentences)
-    it(`has in a row the sentence of ${name}`, async () => {
+    it(`shows in a review's row the sentence of ${name}`, async () => {
       const { feed, send } = openFeed(() => verdict);
       const stop = feed.subscribe("", () => {});
       assert.equal(await send({ object: { metadata: { name: "web" }, data: { a: "S3cret-pa55" } }, ...request }), 200);
@@ -477,7 +477,7 @@ describe("the feed of reviews", () => {
       stop();
     });
 
-  it("has in a group's row the sentences of its members, after their names", () => {
+  it("shows in a group's row the names of its members with their sentences", () => {
     const { feed } = openFeed();
     const stop = feed.subscribe("", () => {});
     const member = { mode: "enforce", refused: false, operations: 0 } as const;
@@ -502,7 +502,7 @@ describe("the feed of reviews", () => {
     stop();
   });
 
-  it("costs a review one look at a variable for its evaluation and one for its log line while no page is open", async (test) => {
+  it("costs a review only two function calls while no page is open", async (test) => {
     const { feed, send } = openFeed();
     await send();
     const session = new Session();
@@ -548,7 +548,7 @@ describe("the feed of reviews", () => {
     stop();
   });
 
-  it("keeps no more bytes than its limit, and the newest reviews", async () => {
+  it("keeps the newest reviews, and no more bytes than its limit", async () => {
     const { feed, send } = openFeed();
     const rows: ReviewRow[] = [];
     const stop = feed.subscribe("", (some) => rows.push(...some));
@@ -573,7 +573,7 @@ describe("the feed of reviews", () => {
     stop();
   });
 
-  it("leaves out requests without a valid key", async () => {
+  it("doesn't show requests without a valid key", async () => {
     const { feed, send } = openFeed();
     const rows: ReviewRow[] = [];
     const stop = feed.subscribe("", (some) => rows.push(...some));
@@ -588,7 +588,7 @@ describe("the feed of reviews", () => {
     );
   });
 
-  it("shows a review with an object that is nested too deep to be measured", async () => {
+  it("shows a review whose object is nested too deep for JSON.stringify", async () => {
     const { feed, send } = openFeed();
     assert.equal(await send({ object: { metadata: { name: "deep" }, data: "nested deep" } }), 200);
     const rows: ReviewRow[] = [];
@@ -603,7 +603,7 @@ describe("the feed of reviews", () => {
     stop();
   });
 
-  it("forgets all reviews a while after the last page was closed", async () => {
+  it("deletes all reviews some time after the last page was closed", async () => {
     const { feed, send } = openFeed();
     const rows: ReviewRow[] = [];
     const stop = feed.subscribe("", (some) => rows.push(...some));
@@ -638,7 +638,7 @@ describe("the feed of reviews", () => {
 });
 
 describe("a page that opens", () => {
-  it("gets 10,000 reviews at once, also with long names", async () => {
+  it("gets all of 10,000 reviews when it opens, also if their names are long", async () => {
     const { host, open } = createConsole(0)({ publicKeys: "", writeLogLine: () => {} });
     const listener = await open({ file: "", state: folder, port: 0, getLoaded: () => assert.fail("not opened") });
     const stream = await openStream(undefined, listener.line.replace("Console: ", ""));
@@ -658,7 +658,7 @@ describe("a page that opens", () => {
 });
 
 describe("the page's bundle", () => {
-  it("is in the package, with the licence of the plot library", async () => {
+  it("is in the npm package, with the licence of the plot library", async () => {
     const project = await createTestFolder();
     await installPackage(project);
     const folder = join(project, "node_modules/postern/infra");
@@ -682,7 +682,7 @@ describe("the page's bundle", () => {
     assert.match(await readFile(join(folder, "console/bundle/LICENSES"), "utf8"), /^uplot [\d.]+[\s\S]*MIT License/);
   });
 
-  it("has less than 100 KB, with its styles", async () => {
+  it("has less than 100 KB, including its styles", async () => {
     const { outputFiles = [] } = await bundlePage("dist", false);
     const bytes = outputFiles.reduce((sum, { contents }) => sum + contents.length, 0);
     assert.ok(bytes > 10_000 && bytes < 100_000, String(bytes));

@@ -61,7 +61,7 @@ const config: EndpointConfig = {
 const buildContext = (remaining = 10_000) =>
   ({ functionName: "judge", functionVersion: "7", getRemainingTimeInMillis: () => remaining }) as Context;
 
-/** Opens an endpoint without a connection to a cluster, and records its log reports. */
+/** Opens an endpoint without a connection to a cluster, and records the reports for its log. */
 const openEndpoint = (endpointRule: Rule, ownConfig = config, host: Partial<EndpointHost> = {}) => {
   const reports: AnsweredReviewFacts[] = [];
   const recordReport = (report: AnsweredReviewFacts) => void reports.push(report);
@@ -110,11 +110,11 @@ describe("a cluster's key", () => {
       : reply.statusCode;
   };
 
-  it("is enough for the usual setup if the bundle doesn't name the cluster", async () => {
+  it("gives access to the usual setup if the bundle doesn't name the cluster", async () => {
     for (const name of ["new", "constructor", "a"]) assert.match(String(await ask(name)), /usual/);
     assert.equal(await ask("new", 2), 404);
   });
-  it("gets the setup of the cluster, or of the one that has the same", async () => {
+  it("gets the setup of its cluster, which can refer to another cluster's setup", async () => {
     for (const name of ["own", "same"]) assert.match(String(await ask(name)), /seen/);
   });
   it("is refused if its version isn't accepted, or the cluster is refused", async () => {
@@ -159,7 +159,7 @@ describe("a rule with variants", () => {
       assert.equal(await askVariant(`validate/${name}`), 404, name);
   });
 
-  it("has the variants of its cluster, or its own variants if the cluster has none", async () => {
+  it("has the variants that are set for the cluster, or else its own variants", async () => {
     assert.equal(await askVariant("validate/usual", "other"), "usual 3k");
     assert.equal(await askVariant("validate/strict", "other"), 404);
   });
@@ -184,7 +184,7 @@ interface Change {
   isBase64Encoded?: boolean;
 }
 
-/** Returns an event as it would be if the client had sent these changes. */
+/** Returns the event of a request with these changes. */
 const alterEvent = (event: Event, { method, path, headers = {}, timeout, ...rest }: Change): Event => {
   const changed = structuredClone({ ...event, ...rest }) as Event;
   const set = (map: unknown, key: string, value: unknown) => {
@@ -230,7 +230,7 @@ describe("an event", () => {
       ["text", readFixture(shape)],
       ["base64", encodeBody(readFixture(shape))],
     ] as const) {
-      it(`of ${shape} with a body in ${encoding} is answered in its own shape`, async () => {
+      it(`of the shape ${shape} with a body in ${encoding} is answered in this shape`, async () => {
         const { ask, reports } = openTestEndpoint();
         assert.deepEqual(await ask(event), {
           statusCode: 200,
@@ -243,7 +243,7 @@ describe("an event", () => {
           [{ cluster: "prod-eu", phase: "mutate", code: 200, operations: 1 }],
         );
       });
-      it(`of ${shape} with a body in ${encoding} may be refused`, async () => {
+      it(`of the shape ${shape} with a body in ${encoding} gets the rule's refusal in this shape`, async () => {
         const bad = alterEvent(readFixture(shape), { path: toPath("validate"), body: nameObject("bad") });
         const { statusCode, body } = await openTestEndpoint().ask(encoding === "text" ? bad : encodeBody(bad));
         assert.deepEqual([statusCode, body], [200, refused]);
@@ -259,7 +259,7 @@ describe("an event", () => {
     assert.equal(JSON.stringify(await openTestEndpoint().ask(anonymous)), refused);
   });
 
-  it("of a direct invocation may have settings, recorded answers and a time", async () => {
+  it("of a direct invocation can state settings, recorded answers and a time", async () => {
     const given: unknown[] = [];
     const curious = rule<KubernetesObject, { label: string }, typeof asked>({
       summary: "Reports its input.",
@@ -293,7 +293,7 @@ describe("an event", () => {
     assert.deepEqual(given[3], { label: "seen" });
   });
 
-  it("of a direct invocation with its own settings sends no request with the function's rights", async () => {
+  it("of a direct invocation with other settings sends no request with the function's rights", async () => {
     let opened = 0;
     const openCapabilities = () => {
       opened += 1;
@@ -348,7 +348,7 @@ describe("an event", () => {
   ];
   for (const [name, change] of same)
     for (const shape of shapes)
-      it(`of ${shape} ${name} gets the same answer`, async () => {
+      it(`of the shape ${shape} ${name} gets the same answer as without this change`, async () => {
         const { statusCode, body } = await openTestEndpoint().ask(alterEvent(readFixture(shape), change));
         assert.deepEqual([statusCode, body], [200, changed]);
       });
@@ -420,7 +420,7 @@ describe("a request that is not a review", () => {
     ],
   ];
   for (const [name, change, code, sentence] of badInputs)
-    it(`for ${name} is answered ${code} in every shape`, async () => {
+    it(`for ${name} is answered with ${code} in every shape of events`, async () => {
       for (const shape of shapes) {
         const { statusCode, headers, body } = await openTestEndpoint().ask(alterEvent(readFixture(shape), change));
         const allow = code === 405 ? { allow: "POST" } : {};
@@ -465,7 +465,7 @@ describe("a request that is not a review", () => {
     ["a key in another letter case", toPath("mutate").toUpperCase()],
     ["an encoded slash", toPath("mutate").replaceAll("/", "%2F")],
   ];
-  it("for an unknown path gets the same answer for every cause", async () => {
+  it("for an unknown path or key gets the same answer, whatever is wrong", async () => {
     const { ask, reports } = openTestEndpoint();
     const expected = {
       statusCode: 404,
@@ -475,7 +475,7 @@ describe("a request that is not a review", () => {
     };
     for (const [name, path] of unknownPaths) {
       assert.deepEqual(await ask(alterEvent(plain, { path })), expected, name);
-      // The key is verified first, so the answer reveals nothing about the rest of the request.
+      // The key is verified first, so the answer says nothing about other faults of the request.
       for (const also of [{ method: "GET" }, { body: "{" }, { headers: { "content-type": "text/plain" } }])
         assert.deepEqual(await ask(alterEvent(plain, { path, ...also })), expected, name);
     }
@@ -535,7 +535,7 @@ describe("a review", () => {
     );
   });
 
-  it("with a deep object that the rule changes is answered with 200 or 500", async () => {
+  it("with a deeply nested object that the rule changes is answered with 200 or 500", async () => {
     const body = withRequest({ object: 1 }).replace('"object":1', `"object":{"metadata":{"labels":${nest(200_000)}}}`);
     const { ask } = openTestEndpoint();
     assert.ok([200, 500].includes((await ask(alterEvent(plain, { body }))).statusCode));

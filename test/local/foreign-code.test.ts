@@ -10,7 +10,8 @@ import { createTestFolder } from "../folders.ts";
 import { installPackage } from "../package.ts";
 import { readRows } from "../rows.ts";
 
-// Runs the packed package in folders of other teams. All code in them writes its name into the file `ran`.
+// Runs the packed package in folders of other teams. All code in these folders, when it runs, writes its name into the
+// file `ran`.
 const folder = await createTestFolder();
 const [team, foreign, tool, bare] = ["team", "foreign", "tool", "bare"].map((name) => join(folder, name)) as [
   string,
@@ -23,16 +24,16 @@ const ran = join(folder, "ran");
 interface Row {
   name: string;
   words: string[];
-  /** The config; by default that of the team. */
+  /** The file for --config; by default that of the team. */
   config?: string;
   /** True for a verb whose --config is not a postern.yaml. */
   isWithout?: boolean;
   code?: number;
   /** A pattern for standard output. */
   prints?: string;
-  /** A pattern for standard error; `begin` is the sentence that says how to begin. */
+  /** A pattern for standard error. `begin` stands for the sentence that says how to begin. */
   complains?: string;
-  /** What the verb writes into the working directory. */
+  /** The files that the verb writes to the working directory. */
   writes?: string[];
 }
 const { withConfig, withoutConfig } = readRows<Record<"withConfig" | "withoutConfig", Row[]>>(import.meta.filename);
@@ -52,7 +53,10 @@ export default rule({
 });
 `;
 
-/** Writes a rule's folder. Without a message, it is of the other team, and admits everything. */
+/**
+ * Writes the folder of a rule that denies with a message. Without a message, the rule is one of the other team and
+ * admits everything.
+ */
 const writeRule = async (place: string, refused?: string) => {
   const trap = `import { appendFileSync } from "node:fs";\nappendFileSync(${JSON.stringify(ran)}, import.meta.url);\n`;
   await write(join(place, "rule.js"), `${refused === undefined ? trap : ""}${formatRule(refused)}`);
@@ -105,7 +109,7 @@ before(async () => {
   await write(join(foreign, "policies/team.yaml"), policy("theirs"));
   await write(join(foreign, "node_modules/acme-rules/package.json"), catalogue);
   await write(join(foreign, "node_modules/acme-rules/rules/README.md"), "");
-  // What tools that Postern starts would find in a working directory.
+  // Files in a working directory that tools started by Postern would use.
   const trap = `require("node:fs").appendFileSync(${JSON.stringify(ran)}, __filename)`;
   for (const name of ["postern", "esbuild", "osls", "yaml"]) {
     await write(join(foreign, `node_modules/${name}/package.json`), JSON.stringify({ name, main: "main.cjs" }));
@@ -232,7 +236,7 @@ describe("a new project", () => {
     assert.deepEqual([tested.code, tested.stderr], [0, ""], tested.stdout);
   });
 
-  it("is used from folders below it, which is said", async () => {
+  it("can be used from folders below it, and the command says so", async () => {
     const place = join(folder, "empty/k8s");
     await write(join(place, "pod.yaml"), pod);
     const { code, stdout, stderr } = await runIn(place, tool, "check", "pod.yaml", "--plugins", "none");

@@ -25,7 +25,7 @@ import { createTestSigner } from "../parity/test-key.ts";
 import { buildPodReview } from "../requests.ts";
 import { readRows } from "../rows.ts";
 
-// All tests use real TLS and a free port.
+// Tests the gateway, over real TLS and on a free port.
 const folder = await createTestFolder();
 let certificate: ServerCertificate;
 before(async () => {
@@ -63,7 +63,7 @@ const createWaitingHandler = () => {
 
 const longTimeouts = { sending: 120_000, keyless: 120_000 };
 
-/** Opens a gateway with long time limits, so that slow machines pass; tests may shorten them. */
+/** Opens a gateway. Its time limits are long, for slow machines, unless a test shortens them. */
 const openTestGateway = async (
   handlers: Record<string, GatewayHandler> = {},
   timeouts: Parameters<typeof openImitatedApiGateway>[3] = longTimeouts,
@@ -161,7 +161,7 @@ const openRawConnection = async (
 };
 
 describe("the gateway", () => {
-  it("answers reviews, and keeps the connection", async () => {
+  it("answers reviews, and keeps the connection open", async () => {
     const { gateway, path } = await openTestGateway();
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     const first = await post(gateway.url + path, printReview("good"), { agent });
@@ -172,7 +172,7 @@ describe("the gateway", () => {
     assert.equal(first.headers["content-type"], "application/json");
   });
 
-  it("hands over what the stand-in for API Gateway makes an HTTP API's event of", async () => {
+  it("passes a request to the handler with all parts that the event of an HTTP API needs", async () => {
     const requests: GatewayRequest[] = [];
     const { gateway, port } = await openTestGateway({
       tell: async (request) => {
@@ -227,7 +227,7 @@ describe("the gateway", () => {
       assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
     });
 
-  it("reads a body that is too large to its end", async () => {
+  it("reads a body that is too large until its end", async () => {
     const { port, path } = await openTestGateway();
     const { socket, readText, closed } = await openRawConnection(port);
     const body = Buffer.alloc(20 * 1024 * 1024, "x");
@@ -239,7 +239,7 @@ describe("the gateway", () => {
     assert.match(readText(), /^HTTP\/1\.1 413 /);
   });
 
-  it("keeps no more of a body than its limit", async () => {
+  it("keeps no more bytes of a body in memory than its limit", async () => {
     const { gateway, path } = await openTestGateway();
     const before = process.memoryUsage().arrayBuffers;
     let most = 0;
@@ -288,26 +288,26 @@ describe("the gateway", () => {
       assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
     });
 
-  it("waits as long for the first request of a connection as for others, if its address has a valid key", async () => {
+  it("gives the first request as much time as later ones, if the address has used a valid key", async () => {
     const { gateway, port, path } = await openTestGateway({}, { sending: 100, keyless: 2000, idle: 30_000 });
     const agent = new Agent({ keepAlive: true });
     await post(gateway.url + path, printReview("good"), { agent });
     const { socket, closed, readText } = await openRawConnection(port);
-    // This is longer than the limit for a request, and for a client without a key.
+    // This pause is longer than the time limits for a request and for a client without a key.
     await wait(3000);
     const body = printReview("good");
     const headers = ["content-type: application/json", "host: x", `content-length: ${body.length}`];
     socket.write(`POST ${path} HTTP/1.1\r\n${headers.join("\r\n")}\r\n\r\n${body}`);
     while (!readText().includes("\r\n\r\n")) await once(socket, "data");
     assert.match(readText(), /^HTTP\/1\.1 200 /);
-    // A later request on the connection has the usual limit.
+    // A later request on the connection has the usual time limit.
     socket.write("POST / HTTP/1.1\r\n");
     await closed;
     assert.match(readText(), /HTTP\/1\.1 408 .*connection: close\r\n\r\n$/s);
     agent.destroy();
   });
 
-  it("closes an unused connection of an address with a valid key after a longer time", async () => {
+  it("closes an unused connection later if its address has used a valid key", async () => {
     const { gateway, port, path } = await openTestGateway({}, { sending: 100, keyless: 2000, idle: 2500 });
     const agent = new Agent({ keepAlive: true });
     await post(gateway.url + path, printReview("good"), { agent });
@@ -368,7 +368,7 @@ describe("the gateway", () => {
     for (const socket of sockets) socket.destroy();
   });
 
-  it("begins a handshake although another address has opened many connections before", async () => {
+  it("begins a handshake for an address although another address has opened many connections", async () => {
     const { port } = await openTestGateway({}, { ...longTimeouts, turn: 120_000 });
     const hello = await captureClientHello();
     let answered = 0;
@@ -383,7 +383,7 @@ describe("the gateway", () => {
     assert.equal(before, 4);
   });
 
-  it("closes the oldest connection without a key if an address has too many, and none with a key", async () => {
+  it("closes the oldest connection without a key if an address has too many, and never one with a key", async () => {
     const { gateway, port, path } = await openTestGateway({}, { keylessConnections: 2, keyless: 600_000 });
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     const ask = () => post(gateway.url + path, printReview("good"), { agent });
@@ -401,7 +401,7 @@ describe("the gateway", () => {
     agent.destroy();
   });
 
-  it("closes a new connection only if all others have shown a key", async () => {
+  it("closes a new connection only if all connections up to the limit have used a valid key", async () => {
     const { gateway, port, path } = await openTestGateway({}, { connections: 2, keyless: 600_000 });
     const agent = new Agent({ keepAlive: true, maxSockets: 2 });
     const ask = (options: RequestOptions = {}) => post(gateway.url + path, printReview("good"), options);
@@ -531,7 +531,7 @@ describe("the gateway", () => {
     );
   });
 
-  it("answers requests under way when it closes, and accepts no new ones", async () => {
+  it("answers the requests that it has when it closes, and accepts no new ones", async () => {
     const { handler, started, release } = createWaitingHandler();
     const { gateway, port } = await openTestGateway({ slow: handler });
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });

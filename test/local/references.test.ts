@@ -41,12 +41,12 @@ interface ReceivedRequest {
   body: string;
 }
 
-/** Compressed here, because the tests have time limits. */
+/** The answer is compressed before the tests run, because they have time limits. */
 const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024));
 
 const folder = await createTestFolder();
 
-// Requests of policies over the network, to servers on this machine.
+// Tests the HTTP requests of policies, with servers on this machine.
 describe("a policy's request", () => {
   let certificate: { ca: string; cert: string; key: string };
   let received: ReceivedRequest[] = [];
@@ -142,7 +142,7 @@ describe("a policy's request", () => {
       assert.equal(received.length, 1);
     });
 
-    it("sends a body with GET, too, with its length", async () => {
+    it("sends a body with its length, even with the method GET", async () => {
       await fetchReference({ body: [1], header: { "content-type": "text/x" } });
       const [{ method, headers, body } = assert.fail()] = received;
       assert.deepEqual(
@@ -303,7 +303,7 @@ describe("a policy's request", () => {
       (await fetchReference({ auth: { ...buildAuth(), ...given } })).body.n;
     const countRequests = (path: string) => received.filter(({ url }) => url === path).length;
 
-    it("requests the token with name and password, once", async () => {
+    it("requests the token with name and password, and only once", async () => {
       assert.deepEqual([await fetchToken(), await fetchToken()], ["Bearer T1", "Bearer T1"]);
       assert.deepEqual([countRequests("/auth"), countRequests("/a")], [1, 2]);
       const [{ method, headers, body } = assert.fail()] = received;
@@ -317,7 +317,7 @@ describe("a policy's request", () => {
       assert.deepEqual([countRequests("/auth"), countRequests("/a")], [1, 4]);
     });
 
-    it("has a token for every name, password, service and cluster", async () => {
+    it("has a separate token for each combination of name, password, service and cluster", async () => {
       await fetchToken();
       assert.equal(await fetchToken({ username: "v" }), "Bearer T2");
       assert.equal(await fetchToken({ password: "q" }), "Bearer T3");
@@ -328,7 +328,7 @@ describe("a policy's request", () => {
       assert.equal(body.n, "Bearer T4");
     });
 
-    it("keeps a token as long as the service or the policy states, less a margin", async (test) => {
+    it("keeps a token a little shorter than the service or the policy states", async (test) => {
       test.mock.timers.enable({ apis: ["Date"], now: Date.now() });
       const advanceMinutes = (count: number) => test.mock.timers.setTime(Date.now() + count * 60_000);
       for (const [createAnswer, given, life] of [
@@ -351,7 +351,7 @@ describe("a policy's request", () => {
       assert.deepEqual([await fetchToken(), await fetchToken()], ["Bearer T1", "Bearer T2"]);
     });
 
-    it("uses the policy's own token until it expires", async () => {
+    it("uses the policy's token until it expires", async () => {
       assert.equal(await fetchToken({ token: "own" }), "Bearer own");
       assert.equal(await fetchToken({ token: "own", expireAt: "2999-01-01T00:00:00Z" }), "Bearer own");
       assert.equal(countRequests("/auth"), 0);
@@ -384,7 +384,7 @@ describe("a policy's request", () => {
       assert.deepEqual([countRequests("/auth"), countRequests("/a")], [0, 1]);
     });
 
-    it("is not requested again when a refusal is evaluated again", async () => {
+    it("requests no new token when a policy's refusal is evaluated a second time", async () => {
       await fetchToken();
       const review = createCapabilities("one", 8000);
       await createPolicyHttpCapabilities(buildSettings(), review.http).fetchReference({
@@ -443,7 +443,7 @@ describe("a policy's request", () => {
       assert.deepEqual([method, headers["content-type"]], ["GET", "application/json"]);
     });
 
-    it("sends only its own headers, and its body", async () => {
+    it("sends only the headers and the body that the script states", async () => {
       await sendScriptRequest({ method: "PUT", request: { header: { "X-A": "b" }, body: "{}" } });
       await sendScriptRequest({
         method: "POST",
@@ -474,10 +474,10 @@ describe("a policy's request", () => {
       }
     });
 
-    it("trusts its own CA and presents its own certificate", async () => {
+    it("trusts the CA of the script and presents the script's client certificate", async () => {
       const { ca, cert, key } = certificate;
       assert.deepEqual(await sendScriptRequest({ tls_config: { ca } }, { ca: "" }), { ok: true });
-      // This client certificate is one for servers, so the test server must not reject it.
+      // The client certificate is a server certificate, so the test server accepts any certificate.
       const options = { cert, key, ca, requestCert: true, rejectUnauthorized: false };
       const server = createServer(options, ({ socket }, response) => {
         const { fingerprint256 } = socket instanceof TLSSocket ? socket.getPeerCertificate() : {};
@@ -501,7 +501,7 @@ describe("a policy's request", () => {
       }
     });
 
-    it("trusts no CA besides its own", async () => {
+    it("trusts only the CA of the script", async () => {
       const other = await readOrCreateServerCertificate(join(folder, "other"), "127.0.0.1");
       await assert.rejects(sendScriptRequest({ tls_config: { ca: other.ca } }), /could not ask localhost/);
       assert.equal(received.length, 0);

@@ -8,7 +8,7 @@ import { schemaLine } from "../../infra/config/schemas.ts";
 import { isOnInTarget, parseTarget } from "../../infra/import/targets.ts";
 import { needs } from "../parts.ts";
 
-// Tests what a commit has, so that the rules that a developer adds or turns on break no test.
+// Tests the files of the last commit, so that rules which a developer adds or turns on break no test.
 const cwd = fileURLToPath(new URL("../..", import.meta.url));
 const runGit = (...words: string[]) => execFileSync("git", words, { cwd, encoding: "utf8" });
 
