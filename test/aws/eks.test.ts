@@ -125,7 +125,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     );
   });
 
-  it("stops a deployment without the right to access entries before any change, and prints the missing right", async () => {
+  it("stops a deployment without the right to access entries before any change, and prints it", async () => {
     const others = statements.map(({ actions, ...statement }) => {
       return { ...statement, actions: actions.filter((action) => !/AccessEntr|eks:TagResource/.test(action)) };
     });
@@ -195,7 +195,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     assert.deepEqual(listEntries(), [ownEntry]);
   });
 
-  it("keeps a foreign access entry: it suffices in the right group, and stops the deployment in other groups", async () => {
+  it("keeps a foreign entry, which suffices in the right group, and else stops the deployment", async () => {
     const others = { tags: { postern: `aws:${accountId}:${region}:other` } };
     editOwnEntry({ ...others, kubernetesGroups: ["postern:pod-node-selector", "admins"] });
     assert.match(await deployWell(), /\nnothing to do: /);

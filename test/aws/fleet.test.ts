@@ -775,7 +775,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       await requireHealthyEntries();
     });
 
-    it("is refused without a cluster that has entries, until they are deleted or the cluster is forgotten", async () => {
+    it("is refused without a cluster that has entries, unless they are deleted or it is forgotten", async () => {
       const buildConfigWithout = (name: Name): FleetConfig => ({
         ...narrow,
         only: names.filter((other) => other !== name),

@@ -32,8 +32,8 @@ const managers = [
 const seed = Number(process.env.POSTERN_SEED ?? 0);
 
 /**
- * Returns the size of the files in a folder in bytes, without hard links to other files, such as that of esbuild's
- * program.
+ * Returns the size of the files in a folder in bytes. A file with several hard links counts once: esbuild makes one to
+ * its own program.
  */
 const measureFolder = async (folder: string): Promise<number> => {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true });

@@ -51,7 +51,7 @@ clusters: { shop: { service: { name: "postern-relay/postern-relay:${port}", ca: 
     const answer = await cluster.admin({ method: "POST", path: "/api/v1/namespaces/default/pods", body });
     return { ...answer, policy: Object(answer.body).spec?.containers[0].imagePullPolicy };
   };
-  /** Starts a rotation, and returns a function that reads its output so far. */
+  /** Starts a rotation. Returns its steps so far, and a promise for the message with which it fails. */
   const rotate = async (which: "stage" | "cluster", patience: number) => {
     const { rotateStageKey, rotateClusterKey } =
       await checkout.load<typeof import("../../infra/rollout/rotate.ts")>("infra/rollout/rotate.ts");

@@ -122,7 +122,7 @@ describe("a rule that reconciles clusters", await needs("moto", "runtime client"
     assert.deepEqual(await passMinute(), { calls: 1, reports: [] });
   });
 
-  it("has alarms that ring if its work fails or the schedule stops, but not after a rollback or while it is disarmed", async () => {
+  it("has alarms that ring if its work fails or the schedule stops, unless it is disarmed", async () => {
     await deploy(`${rule}: { settings: { fails: true } }`, "failing");
     assert.deepEqual((await passMinute()).reports, ["east: failed", "west: failing 6"]);
     await passMinutes(20);

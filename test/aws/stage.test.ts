@@ -99,7 +99,7 @@ describe("the state of a stage", await needs("moto"), () => {
       return stored ? { IfMatch: stored.etag } : { IfNoneMatch: "*" as const };
     };
     /** Writes the lock as another command would. */
-    const hold = async (text: string) => assert.ok(await bucket.write(lockObjectKey, text, await readCondition()));
+    const writeLock = async (text: string) => assert.ok(await bucket.write(lockObjectKey, text, await readCondition()));
     const readLock = async () => (await bucket.read(lockObjectKey))?.text;
     /** Moves S3's clock forward. */
     const advanceClock = (milliseconds: number) => {
@@ -117,15 +117,15 @@ describe("the state of a stage", await needs("moto"), () => {
     it("refuses a second command, and names the first one and the end of its lock by S3's clock", async () => {
       advanceClock(3_600_000);
       const lock = await take();
-      const ends = new Date((await bucket.read(lockObjectKey))?.modified.getTime() ?? 0);
-      ends.setSeconds(ends.getSeconds() + 180);
+      const expiry = new Date((await bucket.read(lockObjectKey))?.modified.getTime() ?? 0);
+      expiry.setSeconds(expiry.getSeconds() + 180);
       await assert.rejects(take("postern rotate"), (error) => {
         assert.ok(error instanceof Complaint);
-        const sentence = `this stage is locked by jane (postern deploy); the lock expires at ${ends.toISOString()} unless that command renews it`;
+        const sentence = `this stage is locked by jane (postern deploy); the lock expires at ${expiry.toISOString()} unless that command renews it`;
         assert.deepEqual([error.message, error.exitCode], [sentence, 1]);
         return true;
       });
-      assert.ok(ends.getTime() > Date.now() + 3_600_000);
+      assert.ok(expiry.getTime() > Date.now() + 3_600_000);
       await lock.check();
       await lock.release();
       assert.equal(await readLock(), undefined);
@@ -138,12 +138,12 @@ describe("the state of a stage", await needs("moto"), () => {
 
     /** Lets several commands take the lock at once, and asserts that exactly one of them gets it. */
     const raceForLock = async (count: number) => {
-      const ends = await Promise.allSettled(Array.from({ length: count }, () => take()));
-      const [lock, ...others] = ends.flatMap((end) => (end.status === "fulfilled" ? [end.value] : []));
+      const outcomes = await Promise.allSettled(Array.from({ length: count }, () => take()));
+      const [lock, ...others] = outcomes.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : []));
       assert.ok(lock);
       assert.deepEqual(others, []);
-      for (const end of ends)
-        if (end.status === "rejected") assert.match(String(end.reason), /^Error: this stage is locked by jane/);
+      for (const outcome of outcomes)
+        if (outcome.status === "rejected") assert.match(String(outcome.reason), /^Error: this stage is locked by jane/);
       await lock.check();
       await lock.release();
     };
@@ -151,7 +151,7 @@ describe("the state of a stage", await needs("moto"), () => {
     it("is given to exactly one of several simultaneous commands", () => raceForLock(5));
 
     it("can be taken over by exactly one of several commands after it has expired", async () => {
-      await hold(buildLockText("killed"));
+      await writeLock(buildLockText("killed"));
       advanceClock(lockTermMilliseconds + 2_000);
       await raceForLock(5);
     });
@@ -163,7 +163,7 @@ describe("the state of a stage", await needs("moto"), () => {
       ["a year fast", 365 * 24 * 60],
     ] as const)
       it(`is taken over after it has expired and not before, with a clock that is ${clock}`, async (test) => {
-        await hold(buildLockText("other"));
+        await writeLock(buildLockText("other"));
         test.mock.timers.enable({ apis: ["Date"], now: Date.now() + minutes * 60_000 });
         await assert.rejects(take(), refusal);
         advanceClock(lockTermMilliseconds - 60_000);
@@ -176,7 +176,7 @@ describe("the state of a stage", await needs("moto"), () => {
       });
 
     it("expires by its age if another program wrote it and doesn't renew it", async () => {
-      await hold("hello");
+      await writeLock("hello");
       await assert.rejects(take(), /^Error: this stage is locked by an unknown program/);
       advanceClock(lockTermMilliseconds + 2_000);
       await (await take()).release();
@@ -201,12 +201,12 @@ describe("the state of a stage", await needs("moto"), () => {
     it("is still held if no other command took it over in time", async () => {
       const lock = await take();
       advanceClock(lockTermMilliseconds + 60_000);
-      const seen = await bucket.read(lockObjectKey);
-      assert.ok(seen && seen.age > lockTermMilliseconds);
+      const expired = await bucket.read(lockObjectKey);
+      assert.ok(expired && expired.age > lockTermMilliseconds);
       // The check renews the lock. So the lock's ETag changes, and the other command can't take the lock with the old
       // one.
       await lock.check();
-      assert.equal(await bucket.write(lockObjectKey, buildLockText("late"), { IfMatch: seen.etag }), false);
+      assert.equal(await bucket.write(lockObjectKey, buildLockText("late"), { IfMatch: expired.etag }), false);
       await lock.check();
       await lock.release();
     });
@@ -252,7 +252,7 @@ describe("the state of a stage", await needs("moto"), () => {
     it("notifies a command that has lost it, and the command doesn't renew it", async (test) => {
       test.mock.timers.enable({ apis: ["setInterval"] });
       const lock = await take();
-      await hold(buildLockText("other"));
+      await writeLock(buildLockText("other"));
       test.mock.timers.tick(20_000);
       await waitUntil("the loss was not noticed", () => lock.signal.aborted);
       assert.match(String(lock.signal.reason), /lost the lock of the stage to joe \(postern rotate\)/);
@@ -443,7 +443,7 @@ describe("the state of a stage", await needs("moto"), () => {
     /**
      * Reports whether functions with the public keys of one keyring accept URLs that the other keyring's key signed.
      */
-    const takes = ({ publicKeys }: Keyring, { current }: Keyring) =>
+    const acceptsUrls = ({ publicKeys }: Keyring, { current }: Keyring) =>
       createUrlKeyVerifier(publicKeys, () => [1])(current.signSegment(cluster, 1))?.cluster === cluster;
     const listKeys = ({ publicKeys }: Keyring) => publicKeys.split(",");
 
@@ -458,7 +458,7 @@ describe("the state of a stage", await needs("moto"), () => {
       const keyrings = await Promise.all(Array.from({ length: 5 }, () => readOrCreateKeyring(parameters)));
       const keys = new Set(keyrings.map(({ publicKeys }) => publicKeys));
       assert.deepEqual([...keys], [(await readKeyring(parameters))?.publicKeys]);
-      for (const functions of keyrings) for (const urls of keyrings) assert.ok(takes(functions, urls));
+      for (const functions of keyrings) for (const urls of keyrings) assert.ok(acceptsUrls(functions, urls));
       assert.equal((await readOrCreateKeyring(openNextParameters())).publicKeys === keyrings[0]?.publicKeys, false);
     });
 
@@ -471,14 +471,14 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.equal(turned.publicKeys, wide.publicKeys);
       assert.equal(turned.current.publicKey, wide.signers[1]?.publicKey);
       for (const functions of [wide, turned])
-        for (const urls of [first, wide, turned]) assert.ok(takes(functions, urls));
+        for (const urls of [first, wide, turned]) assert.ok(acceptsUrls(functions, urls));
       const narrow = await deleteAllKeysButNewest(parameters);
       assert.deepEqual(listKeys(narrow), [turned.current.publicKey]);
-      assert.deepEqual([takes(narrow, turned), takes(narrow, first)], [true, false]);
+      assert.deepEqual([acceptsUrls(narrow, turned), acceptsUrls(narrow, first)], [true, false]);
     });
 
     const changes = { widen: addSecondSigningKey, turn: selectNewestKeyForNewUrls, narrow: deleteAllKeysButNewest };
-    const names = fc.constantFrom(...(["widen", "turn", "narrow"] as const));
+    const changeNames = fc.constantFrom(...(["widen", "turn", "narrow"] as const));
 
     it("has one or two keys after any sequence of changes, and signs with one of them", async () => {
       const check = async (steps: (keyof typeof changes)[]) => {
@@ -493,15 +493,16 @@ describe("the state of a stage", await needs("moto"), () => {
           assert.ok(listKeys(now).length === 1 || listKeys(now).length === 2);
           assert.equal(new Set(listKeys(now)).size, listKeys(now).length);
           assert.ok(listKeys(now).includes(now.current.publicKey));
-          assert.ok(takes(now, now));
+          assert.ok(acceptsUrls(now, now));
           // Until the first key is deleted, URLs that it signed are accepted.
-          if (step !== "narrow") assert.ok(takes(now, before));
+          if (step !== "narrow") assert.ok(acceptsUrls(now, before));
+          // A second call of the same step changes nothing.
           const again = await changes[step](parameters);
           assert.deepEqual([again.publicKeys, again.current.publicKey], [now.publicKeys, now.current.publicKey]);
           before = again;
         }
       };
-      await fc.assert(fc.asyncProperty(fc.array(names, { maxLength: 6 }), check), { numRuns: 20 });
+      await fc.assert(fc.asyncProperty(fc.array(changeNames, { maxLength: 6 }), check), { numRuns: 20 });
     });
 
     const secret = "MC4CAQAwBQYDK2VwBCIEIsecret";
@@ -529,12 +530,15 @@ describe("the state of a stage", await needs("moto"), () => {
       const readUnknownHealth = async () =>
         (await probeClusterHealth({ stage, file: "", deployer: {} }, "shop", release))?.unknown;
       await parameters.remove("keys");
-      const left = "its endpoints were not probed, because the key that signs URLs can't be read: ";
-      const [gone = "", ...others] = (await readUnknownHealth()) ?? [];
-      assert.equal(gone, `${left}SSM doesn't have it any more`);
+      const notProbed = "its endpoints were not probed, because the key that signs URLs can't be read: ";
+      const [missingKey = "", ...others] = (await readUnknownHealth()) ?? [];
+      assert.equal(missingKey, `${notProbed}SSM doesn't have it any more`);
       assert.deepEqual(others, ["postern.yaml doesn't say how to reach it"]);
       await parameters.write("keys", "hello");
-      assert.equal((await readUnknownHealth())?.[0]?.startsWith(`${left}the keys of this stage can't be read: `), true);
+      assert.equal(
+        (await readUnknownHealth())?.[0]?.startsWith(`${notProbed}the keys of this stage can't be read: `),
+        true,
+      );
     });
   });
 
@@ -552,9 +556,9 @@ describe("the state of a stage", await needs("moto"), () => {
     });
 
     it("are saved in a bucket that was created after the store was read", async () => {
-      let place: StageBucket | undefined;
-      const releases = await readReleaseStore(async () => place);
-      place = bucket;
+      let currentBucket: StageBucket | undefined;
+      const releases = await readReleaseStore(async () => currentBucket);
+      currentBucket = bucket;
       await releases.save(buildRelease(1));
       assert.deepEqual((await openAll()).all, [buildRelease(1)]);
     });
@@ -580,14 +584,14 @@ describe("the state of a stage", await needs("moto"), () => {
 
     it("can be created by only one of two commands", async () => {
       const commands = await Promise.all([openAll(), openAll()]);
-      const ends = await Promise.allSettled(
+      const outcomes = await Promise.allSettled(
         commands.map(({ save }, index) => save(buildRelease(1, { by: String(index) }))),
       );
-      const refused = ends.findIndex(({ status }) => status === "rejected");
-      const [end, won] = [ends[refused], ends[1 - refused]];
-      assert.ok(end?.status === "rejected" && won?.status === "fulfilled");
-      assert.ok(end.reason instanceof Complaint);
-      assert.equal(end.reason.message, "another command has just created release r1");
+      const refused = outcomes.findIndex(({ status }) => status === "rejected");
+      const [failure, success] = [outcomes[refused], outcomes[1 - refused]];
+      assert.ok(failure?.status === "rejected" && success?.status === "fulfilled");
+      assert.ok(failure.reason instanceof Complaint);
+      assert.equal(failure.reason.message, "another command has just created release r1");
       assert.deepEqual((await openAll()).all, [buildRelease(1, { by: String(1 - refused) })]);
       await assert.rejects(
         commands[refused]?.save(buildRelease(1)) ?? assert.fail(),

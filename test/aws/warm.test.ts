@@ -191,7 +191,7 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
     assert.match(await deploy("{ warm: 2 }"), /nothing to do/);
   });
 
-  it("has warm environments of the new version before the alias moves, and of the old version until the end", async () => {
+  it("warms the new version before the alias moves, and keeps the old one warm until the end", async () => {
     const before = getLive();
     await writeTree("two");
     assert.match(await deploy("{ warm: 2 }"), /release r2 is live/);

@@ -29,7 +29,7 @@ const label = ({ metadata }: Pod, seen: unknown) => {
   if (metadata) metadata.labels = { ...metadata.labels, seen: String(seen) };
 };
 
-const ruleWithoutReads = rule({ ...names, mutate: (pod: Pod) => label(pod, "default") });
+const ruleWithoutReads = rule({ ...commonFields, mutate: (pod: Pod) => label(pod, "default") });
 const createSingleReadRule = (maxAge: number) =>
   rule({
     ...commonFields,

@@ -208,5 +208,5 @@ const compareOutcomes = (
   return [{ denied: theirs }, { denied: verdict }];
 };
 
-/** Reports whether a rule gave the warning; the API server adds its own. */
+/** Reports whether a warning comes from a rule, and not from the API server itself. */
 const isOfRule = (warning: string) => / would (deny|change): /.test(warning);

@@ -27,7 +27,8 @@ import { type ConfigurationUseDetector, openScriptedWebhookEndpoints } from "../
 import { createTestSigner } from "../parity/test-key.ts";
 import { needs } from "../parts.ts";
 
-// A real API server calls rules through Postern's gateway. The tests check its calls and how it handles the responses.
+// A real API server calls rules through Postern's gateway. The tests check the calls, and how the API server handles
+// the responses.
 const catalogue = await readCatalogue();
 const selectRules = (...names: string[]) => catalogue.filter(({ name }) => names.includes(name));
 
@@ -254,7 +255,8 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       "gives-405": changeRequest({ method: "GET" }),
       "gives-415": changeRequest({ headers: { "content-type": "text/plain" } }),
     };
-    // The config map is small enough to be stored; the API server encodes each character in six bytes.
+    // The ConfigMap is small enough to be stored. In a review, it has six times as many bytes, because the API server
+    // writes each `<` as \u003c.
     const large = { text: "<".repeat(1_000_000) };
     const throwError = () => {
       throw new Error("what a rule may not do");
@@ -409,7 +411,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     after(() => postern.stop());
 
     const allRules = Object.keys(exemptions);
-    const table: [string, "admin" | "jane", string, string[]][] = [
+    const table: [sentence: string, user: "admin" | "jane", namespace: string, exemptRules: string[]][] = [
       ["nothing is exempt by default", "admin", "default", []],
       ["a namespace by name", "admin", "spared", ["namespaces", "both"]],
       ["a namespace by label", "admin", "labelled", ["labels"]],
@@ -432,7 +434,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       });
   });
 
-  it("calls rules for a namespace that states the name label of an exempt one; mutating rules miss it while its name isn't generated", async () => {
+  it("calls rules for a namespace that has the name label of an exempt one but another name", async () => {
     const namespaces = configMaps.map((match) => ({ ...match, resources: ["namespaces"] }));
     const looking = rule({ summary: "Looks at it.", match: namespaces, mutate() {}, validate() {} });
     await runWhileServing(
@@ -457,7 +459,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     );
   });
 
-  it("still serves kube-system if no endpoint responds and all entries fail closed, so that the cluster can repair itself", async () => {
+  it("still serves kube-system if no endpoint responds and all entries fail closed", async () => {
     const everything = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*" as const] }];
     const rules = [
       buildTestRule("everything", rule({ summary: "Validates everything.", match: everything, validate() {} })),
@@ -476,7 +478,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     assert.equal((await create(clusterOne.admin, getPath("configmaps"), createConfigMap("healed"))).code, 201);
   });
 
-  it("stores leases, events and the status of nodes while the endpoint of a rule for everything hangs", async () => {
+  it("stores leases, events and the status of nodes while the endpoint of a rule for all resources hangs", async () => {
     const { admin } = clusterOne;
     const everything = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*" as const] }];
     const rules = (["mutate", "validate"] as const).map((phase) =>
@@ -592,8 +594,8 @@ describe("a real API server that calls Postern", await needs("API server"), () =
         const [answer, reports] = await postern.during(() =>
           create(clusterOne.admin, getPath("services"), createService(`wrong-${index}`, ["192.0.2.1"])),
         );
-        const frame = 'failed calling webhook "deny-service-external-ips.postern.dev": failed to call webhook:';
-        assert.equal(answer.body.message, `Internal error occurred: ${frame} there is nothing here`);
+        const prefix = 'failed calling webhook "deny-service-external-ips.postern.dev": failed to call webhook:';
+        assert.equal(answer.body.message, `Internal error occurred: ${prefix} there is nothing here`);
         assert.deepEqual(
           reports.map(({ code, cluster }) => [code, cluster]),
           [[404, undefined]],
@@ -634,19 +636,19 @@ describe("a real API server that calls Postern", await needs("API server"), () =
         try {
           await postern.apply();
           crowd.start();
-          await crowd.further();
+          await crowd.waitForMorePods();
           for (const stage of stages) {
             await stage(postern);
-            // A key may be removed only after the requests under way have been answered.
-            await crowd.further();
+            // The next stage may remove a key only after the requests that use it have been answered.
+            await crowd.waitForMorePods();
           }
           const answers = await crowd.stop();
           const failed = answers.filter(({ code }) => code !== 201).map(({ body }) => body.message);
           assert.deepEqual(failed, []);
           const policies = answers.map(({ body }) => (body as Pod).spec?.containers[0]?.imagePullPolicy);
           assert.deepEqual([...new Set(policies)], ["Always"]);
-          const used = postern.reports.map(({ key }) => key);
-          assert.deepEqual([...new Set(used)], keys);
+          const usedKeys = postern.reports.map(({ key }) => key);
+          assert.deepEqual([...new Set(usedKeys)], keys);
         } finally {
           await crowd.stop();
           await postern.stop();
@@ -655,7 +657,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
   });
 });
 
-/** Creates a rule that does nothing in one phase. */
+/** Creates a rule for one phase that does nothing, unless the definition has a function for it. */
 const createPhaseRule = (phase: Phase, definition: Partial<Rule>): Rule =>
   ({ match: configMaps, [phase]: () => {}, ...definition }) as Rule;
 
@@ -678,7 +680,7 @@ const createCrowd = (client: TestClusterClient) => {
   const counts = Array.from({ length: 8 }, () => 0);
   const answers: TestClusterResponse[] = [];
   let going = true;
-  let all: Promise<unknown> = Promise.resolve();
+  let clients: Promise<unknown> = Promise.resolve();
   const run = async (index: number) => {
     while (going) {
       const body = createPod({ generateName: "crowd-" }, {}, { imagePullPolicy: "Never" });
@@ -688,10 +690,10 @@ const createCrowd = (client: TestClusterClient) => {
   };
   return {
     start: () => {
-      all = Promise.all(counts.map((_, index) => run(index)));
+      clients = Promise.all(counts.map((_, index) => run(index)));
     },
     /** Waits until each client has created five more pods. */
-    further: async () => {
+    waitForMorePods: async () => {
       const wanted = counts.map((count) => count + 5);
       await waitUntil("pods are no longer answered", () =>
         counts.every((count, index) => count >= (wanted[index] ?? 0)),
@@ -699,7 +701,7 @@ const createCrowd = (client: TestClusterClient) => {
     },
     stop: async () => {
       going = false;
-      await all;
+      await clients;
       return answers;
     },
   };

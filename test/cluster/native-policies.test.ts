@@ -187,10 +187,10 @@ for (const minor of chooseMinors())
           };
           const path = "/apis/apps/v1/namespaces/default/deployments?dryRun=All";
           await waitUntil(`the policy ${policy} has no effect`, async () => {
-            const { code, body: said } = await cluster.admin({ method: "POST", path, body });
-            assert.equal(code, 201, JSON.stringify(said));
-            const found = { ...Object(said.metadata), ...Object(Object(said.spec).template).spec };
-            return Object.entries(becomes).every(([key, value]) => isPartOf(value, found[key]));
+            const { code, body: created } = await cluster.admin({ method: "POST", path, body });
+            assert.equal(code, 201, JSON.stringify(created));
+            const fields = { ...Object(created.metadata), ...Object(Object(created.spec).template).spec };
+            return Object.entries(becomes).every(([key, value]) => isPartOf(value, fields[key]));
           });
         });
     },

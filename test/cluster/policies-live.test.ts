@@ -145,7 +145,7 @@ describe("policies on a real API server", await needs("API server"), () => {
     });
   });
 
-  it("warns of a policy for whose requests there is no entry, and applies it after the entries are renewed", async () => {
+  it("warns of a policy that needs new entries, and applies it after the entries are renewed", async () => {
     const policy = buildFixturePolicy("ClusterOverridePolicy", "owner", buildAnnotatingPolicySpec("owner", "web"));
     const { warnings, body } = await requireApplied(policy);
     assert.ok(

@@ -92,15 +92,16 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
         (object) => !validatingPolicySet.surroundings.includes(object),
       );
       const isOn = isEffectiveByDefault("MutatingAdmissionPolicy", minor);
-      const harmless = { ...mutatingPolicySet, policies: keepHarmless(mutatingPolicySet.policies, minor) };
+      const withoutHarmful = { ...mutatingPolicySet, policies: keepHarmless(mutatingPolicySet.policies, minor) };
       const mutating = isOn ? {} : { policies: [], lastPolicy: [], refused: [] };
-      await createPolicies(admin, { ...addVersionedCondition(harmless), ...mutating, surroundings }, minor);
+      await createPolicies(admin, { ...addVersionedCondition(withoutHarmful), ...mutating, surroundings }, minor);
       shared = await cluster.readLists(tables.state);
     });
     after(() => cluster?.stop());
 
     /** The stored objects of a batch, by their paths. */
     type Stored = Map<string, NamedObject>;
+    /** Adds the object of an answer to the stored objects. */
     const store = (stored: Stored, method: string, { code, body }: TestClusterResponse) => {
       if (code >= 300 || !Object(body.metadata).name) return;
       const object = body as unknown as NamedObject;
@@ -200,15 +201,15 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       const next = isLast ? "create" : step.next;
       if (kind === undefined || next === "none" || next === "update" || (before === undefined) !== isLast) return [];
       const isScale = next === "subresource" && subresource === "scale";
-      const below = next === "subresource" ? `/${subresource}` : "";
-      const old = isScale ? (await admin({ method: "GET", path: `${path}${below}` })).body : before;
+      const subpath = next === "subresource" ? `/${subresource}` : "";
+      const old = isScale ? (await admin({ method: "GET", path: `${path}${subpath}` })).body : before;
       const now: Scaled & object = next === "delete" || old === undefined ? first : applyEdits(old, edits);
       // The JSON of a Scale omits a zero.
       if (isScale && now.spec?.replicas === 0) delete now.spec.replicas;
       const calls: Record<string, [operation: string, LaterStep["call"]]> = {
         Create: ["CREATE", { method: "POST", path: getCollectionPath(first), body: first }],
         Delete: ["DELETE", { method: "DELETE", path: `${path}?gracePeriodSeconds=0` }],
-        Update: ["UPDATE", { method: "PUT", path: `${path}${below}`, body: now }],
+        Update: ["UPDATE", { method: "PUT", path: `${path}${subpath}`, body: now }],
         Patch: ["UPDATE", { method: "PATCH", path, ...buildJsonPatch(old ?? {}, now) }],
       };
       const options = { create: "Create", delete: "Delete", patch: "Patch" }[String(next)] ?? "Update";
@@ -218,7 +219,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
         uid: path,
         kind: isScale ? { group: "autoscaling", version: "v1", kind: "Scale" } : kind.kind,
         resource: kind.resource,
-        ...(below && { subResource: subresource }),
+        ...(subpath && { subResource: subresource }),
         name,
         ...(namespace && { namespace }),
         operation,
@@ -242,39 +243,41 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       const manifests = sets.flatMap(listManifests);
       const first = await cluster.predictIn(state, { manifests });
       assert.equal(first.evaluations.length, manifests.length);
-      const given = sets.flatMap(({ namespace, surroundings }): object[] => {
+      const namespacesAndSurroundings = sets.flatMap(({ namespace, surroundings }): object[] => {
         const { name, labels, isMissing, isEnding } = namespace;
-        const home = { apiVersion: "v1", kind: "Namespace", metadata: { name, labels } };
-        return isMissing || isEnding || isShared(namespace)
-          ? []
-          : [home, ...surroundings.filter((one) => stored.has(getObjectApiPath(one)))];
+        if (isMissing || isEnding || isShared(namespace)) return [];
+        const namespaceObject = { apiVersion: "v1", kind: "Namespace", metadata: { name, labels } };
+        return [namespaceObject, ...surroundings.filter((object) => stored.has(getObjectApiPath(object)))];
       });
       const policies = shared.filter(({ kind }) => /AdmissionPolicy|CustomResourceDefinition/.test(String(kind)));
-      const known = { manifests: [...policies, ...given, ...manifests] };
-      const alone = await cluster.predictIn([], known);
-      const assumed = await cluster.predictIn([], known, false);
-      const guesses = takeByName(alone.evaluations.slice());
-      const assumedGuesses = takeByName(assumed.evaluations.slice());
-      const queue = takeByName(manifests as NamedObject[], ({ metadata }) => metadata.name);
+      // Without --state, check knows only the manifests: those of the sets, and the objects that affect them.
+      const withoutState = { manifests: [...policies, ...namespacesAndSurroundings, ...manifests] };
+      const strict = await cluster.predictIn([], withoutState);
+      const assumed = await cluster.predictIn([], withoutState, false);
+      const takeStrict = takeByName(strict.evaluations.slice());
+      const takeAssumed = takeByName(assumed.evaluations.slice());
+      const takeManifest = takeByName(manifests as NamedObject[], ({ metadata }) => metadata.name);
       const bySet = Map.groupBy(first.evaluations, ({ checked }) => readSet(checked.name));
       await forEachSix([...bySet.values()], async (evaluations) => {
         for (const ours of evaluations) {
-          const object = queue(ours.checked.name) as NamedObject;
+          const object = takeManifest(ours.checked.name) as NamedObject;
           const answer = await sendManifest(object, stored);
           store(stored, "POST", answer);
           tally.compare(answer, ours, object);
-          const guess = guesses(ours.checked.name);
-          if (guess) tally.compareAlone(answer, guess, object);
-          const assumedGuess = assumedGuesses(ours.checked.name);
-          if (assumedGuess) tally.compareAssumed(answer, assumedGuess, object);
+          const strictPrediction = takeStrict(ours.checked.name);
+          if (strictPrediction) tally.compareStrict(answer, strictPrediction, object);
+          const assumedPrediction = takeAssumed(ours.checked.name);
+          if (assumedPrediction) tally.compareAssumed(answer, assumedPrediction, object);
         }
       });
 
       await readQuotas(stored);
       const later = await Promise.all(
         sets.map(async ({ steps }) => {
-          const all = await Promise.all(steps.map((step, at) => buildLaterStep(step, stored, at === steps.length - 1)));
-          return all.flat();
+          const laterSteps = await Promise.all(
+            steps.map((step, index) => buildLaterStep(step, stored, index === steps.length - 1)),
+          );
+          return laterSteps.flat();
         }),
       );
       const reviews = later.flat().map(({ review }) => review);
@@ -340,8 +343,8 @@ const buildJsonPatch = (before: object, now: object) => ({
 });
 
 /** Calls a function with each element. At most six calls run at the same time. */
-const forEachSix = async <T>(all: readonly T[], call: (element: T) => Promise<unknown>): Promise<void> => {
-  const rest = all[Symbol.iterator]();
+const forEachSix = async <T>(elements: readonly T[], call: (element: T) => Promise<unknown>): Promise<void> => {
+  const rest = elements[Symbol.iterator]();
   const work = async () => {
     for (const element of rest) await call(element);
   };
@@ -350,24 +353,29 @@ const forEachSix = async <T>(all: readonly T[], call: (element: T) => Promise<un
 
 /** Returns a function that returns the next element with a name. */
 const takeByName = <T>(
-  all: readonly T[],
+  elements: readonly T[],
   getName = (element: T) => (element as ObjectEvaluation).checked.name,
 ): ((name: string) => T | undefined) => {
-  const byName = Map.groupBy(all, getName);
+  const byName = Map.groupBy(elements, getName);
   return (name) => byName.get(name)?.shift();
 };
 
+/** Reports whether several sets share a namespace: those that the table names. */
 const isShared = ({ name }: ObjectSet["namespace"]): boolean => tables.namespaces.some((row) => row.name === name);
 
+/** Returns the set in an object's name: `set-3` in `set-3-1x`. */
 const readSet = (name: string): string => /^set-\d+/.exec(name)?.[0] ?? "";
 
+/** Compares predictions with the API server's answers, and counts the outcomes. */
 interface Tally {
   counts: Record<string, number>;
+  /** How often each reason made a prediction undecided. */
   reasons: Map<string, number>;
+  /** Descriptions of the differences. */
   different: string[];
   compare(answer: TestClusterResponse, ours: ObjectEvaluation, sent: object): void;
   /** Compares check's results without --state and with --strict. */
-  compareAlone(answer: TestClusterResponse, ours: ObjectEvaluation, sent: object): void;
+  compareStrict(answer: TestClusterResponse, ours: ObjectEvaluation, sent: object): void;
   /** Compares the objects that check denies in an assumed cluster. */
   compareAssumed(answer: TestClusterResponse, ours: ObjectEvaluation, sent: object): void;
 }
@@ -391,6 +399,7 @@ const createTally = (minor: string): Tally => {
       if (verdict === "undecided") {
         count("undecided");
         for (const reason of undecided) {
+          // Names of objects (set-3-1x), texts in quotes and names of policies (p7) are left out.
           const general = reason.replaceAll(/set-\d+(-\d)?[^ ;,]*|"[^"]*"|\bp\d+\S*/g, "…");
           reasons.set(general, (reasons.get(general) ?? 0) + 1);
         }
@@ -403,7 +412,7 @@ const createTally = (minor: string): Tally => {
       if (difference === undefined) return;
       report(difference, sent, ours.checked);
     },
-    compareAlone: (answer, ours, sent) => {
+    compareStrict: (answer, ours, sent) => {
       const { verdict } = ours.checked;
       count("without state");
       if (verdict === "undecided") return count("undecided without state");

@@ -76,13 +76,14 @@ const quotas = [
 ] as const;
 type Quota = (typeof quotas)[number];
 
+/** Reports whether a quota counts an object. An object is written as `GROUP/RESOURCE/NAMESPACE/NAME`. */
 const covers = (quota: Quota, object: string) => !("namespaceLabels" in quota) || object.split("/")[2] === "a";
 const listHard = ({ hard }: Quota): [name: string, amount: number][] => Object.entries(hard);
 const toNumber = (amount = "0") => Number(requireQuantity(amount).nanos / 10n ** 9n);
 /** Returns the amounts with these names as numbers, without amounts of zero. */
-const toNumbers = (amounts: Readonly<Record<string, string | number>>, some: readonly string[]): Amounts =>
+const toNumbers = (amounts: Readonly<Record<string, string | number>>, names: readonly string[]): Amounts =>
   Object.fromEntries(
-    some.flatMap((name) => {
+    names.flatMap((name) => {
       const number = toNumber(String(amounts[name] ?? 0));
       return number === 0 ? [] : [[name, number]];
     }),
@@ -124,7 +125,7 @@ describe(
     /** The last time at which a webhook answered a review of a write, by the write's number. */
     const answers = new Map<string, number>();
     /** Whether the rule has admitted a write, by the number of the write. */
-    const ruled = new Map<string, boolean>();
+    const ruleAdmitted = new Map<string, boolean>();
     const counts = { deniedBeforeRule: 0, deniedAfterRule: 0, kills: 0, recounts: "" };
     const called = new Set<string>();
     let isDenying = false;
@@ -137,6 +138,7 @@ describe(
     const readNumber = ({ object, subResource }: { object: unknown; subResource?: string }): string | undefined =>
       subResource ? undefined : Object(Object(object).metadata).annotations?.[requestAnnotation];
 
+    /** Lets the rule's function answer a review. If the function is killed, the answer is 502. */
     const askRule = async (event: unknown) => {
       const { rawPath, body } = Object(event);
       called.add(`${rawPath.slice(1).split(".")[0]} rule`);
@@ -145,7 +147,7 @@ describe(
       const isAdmitted = fault === undefined && JSON.parse(Object(payload).body ?? "{}").response?.allowed === true;
       if (number !== undefined) {
         answers.set(number, performance.now());
-        ruled.set(number, isAdmitted);
+        ruleAdmitted.set(number, isAdmitted);
       }
       return fault === undefined ? Object(payload) : { statusCode: 502, headers: {}, body: "the function died" };
     };
@@ -164,12 +166,12 @@ describe(
       // The API server calls both webhooks at once. This webhook answers before or after the rule. Sometimes it answers
       // so late that the ledger changes much before the write is stored.
       const isLast = isDenying && number !== undefined && random.decide(0.5);
-      for (const end = Date.now() + 5000; isLast && !ruled.has(number) && Date.now() < end; ) await wait(5);
+      for (const end = Date.now() + 5000; isLast && !ruleAdmitted.has(number) && Date.now() < end; ) await wait(5);
       if (isLast && random.decide(0.3)) await wait(random.drawBelow(3000));
       if (number !== undefined) {
         answers.set(number, performance.now());
-        if (!allowed && !ruled.has(number)) counts.deniedBeforeRule++;
-        if (!allowed && ruled.get(number)) counts.deniedAfterRule++;
+        if (!allowed && !ruleAdmitted.has(number)) counts.deniedBeforeRule++;
+        if (!allowed && ruleAdmitted.get(number)) counts.deniedAfterRule++;
       }
       const response = { uid: request.uid, allowed, ...(!allowed && { status: { message: "bad luck" } }) };
       const review = { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", response };
@@ -191,9 +193,9 @@ describe(
       // The functions are built as `postern build` does, with tokens in place of their role.
       const [file, kubeconfig] = [join(folder, "postern.yaml"), join(folder, "kubeconfig")];
       const state = join(folder, ".postern");
-      const all = Object.fromEntries(clusters);
-      await writeFile(kubeconfig, buildKubeconfig(all, "function"));
-      await writeFile(join(folder, "admin"), buildKubeconfig(all));
+      const clustersByName = Object.fromEntries(clusters);
+      await writeFile(kubeconfig, buildKubeconfig(clustersByName, "function"));
+      await writeFile(join(folder, "admin"), buildKubeconfig(clustersByName));
       await writeFile(file, yaml(kubeconfig));
       const catalogue = (await readCatalogue()).filter(({ name }) => name === rule);
       const [listed] = catalogue;
@@ -306,7 +308,9 @@ describe(
     const sumStored = (quota: Quota, name: string): number =>
       sum(
         [...histories.values()].flatMap(({ stored }) =>
-          [...stored].map(([object, one]) => (covers(quota, object) ? (measureWorkload(object, one)[name] ?? 0) : 0)),
+          [...stored].map(([object, content]) =>
+            covers(quota, object) ? (measureWorkload(object, content)[name] ?? 0) : 0,
+          ),
         ),
       );
 
@@ -330,10 +334,10 @@ describe(
       const read: LedgerRead = { start, end: performance.now(), sums: new Map(), reservations: new Map() };
       for (const [key, value] of values) {
         // The rule's functions have written these values.
-        const kept = value as Kept;
+        const stored = value as Kept;
         const [, , kind, quota = "", , cluster] = key.split("/");
-        if (kind === "quota") read.sums.set(quota, kept);
-        for (const [object, reservation] of Object.entries(kept.objects ?? {}))
+        if (kind === "quota") read.sums.set(quota, stored);
+        for (const [object, reservation] of Object.entries(stored.objects ?? {}))
           read.reservations.set(`${quota}/${cluster}/${object}`, reservation);
       }
       return read;
@@ -373,7 +377,7 @@ describe(
         number: string,
       ) => {
         const history = getHistory(cluster);
-        ruled.delete(number);
+        ruleAdmitted.delete(number);
         const sent = performance.now();
         const { code, body } = await client(write.request).catch(({ message }: Error) => {
           return { code: 0, body: { message } };
@@ -471,13 +475,13 @@ describe(
       // and a charge is released only after the rule has read the object in the cluster. Only objects are compared that
       // certainly didn't change while the ledger was read.
       let compared = 0;
-      for (const [cluster, all] of writes)
-        for (const [object, own] of Map.groupBy(all, (write) => write.object))
+      for (const [cluster, clusterWrites] of writes)
+        for (const [object, objectWrites] of Map.groupBy(clusterWrites, (write) => write.object))
           for (const { start, end, reservations } of reads) {
-            const amounts = findUnchanged(own, start, end);
+            const amounts = findUnchanged(objectWrites, start, end);
             if (amounts === undefined) continue;
             compared++;
-            for (const quota of quotas.filter((one) => covers(one, object)))
+            for (const quota of quotas.filter((candidate) => covers(candidate, object)))
               for (const [name] of listHard(quota)) {
                 const reserved = toNumber(reservations.get(`${quota.name}/${cluster}/${object}`)?.used[name]);
                 if ((amounts[name] ?? 0) > reserved)

@@ -459,7 +459,7 @@ describe("the console's pages", await needs("chromium"), () => {
         ["#rules", page.getByRole("link", { name: "always-deny" })],
         ["#rules/always-pull-images", heading("README")],
       ] as const;
-      const found: string[] = [];
+      const faults: string[] = [];
       const checks = { passes: 0, incomplete: 0, violations: 0 };
       const uncertain = new Set<string>();
       await page.getByRole("button", { name: "Pause" }).click();
@@ -473,14 +473,14 @@ describe("the console's pages", await needs("chromium"), () => {
         for (const name of ["passes", "incomplete", "violations"] as const) checks[name] += result[name].length;
         for (const { id } of result.incomplete) uncertain.add(id);
         for (const { id, nodes } of result.violations)
-          found.push(`${hash} ${id}: ${nodes[0]?.html} ${nodes[0]?.failureSummary}`);
-        const wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth");
-        if (Number(wide) > 0) found.push(`${hash} is ${wide} pixels too wide`);
+          faults.push(`${hash} ${id}: ${nodes[0]?.html} ${nodes[0]?.failureSummary}`);
+        const excess = await page.evaluate("document.documentElement.scrollWidth - innerWidth");
+        if (Number(excess) > 0) faults.push(`${hash} is ${excess} pixels too wide`);
       }
       const { passes, incomplete, violations } = checks;
       test.diagnostic(`axe-core on ${pages.length} pages: ${passes} checks passed, ${violations} failed`);
       test.diagnostic(`${incomplete} checks gave no result: ${[...uncertain].join(", ")}`);
-      assert.deepEqual(found, []);
+      assert.deepEqual(faults, []);
       await close("422");
     });
 

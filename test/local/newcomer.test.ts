@@ -640,7 +640,7 @@ items:
     for (const [name, words, code, stdout, hasFault] of brokenRule)
       it(name, async () => {
         const ended = await runPostern(...words);
-        // Manifests are printed with the longest waits for them.
+        // `manifests` also prints how long the API server waits if endpoints hang.
         const faults = ended.stderr.replace(/^if endpoints hang, .*\n/m, "");
         assert.deepEqual([ended.code, faults], [code, hasFault ? `${sentence}\n` : ""]);
         assert.match(ended.stdout, new RegExp(stdout));
