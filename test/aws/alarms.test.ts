@@ -29,6 +29,7 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 const osls = createRequire(import.meta.url).resolve("osls/bin/serverless.js");
 const signer = createTestSigner(1);
 const minute = 60_000;
+/** Topics: one without and one with a subscription, and one that doesn't exist. */
 const [unread, read, gone] = ["unread", "read", "gone"].map((name) => `arn:aws:sns:eu-west-1:123456789012:${name}`);
 assert.ok(unread && read && gone);
 
@@ -87,11 +88,11 @@ const evaluation = {
 const valid = { ...evaluation, Namespace: "Postern", MetricName: "Errors", Statistic: "Sum", Period: 60 };
 
 describe("the stand-in of CloudWatch's alarms", () => {
-  const invalid = [
+  const invalidAlarms = [
     ...refused.map(({ because, alarm }) => ({ because, alarm: { ...valid, ...alarm } })),
     ...refusedMetrics.map(({ because, metrics }) => ({ because, alarm: { ...evaluation, Metrics: metrics } })),
   ];
-  for (const { because, alarm } of invalid)
+  for (const { because, alarm } of invalidAlarms)
     it(`refuses an alarm: ${because}`, () => {
       const { alarms } = openCloudWatch();
       alarms.put("valid", valid);
@@ -184,7 +185,7 @@ describe("the stand-in of CloudWatch's dashboards", () => {
     return cloudwatch;
   };
 
-  for (const [because, metrics, more] of [
+  for (const [because, metrics, widgetFields] of [
     ["the stand-in knows no widget text", [], { type: "text" }],
     ["a widget's width is from 1 to 24", [["A", "B"]], { width: 25 }],
     ['"some" has from 1 to 500 metrics', [], {}],
@@ -201,24 +202,24 @@ describe("the stand-in of CloudWatch's dashboards", () => {
     ],
   ] as const)
     it(`refuses a dashboard: ${because}`, () =>
-      assert.throws(() => putMetrics([...metrics], more), {
+      assert.throws(() => putMetrics([...metrics], widgetFields), {
         message: `The dashboard's body is invalid: ${because}`,
       }));
 
-  for (const [term, found] of [
+  for (const [term, foundFunctions] of [
     ["FunctionName=postern-prod", ["postern-prod-a", "postern-prod-eu-b"]],
     ['FunctionName="postern-prod-a"', ["postern-prod-a"]],
     ['FunctionName="postern-prod"', []],
     ["FunctionName=prod-postern", []],
     ["FunctionName=postern-pro", []],
   ] as const)
-    it(`finds ${found.length} functions by ${term}`, () => {
+    it(`finds ${foundFunctions.length} functions by ${term}`, () => {
       const cloudwatch = putMetrics([[{ expression: `SEARCH('{AWS/Lambda,FunctionName} ${term}', 'Sum', 60)` }]]);
       for (const FunctionName of ["postern-prod-a", "postern-prod-eu-b", "postern-test-prod"])
         for (const dimensions of [{ FunctionName }, { FunctionName, Resource: "live" }] as Record<string, string>[])
           cloudwatch.record({ namespace: "AWS/Lambda", metric: "Errors", dimensions, value: 1, time: 0 });
       const [line] = cloudwatch.dashboards.readLines("postern-test", 0, 60);
-      assert.deepEqual(Object.keys(line?.series ?? {}), found);
+      assert.deepEqual(Object.keys(line?.series ?? {}), foundFunctions);
     });
 });
 
@@ -309,13 +310,13 @@ for (const type of ["http", "url"] as const)
 
     if (type === "http")
       it("are listed by `postern status`, with the reasons why they can't ring", async () => {
-        const unheard = `the topic ${unread} has no confirmed subscription`;
+        const noSubscription = `the topic ${unread} has no confirmed subscription`;
         const [errors, latency, throttles] = ["ErrorsAlarm", "LatencyAlarm", "ThrottlesAlarm"];
         const ofFunctions = [1, 2].flatMap((group) => [`CrashesAlarm${group}`, `ThrottlesAlarm${group}`]);
         const { code, shown } = await readStatus();
         assert.deepEqual(
           shown?.sort(),
-          [errors, latency, throttles, ...ofFunctions].map((alarm) => [alarm, true, unheard]).sort(),
+          [errors, latency, throttles, ...ofFunctions].map((alarm) => [alarm, true, noSubscription]).sort(),
         );
         assert.equal(code, 0);
 
@@ -326,9 +327,9 @@ for (const type of ["http", "url"] as const)
         ];
         const broken = await readStatus();
         assert.deepEqual(broken.shown?.filter(([alarm]) => !ofFunctions.includes(String(alarm))).sort(), [
-          [errors, false, "its actions are disabled; aws cloudwatch enable-alarm-actions enables them", unheard],
+          [errors, false, "its actions are disabled; aws cloudwatch enable-alarm-actions enables them", noSubscription],
           [latency, false, `the topic ${gone} doesn't exist`],
-          [throttles, false, unheard],
+          [throttles, false, noSubscription],
         ]);
         assert.equal(broken.code, 1);
         for (const repair of repairs) repair();
@@ -367,12 +368,12 @@ for (const type of ["http", "url"] as const)
       fn.versions.set("2", { ...first });
       live.weights = { 2: 0.5 };
       const begun = Math.floor(Date.now() / minute) * 60;
-      for (const [random, all] of [
+      for (const [random, behaviours] of [
         [0.9, ["nothing", "refuse", "refuse", "error", "crash"]],
         [0.1, ["nothing", "refuse", "crash"]],
       ] as const) {
         account.lambda.random = () => random;
-        for (const send of all) await sendReview({ name: "", send });
+        for (const send of behaviours) await sendReview({ name: "", send });
       }
       fn.reserved = 0;
       await sendReview({ name: "" });

@@ -49,7 +49,7 @@ interface Reply {
 }
 
 /** Sends a request to the console. Unlike fetch, it can set any Host header. */
-const ask = (path: string, { method = "GET", headers = {}, body = "" } = {}) =>
+const sendRequest = (path: string, { method = "GET", headers = {}, body = "" } = {}) =>
   new Promise<Reply>((resolve, reject) => {
     const sent = httpRequest(new URL(path, gateway.console), { method, headers }, async (response) => {
       const text = Buffer.concat(await Array.fromAsync(response)).toString();
@@ -59,8 +59,8 @@ const ask = (path: string, { method = "GET", headers = {}, body = "" } = {}) =>
     sent.end(body);
   });
 
-const askJson = async (path: string, options = {}) => {
-  const { code, body } = await ask(path, options);
+const requestJson = async (path: string, options = {}) => {
+  const { code, body } = await sendRequest(path, options);
   assert.equal(code, 200, body);
   return JSON.parse(body);
 };
@@ -119,7 +119,7 @@ const buildRequest = (name: string, image?: string) =>
 
 describe("the console's listener", () => {
   it("sends a page whose policy forbids other sources, and forbids to make HTML of texts", async () => {
-    const { code, headers, body } = await ask("./");
+    const { code, headers, body } = await sendRequest("./");
     assert.equal(code, 200);
     assert.match(body, /^<!doctype html>/);
     const policy = String(headers["content-security-policy"]);
@@ -136,12 +136,18 @@ describe("the console's listener", () => {
     assert.equal(headers["cross-origin-resource-policy"], "same-origin");
   });
 
-  const port = () => new URL(gateway.console).port;
+  const getPort = () => new URL(gateway.console).port;
   const refused: [name: string, path: string, options: () => object, code: number, sentence: RegExp][] = [
     ["no token", "/", () => ({}), 403, /no valid token/],
     ["a wrong token", `/${"A".repeat(43)}/rules`, () => ({}), 403, /no valid token/],
     ["a part of the token", "../x/rules", () => ({}), 403, /no valid token/],
-    ["another host's name", "rules", () => ({ headers: { host: `evil.example:${port()}` } }), 403, /^The host must be/],
+    [
+      "another host's name",
+      "rules",
+      () => ({ headers: { host: `evil.example:${getPort()}` } }),
+      403,
+      /^The host must be/,
+    ],
     ["a host without the port", "rules", () => ({ headers: { host: "127.0.0.1" } }), 403, /^The host must be/],
     ["another origin", "rules", () => ({ headers: { origin: "https://evil.example" } }), 403, /origins/],
     ["another port's origin", "rules", () => ({ headers: { origin: "http://127.0.0.1:1" } }), 403, /origins/],
@@ -155,22 +161,22 @@ describe("the console's listener", () => {
   ];
   for (const [name, path, options, code, sentence] of refused)
     it(`refuses ${name}`, async () => {
-      const reply = await ask(path, options());
+      const reply = await sendRequest(path, options());
       assert.deepEqual([reply.code, sentence.test(reply.body)], [code, true], reply.body);
       assert.match(String(reply.headers["content-security-policy"]), /default-src 'none'/);
     });
 
   it("answers requests of its own origin, also under the name localhost", async () => {
-    const host = `localhost:${port()}`;
-    assert.equal((await ask("rules", { headers: { host, origin: `http://${host}` } })).code, 200);
+    const host = `localhost:${getPort()}`;
+    assert.equal((await sendRequest("rules", { headers: { host, origin: `http://${host}` } })).code, 200);
   });
 
   it("listens on loopback only", async () => {
     const outer = Object.values(networkInterfaces())
       .flat()
-      .find((each) => each?.family === "IPv4" && !each.internal)?.address;
+      .find((entry) => entry?.family === "IPv4" && !entry.internal)?.address;
     if (outer === undefined) return;
-    await assert.rejects(fetch(`http://${outer}:${port()}/`), /fetch failed/);
+    await assert.rejects(fetch(`http://${outer}:${getPort()}/`), /fetch failed/);
   });
 
   it("stores its token for its user only, so that an open page can connect after a restart", async () => {
@@ -252,7 +258,7 @@ describe("reviews", () => {
     const { id, verdict, sentence } = await stream.find("Pod legacy/old");
     await stream.close();
     assert.deepEqual([verdict, sentence], ["allowed", "exempt until 2999-12-31 (team-billing): OPS-231"]);
-    const { evaluations, sentences }: ReviewDetails = await askJson(`review?id=${id}`);
+    const { evaluations, sentences }: ReviewDetails = await requestJson(`review?id=${id}`);
     assert.deepEqual(evaluations, []);
     assert.match(sentences.join(), /an exception let it through/);
   });
@@ -267,7 +273,7 @@ describe("reviews", () => {
     await stream.close();
     const catalogue = await readCatalogue();
     for (const { id, rule } of rows) {
-      const details: ReviewDetails = await askJson(`review?id=${id}`);
+      const details: ReviewDetails = await requestJson(`review?id=${id}`);
       assert.doesNotMatch(JSON.stringify(details), /swordfish|managedFields/);
       const [evaluation] = details.evaluations;
       const listed = catalogue.find(({ name }) => name === rule);
@@ -282,7 +288,7 @@ describe("reviews", () => {
     }
     const find = async (rule: string) => {
       const id = rows.find((row) => row.rule === rule)?.id;
-      return ((await askJson(`review?id=${id}`)) as ReviewDetails).evaluations[0];
+      return ((await requestJson(`review?id=${id}`)) as ReviewDetails).evaluations[0];
     };
     const changed = await find("always-pull-images");
     assert.deepEqual(
@@ -311,7 +317,7 @@ describe("reviews", () => {
         { "default-toleration-seconds": "changed", "default-requests-and-limits": "would be changed" },
       ],
     );
-    const details: ReviewDetails = await askJson(`review?id=${row.id}`);
+    const details: ReviewDetails = await requestJson(`review?id=${row.id}`);
     assert.deepEqual(details.row, row);
     assert.deepEqual(
       details.evaluations.map(({ rule, mode, lines }) => [rule, mode, lines.some(({ sign }) => sign === "+")]),
@@ -320,23 +326,23 @@ describe("reviews", () => {
         ["default-requests-and-limits", "audit", true],
       ],
     );
-    const { setups } = await askJson("rule?name=default-requests-and-limits");
+    const { setups } = await requestJson("rule?name=default-requests-and-limits");
     assert.match(setups[0].text, /webhookEntries:\n {2}mutate:[\s\S]*concerns-a-member/);
   });
 });
 
 describe("manifests that are tried", () => {
-  const check = (question: object) => ask("check", { method: "POST", body: JSON.stringify(question) });
-  const usual = { cluster: "local", user: "jane", operation: "" };
+  const check = (question: object) => sendRequest("check", { method: "POST", body: JSON.stringify(question) });
+  const defaultQuestion = { cluster: "local", user: "jane", operation: "" };
 
   it("get the same answer as from postern check, with lines and steps", async () => {
     const text = JSON.stringify(buildPod("tried", "docker.io/nginx"), null, 2);
-    const { code, body } = await check({ ...usual, text: `# one\n${text}` });
+    const { code, body } = await check({ ...defaultQuestion, text: `# one\n${text}` });
     assert.equal(code, 200, body);
-    const [object, ...more] = JSON.parse(body).objects;
-    assert.deepEqual(more, []);
+    const [object, ...otherObjects] = JSON.parse(body).objects;
+    assert.deepEqual(otherObjects, []);
     assert.equal(object.verdict, "denied");
-    const line = text.split("\n").findIndex((each) => each.includes('"image"')) + 2;
+    const line = text.split("\n").findIndex((content) => content.includes('"image"')) + 2;
     assert.deepEqual(
       object.denials.map((denial: { rule: string; line: number }) => [denial.rule, denial.line]),
       [["allowed-registries", line]],
@@ -345,19 +351,27 @@ describe("manifests that are tried", () => {
     assert.ok(hooks.includes("allowed-registries.postern.dev"), hooks.join());
   });
 
-  const wrong: [name: string, question: unknown, sentence: RegExp][] = [
-    ["no text", { ...usual, text: " " }, /there is no manifest yet/],
+  const wrongQuestions: [name: string, question: unknown, sentence: RegExp][] = [
+    ["no text", { ...defaultQuestion, text: " " }, /there is no manifest yet/],
     ["no question", "x", /must be texts/],
-    ["an operation that postern check doesn't know", { ...usual, text: "a", operation: "CONNECT" }, /CREATE, UPDATE/],
-    ["an option in place of a cluster", { ...usual, text: "a", cluster: "x --live" }, /no cluster "x --live"/],
+    [
+      "an operation that postern check doesn't know",
+      { ...defaultQuestion, text: "a", operation: "CONNECT" },
+      /CREATE, UPDATE/,
+    ],
+    [
+      "an option in place of a cluster",
+      { ...defaultQuestion, text: "a", cluster: "x --live" },
+      /no cluster "x --live"/,
+    ],
     [
       "a user without a name",
-      { ...usual, text: "kind: Pod\napiVersion: v1", user: "" },
+      { ...defaultQuestion, text: "kind: Pod\napiVersion: v1", user: "" },
       /--as takes USER, not an empty text/,
     ],
-    ["more than 1 MB", { ...usual, text: "x".repeat(1_100_000) }, /more than 1048576 bytes/],
+    ["more than 1 MB", { ...defaultQuestion, text: "x".repeat(1_100_000) }, /more than 1048576 bytes/],
   ];
-  for (const [name, question, sentence] of wrong)
+  for (const [name, question, sentence] of wrongQuestions)
     it(`are refused in a sentence: ${name}`, async () => {
       const { code, body } = await check(question as object);
       assert.deepEqual([code, sentence.test(body)], [422, true], body);
@@ -393,7 +407,7 @@ describe("a check whose page was closed", () => {
 
 describe("rules", () => {
   it("are listed with their modes", async () => {
-    const { rules, clusters } = await askJson("rules");
+    const { rules, clusters } = await requestJson("rules");
     assert.deepEqual(clusters, ["local"]);
     const modes = new Map(rules.map(({ name, modes }: RuleSummary) => [name, modes]));
     assert.deepEqual(modes.get("security-context-deny"), { local: "warn" });
@@ -404,14 +418,14 @@ describe("rules", () => {
   });
 
   it("are shown with settings, entries, exemptions, cases, parity and README", async () => {
-    const shown = await askJson("rule?name=allowed-registries");
-    assert.match(shown.setups[0].text, /registries:\n {2}- ghcr\.io[\s\S]*exempt:\n\s+users:\n\s+- root/);
-    assert.match(shown.setups[0].text, /until: "?2999-12-31"?\n\s+owner: team-billing\n\s+reason: OPS-231/);
-    assert.match(shown.readme, /^# allowed-registries/);
-    assert.ok(shown.cases.length > 5);
-    for (const { text } of shown.cases) assert.match(text, /^- name: /);
-    assert.equal(shown.parity, undefined);
-    const { parity } = await askJson("rule?name=always-pull-images");
+    const details = await requestJson("rule?name=allowed-registries");
+    assert.match(details.setups[0].text, /registries:\n {2}- ghcr\.io[\s\S]*exempt:\n\s+users:\n\s+- root/);
+    assert.match(details.setups[0].text, /until: "?2999-12-31"?\n\s+owner: team-billing\n\s+reason: OPS-231/);
+    assert.match(details.readme, /^# allowed-registries/);
+    assert.ok(details.cases.length > 5);
+    for (const { text } of details.cases) assert.match(text, /^- name: /);
+    assert.equal(details.parity, undefined);
+    const { parity } = await requestJson("rule?name=always-pull-images");
     assert.equal(parity.minors.length, parity.cells.length);
     assert.match(parity.cells[0], /^\d+ \/ \d+ \/ \d+$/);
   });
@@ -447,7 +461,7 @@ describe("the feed of reviews", () => {
     const stop = feed.subscribe("", () => {});
     assert.equal(await send({ object: { metadata: { name: "web", labels: { hidden: "S3cret-pa55" } } } }), 500);
     const rows: ReviewRow[] = [];
-    feed.subscribe("", (some) => rows.push(...some))();
+    feed.subscribe("", (newRows) => rows.push(...newRows))();
     const { failure } = feed.find(rows[0]?.id ?? "") ?? {};
     assert.equal(failure, 'the rule failed: Error: no pod such as ***, "***"');
     assert.equal(rows[0]?.sentence, failure);
@@ -469,7 +483,7 @@ describe("the feed of reviews", () => {
       const stop = feed.subscribe("", () => {});
       assert.equal(await send({ object: { metadata: { name: "web" }, data: { a: "S3cret-pa55" } }, ...request }), 200);
       const rows: ReviewRow[] = [];
-      feed.subscribe("", (some) => rows.push(...some))();
+      feed.subscribe("", (newRows) => rows.push(...newRows))();
       assert.deepEqual(
         rows.map((row) => row.sentence),
         [sentence],
@@ -497,7 +511,7 @@ describe("the feed of reviews", () => {
     };
     feed.host.writeLogLine({ ...facts, function: "", version: "" });
     const rows: ReviewRow[] = [];
-    feed.subscribe("", (some) => rows.push(...some))();
+    feed.subscribe("", (newRows) => rows.push(...newRows))();
     assert.equal(rows[0]?.sentence, "a: it is old; c: no");
     stop();
   });
@@ -538,7 +552,7 @@ describe("the feed of reviews", () => {
     test.mock.timers.enable({ apis: ["setTimeout"] });
     const { feed, send } = openFeed();
     const rows: ReviewRow[] = [];
-    const stop = feed.subscribe("", (some) => rows.push(...some));
+    const stop = feed.subscribe("", (newRows) => rows.push(...newRows));
     await send();
     await send();
     test.mock.timers.tick(99);
@@ -551,7 +565,7 @@ describe("the feed of reviews", () => {
   it("keeps the newest reviews, and no more bytes than its limit", async () => {
     const { feed, send } = openFeed();
     const rows: ReviewRow[] = [];
-    const stop = feed.subscribe("", (some) => rows.push(...some));
+    const stop = feed.subscribe("", (newRows) => rows.push(...newRows));
     for (let count = 0; count < 60; count++)
       await send({ object: { metadata: { name: `n${count}` }, data: "x".repeat(1000) } });
     await wait(300);
@@ -576,12 +590,12 @@ describe("the feed of reviews", () => {
   it("doesn't show requests without a valid key", async () => {
     const { feed, send } = openFeed();
     const rows: ReviewRow[] = [];
-    const stop = feed.subscribe("", (some) => rows.push(...some));
+    const stop = feed.subscribe("", (newRows) => rows.push(...newRows));
     for (const wrong of ["/local.key/keep-it/validate", path.replace("keep-it", "other")])
       assert.equal(await send({}, wrong), 404);
     assert.equal(await send({ operation: "OTHER" }), 400);
     stop();
-    feed.subscribe("", (some) => rows.push(...some))();
+    feed.subscribe("", (newRows) => rows.push(...newRows))();
     assert.deepEqual(
       rows.map(({ verdict, cluster }) => [verdict, cluster]),
       [["failed: 400", "local"]],
@@ -592,7 +606,7 @@ describe("the feed of reviews", () => {
     const { feed, send } = openFeed();
     assert.equal(await send({ object: { metadata: { name: "deep" }, data: "nested deep" } }), 200);
     const rows: ReviewRow[] = [];
-    const stop = feed.subscribe("", (some) => rows.push(...some));
+    const stop = feed.subscribe("", (newRows) => rows.push(...newRows));
     assert.equal(await send({ object: { metadata: { name: "deep" }, data: "nested deep" } }), 200);
     await wait(300);
     assert.deepEqual(
@@ -606,7 +620,7 @@ describe("the feed of reviews", () => {
   it("deletes all reviews some time after the last page was closed", async () => {
     const { feed, send } = openFeed();
     const rows: ReviewRow[] = [];
-    const stop = feed.subscribe("", (some) => rows.push(...some));
+    const stop = feed.subscribe("", (newRows) => rows.push(...newRows));
     await send();
     await wait(300);
     stop();
@@ -614,7 +628,7 @@ describe("the feed of reviews", () => {
     await wait(300);
     assert.equal(feed.find(rows[0]?.id ?? ""), undefined);
     await send();
-    feed.subscribe("", (some) => rows.push(...some))();
+    feed.subscribe("", (newRows) => rows.push(...newRows))();
     assert.equal(rows.length, 1);
   });
 
@@ -627,7 +641,7 @@ describe("the feed of reviews", () => {
     it(`answers and shows a review with ${name}`, async () => {
       const { feed, send } = openFeed();
       const rows: ReviewRow[] = [];
-      const stop = feed.subscribe("", (some) => rows.push(...some));
+      const stop = feed.subscribe("", (newRows) => rows.push(...newRows));
       const kind = { group: "", version: "v1", kind: text };
       assert.equal(await send({ name: text, namespace: text, kind, userInfo: { username: text } }), 200);
       await wait(300);
