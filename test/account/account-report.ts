@@ -43,7 +43,9 @@ export const formatReport = async (suite: Suite, end: SuiteEnd): Promise<string>
         ["cost", `at most $${sumCosts().toFixed(2)}`],
         [
           "reviews",
-          sent.map((all, index) => `${all.length} (${index === 0 ? "HTTP API" : "function URLs"})`).join(", "),
+          sent
+            .map((requests, index) => `${requests.length} (${index === 0 ? "HTTP API" : "function URLs"})`)
+            .join(", "),
         ],
         ["facts", `${count("seen")} seen, ${count("differs")} differ, ${count("not seen")} not seen`],
         ["left in the account", leftovers === undefined ? "unknown" : leftovers.length === 0 ? "nothing" : "see below"],

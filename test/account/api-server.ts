@@ -57,19 +57,19 @@ interface ObjectRequest {
 
 /** Returns the status and the body of the answer to a request. Objects are stored by their paths. */
 const answer = (objects: Map<string, Kept>, { method, path, isDryRun, body }: ObjectRequest): [number, object] => {
-  const known = objects.get(path);
+  const storedObject = objects.get(path);
   const name = path.split("/").at(-1);
   const missing = { kind: "Status", code: 404, message: `${name} not found`, details: { name } };
-  if (method === "GET" && /\/[a-z]+s$/.test(path) && known === undefined)
+  if (method === "GET" && /\/[a-z]+s$/.test(path) && storedObject === undefined)
     return [200, { kind: "List", items: listBelow(objects, path) }];
-  if (method === "GET") return known ? [200, known] : [404, missing];
+  if (method === "GET") return storedObject ? [200, storedObject] : [404, missing];
   if (method === "DELETE") return objects.delete(path) ? [200, { kind: "Status" }] : [404, missing];
-  if (method === "PUT" && known === undefined) return [404, missing];
+  if (method === "PUT" && storedObject === undefined) return [404, missing];
   const sent: Kept = Object(parseJson(body));
-  const resourceVersion = String(Number(known?.metadata.resourceVersion ?? 0) + (isDryRun ? 0 : 1));
+  const resourceVersion = String(Number(storedObject?.metadata.resourceVersion ?? 0) + (isDryRun ? 0 : 1));
   const next = { ...sent, metadata: { ...sent.metadata, resourceVersion } };
   if (!isDryRun) objects.set(path, next);
-  return [known ? 200 : 201, next];
+  return [storedObject ? 200 : 201, next];
 };
 
 const listBelow = (objects: Map<string, Kept>, path: string): Kept[] =>

@@ -28,9 +28,9 @@ export type Clients = ReturnType<typeof openClients>;
 
 /** Returns the items of all pages. */
 const collect = async <Page, T>(pages: AsyncIterable<Page>, select: (page: Page) => T[] | undefined): Promise<T[]> => {
-  const found: T[] = [];
-  for await (const page of pages) found.push(...(select(page) ?? []));
-  return found;
+  const items: T[] = [];
+  for await (const page of pages) items.push(...(select(page) ?? []));
+  return items;
 };
 
 export const listStackResources = (client: CloudFormation, stage: string) =>
@@ -106,11 +106,11 @@ export const listResources = async (clients: Clients, stages: string[]): Promise
     names.flatMap((name = "") => (isOfStages(name, prefix) ? [`${kind} ${name}`] : []));
   const { cloudformation, cloudwatch, logs, iam, lambda, s3, ssm, gateway } = clients;
   const stacks = stages.map(async (stage) => {
-    const found = await cloudformation.describeStacks({ StackName: `postern-${stage}` }).catch((error: Error) => {
+    const description = await cloudformation.describeStacks({ StackName: `postern-${stage}` }).catch((error: Error) => {
       if (/does not exist/.test(error.message)) return { Stacks: [] };
       throw error;
     });
-    return (found.Stacks ?? []).map(({ StackStatus }) => `stack postern-${stage} (${StackStatus})`);
+    return (description.Stacks ?? []).map(({ StackStatus }) => `stack postern-${stage} (${StackStatus})`);
   });
   const functions = await collect(paginateListFunctions({ client: lambda }, {}), ({ Functions }) => Functions);
   const roles = await collect(paginateListRoles({ client: iam }, {}), ({ Roles }) => Roles);

@@ -65,8 +65,8 @@ const deployBoth = async (suite: Suite): Promise<boolean> => {
   const stages = [suite.http, suite.url];
   await suite.http.setParams({ slowMilliseconds: 1500, logRetentionInDays: 1 });
   await suite.url.setParams({ slowMilliseconds: 1500, logRetentionInDays: 1, endpoint: "url" });
-  const done = await Promise.all(stages.map((stage) => deploy(suite, stage)));
-  return done.every(Boolean);
+  const deployed = await Promise.all(stages.map((stage) => deploy(suite, stage)));
+  return deployed.every(Boolean);
 };
 
 const exerciseHttp = async (suite: Suite, endQuiet: () => Promise<unknown>, quietSince: number) => {
@@ -136,8 +136,8 @@ const computeMinutes = (env: NodeJS.ProcessEnv): number => {
     throw new Complaint(
       "AWS_SESSION_TOKEN is set, and AWS_CREDENTIAL_EXPIRATION must say when these credentials end, for instance 2026-11-30T12:00:00Z: the stages could not be destroyed after that",
     );
-  const left = Math.floor((end - Date.now()) / 60_000) - limits.destroyMinutes;
-  if (left >= limits.leastMinutes) return Math.min(left, limits.minutes);
+  const minutesLeft = Math.floor((end - Date.now()) / 60_000) - limits.destroyMinutes;
+  if (minutesLeft >= limits.leastMinutes) return Math.min(minutesLeft, limits.minutes);
   throw new Complaint(
     `the credentials end at ${env.AWS_CREDENTIAL_EXPIRATION}, and a run needs ${limits.leastMinutes} minutes and ${limits.destroyMinutes} for the destruction: take credentials that last longer, or an AWS profile, whose credentials are renewed`,
   );

@@ -51,11 +51,11 @@ export const countResources = (suite: Suite) =>
   runStep(suite, "count the resources", async () => {
     const stacks = [suite.http, suite.url].map(({ name }) => listStackResources(suite.clients.cloudformation, name));
     const stackResources = (await Promise.all(stacks)).flat();
-    const wrong = resources.flatMap(({ kind, number, type }) => {
+    const wrongCounts = resources.flatMap(({ kind, number, type }) => {
       const found = stackResources.filter(({ ResourceType }) => ResourceType === type).length;
       return type === undefined || found === number ? [] : [`${found} ${kind}, announced are ${number}`];
     });
-    if (wrong.length > 0) throw new Error(wrong.join("; "));
+    if (wrongCounts.length > 0) throw new Error(wrongCounts.join("; "));
     return `${formatCount(stackResources.length, "resource")}, as announced`;
   });
 
@@ -74,8 +74,9 @@ const runWithReviews = async (suite: Suite, stage: SuiteStage, name: string, act
   const first = versions.find(({ version }) => version === latest);
   const last = versions.findLast(({ version }) => version !== latest);
   if (first && last) suite.measured.overlaps.set(`${name} ${stage.name}`, Math.max(0, last.at - first.at));
-  const lost = during.filter(({ isAnswered }) => !isAnswered);
-  if (lost.length > 0) throw new Error(`${lost.length} of ${during.length} reviews failed: ${describe(lost[0])}`);
+  const unanswered = during.filter(({ isAnswered }) => !isAnswered);
+  if (unanswered.length > 0)
+    throw new Error(`${unanswered.length} of ${during.length} reviews failed: ${describe(unanswered[0])}`);
   return `${result}; ${formatCount(during.length, "review")}, all answered`;
 };
 
@@ -281,10 +282,12 @@ export const sendColdAndWarm = (suite: Suite, stage: SuiteStage) =>
     const sent = await Promise.all(kinds.flatMap((kind) => [kind, kind].map(stage.traffic.send)));
     for (let count = 0; count < 100; count++) sent.push(await stage.traffic.send(kinds[count % kinds.length]));
     sent.push(await stage.traffic.send({ action: "deny" }));
-    const lost = sent.filter(({ isAnswered }) => !isAnswered);
-    if (lost.length > 0) throw new Error(`${lost.length} of ${sent.length} reviews failed: ${describe(lost[0])}`);
-    const wrong = sent.filter(({ allowed, action }) => allowed === (action === "deny"));
-    if (wrong.length > 0) throw new Error(`${wrong.length} reviews got a wrong answer: ${describe(wrong[0])}`);
+    const unanswered = sent.filter(({ isAnswered }) => !isAnswered);
+    if (unanswered.length > 0)
+      throw new Error(`${unanswered.length} of ${sent.length} reviews failed: ${describe(unanswered[0])}`);
+    const wrongAnswers = sent.filter(({ allowed, action }) => allowed === (action === "deny"));
+    if (wrongAnswers.length > 0)
+      throw new Error(`${wrongAnswers.length} reviews got a wrong answer: ${describe(wrongAnswers[0])}`);
     return `${formatCount(sent.length, "review")}, all answered as the rules say`;
   });
 

@@ -102,11 +102,11 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
   /** Creates a function with two versions. The alias `live` points at version 1. */
   const createTwoVersions = () => {
     account.lambda.create(FunctionName, buildCode("one"), { POSTERN_STAGE: "test" });
-    const found = account.lambda.functions.get(FunctionName);
-    assert.ok(found);
-    found.latest = { ...found.latest, code: buildCode("two"), revision: "second" };
-    found.versions.set("2", { ...found.latest });
-    Object.assign(found, { published: 2, publishedFrom: found.latest });
+    const fn = account.lambda.functions.get(FunctionName);
+    assert.ok(fn);
+    fn.latest = { ...fn.latest, code: buildCode("two"), revision: "second" };
+    fn.versions.set("2", { ...fn.latest });
+    Object.assign(fn, { published: 2, publishedFrom: fn.latest });
   };
   const invoke = async (event: object = {}, Qualifier?: string) => {
     const request = { FunctionName, Qualifier, LogType: "Tail" as const, Payload: JSON.stringify(event) };
@@ -230,7 +230,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     });
 
     it("refuse a configuration that Lambda refuses", async () => {
-      const wrong: [change: object, error: string][] = [
+      const refusedChanges: [change: object, error: string][] = [
         [{ MemorySize: 64 }, "ValidationException"],
         [{ Timeout: 901 }, "ValidationException"],
         [{ Description: "x".repeat(257) }, "ValidationException"],
@@ -239,7 +239,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         [{ Environment: { Variables: { MUCH: "x".repeat(4093) } } }, "InvalidParameterValueException"],
       ];
       const before = await readLatest();
-      for (const [change, error] of wrong)
+      for (const [change, error] of refusedChanges)
         await assert.rejects(
           openLambda().updateFunctionConfiguration({ FunctionName, ...change }),
           expectError(error),
@@ -313,12 +313,12 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
 
     it("throttle a function without reserved concurrency if running and reserved calls use up the quota", async () => {
       account.lambda.create("postern-test-other", buildCode("other"), {});
-      const found = account.lambda.functions.get(FunctionName);
-      assert.ok(found);
+      const fn = account.lambda.functions.get(FunctionName);
+      assert.ok(fn);
       account.lambda.quotas.concurrency = 1;
-      found.running = 1;
+      fn.running = 1;
       await assert.rejects(invoke({}, "live"), expectError("TooManyRequestsException"));
-      found.running = 0;
+      fn.running = 0;
       assert.equal((await invoke({}, "live")).version, "1");
       account.lambda.quotas.concurrency = 101;
       await reserve(1);
@@ -359,7 +359,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     const move = (change: object) => openLambda().updateAlias({ ...alias, ...change });
 
     it("point only at published versions", async () => {
-      const wrong: [object, string][] = [
+      const refusedChanges: [object, string][] = [
         [{ FunctionVersion: "$LATEST" }, "InvalidParameterValueException"],
         [{ FunctionVersion: "9" }, "ResourceNotFoundException"],
         [buildRouting({ 9: 0.1 }), "ResourceNotFoundException"],
@@ -368,7 +368,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         [buildRouting({ 2: 1.1 }), "InvalidParameterValueException"],
         [buildRouting({ 2: -0.1 }), "InvalidParameterValueException"],
       ];
-      for (const [change, error] of wrong)
+      for (const [change, error] of refusedChanges)
         await assert.rejects(move(change), expectError(error), JSON.stringify(change));
       const versions = account.lambda.functions.get(FunctionName)?.versions;
       versions?.set("3", getSecondVersion());
@@ -381,9 +381,9 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       RoutingConfig: { AdditionalVersionWeights },
     });
     const getSecondVersion = () => {
-      const found = account.lambda.functions.get(FunctionName)?.versions.get("2");
-      assert.ok(found);
-      return found;
+      const fnVersion = account.lambda.functions.get(FunctionName)?.versions.get("2");
+      assert.ok(fnVersion);
+      return fnVersion;
     };
 
     it("send a fraction of calls to another version until the weights are empty", async () => {
@@ -879,8 +879,8 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     const build = async (message: string) => {
       const bundles: RuleBundle[] = [];
       for (const name of rules) {
-        const home = join(folder, "functions", name);
-        await mkdir(home, { recursive: true });
+        const ruleFolder = join(folder, "functions", name);
+        await mkdir(ruleFolder, { recursive: true });
         const verdict = name === "always-deny" ? JSON.stringify(message) : "undefined";
         const source = `import { rule } from "#lib/rule.ts";
           export default rule({
@@ -889,10 +889,10 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
             validate() { return ${verdict}; },
           });`;
         for (const [file, text] of Object.entries({ "rule.ts": source, "cases.yaml": "[]", "README.md": "" }))
-          await writeFile(join(home, file), text);
+          await writeFile(join(ruleFolder, file), text);
         const clusters = { local: { keyVersions: [1], mode: "enforce" as const, settings: {} } };
         bundles.push(
-          await bundleRule(await readRule(home, name), { rule: name, clusters }, join(folder, "dist"), {
+          await bundleRule(await readRule(ruleFolder, name), { rule: name, clusters }, join(folder, "dist"), {
             budgetBytes: 30_000,
           }),
         );

@@ -295,17 +295,17 @@ for (const type of ["http", "url"] as const)
       const words = [join(root, "infra/main.ts"), "status", "--stage", "test", "-o", "json"];
       const { code, stdout, stderr } = await runProgram(words, { env });
       const { alarms }: { alarms?: AlarmHealth[] } = JSON.parse(stdout);
-      const shown = alarms?.map(({ alarm, canRing, reasons }) => [shortenName(alarm), canRing, ...reasons]);
+      const rows = alarms?.map(({ alarm, canRing, reasons }) => [shortenName(alarm), canRing, ...reasons]);
       const causes = Object.fromEntries(
         (alarms ?? []).flatMap(({ alarm, causes }) => (causes.length > 0 ? [[shortenName(alarm), causes]] : [])),
       );
-      return { code, shown, stderr, causes };
+      return { code, shown: rows, stderr, causes };
     };
     const changeAlarm = (id: string, change: (properties: Record<string, unknown>) => object) => {
-      const found = account.cloudformation.stack("postern-test")?.resources.get(id);
-      assert.ok(found);
-      account.cloudwatch.alarms.put(found.physical, { ...found.properties, ...change(found.properties) });
-      return () => account.cloudwatch.alarms.put(found.physical, found.properties);
+      const alarm = account.cloudformation.stack("postern-test")?.resources.get(id);
+      assert.ok(alarm);
+      account.cloudwatch.alarms.put(alarm.physical, { ...alarm.properties, ...change(alarm.properties) });
+      return () => account.cloudwatch.alarms.put(alarm.physical, alarm.properties);
     };
 
     if (type === "http")
@@ -470,13 +470,13 @@ const shortenName = (name: string) => name.replace(/^postern-test-(\w+)-\w+$/, "
 const buildPackage = async (folder: string) => {
   const bundles: RuleBundle[] = [];
   for (const name of rules) {
-    const home = join(folder, "functions", name);
-    await mkdir(home, { recursive: true });
+    const ruleFolder = join(folder, "functions", name);
+    await mkdir(ruleFolder, { recursive: true });
     for (const [file, text] of Object.entries({ "rule.ts": source, "cases.yaml": "[]", "README.md": "" }))
-      await writeFile(join(home, file), text);
+      await writeFile(join(ruleFolder, file), text);
     const clusters = { local: { keyVersions: [1], mode: "enforce" as const, settings: {} } };
     bundles.push(
-      await bundleRule(await readRule(home, name), { rule: name, clusters }, join(folder, "dist"), {
+      await bundleRule(await readRule(ruleFolder, name), { rule: name, clusters }, join(folder, "dist"), {
         budgetBytes: 30_000,
       }),
     );

@@ -76,12 +76,12 @@ describe("the functions of a stage", await needs("runtime client"), () => {
 
   /** Publishes code as a deployment does, and points the alias at the new version. */
   const deploy = (code: Buffer, further: Record<string, string> = {}) => {
-    const found = service.functions.get(name);
-    assert.ok(found);
-    found.latest = { ...found.latest, code, environment: { ...found.latest.environment, ...further } };
-    found.published += 1;
-    found.versions.set(String(found.published), { ...found.latest, description: `release ${found.published}` });
-    Object.assign(found.aliases.get("live") ?? {}, { version: String(found.published), weights: {} });
+    const fn = service.functions.get(name);
+    assert.ok(fn);
+    fn.latest = { ...fn.latest, code, environment: { ...fn.latest.environment, ...further } };
+    fn.published += 1;
+    fn.versions.set(String(fn.published), { ...fn.latest, description: `release ${fn.published}` });
+    Object.assign(fn.aliases.get("live") ?? {}, { version: String(fn.published), weights: {} });
   };
   const getLiveAlias = () => service.functions.get(name)?.aliases.get("live");
   const getLatest = () => service.functions.get(name)?.latest;
@@ -176,10 +176,10 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         return Object(payload).statusCode;
       };
       const listStatuses = async () => {
-        const all = ["new", "gone", "raised", "bench"].flatMap((cluster) =>
+        const clusterKeys = ["new", "gone", "raised", "bench"].flatMap((cluster) =>
           [1, 2].map((version) => ({ cluster, version })),
         );
-        return Promise.all(all.map(({ cluster, version }) => statusOf(cluster, version)));
+        return Promise.all(clusterKeys.map(({ cluster, version }) => statusOf(cluster, version)));
       };
       const expected = [200, 404, 404, 404, 404, 200, 404, 200];
       assert.deepEqual(await listStatuses(), expected);
@@ -300,9 +300,9 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         service.fault = (call, at) => {
           if (isDone || !call.action.endsWith(action) || at !== when) return undefined;
           isDone = true;
-          const found = service.functions.get(name);
-          assert.ok(found);
-          found.latest = { ...found.latest, ...change, revision: "theirs" };
+          const fn = service.functions.get(name);
+          assert.ok(fn);
+          fn.latest = { ...fn.latest, ...change, revision: "theirs" };
           return undefined;
         };
         await assert.rejects(
@@ -467,7 +467,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     });
 
     it("report errors in a sentence", async () => {
-      const wrong: [words: string[], code: number, sentence: RegExp][] = [
+      const refusedWords: [words: string[], code: number, sentence: RegExp][] = [
         [["status", "--stage", "none"], 1, /^stage none has no functions$/m],
         [
           ["rollback", "--stage", "test"],
@@ -480,7 +480,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         [["disarm", rule, "--stage", "test", "--for", "25h"], 2, /^--for takes a time from 1m to 24h.*not "25h"/],
         [["disarm", "none", "--stage", "test", "--for", "5m"], 1, /^stage test has no function for none/],
       ];
-      for (const [words, code, sentence] of wrong) {
+      for (const [words, code, sentence] of refusedWords) {
         const answer = await runPostern(...words);
         assert.match(answer.output, sentence);
         assert.equal(answer.code, code, words.join(" "));

@@ -109,7 +109,7 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
   const row = { operation: "CREATE", resource: "pods", namespace: "shop" };
   const enforced = { ...row, cluster: "shop", rule: "require-owner", mode: "enforce", user: ci };
   const warned = { ...row, cluster: "shop", rule: "suggest-owner", mode: "warn", user: ci };
-  const found = [
+  const expectedDenials = [
     { ...enforced, message: "no owner: ", example: "web-2", times: 2 },
     { ...warned, message: "an owner would help", example: "web-1", times: 1 },
     {
@@ -139,9 +139,15 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
   it("can be printed as JSON: all, those of one rule, or those of one cluster", async () => {
     const { since, ...all } = await readDenials();
     assert.ok(Math.abs(Date.now() - Date.parse(since) - 24 * 3_600_000) < 600_000, since);
-    assert.deepEqual(all, { stage: "test", denials: found, complete: true });
-    assert.deepEqual((await readDenials("--rule", "suggest-owner", "--since", "7d")).denials, found.slice(1, 2));
-    assert.deepEqual((await readDenials("--cluster", "lab", "--rule", "require-owner")).denials, found.slice(2));
+    assert.deepEqual(all, { stage: "test", denials: expectedDenials, complete: true });
+    assert.deepEqual(
+      (await readDenials("--rule", "suggest-owner", "--since", "7d")).denials,
+      expectedDenials.slice(1, 2),
+    );
+    assert.deepEqual(
+      (await readDenials("--cluster", "lab", "--rule", "require-owner")).denials,
+      expectedDenials.slice(2),
+    );
     assert.match(await showDenials("--cluster", "lab", "--rule", "suggest-owner"), /^0 denials since \S+\n$/);
   });
 
@@ -231,9 +237,9 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
   ];
   for (const [words, code, sentence] of refused)
     it(`are refused in a sentence: ${words.join(" ")}`, async () => {
-      const ended = await run("status", ...words);
-      assert.match(ended.stderr, sentence);
-      assert.equal(ended.code, code);
+      const result = await run("status", ...words);
+      assert.match(result.stderr, sentence);
+      assert.equal(result.code, code);
     });
 
   it("are in log lines of the form that the package documents", () => {
@@ -260,7 +266,7 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     };
     assert.deepEqual(
       runSaved("denials").map(({ user, message, times }) => [user, message, times]),
-      found.map(({ user, message, times }) => [user, message, `${times}`]),
+      expectedDenials.map(({ user, message, times }) => [user, message, `${times}`]),
     );
     for (const name of ["errors by rule", "guards that failed"])
       assert.deepEqual(

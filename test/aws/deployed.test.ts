@@ -104,8 +104,10 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     const { deployStage: deploy } =
       await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
     const { output, job } = await openJob();
-    const ended = await deploy({ ...job, canary }, async () => {}, packageStage).catch((error: Error) => error.message);
-    return [...output, ended].join("\n");
+    const result = await deploy({ ...job, canary }, async () => {}, packageStage).catch(
+      (error: Error) => error.message,
+    );
+    return [...output, result].join("\n");
   };
   const openJob = async () => {
     const output: string[] = [];
@@ -129,7 +131,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     const connections = Array.from({ length: clients }, () =>
       createTokenClient(cluster.server, cluster.ca, cluster.getToken("jane")),
     );
-    const work = connections.map(async ({ client, close }) => {
+    const writes = connections.map(async ({ client, close }) => {
       const path = "/api/v1/namespaces/default/configmaps";
       while (!isOver) {
         const body = { metadata: { generateName: "note-" }, data: { by: "client" } };
@@ -150,7 +152,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       await wait(500);
     } finally {
       isOver = true;
-      await Promise.all(work);
+      await Promise.all(writes);
     }
     return writeCounts;
   };
@@ -222,8 +224,8 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   });
 
   it("refuses versions that give other answers than the version before", async () => {
-    const strict = buildRule({ stamp: "two", validate: 'if (note.data?.stamp === "one") return "one is out";' });
-    await release(strict, buildCases("two"));
+    const strictRule = buildRule({ stamp: "two", validate: 'if (note.data?.stamp === "one") return "one is out";' });
+    await release(strictRule, buildCases("two"));
     const { code, stderr } = await runPostern("deploy", ...options);
     assert.equal(code, 1);
     assert.match(stderr, /stamp-notes, "stamps a note": version \d+ refuses what version 1 writes: one is out/);

@@ -134,10 +134,10 @@ describe("a change by hand", await needs("moto"), () => {
     )?.physical ?? assert.fail();
   /** Runs a command of the AWS CLI against the stand-ins. */
   const runCommand = async (command: string) => {
-    const done = command.split(" && ").map(async (one) => {
-      const [, service = "", operation = ""] = one.split(" ");
+    const done = command.split(" && ").map(async (part) => {
+      const [, service = "", operation = ""] = part.split(" ");
       const option = (name: string) =>
-        new RegExp(`--${name} (?:'(.*)'|(\\S+))$|--${name} (\\S+)`).exec(one)?.slice(1).find(Boolean) ?? "";
+        new RegExp(`--${name} (?:'(.*)'|(\\S+))$|--${name} (\\S+)`).exec(part)?.slice(1).find(Boolean) ?? "";
       if (service === "lambda" && operation === "put-function-concurrency")
         await account.lambda.act("PutFunctionConcurrency", option("function-name"), {
           ReservedConcurrentExecutions: Number(option("reserved-concurrent-executions")),
@@ -149,7 +149,7 @@ describe("a change by hand", await needs("moto"), () => {
       else if (service === "cloudwatch" && operation === "put-metric-alarm") {
         const { AlarmName, ...properties } = JSON.parse(option("cli-input-json").replaceAll("'\\''", "'"));
         account.cloudwatch.alarms.put(AlarmName, properties);
-      } else assert.fail(one);
+      } else assert.fail(part);
     });
     await Promise.all(done);
   };

@@ -31,7 +31,7 @@ describe("an EKS cluster", await needs("moto", "runtime client", "API server"), 
   /** The statements that give the caller its rights. */
   let statements: ReturnType<typeof placeStatements>;
   /** The used rights to EKS, by policy. */
-  const used = new Set<string>();
+  const usedRights = new Set<string>();
 
   const writeConfig = (rules: string, connect = `{ eks: prod-eu, region: ${region} }`) =>
     checkout.write("postern.yaml", `rules:\n${rules}clusters:\n  prod-eu:\n    connect: ${connect}\n`);
@@ -72,7 +72,7 @@ describe("an EKS cluster", await needs("moto", "runtime client", "API server"), 
     account.allow = (recorded) =>
       listIamCalls(recorded).every((call) => {
         const statement = findAllowingStatement(statements, call);
-        if (statement && recorded.service === "eks") used.add(`${statement.policy} ${call.action}`);
+        if (statement && recorded.service === "eks") usedRights.add(`${statement.policy} ${call.action}`);
         return statement !== undefined;
       });
     statements = access.role("DeployRole");
@@ -83,8 +83,8 @@ describe("an EKS cluster", await needs("moto", "runtime client", "API server"), 
   });
 
   const run = async (...words: string[]) => {
-    const said = await checkout.postern(account.actAs("deployer").env, ...words, "--stage", stage);
-    return { code: said.code, text: `${said.stdout}${said.stderr}`, stderr: said.stderr };
+    const result = await checkout.postern(account.actAs("deployer").env, ...words, "--stage", stage);
+    return { code: result.code, text: `${result.stdout}${result.stderr}`, stderr: result.stderr };
   };
   const deploy = (...words: string[]) => run("deploy", "--ca", join(checkout.folder, "ca.pem"), ...words);
   const deployWell = async (...words: string[]) => {
@@ -126,10 +126,10 @@ rules that an API server may not need, because it has their plugin on (npx poste
   });
 
   it("stops a deployment without the right to access entries before any change, and prints it", async () => {
-    const others = statements.map(({ actions, ...statement }) => {
+    const withoutAccessEntries = statements.map(({ actions, ...statement }) => {
       return { ...statement, actions: actions.filter((action) => !/AccessEntr|eks:TagResource/.test(action)) };
     });
-    statements = others;
+    statements = withoutAccessEntries;
     const { code, stderr } = await deploy();
     assert.equal(code, 1, stderr);
     const [, first] =
@@ -141,11 +141,14 @@ rules that an API server may not need, because it has their plugin on (npx poste
         stderr,
       ) ?? [];
     const printed = placeStatements(Object(parseJson(String(document))), "printed");
-    statements = [...others, ...printed.filter(({ actions }) => !actions.includes("eks:CreateAccessEntry"))];
+    statements = [
+      ...withoutAccessEntries,
+      ...printed.filter(({ actions }) => !actions.includes("eks:CreateAccessEntry")),
+    ];
     const half = await deploy();
     assert.match(half.stderr, /^cluster prod-eu: EKS doesn't create access entries of prod-eu \(403\): /);
     assert.deepEqual([half.code, account.cloudformation.stack("postern-prod")], [1, undefined]);
-    statements = [...others, ...printed];
+    statements = [...withoutAccessEntries, ...printed];
   });
 
   it("gets its rules by one deployment", async () => {
@@ -196,8 +199,8 @@ rules that an API server may not need, because it has their plugin on (npx poste
   });
 
   it("keeps a foreign entry, which suffices in the right group, and else stops the deployment", async () => {
-    const others = { tags: { postern: `aws:${accountId}:${region}:other` } };
-    editOwnEntry({ ...others, kubernetesGroups: ["postern:pod-node-selector", "admins"] });
+    const otherOwner = { tags: { postern: `aws:${accountId}:${region}:other` } };
+    editOwnEntry({ ...otherOwner, kubernetesGroups: ["postern:pod-node-selector", "admins"] });
     assert.match(await deployWell(), /\nnothing to do: /);
     editOwnEntry({ kubernetesGroups: ["admins"] });
     const { code, stderr } = await deploy();
@@ -206,7 +209,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
       stderr,
       /^cluster prod-eu: the access entry of arn:aws:iam::123456789012:role\/postern-prod-PodDash\S+ in prod-eu is not this stage's, because it has no tag postern=aws:123456789012:eu-west-1:prod, and it is not in the group postern:pod-node-selector; delete it, or add the group$/m,
     );
-    assert.deepEqual(listEntries(), [{ kubernetesGroups: ["admins"], ...others }]);
+    assert.deepEqual(listEntries(), [{ kubernetesGroups: ["admins"], ...otherOwner }]);
     editOwnEntry(ownEntry);
   });
 
@@ -224,11 +227,11 @@ rules that an API server may not need, because it has their plugin on (npx poste
   });
 
   it("has used all rights to EKS that the roles have", () => {
-    const given = ["PlanPolicy", "DeployPolicy"].flatMap((policy) =>
+    const givenRights = ["PlanPolicy", "DeployPolicy"].flatMap((policy) =>
       access.policy(policy).flatMap(({ actions }) => actions.map((action) => `${policy} ${action}`)),
     );
-    const rights = given.filter((right) => / eks:/.test(right));
-    assert.deepEqual([...used].filter((right) => !right.startsWith("printed")).sort(), rights.sort());
+    const rights = givenRights.filter((right) => / eks:/.test(right));
+    assert.deepEqual([...usedRights].filter((right) => !right.startsWith("printed")).sort(), rights.sort());
   });
 
   it("can be in another account, whose role the deployment assumes", async () => {

@@ -169,8 +169,8 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     const { job, steps } = await openJob(config, how);
     const plans: DeploymentPlan[] = [];
     const show = async (plan: DeploymentPlan) => void plans.push(plan);
-    const ended = await deploy(job, show, packageStage).catch((error: Error) => error.message);
-    return { ended, steps, notes: plans.flatMap(({ clusters }) => clusters.flatMap(({ notes }) => notes)) };
+    const result = await deploy(job, show, packageStage).catch((error: Error) => error.message);
+    return { ended: result, steps, notes: plans.flatMap(({ clusters }) => clusters.flatMap(({ notes }) => notes)) };
   };
   const rollBackAll = async (config: FleetConfig, how: Partial<DeploymentJob> = {}) => {
     const { rollBackAll } = await checkout.load<typeof import("../../infra/rollout/versions/rollback.ts")>(
@@ -191,12 +191,12 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
   };
 
   const readEntries = async (name: Name): Promise<WebhookEntry[]> => {
-    const found = ["mutating", "validating"].map(async (kind) => {
+    const configurations = ["mutating", "validating"].map(async (kind) => {
       const path = `/apis/admissionregistration.k8s.io/v1/${kind}webhookconfigurations/postern`;
       const { code, body } = await clusters[name].admin({ method: "GET", path });
       return code === 200 ? (Object(body).webhooks ?? []) : [];
     });
-    return (await Promise.all(found)).flat();
+    return (await Promise.all(configurations)).flat();
   };
   /** Returns the failurePolicy of each entry by the entry's rule. */
   const readPolicies = async (name: Name) =>
@@ -206,9 +206,10 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
   const listEntryRules = async (name: Name) => Object.keys(await readPolicies(name));
   /** Asserts that every entry of both clusters answers a probe. */
   const requireHealthyEntries = async () => {
-    const all = (await Promise.all(names.map(readEntries))).flat();
-    assert.ok(all.length > 0);
-    for (const { ok, sentence } of await probeEntries(all, { tries: 1, timeoutSeconds: 20 })) assert.ok(ok, sentence);
+    const entries = (await Promise.all(names.map(readEntries))).flat();
+    assert.ok(entries.length > 0);
+    for (const { ok, sentence } of await probeEntries(entries, { tries: 1, timeoutSeconds: 20 }))
+      assert.ok(ok, sentence);
   };
   let notes = 0;
   const createNote = (name: Name, data: Record<string, string> = {}) => {
@@ -422,7 +423,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
   it("finds an EKS cluster by its name, and reports the missing access entry", async () => {
     account.clusters.set("prod-west", clusters.west);
     const rules = "{ sort-notes: , ask-about-notes: }";
-    const how: Partial<DeploymentJob> = { clusters: ["west"], deployer: {} };
+    const jobChanges: Partial<DeploymentJob> = { clusters: ["west"], deployer: {} };
     const before = await readEntries("west");
     const earlierCalls = account.recordedCalls.length;
     const { ended } = await deploy(
@@ -431,7 +432,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         east: "{ rules: { ask-about-notes: { mode: off } } }",
         west: "{ connect: { eks: prod-west, region: eu-west-1 } }",
       },
-      how,
+      jobChanges,
     );
     assert.match(
       ended,
@@ -481,8 +482,8 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     const readAliases = async () => {
       const { job } = await openJob(narrow);
       const rules = ["sort-notes", "stamp-notes"];
-      const found = await Promise.all(rules.map((rule) => job.stage.functions.readAlias(rule)));
-      return Object.fromEntries(rules.map((rule, index) => [rule, found[index]?.version]));
+      const aliases = await Promise.all(rules.map((rule) => job.stage.functions.readAlias(rule)));
+      return Object.fromEntries(rules.map((rule, index) => [rule, aliases[index]?.version]));
     };
     const readRecordedVersions = async () => {
       const { rules } = await readNewestRelease();
@@ -498,11 +499,11 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     };
 
     describe("with a guard", () => {
-      const how: Partial<DeploymentJob> = { clusters: ["east"], harden: 1 };
+      const jobChanges: Partial<DeploymentJob> = { clusters: ["east"], harden: 1 };
       const getGuardFunction = () => {
-        const found = account.lambda.functions.get("postern-fleet-keep-notes");
-        assert.ok(found);
-        return found;
+        const fn = account.lambda.functions.get("postern-fleet-keep-notes");
+        assert.ok(fn);
+        return fn;
       };
       /** Returns the notes of a plan for cluster east, without a build. */
       const readNotes = async () => {
@@ -512,7 +513,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         const { createStageCountsReader } = await checkout.load<typeof import("../../infra/rollout/plan/hardening.ts")>(
           "infra/rollout/plan/hardening.ts",
         );
-        const { job } = await openJob(withGuard, how);
+        const { job } = await openJob(withGuard, jobChanges);
         const outputs = await job.stage.stack.readOutputs();
         const readCounts = createStageCountsReader(job, outputs);
         return (await planCluster(job, "east", { newest: await readNewestRelease(), outputs, readCounts })).notes;
@@ -526,7 +527,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       it("lets the guard fail open as long as it got no reviews but probes", async () => {
         assert.match((await deploy(withGuard)).ended, /is live in east, west/);
         assert.deepEqual(
-          (await planClusters(withGuard, how)).flatMap(({ notes }) => notes),
+          (await planClusters(withGuard, jobChanges)).flatMap(({ notes }) => notes),
           [failsOpen],
         );
         assert.deepEqual(await readNotes(), [failsOpen]);
@@ -684,16 +685,22 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
 
     it("rolls back nothing while a cluster that calls the stage can't be reached", async () => {
       const unreachable = { ...clusters.west, server: "https://127.0.0.1:9" };
-      const other = await checkout.write("dead", buildKubeconfig({ east: clusters.east, west: unreachable }));
+      const kubeconfigWithDeadCluster = await checkout.write(
+        "dead",
+        buildKubeconfig({ east: clusters.east, west: unreachable }),
+      );
       const before = [await readAliases(), await readEntries("west")];
-      await assert.rejects(rollBackAll(narrow, { deployer: { kubeconfig: other } }), (error: Error) => {
-        assert.match(
-          error.message,
-          /^nothing was rolled back, because webhook entries that would then get no answer could not be deleted from their clusters:\n/,
-        );
-        assert.match(error.message, /west/);
-        return Reflect.get(error, "exitCode") === 1;
-      });
+      await assert.rejects(
+        rollBackAll(narrow, { deployer: { kubeconfig: kubeconfigWithDeadCluster } }),
+        (error: Error) => {
+          assert.match(
+            error.message,
+            /^nothing was rolled back, because webhook entries that would then get no answer could not be deleted from their clusters:\n/,
+          );
+          assert.match(error.message, /west/);
+          return Reflect.get(error, "exitCode") === 1;
+        },
+      );
       assert.deepEqual([await readAliases(), await readEntries("west")], before);
       await requireHealthyEntries();
     });
@@ -750,8 +757,10 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     it("ends a canary by a rollback: the alias stays at the live version, without weights", async () => {
       const { functions } = (await openJob(narrow)).job.stage;
       const before = await functions.readAlias("sort-notes");
-      const other = (await functions.listVersions("sort-notes")).find(({ version }) => version !== before.version);
-      await functions.moveAlias("sort-notes", before.version, before, { [String(other?.version)]: 0.1 });
+      const otherVersion = (await functions.listVersions("sort-notes")).find(
+        ({ version }) => version !== before.version,
+      );
+      await functions.moveAlias("sort-notes", before.version, before, { [String(otherVersion?.version)]: 0.1 });
       assert.equal(await rollBackOne("sort-notes"), before.version);
       const { version, weights } = await functions.readAlias("sort-notes");
       assert.deepEqual([version, weights], [before.version, {}]);
@@ -805,14 +814,17 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     });
 
     describe("beside another stage", () => {
-      const other: FleetConfig = { rules: "{ look-at-notes: }", stage: "other" };
+      const otherStage: FleetConfig = { rules: "{ look-at-notes: }", stage: "other" };
 
       it("refuses to destroy a stage that doesn't exist", async () => {
-        assert.match(await requireRefusal(() => destroy(other)), /^there is no stage other: neither a stack nor keys$/);
+        assert.match(
+          await requireRefusal(() => destroy(otherStage)),
+          /^there is no stage other: neither a stack nor keys$/,
+        );
       });
 
       it("refuses to roll back a stage without a bucket, to which nothing was deployed", async () => {
-        const { job } = await openJob(other);
+        const { job } = await openJob(otherStage);
         const { rollBackAll } = await load.rollback();
         await assert.rejects(
           rollBackAll(job, undefined),
@@ -821,10 +833,13 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       });
 
       /** Deletes the other stage with its logs, because its next deployment would take over the log groups. */
-      const destroyOther = () => destroy(other, { forgotten: [...names], withData: true });
+      const destroyOther = () => destroy(otherStage, { forgotten: [...names], withData: true });
 
       it("lets only one of two simultaneous first deployments create a stage", async () => {
-        const deployments = await Promise.all([deploy(other, { clusters: [] }), deploy(other, { clusters: [] })]);
+        const deployments = await Promise.all([
+          deploy(otherStage, { clusters: [] }),
+          deploy(otherStage, { clusters: [] }),
+        ]);
         const [first, second] = deployments.map(({ ended }) => ended).sort();
         assert.equal(first, "release r1 is live");
         assert.match(String(second), /^this stage is locked by .* \(postern deploy\)/);
@@ -846,7 +861,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
           return answer(request);
         };
         const earlierCalls = account.recordedCalls.length;
-        const ending = deploy(other, { clusters: [] });
+        const ending = deploy(otherStage, { clusters: [] });
         const Body = JSON.stringify({ owner: "other", by: "joe", what: "postern rollback --all", renewal: 0 });
         await new S3().putObject({ Bucket: await uploading.promise, Key: "lock.json", Body });
         test.mock.timers.tick(20_000);
@@ -864,19 +879,19 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       });
 
       it("stops the destruction of a stage without a bucket once another command deploys it", async () => {
-        const { stage } = (await openJob(other)).job;
+        const { stage } = (await openJob(otherStage)).job;
         const { lockStage } =
           await checkout.load<typeof import("../../infra/rollout/stage/lock.ts")>("infra/rollout/stage/lock.ts");
-        const { stack } = (await openJob(other)).job.stage;
+        const { stack } = (await openJob(otherStage)).job.stage;
         await stage.parameters.write("keys", "kept");
         const act = async () => {
           await stage.parameters.write("keys", "changed");
           await stack.createBucket();
           await stage.parameters.remove("keys");
         };
-        const ended = lockStage(stage, "postern destroy", act, { optional: true });
+        const locked = lockStage(stage, "postern destroy", act, { optional: true });
         const begun = /^Error: another command has begun to deploy stage other; run the command again$/;
-        await assert.rejects(ended, begun);
+        await assert.rejects(locked, begun);
         // Also actions that start after the command has failed are refused.
         await assert.rejects(stage.parameters.remove("keys"), begun);
         assert.equal(await stage.parameters.read("keys"), "changed");
@@ -887,24 +902,24 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       it("refuses to replace or delete the entries of another stage", async () => {
         const refusal =
           /^cluster east has its entries from aws:\d+:eu-west-1:fleet, not from aws:\d+:eu-west-1:other; /;
-        const { stack } = (await openJob(other)).job.stage;
-        assert.match(await requireRefusal(async () => (await deploy(other)).ended), refusal);
+        const { stack } = (await openJob(otherStage)).job.stage;
+        assert.match(await requireRefusal(async () => (await deploy(otherStage)).ended), refusal);
         assert.equal(await stack.readStatus(), undefined);
-        assert.equal((await deploy(other, { clusters: [] })).ended, "release r1 is live");
-        assert.match(await requireRefusal(async () => (await deploy(other)).ended), refusal);
-        assert.match(await requireRefusal(() => destroy(other)), refusal);
+        assert.equal((await deploy(otherStage, { clusters: [] })).ended, "release r1 is live");
+        assert.match(await requireRefusal(async () => (await deploy(otherStage)).ended), refusal);
+        assert.match(await requireRefusal(() => destroy(otherStage)), refusal);
         assert.match(await destroyOther(), /^stage other is deleted$/m);
       });
 
       it("creates a stage by a second deployment if the first one created only the bucket", async () => {
         account.allow = ({ action }) => !/^cloudformation:(Update|Execute)/.test(action);
-        const { ended } = await deploy(other, { clusters: [] });
+        const { ended } = await deploy(otherStage, { clusters: [] });
         account.allow = undefined;
         assert.match(ended, /^osls deploy fails: .*not authorized/);
-        const { stack, functions } = (await openJob(other)).job.stage;
+        const { stack, functions } = (await openJob(otherStage)).job.stage;
         assert.ok(await stack.findBucket());
         assert.deepEqual(await functions.listRules(), []);
-        assert.equal((await deploy(other, { clusters: [] })).ended, "release r1 is live");
+        assert.equal((await deploy(otherStage, { clusters: [] })).ended, "release r1 is live");
         assert.match(await destroyOther(), /^stage other is deleted$/m);
       });
     });

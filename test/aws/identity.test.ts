@@ -59,8 +59,8 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     const isRuleVerb = ["arm", "disarm"].includes(verb);
     const access = isRuleVerb ? [] : ["--kubeconfig", kubeconfig];
     const ca = ["deploy", "rotate"].includes(verb) ? ["--ca", String(cas[which])] : [];
-    const all = [verb, "--stage", "prod", ...access, ...ca, ...words];
-    const { code, stdout, stderr } = await checkout.postern(accounts[which].actAs("operator").env, ...all);
+    const allWords = [verb, "--stage", "prod", ...access, ...ca, ...words];
+    const { code, stdout, stderr } = await checkout.postern(accounts[which].actAs("operator").env, ...allWords);
     return { code, stdout, text: `${stdout}${stderr}` };
   };
   const requireSuccess = async (which: Which, verb: string, ...words: string[]) => {
@@ -214,8 +214,8 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
       await edit(name, ({ metadata }) => {
         metadata.annotations = { ...metadata.annotations, "postern.dev/identity": identities.second };
       });
-      const kept = (await run("first", "deploy")).text;
-      assert.match(kept, new RegExp(`has its entries from ${identities.second}, not from ${identities.first}`));
+      const output = (await run("first", "deploy")).text;
+      assert.match(output, new RegExp(`has its entries from ${identities.second}, not from ${identities.first}`));
       await requireSuccess("second", "deploy", "--cluster", name);
       assert.equal((await readPolicies(name))[guard], "Fail");
     }
@@ -289,11 +289,11 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     assert.match(text, /keys: URLs in clusters are signed by a key that this stage doesn't have any more/);
     assert.notDeepEqual(await readUrls("east"), eastUrls);
     assert.deepEqual(await readEntries("west"), west);
-    const all = async () => [...(await readEntries("east")), ...(await readEntries("west")), ...west];
-    assert.deepEqual(await listAnswers(await all(), false), []);
+    const readAllEntries = async () => [...(await readEntries("east")), ...(await readEntries("west")), ...west];
+    assert.deepEqual(await listAnswers(await readAllEntries(), false), []);
     await requireSuccess("second", "deploy");
     assert.notDeepEqual(await readEntries("west"), west);
-    assert.deepEqual(await listAnswers(await all(), false), []);
+    assert.deepEqual(await listAnswers(await readAllEntries(), false), []);
     await requireSuccess("second", "deploy");
     assert.deepEqual(await listAnswers(west, true), []);
     assert.deepEqual(await listAnswers(await readEntries("west"), false), []);

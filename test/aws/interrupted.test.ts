@@ -95,8 +95,8 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     const paths = ["mutating", "validating"].map(
       (kind) => `/apis/admissionregistration.k8s.io/v1/${kind}webhookconfigurations/postern`,
     );
-    const found = await Promise.all(paths.map((path) => cluster.admin({ method: "GET", path })));
-    const entries = found.flatMap(({ code, body }) => (code === 200 ? (Object(body).webhooks ?? []) : []));
+    const configurations = await Promise.all(paths.map((path) => cluster.admin({ method: "GET", path })));
+    const entries = configurations.flatMap(({ code, body }) => (code === 200 ? (Object(body).webhooks ?? []) : []));
     if (entries.length === 0) return;
     const [{ runCases }, { probeEntries }] = [await load.runCases(), await load.probe()];
     const { functions } = await openStageAs(checkout.folder, "observer");
@@ -179,9 +179,9 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     ];
     /** Asserts that only the live version has warm environments, and as many as the configuration states. */
     const checkWarm = (tree: TreeDeployment, when: string) => {
-      const found = account.lambda.functions.get("postern-test-stamp-notes");
-      const warm = [...(found?.provisioned ?? [])].map(([version, { count }]) => [version, count]);
-      assert.deepEqual(warm, [[found?.aliases.get("live")?.version, tree.name === "one" ? 1 : 2]], when);
+      const fn = account.lambda.functions.get("postern-test-stamp-notes");
+      const warm = [...(fn?.provisioned ?? [])].map(([version, { count }]) => [version, count]);
+      assert.deepEqual(warm, [[fn?.aliases.get("live")?.version, tree.name === "one" ? 1 : 2]], when);
     };
     const broken = await writeTree("broken", "three", "{ timeoutSeconds: 5 }", buildCases("other"));
     assert.match(await deployTree(two, "tester", false), /release r1 is live/);
@@ -227,9 +227,9 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       // A process that was stopped until its lock expired must notice that another process has taken the lock, and must
       // change nothing more.
       if (round % 4 !== 2 || ended) continue;
-      const other = { ...(round % 2 === 0 ? two : one), mark: `${limit}-other` };
+      const otherTree = { ...(round % 2 === 0 ? two : one), mark: `${limit}-other` };
       const asleep = Promise.withResolvers<void>();
-      const sleeper = start(other, `stopped-${limit}`, -ahead, ({ changes, send }, when) => {
+      const sleeper = start(otherTree, `stopped-${limit}`, -ahead, ({ changes, send }, when) => {
         if (when === "after" && changes() === limit) {
           send("SIGSTOP");
           asleep.resolve();

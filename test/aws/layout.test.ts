@@ -49,7 +49,7 @@ const toOldLayout = (built: StagePackage, stage: string): StagePackage => {
     const { Statement } = Object(resources[`${id}Role`]?.Properties).Policies[0].PolicyDocument;
     Statement[0].Resource = { "Fn::GetAtt": [`${id}LogGroup`, "Arn"] };
   }
-  const kept = Object.entries(resources).filter(([, { Type }]) => !/^AWS::CloudWatch::/.test(Type));
+  const keptResources = Object.entries(resources).filter(([, { Type }]) => !/^AWS::CloudWatch::/.test(Type));
   const comparison = { ComparisonOperator: "GreaterThanThreshold", Threshold: 0, EvaluationPeriods: 5 };
   const threshold = { ...comparison, TreatMissingData: "notBreaching" };
   const metric = { Namespace: "Postern", Dimensions: [{ Name: "Stage", Value: stage }], Period: 60, Statistic: "Sum" };
@@ -57,7 +57,7 @@ const toOldLayout = (built: StagePackage, stage: string): StagePackage => {
     `${MetricName}Alarm`,
     { Type: "AWS::CloudWatch::Alarm", Properties: { ...threshold, ...metric, MetricName } },
   ]);
-  const Resources: StackTemplate["Resources"] = Object.fromEntries([...kept, ...alarms]);
+  const Resources: StackTemplate["Resources"] = Object.fromEntries([...keptResources, ...alarms]);
   const parts = built.parts.map((part) => {
     const LoggingConfig = { LogGroup: `/aws/lambda/postern-${stage}-${part.name}`, LogFormat: "Text" as const };
     const stackSettings = { ...part.wanted.stackSettings, LoggingConfig };
@@ -116,7 +116,7 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
     const agent = new Agent({ keepAlive: true, ca: account.ca });
     const answers = new Map<string, number>();
     const body = JSON.stringify(buildProbeReview([]));
-    const ask = (rule: string) =>
+    const sendReview = (rule: string) =>
       new Promise<string>((resolve) => {
         const options = { method: "POST", agent, headers: { "content-type": "application/json" } };
         const outgoing = request(
@@ -126,8 +126,8 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
             const chunks: Buffer[] = [];
             for await (const chunk of answer) chunks.push(chunk);
             const text = String(Buffer.concat(chunks));
-            const found = answer.statusCode === 200 ? JSON.parse(text).response.status?.message : undefined;
-            resolve(found ?? `${answer.statusCode} of ${rule}: ${text}`);
+            const message = answer.statusCode === 200 ? JSON.parse(text).response.status?.message : undefined;
+            resolve(message ?? `${answer.statusCode} of ${rule}: ${text}`);
           },
         );
         outgoing.on("error", (error) => resolve(`${rule}: ${error.message}`));
@@ -136,7 +136,7 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
     let isOver = false;
     const clients = Array.from({ length: 8 }, async (_, client) => {
       for (let count = client; !isOver; count++) {
-        const text = await ask(rules[count % rules.length] ?? "");
+        const text = await sendReview(rules[count % rules.length] ?? "");
         answers.set(text, (answers.get(text) ?? 0) + 1);
         await wait(100);
       }
@@ -170,9 +170,9 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
           groups.some(({ physical }) => physical === group),
           `${group} exists`,
         );
-        const found = resources.find(({ physical }) => role.endsWith(`/${physical}`));
+        const roleResource = resources.find(({ physical }) => role.endsWith(`/${physical}`));
         assert.ok(
-          JSON.stringify(found?.properties.Policies).includes(`log-group:${group}:*`),
+          JSON.stringify(roleResource?.properties.Policies).includes(`log-group:${group}:*`),
           `${role} writes to ${group}`,
         );
       }

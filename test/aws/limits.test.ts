@@ -67,9 +67,9 @@ describe("the limits of an account", await needs("moto", "runtime client"), () =
       const { code, stdout, stderr } = await run("deploy", "--plan-only", "--stage=small");
       assert.equal(code, 1, stderr);
       const [, limits = ""] = /\nlimits\n(( {2}! .*\n)+)/.exec(stdout) ?? [];
-      const found = limits.split("\n").filter(Boolean);
-      assert.equal(found.length, sentences.length, limits);
-      for (const [index, sentence] of sentences.entries()) assert.match(found[index]?.slice(4) ?? "", sentence);
+      const limitLines = limits.split("\n").filter(Boolean);
+      assert.equal(limitLines.length, sentences.length, limits);
+      for (const [index, sentence] of sentences.entries()) assert.match(limitLines[index]?.slice(4) ?? "", sentence);
     });
 
     it("are all named by a deployment, which then changes neither functions nor the stack", async () => {

@@ -44,9 +44,9 @@ describe("a stage on moto", await needs("moto"), () => {
     // With three elements a page, lists have several pages.
     process.env.MOTO_S3_DEFAULT_MAX_KEYS = "3";
     moto = await launchMoto();
-    const here = { AWS_ENDPOINT_URL: moto.url, AWS_REGION: "eu-west-1", AWS_EC2_METADATA_DISABLED: "true" };
+    const awsVariables = { AWS_ENDPOINT_URL: moto.url, AWS_REGION: "eu-west-1", AWS_EC2_METADATA_DISABLED: "true" };
     const quick = { SLS_AWS_MONITORING_FREQUENCY: "100" };
-    Object.assign(process.env, { ...here, ...quick, AWS_ACCESS_KEY_ID: "a", AWS_SECRET_ACCESS_KEY: "b" });
+    Object.assign(process.env, { ...awsVariables, ...quick, AWS_ACCESS_KEY_ID: "a", AWS_SECRET_ACCESS_KEY: "b" });
     const settings = JSON.stringify({ lambda: { use_docker: false } });
     await fetch(`${moto.url}/moto-api/config`, { method: "POST", body: settings });
     folder = await createCheckout();
@@ -96,10 +96,10 @@ describe("a stage on moto", await needs("moto"), () => {
     return built;
   };
   const findWanted = ({ parts }: StagePackage): WantedLambdaVersion => {
-    const found = parts.find(({ name }) => name === rule);
-    assert.ok(found);
+    const part = parts.find(({ name }) => name === rule);
+    assert.ok(part);
     // moto has no LoggingConfig.
-    return { ...found.wanted, stackSettings: toStackSettings({ Runtime: "nodejs24.x" }) };
+    return { ...part.wanted, stackSettings: toStackSettings({ Runtime: "nodejs24.x" }) };
   };
   const FunctionName = `postern-${stage}-${rule}`;
   const readAlias = async () => {
@@ -140,11 +140,11 @@ describe("a stage on moto", await needs("moto"), () => {
     it("get versions with other code, another environment or both", async () => {
       const { environment, ...same } = findWanted(first);
       const code = zip({ "index.cjs": Buffer.from("exports.handler = async () => {};\n") });
-      const other = { ...same, zip: code, codeSha256: createHash("sha256").update(code).digest("base64") };
+      const otherCode = { ...same, zip: code, codeSha256: createHash("sha256").update(code).digest("base64") };
       const keys = { ...environment, POSTERN_KEYS: `${environment.POSTERN_KEYS},${createTestSigner(2).publicKey}` };
       const steps: [version: string, wanted: WantedLambdaVersion][] = [
-        ["2", { ...other, environment, description: "code" }],
-        ["3", { ...other, environment: keys, description: "environment" }],
+        ["2", { ...otherCode, environment, description: "code" }],
+        ["3", { ...otherCode, environment: keys, description: "environment" }],
         ["4", { ...same, environment, description: "both" }],
       ];
       for (const [version, wanted] of steps) {
@@ -225,9 +225,9 @@ const omitted = [
   "Logs::QueryDefinition",
 ];
 const reduceTemplate = (template: StackTemplate): StackTemplate => {
-  const kept = Object.entries(template.Resources).filter(
+  const keptResources = Object.entries(template.Resources).filter(
     ([, { Type }]) => !omitted.includes(Type.replace(/^AWS::/, "")),
   );
-  const resources = kept.map(([id, { DependsOn: _, ...resource }]) => [id, resource] as const);
+  const resources = keptResources.map(([id, { DependsOn: _, ...resource }]) => [id, resource] as const);
   return { ...template, Resources: Object.fromEntries(resources) };
 };

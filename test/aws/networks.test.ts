@@ -208,7 +208,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
 
   it("gives a function no right to values of other rules and to searches, even in a transaction", async () => {
     const ownKey = "event-rate-limit/shop/own";
-    const others = ["deletion-guard/shop/u1", "event-rate-limits/shop/a", "event-rate-limit", ""];
+    const otherKeys = ["deletion-guard/shop/u1", "event-rate-limits/shop/a", "event-rate-limit", ""];
     const toKey = (key: string) => ({ TableName, Key: { key: { S: key } } });
     const toItem = (key: string) => ({ TableName, Item: { key: { S: key }, version: { S: "1" } } });
     const check = { ConditionExpression: "attribute_not_exists(#v)", ExpressionAttributeNames: { "#v": "version" } };
@@ -226,7 +226,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
       ["DescribeTable", { TableName }],
       ["DeleteTable", { TableName }],
       ["PutItem", { ...toItem(ownKey), TableName: "postern-other" }],
-      ...others.flatMap((key): [string, object][] => [
+      ...otherKeys.flatMap((key): [string, object][] => [
         ["GetItem", toKey(key)],
         ["PutItem", toItem(key)],
         ["TransactGetItems", { TransactItems: [{ Get: toKey(ownKey) }, { Get: toKey(key) }] }],
@@ -268,7 +268,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     const { role } = await readAccess({ Stage: "test", GitHubRepository: "acme/postern" });
     account.allow = (call) =>
       call.service !== "apigateway" ||
-      listIamCalls(call).every((one) => findAllowingStatement(role("DeployRole"), one) !== undefined);
+      listIamCalls(call).every((iamCall) => findAllowingStatement(role("DeployRole"), iamCall) !== undefined);
     const stack = account.cloudformation.stack("postern-test");
     const api = stack?.resources.get("HttpApi") ?? assert.fail();
     const { Tags, ...untagged } = api.properties;

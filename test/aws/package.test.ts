@@ -49,8 +49,8 @@ const createCheckout = async (names: string[]): Promise<string> => {
   for (const shared of ["lib", "node_modules"]) await symlink(join(root, shared), join(folder, shared));
   for (const file of ["package.json", "serverless.yml"]) await cp(join(root, file), join(folder, file));
   for (const [index, name] of names.entries()) {
-    const home = join(folder, "functions", name);
-    await mkdir(home, { recursive: true });
+    const ruleFolder = join(folder, "functions", name);
+    await mkdir(ruleFolder, { recursive: true });
     const second = index % 2 === 0 ? "" : `validate() { return "no ${index}"; },`;
     const rule = `import { rule } from "#lib/rule.ts";
       export default rule({
@@ -59,7 +59,7 @@ const createCheckout = async (names: string[]): Promise<string> => {
         mutate(object) { object.metadata = { labels: { touched: "${index}" } }; }, ${second}
       });`;
     for (const [file, text] of Object.entries({ "rule.ts": rule, "cases.yaml": "[]", "README.md": "" }))
-      await writeFile(join(home, file), text);
+      await writeFile(join(ruleFolder, file), text);
   }
   return folder;
 };

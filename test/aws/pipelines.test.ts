@@ -127,11 +127,11 @@ describe("the pipelines", () => {
   });
 
   it("interrupt a deployment at GitHub when its job is cancelled", { timeout: 20_000 }, async () => {
-    const home = join(checkout.folder, "cancelled");
+    const homeFolder = join(checkout.folder, "cancelled");
     const lines = `trap 'echo interrupted >"$HOME/interrupted"; exit 1' INT; echo started; for i in $(seq 50); do sleep 0.1; done`;
     await chmod(await checkout.write("cancelled/node", `#!/bin/sh\n${lines}\n`), 0o755);
     const { run = "" } = github.jobs.deploy?.steps.at(-1) ?? {};
-    const env = { ...scriptGitHub("deploy").env, PATH: `${home}:${process.env.PATH}`, HOME: home };
+    const env = { ...scriptGitHub("deploy").env, PATH: `${homeFolder}:${process.env.PATH}`, HOME: homeFolder };
     // GitHub also runs a script from a file. Bash would replace itself with the command of a one-line script.
     const script = await checkout.write("cancelled/script.sh", run);
     const job = spawn("bash", ["--noprofile", "--norc", "-eo", "pipefail", script], { env, stdio: "pipe" });
@@ -139,7 +139,7 @@ describe("the pipelines", () => {
     // GitHub sends the signal only to the process that it started, and not to its children.
     job.kill("SIGINT");
     await once(job, "exit");
-    assert.equal(await readFile(join(home, "interrupted"), "utf8"), "interrupted\n");
+    assert.equal(await readFile(join(homeFolder, "interrupted"), "utf8"), "interrupted\n");
   });
 
   it("refuse unknown actions in CodeBuild", async () => {

@@ -52,8 +52,8 @@ describe("the quotas of a stage", await needs("DynamoDB Local"), () => {
     const existing = Array.from({ length: 150 }, (_, index) =>
       buildDeployment(`d${String(index).padStart(3, "0")}`, 0),
     );
-    const seen = [...existing, buildDeployment("web", 8)];
-    await reconcile(open("east", seen), { quotas }, () => now, Number.POSITIVE_INFINITY);
+    const deployments = [...existing, buildDeployment("web", 8)];
+    await reconcile(open("east", deployments), { quotas }, () => now, Number.POSITIVE_INFINITY);
     const create = async (cluster: string, name: string, replicas: number) => {
       const request = {
         uid: "u",
@@ -84,9 +84,9 @@ describe("the quotas of a stage", await needs("DynamoDB Local"), () => {
       { check: async () => {} },
     );
     const ledger = openLedgerTable("test", client);
-    const found = (await readQuotas({ ledger }, config, Date.now())) ?? assert.fail();
+    const usage = (await readQuotas({ ledger }, config, Date.now())) ?? assert.fail();
     assert.equal(
-      formatQuotas(found),
+      formatQuotas(usage),
       `
 QUOTA       RESOURCE                CLUSTER  USED  RESERVED  HARD
 all         pods                             8     6         100
@@ -104,7 +104,7 @@ recount of east: complete at 2026-01-01T00:00:00.000Z
 recount of west: never complete
 `,
     );
-    assert.deepEqual(found.quotas[2], {
+    assert.deepEqual(usage.quotas[2], {
       quota: "unused",
       hard: { pods: "5" },
       used: {},

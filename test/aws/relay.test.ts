@@ -60,8 +60,8 @@ clusters: { shop: { service: { name: "postern-relay/postern-relay:${port}", ca: 
     const progress = recordProgress(steps);
     const job = await loadJob(checkout.folder, "functions", text, { ca: account.ca, progress });
     const waits = { unused: 1000, patience, every: 300 };
-    const ended = which === "stage" ? rotateStageKey(job, waits) : rotateClusterKey(job, "shop", waits);
-    return { steps, ended: ended.catch((error: Error) => error.message) };
+    const rotation = which === "stage" ? rotateStageKey(job, waits) : rotateClusterKey(job, "shop", waits);
+    return { steps, ended: rotation.catch((error: Error) => error.message) };
   };
 
   before(async () => {

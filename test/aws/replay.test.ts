@@ -295,13 +295,13 @@ warn-notes
   it("can print JSON, and can compare folders that were built", async () => {
     const { code: built, stderr: why } = await checkout.postern({}, "build", "--to", "built");
     assert.deepEqual([built, why], [0, ""]);
-    const all = [
+    const recordings = [
       buildRecording("require-owner", "a", expectRefusal("metadata.labels.owner must be set")),
       buildStampRecording("c", "two"),
       buildRecording("spin-notes", "curious"),
       ...["d", "e", "f", "g"].map(() => buildRecording("spin-notes", "ending")),
     ];
-    const file = await writeRecordings(all.join(""));
+    const file = await writeRecordings(recordings.join(""));
     const { code, stdout } = await replay(file, "--with", "built", "-o", "json");
     const { reviews, ...rest } = JSON.parse(stdout);
     const summary = { alike: 2, differs: 1, neither: 0, unplayed: 4, unreadable: 0, redacted: 0 };
@@ -317,15 +317,15 @@ warn-notes
       differs: ["message"],
       difference: [],
     });
-    const same = { verdict: "denied", code: 403, reason: "Forbidden", warnings: [], audit: {} };
+    const denial = { verdict: "denied", code: 403, reason: "Forbidden", warnings: [], audit: {} };
     assert.deepEqual(answers, [
-      { made: { ...same, message: "metadata.labels.owner must be set" } },
-      { made: { ...same, message: "metadata.labels must name an owner" }, mode: "enforce" },
+      { made: { ...denial, message: "metadata.labels.owner must be set" } },
+      { made: { ...denial, message: "metadata.labels must name an owner" }, mode: "enforce" },
     ]);
     const faults = others.map(({ answers }: { answers: { fault?: string }[] }) => answers[1]?.fault);
-    const ended = "its process ended with 7";
-    const done = "it is not asked any more, for 3 reviews ended its process";
-    assert.deepEqual(faults, [ended, ended, ended, done]);
+    const processEnded = "its process ended with 7";
+    const noLongerAsked = "it is not asked any more, for 3 reviews ended its process";
+    assert.deepEqual(faults, [processEnded, processEnded, processEnded, noLongerAsked]);
   });
 
   it("uses recorded settings with --settings recorded, and written cases with their own settings", async () => {
@@ -450,7 +450,7 @@ warn-notes
       env: { PATH: process.env.PATH, TMPDIR: temporary },
       stdio: ["pipe", "ignore", "inherit"],
     });
-    const ended = once(child, "exit");
+    const exited = once(child, "exit");
     // Standard input stays open, so the command waits for more reviews.
     child.stdin.write(buildRecording("spin-notes", "endless"));
     let pid = 0;
@@ -460,7 +460,7 @@ warn-notes
       return pid > 0;
     });
     child.kill("SIGINT");
-    assert.deepEqual(await ended, [130, null]);
+    assert.deepEqual(await exited, [130, null]);
     assert.deepEqual(await readdir(temporary), []);
     await waitUntil("a rule is still at it", () => !isAlive(pid));
   });

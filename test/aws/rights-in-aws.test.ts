@@ -225,10 +225,10 @@ describe("the roles for one stage", () => {
         .filter(({ Resource }) => Resource === "*")
         .flatMap(({ actions }) => [...new Set(actions)].map((action) => ({ action, name }))),
     );
-    const found = [...Map.groupBy(onEverything, ({ action }) => action)].map(
+    const groups = [...Map.groupBy(onEverything, ({ action }) => action)].map(
       ([action, holders]) => `${action}: ${[...new Set(holders.map(({ name }) => name))].join(", ")}`,
     );
-    assert.deepEqual(found.sort(), listed.sort());
+    assert.deepEqual(groups.sort(), listed.sort());
   });
 
   it("gives the roles for plans and emergencies no right to create or delete", async () => {
@@ -274,8 +274,8 @@ describe("the roles for one stage", () => {
     const parameter = buildArn("ssm", "parameter/shop/token");
     const reviews = "arn:aws:s3:::reviews/prod/*";
     const tokens = { TokenSecrets: [secret], TokenParameters: [parameter, buildArn("ssm", "parameter/postern/*")] };
-    const named = { ...github, ...tokens, RecordedReviews: [reviews] };
-    const { policy } = await readAccess(named);
+    const parameters = { ...github, ...tokens, RecordedReviews: [reviews] };
+    const { policy } = await readAccess(parameters);
     const boundaryStatements = policy("FunctionsBoundary");
     const wanted = (await readCatalogue()).flatMap(({ rule }) =>
       Object.values(rule.needs ?? {}).flatMap(({ action }) => action ?? []),
@@ -645,9 +645,9 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     for (const resource of types["AWS::IAM::Role"]?.on ?? [])
       assert.ok(findAllowingStatement(deploy, { ...passed, resource }));
     for (const action of callerNetworkActions) assert.ok(findAllowingStatement(deploy, { action, resource: "*" }));
-    const given = access.policy("StackPolicy").flatMap(({ actions }) => actions);
+    const givenRights = access.policy("StackPolicy").flatMap(({ actions }) => actions);
     assert.deepEqual(
-      [...new Set(given)].filter((action) => !neededActions.has(action)),
+      [...new Set(givenRights)].filter((action) => !neededActions.has(action)),
       [],
     );
   });

@@ -361,17 +361,17 @@ describe("the state of a stage", await needs("moto"), () => {
     });
 
     it("can be created, completed and deleted although the answer to each change is lost once", async () => {
-      const lost = new Set<string>();
+      const lostVersions = new Set<string>();
       recorder.fault = ({ action }, when) => {
-        if (when === "before" || !isChange(action) || lost.has(action)) return undefined;
-        lost.add(action);
+        if (when === "before" || !isChange(action) || lostVersions.has(action)) return undefined;
+        lostVersions.add(action);
         return "cut";
       };
       await table.complete();
       assert.deepEqual(await table.readFaults(), []);
       assert.equal(await table.remove(), true);
       assert.equal(await table.readFaults(), undefined);
-      assert.equal(lost.size, 5);
+      assert.equal(lostVersions.size, 5);
       assert.equal(await table.remove(), false);
     });
 

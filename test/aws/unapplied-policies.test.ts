@@ -74,8 +74,8 @@ describe("a stage with a policy whose admission plugin is off", await needs("mot
     const { deployStage } =
       await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
     const plans: DeploymentPlan[] = [];
-    const ended = await deployStage(await openJob(timeoutSeconds), async (plan) => void plans.push(plan));
-    return { ended, planned: plans.flatMap(({ clusters }) => clusters.flatMap(({ policies }) => policies)) };
+    const result = await deployStage(await openJob(timeoutSeconds), async (plan) => void plans.push(plan));
+    return { ended: result, planned: plans.flatMap(({ clusters }) => clusters.flatMap(({ policies }) => policies)) };
   };
   const readHealth = async (timeoutSeconds: number) => {
     const { probeClusterHealth } = await checkout.load<typeof import("../../infra/rollout/clusters/cluster-health.ts")>(

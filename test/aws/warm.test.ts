@@ -44,7 +44,7 @@ describe("the stand-in for provisioned concurrency", await needs("runtime client
     service.create(FunctionName, zip({ "index.cjs": Buffer.from(code) }), {});
     Object.assign(service, { warming: 0, warmFailure: undefined });
   });
-  const put = (Qualifier: string, ProvisionedConcurrentExecutions = 1) =>
+  const putProvisioned = (Qualifier: string, ProvisionedConcurrentExecutions = 1) =>
     client.putProvisionedConcurrencyConfig({ FunctionName, Qualifier, ProvisionedConcurrentExecutions });
   const list = async () =>
     (await client.listProvisionedConcurrencyConfigs({ FunctionName })).ProvisionedConcurrencyConfigs ?? [];
@@ -53,21 +53,21 @@ describe("the stand-in for provisioned concurrency", await needs("runtime client
 
   it("takes time to start environments, or fails", async () => {
     service.warming = 60_000;
-    assert.equal((await put("1", 2)).Status, "IN_PROGRESS");
+    assert.equal((await putProvisioned("1", 2)).Status, "IN_PROGRESS");
     service.warmFailure = "FUNCTION_ERROR_INIT_FAILURE";
-    await put("1", 3);
+    await putProvisioned("1", 3);
     const [starting] = await list();
     assert.deepEqual([starting?.Status, starting?.RequestedProvisionedConcurrentExecutions], ["IN_PROGRESS", 3]);
     service.warming = 0;
     const [failed] = await list();
     assert.deepEqual([failed?.Status, failed?.StatusReason], ["FAILED", "FUNCTION_ERROR_INIT_FAILURE"]);
     service.warmFailure = undefined;
-    assert.equal((await put("1", 2)).Status, "READY");
+    assert.equal((await putProvisioned("1", 2)).Status, "READY");
   });
 
   it("answers reviews in a provisioned environment as soon as one is ready", async () => {
     assert.equal(await invoke(), '"on-demand"');
-    await put("1");
+    await putProvisioned("1");
     assert.equal(await invoke(), '"provisioned-concurrency"');
     await client.deleteProvisionedConcurrencyConfig({ FunctionName, Qualifier: "1" });
     assert.equal(await invoke(), '"on-demand"');
@@ -75,37 +75,37 @@ describe("the stand-in for provisioned concurrency", await needs("runtime client
   });
 
   it("refuses what Lambda refuses", async () => {
-    await assert.rejects(put("$LATEST"), refuses("unpublished function versions"));
-    await assert.rejects(put("7"), /^ResourceNotFoundException/);
-    await assert.rejects(put("1", 0), /^InvalidParameterValueException/);
-    const known = service.functions.get(FunctionName);
-    assert.ok(known);
-    known.reserved = 2;
-    await put("1", 2);
-    await assert.rejects(put("1", 3), refuses("not be greater than the reservedConcurrentExecution"));
-    known.versions.set("2", { ...known.latest });
-    await assert.rejects(put("2", 1), refuses("not be greater than the reservedConcurrentExecution"));
-    known.reserved = undefined;
-    await put("1", 500);
-    await assert.rejects(put("2", 401), refuses("below its minimum value of \\[100\\]"));
-    await put("2", 400);
+    await assert.rejects(putProvisioned("$LATEST"), refuses("unpublished function versions"));
+    await assert.rejects(putProvisioned("7"), /^ResourceNotFoundException/);
+    await assert.rejects(putProvisioned("1", 0), /^InvalidParameterValueException/);
+    const fn = service.functions.get(FunctionName);
+    assert.ok(fn);
+    fn.reserved = 2;
+    await putProvisioned("1", 2);
+    await assert.rejects(putProvisioned("1", 3), refuses("not be greater than the reservedConcurrentExecution"));
+    fn.versions.set("2", { ...fn.latest });
+    await assert.rejects(putProvisioned("2", 1), refuses("not be greater than the reservedConcurrentExecution"));
+    fn.reserved = undefined;
+    await putProvisioned("1", 500);
+    await assert.rejects(putProvisioned("2", 401), refuses("below its minimum value of \\[100\\]"));
+    await putProvisioned("2", 400);
     await assert.rejects(client.deleteFunction({ FunctionName, Qualifier: "2" }), /it has provisioned concurrency/);
   });
 
   it("refuses weights of an alias with provisioned concurrency, and the reverse", async () => {
-    const known = service.functions.get(FunctionName);
-    known?.versions.set("2", { ...known.latest });
+    const fn = service.functions.get(FunctionName);
+    fn?.versions.set("2", { ...fn.latest });
     const alias = { FunctionName, Name: "live" };
     const buildWeights = (AdditionalVersionWeights: Record<string, number>) => ({
       RoutingConfig: { AdditionalVersionWeights },
     });
     await client.updateAlias({ ...alias, ...buildWeights({ 2: 0.1 }) });
-    await assert.rejects(put("live"), refuses("Invalid alias configuration"));
-    await put("1");
+    await assert.rejects(putProvisioned("live"), refuses("Invalid alias configuration"));
+    await putProvisioned("1");
     await client.updateAlias({ ...alias, ...buildWeights({}) });
-    await assert.rejects(put("live"), /^ResourceConflictException/);
+    await assert.rejects(putProvisioned("live"), /^ResourceConflictException/);
     await client.deleteProvisionedConcurrencyConfig({ FunctionName, Qualifier: "1" });
-    await put("live");
+    await putProvisioned("live");
     await assert.rejects(
       client.updateAlias({ ...alias, ...buildWeights({ 2: 0.1 }) }),
       refuses("Invalid alias configuration"),
@@ -162,9 +162,9 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
   };
   const runPostern = (...words: string[]) => checkout.postern(account.actAs("tester").env, ...words);
   const getFunction = () => {
-    const found = account.lambda.functions.get(`postern-test-${rule}`);
-    assert.ok(found);
-    return found;
+    const fn = account.lambda.functions.get(`postern-test-${rule}`);
+    assert.ok(fn);
+    return fn;
   };
   const getLive = () => String(getFunction().aliases.get("live")?.version);
   /** Returns the number of warm environments by version. */
@@ -252,12 +252,12 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
 
   it("says after a rollback that it has no warm environments, and gets them by a deployment", async () => {
     assert.match(await deploy("{ warm: 3 }"), /release r\d+ is live/);
-    const left = getLive();
+    const versionBefore = getLive();
     const { stdout, stderr } = await runPostern("rollback", rule, "--stage", "test");
     assert.match(stdout, /stamp-notes is at version \d+\n/);
     const cold = `version ${getLive()} of stamp-notes has no warm environments, so its first reviews take longer`;
     assert.ok(stderr.includes(`${cold}; postern deploy starts them\n`), stderr);
-    assert.deepEqual(listWarm(), { [left]: 3 });
+    assert.deepEqual(listWarm(), { [versionBefore]: 3 });
     await writeTree("two");
     assert.match(await deploy("{ warm: 3 }"), /release r\d+ is live/);
     assert.deepEqual(listWarm(), { [getLive()]: 3 });

@@ -217,7 +217,7 @@ export const formatTraceMeasurement = ({ title, ways }: TraceMeasurement): strin
     });
   const added = delays.map((delay) => `ADDED AT ${delay} MS: P50 / P99 / P99.9`);
   const tables = ways.map(({ what, kinds, dollars }, index) => {
-    const shown = kinds.filter((kind) => index === 0 || !ways[0]?.kinds.includes(kind));
+    const shownKinds = kinds.filter((kind) => index === 0 || !ways[0]?.kinds.includes(kind));
     const formatKind = (kind: TraceKindMeasurement) => [
       kind.what,
       `${(100 * kind.share).toFixed(2)} %`,
@@ -227,7 +227,7 @@ export const formatTraceMeasurement = ({ title, ways }: TraceMeasurement): strin
     return formatTable([
       [what.toUpperCase(), "SHARE", "CALLS", "ROUNDS", ...added],
       ...(dollars ? [["all writes", "", "", "", ...formatAdded(kinds)]] : []),
-      ...shown.map(formatKind),
+      ...shownKinds.map(formatKind),
     ]);
   });
   return [

@@ -70,8 +70,8 @@ export const compareWithCelGo = async (cel: string, rounds: number): Promise<Ben
     variables: { object: request.object, request },
     repeat: 200,
   };
-  const ask = (program: ChildProgram) => async () => (await program.ask(question)) as TimedPolicy;
-  const pairs = await measureInTurn(rounds, ask(theirs), ask(ours));
+  const evaluate = (program: ChildProgram) => async () => (await program.ask(question)) as TimedPolicy;
+  const pairs = await measureInTurn(rounds, evaluate(theirs), evaluate(ours));
   for (const [theirTimes, ourTimes] of pairs)
     deepEqual([ourTimes.results, ourTimes.cost], [theirTimes.results, theirTimes.cost]);
   const summarize = (get: (timed: TimedPolicy) => number) =>

@@ -62,8 +62,8 @@ export const openBenchPodCreator = async (binaries: ControlPlaneBinaries) => {
     [Symbol.asyncDispose]: stop,
     /** Creates a pod, returns it as the API server stores it, and deletes it. */
     stored: async (namespace: string): Promise<Pod> => {
-      const made = toPod(await admin({ method: "POST", path: getPodsPath(namespace), body: buildPod() }));
-      const path = `${getPodsPath(namespace)}/${made.metadata?.name}`;
+      const createdPod = toPod(await admin({ method: "POST", path: getPodsPath(namespace), body: buildPod() }));
+      const path = `${getPodsPath(namespace)}/${createdPod.metadata?.name}`;
       const pod = toPod(await admin({ method: "GET", path }));
       toPod(await admin({ method: "DELETE", path: `${path}?gracePeriodSeconds=0` }));
       return pod;

@@ -97,8 +97,8 @@ const requireEqualPods = async (creates: BenchPodCreator, routes: PodCreateRoute
   const stored = await Promise.all(
     routes.map(async ({ what, namespace }) => ({ what, pod: toComparablePod(await creates.stored(namespace)) })),
   );
-  const other = stored.find(({ pod }) => !isDeepStrictEqual(pod, stored[0]?.pod));
-  if (other) throw new Error(`${stored[0]?.what} and ${other.what} don't make the same of a pod`);
+  const differing = stored.find(({ pod }) => !isDeepStrictEqual(pod, stored[0]?.pod));
+  if (differing) throw new Error(`${stored[0]?.what} and ${differing.what} don't make the same of a pod`);
 };
 
 /** Returns a pod without fields that differ even between equal pods, such as the uid. */
@@ -113,9 +113,9 @@ type Address = WebhookManifests[number]["webhooks"][number]["clientConfig"];
 const warmUp = async ({ url, caBundle = "" }: Address, reviews: number): Promise<void> => {
   const { client, close } = createTokenClient(url, Buffer.from(caBundle, "base64").toString(), "");
   const body = JSON.parse(buildPodReview(5_000));
-  let left = reviews;
+  let remaining = reviews;
   const sendWhileLeft = async () => {
-    for (; left > 0; left--) {
+    for (; remaining > 0; remaining--) {
       const { code } = await client({ method: "POST", path: "", body });
       if (code !== 200) throw new Error(`${url} answers ${code}`);
     }

@@ -93,10 +93,10 @@ export const compareManyPoliciesWithOne = async (rounds: number): Promise<BenchR
     { name: "a script", overriders: buildScriptOverrider, times: 4 },
   ];
   for (const { name, overriders, times } of kinds) {
-    const one = await openReview(buildPolicies(1, overriders, false), 1);
+    const onePolicy = await openReview(buildPolicies(1, overriders, false), 1);
     for (const count of [10, 100, 1000]) {
       const many = await openReview(buildPolicies(count, overriders, false), 1);
-      const ratios = await measureRatiosInTurn(rounds, createTimer(one, times), createTimer(many, times));
+      const ratios = await measureRatiosInTurn(rounds, createTimer(onePolicy, times), createTimer(many, times));
       results.push({
         what: `${name}, one of ${count} policies for the pod, over one alone`,
         ratio: summarizeRatios(ratios),
@@ -104,11 +104,11 @@ export const compareManyPoliciesWithOne = async (rounds: number): Promise<BenchR
       });
     }
     const count = 10;
-    const each = await openReview(buildPolicies(count, overriders, true), count);
+    const eachPolicy = await openReview(buildPolicies(count, overriders, true), count);
     const ratios = await measureRatiosInTurn(
       rounds,
-      createTimer(one, times),
-      createTimer(each, Math.ceil(times / count), count),
+      createTimer(onePolicy, times),
+      createTimer(eachPolicy, Math.ceil(times / count), count),
     );
     results.push({
       what: `${name}, each of ${count} policies that are all for it, over one alone`,

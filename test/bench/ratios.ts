@@ -35,10 +35,10 @@ export const computeWeightedQuantiles = (
   const sorted = values.toSorted(([one], [other]) => one - other);
   const total = sorted.reduce((sum, [, weight]) => sum + weight, 0);
   return fractions.map((fraction) => {
-    let left = total * fraction;
+    let remainingWeight = total * fraction;
     const found = sorted.find(([, weight]) => {
-      left -= weight;
-      return left <= 0;
+      remainingWeight -= weight;
+      return remainingWeight <= 0;
     });
     return (found ?? sorted.at(-1))?.[0] ?? Number.NaN;
   });

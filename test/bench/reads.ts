@@ -54,12 +54,12 @@ const createTripleReadRule = (maxAge: number) =>
         classes(): Promise<StorageClass[]>;
       },
     ) {
-      const found = await Promise.all([
+      const objects = await Promise.all([
         asked.namespaces({ name: "default" }),
         asked.ranges("default"),
         asked.classes(),
       ]);
-      label(pod, found.length);
+      label(pod, objects.length);
     },
   });
 

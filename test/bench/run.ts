@@ -229,8 +229,8 @@ const command = {
     const only = readListOption(options, "only");
     const isJson = options.text("output") === "json";
     if (rounds === 0) throw new Complaint("--rounds must be at least 1");
-    const wrong = only.find((name) => !names.includes(name));
-    if (wrong !== undefined) throw new Complaint(`--only takes ${names.join(", ")}, not "${wrong}"`);
+    const unknownName = only.find((name) => !names.includes(name));
+    if (unknownName !== undefined) throw new Complaint(`--only takes ${names.join(", ")}, not "${unknownName}"`);
 
     const { requireBinaries } = await import("../control-plane/binaries.ts");
     const missing = await requireBinaries().then(

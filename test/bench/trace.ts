@@ -172,8 +172,8 @@ export const measureTrace = async (
   ): Promise<TraceWayMeasurement> => {
     const kinds: TraceKindMeasurement[] = [];
     for (const write of measuredWrites) {
-      const known = first.kinds.find((kind) => kind.what === write.what);
-      kinds.push(known && isSilent(known) ? known : await measureKind(write, rounds));
+      const knownKind = first.kinds.find((kind) => kind.what === write.what);
+      kinds.push(knownKind && isSilent(knownKind) ? knownKind : await measureKind(write, rounds));
     }
     return { what, kinds };
   };

@@ -151,7 +151,7 @@ const runMeasured = async ([file = "", ...words]: readonly string[], cwd: string
   const started = performance.now();
   const env = { ...process.env, NODE_OPTIONS: "", KUBECONFIG: "/dev/null" };
   const child = spawn(file, words, { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
-  const ended = Promise.all([text(child.stdout), text(child.stderr), once(child, "close")]);
+  const outputs = Promise.all([text(child.stdout), text(child.stderr), once(child, "close")]);
   let [cpu, memory] = [0, 0];
   const read = async () => {
     const [stat = "", status = ""] = await Promise.all(
@@ -167,7 +167,7 @@ const runMeasured = async ([file = "", ...words]: readonly string[], cwd: string
     await read();
     await wait(5);
   }
-  const [output, errors] = await ended;
+  const [output, errors] = await outputs;
   if (output === "") throw new Error(`${file} ended: ${errors.slice(-2000)}`);
   return { output, cpu, memory, wall: (performance.now() - started) / 1000 };
 };
@@ -202,7 +202,7 @@ const writeSchemas = async (admin: TestClusterClient, folder: string): Promise<v
  * member that isn't required may be null.
  */
 const toStandaloneSchema = (name: string, schemas: Record<string, JsonMap>): object => {
-  const used: Record<string, unknown> = {};
+  const usedSchemas: Record<string, unknown> = {};
   const convert = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(convert);
     if (!isMap(value)) return value;
@@ -218,11 +218,11 @@ const toStandaloneSchema = (name: string, schemas: Record<string, JsonMap>): obj
     return { additionalProperties: false, ...converted, properties: Object.fromEntries(members) };
   };
   const use = (wanted: string): string => {
-    if (!Object.hasOwn(used, wanted)) {
-      used[wanted] = {};
-      used[wanted] = convert(schemas[wanted]);
+    if (!Object.hasOwn(usedSchemas, wanted)) {
+      usedSchemas[wanted] = {};
+      usedSchemas[wanted] = convert(schemas[wanted]);
     }
     return `#/definitions/${wanted}`;
   };
-  return { $ref: use(name), definitions: used };
+  return { $ref: use(name), definitions: usedSchemas };
 };

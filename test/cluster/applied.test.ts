@@ -116,9 +116,9 @@ const writeKubeconfig = async (
   change: { server?: string; ca?: string; token?: string } = {},
 ) => {
   const { token = cluster.getToken(user), ...address } = change;
-  const here = { ...cluster, ...address, getToken: () => token };
+  const connection = { ...cluster, ...address, getToken: () => token };
   const file = join(await mkdtemp(join(folder, "kube-")), "config");
-  await writeFile(file, buildKubeconfig({ unused: { ...here, getToken: () => "unused" }, here }));
+  await writeFile(file, buildKubeconfig({ unused: { ...connection, getToken: () => "unused" }, here: connection }));
   return file;
 };
 
@@ -159,9 +159,9 @@ describe("the objects of a deployment", await needs("API server"), () => {
   const allReferences = [mutating, validating, role, binding, account, secret];
 
   const getLive = async (ref: ObjectReference): Promise<DeployedObject> => {
-    const found = await api.get(ref);
-    assert.ok(found, `${ref.kind} ${ref.name} is there`);
-    return found;
+    const object = await api.get(ref);
+    assert.ok(object, `${ref.kind} ${ref.name} is there`);
+    return object;
   };
   const listResourceVersions = () =>
     Promise.all(allReferences.map(async (ref) => (await getLive(ref)).metadata.resourceVersion));
@@ -309,8 +309,11 @@ describe("the objects of a deployment", await needs("API server"), () => {
       it(`are reported and corrected: a deleted ${ref.kind}`, async () => {
         await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
         await deleteObject(ref);
-        const found = await listSentences(usualRules);
-        assert.ok(found.length > 0 && found.every((sentence) => sentence.endsWith(" is missing")), found.join());
+        const sentences = await listSentences(usualRules);
+        assert.ok(
+          sentences.length > 0 && sentences.every((sentence) => sentence.endsWith(" is missing")),
+          sentences.join(),
+        );
         assert.deepEqual(formatChanges(await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern")), [
           `made ${ref.kind} ${ref.name}`,
         ]);
@@ -472,13 +475,13 @@ describe("the objects of a deployment", await needs("API server"), () => {
       metadata: { name: "foreign" },
       webhooks,
     });
-    const found = await findEntriesCallingUrls(api, [
+    const entries = await findEntriesCallingUrls(api, [
       "https://rules.example.com/base/",
       "https://nobody.example.com",
       "no address",
     ]);
     assert.deepEqual(
-      found.sort((left, right) => left.name.localeCompare(right.name)),
+      entries.sort((left, right) => left.name.localeCompare(right.name)),
       [
         { kind: foreign.kind, name: "foreign", entry: "same.example.com" },
         { kind: foreign.kind, name: "postern", entry: "deny-service-external-ips.postern.dev" },
@@ -712,10 +715,10 @@ describe("the objects of a deployment", await needs("API server"), () => {
 
     it("is found by its name, and gets a token of the AWS identity", async () => {
       eksRequests.length = 0;
-      const found = await openClusterApi("prod-eu", connect, { identity: readIdentity });
-      assert.equal(found.server, address);
+      const api = await openClusterApi("prod-eu", connect, { identity: readIdentity });
+      assert.equal(api.server, address);
       await assert.rejects(
-        found.get(mutating),
+        api.get(mutating),
         expectComplaint(
           "cluster prod-eu: the API server doesn't accept the credentials (401: Unauthorized); give the AWS identity that deploys an access entry of the EKS cluster prod",
         ),
@@ -733,12 +736,12 @@ describe("the objects of a deployment", await needs("API server"), () => {
     });
     it("is not looked up in EKS if server and ca are set", async () => {
       eksRequests.length = 0;
-      const found = await openClusterApi(
+      const api = await openClusterApi(
         "prod-eu",
         { ...connect, server: address, ca: "ca.crt" },
         { identity: readIdentity, folder },
       );
-      await assert.rejects(found.get(mutating), expectComplaint(/\(401: /));
+      await assert.rejects(api.get(mutating), expectComplaint(/\(401: /));
       assert.deepEqual(
         eksRequests.map(({ path }) => path),
         // After the answer 401, the request is sent again with a new token.
@@ -793,13 +796,13 @@ describe("the objects of a deployment", await needs("API server"), () => {
       const postern = await serveCatalogueForTests(JSON.stringify({ rules }), openCapabilities);
       try {
         const entries = postern.manifests().flatMap(({ webhooks }) => webhooks);
-        const found = await probeEntries(entries, { timeoutSeconds: 10 });
+        const probes = await probeEntries(entries, { timeoutSeconds: 10 });
         assert.deepEqual(
-          found.filter(({ ok }) => !ok).map(({ sentence }) => sentence),
+          probes.filter(({ ok }) => !ok).map(({ sentence }) => sentence),
           [],
         );
         assert.deepEqual(
-          found.map(({ entry }) => entry),
+          probes.map(({ entry }) => entry),
           entries.map(({ name }) => name),
         );
       } finally {
@@ -837,8 +840,8 @@ describe("opening a cluster", () => {
       });
       assert.equal(response.status, 200, await response.text());
       const readIdentity = async () => ({ accessKeyId: "a", secretAccessKey: "b" });
-      const found = await readEksServerAndCa({ eks: "prod", region: "eu-west-1" }, readIdentity);
-      assert.match(found.server, /^https:\/\/[^/]+\.eks\.amazonaws\.com$/);
+      const connection = await readEksServerAndCa({ eks: "prod", region: "eu-west-1" }, readIdentity);
+      assert.match(connection.server, /^https:\/\/[^/]+\.eks\.amazonaws\.com$/);
       await assert.rejects(
         readEksServerAndCa({ eks: "none", region: "eu-west-1" }, readIdentity),
         expectComplaint(/^EKS doesn't describe cluster none in eu-west-1 \(404\): No cluster found for name: none\.$/),
@@ -852,12 +855,12 @@ describe("opening a cluster", () => {
 
 describe("entry names", () => {
   it("contain the rule, the variant and the phase", () => {
-    const named = listRulesCalledByEntries(buildWanted({ "always-pull-images": {}, "node-restriction": {} }));
+    const calledRules = listRulesCalledByEntries(buildWanted({ "always-pull-images": {}, "node-restriction": {} }));
     assert.deepEqual(
-      named.filter(({ phase }) => phase === "validate"),
+      calledRules.filter(({ phase }) => phase === "validate"),
       [{ rule: "always-pull-images", phase: "validate" }],
     );
-    assert.deepEqual(named.slice(0, 2), [
+    assert.deepEqual(calledRules.slice(0, 2), [
       { rule: "node-restriction", variant: "heartbeats", phase: "mutate" },
       { rule: "node-restriction", variant: "pods", phase: "mutate" },
     ]);
@@ -907,8 +910,8 @@ describe("a probe", () => {
   const maskUrl = () => url.replace(key, "…");
 
   it("sends a review with dryRun as the API server does", async () => {
-    const found = await probeEndpoint(url, certificate.ca);
-    assert.deepEqual([found.ok, found.sentence], [true, `${maskUrl()} answers in ${found.milliseconds} ms`]);
+    const probe = await probeEndpoint(url, certificate.ca);
+    assert.deepEqual([probe.ok, probe.sentence], [true, `${maskUrl()} answers in ${probe.milliseconds} ms`]);
     const [sent] = requests;
     assert.deepEqual(
       [sent?.method, sent?.url, sent?.type, sent?.version],
@@ -932,12 +935,12 @@ describe("a probe", () => {
   });
 
   it("passes at endpoints that allow or refuse, and fails at endpoints that can't read the cluster", async () => {
-    const found = await probeEntries(
+    const probes = await probeEntries(
       postern.manifests().flatMap(({ webhooks }) => webhooks),
       threeTries,
     );
     assert.deepEqual(
-      found.map(({ entry, ok }) => [entry.replace(".postern.dev", ""), ok]),
+      probes.map(({ entry, ok }) => [entry.replace(".postern.dev", ""), ok]),
       [
         ["limit-ranger", false],
         ["always-pull-images", true],
@@ -947,7 +950,7 @@ describe("a probe", () => {
       ],
     );
     assert.match(
-      found[0]?.sentence ?? "",
+      probes[0]?.sentence ?? "",
       /\/local\.…\/limit-ranger\/mutate: it answers 503: nothing can be read from cluster "local": it has no connection here$/,
     );
   });
@@ -974,8 +977,8 @@ describe("a probe", () => {
   for (const { endpoint, status = 200, body, says, tries } of rows.faulty)
     it(`reports that an endpoint ${endpoint}`, async () => {
       answers = Array(5).fill(() => (body === "cut" ? body : { status, body }));
-      const found = await probeEndpoint(url, certificate.ca, threeTries);
-      assert.deepEqual([found.ok, found.sentence, requests.length], [false, `${maskUrl()}: ${says}`, tries]);
+      const probe = await probeEndpoint(url, certificate.ca, threeTries);
+      assert.deepEqual([probe.ok, probe.sentence, requests.length], [false, `${maskUrl()}: ${says}`, tries]);
     });
   it("passes if the third of three tries succeeds", async () => {
     answers = [() => ({ status: 503, body: "{}" }), () => "cut"];

@@ -216,19 +216,19 @@ describe("an audit of a cluster", await needs("API server"), () => {
       const body = { apiVersion, kind, metadata: { name, labels }, spec: kind === "Service" ? rest : spec };
       const { code, body: answer, warnings } = await admin({ method: "POST", path, body });
       const title = `${kind} ${namespace}/${name}`;
-      const found = byUid.get(metadata.uid);
-      assert.ok(found, title);
-      outcomes[`${kind} ${found.verdict}`] = (outcomes[`${kind} ${found.verdict}`] ?? 0) + 1;
+      const auditedObject = byUid.get(metadata.uid);
+      assert.ok(auditedObject, title);
+      outcomes[`${kind} ${auditedObject.verdict}`] = (outcomes[`${kind} ${auditedObject.verdict}`] ?? 0) + 1;
       // The object exists, so a creation that admission allows ends with a conflict.
-      if (found.verdict !== "denied") assert.equal(code, 409, `${title}: ${answer.message}`);
+      if (auditedObject.verdict !== "denied") assert.equal(code, 409, `${title}: ${answer.message}`);
       else {
-        const messages = found.denials.map(({ rule, message }) => `${rule}: ${message}`);
+        const messages = auditedObject.denials.map(({ rule, message }) => `${rule}: ${message}`);
         const [, hook = "", text] = /"(.*?)" denied the request: (.*)$/s.exec(String(answer.message)) ?? [];
         assert.ok(messages.includes(`${hook.replace(".postern.dev", "")}: ${text}`), `${title}: ${answer.message}`);
       }
       const theirs = warnings.filter((warning) => warning.includes(" would deny: "));
       assert.deepEqual(
-        found.warnings.map(({ rule, text }) => `${rule} ${text}`),
+        auditedObject.warnings.map(({ rule, text }) => `${rule} ${text}`),
         theirs,
         title,
       );
@@ -302,12 +302,15 @@ describe("an audit of a cluster", await needs("API server"), () => {
     assert.equal((await admin(buildLabelRequest("restricted"))).code, 200);
     try {
       for (const [path, body] of bodies) assert.equal((await admin({ method: "POST", path, body })).code, 201, path);
-      const others = { "Pod n4 LimitRanger": 20, "Pod n5 PodSecurity": 20 };
+      const expectedCounts = { "Pod n4 LimitRanger": 20, "Pod n5 PodSecurity": 20 };
       const denial = "ValidatingAdmissionPolicy 'closed' with binding 'closed' denied request: closed";
-      assert.deepEqual(await countDenials(), { ...others, [`Pod n1 ValidatingAdmissionPolicy ${denial}`]: 20 });
+      assert.deepEqual(await countDenials(), {
+        ...expectedCounts,
+        [`Pod n1 ValidatingAdmissionPolicy ${denial}`]: 20,
+      });
       // One policy sets a label, and the other one refuses objects with it. Without the first one, no object is
       // refused.
-      assert.deepEqual(await countDenials("--plugins=-MutatingAdmissionPolicy"), others);
+      assert.deepEqual(await countDenials("--plugins=-MutatingAdmissionPolicy"), expectedCounts);
     } finally {
       for (const [path, { metadata }] of bodies) await admin({ method: "DELETE", path: `${path}/${metadata.name}` });
       await admin(buildLabelRequest(null));

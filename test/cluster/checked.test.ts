@@ -64,13 +64,13 @@ for (const minor of chooseMinors(POSTERN_RUNS, 0))
     let cluster: TestCluster;
     let admin: TestClusterClient;
     const stops: (() => Promise<unknown>)[] = [];
-    const seen = new Map<string, Fields>();
+    const seenObjects = new Map<string, Fields>();
 
     before(async () => {
       const binaries = await requireBinaries(minor);
       folder = await mkdtemp(join(tmpdir(), "postern-checked-"));
       const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-      const scripted = await openScriptedWebhookEndpoints(certificate, { witness: createObserver(seen) });
+      const scripted = await openScriptedWebhookEndpoints(certificate, { witness: createObserver(seenObjects) });
       const { defaultOn } = await listPlugins(binaries);
       const disable = defaultOn.filter((plugin) => !webhookPlugins.includes(plugin));
       const flags = listParityObjectFlags(binaries.minor);
@@ -89,7 +89,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 0))
       stops.push(postern.stop);
       await applyConfigurations(admin, extendWebhookTimeoutsForTests(postern.manifests()), scripted.announcer);
 
-      await registerWitness(admin, scripted.url, certificate.ca, seen);
+      await registerWitness(admin, scripted.url, certificate.ca, seenObjects);
     });
     after(async () => {
       await Promise.all(stops.map((stop) => stop()));
@@ -104,14 +104,18 @@ for (const minor of chooseMinors(POSTERN_RUNS, 0))
     };
 
     const runs = Number(POSTERN_RUNS ?? 50);
-    for (const odd of [false, true])
-      it(`equals the API server's for ${odd ? "manifests that are partly wrong" : "manifests"}`, async () => {
+    for (const hasFaults of [false, true])
+      it(`equals the API server's for ${hasFaults ? "manifests that are partly wrong" : "manifests"}`, async () => {
         const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
         const sample = fc
-          .sample(createManifest(odd), { seed, numRuns: runs })
+          .sample(createManifest(hasFaults), { seed, numRuns: runs })
           .map(({ kind, object, namespace }, index) => {
-            const place = parityGeneratedKinds[kind].namespaced ? { namespace } : {};
-            const metadata = { ...Object(object.metadata), name: `${odd ? "odd" : "one"}-${index}`, ...place };
+            const namespaceField = parityGeneratedKinds[kind].namespaced ? { namespace } : {};
+            const metadata = {
+              ...Object(object.metadata),
+              name: `${hasFaults ? "odd" : "one"}-${index}`,
+              ...namespaceField,
+            };
             return { kind, namespace, object: JSON.parse(JSON.stringify({ ...object, metadata })) };
           });
         const buildPath = (name: string) => join(folder, name);
@@ -157,7 +161,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 0))
           assert.ok(ours);
           for (let left = 2; ; left--) {
             const answer = await create(kind, namespace, object);
-            const [wanted, actual] = compareOutcomes(answer, seen.get(object.metadata.name), ours, minor);
+            const [wanted, actual] = compareOutcomes(answer, seenObjects.get(object.metadata.name), ours, minor);
             const isAlike = isDeepStrictEqual(actual, wanted);
             // On a busy machine, the API server may skip a rule that took too long. Then the object is compared again.
             if (!isAlike && left > 0) continue;
@@ -170,7 +174,8 @@ for (const minor of chooseMinors(POSTERN_RUNS, 0))
         for (let start = 0; start < sample.length; start += 6)
           await Promise.all(sample.slice(start, start + 6).map(compareObject));
         assert.deepEqual(different.slice(0, 3), [], `${different.length} of ${runs} with seed ${seed}`);
-        for (const code of [201, 403, ...(odd ? [422] : [])]) assert.ok(verdicts[code], `${JSON.stringify(verdicts)}`);
+        for (const code of [201, 403, ...(hasFaults ? [422] : [])])
+          assert.ok(verdicts[code], `${JSON.stringify(verdicts)}`);
       });
   });
 

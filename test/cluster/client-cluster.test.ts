@@ -231,12 +231,16 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
         overrideRules: [{ overriders: { template: owner, cue: scripted } }],
       }),
     );
-    const kept = { cond: "Exist", dataRef: { from: "current", path: "/metadata/labels/keep" }, message: "it is kept" };
+    const keepCondition = {
+      cond: "Exist",
+      dataRef: { from: "current", path: "/metadata/labels/keep" },
+      message: "it is kept",
+    };
     await requireCreated(
       `${policyPath}/clustervalidatepolicies`,
       buildPolicy("ClusterValidatePolicy", "kept", {
         resourceSelectors: onPods,
-        validateRules: [{ targetOperations: ["DELETE"], template: { type: "condition", condition: kept } }],
+        validateRules: [{ targetOperations: ["DELETE"], template: { type: "condition", condition: keepCondition } }],
       }),
     );
 

@@ -88,7 +88,7 @@ function buildPolicy(kind: "Mutating" | "Validating") {
     expression: `has(object.metadata) && "seen" in object.metadata.?annotations.orValue({})
       ? [] : [JSONPatch{op: "test", path: "/kind", value: object.kind}]`,
   };
-  const work =
+  const policySpec =
     kind === "Mutating"
       ? { reinvocationPolicy: "Never", mutations: [{ patchType: "JSONPatch", jsonPatch }] }
       : { validations: [{ expression: `!("forbidden" in object.metadata.?labels.orValue({}))` }] };
@@ -98,7 +98,7 @@ function buildPolicy(kind: "Mutating" | "Validating") {
       apiVersion,
       kind: `${kind}AdmissionPolicy`,
       metadata: { name },
-      spec: { failurePolicy: "Fail", matchConstraints: { resourceRules: [everything] }, ...work },
+      spec: { failurePolicy: "Fail", matchConstraints: { resourceRules: [everything] }, ...policySpec },
     },
     {
       apiVersion,
@@ -154,7 +154,7 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
   /** The times of writes by failure policy and fault, for the table. */
   const times = { Ignore: new Map<string, Map<string, string>>(), Fail: new Map<string, Map<string, string>>() };
   const running = new Map<string, RunningProgram>();
-  const ended = new Set<string>();
+  const endedPrograms = new Set<string>();
   let cluster: TestCluster;
   let admin: TestClusterClient;
   let kubelets: Awaited<ReturnType<typeof startKubelets>>;
@@ -243,7 +243,7 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
       const program = startProgram(file, [...flags, ...extraFlags]);
       stack.defer(program.stop);
       running.set(name, program);
-      program.ended.then(() => ended.add(name));
+      program.ended.then(() => endedPrograms.add(name));
     };
     start("kube-controller-manager", binaries.controllerManager, ["--use-service-account-credentials"]);
     start("kube-scheduler", scheduler?.program ?? "");
@@ -330,9 +330,9 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
             await endpoints.begin(fault);
             const start = Date.now();
             const end = start + seconds * 1000;
-            const lost = new Set<string>();
+            const lostNodes = new Set<string>();
             const watchNodes = async () => {
-              for (; Date.now() < end; await wait(1000)) for (const node of await listLostNodes()) lost.add(node);
+              for (; Date.now() < end; await wait(1000)) for (const node of await listLostNodes()) lostNodes.add(node);
             };
             const watchRoll = async () => {
               for (; Date.now() < end; await wait(500)) if (await hasRolled()) return Date.now() - start;
@@ -342,14 +342,14 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
               await wait(seconds * 1000 + 100);
               await endpoints.begin();
             };
-            const all = [measureWrites(end), watchRoll(), watchNodes(), endFault()] as const;
-            const [measured, rolledAfter] = await Promise.all(all);
+            const tasks = [measureWrites(end), watchRoll(), watchNodes(), endFault()] as const;
+            const [measured, rolledAfter] = await Promise.all(tasks);
             assert.deepEqual(
-              [...ended].map((name) => `${name}: ${running.get(name)?.tail().slice(-600)}`),
+              [...endedPrograms].map((name) => `${name}: ${running.get(name)?.tail().slice(-600)}`),
               [],
             );
             assert.deepEqual(await readLeaders(), leaders);
-            assert.deepEqual([...lost], []);
+            assert.deepEqual([...lostNodes], []);
             // A guard that fails closed also refuses a kubelet's deletion of its Pod. The kubelet tries again.
             const isExpected = (failure: string) => policy === "Fail" && failure.includes(": DELETE ");
             assert.deepEqual(

@@ -112,8 +112,8 @@ const formPlural = (kind: string): string => {
 /** Returns the path for creations of a kind as a dry run. */
 const getPath = (apiVersion: string, kind: string) => {
   const root = apiVersion.includes("/") ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
-  const home = clusterWide.includes(kind) ? "" : "/namespaces/default";
-  return `${root}${home}/${formPlural(kind.toLowerCase())}?dryRun=All&fieldValidation=Warn`;
+  const namespacePath = clusterWide.includes(kind) ? "" : "/namespaces/default";
+  return `${root}${namespacePath}/${formPlural(kind.toLowerCase())}?dryRun=All&fieldValidation=Warn`;
 };
 
 const createAnyObject = (minor: string, odd: boolean): Arbitrary<Fields> => {
@@ -181,7 +181,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
     let cluster: TestCluster;
     let admin: TestClusterClient;
     /** The objects that the mutating and the validating webhook got, by name. */
-    const seen = new Map<string, Fields>();
+    const seenObjects = new Map<string, Fields>();
     const validated = new Map<string, Fields>();
 
     before(async () => {
@@ -189,13 +189,13 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       folder = await mkdtemp(join(tmpdir(), "postern-defaults-"));
       const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
       scripted = await openScriptedWebhookEndpoints(certificate, {
-        witness: createObserver(seen),
+        witness: createObserver(seenObjects),
         validated: createObserver(validated),
       });
       const disable = (await listPlugins(binaries)).defaultOn.filter((plugin) => !webhookPlugins.includes(plugin));
       cluster = await bootCluster(binaries, { disable });
       admin = cluster.admin;
-      await registerWitness(admin, scripted.url, certificate.ca, seen);
+      await registerWitness(admin, scripted.url, certificate.ca, seenObjects);
       const kind = "ValidatingWebhookConfiguration";
       await registerWitness(admin, scripted.url, certificate.ca, validated, kind, "validated");
     });
@@ -215,7 +215,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       const ours = fillDefaults(object, minor);
       assert.deepEqual(object, before, "fillDefaults doesn't change the given object");
       const answer = await create(getPath(String(apiVersion), String(kind)), object);
-      const theirs = seen.get(name);
+      const theirs = seenObjects.get(name);
       const verdict = answer.code === 201 ? "admitted" : theirs ? "invalid" : "refused";
       const context = `${JSON.stringify(object)}, answered ${answer.code} ${answer.body.message}`;
       const { managedFields: _, ...metadata } = Object(theirs?.metadata);

@@ -115,8 +115,8 @@ describe("a real API server that calls Postern", await needs("API server"), () =
 
   /** Returns the annotations of an answered request in the audit log of the first cluster. */
   const readAuditAnnotations = async ({ auditId = "" }: TestClusterResponse): Promise<[string, string][]> => {
-    const found = await clusterOne.readAuditAnnotations([auditId]);
-    return Object.entries(found.get(auditId) ?? {});
+    const annotations = await clusterOne.readAuditAnnotations([auditId]);
+    return Object.entries(annotations.get(auditId) ?? {});
   };
 
   describe("calls a rule again if a later mutating rule changed the object:", () => {
@@ -371,8 +371,8 @@ describe("a real API server that calls Postern", await needs("API server"), () =
             return `${key.replace(".postern.dev/would-", " would ")}: ${what}`;
           });
           assert.deepEqual(warnings, mode === "warn" ? sentences : []);
-          const kept = await clusterOne.admin({ method: "GET", path: `${getPath(resource)}/${mode}` });
-          assert.partialDeepStrictEqual(kept.body.spec, body.spec);
+          const storedObject = await clusterOne.admin({ method: "GET", path: `${getPath(resource)}/${mode}` });
+          assert.partialDeepStrictEqual(storedObject.body.spec, body.spec);
           const notes = await readAuditAnnotations(answer);
           const ours = notes.filter(([key]) => key.includes(".postern.dev/"));
           assert.deepEqual(Object.fromEntries(ours), mode === "audit" ? annotations : {});

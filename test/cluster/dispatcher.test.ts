@@ -75,7 +75,7 @@ for (const [place, minor] of minors.entries())
         `--audit-log-path=${join(folder, "audit.log")}`,
       ];
       const { defaultOn } = await listPlugins(binaries);
-      const disable = defaultOn.filter((one) => !webhookPlugins.includes(one) && one !== "NamespaceLifecycle");
+      const disable = defaultOn.filter((plugin) => !webhookPlugins.includes(plugin) && plugin !== "NamespaceLifecycle");
       cluster = await bootCluster(binaries, { disable, flags });
       log = await open(join(folder, "audit.log"));
       for (const call of listFixtureCalls()) assert.equal((await cluster.admin(call)).code, 201);
@@ -106,7 +106,7 @@ for (const [place, minor] of minors.entries())
 
     /** Returns the audit annotations of writes, by the word that each write carries. */
     const readAnnotations = async (words: ReadonlySet<string>) => {
-      const found = new Map<string, Record<string, string>>();
+      const foundAnnotations = new Map<string, Record<string, string>>();
       await waitUntil("the audit log is incomplete", async () => {
         const { size } = await log.stat();
         const { buffer } = await log.read({ buffer: Buffer.alloc(size - readBytes), position: readBytes });
@@ -114,18 +114,18 @@ for (const [place, minor] of minors.entries())
         readBytes += end;
         for (const line of buffer.toString("utf8", 0, end).split("\n")) {
           const [, word] = /"postern-word":\["(\w+)"\]/.exec(line) ?? [];
-          if (word === undefined || !words.has(word) || found.has(word)) continue;
+          if (word === undefined || !words.has(word) || foundAnnotations.has(word)) continue;
           const notes: [string, string][] = Object.entries(JSON.parse(line).annotations ?? {});
-          found.set(
+          foundAnnotations.set(
             word,
             Object.fromEntries(
               notes.filter(([key]) => !/^(authorization|pod-security|apiserver\.latency)\b/.test(key)),
             ),
           );
         }
-        return [...words].every((word) => found.has(word));
+        return [...words].every((word) => foundAnnotations.has(word));
       });
-      return found;
+      return foundAnnotations;
     };
     // With two minors, one gets the sets 0, 2, 4, … and the other one the sets 1, 3, 5, …
     const sets = Math.ceil(pairCount / writesPerSet);
@@ -205,6 +205,6 @@ describe("the random writes", await needsApiServer(minors.at(-1) ?? ""), () => {
 
 /** Returns the description of a hook's script. */
 const describeScript = (set: ScriptedSet, hook: string) => {
-  const found = set.manifests.flatMap(({ webhooks }) => webhooks).find(({ name }) => name === hook);
-  return found && set.scripts[getHookKey(found)]?.what;
+  const entry = set.manifests.flatMap(({ webhooks }) => webhooks).find(({ name }) => name === hook);
+  return entry && set.scripts[getHookKey(entry)]?.what;
 };

@@ -90,7 +90,7 @@ describe("image-policy-webhook beside its plugin", await needs("API server"), ()
       const [image = ""] = Object(Object(review).spec).containers.map((one: { image: string }) => one.image);
       const call = `${side} ${image}`;
       const replies = answers[image.split("/")[1]?.split(":")[0] ?? ""] ?? [];
-      const count = received.filter((one) => one === call).length;
+      const count = received.filter((receivedCall) => receivedCall === call).length;
       received.push(call);
       return replies[Math.min(count, replies.length - 1)];
     };
@@ -183,7 +183,7 @@ describe("image-policy-webhook beside its plugin", await needs("API server"), ()
       for (const side of ["upstream", "ours"])
         for (const [name, count] of Object.entries(calls[variant])) {
           const call = `${side} ${variant}/${name}:1`;
-          assert.equal(received.filter((one) => one === call).length, count, call);
+          assert.equal(received.filter((receivedCall) => receivedCall === call).length, count, call);
         }
     });
 });

@@ -31,9 +31,9 @@ export const startKubelets = async (cluster: TestCluster, count: number) => {
     failures.push(`${node}: ${request.method} ${request.path}: ${answer.code} ${answer.body.message}`);
   };
   const getClient = (node: string): TestClusterClient => {
-    const found = clients.get(node);
-    if (found === undefined) throw new Error(`there is no kubelet of ${node}`);
-    return found.client;
+    const client = clients.get(node);
+    if (client === undefined) throw new Error(`there is no kubelet of ${node}`);
+    return client.client;
   };
 
   /** Sends heartbeats of a node until the end. */

@@ -217,11 +217,11 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
     const definitions = located.filter(({ object }) => object.kind === "CustomResourceDefinition");
     await compareAll(t, definitions.filter((_, index) => isChosen(index)).map(toCreation));
     const unique = new Map(definitions.map(({ object }) => [object.metadata?.name, object]));
-    await define([...unique.values()].filter((one) => one.apiVersion === "apiextensions.k8s.io/v1"));
+    await define([...unique.values()].filter((definition) => definition.apiVersion === "apiextensions.k8s.io/v1"));
     kinds = buildKindIndex([...unique.values(), ...valid], minor);
-    const others = located.filter(
-      ({ object }) => getKind(object)?.off === false && !definitions.some((one) => one.object === object),
+    const otherObjects = located.filter(
+      ({ object }) => getKind(object)?.off === false && !definitions.some((definition) => definition.object === object),
     );
-    await compareAll(t, others.filter((_, index) => isChosen(index)).map(toCreation));
+    await compareAll(t, otherObjects.filter((_, index) => isChosen(index)).map(toCreation));
   });
 });

@@ -33,10 +33,13 @@ export interface ComparedAnswers {
 export const createSender = (admin: TestClusterClient, kinds: KindIndex) => {
   /** Returns the resource of an object's kind, and its namespace if the kind is namespaced. */
   const locate = ({ apiVersion = "", kind = "", metadata }: KubernetesObject) => {
-    const found = kinds.of(apiVersion, kind);
+    const kindEntry = kinds.of(apiVersion, kind);
     const { namespace = "default" } = Object(metadata);
     const isNamed = typeof namespace === "string" && namespace !== "";
-    return { resource: found?.resource.resource, namespace: found?.namespaced && isNamed ? namespace : undefined };
+    return {
+      resource: kindEntry?.resource.resource,
+      namespace: kindEntry?.namespaced && isNamed ? namespace : undefined,
+    };
   };
   const getPath = (of: KubernetesObject, { verb, subresource }: ComparedRequest): string => {
     const { resource, namespace } = locate(of);
@@ -125,11 +128,11 @@ const compareAnswers = (
 ): ComparedAnswers => {
   const reduce = olderMinor ? reduceAnswer : (answer: ComparedAnswer) => answer;
   const wanted = reduce({ code: server.code, warnings: server.warnings, body: normalize(server.body, object) });
-  const given = ours.object ?? ours.status;
+  const ourObject = ours.object ?? ours.status;
   const actual = reduce({
     code: ours.object ? (server.code < 300 ? server.code : 200) : (ours.status?.code ?? 0),
     warnings: [...ours.warnings],
-    body: normalize(given === undefined ? { ...ours } : { ...given }, object),
+    body: normalize(ourObject === undefined ? { ...ours } : { ...ourObject }, object),
   });
   const isRefused = server.code >= 300;
   if (isDeepStrictEqual(actual, wanted)) return { isRefused, cause: "equal", text: "" };

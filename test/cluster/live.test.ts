@@ -180,10 +180,10 @@ describe("a cluster that is read", await needs("API server"), () => {
     it("reports a conflict and a webhook's refusal as failures, not as answers about the object", async () => {
       const conflict = { kind: "Status", reason: "Conflict", message: "try again", code: 409 };
       proxy.faults.push({ status: 409, body: JSON.stringify(conflict) });
-      const make = () => connect()().create(namespaces, buildNamespace("made"));
-      await assert.rejects(make(), expectFailure(/the API server answers 409: try again$/));
+      const createNamespace = () => connect()().create(namespaces, buildNamespace("made"));
+      await assert.rejects(createNamespace(), expectFailure(/the API server answers 409: try again$/));
       proxy.faults.push({ status: 403, body: '{"message":"Forbidden"}' });
-      await assert.rejects(make(), expectFailure(/the API server answers 403: Forbidden/));
+      await assert.rejects(createNamespace(), expectFailure(/the API server answers 403: Forbidden/));
     });
 
     it("is not called if the token has a line break, which no HTTP header can have", async () => {
@@ -283,9 +283,9 @@ describe("a cluster that is read", await needs("API server"), () => {
     const open = connect();
     proxy.faults.push({ milliseconds: 3000 });
     const hasty = open(500).get(namespaces, "a");
-    const others = [0, 1].map(() => open(6000).get(namespaces, "a"));
+    const laterReads = [0, 1].map(() => open(6000).get(namespaces, "a"));
     await assert.rejects(hasty, expectFailure(/did not answer in time$/));
-    for (const found of await Promise.all(others)) assert.equal(found?.metadata?.name, "a");
+    for (const namespace of await Promise.all(laterReads)) assert.equal(namespace?.metadata?.name, "a");
     assert.equal(proxy.paths.length, 2);
   });
 
@@ -313,9 +313,9 @@ describe("a cluster that is read", await needs("API server"), () => {
           .slice(start, start + 50)
           .map((name) => create(clusterOne, "namespaces/default/limitranges", buildLimitRange(name))),
       );
-    const found = await connect()(10_000).list(limitranges, "default");
+    const limitRanges = await connect()(10_000).list(limitranges, "default");
     assert.deepEqual(
-      found.map(({ metadata }) => metadata?.name),
+      limitRanges.map(({ metadata }) => metadata?.name),
       names,
     );
     assert.equal(proxy.paths.length, 3);
@@ -340,14 +340,14 @@ describe("a cluster that is read", await needs("API server"), () => {
         const answers = questions.map(async ({ cluster, name, lists, maxAge }) => {
           const capabilities = openCapabilities(cluster, 8000);
           if (lists) {
-            const found = await capabilities.list(limitranges, name, { maxAge });
+            const items = await capabilities.list(limitranges, name, { maxAge });
             assert.deepEqual(
-              found.map(({ metadata }) => metadata?.name),
+              items.map(({ metadata }) => metadata?.name),
               [`of-${cluster}`],
             );
           } else {
-            const found = await capabilities.get(namespaces, name, undefined, { maxAge });
-            assert.equal(found?.metadata?.annotations?.cluster, cluster);
+            const namespace = await capabilities.get(namespaces, name, undefined, { maxAge });
+            assert.equal(namespace?.metadata?.annotations?.cluster, cluster);
           }
         });
         await Promise.all(answers);

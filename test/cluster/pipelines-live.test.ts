@@ -25,7 +25,7 @@ const reader = await readFile(fileURLToPath(new URL("../../infra/pipelines/live-
 describe("the nightly check of a cluster", await needs("API server"), () => {
   let cluster: TestCluster;
   let checkout: Checkout;
-  let known: string;
+  let knownPod: string;
 
   const apply = async (object: object) => {
     const path = `${getObjectApiPath(object)}?fieldManager=test&fieldValidation=Strict`;
@@ -38,8 +38,8 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
   const waitForPod = async (other?: string): Promise<string> => {
     const { body } = await cluster.admin({ method: "GET", path: pods });
     const names = Object(body).items.map(({ metadata }: { metadata: { name: string } }) => metadata.name);
-    const found = names.find((name: string) => name !== other);
-    return found ?? wait(100).then(() => waitForPod(other));
+    const podName = names.find((name: string) => name !== other);
+    return podName ?? wait(100).then(() => waitForPod(other));
   };
 
   before(async () => {
@@ -48,7 +48,7 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
       bootCluster(await requireBinaries(), { rbac: true, controllers, users: { nightly: ["postern-live"] } }),
       openCheckout(["allowed-registries", "deny-service-external-ips"]),
     ]);
-    known = join(checkout.folder, "postern-check/known.sarif");
+    knownPod = join(checkout.folder, "postern-check/known.sarif");
     await chmod(await checkout.write("bin/npm", "#!/bin/sh\n"), 0o755);
     await checkout.write("postern.yaml", config);
     const unreachable = { ...cluster, server: "https://127.0.0.1:1" };
@@ -112,7 +112,7 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
 
   it("fails for a cluster that it can't reach or read, says so, and keeps the known findings", async () => {
     await apply(newcomer);
-    const before = await readFile(known, "utf8");
+    const before = await readFile(knownPod, "utf8");
     for (const [name, sentence] of [
       ["gone", /^the kinds of the cluster can't be read: .*ECONNREFUSED/],
       ["closed", /^services could not be read whole: the API server answers 403: .*User "jane" cannot list/],
@@ -123,7 +123,7 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
         lines.some((line) => sentence.test(line)),
         lines.join("\n"),
       );
-      assert.equal(await readFile(known, "utf8"), before);
+      assert.equal(await readFile(knownPod, "utf8"), before);
     }
   });
 
@@ -143,7 +143,7 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
     ['{"runs":[{"tool":{"driver":{"name":"Other"}},"results":[]}]}', "is not a SARIF report of postern check"],
   ] as const)
     it(`reports every denial as new if the known findings are ${JSON.stringify(text)}, and says why`, async () => {
-      await writeFile(known, text);
+      await writeFile(knownPod, text);
       const { code, lines } = await run();
       assert.equal(code, 1);
       assert.ok(lines.includes(`postern-check/known.sarif ${why}, so every finding is new`), lines.join("\n"));
@@ -153,7 +153,7 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
 
   it("works in the same way at GitLab", async () => {
     const env = { PATH: `${checkout.folder}/bin:${process.env.PATH}`, CLUSTER: "shop" };
-    await rm(known);
+    await rm(knownPod);
     const codes = [];
     for (const _ of ["first", "again"]) codes.push((await runBash(checkout.folder, gitlab, env)).code);
     assert.deepEqual(codes, [1, 0]);

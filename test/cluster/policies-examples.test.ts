@@ -110,19 +110,21 @@ describe("policies in a real API server", await needs("API server"), () => {
     assert.ok(answer.code < 300, getMessage(answer));
   };
 
-  for (const one of kinitirasExampleCases)
-    it(one.id, async () => {
-      const { operation, expect, cluster: there = [], http = [] } = one;
-      const named = operation === "DELETE" ? one.oldObject : one.object;
-      assert.ok(named);
+  for (const exampleCase of kinitirasExampleCases)
+    it(exampleCase.id, async () => {
+      const { operation, expect, cluster: there = [], http = [] } = exampleCase;
+      const namedObject = operation === "DELETE" ? exampleCase.oldObject : exampleCase.object;
+      assert.ok(namedObject);
       // An object that exists already can't be created again.
       const isNew = operation === "CREATE";
-      const object = isNew ? { ...named, metadata: { ...named.metadata, name: `${named.metadata?.name}-new` } } : named;
+      const object = isNew
+        ? { ...namedObject, metadata: { ...namedObject.metadata, name: `${namedObject.metadata?.name}-new` } }
+        : namedObject;
       for (const neighbour of there) await createObject(mergeWithDefaults(workload, neighbour));
-      if (!isNew) await createObject(one.oldObject ?? object);
+      if (!isNew) await createObject(exampleCase.oldObject ?? object);
       answers.clear();
       for (const { path, body } of http) answers.set(path, body);
-      const policies: KinitirasFixtureObject[] = one.policies.map((policy) =>
+      const policies: KinitirasFixtureObject[] = exampleCase.policies.map((policy) =>
         JSON.parse(JSON.stringify(policy).replaceAll("http://mock/", `${service.url}/`)),
       );
       try {
@@ -140,7 +142,7 @@ describe("policies in a real API server", await needs("API server"), () => {
         if (expect.error) {
           assert.equal(answer.code, 500);
           assert.match(getMessage(answer), /Policy .*Rules\[\d+\]: /);
-        } else if (isRefusedByKubernetes(one)) {
+        } else if (isRefusedByKubernetes(exampleCase)) {
           assert.equal(answer.code, 422);
           assert.match(getMessage(answer), /spec\.affinity\.nodeAffinity\.preferred\S+matchFields\[0\]\.key/);
           return;
@@ -244,15 +246,15 @@ describe("policies in a real API server", await needs("API server"), () => {
     });
 
   it("are applied only to their objects, also a thousand policies and a megabyte", async () => {
-    const others = Array.from({ length: 1000 }, (_, index) =>
+    const otherPolicies = Array.from({ length: 1000 }, (_, index) =>
       buildFixturePolicy(
         "ClusterOverridePolicy",
         `other-${index}`,
         buildAnnotatingPolicySpec("a", "b", [{ apiVersion: "v1", kind: "Pod", name: `p-${index}` }]),
       ),
     );
-    for (let done = 0; done < others.length; done += 16)
-      await Promise.all(others.slice(done, done + 16).map(requireApplied));
+    for (let first = 0; first < otherPolicies.length; first += 16)
+      await Promise.all(otherPolicies.slice(first, first + 16).map(requireApplied));
     const large = {
       ...buildFixturePod("p-500"),
       kind: "ConfigMap",

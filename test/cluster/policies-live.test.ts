@@ -149,7 +149,7 @@ describe("policies on a real API server", await needs("API server"), () => {
     const policy = buildFixturePolicy("ClusterOverridePolicy", "owner", buildAnnotatingPolicySpec("owner", "web"));
     const { warnings, body } = await requireApplied(policy);
     assert.ok(
-      warnings.some((one) => /policy-override.*pods.*postern manifests/i.test(one)),
+      warnings.some((warning) => /policy-override.*pods.*postern manifests/i.test(warning)),
       warnings.join("\n"),
     );
     const [rule] = Object(body.spec).overrideRules;

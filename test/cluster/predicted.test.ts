@@ -119,8 +119,8 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
         return answer.code < 300;
       };
       const metadata = { name, labels, ...(isEnding && { finalizers: ["example.com/stay"] }) };
-      const home = "/api/v1/namespaces";
-      assert.ok(await send("POST", home, { apiVersion: "v1", kind: "Namespace", metadata }));
+      const namespacesPath = "/api/v1/namespaces";
+      assert.ok(await send("POST", namespacesPath, { apiVersion: "v1", kind: "Namespace", metadata }));
       for (const object of surroundings) {
         const { hard = {} } = Object(Object(object).spec);
         const isCreated = await send("POST", getCollectionPath(object), object);
@@ -130,7 +130,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
         if (object.kind === "ResourceQuota" && isCreated)
           assert.ok(await send("PATCH", `${getObjectApiPath(object)}/status`, status));
       }
-      if (isEnding) assert.ok(await send("DELETE", `${home}/${name}`));
+      if (isEnding) assert.ok(await send("DELETE", `${namespacesPath}/${name}`));
     };
 
     /** Reads the ResourceQuotas of the stored objects again, with the amounts in use now. */
@@ -145,17 +145,26 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
      */
     const waitForQuotas = async () => {
       const name = `refuses-${count++}`;
-      const home = `/api/v1/namespaces/${name}`;
+      const namespacePath = `/api/v1/namespaces/${name}`;
       assert.equal(
         (await admin({ method: "POST", path: "/api/v1/namespaces", body: { metadata: { name } } })).code,
         201,
       );
       const quota = { metadata: { name }, spec: { hard: { secrets: "0" } } };
-      assert.equal((await admin({ method: "POST", path: `${home}/resourcequotas`, body: quota })).code, 201);
+      assert.equal((await admin({ method: "POST", path: `${namespacePath}/resourcequotas`, body: quota })).code, 201);
       const status = { status: { ...quota.spec, used: { secrets: "0" } } };
       const contentType = "application/merge-patch+json";
-      await admin({ method: "PATCH", path: `${home}/resourcequotas/${name}/status`, body: status, contentType });
-      const secret = { method: "POST", path: `${home}/secrets?dryRun=All`, body: { metadata: { name } } } as const;
+      await admin({
+        method: "PATCH",
+        path: `${namespacePath}/resourcequotas/${name}/status`,
+        body: status,
+        contentType,
+      });
+      const secret = {
+        method: "POST",
+        path: `${namespacePath}/secrets?dryRun=All`,
+        body: { metadata: { name } },
+      } as const;
       await waitUntil("the last quota has no effect", async () => (await admin(secret)).code === 403);
     };
     let count = 0;

@@ -69,8 +69,8 @@ for (const minor of chooseMinors(undefined, 1))
     };
     /** Creates all namespaces with their ServiceAccounts, because there is no controller that creates these. */
     const createNamespaces = async () => {
-      const named = manifests.map(({ object }) => Object(object.metadata).namespace);
-      for (const namespace of new Set(["default", ...named.filter((name) => name !== undefined)])) {
+      const namespacesOfManifests = manifests.map(({ object }) => Object(object.metadata).namespace);
+      for (const namespace of new Set(["default", ...namespacesOfManifests.filter((name) => name !== undefined)])) {
         await create({ apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } });
         await create({ apiVersion: "v1", kind: "ServiceAccount", metadata: { name: "default", namespace } });
       }
@@ -113,8 +113,8 @@ for (const minor of chooseMinors(undefined, 1))
         for (const { object } of selected) await create(object);
         if (kind === "Namespace") await createNamespaces();
       }
-      const others = manifests.filter(({ object }) => !first.includes(String(object.kind)));
-      for (const part of Map.groupBy(others, ({ object }) => alone.includes(String(object.kind))).values())
+      const otherManifests = manifests.filter(({ object }) => !first.includes(String(object.kind)));
+      for (const part of Map.groupBy(otherManifests, ({ object }) => alone.includes(String(object.kind))).values())
         await compareAll(part);
       t.diagnostic(`${manifests.length} manifests: ${JSON.stringify(counts)}`);
 

@@ -52,7 +52,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
   let surroundings: RelaySurroundings;
   let relays: RunningProgram[] = [];
   /** A promise for which each review waits. */
-  let held: Promise<unknown> = Promise.resolve();
+  let reviewGate: Promise<unknown> = Promise.resolve();
 
   const openGateway = async (keys: string) => {
     const catalogue = (await readCatalogue()).filter(({ name }) => yaml.includes(`${name}:`));
@@ -60,7 +60,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
     return serveTestRules(catalogue, yaml, {
       certificate,
       before: (_, handler) => async (review) => {
-        await held;
+        await reviewGate;
         return handler(review);
       },
     });
@@ -198,7 +198,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
 
   it("answers before the API server's own timeout if Postern is slow", async () => {
     const { promise, resolve } = Promise.withResolvers();
-    held = promise;
+    reviewGate = promise;
     try {
       const { code, body } = await create(buildPod("slow"));
       assert.equal(code, 500);
@@ -209,25 +209,25 @@ describe("a relay between an API server and the gateway", await needs("API serve
       assert.equal((await create(buildService("slow", ["192.0.2.1"]), "?dryRun=All")).code, 201);
     } finally {
       resolve(undefined);
-      held = Promise.resolve();
+      reviewGate = Promise.resolve();
     }
   });
 
   it("forwards nothing to a server whose certificate has another CA or another name", async () => {
-    const other = await openGateway("other");
+    const otherGateway = await openGateway("other");
     try {
-      for (const changed of [{ postern: new URL(other.url).host }, { host: "rules.example.com" }]) {
+      for (const changed of [{ postern: new URL(otherGateway.url).host }, { host: "rules.example.com" }]) {
         await replaceRelays(1, changed);
         const [refused, reports] = await rules.during(() => create(buildPod("unknown")));
         assert.equal(refused.code, 500);
         assert.match(readMessage(refused), /: the relay reached no Postern$/);
-        assert.deepEqual([...reports, ...other.reports], []);
+        assert.deepEqual([...reports, ...otherGateway.reports], []);
         const readLog = () => relays[0]?.tail() ?? "";
         await waitUntil("the relay logs nothing", () => readLog().includes("/always-pull-images/mutate?timeout=3s"));
         assert.ok(!readLog().includes(segment));
       }
     } finally {
-      await other.stop();
+      await otherGateway.stop();
     }
   });
 

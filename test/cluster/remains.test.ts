@@ -21,10 +21,10 @@ import { needs } from "../parts.ts";
 
 const rule = "workload-quota";
 const settings = { quotas: [{ name: "q", hard: { "requests.cpu": 3 } }] };
-const kept = "example.com/kept";
+const keptFinalizer = "example.com/kept";
 const labels = { app: "a" };
 const template = {
-  metadata: { labels, finalizers: [kept] },
+  metadata: { labels, finalizers: [keptFinalizer] },
   spec: {
     restartPolicy: "Never",
     containers: [{ name: "c", image: "c", resources: { requests: { cpu: "1" } } }],
@@ -110,7 +110,11 @@ describe("what still runs of a workload, in a real API server", await needs("API
       const start = Date.now();
       let time = start;
       /** Lets the rule evaluate a write, and returns the sentence of a refusal. */
-      const ask = async (operation: Operation, name: string, objects: { object?: object; oldObject?: object }) => {
+      const evaluateWrite = async (
+        operation: Operation,
+        name: string,
+        objects: { object?: object; oldObject?: object },
+      ) => {
         const [group = "", version = ""] = kinds[kind].apiVersion.split("/");
         const request = {
           uid: String(time),
@@ -127,11 +131,11 @@ describe("what still runs of a workload, in a real API server", await needs("API
         return outcome.status?.message;
       };
       const next = buildWorkload(kind, namespace, "next");
-      const askForNext = () => ask("CREATE", "next", { object: next });
+      const askForNext = () => evaluateWrite("CREATE", "next", { object: next });
       const recount = () => reconcile(openLive("east", 30_000), quota, () => time, time + 1);
 
       const first = buildWorkload(kind, namespace, "first");
-      assert.equal(await ask("CREATE", "first", { object: first }), undefined);
+      assert.equal(await evaluateWrite("CREATE", "first", { object: first }), undefined);
       await create(first);
       const pods = `/api/v1/namespaces/${namespace}/pods`;
       await waitUntil("there are not two Pods", async () => (await listItems(pods)).length === 2);
@@ -140,14 +144,14 @@ describe("what still runs of a workload, in a real API server", await needs("API
       const before = await send("GET", path);
       if (typeof way === "object") {
         const object = { ...before, spec: { ...toMap(before.spec), ...way.spec } };
-        assert.equal(await ask("UPDATE", "first", { object, oldObject: before }), undefined);
+        assert.equal(await evaluateWrite("UPDATE", "first", { object, oldObject: before }), undefined);
         await send("PATCH", path, way);
       } else {
-        assert.equal(await ask("DELETE", "first", { oldObject: before }), undefined);
+        assert.equal(await evaluateWrite("DELETE", "first", { oldObject: before }), undefined);
         const replicaSets = `/apis/apps/v1/namespaces/${namespace}/replicasets`;
         if (way === "deleted before")
           for (const { metadata } of await listItems(replicaSets))
-            await send("PATCH", `${replicaSets}/${metadata?.name}`, { metadata: { finalizers: [kept] } });
+            await send("PATCH", `${replicaSets}/${metadata?.name}`, { metadata: { finalizers: [keptFinalizer] } });
         await send("DELETE", path, { propagationPolicy: "Background" });
       }
       await waitUntil("the workload still has its Pods", async () => {

@@ -412,7 +412,7 @@ describe(
         return ((performance.now() - started) / 1000) % cycle < cycle * 0.75;
       };
 
-      const work = async (_: unknown, index: number) => {
+      const writeAsClient = async (_: unknown, index: number) => {
         const random = createRandom(seed * 1000 + index);
         const clients = new Map(
           names.map((name) => {
@@ -454,7 +454,12 @@ describe(
       };
 
       isDenying = true;
-      await Promise.all([...Array.from({ length: clients }, work), killFunctions(), recountOnce(), readAgain()]);
+      await Promise.all([
+        ...Array.from({ length: clients }, writeAsClient),
+        killFunctions(),
+        recountOnce(),
+        readAgain(),
+      ]);
       isDenying = false;
       while (unanswered.size > 0) await Promise.allSettled(unanswered);
       await waitUntil("watch events are missing", async () => (await listMissing()).length === 0);
@@ -465,11 +470,11 @@ describe(
       const exceeded = new Set<string>();
       for (const quota of quotas)
         for (const [name, hard] of listHard(quota)) {
-          const found = findHighestSum([...writes.values()], ({ object, amounts }) =>
+          const highestSum = findHighestSum([...writes.values()], ({ object, amounts }) =>
             covers(quota, object) ? (amounts?.[name] ?? 0) : 0,
           );
-          highest.push(`${name} ${found.certain} (at most ${found.possible}) of ${hard}`);
-          if (found.certain > hard) exceeded.add(`${quota.name} ${name}`);
+          highest.push(`${name} ${highestSum.certain} (at most ${highestSum.possible}) of ${hard}`);
+          if (highestSum.certain > hard) exceeded.add(`${quota.name} ${name}`);
         }
       // The stored amounts of an object are never more than its reservation. A write is stored only after its charge,
       // and a charge is released only after the rule has read the object in the cluster. Only objects are compared that

@@ -37,7 +37,7 @@ describe("an audit of a cluster in trouble", () => {
     version: object = { major: "1", minor: "37" },
   ): Promise<void> => {
     const requests: string[] = [];
-    const shown: Record<string, (url: URL) => object> = {
+    const fixedResponders: Record<string, (url: URL) => object> = {
       "/version": () => version,
       "/api": () => ({ kind: "APIVersions", versions: ["v1"] }),
       "/apis": () => ({ kind: "APIGroupList", groups: [] }),
@@ -55,7 +55,7 @@ describe("an audit of a cluster in trouble", () => {
       const [, , , name = ""] = url.pathname.split("/");
       const namespace = /^\/api\/v1\/namespaces\/([^/]+)$/.exec(url.pathname)?.[1];
       const body =
-        shown[url.pathname]?.(url) ??
+        fixedResponders[url.pathname]?.(url) ??
         (namespace === undefined
           ? kinds[name]?.(url, response, request)
           : { kind: "Namespace", metadata: { name: namespace } });
@@ -142,14 +142,14 @@ describe("an audit of a cluster in trouble", () => {
     const spec = { hostUsers: false, securityContext, containers: [container] };
     const items = [{ metadata: { name: "p", namespace: "a", uid: "p" }, spec }];
     const audit = async (version: object, words: string[] = []) => {
-      const found: string[] = [];
+      const verdictsAndNotes: string[] = [];
       const listPods = () => ({ kind: "PodList", apiVersion: "v1", metadata: {}, items });
       const act = async () => {
         const { objects, notes } = await runJsonAudit(folder, words);
-        found.push(...objects.map(({ verdict }) => verdict), ...notes);
+        verdictsAndNotes.push(...objects.map(({ verdict }) => verdict), ...notes);
       };
       await runWithServer({ pods: listPods }, act, version);
-      return found;
+      return verdictsAndNotes;
     };
     const older = { major: "1", minor: "34+" };
     assert.deepEqual(await audit(older), ["denied"]);
@@ -196,14 +196,14 @@ describe("an audit of a cluster in trouble", () => {
       return { kind: "PodList", apiVersion: "v1", metadata: {}, items: chosen };
     };
     const audit = async (words: string[], respond = listPods) => {
-      let found: string[] = [];
+      let lines: string[] = [];
       await runWithServer({ pods: respond }, async () => {
         const { objects } = await runJsonAudit(folder, ["--cluster", "c", ...words]);
-        found = objects.map(({ name, verdict, denials, undecided }) =>
+        lines = objects.map(({ name, verdict, denials, undecided }) =>
           [name, verdict, ...denials.map(({ message }) => message), ...undecided].join("; "),
         );
       });
-      return found;
+      return lines;
     };
     const denied = "denied; exceeded quota";
     const elsewhere = "workload-quota: what quota shared has in use in d";
@@ -320,12 +320,12 @@ describe("an audit of a cluster in trouble", () => {
   it("fails with one sentence if it can't begin", async () => {
     openProject(join(folder, "postern.yaml"));
     const buildOptions = (changes: Record<string, string>): ParsedOptions => {
-      const all: Record<string, string> = { live: "", as: "a", ...changes };
+      const values: Record<string, string> = { live: "", as: "a", ...changes };
       return {
-        text: (name) => all[name],
-        texts: (name) => [all[name] ?? []].flat(),
-        flag: (name) => all[name] === "",
-        number: (name) => (all[name] ? Number(all[name]) : undefined),
+        text: (name) => values[name],
+        texts: (name) => [values[name] ?? []].flat(),
+        flag: (name) => values[name] === "",
+        number: (name) => (values[name] ? Number(values[name]) : undefined),
       };
     };
     for (const [changes, words, sentence] of [

@@ -48,7 +48,7 @@ describe("check of kustomizations and charts", await needs("helm and kustomize",
 
   for (const { name, paths, options = [], programs = [], code, ...expected } of readRows<Row[]>(import.meta.filename))
     it(name, async () => {
-      process.env.PATH = programs.map((one) => join(folder, "programs", one)).join(":");
+      process.env.PATH = programs.map((programName) => join(folder, "programs", programName)).join(":");
       const words = ["--rules", "allowed-registries", "--plugins=none", "--kubernetes", "1.36", "-o", "json"];
       const output = await runVerb(folder, ["check", ...paths, ...options, ...words]);
       const { objects, faults, notes } = output.stdout === "" ? complain(output.stderr) : JSON.parse(output.stdout);
@@ -56,12 +56,12 @@ describe("check of kustomizations and charts", await needs("helm and kustomize",
         `${file}:${line} ${kind} ${namespace}/${name}`,
         ...denials.map((denial: any) => `denied in line ${denial.line}`),
       ]);
-      const found = {
+      const outcome = {
         objects: listed,
         faults: (faults as any[]).map(({ file, sentence }) => `${file} ${sentence}`.replaceAll(folder, "FOLDER")),
         notes: (notes as string[]).filter((note) => / build|left out/.test(note)),
       };
-      assert.deepEqual({ objects: [], faults: [], notes: [], ...expected }, found);
+      assert.deepEqual({ objects: [], faults: [], notes: [], ...expected }, outcome);
       assert.equal(output.code, code);
     });
 });

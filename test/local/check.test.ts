@@ -159,8 +159,8 @@ describe("postern check", () => {
     assert.match(unknown.stdout, /^Pod shop\/p standard input:1 undecided$/m);
     for (const plugin of ["NamespaceLifecycle: whether", "LimitRanger: which", "PodSecurity: what", "Priority: which"])
       assert.ok(unknown.stdout.includes(`\n  undecided ${plugin} `), unknown.stdout);
-    const known = await check([...words, "--state", "shop.yaml"], stringify(pod), "test", []);
-    assert.deepEqual([known.code, known.stdout.split("\n")[0]], [0, "Pod shop/p standard input:1 allowed"]);
+    const withState = await check([...words, "--state", "shop.yaml"], stringify(pod), "test", []);
+    assert.deepEqual([withState.code, withState.stdout.split("\n")[0]], [0, "Pod shop/p standard input:1 allowed"]);
   });
 
   it("denies unknown fields as kubectl does, and warns of repeated keys", async () => {
@@ -182,8 +182,8 @@ describe("postern check", () => {
     const ignored = await check(["typo.yaml", "--validate", "ignore"]);
     assert.equal(ignored.code, 0);
     assert.doesNotMatch(ignored.stdout, /unknown field/);
-    const wrong = await check(["typo.yaml", "--validate", "yes"]);
-    assert.deepEqual([wrong.code, wrong.stderr], [2, '--validate takes strict, warn or ignore, not "yes"\n']);
+    const wrongValue = await check(["typo.yaml", "--validate", "yes"]);
+    assert.deepEqual([wrongValue.code, wrongValue.stderr], [2, '--validate takes strict, warn or ignore, not "yes"\n']);
   });
 
   it("names the rule of each changed line if several rules changed the object", async () => {
@@ -217,9 +217,9 @@ describe("postern check", () => {
     assert.match(loose.objects[0].warnings[0].text, /^would deny: pods "root" is forbidden/);
     assert.deepEqual([strict.code, strict.objects[0].denials[0].rule], [1, "security-context-deny"]);
     assert.equal(strict.objects[0].denials[0].line, 14);
-    const only = await runJson(["-", "--rules", "always-deny"], root);
+    const onlyAlwaysDeny = await runJson(["-", "--rules", "always-deny"], root);
     assert.deepEqual(
-      only.objects[0].denials.map(({ rule }: any) => rule),
+      onlyAlwaysDeny.objects[0].denials.map(({ rule }: any) => rule),
       ["always-deny"],
     );
   });
@@ -279,8 +279,8 @@ describe("postern check", () => {
     assert.deepEqual([predictedPod.denials[0].rule, predictedPod.denials[0].line], ["allowed-registries", 15]);
     const without = await runJson(["k8s/web.yaml", "--no-pod-templates"]);
     assert.deepEqual([without.code, without.objects.length], [0, 1]);
-    const gone = await runJson(["k8s/web.yaml", "--operation", "DELETE"]);
-    assert.deepEqual([gone.code, gone.objects.length], [0, 1]);
+    const deletions = await runJson(["k8s/web.yaml", "--operation", "DELETE"]);
+    assert.deepEqual([deletions.code, deletions.objects.length], [0, 1]);
 
     const text = stringify(buildReview("Deployment", "deployments", { object: parse(deployment) }, "apps"));
     await write("workload.yaml", text);
@@ -556,11 +556,11 @@ describe("postern check", () => {
   it("says that API validation isn't evaluated if Kubernetes' own handlers weren't built", () => {
     const args = [program, "check", "--config", "postern.yaml", "--cluster", "test", "--strict", "-"];
     const env = { ...process.env, XDG_CACHE_HOME: join(folder, "no-cache") };
-    const ended = spawnSync(process.execPath, args, { cwd: folder, env, input: joinDocuments(buildPod("A")) });
-    assert.match(ended.stdout.toString(), /^Pod default\/A standard input:1 undecided$/m);
+    const result = spawnSync(process.execPath, args, { cwd: folder, env, input: joinDocuments(buildPod("A")) });
+    assert.match(result.stdout.toString(), /^Pod default\/A standard input:1 undecided$/m);
     const note =
       "API validation isn't evaluated, because Kubernetes' own handlers aren't here; npm run kubernetes builds them\n";
-    assert.equal(ended.stderr.toString().split(note).length, 2, ended.stderr.toString());
+    assert.equal(result.stderr.toString().split(note).length, 2, result.stderr.toString());
   });
   it("reports huge objects as denied or undecided, and evaluates the objects after them", kubernetes, async () => {
     const schema = (depth: number): object =>
@@ -649,8 +649,8 @@ describe("postern check", () => {
   ];
   for (const [name, words, stderr] of usage)
     it(`refuses ${name} in one sentence`, async () => {
-      const ended = await check(words);
-      assert.equal(ended.code, 2);
-      assert.match(ended.stderr, stderr);
+      const result = await check(words);
+      assert.equal(result.code, 2);
+      assert.match(result.stderr, stderr);
     });
 });

@@ -264,8 +264,12 @@ describe("the console's pages", await needs("chromium"), () => {
     });
     const paths = ["always-pull-images/mutate", "allowed-registries/validate", "security-context-deny/validate"];
     for (const path of paths) await gateway.send(path, hostile);
-    const wrong = { ...hostile, object: buildPod("x", markup), kind: { group: markup, version: markup, kind: markup } };
-    await gateway.send("allowed-registries/validate", { ...wrong, uid: markup });
+    const hostileRequest = {
+      ...hostile,
+      object: buildPod("x", markup),
+      kind: { group: markup, version: markup, kind: markup },
+    };
+    await gateway.send("allowed-registries/validate", { ...hostileRequest, uid: markup });
     await gateway.send("validating-admission-policy/validate/quote", hostile);
     const isLastShown = 'document.querySelector(".reviews a").textContent.includes("validating-admission-policy")';
     await waitUntil(page, isLastShown);

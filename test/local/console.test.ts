@@ -82,7 +82,7 @@ const openStream = async (lastEventId?: string, address = gateway.console) => {
       text = text.slice(end + 1);
     }
   };
-  const ended = read().catch(() => {});
+  const readToEnd = read().catch(() => {});
   return {
     waitFor: async (count: number) => {
       for (let turn = 0; rows.length < count && turn < 2400; turn++) await wait(25);
@@ -98,7 +98,7 @@ const openStream = async (lastEventId?: string, address = gateway.console) => {
     },
     close: () => {
       stop.abort();
-      return ended;
+      return readToEnd;
     },
   };
 };
@@ -186,35 +186,35 @@ describe("the console's listener", () => {
   });
 
   it("is not opened with --no-console", async () => {
-    const other = await createTestFolder();
-    const withoutConsole = await serveWithConsole(other, config, ["--port", "0", "--no-console"]);
+    const otherFolder = await createTestFolder();
+    const withoutConsole = await serveWithConsole(otherFolder, config, ["--port", "0", "--no-console"]);
     assert.doesNotMatch(withoutConsole.console, /console/i);
     assert.equal((await withoutConsole.send("allowed-registries/validate", buildRequest("a"))).allowed, true);
-    await assert.rejects(stat(join(other, ".postern/console.token")), /ENOENT/);
+    await assert.rejects(stat(join(otherFolder, ".postern/console.token")), /ENOENT/);
     await withoutConsole.stop();
   });
 
   it("can be missing: if its port is in use, this is reported, and the rules are served", async () => {
-    const taken = createServer();
-    const port = await listen(taken);
-    const other = await createTestFolder();
-    const withoutConsole = await serveWithConsole(other, config, ["--port", "0", "--console-port", String(port)]);
+    const portHolder = createServer();
+    const port = await listen(portHolder);
+    const otherFolder = await createTestFolder();
+    const withoutConsole = await serveWithConsole(otherFolder, config, ["--port", "0", "--console-port", String(port)]);
     assert.match(
       withoutConsole.console,
       /^There is no console: port \d+ of 127\.0\.0\.1 is in use; --console-port takes another$/m,
     );
     assert.equal((await withoutConsole.send("allowed-registries/validate", buildRequest("a"))).allowed, true);
     await withoutConsole.stop();
-    await new Promise((resolve) => taken.close(resolve));
+    await new Promise((resolve) => portHolder.close(resolve));
   });
 });
 
 describe("a damaged token", () => {
   it("doesn't keep the gateway from serving the rules, without a console", async () => {
-    const other = await createTestFolder();
-    await mkdir(join(other, ".postern"));
-    await writeFile(join(other, ".postern/console.token"), "x");
-    const withoutConsole = await serveWithConsole(other, config);
+    const otherFolder = await createTestFolder();
+    await mkdir(join(otherFolder, ".postern"));
+    await writeFile(join(otherFolder, ".postern/console.token"), "x");
+    const withoutConsole = await serveWithConsole(otherFolder, config);
     assert.match(withoutConsole.console, /^There is no console: \S+console\.token holds no token; delete it/m);
     assert.equal((await withoutConsole.send("allowed-registries/validate", buildRequest("a"))).allowed, true);
     await withoutConsole.stop();
@@ -569,11 +569,11 @@ describe("the feed of reviews", () => {
     for (let count = 0; count < 60; count++)
       await send({ object: { metadata: { name: `n${count}` }, data: "x".repeat(1000) } });
     await wait(300);
-    const kept = rows.flatMap(({ id }) => feed.find(id) ?? []);
+    const keptReviews = rows.flatMap(({ id }) => feed.find(id) ?? []);
     assert.equal(rows.length, 60);
-    assert.ok(kept.length > 3 && kept.length < 30, String(kept.length));
-    assert.equal(kept.at(-1)?.row.object, "Pod n59");
-    assert.ok(kept.reduce((sum, { bytes }) => sum + bytes, 0) <= limits.bytes);
+    assert.ok(keptReviews.length > 3 && keptReviews.length < 30, String(keptReviews.length));
+    assert.equal(keptReviews.at(-1)?.row.object, "Pod n59");
+    assert.ok(keptReviews.reduce((sum, { bytes }) => sum + bytes, 0) <= limits.bytes);
     for (const data of ["x".repeat(limits.bytes), Array(limits.bytes / 50).fill({})]) {
       await send();
       await send({ object: { metadata: { name: "large" }, data } });
@@ -591,8 +591,8 @@ describe("the feed of reviews", () => {
     const { feed, send } = openFeed();
     const rows: ReviewRow[] = [];
     const stop = feed.subscribe("", (newRows) => rows.push(...newRows));
-    for (const wrong of ["/local.key/keep-it/validate", path.replace("keep-it", "other")])
-      assert.equal(await send({}, wrong), 404);
+    for (const wrongPath of ["/local.key/keep-it/validate", path.replace("keep-it", "other")])
+      assert.equal(await send({}, wrongPath), 404);
     assert.equal(await send({ operation: "OTHER" }), 400);
     stop();
     feed.subscribe("", (newRows) => rows.push(...newRows))();

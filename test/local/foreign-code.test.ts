@@ -102,8 +102,8 @@ before(async () => {
   );
   await write(join(foreign, "package.json"), '{ "name": "postern", "type": "module" }');
   for (const rule of ["allowed-registries", "require-team", "always-deny", "policy-override"])
-    for (const place of ["functions", "node_modules/acme-rules/rules", "node_modules/postern/functions"])
-      await writeRule(join(foreign, place, rule));
+    for (const rulesFolder of ["functions", "node_modules/acme-rules/rules", "node_modules/postern/functions"])
+      await writeRule(join(foreign, rulesFolder, rule));
   cpSync(foreign, bare, { recursive: true });
   await write(join(foreign, "postern.yaml"), configText.replace("\nrules:\n", "\nrules: {}\n#"));
   await write(join(foreign, "policies/team.yaml"), policy("theirs"));
@@ -144,19 +144,19 @@ const requireOutput = ({ code, stdout, stderr }: ProgramOutput, row: Row) => {
 
 describe("in a folder of another team", { concurrency: 2 }, () => {
   afterEach(async () => {
-    const found = existsSync(ran) ? await readFile(ran, "utf8") : "";
+    const ranFiles = existsSync(ran) ? await readFile(ran, "utf8") : "";
     await rm(ran, { force: true });
-    assert.equal(found, "", "code of the folder ran");
+    assert.equal(ranFiles, "", "code of the folder ran");
   });
 
   describe("with --config, only code of the config's folder runs:", { concurrency: 1 }, () => {
     for (const row of withConfig)
       it(row.name, async () => {
-        const place = await listFiles(foreign);
+        const filesBefore = await listFiles(foreign);
         const words = row.words.map((word) => word.replace("TEAM", team));
         const config = row.isWithout ? [] : ["--config", (row.config ?? "TEAM/postern.yaml").replace("TEAM", team)];
         requireOutput(await runIn(foreign, team, ...words, ...config), row);
-        const written = (await listFiles(foreign)).filter((file) => !place.includes(file));
+        const written = (await listFiles(foreign)).filter((file) => !filesBefore.includes(file));
         assert.deepEqual([...new Set(written.map((file) => file.split("/")[0]))], row.writes ?? []);
       });
 
@@ -191,55 +191,55 @@ describe("in a folder of another team", { concurrency: 2 }, () => {
   });
 
   it("an older Node looks for Node 24 where Postern is installed, and not in the folder", async () => {
-    const place = await createTestFolder();
+    const programFolder = await createTestFolder();
     for (const file of ["node.js", "main.ts"])
-      cpSync(fileURLToPath(new URL(`../../infra/${file}`, import.meta.url)), join(place, file));
-    const { stdout } = await runProgram([join(place, "node.js"), "--version"], { cwd: foreign, env });
+      cpSync(fileURLToPath(new URL(`../../infra/${file}`, import.meta.url)), join(programFolder, file));
+    const { stdout } = await runProgram([join(programFolder, "node.js"), "--version"], { cwd: foreign, env });
     assert.equal(stdout, `${process.version}\n`);
   });
 
   describe("without a postern.yaml", { concurrency: 1 }, () => {
     for (const row of withoutConfig)
       it(row.name, async () => {
-        const place = await listFiles(bare);
+        const filesBefore = await listFiles(bare);
         requireOutput(await runIn(bare, tool, ...row.words), row);
-        assert.deepEqual(await listFiles(bare), place);
+        assert.deepEqual(await listFiles(bare), filesBefore);
       });
   });
 });
 
 describe("a new project", () => {
   it("begins with postern new in an empty folder", async () => {
-    const place = join(folder, "empty");
-    await mkdir(place);
-    const ended = await runIn(place, tool, "new", "require-owner-label");
+    const projectFolder = join(folder, "empty");
+    await mkdir(projectFolder);
+    const created = await runIn(projectFolder, tool, "new", "require-owner-label");
     assert.deepEqual(
-      [ended.code, ended.stderr],
+      [created.code, created.stderr],
       [
         0,
         `node_modules/postern is a link to ${join(tool, "node_modules/postern/")}: no package postern is installed here\n`,
       ],
     );
-    const tested = await runIn(place, tool, "test", "require-owner-label");
+    const tested = await runIn(projectFolder, tool, "test", "require-owner-label");
     assert.deepEqual([tested.code, tested.stderr], [0, ""], tested.stdout);
     assert.match(tested.stdout, /\n10 tests: 10 passed\n$/);
-    const built = await runIn(place, tool, "build");
+    const built = await runIn(projectFolder, tool, "build");
     assert.deepEqual([built.code, built.stderr], [0, ""]);
   });
 
   it("begins with postern new beside a package.json of CommonJS", async () => {
-    const place = join(folder, "commonjs");
-    await write(join(place, "package.json"), '{ "type": "commonjs" }');
-    const created = await runIn(place, tool, "new", "default-owner");
+    const projectFolder = join(folder, "commonjs");
+    await write(join(projectFolder, "package.json"), '{ "type": "commonjs" }');
+    const created = await runIn(projectFolder, tool, "new", "default-owner");
     assert.equal(created.code, 0, created.stderr);
-    const tested = await runIn(place, tool, "test");
+    const tested = await runIn(projectFolder, tool, "test");
     assert.deepEqual([tested.code, tested.stderr], [0, ""], tested.stdout);
   });
 
   it("can be used from folders below it, and the command says so", async () => {
-    const place = join(folder, "empty/k8s");
-    await write(join(place, "pod.yaml"), pod);
-    const { code, stdout, stderr } = await runIn(place, tool, "check", "pod.yaml", "--plugins", "none");
+    const subfolder = join(folder, "empty/k8s");
+    await write(join(subfolder, "pod.yaml"), pod);
+    const { code, stdout, stderr } = await runIn(subfolder, tool, "check", "pod.yaml", "--plugins", "none");
     assert.match(stdout, /denied by require-owner-label/);
     assert.deepEqual([code, stderr], [1, "uses ../postern.yaml: this folder has no postern.yaml\n"]);
   });

@@ -377,10 +377,12 @@ describe("the gateway", () => {
       const socket = connectPlain({ port, host: "127.0.0.1", localAddress: "127.0.0.1" }, () => socket.write(hello));
       return socket.on("error", () => {}).once("data", () => answered++);
     });
-    const other = connectPlain({ port, host: "127.0.0.1", localAddress: "127.0.0.2" }, () => other.write(hello));
-    await once(other, "data");
+    const otherClient = connectPlain({ port, host: "127.0.0.1", localAddress: "127.0.0.2" }, () =>
+      otherClient.write(hello),
+    );
+    await once(otherClient, "data");
     const answeredBefore = answered;
-    for (const socket of [...flood, other]) socket.resetAndDestroy();
+    for (const socket of [...flood, otherClient]) socket.resetAndDestroy();
     assert.equal(answeredBefore, 4);
   });
 

@@ -221,8 +221,8 @@ describe("image-policy-webhook", () => {
         "image-policy-webhook",
       );
       const { rules } = await readConfig(file, [listed]);
-      const known = rules.get("image-policy-webhook")?.settings ?? {};
-      return { said: await evaluatePod("ok:1", known), known };
+      const knownSettings = rules.get("image-policy-webhook")?.settings ?? {};
+      return { said: await evaluatePod("ok:1", knownSettings), known: knownSettings };
     };
     const clientFiles = { "client-certificate": "own.crt", "client-key": "own.key" };
 
@@ -248,8 +248,8 @@ describe("image-policy-webhook", () => {
 
     it("is refused by the service without its client certificate", async () => {
       replies = [approval];
-      const other = { "client-certificate": "other.crt", "client-key": "other.key" };
-      for (const user of [{}, other])
+      const otherClient = { "client-certificate": "other.crt", "client-key": "other.key" };
+      for (const user of [{}, otherClient])
         assert.match(String((await evaluateWith(user)).said), /^pods "a" is forbidden: could not ask 127\.0\.0\.1/);
       assert.match(
         String((await evaluateWith({ ...clientFiles, "client-key": "none.key" })).said),

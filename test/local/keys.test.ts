@@ -165,8 +165,8 @@ describe("the certificate", () => {
 
   it("is renewed if the key belongs to another certificate", async () => {
     const first = await readOrCreateServerCertificate(folder, "127.0.0.1");
-    const other = await readOrCreateServerCertificate(join(parent, "other"), "127.0.0.1");
-    await writeFile(join(folder, "server.key"), other.key);
+    const otherCertificate = await readOrCreateServerCertificate(join(parent, "other"), "127.0.0.1");
+    await writeFile(join(folder, "server.key"), otherCertificate.key);
     const second = await readOrCreateServerCertificate(folder, "127.0.0.1");
     assert.equal(second.ca, first.ca);
     assert.equal(await tryHandshake(second, "127.0.0.1"), "verified");

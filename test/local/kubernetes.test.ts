@@ -90,8 +90,8 @@ describe("the loader of a module", () => {
     await using packed = await openFolder();
     await using cache = await openFolder();
     await writePacked(packed.path, simpleModule, simpleMemory);
-    const all = await Promise.all(Array.from({ length: 4 }, () => unpackModule(packed.path, cache.path)));
-    assert.equal(new Set(all.map(({ code }) => code)).size, 1);
+    const modules = await Promise.all(Array.from({ length: 4 }, () => unpackModule(packed.path, cache.path)));
+    assert.equal(new Set(modules.map(({ code }) => code)).size, 1);
     assert.deepEqual((await readdir(cache.path)).length, 1);
   });
 
@@ -146,9 +146,9 @@ describe("the loader of a module", () => {
     await using cache = await openFolder();
     await writePacked(packed.path, simpleModule, simpleMemory);
     const module = await createKubernetes({ packed: packed.path, cache: cache.path, timeout: 2000 });
-    const ask = (object: string) => module.handle({ verb: "create", apiVersion: "v1", kind: "Pod", object });
+    const create = (object: string) => module.handle({ verb: "create", apiVersion: "v1", kind: "Pod", object });
     // The simple module fails at an object of one character, and never ends for an object of two characters.
-    const answers = await Promise.all(["...", "x", "...", "xx", "..."].map(ask));
+    const answers = await Promise.all(["...", "x", "...", "xx", "..."].map(create));
     await module.stop();
     const notServed = { notServed: true, warnings: [] };
     assert.deepEqual(answers, [

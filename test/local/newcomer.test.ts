@@ -18,7 +18,7 @@ import { createTestFolder } from "../folders.ts";
 import { close, listen } from "../listen.ts";
 
 // Runs commands that newcomers may try, in a copy of the project. test/pages.ts runs the commands that the pages show.
-const here = fileURLToPath(new URL("../..", import.meta.url));
+const root = fileURLToPath(new URL("../..", import.meta.url));
 const copy = await createTestFolder();
 /** The rules of the copy's postern.yaml. */
 const turnedOn = [
@@ -35,11 +35,11 @@ const turnedOn = [
 
 before(async () => {
   for (const part of ["functions", "infra", "lib", "test", "package.json", "tsconfig.json"])
-    await cp(join(here, part), join(copy, part), {
+    await cp(join(root, part), join(copy, part), {
       recursive: true,
       filter: (source) => !source.includes("node_modules"),
     });
-  await symlink(join(here, "node_modules"), join(copy, "node_modules"));
+  await symlink(join(root, "node_modules"), join(copy, "node_modules"));
   const entries = turnedOn.map((name) => `  ${name}:\n`);
   await writeFile(join(copy, "postern.yaml"), `rules:\n${entries.join("")}`);
   // The compile cache of the copy is deleted with it.
@@ -85,7 +85,7 @@ const serve = async (...words: string[]) => {
 
 /** Returns the review that a command of docs/how-to/serve.md writes to a file. */
 const readShownReview = async (): Promise<string> => {
-  const page = await readFile(join(here, "docs/how-to/serve.md"), "utf8");
+  const page = await readFile(join(root, "docs/how-to/serve.md"), "utf8");
   const [, text] = page.split("cat > review.json <<'END'\n");
   return text?.split("END\n")[0] ?? assert.fail("the page writes no review.json");
 };
@@ -206,7 +206,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     const rule = join(copy, "functions/require-newcomers-label/rule.ts");
     const first = await readFile(rule, "utf8");
     const [, shown] =
-      /rule\.ts`, whole:\n\n```ts\n(.*?)```/s.exec(await readFile(join(here, "README.md"), "utf8")) ?? [];
+      /rule\.ts`, whole:\n\n```ts\n(.*?)```/s.exec(await readFile(join(root, "README.md"), "utf8")) ?? [];
     assert.equal(first, shown, "the README has the same rule");
 
     await writeFile(rule, first.replace("must have a label", "lacks the label"));
@@ -372,11 +372,11 @@ rules that an API server may not need, because it has their plugin on (npx poste
     const { ca, ...own } = await readOrCreateServerCertificate(join(copy, "api-server"), "127.0.0.1");
     // The server has the namespace only for the token `right`.
     const apiServer = createServer(own, ({ headers: { authorization } }, response) => {
-      const found = authorization === "Bearer right";
-      const kind = found
+      const isAuthorized = authorization === "Bearer right";
+      const kind = isAuthorized
         ? { kind: "Namespace", metadata: { name: "default" } }
         : { kind: "Status", code: 404, details: { name: "default" } };
-      response.writeHead(found ? 200 : 404, { "content-type": "application/json" });
+      response.writeHead(isAuthorized ? 200 : 404, { "content-type": "application/json" });
       response.end(JSON.stringify({ apiVersion: "v1", ...kind }));
     });
     const server = `https://127.0.0.1:${await listen(apiServer)}`;
@@ -403,14 +403,14 @@ rules that an API server may not need, because it has their plugin on (npx poste
     const url = (await gateway.waitFor(/https:\S+\/namespace-exists\/mutate/)).trim();
     const isAllowed = async () => JSON.parse((await sendReview(url)).body).response.allowed;
     const reloaded = " reloaded: namespace-exists";
-    const kept = " not reloaded, serving as before: connected.yaml clusters.one.connect ";
+    const notReloaded = " not reloaded, serving as before: connected.yaml clusters.one.connect ";
     const edits: [file: string, text: string, printed: string, count: number, allowed: boolean][] = [
       ["config", printKubeconfig({ token: "right" }), reloaded, 1, true],
-      ["config", "{", `${kept}finds .*kube/config to be no YAML`, 1, true],
-      ["config", printKubeconfig({ tokenFile: "token" }), `${kept}.*ENOENT`, 1, true],
+      ["config", "{", `${notReloaded}finds .*kube/config to be no YAML`, 1, true],
+      ["config", printKubeconfig({ tokenFile: "token" }), `${notReloaded}.*ENOENT`, 1, true],
       ["token", "wrong", reloaded, 2, false],
       ["token", "right", reloaded, 3, true],
-      ["ca.crt", "none", `${kept}names a ca that is neither PEM`, 1, true],
+      ["ca.crt", "none", `${notReloaded}names a ca that is neither PEM`, 1, true],
       ["ca.crt", ca, reloaded, 4, true],
     ];
     assert.equal(await isAllowed(), false);
@@ -446,7 +446,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
       assert.equal((await runPostern("new", name, "--config", "other.yaml")).stderr, "");
       await rm(join(copy, "functions", name), { recursive: true });
       await mkdir(join(copy, "functions", name));
-      await cp(join(here, "functions/always-admit"), join(copy, "functions", name), { recursive: true });
+      await cp(join(root, "functions/always-admit"), join(copy, "functions", name), { recursive: true });
     }
     assert.equal(
       await readFile(join(copy, "other.yaml"), "utf8"),
@@ -599,9 +599,9 @@ items:
     parseYaml(readFileSync(new URL("newcomer.test.yaml", import.meta.url), "utf8"));
   for (const [name, words, stderr] of sentences)
     it(`gets one sentence about ${name}`, async () => {
-      const ended = await runPostern(...words);
-      assert.equal(ended.code, 2);
-      assert.match(ended.stderr, new RegExp(stderr));
+      const result = await runPostern(...words);
+      assert.equal(result.code, 2);
+      assert.match(result.stderr, new RegExp(stderr));
     });
 
   it("gets one sentence about a port in use", async () => {
@@ -639,11 +639,11 @@ items:
 
     for (const [name, words, code, stdout, hasFault] of brokenRule)
       it(name, async () => {
-        const ended = await runPostern(...words);
+        const result = await runPostern(...words);
         // `manifests` also prints how long the API server waits if endpoints hang.
-        const faults = ended.stderr.replace(/^if endpoints hang, .*\n/m, "");
-        assert.deepEqual([ended.code, faults], [code, hasFault ? `${sentence}\n` : ""]);
-        assert.match(ended.stdout, new RegExp(stdout));
+        const faults = result.stderr.replace(/^if endpoints hang, .*\n/m, "");
+        assert.deepEqual([result.code, faults], [code, hasFault ? `${sentence}\n` : ""]);
+        assert.match(result.stdout, new RegExp(stdout));
       });
 
     it("can serve the other rules, and the broken rule once it is repaired", async () => {

@@ -166,7 +166,7 @@ describe("the pages of the package", () => {
   });
 
   it("name files that the package has, and mark those that only the repository has", () => {
-    const wrong = listPages().flatMap(([page, text]) =>
+    const wrongNames = listPages().flatMap(([page, text]) =>
       [...text.matchAll(/`((?:\.github|docs|functions|infra|lib|test)\/[^`\s<…]+)`( \(in the repository\))?/g)].flatMap(
         ([, path = "", mark]) => {
           if (mark !== undefined) return isInCheckout(path) && !isInPackage(path) ? [] : [`${page}: ${path}${mark}`];
@@ -176,7 +176,7 @@ describe("the pages of the package", () => {
         },
       ),
     );
-    assert.deepEqual(wrong, []);
+    assert.deepEqual(wrongNames, []);
     assert.ok(listPages().some(([, text]) => text.includes(repositoryMark)));
   });
 
@@ -188,14 +188,14 @@ describe("the pages of the package", () => {
       join(project, ".github/workflows/postern.yml"),
     ];
     assert.ok(files.length > 8);
-    const named = files.flatMap((file) =>
+    const namedFiles = files.flatMap((file) =>
       [...readFileSync(file, "utf8").matchAll(/(?<![\w/-])(?:node_modules\/postern\/)?infra\/[\w./-]*[\w/]/g)].map(
         ([path]) => ({ file, path }),
       ),
     );
-    assert.ok(named.length > 10);
+    assert.ok(namedFiles.length > 10);
     assert.deepEqual(
-      named.filter(({ path }) => !existsSync(join(project, path))),
+      namedFiles.filter(({ path }) => !existsSync(join(project, path))),
       [],
     );
   });
@@ -208,16 +208,18 @@ describe("the pages of the package", () => {
       return [where, listCode(verbs), listCode(npm)];
     });
     const verbs = await listVerbs();
-    const all = globSync("infra/commands/*.ts", { cwd: root }).map((file) => basename(file, ".ts"));
+    const allVerbs = globSync("infra/commands/*.ts", { cwd: root }).map((file) => basename(file, ".ts"));
     const readScripts = async (place: string): Promise<string[]> =>
       Object.keys(JSON.parse(await readFile(join(place, "package.json"), "utf8")).scripts);
     const scripts = await readScripts(project);
-    const others = (await readScripts(root)).filter((name) => !scripts.includes(name)).map((name) => `run ${name}`);
+    const otherScripts = (await readScripts(root))
+      .filter((name) => !scripts.includes(name))
+      .map((name) => `run ${name}`);
     const compareOnly = ["upgrade"];
     assert.deepEqual(rows, [
       ["in a project and in a checkout", verbs.filter((verb) => !compareOnly.includes(verb)).sort(), scripts.sort()],
       ["only in a project", compareOnly, []],
-      ["only in a checkout", all.filter((verb) => !verbs.includes(verb)).sort(), others.sort()],
+      ["only in a checkout", allVerbs.filter((verb) => !verbs.includes(verb)).sort(), otherScripts.sort()],
     ]);
   });
 });

@@ -157,7 +157,7 @@ describe("a policy's request", () => {
       assert.equal(received.length, 0);
     });
 
-    const wrong: Record<string, [answer: () => typeof answer, sentence: RegExp]> = {
+    const wrongAnswers: Record<string, [answer: () => typeof answer, sentence: RegExp]> = {
       "an answer that is too large": [
         () => respondWith({ a: "x".repeat(1024 * 1024) }),
         /its answer has more than 1048576 bytes$/,
@@ -200,11 +200,11 @@ describe("a policy's request", () => {
       ],
     };
     for (const { name, body = "", status, headers, sentence } of rows.answers)
-      wrong[name] = [
+      wrongAnswers[name] = [
         () => respondWith(body, status, JSON.parse(JSON.stringify(headers ?? {}).replace("HOST", host))),
         new RegExp(sentence),
       ];
-    for (const [what, [createAnswer, sentence]] of Object.entries(wrong))
+    for (const [what, [createAnswer, sentence]] of Object.entries(wrongAnswers))
       it(`fails for ${what}`, async () => {
         answer = createAnswer();
         await assert.rejects(fetchReference(), { message: sentence });
@@ -275,10 +275,10 @@ describe("a policy's request", () => {
       });
 
     it("is not sent with values of a wrong type", async () => {
-      for (const wrong of rows.wrongReferences)
-        await assert.rejects(fetchReference(JSON.parse(JSON.stringify(wrong))), /must be/);
-      for (const wrong of rows.wrongScriptRequests)
-        await assert.rejects(sendScriptRequest(JSON.parse(JSON.stringify(wrong))), /must be/);
+      for (const wrongReference of rows.wrongReferences)
+        await assert.rejects(fetchReference(JSON.parse(JSON.stringify(wrongReference))), /must be/);
+      for (const wrongRequest of rows.wrongScriptRequests)
+        await assert.rejects(sendScriptRequest(JSON.parse(JSON.stringify(wrongRequest))), /must be/);
       assert.equal(received.length, 0);
     });
   });
@@ -286,11 +286,11 @@ describe("a policy's request", () => {
   describe("with a token", () => {
     let count = 0;
     let accepted: (token: string) => boolean;
-    let further: object;
+    let tokenFields: object;
     beforeEach(() => {
-      [count, accepted, further] = [0, () => true, {}];
+      [count, accepted, tokenFields] = [0, () => true, {}];
       answer = (response, { url, headers }) => {
-        if (url === "/auth") respondWith({ token: `T${++count}`, ...further })(response);
+        if (url === "/auth") respondWith({ token: `T${++count}`, ...tokenFields })(response);
         else
           respondWith(
             { n: headers.authorization },
@@ -312,8 +312,8 @@ describe("a policy's request", () => {
     });
 
     it("requests the token once for parallel reviews", async () => {
-      const all = await Promise.all([fetchToken(), fetchToken(), fetchToken(), fetchToken()]);
-      assert.deepEqual(all, new Array(4).fill("Bearer T1"));
+      const tokens = await Promise.all([fetchToken(), fetchToken(), fetchToken(), fetchToken()]);
+      assert.deepEqual(tokens, new Array(4).fill("Bearer T1"));
       assert.deepEqual([countRequests("/auth"), countRequests("/a")], [1, 4]);
     });
 
@@ -337,7 +337,7 @@ describe("a policy's request", () => {
         [() => ({ expireAt: Date.now() + 10 * 60_000 }), { expireDuration: "1h" }, 10],
       ] as const) {
         createCapabilities = createLiveCapabilities({});
-        further = typeof createAnswer === "function" ? createAnswer() : createAnswer;
+        tokenFields = typeof createAnswer === "function" ? createAnswer() : createAnswer;
         const first = await fetchToken(given);
         advanceMinutes(life * 0.89);
         assert.equal(await fetchToken(given), first);
@@ -347,7 +347,7 @@ describe("a policy's request", () => {
     });
 
     it("does not keep a token that expires immediately", async () => {
-      further = { expireAt: Date.now() + 3000 };
+      tokenFields = { expireAt: Date.now() + 3000 };
       assert.deepEqual([await fetchToken(), await fetchToken()], ["Bearer T1", "Bearer T2"]);
     });
 
@@ -373,8 +373,8 @@ describe("a policy's request", () => {
     it("requests one new token after parallel refusals", async () => {
       await fetchToken();
       accepted = (token) => token !== "T1";
-      const all = await Promise.all([fetchToken(), fetchToken(), fetchToken()]);
-      assert.deepEqual(all, new Array(3).fill("Bearer T2"));
+      const tokens = await Promise.all([fetchToken(), fetchToken(), fetchToken()]);
+      assert.deepEqual(tokens, new Array(3).fill("Bearer T2"));
       assert.equal(count, 2);
     });
 
@@ -394,7 +394,7 @@ describe("a policy's request", () => {
       assert.equal(review.anew?.(), undefined);
     });
 
-    const wrong: Record<string, [answer: typeof answer, sentence: RegExp]> = {
+    const wrongAnswers: Record<string, [answer: typeof answer, sentence: RegExp]> = {
       "an answer that is too large": [
         respondWith({ token: "t".repeat(70_000) }),
         /its answer has more than 65536 bytes$/,
@@ -402,8 +402,8 @@ describe("a policy's request", () => {
       nothing: [() => {}, /it did not answer in time$/],
     };
     for (const { name, body = "", status, headers, sentence } of rows.tokenAnswers)
-      wrong[name] = [respondWith(body, status, headers), new RegExp(sentence)];
-    for (const [what, [createAnswer, sentence]] of Object.entries(wrong))
+      wrongAnswers[name] = [respondWith(body, status, headers), new RegExp(sentence)];
+    for (const [what, [createAnswer, sentence]] of Object.entries(wrongAnswers))
       it(`fails without secrets in the message if the token service answers with ${what}`, async () => {
         answer = createAnswer;
         await assert.rejects(fetchToken(), (error: Error) => {
@@ -485,13 +485,13 @@ describe("a policy's request", () => {
       });
       const asker = `localhost:${await listen(server)}`;
       try {
-        const ask = (tls_config?: ScriptHttpRequest["tls_config"]) =>
+        const sendWithTls = (tls_config?: ScriptHttpRequest["tls_config"]) =>
           sendScriptRequest({ url: `https://${asker}/`, ...(tls_config && { tls_config }) }, { hosts: [asker] });
-        assert.deepEqual(await ask({ ca, client_crt: cert, client_key: key }), {
+        assert.deepEqual(await sendWithTls({ ca, client_crt: cert, client_key: key }), {
           fingerprint256: new X509Certificate(cert).fingerprint256,
         });
-        assert.deepEqual(await ask({ ca }), {});
-        await assert.rejects(ask({ ca, client_crt: "x", client_key: key }), (error: Error) => {
+        assert.deepEqual(await sendWithTls({ ca }), {});
+        await assert.rejects(sendWithTls({ ca, client_crt: "x", client_key: key }), (error: Error) => {
           assert.match(error.message, /^tls_config can't be used: /);
           assert.doesNotMatch(error.message, /PRIVATE/);
           return true;
@@ -502,8 +502,8 @@ describe("a policy's request", () => {
     });
 
     it("trusts only the CA of the script", async () => {
-      const other = await readOrCreateServerCertificate(join(folder, "other"), "127.0.0.1");
-      await assert.rejects(sendScriptRequest({ tls_config: { ca: other.ca } }), /could not ask localhost/);
+      const otherCertificate = await readOrCreateServerCertificate(join(folder, "other"), "127.0.0.1");
+      await assert.rejects(sendScriptRequest({ tls_config: { ca: otherCertificate.ca } }), /could not ask localhost/);
       assert.equal(received.length, 0);
     });
   });

@@ -17,8 +17,8 @@ import { needs } from "../parts.ts";
 // Runs `npm run release` in clones of a repository that has the files of this checkout.
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const versioned = ["package.json", "package-lock.json"];
-const home = await createTestFolder();
-const origin = join(home, "origin");
+const homeFolder = await createTestFolder();
+const origin = join(homeFolder, "origin");
 const changelog = "# Changelog\n\n## Unreleased\n\n### Added\n\n- A verb.\n";
 
 const run = promisify(execFile);
@@ -134,7 +134,7 @@ describe("npm run release", await needs("git"), () => {
   describe("refuses, and changes nothing:", () => {
     let folder: string;
     before(async () => {
-      folder = await clone(join(home, "refusing"));
+      folder = await clone(join(homeFolder, "refusing"));
     });
     for (const [name, words, message, spoil] of refused)
       it(name, async () => {
@@ -152,7 +152,7 @@ describe("npm run release", await needs("git"), () => {
   });
 
   it("sets the version, closes the changelog's section, and writes what the workflow builds again", built, async () => {
-    const folder = await clone(join(home, "releasing"));
+    const folder = await clone(join(homeFolder, "releasing"));
     const { code, stdout, stderr } = await release(folder, "0.10.0");
     assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
     const today = /## 0\.10\.0 \((.*)\)/.exec(await readFile(join(folder, "CHANGELOG.md"), "utf8"))?.[1] ?? "";
@@ -214,8 +214,8 @@ describe("npm run release", await needs("git"), () => {
       commands.map((words) => words.split(" ")[0]),
       ["commit", "tag", "push"],
     );
-    await run("git", ["init", "--quiet", "--bare", join(home, "bare")]);
-    await runGit(folder, "remote", "set-url", "origin", join(home, "bare"));
+    await run("git", ["init", "--quiet", "--bare", join(homeFolder, "bare")]);
+    await runGit(folder, "remote", "set-url", "origin", join(homeFolder, "bare"));
     for (const words of commands) await runBash(folder, `git ${author.join(" ")} ${words}`);
     assert.equal(await runGit(folder, "describe", "--exact-match"), "v0.10.0");
     assert.deepEqual(await listChanges(folder), []);

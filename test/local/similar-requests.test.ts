@@ -138,16 +138,16 @@ const generateRenamed = (object: KubernetesObject): fc.Arbitrary<KubernetesObjec
     return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, edit(member, replace)]));
   };
   const { apiVersion, kind, ...rest } = object;
-  const found = new Set<string>();
+  const foundCases = new Set<string>();
   edit(rest, (text) => {
-    found.add(text);
+    foundCases.add(text);
     return text;
   });
-  found.delete("default");
+  foundCases.delete("default");
   const replaceable = toRequestPattern(toRequest(object))?.texts ?? [];
   const oldText = fc.oneof(
-    { weight: 8, arbitrary: fc.constantFrom(...(replaceable.length > 0 ? replaceable : found)) },
-    fc.constantFrom(...found),
+    { weight: 8, arbitrary: fc.constantFrom(...(replaceable.length > 0 ? replaceable : foundCases)) },
+    fc.constantFrom(...foundCases),
   );
   const name = fc.stringMatching(/^[a-z][-a-z0-9]{0,8}[a-z0-9]$/);
   const newText = fc.oneof({ weight: 3, arbitrary: name }, fc.constantFrom(...texts));

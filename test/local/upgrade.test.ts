@@ -52,15 +52,16 @@ const writeVersions = async (): Promise<string[]> => {
   await mkdir(first);
   await run("tar", ["-xzf", postern, "--strip-components=1", "-C", first]);
   const later = Object.entries(rows.versions).map(async ([version, changes]) => {
-    const place = join(folder, version);
-    cpSync(first, place, { recursive: true });
-    await edit(join(place, "package.json"), (text) => text.replace('"0.1.0"', `"${version}"`));
+    const versionFolder = join(folder, version);
+    cpSync(first, versionFolder, { recursive: true });
+    await edit(join(versionFolder, "package.json"), (text) => text.replace('"0.1.0"', `"${version}"`));
     for (const [path, [before, after]] of Object.entries(changes))
-      await edit(join(place, path), (text) => text.replaceAll(before, after));
-    for (const rule of rows.removed[version] ?? []) await rm(join(place, "functions", rule), { recursive: true });
+      await edit(join(versionFolder, path), (text) => text.replaceAll(before, after));
+    for (const rule of rows.removed[version] ?? [])
+      await rm(join(versionFolder, "functions", rule), { recursive: true });
     for (const rule of rows.added[version] ?? [])
-      cpSync(join(place, "functions/always-deny"), join(place, "functions", rule), { recursive: true });
-    return place;
+      cpSync(join(versionFolder, "functions/always-deny"), join(versionFolder, "functions", rule), { recursive: true });
+    return versionFolder;
   });
   // Packs a version that is not in the registry.
   await run("tar", ["-czf", join(folder, "packed.tgz"), "-C", folder, "0.1.0"]);
@@ -86,23 +87,23 @@ const runPostern = (...words: string[]): Promise<ProgramOutput> =>
 const listFiles = async (): Promise<Record<string, string>> => {
   const entries = await readdir(project, { recursive: true, withFileTypes: true });
   const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
-  const found = files
+  const foundFiles = files
     .filter((file) => !file.startsWith(join(project, "node_modules/.cache")))
     .map(async (file) => {
       const { ino, size, mtimeMs } = await stat(file);
       return [file, `${ino} ${size} ${mtimeMs}`];
     });
-  return Object.fromEntries(await Promise.all(found));
+  return Object.fromEntries(await Promise.all(foundFiles));
 };
 
 describe("postern upgrade", () => {
   for (const { it: title, words, code, prints, complains } of rows.upgrades)
     it(title, async () => {
       const before = await listFiles();
-      const ended = await runPostern("upgrade", ...words.replaceAll("FOLDER", folder).split(" ").filter(Boolean));
-      const complaint = ended.stderr.replace(/^installs .*\n/, "").trim();
+      const result = await runPostern("upgrade", ...words.replaceAll("FOLDER", folder).split(" ").filter(Boolean));
+      const complaint = result.stderr.replace(/^installs .*\n/, "").trim();
       assert.deepEqual(
-        { code: ended.code, prints: ended.stdout.trim(), complains: complaint.replaceAll(registry.url, "REGISTRY") },
+        { code: result.code, prints: result.stdout.trim(), complains: complaint.replaceAll(registry.url, "REGISTRY") },
         { code, prints: prints?.trim() ?? "", complains: complains ?? "" },
       );
       assert.deepEqual(await listFiles(), before);

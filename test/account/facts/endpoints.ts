@@ -83,8 +83,8 @@ export const endpointFacts: Fact[] = [
     id: "route-limit-429",
     when: "afterwards",
     check: async ({ http }) => {
-      const found = http.traffic.sent.filter(({ status }) => status === 429);
-      return observe(found.length > 0, `${found.length} reviews were answered 429`);
+      const throttled = http.traffic.sent.filter(({ status }) => status === 429);
+      return observe(throttled.length > 0, `${throttled.length} reviews were answered 429`);
     },
   },
 ];

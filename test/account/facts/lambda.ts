@@ -185,8 +185,8 @@ const aliasFacts: Fact[] = [
       const moves = [...measured.during].filter(([name]) => !name.startsWith("canary"));
       const reviews = moves.flatMap(([, all]) => all);
       if (reviews.length === 0) return notSeen("no command ran under reviews");
-      const lost = reviews.filter(({ isAnswered }) => !isAnswered);
-      return observe(lost.length === 0, `${lost.length} of ${reviews.length} reviews failed`);
+      const unanswered = reviews.filter(({ isAnswered }) => !isAnswered);
+      return observe(unanswered.length === 0, `${unanswered.length} of ${reviews.length} reviews failed`);
     },
   },
   {
@@ -223,9 +223,9 @@ const concurrencyFacts: Fact[] = [
     check: async ({ clients }) => {
       const { AccountLimit = {} } = await clients.lambda.getAccountSettings({});
       const { ConcurrentExecutions, UnreservedConcurrentExecutions, TotalCodeSize } = AccountLimit;
-      const all = [ConcurrentExecutions, UnreservedConcurrentExecutions, TotalCodeSize];
+      const quotas = [ConcurrentExecutions, UnreservedConcurrentExecutions, TotalCodeSize];
       return observe(
-        all.every((number) => typeof number === "number"),
+        quotas.every((number) => typeof number === "number"),
         `${ConcurrentExecutions} environments, ${UnreservedConcurrentExecutions} of them not reserved, ${TotalCodeSize} bytes of code`,
       );
     },

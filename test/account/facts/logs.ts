@@ -183,10 +183,10 @@ const metricFacts: Fact[] = [
         };
         return (await poll(suite, 300, 5000, isSame)) ?? (await compare());
       });
-      const all = await Promise.all(counts);
-      const sentence = all.map(([counted, logged]) => `${counted} in metrics, ${logged} in the log`).join("; ");
+      const totals = await Promise.all(counts);
+      const sentence = totals.map(([counted, logged]) => `${counted} in metrics, ${logged} in the log`).join("; ");
       return observe(
-        all.every(([counted, logged]) => counted === logged && counted > 0),
+        totals.every(([counted, logged]) => counted === logged && counted > 0),
         sentence,
       );
     },

@@ -23,9 +23,9 @@ const withObject = async <T>(
 ) => {
   const Bucket = await http.aws.stack.findBucket();
   if (Bucket === undefined) throw new Error("the stack has no bucket");
-  const place = { Bucket, Key: `suite-${randomUUID()}.json` };
-  const { ETag = "" } = await clients.s3.putObject({ ...place, Body: "{}" });
-  return act(place, ETag, openBucket(Bucket, clients.s3)).finally(() => clients.s3.deleteObject(place));
+  const objectPlace = { Bucket, Key: `suite-${randomUUID()}.json` };
+  const { ETag = "" } = await clients.s3.putObject({ ...objectPlace, Body: "{}" });
+  return act(objectPlace, ETag, openBucket(Bucket, clients.s3)).finally(() => clients.s3.deleteObject(objectPlace));
 };
 
 const storageFacts: Fact[] = [

@@ -30,8 +30,8 @@ export const writeManifestsAndCountBytes = async (folder: string, count: number)
     const size = Math.min(hasSeveral ? 8 : 1, count - number);
     const objects = Array.from({ length: size }, (_, step) => {
       // Steps of 37 reach all 100 elements of `kinds`, because 37 and 100 have no common divisor.
-      const make = kinds[((number + step) * 37) % kinds.length];
-      return make?.(`app-${number + step}`, `team-${fileIndex % 50}`, number + step) ?? {};
+      const createManifest = kinds[((number + step) * 37) % kinds.length];
+      return createManifest?.(`app-${number + step}`, `team-${fileIndex % 50}`, number + step) ?? {};
     });
     const isJson = fileIndex % 10 === 9;
     const text = isJson ? `${JSON.stringify(objects[0], null, 2)}\n` : objects.map(toYaml).join("---\n");

@@ -14,8 +14,8 @@ const pipe = 3;
 
 process.on("exit", () => {
   const { userCPUTime, systemCPUTime, maxRSS } = process.resourceUsage();
-  const used: ProcessUsage = { seconds: (userCPUTime + systemCPUTime) / 1e6, memory: maxRSS * 1024 };
-  if (!process.exitCode || process.exitCode === 1) writeSync(pipe, JSON.stringify({ ...used, ...addition }));
+  const usage: ProcessUsage = { seconds: (userCPUTime + systemCPUTime) / 1e6, memory: maxRSS * 1024 };
+  if (!process.exitCode || process.exitCode === 1) writeSync(pipe, JSON.stringify({ ...usage, ...addition }));
 });
 
 let addition: object = {};

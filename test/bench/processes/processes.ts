@@ -47,12 +47,12 @@ export const startChild = (program: string, ...args: string[]): ChildProgram => 
   child.stderr.on("data", (chunk) => {
     errors = (errors + chunk).slice(-2000);
   });
-  const ended = once(child, "close");
+  const closed = once(child, "close");
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const readNext = async (): Promise<unknown> => {
     const { value, done } = await lines.next();
     if (!done) return JSON.parse(value);
-    await ended;
+    await closed;
     throw new Error(`${[program, ...args].join(" ")} ended: ${errors}`);
   };
   return {
@@ -63,7 +63,7 @@ export const startChild = (program: string, ...args: string[]): ChildProgram => 
     },
     [Symbol.asyncDispose]: async () => {
       child.stdin.end();
-      await ended;
+      await closed;
     },
   };
 };
