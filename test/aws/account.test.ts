@@ -569,7 +569,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       const line = JSON.stringify({ who: "a", level: 1 });
       await invoke({ says: line });
       const readLines = () => (account.logs.groups.get(group) ?? []).map(({ line }) => line);
-      // Lambda's runtime client leaves what is written to the standard output as it is.
+      // Lambda's runtime client doesn't change the standard output.
       assert.deepEqual(readLines(), [line]);
       await configure({ Timeout: 1 });
       await invoke({ waits: 60_000 });
@@ -663,7 +663,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal(TemplateBody, JSON.stringify(buildTemplate()));
     });
 
-    it("change only what differs in the template: an alias stays where it was moved", async () => {
+    it("change only properties that differ in the template, so a moved alias isn't moved back", async () => {
       await create(buildTemplate());
       await assert.rejects(update(buildTemplate()), /No updates are to be performed/);
       await openLambda().updateFunctionCode({ FunctionName, ZipFile: buildCode("elsewhere") });

@@ -407,7 +407,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       );
     });
 
-    it("stay where another command has moved their alias meanwhile", async () => {
+    it("stay at the version to which another command has just moved their alias", async () => {
       deploy(good);
       const before = await functions.readAlias(rule);
       await functions.moveAlias(rule, "1", before);

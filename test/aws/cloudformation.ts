@@ -166,7 +166,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
     work.add(running);
   };
 
-  /** Returns what Ref and Fn::GetAtt find in a stack's template. */
+  /** Returns the values that Ref and Fn::GetAtt find in a stack's template. */
   const buildScope = (stack: Stack): Scope => {
     const pseudoParameters: Record<string, unknown> = {
       "AWS::Region": region,
@@ -323,7 +323,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
         retained.add(resource);
         recordEvent(stack, "DELETE_SKIPPED", undefined, { ...resource });
       }
-      // The update has succeeded already, so a resource that can't be deleted stays.
+      // The update has succeeded already, so a resource that can't be deleted is only left over.
       else await discard(stack, { ...resource }).catch(() => {});
     }
     Object.assign(stack, { deployed: wanted, updated: verb === "UPDATE" ? new Date() : undefined });

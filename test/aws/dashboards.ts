@@ -2,8 +2,8 @@ import type { MetricSelection, ReadMetric } from "./alarms.ts";
 import { AwsError } from "./aws-service.ts";
 import { computeExpression, listIds, type TimeSeries } from "./metric-math.ts";
 
-// CloudWatch's dashboards: PutDashboard refuses what AWS refuses, as far as our dashboard uses it, and a test can read the
-// lines of each widget from the metrics that CloudWatch has.
+// A stand-in for CloudWatch's dashboards. PutDashboard refuses the same bodies as AWS, as far as our dashboard uses
+// their fields. Tests can read the lines of each widget from the metrics of the stand-in for CloudWatch.
 
 type Properties = Record<string, unknown>;
 

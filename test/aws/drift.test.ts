@@ -188,7 +188,7 @@ describe("a change by hand", await needs("moto"), () => {
     ["an alarm that is gone", () => account.cloudwatch.alarms.delete(alarm()), /the alarm \S+ doesn't exist/],
   ];
   for (const round of [reported.filter((_, index) => index % 2 === 0), reported.filter((_, index) => index % 2 === 1)])
-    it(`is reported with the command that mends it: ${round.map(([what]) => what).join("; ")}`, async () => {
+    it(`is reported with the command that repairs it: ${round.map(([what]) => what).join("; ")}`, async () => {
       for (const [, change] of round) await change();
       const status = await readStatus();
       assert.equal(status.code, 1);

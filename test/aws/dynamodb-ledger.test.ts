@@ -42,7 +42,10 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
 
   describe("with a fault", () => {
     let rule: string;
-    /** Adds 1 to the numbers under keys, in a review with so many milliseconds. Returns the sentence of a failure. */
+    /**
+     * Adds 1 to the numbers under keys, in a review that must end after `milliseconds`. Returns the sentence of a
+     * failure.
+     */
     const count = async (keys: string[], milliseconds = long): Promise<string | undefined> => {
       const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + milliseconds), rule);
       const counting = ledger.change<number>(keys, (kept) => kept.map((number = 0) => number + 1));
@@ -149,7 +152,7 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
         await assert.rejects(createDynamoDbLedger("other", Date.now() + long).change(keys, same), sentence);
     });
 
-    it("fails at once if an entry is larger than 400 KB, and keeps what was there", async () => {
+    it("fails at once if an entry is larger than 400 KB, and keeps the earlier entry", async () => {
       for (const keys of shapes) {
         const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + long), randomUUID());
         await ledger.change(keys, () => keys.map(() => "small"));

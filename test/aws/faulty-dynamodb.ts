@@ -18,9 +18,9 @@ export type Fault =
   | "silence"
   /** The request is carried out, then `after` is called, and the connection breaks. */
   | { after: () => void }
-  /** The connection breaks, and the request is carried out after so many milliseconds. */
+  /** The connection breaks, and the request is carried out after this many milliseconds. */
   | { later: number }
-  /** The answer comes so many milliseconds late. */
+  /** The answer comes this many milliseconds late. */
   | { delay: number }
   /** The clock of DynamoDB differs by this many milliseconds. */
   | { skew: number };

@@ -668,7 +668,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       await requireHealthyEntries();
     });
 
-    it("refuses to roll back one rule to a version that lacks what a cluster calls", async () => {
+    it("refuses to roll back one rule to a version without the variant or phase that a cluster calls", async () => {
       assert.match((await deploy(wide)).ended, /is live in east, west/);
       for (const [rule, why] of [
         [
@@ -738,7 +738,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       assert.equal(moves, 3);
     });
 
-    it("rolls back to what was live after a command was killed between two moves", async () => {
+    it("rolls back to the earlier versions after a command was killed between two moves", async () => {
       const before = await readAliases();
       let moves = 0;
       account.allow = ({ action }) => {

@@ -15,7 +15,7 @@ export const openInProcess = async (): Promise<Processes> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-lambda-"));
   const loaded = new WeakMap<object, Promise<Handler>>();
   const log = new AsyncLocalStorage<string[]>();
-  /** Node's fs for functions: what a function writes to standard output goes to the log of its call. */
+  /** Node's fs for functions. The standard output of a function goes to the log of its call. */
   const filesAndLog = {
     ...fs,
     writeSync: (target: number, text: string) => {

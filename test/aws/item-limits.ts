@@ -24,9 +24,9 @@ const refusals = { throttled: "ProvisionedThroughputExceededException", conflict
 const reasons = { throttled: "ThrottlingError", conflicts: "TransactionConflict" };
 
 /**
- * Adds to DynamoDB Local what only DynamoDB has: the time of a call, a limit of units for an item, and conflicts. From
- * its arrival to its answer, a transaction that writes or checks items conflicts with other writes of these items. Any
- * write conflicts with transactions that read its items. Of two requests in conflict, the later one is cancelled:
+ * Adds to DynamoDB Local three properties of DynamoDB: the time of a call, a limit of units for an item, and conflicts.
+ * From its arrival to its answer, a transaction that writes or checks items conflicts with other writes of these items.
+ * Any write conflicts with transactions that read its items. Of two requests in conflict, the later one is cancelled:
  * https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html#transaction-conflict-handling
  */
 export const createItemLimits = (): { choose: ChooseFault; counts: Record<Refusal, number> } => {

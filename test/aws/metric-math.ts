@@ -1,7 +1,7 @@
 import { AwsError } from "./aws-service.ts";
 
-// Computes CloudWatch's metric math. It knows what Postern's alarms and dashboards use: `+`, `*`, `/`, brackets,
-// numbers, ids and FILL.
+// Computes CloudWatch's metric math. It knows only the syntax that Postern's alarms and dashboards use: `+`, `*`, `/`,
+// brackets, numbers, ids and FILL.
 
 /** The values of a metric by the second at which their period begins. */
 export type TimeSeries = ReadonlyMap<number, number>;

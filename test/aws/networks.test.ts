@@ -168,7 +168,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     return body.Items.map(({ key }) => key.S).sort();
   };
 
-  it("has rules whose values stay in the ledger from one review to the next", async () => {
+  it("has a ledger that keeps the values of rules from one review to the next", async () => {
     Object.assign(process.env, account.env);
     const event = {
       operation: "CREATE",

@@ -16,7 +16,7 @@ import { needs } from "../parts.ts";
 import { openAccount } from "./account.ts";
 import { createLedgerTable, startDynamoDb, useDynamoDb } from "./dynamodb.ts";
 
-// Tests what `postern status` shows about the quotas that workload-quota keeps in the ledger of a stage.
+// Tests the output of `postern status` about the quotas that workload-quota keeps in the ledger of a stage.
 describe("the quotas of a stage", await needs("DynamoDB Local"), () => {
   const table = "postern-test";
   let dynamoDb: Awaited<ReturnType<typeof startDynamoDb>>;

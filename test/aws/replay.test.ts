@@ -480,7 +480,7 @@ warn-notes
 
 const hour = 3_600_000;
 
-describe("a replay of what is deployed", await needs("git", "moto", "runtime client"), () => {
+describe("a replay with the deployed versions", await needs("git", "moto", "runtime client"), () => {
   let account: Account;
   const stage = ["--stage", "test"];
   const runInStage = (...words: string[]) => checkout.postern({ ...account.env, TMPDIR: temporary }, ...words);

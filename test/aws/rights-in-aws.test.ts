@@ -211,7 +211,7 @@ describe("the roles for one stage", () => {
     assert.deepEqual(counters, ["DeployRole", "EmergencyRole"]);
   });
 
-  it("has rights on everything only for the actions that docs/reference/rights.md lists, with what they show", async () => {
+  it("has rights on everything only for the actions and roles in the table of docs/reference/rights.md", async () => {
     const { role } = await readAccess(github);
     const page = await readFile(new URL("../../docs/reference/rights.md", import.meta.url), "utf8");
     const [, table = ""] = page.split("| right | roles |");
@@ -269,7 +269,7 @@ describe("the roles for one stage", () => {
     );
   });
 
-  it("limits functions to what the rules of the catalogue and the named tokens need", async () => {
+  it("limits functions to the rights that the rules of the catalogue and the named tokens need", async () => {
     const secret = `arn:aws:secretsmanager:us-east-1:${accountId}:secret:shop-AbCdEf`;
     const parameter = buildArn("ssm", "parameter/shop/token");
     const reviews = "arn:aws:s3:::reviews/prod/*";
@@ -478,7 +478,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     }
   });
 
-  it("shows in a plan, without the key, what a deployment would change in a cluster's entries", async () => {
+  it("shows in a plan, without the key, the changes that a deployment would make in a cluster's entries", async () => {
     const changed = buildConfig("enforce", "[1, 2]").replace("mode: enforce", "timeoutSeconds: 5");
     await checkout.write("changed.yaml", changed);
     assert.match(
@@ -492,7 +492,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     );
   });
 
-  it("reports the status and what could not be read, with the role for plans", async () => {
+  it("reports the status with the role for plans, and names the parts that could not be read", async () => {
     const left = /its endpoints were not probed, because the key that signs URLs can't be read: .* ssm:GetParameter/;
     const { code, text } = await runAs("PlanRole", "status", ...optionsWithoutRights.slice(0, 2));
     assert.equal(code, 3, text);

@@ -100,7 +100,7 @@ const findReferences = (value: unknown): Set<string> => {
   return found;
 };
 
-/** Returns a value in which functions such as Ref are replaced by what they return. */
+/** Returns a value in which functions such as Ref are replaced by their results. */
 export const resolve = (value: unknown, scope: Scope): unknown => {
   if (Array.isArray(value)) return value.map((item) => resolve(item, scope)).filter((item) => item !== nothing);
   if (value === null || typeof value !== "object") return value;

@@ -74,7 +74,7 @@ describe("the stand-in for provisioned concurrency", await needs("runtime client
     await assert.rejects(client.deleteProvisionedConcurrencyConfig({ FunctionName, Qualifier: "1" }), /No Provisioned/);
   });
 
-  it("refuses what Lambda refuses", async () => {
+  it("refuses the same numbers and deletions as Lambda", async () => {
     await assert.rejects(putProvisioned("$LATEST"), refuses("unpublished function versions"));
     await assert.rejects(putProvisioned("7"), /^ResourceNotFoundException/);
     await assert.rejects(putProvisioned("1", 0), /^InvalidParameterValueException/);

@@ -248,7 +248,7 @@ const describeBar = (value: number, bar: number | undefined, digits: number): st
 
 const formatMilliseconds = (value: number | undefined) => (value === undefined ? "" : `${value.toFixed(2)} ms`);
 
-/** Returns the lines of the report that explain what its numbers mean. */
+/** Returns the lines of the report that explain its numbers. */
 export const explainBenchTables = (hasCreates: boolean) =>
   [
     "Ratios are medians, and where eight of ten lie. A busy machine widens them.",

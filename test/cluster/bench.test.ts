@@ -57,7 +57,7 @@ describe("npm run bench, through an API server", await needs("API server", "Go w
       assert.ok(cpu !== undefined && cpu >= 0, `${what} has used ${cpu} ms`);
   });
 
-  it("compares what check finds with what the API server refuses", async () => {
+  it("compares the objects that check denies with those that the API server refuses", async () => {
     const files = 300;
     const { refused, rows } = await compareValidators(await requireBinaries(), await findValidators(), folder, {
       files,

@@ -379,7 +379,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
         });
     });
 
-  describe("does not call rules for what is exempt:", () => {
+  describe("does not call rules for exempt requests:", () => {
     let postern: Serving;
     const looking = rule({ summary: "Looks at it.", timeoutSeconds: 2, match: configMaps, mutate() {}, validate() {} });
     const exemptions: Record<string, string> = {

@@ -6,7 +6,7 @@ import { listen } from "../listen.ts";
 
 /** A fault of a request. */
 export type Fault =
-  /** The request is late by so many milliseconds. */
+  /** The request is late by this many milliseconds. */
   | { milliseconds: number }
   /** The proxy answers in place of the API server. */
   | { status: number; headers?: Record<string, string>; body?: string | Buffer }

@@ -18,7 +18,7 @@ import { readRows } from "../rows.ts";
 import { type Fault, openFaulty } from "./faults.ts";
 
 // A rule reads a real API server over a connection that is slow, breaks, or leads to the API server of another cluster.
-// These tests state what the rule gets.
+// These tests state the results that the rule gets.
 
 const namespaces = { group: "", resource: "namespaces" };
 const limitranges = { group: "", resource: "limitranges" };
@@ -77,7 +77,7 @@ describe("a cluster that is read", await needs("API server"), () => {
     for (const folder of folders) await rm(folder, { recursive: true, force: true });
   });
 
-  /** Creates an empty cache, and returns a function that opens capabilities with it for so many milliseconds. */
+  /** Creates an empty cache, and returns a function that opens capabilities with it for `milliseconds`. */
   const connect = (change: Partial<ApiServerConnection> = {}) => {
     const credentials = { token: clusterOne.getToken("admin") };
     const openCapabilities = createLiveCapabilities({ prod: { server: proxy.url, ca, credentials, ...change } });

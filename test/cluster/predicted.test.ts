@@ -32,7 +32,8 @@ import {
   predictedUser,
 } from "./prediction.ts";
 
-// What `check` says of manifests and reviews equals what a real API server says with the plugins that it has on by default.
+// Tests that the verdicts of `check` about manifests and reviews equal the answers of a real API server with its
+// default plugins.
 
 const tables = readRows<SetTables & { state: string[] }>(import.meta.filename);
 const { POSTERN_RUNS, POSTERN_SEED } = process.env;

@@ -12,8 +12,8 @@ import { waitUntil } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 import { runVerb } from "../verb.ts";
 
-// Tests the commands of docs/how-to/serve.md by which kubectl applies, prunes and removes objects, and what postern
-// status says of these objects.
+// Tests the commands of docs/how-to/serve.md by which kubectl applies, prunes and removes objects, and the output of
+// postern status about these objects.
 
 /** Finds the command on the page that matches a pattern, and returns its words after `kubectl`. */
 const readCommand = async (pattern: RegExp): Promise<string[]> => {
@@ -158,7 +158,7 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
       assert.deepEqual(await listObjects(), configurationsOf("other"));
     });
 
-    it(`labels what was applied before, and status names what stays without a label, if applied ${mode}`, async () => {
+    it(`labels objects that were applied before labels, and status names those without a label, if applied ${mode}`, async () => {
       const old = (await print(allRules)).replaceAll(/^ +app.kubernetes.io\/instance: .*\n/gm, "");
       await kubectl(["apply", "-f", "-", ...(mode === "server-side" ? ["--server-side"] : [])], old);
       const { "limit-ranger": _, ...fewer } = allRules;

@@ -54,7 +54,7 @@ const ways: [sentence: string, kind: keyof typeof kinds, way: { spec: object } |
   ["a Job that is suspended", "Job", { spec: { suspend: true } }],
 ];
 
-describe("what still runs of a workload, in a real API server", await needs("API server"), () => {
+describe("Pods that still run after their workload has ended, in a real API server", await needs("API server"), () => {
   let cluster: TestCluster;
   before(async () => {
     cluster = await bootCluster(await requireBinaries(), {
@@ -91,7 +91,7 @@ describe("what still runs of a workload, in a real API server", await needs("API
   const listItems = async (path: string): Promise<KubernetesObject[]> => Object((await send("GET", path)).items);
 
   for (const [index, [sentence, kind, way]] of ways.entries())
-    it(`counts until it ends: ${sentence}`, async () => {
+    it(`count against the quota until they are gone, for ${sentence}`, async () => {
       const namespace = `n${index}`;
       await create({ apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } });
       await waitUntil("there is no service account", async () => {

@@ -48,7 +48,7 @@ describe("a rule's rights on a real API server", await needs("API server"), () =
     const settings = rule.settings ?? {};
     const usedNeeds = Object.values(rule.needs ?? {}).filter(({ isUsed }) => isUsed?.(settings) ?? true);
     const needs = usedNeeds.flatMap((need) => listQuestions(need, settings));
-    it(`let ${name} read and create what it needs`, async () => {
+    it(`let ${name} read and create the objects that it needs`, async () => {
       // The API server checks RBAC first. The refusal of an unserved kind or an invalid object thus shows that RBAC
       // allows the request.
       for (const need of needs)

@@ -529,7 +529,7 @@ describe(
       };
     };
 
-    it("equal what is stored after a recount", async () => {
+    it("equal the stored objects after a recount", async () => {
       if (isLongRun) await wait(quiet);
       program = await moveClock(recountInterval + (isLongRun ? 0 : quiet));
       const lines = await recount();

@@ -16,7 +16,7 @@ const count = Number(process.env.POSTERN_TEXTS ?? 1000);
 
 const head = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "written" } };
 
-describe("kubectl reads what Postern writes", await needs("kubectl"), () => {
+describe("kubectl reads the YAML that Postern writes", await needs("kubectl"), () => {
   const texts = fc.sample(yamlTexts, count);
   const values = [Object.fromEntries(texts.map((text) => [text, text])), texts, ...fc.sample(yamlValues, count / 10)];
   const objects = values.map((data) => ({ ...head, data }));

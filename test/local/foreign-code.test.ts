@@ -178,7 +178,7 @@ describe("in a folder of another team", { concurrency: 2 }, () => {
       assert.ok(code.includes("only registries of the team"));
     });
 
-    it("infra/pipelines/check.sh denies what the team's rule denies", async () => {
+    it("infra/pipelines/check.sh, which denies a Pod by the team's rule", async () => {
       const script = join(team, "node_modules/postern/infra/pipelines/check.sh");
       const path = `${dirname(process.execPath)}:${env.PATH}`;
       const child = spawn("bash", [script, "--plugins", "none"], { cwd: foreign, env: { ...env, PATH: path } });

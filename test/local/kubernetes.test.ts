@@ -311,7 +311,7 @@ describe("the module of Kubernetes' handlers", await needs("Kubernetes module"),
       assert.ok(status?.code === 400 || status?.code === 422, JSON.stringify(status));
     });
 
-  it("says which feature gate it doesn't know", async () => {
+  it("names the feature gate that it doesn't know", async () => {
     const packed = (await findModule()) ?? "";
     await assert.rejects(createKubernetes({ packed, featureGates: { NoSuchGate: true } }), {
       message: /^Kubernetes [\d.]+: unrecognized feature gate: NoSuchGate$/,

@@ -124,7 +124,7 @@ describe("a policy's request", () => {
       assert.equal(Object.hasOwn(header, "Transfer-Encoding"), false);
     });
 
-    it("sends what the policy states", async () => {
+    it("sends the request that the policy states", async () => {
       await fetchReference({
         url: `http://${plainHost}/a?z=1`,
         method: "post",

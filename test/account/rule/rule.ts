@@ -37,6 +37,6 @@ const act = ({ metadata: { annotations = {}, labels = {} } = {} }: Note): string
   return undefined;
 };
 
-/** Blocks the whole program for so many milliseconds, without using the processor. */
+/** Blocks the whole program for `milliseconds`, without using the processor. */
 const block = (milliseconds: number) =>
   outside.Atomics.wait(new Int32Array(new outside.SharedArrayBuffer(4)), 0, 0, milliseconds);
