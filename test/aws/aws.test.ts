@@ -42,15 +42,15 @@ describe("the functions of a stage", await needs("runtime client"), () => {
   let folder: string;
   let service: LambdaService;
   let functions: StageFunctions;
-  let good: Buffer;
-  const crashing = zip({ "index.cjs": Buffer.from('throw new Error("it does not start");\n') });
+  let goodCode: Buffer;
+  const crashingCode = zip({ "index.cjs": Buffer.from('throw new Error("it does not start");\n') });
   const environment = { POSTERN_KEYS: signer.publicKey, POSTERN_STAGE: "test", POSTERN_ACCEPTS: "bench.1,other.1" };
 
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "postern-aws-"));
     const listed = await readRule(fileURLToPath(new URL(`../../functions/${rule}`, import.meta.url)), rule);
     await bundleRule(listed, buildBenchEndpointConfig(listed), folder);
-    good = await readFile(join(folder, `${rule}.zip`));
+    goodCode = await readFile(join(folder, `${rule}.zip`));
     service = await startLambda();
     functions = openFunctions("tester");
   });
@@ -63,7 +63,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     service.recordedCalls.length = 0;
     service.fault = undefined;
     Object.assign(service, { updating: 30, pageSize: 50 });
-    service.create(name, good, environment);
+    service.create(name, goodCode, environment);
   });
 
   const openFunctions = (accessKeyId: string): StageFunctions => {
@@ -75,10 +75,10 @@ describe("the functions of a stage", await needs("runtime client"), () => {
   };
 
   /** Publishes code as a deployment does, and points the alias at the new version. */
-  const deploy = (code: Buffer, further: Record<string, string> = {}) => {
+  const deploy = (code: Buffer, variables: Record<string, string> = {}) => {
     const fn = service.functions.get(name);
     assert.ok(fn);
-    fn.latest = { ...fn.latest, code, environment: { ...fn.latest.environment, ...further } };
+    fn.latest = { ...fn.latest, code, environment: { ...fn.latest.environment, ...variables } };
     fn.published += 1;
     fn.versions.set(String(fn.published), { ...fn.latest, description: `release ${fn.published}` });
     Object.assign(fn.aliases.get("live") ?? {}, { version: String(fn.published), weights: {} });
@@ -104,12 +104,12 @@ describe("the functions of a stage", await needs("runtime client"), () => {
 
   it("are listed by stage, with any page size, without reading the environments of other functions", async () => {
     service.pageSize = 1;
-    const long = "limit-pod-hard-anti-affinity-topology-more";
-    service.create("postern-test-limit-pod-733e24", good, { POSTERN_STAGE: "test", POSTERN_RULE: long });
-    service.create("postern-prod-other", good, { POSTERN_STAGE: "prod" });
-    service.create("postern-test-2-other", good, { POSTERN_STAGE: "test-2" });
-    service.create("unrelated", good, { PASSWORD: "secret" });
-    assert.deepEqual(await functions.listRules(), [rule, long]);
+    const longRule = "limit-pod-hard-anti-affinity-topology-more";
+    service.create("postern-test-limit-pod-733e24", goodCode, { POSTERN_STAGE: "test", POSTERN_RULE: longRule });
+    service.create("postern-prod-other", goodCode, { POSTERN_STAGE: "prod" });
+    service.create("postern-test-2-other", goodCode, { POSTERN_STAGE: "test-2" });
+    service.create("unrelated", goodCode, { PASSWORD: "secret" });
+    assert.deepEqual(await functions.listRules(), [rule, longRule]);
     assert.deepEqual(
       service.recordedCalls.map(({ action }) => action),
       Array(2).fill("cloudformation:ListStackResources"),
@@ -143,9 +143,16 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         return Object(payload).statusCode;
       };
       const buildPath = (segment: string) => ({ rawPath: `/${segment}/${rule}/mutate` });
-      const respelt = signer.segment("bench").replace(/.$/, (last) => String.fromCharCode(last.charCodeAt(0) + 1));
-      const strangers = [`bench.${"A".repeat(86)}`, respelt, signer.segment("other", 2), signer.segment("stranger")];
-      for (const segment of [...strangers, "bench", ""])
+      const changedSegment = signer
+        .segment("bench")
+        .replace(/.$/, (last) => String.fromCharCode(last.charCodeAt(0) + 1));
+      const wrongSegments = [
+        `bench.${"A".repeat(86)}`,
+        changedSegment,
+        signer.segment("other", 2),
+        signer.segment("stranger"),
+      ];
+      for (const segment of [...wrongSegments, "bench", ""])
         assert.equal(await readStatus(buildPath(segment)), 404, segment);
       assert.equal(await readStatus({ rawPath: undefined }), 404);
       for (const body of [undefined, "hello", "{}", '{"request":null}', "[]"])
@@ -161,7 +168,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     });
 
     it("accept the keys that their own code accepts, with the clusters that it refuses in a file", async () => {
-      const { POSTERN_ACCEPTS: _, ...usual } = environment;
+      const { POSTERN_ACCEPTS: _, ...environmentWithoutAccepts } = environment;
 
       const listed = await readRule(fileURLToPath(new URL(`../../functions/${rule}`, import.meta.url)), rule);
       const bench = { keyVersions: [2], mode: "enforce" as const, settings: listed.rule.settings ?? {} };
@@ -169,8 +176,8 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       const config = { rule, usual: { ...bench, keyVersions: [1] }, clusters: { ...clusters, bench } };
       await bundleRule(listed, config, join(folder, "usual"));
       service.functions.clear();
-      service.create(name, await readFile(join(folder, "usual", `${rule}.zip`)), usual);
-      const statusOf = async (cluster: string, keyVersion: number) => {
+      service.create(name, await readFile(join(folder, "usual", `${rule}.zip`)), environmentWithoutAccepts);
+      const readStatus = async (cluster: string, keyVersion: number) => {
         const rawPath = `/${signer.segment(cluster, keyVersion)}/${rule}/mutate`;
         const { payload } = await functions.invoke(rule, "live", { ...buildEvent("mutate"), rawPath });
         return Object(payload).statusCode;
@@ -179,7 +186,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         const clusterKeys = ["new", "gone", "raised", "bench"].flatMap((cluster) =>
           [1, 2].map((version) => ({ cluster, version })),
         );
-        return Promise.all(clusterKeys.map(({ cluster, version }) => statusOf(cluster, version)));
+        return Promise.all(clusterKeys.map(({ cluster, version }) => readStatus(cluster, version)));
       };
       const expected = [200, 404, 404, 404, 404, 200, 404, 200];
       assert.deepEqual(await listStatuses(), expected);
@@ -188,7 +195,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     });
 
     it("allow everything even if their own code doesn't start", async () => {
-      deploy(crashing);
+      deploy(crashingCode);
       assert.match(String(await askLiveVersion()), /it does not start|the runtime ended/);
       await disarmRule(functions, rule, getNextMinute());
       assert.equal((await askLiveVersion()).response.allowed, true);
@@ -201,7 +208,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     });
 
     it("decide again at once after they are armed, and have the same version as before", async () => {
-      deploy(good);
+      deploy(goodCode);
       await disarmRule(functions, rule, getNextMinute());
       await disarmRule(functions, rule, getNextMinute());
       assert.equal(getLiveAlias()?.version, "4");
@@ -215,7 +222,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       let step = 0;
       for (let stopped = true; stopped; step++) {
         service.functions.clear();
-        service.create(name, good, environment);
+        service.create(name, goodCode, environment);
         let calls = 0;
         const [credential, limit] = [`stopped-${step}`, step];
         service.fault = ({ caller }, when): Fault | undefined =>
@@ -230,18 +237,18 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         assert.equal((await askLiveVersion()).response.allowed, true, `after ${step} calls`);
         await restoreDisarmedRule(functions, rule);
         assert.equal((await askLiveVersion()).response.allowed, false, `after ${step} calls`);
-        assert.deepEqual([getLatest()?.code, getLatest()?.environment], [good, environment], `after ${step} calls`);
+        assert.deepEqual([getLatest()?.code, getLatest()?.environment], [goodCode, environment], `after ${step} calls`);
       }
       assert.ok(step > 8, `${step} steps`);
     });
   });
 
   describe("that get a new version", () => {
-    const other = zip({ "index.cjs": Buffer.from("exports.handler = async () => ({ other: true });\n") });
-    const buildWanted = (code: Buffer, further: Record<string, string> = {}): WantedLambdaVersion => ({
+    const otherCode = zip({ "index.cjs": Buffer.from("exports.handler = async () => ({ other: true });\n") });
+    const buildWanted = (code: Buffer, variables: Record<string, string> = {}): WantedLambdaVersion => ({
       zip: code,
       codeSha256: createHash("sha256").update(code).digest("base64"),
-      environment: { ...environment, ...further },
+      environment: { ...environment, ...variables },
       memorySize: 256,
       timeout: 10,
       description: "wanted",
@@ -251,10 +258,10 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     it("have it published once, and no alias points at it", async () => {
       const versions: string[] = [];
       for (const wanted of [
-        buildWanted(other),
-        buildWanted(other),
-        buildWanted(other, { MORE: "x" }),
-        { ...buildWanted(other), timeout: 20 },
+        buildWanted(otherCode),
+        buildWanted(otherCode),
+        buildWanted(otherCode, { MORE: "x" }),
+        { ...buildWanted(otherCode), timeout: 20 },
       ])
         versions.push(await functions.publishVersion(rule, wanted));
       assert.deepEqual(versions, ["2", "2", "3", "4"]);
@@ -281,12 +288,12 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       ];
       service.fault = ({ action }, when) =>
         when === "before" && /UpdateFunctionCode|PublishVersion/.test(action) ? faults.shift() : undefined;
-      assert.equal(await functions.publishVersion(rule, buildWanted(other)), "2");
+      assert.equal(await functions.publishVersion(rule, buildWanted(otherCode)), "2");
       assert.deepEqual(faults, []);
     });
 
     it("get no new version if another command changes them during any step", async () => {
-      const strangeCode = { code: crashing };
+      const strangeCode = { code: crashingCode };
       for (const [action, when, change] of [
         ["UpdateFunctionCode", "before", strangeCode],
         ["UpdateFunctionCode", "after", strangeCode],
@@ -295,18 +302,18 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         ["PublishVersion", "before", { memorySize: 512 }],
       ] as const) {
         service.functions.clear();
-        service.create(name, good, environment);
-        let isDone = false;
+        service.create(name, goodCode, environment);
+        let hasChanged = false;
         service.fault = (call, at) => {
-          if (isDone || !call.action.endsWith(action) || at !== when) return undefined;
-          isDone = true;
+          if (hasChanged || !call.action.endsWith(action) || at !== when) return undefined;
+          hasChanged = true;
           const fn = service.functions.get(name);
           assert.ok(fn);
           fn.latest = { ...fn.latest, ...change, revision: "theirs" };
           return undefined;
         };
         await assert.rejects(
-          functions.publishVersion(rule, buildWanted(other)),
+          functions.publishVersion(rule, buildWanted(otherCode)),
           /another command is changing always-deny at the same time/,
         );
         assert.equal(service.functions.get(name)?.versions.size, 1, `${action} ${when}`);
@@ -320,13 +327,13 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         service.fault = ({ caller }, when): Fault | undefined =>
           when === "before" && caller === `stopped-${step}` && calls++ >= step ? "cut" : undefined;
         stopped = await openFunctions(`stopped-${step}`)
-          .publishVersion(rule, buildWanted(other, { MORE: "x" }))
+          .publishVersion(rule, buildWanted(otherCode, { MORE: "x" }))
           .then(
             () => false,
             () => true,
           );
       }
-      assert.equal(await functions.publishVersion(rule, buildWanted(other, { MORE: "x" })), "2");
+      assert.equal(await functions.publishVersion(rule, buildWanted(otherCode, { MORE: "x" })), "2");
       assert.ok(step > 5, `${step} steps`);
     });
 
@@ -335,11 +342,11 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         when === "before" && action.endsWith("UpdateFunctionCode")
           ? { status: 400, error: "CodeStorageExceededException" }
           : undefined;
-      await assert.rejects(functions.publishVersion(rule, buildWanted(other)), /no room for more code in Lambda/);
+      await assert.rejects(functions.publishVersion(rule, buildWanted(otherCode)), /no room for more code in Lambda/);
     });
 
     it("lose old versions, except versions at which an alias points", async () => {
-      await functions.publishVersion(rule, buildWanted(other));
+      await functions.publishVersion(rule, buildWanted(otherCode));
       await functions.deleteVersion(rule, "1");
       await functions.deleteVersion(rule, "2");
       await functions.deleteVersion(rule, "7");
@@ -349,11 +356,11 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     it("are tested by the rule's cases; a failure is reported with the end of the function's log", async () => {
       const listed = await readRule(fileURLToPath(new URL(`../../functions/${rule}`, import.meta.url)), rule);
       assert.deepEqual((await runCases(functions, listed, "1")).faults, []);
-      const failing = 'console.log("about to"); exports.handler = async () => { throw new Error("it breaks"); };\n';
+      const failingCode = 'console.log("about to"); exports.handler = async () => { throw new Error("it breaks"); };\n';
       for (const [code, sentence] of [
-        [crashing, /^always-deny, ".*": it fails: .*it does not start/],
-        [zip({ "index.cjs": Buffer.from(failing) }), /it fails: .*it breaks.* \(its log ends: .+\)/s],
-        [other, /its answer is not an AdmissionReview: {"other":true}/],
+        [crashingCode, /^always-deny, ".*": it fails: .*it does not start/],
+        [zip({ "index.cjs": Buffer.from(failingCode) }), /it fails: .*it breaks.* \(its log ends: .+\)/s],
+        [otherCode, /its answer is not an AdmissionReview: {"other":true}/],
       ] as const) {
         const { faults } = await runCases(functions, listed, await functions.publishVersion(rule, buildWanted(code)));
         assert.match(faults[0] ?? "", sentence);
@@ -363,15 +370,15 @@ describe("the functions of a stage", await needs("runtime client"), () => {
 
   describe("that are rolled back", () => {
     it("have the previous version, without weights", async () => {
-      deploy(crashing);
+      deploy(crashingCode);
       assert.equal(await rollBackAlias(functions, rule), "1");
       assert.deepEqual([getLiveAlias()?.version, getLiveAlias()?.weights], ["1", {}]);
       assert.equal((await askLiveVersion()).response.allowed, false);
     });
 
     it("end a canary first, and keep the live version", async () => {
-      deploy(good);
-      deploy(crashing);
+      deploy(goodCode);
+      deploy(crashingCode);
       Object.assign(getLiveAlias() ?? {}, { version: "2", weights: { 3: 0.1 } });
       assert.equal(await rollBackAlias(functions, rule), "2");
       assert.deepEqual([getLiveAlias()?.version, getLiveAlias()?.weights], ["2", {}]);
@@ -379,8 +386,8 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     });
 
     it("accept any existing version that isn't disarmed", async () => {
-      deploy(good);
-      deploy(good);
+      deploy(goodCode);
+      deploy(goodCode);
       assert.equal(await rollBackAlias(functions, rule, "1"), "1");
       assert.equal(await rollBackAlias(functions, rule, "3"), "3");
       await disarmRule(functions, rule, new Date(Date.now() + 60_000));
@@ -395,12 +402,12 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     });
 
     it("can't be rolled back to a version that doesn't accept the keys in use", async () => {
-      deploy(good, { POSTERN_KEYS: `${signer.publicKey},second` });
+      deploy(goodCode, { POSTERN_KEYS: `${signer.publicKey},second` });
       await assert.rejects(
         rollBackAlias(functions, rule),
         /version 1 of always-deny doesn't accept the keys that are in use now/,
       );
-      deploy(good, { POSTERN_KEYS: signer.publicKey, POSTERN_ACCEPTS: "bench.1,bench.2,other.1" });
+      deploy(goodCode, { POSTERN_KEYS: signer.publicKey, POSTERN_ACCEPTS: "bench.1,bench.2,other.1" });
       await assert.rejects(
         rollBackAlias(functions, rule, "1"),
         /doesn't accept the clusters and key versions that are in use now/,
@@ -408,7 +415,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     });
 
     it("stay at the version to which another command has just moved their alias", async () => {
-      deploy(good);
+      deploy(goodCode);
       const before = await functions.readAlias(rule);
       await functions.moveAlias(rule, "1", before);
       await assert.rejects(
@@ -418,7 +425,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     });
 
     it("are rolled back by a retry if Lambda is busy", async () => {
-      deploy(good);
+      deploy(goodCode);
       let refusals = 2;
       service.fault = ({ action }, when) =>
         action === "lambda:UpdateAlias" && when === "before" && refusals-- > 0
@@ -444,7 +451,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     };
 
     it("show their status", async () => {
-      deploy(good);
+      deploy(goodCode);
       Object.assign(getLiveAlias() ?? {}, { weights: { 1: 0.1 } });
       const { output } = await runPostern("status", "--stage", "test");
       // Without the right to find the bucket, releases are unknown. The status still has the facts from Lambda.
@@ -455,7 +462,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     });
 
     it("are rolled back, disarmed and armed", async () => {
-      deploy(good);
+      deploy(goodCode);
       assert.equal((await runPostern("rollback", rule, "--stage", "test")).output, "always-deny is at version 1\n");
       const { output } = await runPostern("disarm", rule, "--for", "30m", "--stage", "test");
       assert.match(output, /^always-deny allows everything until \S+Z, as version 3\n$/);

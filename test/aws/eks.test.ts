@@ -198,7 +198,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     assert.deepEqual(listEntries(), [ownEntry]);
   });
 
-  it("keeps a foreign entry, which suffices in the right group, and else stops the deployment", async () => {
+  it("keeps a foreign entry: it suffices in the right group, and stops the deployment otherwise", async () => {
     const otherOwner = { tags: { postern: `aws:${accountId}:${region}:other` } };
     editOwnEntry({ ...otherOwner, kubernetesGroups: ["postern:pod-node-selector", "admins"] });
     assert.match(await deployWell(), /\nnothing to do: /);

@@ -20,7 +20,7 @@ import { lint } from "./tools.ts";
 describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), () => {
   const region = "eu-west-1";
   const vpc = "{ subnetIds: [subnet-0000000b, subnet-0000000a], securityGroupIds: [sg-0000000c] }";
-  const [asking, quiet] = ["postern-test-namespace-exists", "postern-test-always-pull-images"];
+  const [readingFunction, otherFunction] = ["postern-test-namespace-exists", "postern-test-always-pull-images"];
   let account: Account;
   let checkout: Checkout;
   let serverless: string;
@@ -28,9 +28,9 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
   const server = createServer(({ url = "" }, response) => {
     response.setHeader("content-type", "application/json");
     const namespace = { kind: "Namespace", apiVersion: "v1", metadata: { name: "default" } };
-    response.end(JSON.stringify(url.includes("/pods/") ? guarded : namespace));
+    response.end(JSON.stringify(url.includes("/pods/") ? guardedPod : namespace));
   });
-  const guarded = {
+  const guardedPod = {
     kind: "Pod",
     apiVersion: "v1",
     metadata: {
@@ -45,7 +45,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
   /** The URL that a function calls for clean-ups, and the number of its requests. The first request gets no answer. */
   let cleanUp: string;
   let cleanUps = 0;
-  const pod = createHttpServer((_, response) => {
+  const cleanUpServer = createHttpServer((_, response) => {
     cleanUps += 1;
     if (cleanUps > 1) response.end();
   });
@@ -92,19 +92,19 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     server.setSecureContext({ cert, key });
     shop = { server: `https://127.0.0.1:${await listen(server)}`, ca };
     account.clusters.set("shop", shop);
-    cleanUp = `http://{ip}:${await listen(pod)}/`;
+    cleanUp = `http://{ip}:${await listen(cleanUpServer)}/`;
     await checkout.write("ca.pem", account.ca);
     await writeConfig();
     serverless = await readFile(join(checkout.folder, "serverless.yml"), "utf8");
   });
   after(async () => {
-    await Promise.all([account?.stop(), close(server), close(pod)]);
+    await Promise.all([account?.stop(), close(server), close(cleanUpServer)]);
     await checkout?.remove();
   });
 
   it("has no function in the VPC and no right to it as long as serverless.yml names no VPC", async () => {
     await deploy();
-    assert.deepEqual(readNetworks(asking), { live: "1", latest: {}, served: {} });
+    assert.deepEqual(readNetworks(readingFunction), { live: "1", latest: {}, served: {} });
     assert.deepEqual(listNetworkRights(), []);
   });
 
@@ -142,14 +142,14 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     );
     assert.match(await deploy(), /\n\nledger\n {2}~ table postern-test: new\n\n/);
     const network = { SubnetIds: ["subnet-0000000b", "subnet-0000000a"], SecurityGroupIds: ["sg-0000000c"] };
-    assert.deepEqual(readNetworks(asking), { live: "2", latest: network, served: network });
-    assert.deepEqual(readNetworks(quiet), { live: "1", latest: {}, served: {} });
+    assert.deepEqual(readNetworks(readingFunction), { live: "2", latest: network, served: network });
+    assert.deepEqual(readNetworks(otherFunction), { live: "1", latest: {}, served: {} });
     assert.deepEqual(listNetworkRights().sort(), [...ledgerRoles, "NamespaceDashexistsRole"]);
     assert.match(await deploy("--plan-only"), /stack\n {2}nothing to change\n\nrules\n {2}4 of 4 unchanged\n/);
   });
 
   /** Sends a review of a rule to the gateway, as the cluster does, and returns the response. */
-  const review = async (rule: string, requestFields: object) => {
+  const sendReview = async (rule: string, requestFields: object) => {
     const keyring = (await readKeyring(openParameters("test"))) ?? assert.fail();
     const request = { uid: "1", namespace: "default", name: "web", userInfo: { username: "jane" }, ...requestFields };
     const url = `${account.baseUrl}/${keyring.current.signSegment("shop", 1)}/${rule}/validate`;
@@ -178,18 +178,18 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     };
     const answers: unknown[] = [];
     while (answers.at(-1) !== 429 && answers.length < 100)
-      answers.push((await review("event-rate-limit", event)).status?.code);
+      answers.push((await sendReview("event-rate-limit", event)).status?.code);
     assert.deepEqual(answers.slice(0, 3), [undefined, undefined, undefined]);
     assert.equal(answers.at(-1), 429);
 
     const deletion = {
       operation: "DELETE",
       kind: { group: "", version: "v1", kind: "Pod" },
-      oldObject: guarded,
+      oldObject: guardedPod,
       resource: { group: "", version: "v1", resource: "pods" },
     };
     const outcomes = [];
-    for (let index = 0; index < 3; index++) outcomes.push(await review("deletion-guard", deletion));
+    for (let index = 0; index < 3; index++) outcomes.push(await sendReview("deletion-guard", deletion));
     assert.deepEqual(
       outcomes.map(({ allowed, auditAnnotations }) => [allowed, auditAnnotations?.["clean-up"]]),
       [
@@ -246,7 +246,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     assert.deepEqual(await readKeys(), [...before, ownKey].sort());
   });
 
-  it("is a template that cfn-lint finds nothing wrong with, and that names no partition of AWS", async () => {
+  it("is a template without errors for cfn-lint, and without a name of a partition of AWS", async () => {
     const template = account.cloudformation.stack("postern-test")?.deployed?.text ?? "";
     assert.doesNotMatch(template, /arn:aws|\.amazonaws\.com\b(?!")/);
     await lint(await checkout.write("template.json", template));
@@ -256,7 +256,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     const template = JSON.parse(account.cloudformation.stack("postern-test")?.deployed?.text ?? "");
     const { Role, ...properties } = template.Resources.NamespaceDashexistsLambdaFunction.Properties;
     await assert.rejects(
-      account.lambda.act("UpdateFunctionConfiguration", quiet, {
+      account.lambda.act("UpdateFunctionConfiguration", otherFunction, {
         VpcConfig: properties.VpcConfig,
       }),
       /The provided execution role does not have permissions to call CreateNetworkInterface on EC2/,
@@ -300,7 +300,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
   it("moves the functions out of the VPC again, and still lets Lambda delete their network interfaces", async () => {
     await setVpc("false");
     assert.match(await deploy(), /namespace-exists: network \(live: version 2\)/);
-    assert.deepEqual(readNetworks(asking), { live: "1", latest: {}, served: {} });
+    assert.deepEqual(readNetworks(readingFunction), { live: "1", latest: {}, served: {} });
     assert.deepEqual(listNetworkRights().sort(), [...ledgerRoles, "NamespaceDashexistsRole"]);
   });
 

@@ -89,13 +89,13 @@ describe("the pipelines", () => {
 
   let count = 0;
   /** Runs a script. Returns the calls of programs and the script's exit code. */
-  const runScript = async (script: Script, variables: Record<string, string> = {}, fails = "nothing") => {
+  const runScript = async (script: Script, variables: Record<string, string> = {}, failingCall = "nothing") => {
     const calls = join(checkout.folder, `calls${++count}`);
     const summary = join(checkout.folder, "summary");
     const env = {
       PATH: `${bin}:${process.env.PATH}`,
       CALLS: calls,
-      FAILS: fails,
+      FAILS: failingCall,
       GITHUB_STEP_SUMMARY: summary,
       ...variables,
     };
@@ -149,13 +149,13 @@ describe("the pipelines", () => {
   });
 
   it("never run typed input", async () => {
-    const typed = '"; touch typed; echo "$(touch typed)';
+    const typedText = '"; touch typed; echo "$(touch typed)';
     for (const [script, variables] of [
-      [scriptGitHub("rollback"), { WHAT: "one rule", RULE: typed, TO: typed }],
-      [scriptGitLab("rollback one rule"), { RULE: typed, TO: typed }],
+      [scriptGitHub("rollback"), { WHAT: "one rule", RULE: typedText, TO: typedText }],
+      [scriptGitLab("rollback one rule"), { RULE: typedText, TO: typedText }],
     ] as const) {
       const { calls } = await runScript(script, variables);
-      assert.deepEqual(calls, ["npm ci", `npx postern rollback ${typed} --to ${typed} --stage prod`]);
+      assert.deepEqual(calls, ["npm ci", `npx postern rollback ${typedText} --to ${typedText} --stage prod`]);
     }
     assert.ok(!(await readdir(checkout.folder)).includes("typed"));
   });
@@ -181,8 +181,12 @@ describe("the pipelines", () => {
     assert.deepEqual(Object.keys(github.on).sort(), ["pull_request", "push", "schedule", "workflow_dispatch"]);
     for (const [name, job] of Object.entries(github.jobs)) {
       const asksAws = job.steps.some(({ uses }) => uses?.startsWith(aws));
-      const scans = name === "scan" && { actions: "read", "security-events": "write" };
-      assert.deepEqual(job.permissions, { contents: "read", ...(asksAws && { "id-token": "write" }), ...scans }, name);
+      const scanPermissions = name === "scan" && { actions: "read", "security-events": "write" };
+      assert.deepEqual(
+        job.permissions,
+        { contents: "read", ...(asksAws && { "id-token": "write" }), ...scanPermissions },
+        name,
+      );
       assert.equal(asksAws, !["test", "check", "scan"].includes(name));
       assert.ok(job["timeout-minutes"] > 0 && job["timeout-minutes"] <= 90, name);
       assert.match(job.concurrency.group, new RegExp(`^postern-${name}`));
@@ -246,8 +250,8 @@ describe("the pipelines", () => {
     const listNames = (kind: string) =>
       [...file.matchAll(new RegExp(`\\b${kind}\\.(\\w+)`, "g"))].map(([, name]) => name);
     assert.deepEqual(new Set(listNames("inputs")), new Set(Object.keys(inputs)));
-    const [top = ""] = file.split("name: postern");
-    for (const name of listNames("vars")) assert.ok(top.includes(String(name)), `${name} isn't explained`);
+    const [introduction = ""] = file.split("name: postern");
+    for (const name of listNames("vars")) assert.ok(introduction.includes(String(name)), `${name} isn't explained`);
     assert.deepEqual(listNames("secrets"), []);
     for (const option of inputs.what?.options ?? []) assert.ok(file.includes(`"${option}")`), option);
   });

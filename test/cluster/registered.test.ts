@@ -158,7 +158,7 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
       assert.deepEqual(await listObjects(), configurationsOf("other"));
     });
 
-    it(`labels objects that were applied before labels, and status names those without a label, if applied ${mode}`, async () => {
+    it(`labels objects that were applied without labels, and status names unneeded ones, if applied ${mode}`, async () => {
       const old = (await print(allRules)).replaceAll(/^ +app.kubernetes.io\/instance: .*\n/gm, "");
       await kubectl(["apply", "-f", "-", ...(mode === "server-side" ? ["--server-side"] : [])], old);
       const { "limit-ranger": _, ...fewer } = allRules;

@@ -72,7 +72,7 @@ describe("an audit of a cluster in trouble", () => {
   };
 
   /** Returns a page of a list with `total` objects. The request's token states the first object. */
-  const pageOf = (total: number, { searchParams }: URL, data: string) => {
+  const buildPage = (total: number, { searchParams }: URL, data: string) => {
     const start = Number(searchParams.get("continue") ?? 0);
     const end = Math.min(start + Number(searchParams.get("limit")), total);
     const items = Array.from({ length: end - start }, (_, index) => {
@@ -100,7 +100,7 @@ describe("an audit of a cluster in trouble", () => {
       isNext = !isNext;
       const trouble = isNext || !url.searchParams.has("continue") ? undefined : troubles.shift();
       if (trouble) return trouble(response, request, url);
-      return pageOf(40, url, "x");
+      return buildPage(40, url, "x");
     };
     await runWithServer({ configmaps: respond }, async () => {
       const { code, objects, faults } = await runJsonAudit(folder, ["--page", "5"]);
@@ -109,7 +109,7 @@ describe("an audit of a cluster in trouble", () => {
       assert.equal(code, 0);
       assert.deepEqual(
         objects.map(({ uid }) => uid).toSorted(),
-        pageOf(40, new URL("x:?limit=40"), "").items.map(({ metadata }) => metadata.uid),
+        buildPage(40, new URL("x:?limit=40"), "").items.map(({ metadata }) => metadata.uid),
       );
     });
   });
@@ -118,7 +118,7 @@ describe("an audit of a cluster in trouble", () => {
     await runWithServer(
       {
         secrets: (_, response) => sendStatus(response, 503, { message: "not today" }, { "retry-after": "0" }),
-        configmaps: (url) => pageOf(3, url, "x"),
+        configmaps: (url) => buildPage(3, url, "x"),
       },
       async (requests) => {
         const { code, objects, stderr } = await runJsonAudit(folder, []);
@@ -151,9 +151,9 @@ describe("an audit of a cluster in trouble", () => {
       await runWithServer({ pods: listPods }, act, version);
       return verdictsAndNotes;
     };
-    const older = { major: "1", minor: "34+" };
-    assert.deepEqual(await audit(older), ["denied"]);
-    assert.deepEqual(await audit(older, ["--kubernetes", "1.35"]), ["allowed"]);
+    const olderVersion = { major: "1", minor: "34+" };
+    assert.deepEqual(await audit(olderVersion), ["denied"]);
+    assert.deepEqual(await audit(olderVersion, ["--kubernetes", "1.35"]), ["allowed"]);
     const unknown = "the cluster's version can't be read; rules behave as in the newest Kubernetes";
     assert.deepEqual(await audit({}), ["allowed", unknown]);
     await writeFile(join(folder, "postern.yaml"), printConfig("  always-admit:\n"));
@@ -206,7 +206,7 @@ describe("an audit of a cluster in trouble", () => {
       return lines;
     };
     const denied = "denied; exceeded quota";
-    const elsewhere = "workload-quota: what quota shared has in use in d";
+    const reason = "workload-quota: what quota shared has in use in d";
     const expected = [
       "e1; allowed",
       "e2; allowed",
@@ -215,7 +215,7 @@ describe("an audit of a cluster in trouble", () => {
       "f2; allowed",
       "f3; allowed",
       "o1; allowed",
-      `s1; undecided; ${elsewhere}`,
+      `s1; undecided; ${reason}`,
       ...["l1", "l2"].map((name) => `${name}; ${denied}: small, requested: pods=1, used: pods=1, limited: pods=1`),
     ];
     assert.deepEqual(await audit([]), expected);
@@ -224,23 +224,23 @@ describe("an audit of a cluster in trouble", () => {
       failures++ < 5
         ? sendStatus(response, 503, { message: "not today" }, { "retry-after": "0" })
         : listPods(url, response, request);
-    const unread =
+    const failedRead =
       "workload-quota: what uses quotas: pods could not be read whole: the API server answers 503: not today";
-    const inVain = (await audit([], failFirst)).filter((line) => !line.includes("allowed"));
-    const uncounted = ["e1", "x1", "x2", "f1", "f2", "f3", "s1", "l1", "l2"].map(
-      (name) => `${name}; undecided; ${unread}`,
+    const undecidedLines = (await audit([], failFirst)).filter((line) => !line.includes("allowed"));
+    const expectedLines = ["e1", "x1", "x2", "f1", "f2", "f3", "s1", "l1", "l2"].map(
+      (name) => `${name}; undecided; ${failedRead}`,
     );
-    assert.deepEqual(inVain, uncounted);
+    assert.deepEqual(undecidedLines, expectedLines);
     await writeFile(join(folder, "postern.yaml"), printConfig("  always-admit:\n"));
   });
 
   it("follows no redirect, limits a compressed answer, and ends at a circular list", async () => {
     let strayRequests = 0;
-    const elsewhere = createServer({ cert: certificate.cert, key: certificate.key }, (_, response) => {
+    const otherServer = createServer({ cert: certificate.cert, key: certificate.key }, (_, response) => {
       strayRequests++;
       response.end("{}");
     });
-    const location = `https://127.0.0.1:${await listen(elsewhere)}/api/v1/secrets`;
+    const location = `https://127.0.0.1:${await listen(otherServer)}/api/v1/secrets`;
     const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024, " "));
     const esc = "\u001b[31m::error::";
     await runWithServer(
@@ -265,13 +265,13 @@ describe("an audit of a cluster in trouble", () => {
         assert.equal(strayRequests, 0);
       },
     );
-    elsewhere.close();
+    otherServer.close();
   });
 
   it("writes complete files, with the results up to then, if it is interrupted", async () => {
     let child = 0;
     const respond: Responder = (url) => {
-      if (!url.searchParams.has("continue")) return pageOf(100, url, "x");
+      if (!url.searchParams.has("continue")) return buildPage(100, url, "x");
       process.kill(child, "SIGINT");
       return undefined;
     };
@@ -303,7 +303,7 @@ describe("an audit of a cluster in trouble", () => {
     const respond: Responder = (url, response) => {
       most = Math.max(most, ++open);
       response.on("close", () => open--);
-      return pageOf(20_000, url, data);
+      return buildPage(20_000, url, data);
     };
     await runWithServer({ configmaps: respond }, async (requests) => {
       const words = ["-o", "json=all.json", "-o", "junit=all.xml,sarif=all.sarif,policyreport=all.reports"];
