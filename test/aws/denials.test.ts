@@ -106,9 +106,9 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     const { denials, ...rest } = JSON.parse(await showDenials("-o", "json", ...words));
     return { ...rest, denials: denials.map(({ last, ...denial }: { last: string }) => denial) };
   };
-  const row = { operation: "CREATE", resource: "pods", namespace: "shop" };
-  const enforced = { ...row, cluster: "shop", rule: "require-owner", mode: "enforce", user: ci };
-  const warned = { ...row, cluster: "shop", rule: "suggest-owner", mode: "warn", user: ci };
+  const commonFields = { operation: "CREATE", resource: "pods", namespace: "shop" };
+  const enforced = { ...commonFields, cluster: "shop", rule: "require-owner", mode: "enforce", user: ci };
+  const warned = { ...commonFields, cluster: "shop", rule: "suggest-owner", mode: "warn", user: ci };
   const expectedDenials = [
     { ...enforced, message: "no owner: ", example: "web-2", times: 2 },
     { ...warned, message: "an owner would help", example: "web-1", times: 1 },
@@ -137,9 +137,9 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
   });
 
   it("can be printed as JSON: all, those of one rule, or those of one cluster", async () => {
-    const { since, ...all } = await readDenials();
+    const { since, ...report } = await readDenials();
     assert.ok(Math.abs(Date.now() - Date.parse(since) - 24 * 3_600_000) < 600_000, since);
-    assert.deepEqual(all, { stage: "test", denials: expectedDenials, complete: true });
+    assert.deepEqual(report, { stage: "test", denials: expectedDenials, complete: true });
     assert.deepEqual(
       (await readDenials("--rule", "suggest-owner", "--since", "7d")).denials,
       expectedDenials.slice(1, 2),
@@ -205,7 +205,7 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     assert.doesNotMatch(stdout, /OPS-231 (ends|has ended)/);
   });
 
-  const refused: [words: string[], code: number, sentence: RegExp][] = [
+  const refusedWords: [words: string[], code: number, sentence: RegExp][] = [
     [
       ["--denials", "--stage", "test", "--rule", "owner"],
       2,
@@ -235,7 +235,7 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     [["--stage", "test", "--rule", "require-owner"], 2, /--rule is for --denials/],
     [["--denials", "--stage", "other"], 1, /stage other has no log group \/aws\/lambda\/postern-other/],
   ];
-  for (const [words, code, sentence] of refused)
+  for (const [words, code, sentence] of refusedWords)
     it(`are refused in a sentence: ${words.join(" ")}`, async () => {
       const result = await run("status", ...words);
       assert.match(result.stderr, sentence);
@@ -252,25 +252,25 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
 
   it("are shown by a saved query; status names all saved queries", async () => {
     const names = ["denials", "errors by rule", "slowest reviews", "cold starts", "guards that failed"];
-    const saved = names.map((name) => `postern-test/${name}`);
-    assert.deepEqual([...account.logs.saved.values()].map(({ Name }) => Name).sort(), saved.toSorted());
+    const savedNames = names.map((name) => `postern-test/${name}`);
+    assert.deepEqual([...account.logs.saved.values()].map(({ Name }) => Name).sort(), savedNames.toSorted());
     const status = ["status", "--stage", "test", "--config", "postern.yaml"];
     const { stdout } = await run(...status);
-    assert.ok(stdout.includes(`queries that CloudWatch Logs Insights has saved: ${saved.join(", ")}\n`), stdout);
-    assert.deepEqual(JSON.parse((await run(...status, "-o", "json")).stdout).queries, saved);
-    const runSaved = (name: string) => {
+    assert.ok(stdout.includes(`queries that CloudWatch Logs Insights has saved: ${savedNames.join(", ")}\n`), stdout);
+    assert.deepEqual(JSON.parse((await run(...status, "-o", "json")).stdout).queries, savedNames);
+    const runSavedQuery = (name: string) => {
       const { QueryString = "", LogGroupNames = [] } =
         [...account.logs.saved.values()].find(({ Name }) => Name === `postern-test/${name}`) ?? {};
       assert.deepEqual(LogGroupNames, ["/aws/lambda/postern-test"]);
       return evaluateQuery(QueryString, account.logs.groups.get("/aws/lambda/postern-test") ?? []);
     };
     assert.deepEqual(
-      runSaved("denials").map(({ user, message, times }) => [user, message, times]),
+      runSavedQuery("denials").map(({ user, message, times }) => [user, message, times]),
       expectedDenials.map(({ user, message, times }) => [user, message, `${times}`]),
     );
     for (const name of ["errors by rule", "guards that failed"])
       assert.deepEqual(
-        runSaved(name).map(({ last, errors, failures, ...failed }) => [failed, errors ?? failures]),
+        runSavedQuery(name).map(({ last, errors, failures, ...failed }) => [failed, errors ?? failures]),
         [[{ function: "postern-test-require-owner", Rule: "require-owner", Cluster: "lab", code: "500" }, "1"]],
       );
   });

@@ -15,7 +15,7 @@ import { type LightClusters, openLightClusters } from "./light-clusters.ts";
 // Two stages have the same name and the same clusters, but different accounts and regions. The tests use the
 // credentials of the wrong account, move clusters between the stages, and lose a bucket and a signing key.
 const rules = ["always-pull-images", "deny-service-external-ips"];
-const guard = "deny-service-external-ips.postern.dev";
+const guardEntry = "deny-service-external-ips.postern.dev";
 const names = ["east", "west"] as const;
 type Name = (typeof names)[number];
 const identities = { first: "aws:111111111111:eu-west-1:prod", second: "aws:222222222222:us-east-1:prod" };
@@ -68,7 +68,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     assert.equal(code, 0, text);
     return { text, stdout };
   };
-  const call = async (name: Name, method: string, kind: string, body?: object) => {
+  const callCluster = async (name: Name, method: string, kind: string, body?: object) => {
     const headers = { authorization: `Bearer ${name}`, "content-type": "application/json" };
     const url = `${clusters.url}/apis/admissionregistration.k8s.io/v1/${kind}webhookconfigurations/postern`;
     const text = body && JSON.stringify(body);
@@ -76,25 +76,25 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     return Object(JSON.parse(answer.body));
   };
   const kinds = ["mutating", "validating"];
-  const read = (name: Name) => Promise.all(kinds.map((kind) => call(name, "GET", kind)));
+  const readConfigurations = (name: Name) => Promise.all(kinds.map((kind) => callCluster(name, "GET", kind)));
   const readEntries = async (name: Name): Promise<WebhookEntry[]> =>
-    (await read(name)).flatMap(({ webhooks = [] }) => webhooks);
+    (await readConfigurations(name)).flatMap(({ webhooks = [] }) => webhooks);
   const readOwners = async (name: Name) =>
-    (await read(name)).flatMap(({ metadata }) => metadata.annotations?.["postern.dev/identity"] ?? []);
+    (await readConfigurations(name)).flatMap(({ metadata }) => metadata.annotations?.["postern.dev/identity"] ?? []);
   /** Edits the webhook configurations in a cluster, as kubectl would. */
-  const edit = async (
+  const editConfigurations = async (
     name: Name,
     change: (object: { metadata: Record<string, object>; webhooks: WebhookEntry[] }) => void,
   ) => {
     for (const kind of kinds) {
-      const object = await call(name, "GET", kind);
+      const object = await callCluster(name, "GET", kind);
       change(object);
-      await call(name, "PUT", kind, object);
+      await callCluster(name, "PUT", kind, object);
     }
   };
   const readPolicies = async (name: Name) =>
     Object.fromEntries((await readEntries(name)).map((entry) => [entry.name, entry.failurePolicy]));
-  const everything = () => Promise.all(names.map(read));
+  const readAllConfigurations = () => Promise.all(names.map(readConfigurations));
 
   it("the plan, the status and their JSON begin with account and region", async () => {
     const line = "partition aws, account 111111111111, region eu-west-1, stage prod";
@@ -117,7 +117,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
   });
 
   it("commands with other credentials change and delete no entry", async () => {
-    const before = await everything();
+    const before = await readAllConfigurations();
     const refusal = `cluster east has its entries from ${identities.first}, not from ${identities.second}; `;
     const first = await run("second", "deploy");
     assert.deepEqual([first.code, first.text.startsWith(refusal)], [1, true], first.text);
@@ -136,7 +136,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     await requireSuccess("second", "destroy", "--yes", "--with-data", "--forget", "east", "--forget", "west");
     const { code, text } = await run("second", "arm", "always-pull-images");
     assert.deepEqual([code, text], [1, "stage prod has no function for always-pull-images, or none that is live\n"]);
-    assert.deepEqual(await everything(), before);
+    assert.deepEqual(await readAllConfigurations(), before);
   });
 
   it("a command for another account or region than postern.yaml states fails at once", async () => {
@@ -171,7 +171,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     const dropAnnotation = ({ metadata }: { metadata: Record<string, object> }) => {
       metadata.annotations = {};
     };
-    await edit("east", dropAnnotation);
+    await editConfigurations("east", dropAnnotation);
     const refused = await run("second", "deploy", "--cluster", "east");
     assert.match(
       refused.text,
@@ -184,40 +184,44 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
   });
 
   it("entries can be removed without access to AWS, but not entries of another region or stage name", async () => {
-    const closed = { AWS_ENDPOINT_URL: "https://127.0.0.1:9", AWS_ENDPOINT_URL_STS: "https://127.0.0.1:9" };
+    const closedEndpoints = { AWS_ENDPOINT_URL: "https://127.0.0.1:9", AWS_ENDPOINT_URL_STS: "https://127.0.0.1:9" };
     const { env } = accounts.first.actAs("operator");
-    const remove = async (variables: Record<string, string>, cluster: Name, stage = "prod") => {
+    const removeEntries = async (variables: Record<string, string>, cluster: Name, stage = "prod") => {
       const words = ["--configs-only", "--yes", "--stage", stage, "--cluster", cluster, "--kubeconfig", kubeconfig];
-      const { code, stdout, stderr } = await checkout.postern({ ...env, ...closed, ...variables }, "destroy", ...words);
+      const { code, stdout, stderr } = await checkout.postern(
+        { ...env, ...closedEndpoints, ...variables },
+        "destroy",
+        ...words,
+      );
       return { code, text: `${stdout}${stderr}` };
     };
     for (const [more, stage] of [
       [{ AWS_REGION: "us-east-1" }, "prod"],
       [{}, "test"],
     ] as const) {
-      const { code, text } = await remove(more, "east", stage);
+      const { code, text } = await removeEntries(more, "east", stage);
       assert.deepEqual([code, text.includes(`from ${identities.first}, not from aws::`)], [1, true], text);
     }
-    assert.equal((await remove({}, "east")).code, 0);
+    assert.equal((await removeEntries({}, "east")).code, 0);
     await writeConfig(`stages: { prod: { account: "111111111111", region: eu-west-1 } }\n`);
-    assert.equal((await remove({ AWS_ACCESS_KEY_ID: "", AWS_SECRET_ACCESS_KEY: "" }, "west")).code, 0);
+    assert.equal((await removeEntries({ AWS_ACCESS_KEY_ID: "", AWS_SECRET_ACCESS_KEY: "" }, "west")).code, 0);
     await writeConfig();
     for (const name of names) assert.deepEqual(await readEntries(name), []);
     await requireSuccess("first", "deploy");
-    for (const name of names) assert.equal((await readPolicies(name))[guard], "Fail");
+    for (const name of names) assert.equal((await readPolicies(name))[guardEntry], "Fail");
   });
 
   it("clusters move to another stage without a moment in which an entry is missing", async () => {
     await requireSuccess("second", "deploy", "--write", `${checkout.folder}/moved`);
     assert.deepEqual(await readOwners("east"), [identities.first, identities.first]);
     for (const name of names) {
-      await edit(name, ({ metadata }) => {
+      await editConfigurations(name, ({ metadata }) => {
         metadata.annotations = { ...metadata.annotations, "postern.dev/identity": identities.second };
       });
       const output = (await run("first", "deploy")).text;
       assert.match(output, new RegExp(`has its entries from ${identities.second}, not from ${identities.first}`));
       await requireSuccess("second", "deploy", "--cluster", name);
-      assert.equal((await readPolicies(name))[guard], "Fail");
+      assert.equal((await readPolicies(name))[guardEntry], "Fail");
     }
     const forget = names.flatMap((name) => ["--forget", name]);
     assert.match((await requireSuccess("first", "destroy", "--yes", ...forget)).text, /stage prod is deleted/);
@@ -238,7 +242,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
 
   it("rules that fail closed in a cluster still fail closed after the bucket is lost", async () => {
     const { s3, Bucket } = await deleteBucket();
-    const before = await everything();
+    const before = await readAllConfigurations();
     const refused = await run("second", "rotate", "--unused-for=1m");
     assert.match(refused.text, /has no bucket: .*; postern deploy creates it\n/);
     const plan = await requireSuccess("second", "deploy", "--plan-only");
@@ -248,7 +252,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     assert.match(text, /the bucket of this stage was deleted, with all its releases; it is created again/);
     assert.match(text, /rollbacks to earlier releases are not possible any more/);
     assert.match(text, /release r1 is live in east, west/);
-    assert.deepEqual(await everything(), before);
+    assert.deepEqual(await readAllConfigurations(), before);
     const { Policy = "" } = await s3.getBucketPolicy({ Bucket });
     assert.match(Policy, /aws:SecureTransport/);
     assert.match((await requireSuccess("second", "deploy")).text, /nothing to do: release r1 is live/);
@@ -258,7 +262,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     await deleteBucket();
     await writeConfig("", 4, "audit");
     await requireSuccess("second", "deploy");
-    assert.equal((await readPolicies("east"))[guard], "Fail");
+    assert.equal((await readPolicies("east"))[guardEntry], "Fail");
     assert.match((await requireSuccess("second", "rollback", "always-pull-images")).text, /is at version 1/);
     await writeConfig();
     await requireSuccess("second", "deploy");
@@ -266,7 +270,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
 
   it("rules fail open again only in clusters for which the command says so", async () => {
     await requireSuccess("second", "deploy", "--cluster", "east", "--soften", "deny-service-external-ips");
-    assert.deepEqual(await Promise.all(names.map(async (name) => (await readPolicies(name))[guard])), [
+    assert.deepEqual(await Promise.all(names.map(async (name) => (await readPolicies(name))[guardEntry])), [
       "Ignore",
       "Fail",
     ]);

@@ -43,11 +43,11 @@ const buildReferenceTemplate = (reference: object) => {
   const template = { type: "annotations", operation: "add", path: "a", valueRef: { path: "data.a", ...reference } };
   return { template };
 };
-const endless = `import "list"
+const endlessScript = `import "list"
 object: _
 x: list.Range(0, 100000000 * len(object.spec.containers), 1)
 patches: [for i in x {op: "add", path: "/metadata/annotations/\\(i)", value: "a"}]`;
-const growing = `import "strings"
+const growingScript = `import "strings"
 object: _
 x: strings.Repeat("x", 1000000000 * len(object.spec.containers))
 patches: [{op: "add", path: "/metadata/annotations/a", value: x}]`;
@@ -65,8 +65,8 @@ describe("policies in a real API server", await needs("API server"), () => {
     service = await openService(answers);
     const settings = { intercept: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"] }] };
     const http = { hosts: [new URL(service.url).host, "169.254.169.254", "10.1.2.3"], addresses: ["127.0.0.1/32"] };
-    const applying = { failurePolicy: "Fail", settings: { ...settings, http } };
-    const rules = { "policy-override": applying, "policy-validate": applying };
+    const ruleConfig = { failurePolicy: "Fail", settings: { ...settings, http } };
+    const rules = { "policy-override": ruleConfig, "policy-validate": ruleConfig };
     const yaml = stringify({ rules: { ...rules, "policy-admission": { failurePolicy: "Fail" } } });
     const connection = { server: cluster.server, ca: cluster.ca, credentials: { token: cluster.getToken("admin") } };
     // The rules cache nothing, so a policy applies as soon as it exists.
@@ -112,7 +112,7 @@ describe("policies in a real API server", await needs("API server"), () => {
 
   for (const exampleCase of kinitirasExampleCases)
     it(exampleCase.id, async () => {
-      const { operation, expect, cluster: there = [], http = [] } = exampleCase;
+      const { operation, expect, cluster: neighbours = [], http = [] } = exampleCase;
       const namedObject = operation === "DELETE" ? exampleCase.oldObject : exampleCase.object;
       assert.ok(namedObject);
       // An object that exists already can't be created again.
@@ -120,7 +120,7 @@ describe("policies in a real API server", await needs("API server"), () => {
       const object = isNew
         ? { ...namedObject, metadata: { ...namedObject.metadata, name: `${namedObject.metadata?.name}-new` } }
         : namedObject;
-      for (const neighbour of there) await createObject(mergeWithDefaults(workload, neighbour));
+      for (const neighbour of neighbours) await createObject(mergeWithDefaults(requiredFields, neighbour));
       if (!isNew) await createObject(exampleCase.oldObject ?? object);
       answers.clear();
       for (const { path, body } of http) answers.set(path, body);
@@ -133,7 +133,7 @@ describe("policies in a real API server", await needs("API server"), () => {
           assert.equal(code < 300, expect.policy !== "rejected", String(body.message));
         }
         if (expect.policy === "rejected") return;
-        const { method, path } = ways[operation];
+        const { method, path } = requestsByOperation[operation];
         const answer = await cluster.admin({
           method,
           path: `${path(object)}?dryRun=All`,
@@ -164,7 +164,8 @@ describe("policies in a real API server", await needs("API server"), () => {
     assert.ok(answer.code < 300, `${object.kind} ${object.metadata.name}: ${getMessage(answer)}`);
     return answer;
   };
-  const remove = (object: KubernetesObject) => cluster.admin({ method: "DELETE", path: getFixtureApiPath(object) });
+  const deleteObject = (object: KubernetesObject) =>
+    cluster.admin({ method: "DELETE", path: getFixtureApiPath(object) });
   /** Creates an object in a dry run. */
   const tryCreate = (object: KubernetesObject): Promise<TestClusterResponse> =>
     cluster.admin({ method: "POST", path: `${getFixtureCollectionPath(object)}?dryRun=All`, body: object });
@@ -179,40 +180,40 @@ describe("policies in a real API server", await needs("API server"), () => {
     const refused = await applyObject(cluster.admin, broken);
     assert.equal(refused.code, 403);
     assert.match(getMessage(refused), /spec\.validateRules\[0\]\.template\.condition\.dataRef\.path/);
-    const scripted = await applyObject(
+    const withWrongScript = await applyObject(
       cluster.admin,
       buildValidatePolicy("broken", "object: _\nvalidate: {valid: objekt.a}"),
     );
-    assert.match(getMessage(scripted), /spec\.validateRules\[0\]\.cue.*reference "objekt" not found/s);
+    assert.match(getMessage(withWrongScript), /spec\.validateRules\[0\]\.cue.*reference "objekt" not found/s);
     await requireApplied(buildValidatePolicy("broken", "object: _\nvalidate: {valid: object.a}"));
-    await remove(broken);
-    const tool = await applyObject(
+    await deleteObject(broken);
+    const withImport = await applyObject(
       cluster.admin,
       buildOverridePolicy("tool", { cue: 'import "tool/exec"\npatches: []' }),
     );
-    assert.equal(tool.code, 403);
-    assert.match(getMessage(tool), /tool\/exec/);
+    assert.equal(withImport.code, 403);
+    assert.match(getMessage(withImport), /tool\/exec/);
   });
 
   it("can't refuse updates of themselves", async () => {
     const failing = buildOverridePolicy("failing", { plaintext: [{ op: "remove", path: "/metadata/nothing" }] });
     await requireApplied(buildValidatePolicy("everything", 'validate: {valid: false, reason: "nothing is let in"}'));
     await requireApplied(failing);
-    const blamed = await tryCreate(buildFixturePod("a"));
-    assert.equal(blamed.code, 500);
-    assert.match(getMessage(blamed), /ClusterOverridePolicy failing, overrideRules\[0\]: /);
-    await remove(failing);
+    const answer = await tryCreate(buildFixturePod("a"));
+    assert.equal(answer.code, 500);
+    assert.match(getMessage(answer), /ClusterOverridePolicy failing, overrideRules\[0\]: /);
+    await deleteObject(failing);
     const service = { apiVersion: "v1", kind: "Service", metadata: { name: "s" }, spec: { ports: [{ port: 1 }] } };
     for (const object of [buildFixturePod("a"), service])
       assert.match(getMessage(await tryCreate(object)), /denied the request: nothing is let in$/);
     await requireApplied(buildValidatePolicy("everything", "validate: {valid: true}"));
     assert.equal((await tryCreate(buildFixturePod("a"))).code, 201);
-    await remove(buildValidatePolicy("everything", ""));
+    await deleteObject(buildValidatePolicy("everything", ""));
   });
 
-  const hostile: [name: string, overriders: object, sentence: RegExp][] = [
-    ["a script that never ends", { cue: endless }, /the script (did not end in time|needs more than)/],
-    ["a script that grows", { cue: growing }, /the script needs more than|more than \d+ characters/],
+  const hostileOverriders: [name: string, overriders: object, sentence: RegExp][] = [
+    ["a script that never ends", { cue: endlessScript }, /the script (did not end in time|needs more than)/],
+    ["a script that grows", { cue: growingScript }, /the script needs more than|more than \d+ characters/],
     [
       "the metadata service",
       buildReferenceTemplate({ from: "http", http: { url: "http://169.254.169.254/latest/" } }),
@@ -230,7 +231,7 @@ describe("policies in a real API server", await needs("API server"), () => {
       /Secrets are read only if the setting reads lists them/,
     ],
   ];
-  for (const [name, overriders, sentence] of hostile)
+  for (const [name, overriders, sentence] of hostileOverriders)
     it(`fail with a sentence for ${name}`, async () => {
       const policy = buildOverridePolicy("hostile", overriders);
       await requireApplied(policy);
@@ -240,7 +241,7 @@ describe("policies in a real API server", await needs("API server"), () => {
         assert.match(String(body.message), /ClusterOverridePolicy hostile, overrideRules\[0\]: /);
         assert.match(String(body.message), sentence);
       } finally {
-        await remove(policy);
+        await deleteObject(policy);
       }
       assert.equal((await tryCreate(buildFixturePod("a"))).code, 201);
     });
@@ -286,9 +287,9 @@ const isRefusedByKubernetes = ({ id }: { id: string }) => id.startsWith("affinit
 /** Fields that workloads must have, and that the cases don't have. */
 const labels = { app: "web" };
 const { spec } = buildFixturePod("any");
-const workload = { spec: { selector: { matchLabels: labels }, template: { metadata: { labels }, spec } } };
+const requiredFields = { spec: { selector: { matchLabels: labels }, template: { metadata: { labels }, spec } } };
 
-const ways = {
+const requestsByOperation = {
   CREATE: { method: "POST", path: getFixtureCollectionPath },
   UPDATE: { method: "PUT", path: getFixtureApiPath },
   DELETE: { method: "DELETE", path: getFixtureApiPath },
