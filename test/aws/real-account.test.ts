@@ -40,8 +40,8 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
   });
 
   /** Starts the suite. Its output is added to `lines`. */
-  const start = (...words: string[]) => startWith({}, ...words);
-  const startWith = (variables: Record<string, string>, ...words: string[]) => {
+  const startSuite = (...words: string[]) => startSuiteWith({}, ...words);
+  const startSuiteWith = (variables: Record<string, string>, ...words: string[]) => {
     const env = {
       PATH: process.env.PATH,
       HOME: folder,
@@ -73,20 +73,20 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
 
   // The seed chooses between a normal account, one in which facts differ on purpose, and a new account, because each
   // run takes minutes.
-  const chosen = Number(process.env.POSTERN_SEED) % 3;
-  const leaveOut = () => {};
-  const [itAsIs = it, itPlanted = it, itNew = it] = [0, 1, 2].map((part) => (part === chosen ? it : leaveOut));
+  const chosenAccount = Number(process.env.POSTERN_SEED) % 3;
+  const skip = () => {};
+  const [itAsIs = it, itPlanted = it, itNew = it] = [0, 1, 2].map((part) => (part === chosenAccount ? it : skip));
 
   itAsIs("sees every fact and leaves nothing", async () => {
-    const { ended, readOutput } = start("--stage", "suite", "--budget", "5");
+    const { ended, readOutput } = startSuite("--stage", "suite", "--budget", "5");
     const code = await ended;
-    const found = await readFacts();
+    const seenFacts = await readFacts();
     assert.deepEqual(
-      [...found].filter(([, { is }]) => is !== "seen"),
+      [...seenFacts].filter(([, { is }]) => is !== "seen"),
       [],
       readOutput(),
     );
-    assert.equal(found.size, facts.length);
+    assert.equal(seenFacts.size, facts.length);
     assert.equal(code, 0, readOutput());
     assert.match(await readReport(), /\| left in the account \| nothing \|/);
     for (const row of ["suite | cold", "suite | warm", "suite-url | cold", "suite-url | warm"])
@@ -96,7 +96,7 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
 
   itNew("passes in an account with ten concurrent executions, and leaves nothing", async () => {
     account.lambda.quotas.concurrency = 10;
-    const { ended, readOutput } = start("--stage", "fresh", "--budget", "5");
+    const { ended, readOutput } = startSuite("--stage", "fresh", "--budget", "5");
     const code = await ended.finally(() => {
       account.lambda.quotas = { ...defaultQuotas };
     });
@@ -123,11 +123,11 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
     s3.answer = ({ headers: { "if-none-match": _, ...headers }, ...request }) => answerS3({ ...request, headers });
     // In this account, the log group also gets Lambda's own lines.
     const group = "/aws/lambda/postern-planted";
-    const lines = setInterval(() => account.logs.write(group, "platform", '{"type":"platform.start"}'), 1000);
+    const timer = setInterval(() => account.logs.write(group, "platform", '{"type":"platform.start"}'), 1000);
     account.allow = ({ action, caller }) => !(action === "lambda:DeleteFunction" && caller === "cloudformation");
-    const { ended, readOutput } = start("--stage", "planted", "--budget", "5");
+    const { ended, readOutput } = startSuite("--stage", "planted", "--budget", "5");
     const code = await ended.finally(() => {
-      clearInterval(lines);
+      clearInterval(timer);
       account.allow = undefined;
       Object.assign(lambda, { answer: answerLambda });
       Object.assign(s3, { answer: answerS3 });
@@ -146,13 +146,13 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
   });
 
   itPlanted("destroys everything with --destroy", async () => {
-    const { ended, readOutput } = start("--stage", "planted", "--destroy");
+    const { ended, readOutput } = startSuite("--stage", "planted", "--destroy");
     assert.equal(await ended, 0, readOutput());
     assert.deepEqual([listLiveStacks(), account.lambda.functions.size], [[], 0]);
   });
 
   it("destroys everything when it is stopped", async () => {
-    const { child, ended, readOutput } = start("--stage", "stopped", "--budget", "5");
+    const { child, ended, readOutput } = startSuite("--stage", "stopped", "--budget", "5");
     await waitUntil("it deploys nothing", async () => account.lambda.functions.size > 0);
     child.kill("SIGINT");
     assert.equal(await ended, 1, readOutput());
@@ -178,7 +178,7 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
         Type: "String",
         Overwrite: true,
       });
-      const { ended, readOutput } = start(...words);
+      const { ended, readOutput } = startSuite(...words);
       assert.equal(await ended, 2);
       assert.match(readOutput(), sentence);
       assert.deepEqual(listLiveStacks(), []);
@@ -192,7 +192,7 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
   for (const [title, expiration, sentence] of credentials)
     it(`refuses temporary credentials with ${title}, and creates nothing`, async () => {
       const temporary = { AWS_SESSION_TOKEN: "token", AWS_CREDENTIAL_EXPIRATION: expiration };
-      const { ended, readOutput } = startWith(temporary, "--stage", "early", "--budget", "5");
+      const { ended, readOutput } = startSuiteWith(temporary, "--stage", "early", "--budget", "5");
       assert.equal(await ended, 2);
       assert.match(readOutput(), sentence);
       assert.deepEqual(listLiveStacks(), []);
@@ -200,7 +200,7 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
 
   it("stops before temporary credentials end, so that it can destroy everything", async () => {
     const temporary = { AWS_SESSION_TOKEN: "token", AWS_CREDENTIAL_EXPIRATION: inMinutes(90.5) };
-    const { child, ended, readOutput } = startWith(temporary, "--stage", "early", "--budget", "5");
+    const { child, ended, readOutput } = startSuiteWith(temporary, "--stage", "early", "--budget", "5");
     await waitUntil("it says nothing", async () => /stops after \d+ minutes/.test(readOutput()));
     child.kill("SIGINT");
     await ended;

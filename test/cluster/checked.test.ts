@@ -44,8 +44,8 @@ const { rules, stateful, kinds, namespaces } = readRows<{
   namespaces: string[];
 }>(import.meta.filename);
 
-const createManifest = (odd: boolean) => {
-  const { buildObject } = createObjectGenerators(odd);
+const createManifest = (hasFaults: boolean) => {
+  const { buildObject } = createObjectGenerators(hasFaults);
   return fc
     .constantFrom(...kinds)
     .chain((kind) =>
@@ -121,9 +121,9 @@ for (const minor of chooseMinors(POSTERN_RUNS, 0))
         const buildPath = (name: string) => join(folder, name);
         const items = sample.map(({ object }) => object);
         await writeFile(buildPath("manifests.json"), JSON.stringify({ apiVersion: "v1", kind: "List", items }));
-        const present = await Promise.all(stateful.map((path) => admin({ method: "GET", path })));
+        const storedAnswers = await Promise.all(stateful.map((path) => admin({ method: "GET", path })));
         // The items of a list have no kind and apiVersion.
-        const state = present.flatMap(({ body }) =>
+        const state = storedAnswers.flatMap(({ body }) =>
           (Array.isArray(body.items) ? body.items : []).map((item) => ({
             apiVersion: body.apiVersion,
             kind: String(body.kind).replace(/List$/, ""),
@@ -154,26 +154,33 @@ for (const minor of chooseMinors(POSTERN_RUNS, 0))
         for await (const evaluation of check.evaluations) evaluations.set(evaluation.checked.name, evaluation);
         assert.deepEqual(check.faults, []);
 
-        const different: string[] = [];
+        const differences: string[] = [];
         const verdicts: Record<string, number> = {};
         const compareObject = async ({ kind, namespace, object }: (typeof sample)[number]) => {
-          const ours = evaluations.get(object.metadata.name);
-          assert.ok(ours);
-          for (let left = 2; ; left--) {
+          const evaluation = evaluations.get(object.metadata.name);
+          assert.ok(evaluation);
+          for (let triesLeft = 2; ; triesLeft--) {
             const answer = await create(kind, namespace, object);
-            const [wanted, actual] = compareOutcomes(answer, seenObjects.get(object.metadata.name), ours, minor);
-            const isAlike = isDeepStrictEqual(actual, wanted);
+            const [serverOutcome, checkOutcome] = compareOutcomes(
+              answer,
+              seenObjects.get(object.metadata.name),
+              evaluation,
+              minor,
+            );
+            const isAlike = isDeepStrictEqual(checkOutcome, serverOutcome);
             // On a busy machine, the API server may skip a rule that took too long. Then the object is compared again.
-            if (!isAlike && left > 0) continue;
+            if (!isAlike && triesLeft > 0) continue;
             verdicts[answer.code] = (verdicts[answer.code] ?? 0) + 1;
             if (!isAlike)
-              different.push(`${formatAnswerDiff(toAnswer(wanted), toAnswer(actual))}\n${JSON.stringify(object)}`);
+              differences.push(
+                `${formatAnswerDiff(toAnswer(serverOutcome), toAnswer(checkOutcome))}\n${JSON.stringify(object)}`,
+              );
             break;
           }
         };
         for (let start = 0; start < sample.length; start += 6)
           await Promise.all(sample.slice(start, start + 6).map(compareObject));
-        assert.deepEqual(different.slice(0, 3), [], `${different.length} of ${runs} with seed ${seed}`);
+        assert.deepEqual(differences.slice(0, 3), [], `${differences.length} of ${runs} with seed ${seed}`);
         for (const code of [201, 403, ...(hasFaults ? [422] : [])])
           assert.ok(verdicts[code], `${JSON.stringify(verdicts)}`);
       });
@@ -184,24 +191,24 @@ const toAnswer = (body: unknown) => ({ code: 0, warnings: [], body });
 /** The API server's outcome and check's outcome, reduced to the parts that can be compared. */
 const compareOutcomes = (
   answer: TestClusterResponse,
-  last: Fields | undefined,
+  lastSeen: Fields | undefined,
   { checked, after }: ObjectEvaluation,
   minor: string,
 ): [unknown, unknown] => {
   const { code, body, warnings } = answer;
   const denials = checked.denials.map(({ rule, message }) => `${rule}: ${message}`);
   const [, hook = "", text] = /^admission webhook "(.*?)" denied the request: (.*)$/s.exec(String(body.message)) ?? [];
-  const theirs = `${hook.replace(/\.postern\.dev$/, "").replace(/^.*\./, "")}: ${text}`;
+  const denialOfServer = `${hook.replace(/\.postern\.dev$/, "").replace(/^.*\./, "")}: ${text}`;
   // If several rules deny the object, the API server names only one of them.
-  const verdict = denials.includes(theirs) ? theirs : denials.join("; ");
-  const { managedFields: _, ...metadata } = Object(last?.metadata);
+  const verdict = denials.includes(denialOfServer) ? denialOfServer : denials.join("; ");
+  const { managedFields: _, ...metadata } = Object(lastSeen?.metadata);
   // The witness, a webhook, gets an object before the API server prepares it for storage.
-  const object = last && prepareForStorage({ ...last, metadata } as KubernetesObject, minor);
-  const ours = checked.warnings.map(({ rule, text }) => `${rule} ${text}`);
+  const object = lastSeen && prepareForStorage({ ...lastSeen, metadata } as KubernetesObject, minor);
+  const ruleWarnings = checked.warnings.map(({ rule, text }) => `${rule} ${text}`);
   if (code === 201)
     return [
-      { object, warnings: warnings.filter(isOfRule).sort(), denied: "" },
-      { object: after, warnings: [...new Set(ours)].filter(isOfRule).sort(), denied: verdict },
+      { object, warnings: warnings.filter(isWarningOfRule).sort(), denied: "" },
+      { object: after, warnings: [...new Set(ruleWarnings)].filter(isWarningOfRule).sort(), denied: verdict },
     ];
   // The API server refuses an invalid object between the two phases. The results of the first phase must still be
   // equal.
@@ -210,8 +217,8 @@ const compareOutcomes = (
       { code, object },
       { code: denials.length > 0 && code === 400 ? 400 : 422, object: after ?? undefined },
     ];
-  return [{ denied: theirs }, { denied: verdict }];
+  return [{ denied: denialOfServer }, { denied: verdict }];
 };
 
 /** Reports whether a warning comes from a rule, and not from the API server itself. */
-const isOfRule = (warning: string) => / would (deny|change): /.test(warning);
+const isWarningOfRule = (warning: string) => / would (deny|change): /.test(warning);

@@ -48,7 +48,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
   let folder = "";
   let port = 0;
   let cluster: TestCluster;
-  let rules: Awaited<ReturnType<typeof openGateway>>;
+  let gateway: Awaited<ReturnType<typeof openGateway>>;
   let surroundings: RelaySurroundings;
   let relays: RunningProgram[] = [];
   /** A promise for which each review waits. */
@@ -71,7 +71,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
     relays = [];
     while (relays.length < count) relays.push(await startRelay(folder, { ...surroundings, ...changed }));
   };
-  const create = (object: { apiVersion: string; kind: string; metadata: { name: string } }, query = "") =>
+  const createObject = (object: { apiVersion: string; kind: string; metadata: { name: string } }, query = "") =>
     cluster.admin({ method: "POST", path: `${getCollectionPath(object)}${query}`, body: object });
   const runPostern = async (...words: string[]) => {
     const { code, stdout, stderr } = await runVerb(folder, [...words, "--config", join(folder, "postern.yaml")]);
@@ -84,10 +84,10 @@ describe("a relay between an API server and the gateway", await needs("API serve
   const sendHead = async (headers: Record<string, string | number>): Promise<number | undefined> => {
     const ca = await readFile(join(folder, "relay.crt"));
     const options = { method: "POST", ca, headers, servername: "postern-relay.postern-relay.svc" };
-    const sent = request(`https://${address}:${port}/always-pull-images/mutate`, options);
-    sent.flushHeaders();
-    const [response]: IncomingMessage[] = await once(sent, "response");
-    sent.destroy();
+    const reviewHead = request(`https://${address}:${port}/always-pull-images/mutate`, options);
+    reviewHead.flushHeaders();
+    const [response]: IncomingMessage[] = await once(reviewHead, "response");
+    reviewHead.destroy();
     return response?.statusCode;
   };
 
@@ -99,12 +99,12 @@ describe("a relay between an API server and the gateway", await needs("API serve
     const command = commands.find((text) => text.startsWith("openssl req ")) ?? assert.fail("no command");
     execFileSync("sh", ["-c", command], { cwd: folder, stdio: "ignore" });
     await writeFile(join(folder, "postern.yaml"), yaml);
-    rules = await openGateway("keys");
+    gateway = await openGateway("keys");
     surroundings = {
       service: `${address}:${port}`,
       certificate: join(folder, "relay.crt"),
       systemCa: join(folder, "keys/ca.crt"),
-      postern: new URL(rules.url).host,
+      postern: new URL(gateway.url).host,
       host: "localhost",
       key: segment,
     };
@@ -112,21 +112,21 @@ describe("a relay between an API server and the gateway", await needs("API serve
     for (const object of relayObjects) {
       const isService = object.kind === "Service";
       const spec = { ...object.spec, clusterIP: address, ports: [{ port, targetPort: "reviews" }] };
-      const { code, body } = await create(isService ? { ...object, spec } : object);
+      const { code, body } = await createObject(isService ? { ...object, spec } : object);
       assert.equal(code, 201, JSON.stringify(body));
     }
     await replaceRelays(2);
     for (const object of JSON.parse(await printManifests()).items)
-      assert.equal((await create(object)).code, 201, object.kind);
+      assert.equal((await createObject(object)).code, 201, object.kind);
     await waitUntil("the API server does not call the relay", async () => {
-      const { code } = await create(buildService("first", ["192.0.2.1"]), "?dryRun=All");
+      const { code } = await createObject(buildService("first", ["192.0.2.1"]), "?dryRun=All");
       return code === 403;
     });
   });
   after(async () => {
     await cluster?.stop();
     await replaceRelays(0);
-    await rules?.stop();
+    await gateway?.stop();
     await rm(folder, { recursive: true, force: true });
   });
 
@@ -159,21 +159,21 @@ describe("a relay between an API server and the gateway", await needs("API serve
   });
 
   it("forwards requests that are changed, denied and admitted", async () => {
-    const { code, body } = await create(buildPod("changed"));
+    const { code, body } = await createObject(buildPod("changed"));
     assert.equal(code, 201, JSON.stringify(body));
     assert.match(JSON.stringify(body.spec), /"imagePullPolicy":"Always"/);
-    const denied = await create(buildService("denied", ["192.0.2.1"]));
+    const denied = await createObject(buildService("denied", ["192.0.2.1"]));
     assert.equal(denied.code, 403);
     assert.match(
       readMessage(denied),
       /denied the request: services "denied" is forbidden: Use of external IPs is denied/,
     );
-    assert.equal((await create(buildService("admitted"))).code, 201);
+    assert.equal((await createObject(buildService("admitted"))).code, 201);
   });
 
   it("forwards the largest reviews", async () => {
-    const [{ code, body }, reports] = await rules.during(() =>
-      create(buildPod("large", ["x".repeat(2_900_000)]), "?dryRun=All"),
+    const [{ code, body }, reports] = await gateway.during(() =>
+      createObject(buildPod("large", ["x".repeat(2_900_000)]), "?dryRun=All"),
     );
     assert.equal(code, 201, JSON.stringify(body).slice(0, 500));
     assert.deepEqual(
@@ -183,7 +183,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
   });
 
   it("refuses larger reviews, and reviews of unknown length", async () => {
-    const [codes, reports] = await rules.during(() =>
+    const [codes, reports] = await gateway.during(() =>
       Promise.all([sendHead({ "content-length": 10 * 1024 * 1024 + 1 }), sendHead({ "transfer-encoding": "chunked" })]),
     );
     assert.deepEqual(codes, [413, 413]);
@@ -193,20 +193,20 @@ describe("a relay between an API server and the gateway", await needs("API serve
   it("still works if one of two replicas stops", async () => {
     await relays.shift()?.stop();
     for (let number = 0; number < 20; number++)
-      assert.equal((await create(buildPod(`one-${number}`), "?dryRun=All")).code, 201);
+      assert.equal((await createObject(buildPod(`one-${number}`), "?dryRun=All")).code, 201);
   });
 
   it("answers before the API server's own timeout if Postern is slow", async () => {
     const { promise, resolve } = Promise.withResolvers();
     reviewGate = promise;
     try {
-      const { code, body } = await create(buildPod("slow"));
+      const { code, body } = await createObject(buildPod("slow"));
       assert.equal(code, 500);
       assert.match(
         String(body.message),
         /"always-pull-images\.postern\.dev": .*: Postern did not answer the relay in time$/,
       );
-      assert.equal((await create(buildService("slow", ["192.0.2.1"]), "?dryRun=All")).code, 201);
+      assert.equal((await createObject(buildService("slow", ["192.0.2.1"]), "?dryRun=All")).code, 201);
     } finally {
       resolve(undefined);
       reviewGate = Promise.resolve();
@@ -218,7 +218,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
     try {
       for (const changed of [{ postern: new URL(otherGateway.url).host }, { host: "rules.example.com" }]) {
         await replaceRelays(1, changed);
-        const [refused, reports] = await rules.during(() => create(buildPod("unknown")));
+        const [refused, reports] = await gateway.during(() => createObject(buildPod("unknown")));
         assert.equal(refused.code, 500);
         assert.match(readMessage(refused), /: the relay reached no Postern$/);
         assert.deepEqual([...reports, ...otherGateway.reports], []);
@@ -236,28 +236,28 @@ describe("a relay between an API server and the gateway", await needs("API serve
     execFileSync("openssl", words, { cwd: folder, stdio: "ignore" });
     await copyFile(join(folder, "relay.key"), join(folder, "expired.key"));
     await replaceRelays(1, { certificate: join(folder, "expired.crt") });
-    const [refused, reports] = await rules.during(() => create(buildPod("expired")));
+    const [refused, reports] = await gateway.during(() => createObject(buildPod("expired")));
     assert.match(readMessage(refused), /tls: failed to verify certificate: x509: certificate has expired/);
     assert.deepEqual(reports, []);
   });
 
   it("leaves its namespace writable if no replica runs, and its pods meet Pod Security", async () => {
     await replaceRelays(0);
-    const refused = await create(buildPod("down"));
+    const refused = await createObject(buildPod("down"));
     assert.equal(refused.code, 500);
     assert.match(
       readMessage(refused),
       /failed calling webhook "always-pull-images\.postern\.dev": failed to call webhook: Post "https:\/\/postern-relay\.postern-relay\.svc:\d+\/always-pull-images\/mutate\?timeout=3s": .*connection refused$/,
     );
-    assert.equal((await create(buildService("open", ["192.0.2.1"]))).code, 201);
+    assert.equal((await createObject(buildService("open", ["192.0.2.1"]))).code, 201);
     const { spec } = relayObjects.find(({ kind }) => kind === "Deployment").spec.template;
     const metadata = { name: "relay", namespace: "postern-relay" };
     const replica = { apiVersion: "v1", kind: "Pod", metadata, spec };
-    const answer = await create(replica);
+    const answer = await createObject(replica);
     assert.equal(answer.code, 201, readMessage(answer));
     assert.deepEqual(answer.warnings, []);
-    assert.equal((await create(buildPod("lax", [], "postern-relay"))).code, 403);
+    assert.equal((await createObject(buildPod("lax", [], "postern-relay"))).code, 403);
     await replaceRelays(2);
-    assert.equal((await create(buildPod("up"))).code, 201);
+    assert.equal((await createObject(buildPod("up"))).code, 201);
   });
 });

@@ -60,8 +60,8 @@ describe("a policy's request", () => {
     received.push(receivedRequest);
     answer(response, receivedRequest);
   };
-  const secure = createServer(handleRequest);
-  const plain = createPlainServer(handleRequest);
+  const secureServer = createServer(handleRequest);
+  const plainServer = createPlainServer(handleRequest);
   let host: string;
   let plainHost: string;
   let createCapabilities: ReturnType<typeof createLiveCapabilities>;
@@ -73,14 +73,14 @@ describe("a policy's request", () => {
 
   before(async () => {
     certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-    secure.setSecureContext(certificate);
-    for (const server of [secure, plain]) {
+    secureServer.setSecureContext(certificate);
+    for (const server of [secureServer, plainServer]) {
       server.on("connection", () => {
         connections += 1;
       });
     }
-    host = `localhost:${await listen(secure)}`;
-    plainHost = `localhost:${await listen(plain)}`;
+    host = `localhost:${await listen(secureServer)}`;
+    plainHost = `localhost:${await listen(plainServer)}`;
   });
   beforeEach(() => {
     received = [];
@@ -88,21 +88,21 @@ describe("a policy's request", () => {
     answer = respondWith({ ok: true });
     createCapabilities = createLiveCapabilities({});
   });
-  after(() => Promise.all([secure, plain].map(close)));
+  after(() => Promise.all([secureServer, plainServer].map(close)));
 
-  const buildSettings = (further: Partial<PolicyHttpSettings> = {}): PolicyHttpSettings => ({
+  const buildSettings = (changes: Partial<PolicyHttpSettings> = {}): PolicyHttpSettings => ({
     ...defaultHttpSettings,
     hosts: [host, plainHost],
     ca: certificate.ca,
     addresses: ["127.0.0.1/32"],
-    ...further,
+    ...changes,
   });
-  const createTestCapabilities = (further: Partial<PolicyHttpSettings> = {}, milliseconds = 8000, cluster = "one") =>
-    createPolicyHttpCapabilities(buildSettings(further), createCapabilities(cluster, milliseconds).http);
-  const fetchReference = (reference: Partial<HttpReference> = {}, further: Partial<PolicyHttpSettings> = {}) =>
-    createTestCapabilities(further).fetchReference({ url: `https://${host}/a`, ...reference });
-  const sendScriptRequest = (request: Partial<ScriptHttpRequest> = {}, further: Partial<PolicyHttpSettings> = {}) =>
-    createTestCapabilities(further).sendScriptRequest({ method: "GET", url: `https://${host}/a`, ...request });
+  const createTestCapabilities = (changes: Partial<PolicyHttpSettings> = {}, milliseconds = 8000, cluster = "one") =>
+    createPolicyHttpCapabilities(buildSettings(changes), createCapabilities(cluster, milliseconds).http);
+  const fetchReference = (reference: Partial<HttpReference> = {}, changes: Partial<PolicyHttpSettings> = {}) =>
+    createTestCapabilities(changes).fetchReference({ url: `https://${host}/a`, ...reference });
+  const sendScriptRequest = (request: Partial<ScriptHttpRequest> = {}, changes: Partial<PolicyHttpSettings> = {}) =>
+    createTestCapabilities(changes).sendScriptRequest({ method: "GET", url: `https://${host}/a`, ...request });
 
   describe("of a reference", () => {
     it("returns body, headers and trailers", async () => {
@@ -218,8 +218,8 @@ describe("a policy's request", () => {
 
     it("fails at the timeout of the review", async () => {
       answer = () => {};
-      const late = createTestCapabilities({}, 400).fetchReference({ url: `https://${host}/a` });
-      await assert.rejects(late, /did not answer in time$/);
+      const fetching = createTestCapabilities({}, 400).fetchReference({ url: `https://${host}/a` });
+      await assert.rejects(fetching, /did not answer in time$/);
     });
 
     it("treats keys named as members of prototypes as usual keys", async () => {
@@ -237,7 +237,7 @@ describe("a policy's request", () => {
   describe("to a forbidden address", () => {
     const getPort = () => host.split(":")[1];
     /** Each row has a URL, the allowed hosts, and the allowed private addresses. */
-    const forbidden: Record<string, () => [url: string, hosts: string[], addresses?: string[]]> = {
+    const forbiddenUrls: Record<string, () => [url: string, hosts: string[], addresses?: string[]]> = {
       "to a host that isn't listed": () => [`https://127.0.0.1:${getPort()}/`, [host], ["127.0.0.1"]],
       "to another port of a listed host": () => [`https://localhost/`, [host], ["127.0.0.1"]],
       "to a port that isn't listed": () => [`https://${host}/`, ["localhost"], ["127.0.0.1"]],
@@ -254,9 +254,9 @@ describe("a policy's request", () => {
       ],
       "to the metadata service of EKS": () => ["http://[fd00:ec2::23]/", ["[fd00:ec2::23]"], ["::/0"]],
     };
-    for (const [what, given] of Object.entries(forbidden))
+    for (const [what, getUrlAndHosts] of Object.entries(forbiddenUrls))
       it(`is not sent ${what}`, async () => {
-        const [url, hosts, addresses = []] = given();
+        const [url, hosts, addresses = []] = getUrlAndHosts();
         const sentence =
           /must not be called: http\.(hosts|addresses)|it has no address that may be called, but .*127\.0\.0\.1/;
         await assert.rejects(fetchReference({ url }, { hosts, addresses }), { message: sentence });
@@ -285,22 +285,22 @@ describe("a policy's request", () => {
 
   describe("with a token", () => {
     let count = 0;
-    let accepted: (token: string) => boolean;
+    let isAccepted: (token: string) => boolean;
     let tokenFields: object;
     beforeEach(() => {
-      [count, accepted, tokenFields] = [0, () => true, {}];
+      [count, isAccepted, tokenFields] = [0, () => true, {}];
       answer = (response, { url, headers }) => {
         if (url === "/auth") respondWith({ token: `T${++count}`, ...tokenFields })(response);
         else
           respondWith(
             { n: headers.authorization },
-            accepted(headers.authorization?.slice(7) ?? "") ? 200 : 401,
+            isAccepted(headers.authorization?.slice(7) ?? "") ? 200 : 401,
           )(response);
       };
     });
     const buildAuth = () => ({ authUrl: `https://${host}/auth`, username: "u", password: "p w" });
-    const fetchToken = async (given: object = {}) =>
-      (await fetchReference({ auth: { ...buildAuth(), ...given } })).body.n;
+    const fetchToken = async (authFields: object = {}) =>
+      (await fetchReference({ auth: { ...buildAuth(), ...authFields } })).body.n;
     const countRequests = (path: string) => received.filter(({ url }) => url === path).length;
 
     it("requests the token with name and password, and only once", async () => {
@@ -360,26 +360,26 @@ describe("a policy's request", () => {
 
     it("requests a new token once after a refusal", async () => {
       await fetchToken();
-      accepted = (token) => token === "T2";
+      isAccepted = (token) => token === "T2";
       assert.equal(await fetchToken(), "Bearer T2");
       assert.equal(await fetchToken(), "Bearer T2");
       assert.equal(await fetchToken({ token: "own" }), "Bearer T2");
       assert.equal(count, 2);
-      accepted = () => false;
+      isAccepted = () => false;
       await assert.rejects(fetchToken(), { message: /^localhost:\d+ answers 401$/ });
       assert.equal(count, 3);
     });
 
     it("requests one new token after parallel refusals", async () => {
       await fetchToken();
-      accepted = (token) => token !== "T1";
+      isAccepted = (token) => token !== "T1";
       const tokens = await Promise.all([fetchToken(), fetchToken(), fetchToken()]);
       assert.deepEqual(tokens, new Array(3).fill("Bearer T2"));
       assert.equal(count, 2);
     });
 
     it("requests no token after the refusal of a static token", async () => {
-      accepted = () => false;
+      isAccepted = () => false;
       await assert.rejects(fetchToken({ staticToken: "s" }), /answers 401$/);
       assert.deepEqual([countRequests("/auth"), countRequests("/a")], [0, 1]);
     });
