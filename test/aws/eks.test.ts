@@ -87,7 +87,7 @@ describe("an EKS cluster", await needs("moto", "runtime client", "API server"), 
     return { code: result.code, text: `${result.stdout}${result.stderr}`, stderr: result.stderr };
   };
   const deploy = (...words: string[]) => run("deploy", "--ca", join(checkout.folder, "ca.pem"), ...words);
-  const deployWell = async (...words: string[]) => {
+  const requireDeployed = async (...words: string[]) => {
     const { code, text } = await deploy(...words);
     assert.equal(code, 0, text);
     return text;
@@ -105,7 +105,7 @@ describe("an EKS cluster", await needs("moto", "runtime client", "API server"), 
 
   it("has a plan that shows the access entry for the rule that reads the cluster", async () => {
     assert.match(
-      await deployWell("--plan-only"),
+      await requireDeployed("--plan-only"),
       /\ncluster prod-eu\n {2}~ EKS access entry of pod-node-selector is missing\n {2}~ ClusterRole postern:pod-node-selector is missing\n/,
     );
   });
@@ -113,7 +113,7 @@ describe("an EKS cluster", await needs("moto", "runtime client", "API server"), 
   it("has a plan that names a rule whose plugin is on by default in the cluster's version", async () => {
     const { major, minor } = Object((await cluster.admin({ method: "GET", path: "/version" })).body);
     await writeConfig(`${rules}  limit-ranger:\n  pod-topology-labels:\n`);
-    const plan = await deployWell("--plan-only");
+    const plan = await requireDeployed("--plan-only");
     await writeConfig(rules);
     assert.ok(
       plan.includes(`
@@ -132,9 +132,9 @@ rules that an API server may not need, because it has their plugin on (npx poste
     statements = withoutAccessEntries;
     const { code, stderr } = await deploy();
     assert.equal(code, 1, stderr);
-    const [, first] =
+    const [, message] =
       stderr.match(/^cluster prod-eu: EKS doesn't list the access entries of prod-eu \(403\): (.*)\n/) ?? [];
-    assert.match(String(first), /not authorized to perform: eks:ListAccessEntries/);
+    assert.match(String(message), /not authorized to perform: eks:ListAccessEntries/);
     assert.deepEqual([account.cloudformation.stack("postern-prod"), listEntries()], [undefined, []]);
     const [, document] =
       /\nan administrator of account 123456789012 must run this first:\naws iam put-user-policy --user-name deployer --policy-name postern-prod-access-entries --policy-document '(.*)'\n$/.exec(
@@ -145,20 +145,20 @@ rules that an API server may not need, because it has their plugin on (npx poste
       ...withoutAccessEntries,
       ...printed.filter(({ actions }) => !actions.includes("eks:CreateAccessEntry")),
     ];
-    const half = await deploy();
-    assert.match(half.stderr, /^cluster prod-eu: EKS doesn't create access entries of prod-eu \(403\): /);
-    assert.deepEqual([half.code, account.cloudformation.stack("postern-prod")], [1, undefined]);
+    const withoutCreation = await deploy();
+    assert.match(withoutCreation.stderr, /^cluster prod-eu: EKS doesn't create access entries of prod-eu \(403\): /);
+    assert.deepEqual([withoutCreation.code, account.cloudformation.stack("postern-prod")], [1, undefined]);
     statements = [...withoutAccessEntries, ...printed];
   });
 
   it("gets its rules by one deployment", async () => {
-    const text = await deployWell();
+    const text = await requireDeployed();
     assert.match(text, / {2}cluster prod-eu: access entries: 1 created\n.* cluster prod-eu: endpoints: 4 answer\n/);
     assert.match(text, /\n {2}~ mutating entry pod-node-selector.postern.dev is missing\n/);
     assert.match(text, /\nrelease r1 is live in prod-eu\n$/);
     assert.deepEqual(listEntries(), [ownEntry]);
     statements = access.role("DeployRole");
-    assert.match(await deployWell(), /\nnothing to do: release r1 is live\n$/);
+    assert.match(await requireDeployed(), /\nnothing to do: release r1 is live\n$/);
   });
 
   it("admits pods as the rules say, which read the cluster by their access entry", async () => {
@@ -184,24 +184,24 @@ rules that an API server may not need, because it has their plugin on (npx poste
   it("gets an access entry back that was deleted or put into other groups", async () => {
     editOwnEntry({ kubernetesGroups: ["postern:pod-node-selector", "admins"] });
     assert.match(
-      await deployWell(),
+      await requireDeployed(),
       /\n {2}~ EKS access entry of pod-node-selector is not in the group postern:pod-node-selector alone\n/,
     );
     assert.deepEqual(listEntries(), [ownEntry]);
-    account.clusters.get("prod-eu")?.entries?.forEach((_, principal, all) => {
-      if (principal.includes("PodDashnode")) all.delete(principal);
+    account.clusters.get("prod-eu")?.entries?.forEach((_, principal, entries) => {
+      if (principal.includes("PodDashnode")) entries.delete(principal);
     });
     const { code, text } = await run("status");
     assert.equal(code, 1, text);
     assert.match(text, /\n {2}~ EKS access entry of pod-node-selector is missing\n/);
-    assert.match(await deployWell(), /\n {2}~ EKS access entry of pod-node-selector is missing\n/);
+    assert.match(await requireDeployed(), /\n {2}~ EKS access entry of pod-node-selector is missing\n/);
     assert.deepEqual(listEntries(), [ownEntry]);
   });
 
   it("keeps a foreign entry: it suffices in the right group, and stops the deployment otherwise", async () => {
     const otherOwner = { tags: { postern: `aws:${accountId}:${region}:other` } };
     editOwnEntry({ ...otherOwner, kubernetesGroups: ["postern:pod-node-selector", "admins"] });
-    assert.match(await deployWell(), /\nnothing to do: /);
+    assert.match(await requireDeployed(), /\nnothing to do: /);
     editOwnEntry({ kubernetesGroups: ["admins"] });
     const { code, stderr } = await deploy();
     assert.equal(code, 3, stderr);
@@ -215,12 +215,12 @@ rules that an API server may not need, because it has their plugin on (npx poste
 
   it("loses the access entry of a rule that is turned off, and gets it back by a rollback", async () => {
     await writeConfig("  always-pull-images:\n");
-    const text = await deployWell();
+    const text = await requireDeployed();
     assert.match(text, /\n {2}~ EKS access entry in the group postern:pod-node-selector should not be there\n/);
     assert.match(text, /\ncluster prod-eu: access entries: 1 deleted\n/);
     assert.deepEqual(listEntries(), []);
-    const { code, text: undone } = await run("rollback", "--all");
-    assert.equal(code, 0, undone);
+    const { code, text: rollbackText } = await run("rollback", "--all");
+    assert.equal(code, 0, rollbackText);
     assert.deepEqual(listEntries(), [ownEntry]);
     assert.deepEqual(Object((await createPod("again")).body).spec?.nodeSelector, { pool: "payments" });
     await writeConfig(rules);
@@ -252,7 +252,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     account.eks.roles.add(role);
     account.allow = undefined;
     editOwnEntry({ kubernetesGroups: ["postern:other"] });
-    assert.match(await deployWell(), /\n.* cluster prod-eu: access entries: 1 created\n/);
+    assert.match(await requireDeployed(), /\n.* cluster prod-eu: access entries: 1 created\n/);
     assert.deepEqual(listEntries(), [ownEntry]);
     assert.deepEqual(Object((await createPod("there")).body).spec?.nodeSelector, { pool: "payments" });
   });

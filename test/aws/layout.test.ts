@@ -30,9 +30,9 @@ const buildCases = (mark: string) =>
 
 /** Converts a package to the stack that an earlier version of Postern created. */
 const toOldLayout = (built: StagePackage, stage: string): StagePackage => {
-  const { FunctionsLogGroup, ...all } = structuredClone(built.template.Resources);
+  const { FunctionsLogGroup, ...otherResources } = structuredClone(built.template.Resources);
   const resources = Object.fromEntries(
-    Object.entries(all).filter(([, { Type }]) => Type !== "AWS::Logs::QueryDefinition"),
+    Object.entries(otherResources).filter(([, { Type }]) => Type !== "AWS::Logs::QueryDefinition"),
   );
   const RetentionInDays = FunctionsLogGroup?.Properties?.RetentionInDays;
   for (const rule of rules) {
@@ -144,9 +144,9 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
     return {
       answers,
       /** Waits for a number of further answers with this text. */
-      waitForMore: async (text: string, more = 24) => {
-        const wanted = (answers.get(text) ?? 0) + more;
-        await waitUntil(`${wanted} answers are ${text}`, async () => (answers.get(text) ?? 0) >= wanted);
+      waitForMore: async (text: string, count = 24) => {
+        const expectedCount = (answers.get(text) ?? 0) + count;
+        await waitUntil(`${expectedCount} answers are ${text}`, async () => (answers.get(text) ?? 0) >= expectedCount);
       },
       stop: async () => {
         isOver = true;
@@ -191,16 +191,16 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
       const service = await readFile(join(checkout.folder, "serverless.yml"), "utf8");
       await checkout.write("serverless.yml", service.replace(/endpoint: \w+/, `endpoint: ${type}`));
       await account.reset();
-      const old = await openJob(stage, "old");
-      await deploy(old, true);
+      const oldJob = await openJob(stage, "old");
+      await deploy(oldJob, true);
       assert.deepEqual(listOldGroups(stage), [undefined, undefined, undefined]);
       requireWritableLogs(stage);
 
-      const clients = startClients(await readSegment(old));
+      const clients = startClients(await readSegment(oldJob));
       try {
         await clients.waitForMore("old");
-        const fresh = await openJob(stage, "new");
-        assert.match(await deploy(fresh), /is live$/);
+        const newJob = await openJob(stage, "new");
+        assert.match(await deploy(newJob), /is live$/);
         await clients.waitForMore("new");
         assert.deepEqual(listOldGroups(stage), ["Retain", "Retain", "Retain"]);
         requireWritableLogs(stage);
@@ -208,7 +208,7 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
         const { rollBackAll } = await checkout.load<typeof import("../../infra/rollout/versions/rollback.ts")>(
           "infra/rollout/versions/rollback.ts",
         );
-        await rollBackAll(fresh, undefined);
+        await rollBackAll(newJob, undefined);
         await clients.waitForMore("old");
         assert.match(await deploy(await openJob(stage, "new", 15)), /is live$/);
         await clients.waitForMore("new");

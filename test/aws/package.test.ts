@@ -51,12 +51,12 @@ const createCheckout = async (names: string[]): Promise<string> => {
   for (const [index, name] of names.entries()) {
     const ruleFolder = join(folder, "functions", name);
     await mkdir(ruleFolder, { recursive: true });
-    const second = index % 2 === 0 ? "" : `validate() { return "no ${index}"; },`;
+    const validateCode = index % 2 === 0 ? "" : `validate() { return "no ${index}"; },`;
     const rule = `import { rule } from "#lib/rule.ts";
       export default rule({
         summary: "Limits something or other.",
         match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
-        mutate(object) { object.metadata = { labels: { touched: "${index}" } }; }, ${second}
+        mutate(object) { object.metadata = { labels: { touched: "${index}" } }; }, ${validateCode}
       });`;
     for (const [file, text] of Object.entries({ "rule.ts": rule, "cases.yaml": "[]", "README.md": "" }))
       await writeFile(join(ruleFolder, file), text);
@@ -65,7 +65,7 @@ const createCheckout = async (names: string[]): Promise<string> => {
 };
 
 /** The rule whose function a schedule also calls. */
-const [scheduled] = names;
+const [scheduledRule] = names;
 
 /** Builds the bundles of these rules, and the files that serverless.yml includes. */
 const buildBundles = async (folder: string, names: string[], publicKey: string, stage?: string) => {
@@ -77,7 +77,7 @@ const buildBundles = async (folder: string, names: string[], publicKey: string, 
       clusters: { local: { keyVersions: [1], mode: "enforce" as const, settings: {} } },
     };
     const bundle = await bundleRule(listed, endpointConfig, join(folder, "dist"), { budgetBytes: 30_000 });
-    built.push({ ...bundle, reconciles: name === scheduled });
+    built.push({ ...bundle, reconciles: name === scheduledRule });
   }
   await writeServerlessIncludes(built, publicKey, join(folder, "dist"), stage);
 };
@@ -91,17 +91,17 @@ const pack = async (folder: string, ...options: string[]): Promise<Packaged> => 
   const read = (file: string) => readFile(join(folder, ".serverless", file), "utf8");
   const state = await read("serverless-state.json");
   const template = await read("cloudformation-template-update-stack.json");
-  const copy = join(folder, `template${options.length}.json`);
-  await writeFile(copy, template);
+  const templateCopy = join(folder, `template${options.length}.json`);
+  await writeFile(templateCopy, template);
   const functions: Record<string, { package: { artifact: string } }> = JSON.parse(state).service.functions;
   const zips = Object.entries(functions).map(
-    async ([name, { package: one }]) => [name, await readFile(join(folder, one.artifact))] as const,
+    async ([name, { package: zipPackage }]) => [name, await readFile(join(folder, zipPackage.artifact))] as const,
   );
   return {
     resources: Object.entries(JSON.parse(template).Resources),
     text: state + template + (await read("cloudformation-template-create-stack.json")),
     zips: new Map(await Promise.all(zips)),
-    template: copy,
+    template: templateCopy,
   };
 };
 
@@ -115,7 +115,7 @@ const cfnLint = await needs("cfn-lint");
 describe("a package of 59 rules", () => {
   let http: Packaged;
   let url: Packaged;
-  let again: Packaged;
+  let repeated: Packaged;
   let keys: { publicKey: string; segment: string };
 
   before(async () => {
@@ -125,9 +125,9 @@ describe("a package of 59 rules", () => {
     await buildBundles(folder, names, keys.publicKey);
     http = await pack(folder);
     url = await pack(folder, "--param=endpoint=url");
-    const elsewhere = await createCheckout(names);
-    await buildBundles(elsewhere, names, keys.publicKey);
-    again = await pack(elsewhere);
+    const otherFolder = await createCheckout(names);
+    await buildBundles(otherFolder, names, keys.publicKey);
+    repeated = await pack(otherFolder);
   });
 
   const getPackages = () => [http, url];
@@ -145,7 +145,7 @@ describe("a package of 59 rules", () => {
         const resourcesOfRule = resources.filter(([id]) => new RegExp(`^${toLogicalId(name)}(?!\\d)`).test(id));
         assert.equal(
           resourcesOfRule.length,
-          name === scheduled ? 11 : 7,
+          name === scheduledRule ? 11 : 7,
           `${name}: ${resourcesOfRule.map(([id]) => id).join(", ")}`,
         );
       }
@@ -172,9 +172,9 @@ describe("a package of 59 rules", () => {
   });
 
   it("has the same bytes in another folder", () => {
-    assert.deepEqual(again.zips, http.zips);
+    assert.deepEqual(repeated.zips, http.zips);
     const listIds = ({ resources }: Packaged) => resources.map(([id]) => id);
-    assert.deepEqual(listIds(again), listIds(http));
+    assert.deepEqual(listIds(repeated), listIds(http));
   });
 
   it("uses the region of the AWS profile if the environment has none", async () => {
@@ -323,15 +323,17 @@ describe("a package of 59 rules", () => {
       ["503", "-", false],
       ["502", "200", false],
     ];
-    for (const [status, own, isLost] of table) {
-      const line = { ...format, status, function: own };
-      assert.equal(matchesPattern(String(FilterPattern), line), isLost, `${status}, ${own} by the function`);
+    for (const [status, functionStatus, isLost] of table) {
+      const line = { ...format, status, function: functionStatus };
+      assert.equal(matchesPattern(String(FilterPattern), line), isLost, `${status}, ${functionStatus} by the function`);
     }
   });
 
   it("has alarms for the whole stage, for each ten functions and for schedules", () => {
     const numbers = Array.from({ length: 6 }, (_, index) => index + 1);
-    const ofSchedule = ["ScheduleAlarm", "ScheduleErrorsAlarm"].map((kind) => `${toLogicalId(scheduled ?? "")}${kind}`);
+    const ofSchedule = ["ScheduleAlarm", "ScheduleErrorsAlarm"].map(
+      (kind) => `${toLogicalId(scheduledRule ?? "")}${kind}`,
+    );
     const functions = names.map((name) => ({ Ref: `${toLogicalId(name)}LambdaFunction` }));
     for (const [packaged, others] of [
       [http, ["ThrottlesAlarm"]],
