@@ -4,14 +4,16 @@ import { facts as allFacts } from "./facts/facts.ts";
 import type { LatencyRow } from "./latency.ts";
 import type { Suite } from "./suite.ts";
 
-/** The end of a run. */
+/** The results that are known at the end of a run. */
 export interface SuiteEnd {
   latencies: LatencyRow[];
-  /** What is still in the account; undefined if that could not be read. */
+  /** The resources that are still in the account; undefined if they could not be read. */
   leftovers: string[] | undefined;
 }
 
-/** Reports whether all facts that the account's quotas allow were seen, all steps done, and nothing is left. */
+/**
+ * Reports whether all facts were seen that the account's quotas allow, all steps succeeded, and no resource is left.
+ */
 export const isGood = ({ facts, steps }: Suite, { leftovers }: SuiteEnd): boolean =>
   leftovers?.length === 0 &&
   steps.every(({ isDone }) => isDone) &&
@@ -41,7 +43,9 @@ export const formatReport = async (suite: Suite, end: SuiteEnd): Promise<string>
         ["cost", `at most $${sumCosts().toFixed(2)}`],
         [
           "reviews",
-          sent.map((all, index) => `${all.length} (${index === 0 ? "HTTP API" : "function URLs"})`).join(", "),
+          sent
+            .map((requests, index) => `${requests.length} (${index === 0 ? "HTTP API" : "function URLs"})`)
+            .join(", "),
         ],
         ["facts", `${count("seen")} seen, ${count("differs")} differ, ${count("not seen")} not seen`],
         ["left in the account", leftovers === undefined ? "unknown" : leftovers.length === 0 ? "nothing" : "see below"],

@@ -5,8 +5,9 @@ import type { WebhookEntry } from "../../infra/webhooks/configurations.ts";
 import { buildKubeconfig } from "../checkout.ts";
 import { close, listen } from "../listen.ts";
 
-// The cluster of a stage in this suite: an API server that only keeps objects. Postern's commands update its webhook
-// configurations as those of any cluster, and the suite calls their URLs, as an API server would.
+// The imitated cluster of a stage in this suite: an API server that only stores objects. Postern's commands write
+// webhook configurations to it, as to any cluster. The suite, and not this server, calls the URLs in these
+// configurations.
 
 export interface KeptCluster {
   /** The text of a kubeconfig. */
@@ -54,22 +55,22 @@ interface ObjectRequest {
   body: string;
 }
 
-/** Returns the status and the body of the answer. Paths are the names of objects: only objects have one that is kept. */
+/** Returns the status and the body of the answer to a request. Objects are stored by their paths. */
 const answer = (objects: Map<string, Kept>, { method, path, isDryRun, body }: ObjectRequest): [number, object] => {
-  const known = objects.get(path);
+  const storedObject = objects.get(path);
   const name = path.split("/").at(-1);
   const missing = { kind: "Status", code: 404, message: `${name} not found`, details: { name } };
-  if (method === "GET" && /\/[a-z]+s$/.test(path) && known === undefined)
+  if (method === "GET" && /\/[a-z]+s$/.test(path) && storedObject === undefined)
     return [200, { kind: "List", items: listBelow(objects, path) }];
-  if (method === "GET") return known ? [200, known] : [404, missing];
+  if (method === "GET") return storedObject ? [200, storedObject] : [404, missing];
   if (method === "DELETE") return objects.delete(path) ? [200, { kind: "Status" }] : [404, missing];
-  if (method === "PUT" && known === undefined) return [404, missing];
+  if (method === "PUT" && storedObject === undefined) return [404, missing];
   const sent: Kept = Object(parseJson(body));
-  const resourceVersion = String(Number(known?.metadata.resourceVersion ?? 0) + (isDryRun ? 0 : 1));
+  const resourceVersion = String(Number(storedObject?.metadata.resourceVersion ?? 0) + (isDryRun ? 0 : 1));
   const next = { ...sent, metadata: { ...sent.metadata, resourceVersion } };
   if (!isDryRun) objects.set(path, next);
-  return [known ? 200 : 201, next];
+  return [storedObject ? 200 : 201, next];
 };
 
 const listBelow = (objects: Map<string, Kept>, path: string): Kept[] =>
-  [...objects].flatMap(([place, object]) => (place.startsWith(`${path}/`) ? [object] : []));
+  [...objects].flatMap(([objectPath, object]) => (objectPath.startsWith(`${path}/`) ? [object] : []));

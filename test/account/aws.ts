@@ -9,7 +9,7 @@ import { paginateGetParametersByPath, SSM } from "@aws-sdk/client-ssm";
 import { getAccessLogGroup } from "../../infra/aws/log-queries.ts";
 import { createAwsStageClients } from "../../infra/aws/stage.ts";
 
-// What the suite reads in an account besides Postern's own commands.
+// Reads an account with AWS's own clients, independently of Postern's commands.
 
 const options = { maxAttempts: 8 };
 
@@ -26,10 +26,11 @@ export const openClients = () => ({
 
 export type Clients = ReturnType<typeof openClients>;
 
+/** Returns the items of all pages. */
 const collect = async <Page, T>(pages: AsyncIterable<Page>, select: (page: Page) => T[] | undefined): Promise<T[]> => {
-  const found: T[] = [];
-  for await (const page of pages) found.push(...(select(page) ?? []));
-  return found;
+  const items: T[] = [];
+  for await (const page of pages) items.push(...(select(page) ?? []));
+  return items;
 };
 
 export const listStackResources = (client: CloudFormation, stage: string) =>
@@ -77,7 +78,7 @@ export const sumMetric = async (clients: Clients, question: MetricQuestion): Pro
 
 /** Returns the resource policies of CloudWatch Logs that name one of these log groups. */
 export const listPoliciesNaming = async ({ logs: client }: Clients, logGroups: string[]): Promise<string[]> => {
-  // A region has at most ten.
+  // A region has at most ten such policies, so one page is enough.
   const { resourcePolicies = [] } = await client.describeResourcePolicies({ limit: 50 });
   const names = logGroups.map((group) => new RegExp(`log-group:${RegExp.escape(group)}[:*"]`));
   return resourcePolicies.flatMap(({ policyName = "", policyDocument = "" }) =>
@@ -85,29 +86,31 @@ export const listPoliciesNaming = async ({ logs: client }: Clients, logGroups: s
   );
 };
 
-/** Returns the queries that are saved in CloudWatch Logs Insights, whose names begin with this. */
+/** Returns the saved queries of CloudWatch Logs Insights whose names begin with `prefix`. */
 export const listSavedQueries = async (
   { logs }: Clients,
   prefix: string,
 ): Promise<{ name: string; query: string }[]> => {
-  const asked = { queryDefinitionNamePrefix: prefix, maxResults: 1000 };
-  const { queryDefinitions = [] } = await logs.describeQueryDefinitions(asked);
+  const input = { queryDefinitionNamePrefix: prefix, maxResults: 1000 };
+  const { queryDefinitions = [] } = await logs.describeQueryDefinitions(input);
   return queryDefinitions.map(({ name = "", queryString = "" }) => ({ name, query: queryString }));
 };
 
-/** Lists everything in the account whose name is that of one of these stages, by kind. */
+/**
+ * Lists the resources in the account whose names contain the name of one of these stages, as `bucket postern-try-…`.
+ */
 export const listResources = async (clients: Clients, stages: string[]): Promise<string[]> => {
-  const isOurs = (name: string, prefix = "postern-") =>
+  const isOfStages = (name: string, prefix = "postern-") =>
     stages.some((stage) => name === `${prefix}${stage}` || name.startsWith(`${prefix}${stage}-`));
   const select = (kind: string, names: (string | undefined)[], prefix?: string) =>
-    names.flatMap((name = "") => (isOurs(name, prefix) ? [`${kind} ${name}`] : []));
+    names.flatMap((name = "") => (isOfStages(name, prefix) ? [`${kind} ${name}`] : []));
   const { cloudformation, cloudwatch, logs, iam, lambda, s3, ssm, gateway } = clients;
   const stacks = stages.map(async (stage) => {
-    const found = await cloudformation.describeStacks({ StackName: `postern-${stage}` }).catch((error: Error) => {
+    const description = await cloudformation.describeStacks({ StackName: `postern-${stage}` }).catch((error: Error) => {
       if (/does not exist/.test(error.message)) return { Stacks: [] };
       throw error;
     });
-    return (found.Stacks ?? []).map(({ StackStatus }) => `stack postern-${stage} (${StackStatus})`);
+    return (description.Stacks ?? []).map(({ StackStatus }) => `stack postern-${stage} (${StackStatus})`);
   });
   const functions = await collect(paginateListFunctions({ client: lambda }, {}), ({ Functions }) => Functions);
   const roles = await collect(paginateListRoles({ client: iam }, {}), ({ Roles }) => Roles);
@@ -157,7 +160,7 @@ export const listResources = async (clients: Clients, stages: string[]): Promise
     ),
     ...select(
       "saved query",
-      // A slash ends the name of the folder.
+      // A saved query is named `postern-STAGE/NAME`.
       queries.map(({ name }) => name.replaceAll("/", "-")),
     ),
     ...(await Promise.all(parameters)).flat(),

@@ -1,30 +1,36 @@
 import { formatTable } from "../../infra/cli/command.ts";
 import { prices } from "../../infra/rollout/plan/cost.ts";
 
-// What the suite creates, and the most that it can cost. The numbers are limits that the suite keeps, not estimates.
+// The resources that the suite creates, and its largest possible cost. The numbers are limits that the suite enforces,
+// and not estimates.
 
 export const limits = {
-  /** Reviews that the suite sends, in both stages together. */
+  /** The maximum number of reviews that the suite sends to both stages together. */
   reviews: 20_000,
   /** Minutes until the suite stops and destroys everything. */
   minutes: 120,
-  /** The least minutes for which a run begins, and those that are kept for the destruction. */
+  /** A run starts only if it has this number of minutes. */
   leastMinutes: 30,
+  /** The minutes that are reserved for the destruction of the stages. */
   destroyMinutes: 20,
-  /** Minutes for which one environment is kept warm. */
+  /** Minutes for which one environment is provisioned. */
   warmMinutes: 15,
 };
 
 /** A month has 720 hours in CloudWatch's prices for metrics, alarms and dashboards, which are counted by the hour. */
 const monthHours = 720;
-/** An hour that has begun counts as a whole one. */
+/** The hours that are paid for. AWS counts a started hour as a whole one. */
 const hours = limits.minutes / 60 + 1;
+/** The memory of a function. */
 const gigabytes = 0.25;
+/** The longest time of a review in a function. */
 const timeoutSeconds = 11;
-/** Of each review: a line of the function, a line of the gateway, and what an error adds. */
+/**
+ * The kilobytes that each review logs at most: a line of the function, a line of the gateway, and lines of an error.
+ */
 const loggedKilobytes = 4;
 
-/** What both stages consist of; `type` is a type of CloudFormation. */
+/** The resources of both stages together. `type` is the type in CloudFormation. */
 export const resources: { kind: string; number: number; type?: string }[] = [
   { kind: "CloudFormation stacks", number: 2 },
   { kind: "buckets", number: 2, type: "AWS::S3::Bucket" },

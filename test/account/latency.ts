@@ -6,9 +6,9 @@ export interface LatencyRow {
   stage: string;
   kind: "cold" | "warm";
   reviews: number;
-  /** As this machine measured them, with the way through the network. */
+  /** The latencies that this machine measured, which include the network. */
   here: Percentiles;
-  /** As the functions logged them, with the start of a cold one. */
+  /** The latencies that the functions logged. Those of cold functions include the start. */
   logged: Percentiles;
 }
 
@@ -17,18 +17,18 @@ interface Percentiles {
   p99: number;
 }
 
-/** Compares the reviews that the suite sent and that were allowed without a wish with the lines of the log. */
+/** Returns the latencies of the suite's reviews that asked for no special behaviour and that the functions logged. */
 export const readLatencies = async (suite: Suite): Promise<LatencyRow[]> => {
   const rows = [suite.http, suite.url].map(async (stage) => {
     const query = 'filter name = "suite-review" | fields uid, Latency, ColdStart';
     const lines = new Map((await readLogRows(stage, query, suite.start)).map((line) => [line.uid, line]));
-    const all = stage.traffic.sent.flatMap(({ uid, action, isAnswered, milliseconds }) => {
+    const logged = stage.traffic.sent.flatMap(({ uid, action, isAnswered, milliseconds }) => {
       const line = lines.get(uid);
       if (line === undefined || action !== "allow" || !isAnswered) return [];
       return [{ isCold: line.ColdStart !== undefined, here: milliseconds, logged: Number(line.Latency) }];
     });
     return (["cold", "warm"] as const).map((kind): LatencyRow => {
-      const times = all.filter(({ isCold }) => isCold === (kind === "cold"));
+      const times = logged.filter(({ isCold }) => isCold === (kind === "cold"));
       return {
         stage: stage.name,
         kind,
@@ -43,6 +43,7 @@ export const readLatencies = async (suite: Suite): Promise<LatencyRow[]> => {
 
 const computePercentiles = (numbers: number[]): Percentiles => {
   const sorted = numbers.toSorted((left, right) => left - right);
-  const get = (share: number) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
+  const get = (fraction: number) =>
+    sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * fraction))] ?? Number.NaN;
   return { p50: get(0.5), p99: get(0.99) };
 };

@@ -3,12 +3,13 @@ import { text } from "node:stream/consumers";
 import type { ProgramOutput } from "../checkout.ts";
 
 /**
- * Runs a program with this Node until it ends. The signal asks it to stop, and this function still waits for its end: a
- * command that ends by itself gives up the stage's lock.
+ * Runs a program with this Node until it ends. When `signal` is aborted, the program gets SIGINT, and this function
+ * waits for its end: a command that ends after SIGINT releases the stage's lock.
  */
 export const runStoppable = async (words: string[], cwd: string, signal?: AbortSignal): Promise<ProgramOutput> => {
   const env = { ...process.env, CI: "true" };
-  // In a process group of its own, it gets no Ctrl-C from the terminal: a second one would end it at once.
+  // `detached` gives the program its own process group. So a Ctrl-C in the terminal doesn't reach it: together with the
+  // SIGINT below, it would be the second one, which ends the program at once.
   const child = spawn(process.execPath, words, { cwd, env, detached: true, stdio: ["ignore", "pipe", "pipe"] });
   const stop = () => void child.kill("SIGINT");
   signal?.addEventListener("abort", stop, { once: true });

@@ -32,13 +32,13 @@ import {
 } from "./steps.ts";
 import { notSeen, type Suite } from "./suite.ts";
 
-// `npm run test:account -- --stage NAME --region R --budget 5`: deploys two stages to a real account, checks what
-// Postern relies on there, destroys the stages and writes account-report.md.
+// `npm run test:account -- --stage NAME --region R --budget 5` deploys two stages to a real account, checks the facts
+// about AWS on which Postern relies, destroys the stages, and writes account-report.md.
 
 interface Arguments {
   stage: string;
   region: string;
-  /** Dollars; undefined if the suite only destroys what an earlier run left. */
+  /** Dollars; undefined if the suite only destroys the stages of an earlier run. */
   budget: number | undefined;
 }
 
@@ -47,7 +47,8 @@ const readArguments = (): Arguments => {
   const options = { stage: text, region: text, budget: text, destroy: { type: "boolean" } } as const;
   const { values } = parseArgs({ options });
   const { stage = "", region = "", budget = "", destroy = false } = values;
-  // CloudFormation cuts the names of roles and buckets if a stage has more than 16 characters, with `-url`.
+  // The second stage is named NAME-url. CloudFormation shortens the names of its roles and buckets if a stage's name
+  // has more than 16 characters.
   if (!/^[a-z][a-z0-9-]{0,11}$/.test(stage))
     throw new Complaint(
       "--stage takes a name for a new stage, such as try: it must have at most 12 lower-case letters, digits and hyphens",
@@ -58,14 +59,14 @@ const readArguments = (): Arguments => {
   return { stage, region, budget: Number(budget) };
 };
 
-const say = (line: string) => void process.stdout.write(`${line}\n`);
+const printLine = (line: string) => void process.stdout.write(`${line}\n`);
 
 const deployBoth = async (suite: Suite): Promise<boolean> => {
   const stages = [suite.http, suite.url];
   await suite.http.setParams({ slowMilliseconds: 1500, logRetentionInDays: 1 });
   await suite.url.setParams({ slowMilliseconds: 1500, logRetentionInDays: 1, endpoint: "url" });
-  const done = await Promise.all(stages.map((stage) => deploy(suite, stage)));
-  return done.every(Boolean);
+  const deployed = await Promise.all(stages.map((stage) => deploy(suite, stage)));
+  return deployed.every(Boolean);
 };
 
 const exerciseHttp = async (suite: Suite, endQuiet: () => Promise<unknown>, quietSince: number) => {
@@ -101,7 +102,7 @@ const exercise = async (suite: Suite) => {
     const quietSince = Date.now();
     const stops = [http, url].map(startQuietTraffic);
     const endQuiet = () => Promise.all(stops.map((stop) => stop()));
-    // New accounts run at most ten environments at once, so there one stage waits for the other.
+    // A new account runs at most ten environments at once. There the stages are exercised one after the other.
     const { AccountLimit } = await suite.clients.lambda.getAccountSettings({});
     if ((AccountLimit?.ConcurrentExecutions ?? 0) < 100) {
       await exerciseHttp(suite, endQuiet, quietSince);
@@ -113,7 +114,7 @@ const exercise = async (suite: Suite) => {
     if (!suite.facts.has(id)) suite.facts.set(id, notSeen("the stages could not be deployed"));
 };
 
-/** Destroys a stage. A command that was stopped may still hold the stage's lock for a while. */
+/** Destroys a stage. If a stopped command still holds the stage's lock, it tries again. */
 const destroy = async (stage: SuiteStage, ...words: string[]): Promise<string> => {
   for (let attempt = 1; ; attempt++) {
     const { code, stdout, stderr } = await stage.run("destroy", "--yes", "--with-data", ...words);
@@ -125,8 +126,8 @@ const destroy = async (stage: SuiteStage, ...words: string[]): Promise<string> =
 };
 
 /**
- * Returns the minutes that a run may take, so that the destruction ends before the credentials do. Nothing renews
- * temporary credentials in environment variables.
+ * Returns the minutes that a run may take, so that the stages are destroyed before the credentials expire. Temporary
+ * credentials in environment variables can't be renewed.
  */
 const computeMinutes = (env: NodeJS.ProcessEnv): number => {
   if (env.AWS_SESSION_TOKEN === undefined) return limits.minutes;
@@ -135,8 +136,8 @@ const computeMinutes = (env: NodeJS.ProcessEnv): number => {
     throw new Complaint(
       "AWS_SESSION_TOKEN is set, and AWS_CREDENTIAL_EXPIRATION must say when these credentials end, for instance 2026-11-30T12:00:00Z: the stages could not be destroyed after that",
     );
-  const left = Math.floor((end - Date.now()) / 60_000) - limits.destroyMinutes;
-  if (left >= limits.leastMinutes) return Math.min(left, limits.minutes);
+  const minutesLeft = Math.floor((end - Date.now()) / 60_000) - limits.destroyMinutes;
+  if (minutesLeft >= limits.leastMinutes) return Math.min(minutesLeft, limits.minutes);
   throw new Complaint(
     `the credentials end at ${env.AWS_CREDENTIAL_EXPIRATION}, and a run needs ${limits.leastMinutes} minutes and ${limits.destroyMinutes} for the destruction: take credentials that last longer, or an AWS profile, whose credentials are renewed`,
   );
@@ -148,9 +149,9 @@ const run = async ({ stage: name, region, budget }: Arguments): Promise<number> 
   const minutes = budget === undefined ? limits.minutes : computeMinutes(process.env);
   const clients = openClients();
   if (budget !== undefined) {
-    say(describePlan(name, region));
+    printLine(describePlan(name, region));
     if (minutes < limits.minutes)
-      say(`The credentials end before that, so the run stops after ${minutes} minutes and destroys everything.`);
+      printLine(`The credentials end before that, so the run stops after ${minutes} minutes and destroys everything.`);
     if (sumCosts() > budget)
       throw new Complaint(`a run can cost $${sumCosts().toFixed(2)}, which is more than --budget ${budget}`);
     const [first] = await listResources(clients, stages);
@@ -158,15 +159,15 @@ const run = async ({ stage: name, region, budget }: Arguments): Promise<number> 
       throw new Complaint(
         `the account already has the ${first}; take another --stage, or give --destroy instead of --budget if an earlier run left it`,
       );
-    say(`If this process is killed: npm run test:account -- --stage ${name} --region ${region} --destroy\n`);
+    printLine(`If this process is killed: npm run test:account -- --stage ${name} --region ${region} --destroy\n`);
   }
 
   const stop = new AbortController();
-  // Without its terminal, the run has no output, and destroys the stages all the same.
+  // If the terminal is closed, output fails. The run must not end by that, because it still has to destroy the stages.
   process.stdout.on("error", () => {});
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
     process.on(signal, () => {
-      say("stopping; the stages are destroyed first");
+      printLine("stopping; the stages are destroyed first");
       stop.abort(new Complaint("the run was stopped", 1));
     });
   const signal = AbortSignal.any([stop.signal, AbortSignal.timeout(minutes * 60_000)]);
@@ -185,7 +186,7 @@ const run = async ({ stage: name, region, budget }: Arguments): Promise<number> 
     clients,
     signal,
     start: Date.now(),
-    log: say,
+    log: printLine,
     measured: { during: new Map(), overlaps: new Map(), rang: [], silent: [] },
     steps: [],
     facts: new Map(),
@@ -198,21 +199,21 @@ const run = async ({ stage: name, region, budget }: Arguments): Promise<number> 
     }
   } finally {
     const unsignalled = { ...suite, signal: new AbortController().signal };
-    // What an earlier run left names a cluster that doesn't exist any more.
+    // The stages of an earlier run have the cluster "suite", which no longer exists.
     const words = budget === undefined ? ["--forget", "suite"] : [];
     await Promise.all(
       [http, url].map((stage) => runStep(unsignalled, `destroy ${stage.name}`, () => destroy(stage, ...words))),
     );
     end.leftovers = await listResources(clients, stages).catch((error) => {
-      say(`what is left can't be listed: ${toSentence(error)}`);
+      printLine(`what is left can't be listed: ${toSentence(error)}`);
       return undefined;
     });
     await Promise.all([http.close(), url.close(), rm(folder, { recursive: true })]);
   }
-  for (const line of end.leftovers ?? []) say(`LEFT: ${line}`);
+  for (const line of end.leftovers ?? []) printLine(`LEFT: ${line}`);
   if (budget !== undefined) {
     await writeFile("account-report.md", await formatReport(suite, end));
-    say("account-report.md has the report");
+    printLine("account-report.md has the report");
   }
   return isGood(suite, end) ? 0 : 1;
 };

@@ -9,7 +9,8 @@ import { type KeptCluster, startKeptCluster } from "./api-server.ts";
 import { runStoppable } from "./program.ts";
 import { createTraffic, ordinaryRule, type ReviewBudget, suiteRule, type Traffic } from "./traffic.ts";
 
-// A stage of the suite: a copy of the checkout with two rules, a cluster that the suite keeps, and Postern's commands.
+// A stage of the suite: a copy of the checkout with two rules, an imitated cluster, and functions that run Postern's
+// commands for the stage.
 
 export interface SuiteStage {
   name: string;
@@ -18,9 +19,9 @@ export interface SuiteStage {
   cluster: KeptCluster;
   traffic: Traffic;
   folder: string;
-  /** Runs postern for this stage; returns its output also if it fails. */
+  /** Runs a command for this stage. Returns its output, also if the command fails. */
   run(verb: string, ...words: string[]): Promise<ProgramOutput>;
-  /** Runs postern for this stage; throws if it fails. */
+  /** Runs a command for this stage. Throws if the command fails. */
   mustRun(verb: string, ...words: string[]): Promise<ProgramOutput>;
   /** Sets parameters of the stage in serverless.yml, which the next deployment reads. */
   setParams(params: Record<string, number | string>): Promise<void>;
@@ -29,13 +30,13 @@ export interface SuiteStage {
   close(): Promise<void>;
 }
 
-const ownRule = new URL("rule/", import.meta.url);
+const ruleFolder = new URL("rule/", import.meta.url);
 const config = `rules:
   ${ordinaryRule}: { failurePolicy: Ignore }
   ${suiteRule}: { failurePolicy: Ignore, timeoutSeconds: 10 }
 clusters: { suite: {} }
 `;
-/** The commands for clusters, which take a kubeconfig. */
+/** The commands that have the option --kubeconfig. */
 const clusterVerbs = new Set(["deploy", "status", "rollback", "rotate", "destroy"]);
 
 export const openSuiteStage = async (
@@ -53,7 +54,7 @@ export const openSuiteStage = async (
   const run = async (verb: string, ...words: string[]) => {
     const program = [join(checkout.folder, "infra/main.ts"), verb, ...words, "--stage", name];
     const access = clusterVerbs.has(verb) ? ["--kubeconfig", join(checkout.folder, "kubeconfig")] : [];
-    // Destroying goes on after Ctrl-C.
+    // After Ctrl-C, the stage must still be destroyed.
     if (verb === "destroy") return runStoppable([...program, ...access], checkout.folder);
     signal.throwIfAborted();
     return runStoppable([...program, ...access], checkout.folder, signal);
@@ -89,13 +90,14 @@ export const openSuiteStage = async (
   };
 };
 
-const writeRule = async (checkout: Checkout, word: string) => {
+/** Writes the suite's rule with a version, such as "one", which its answers state. */
+const writeRule = async (checkout: Checkout, version: string) => {
   const [rule, cases] = await Promise.all(
-    ["rule.ts", "cases.yaml"].map((file) => readFile(new URL(file, ownRule), "utf8")),
+    ["rule.ts", "cases.yaml"].map((file) => readFile(new URL(file, ruleFolder), "utf8")),
   );
   await checkout.rule(
     suiteRule,
-    String(rule).replace('version: string = "one"', `version: string = "${word}"`),
-    String(cases).replace("version: one", `version: ${word}`),
+    String(rule).replace('version: string = "one"', `version: string = "${version}"`),
+    String(cases).replace("version: one", `version: ${version}`),
   );
 };

@@ -8,7 +8,7 @@ import type { SuiteStage } from "./stage.ts";
 import type { Suite } from "./suite.ts";
 import { ordinaryRule, type ReviewOptions, type SentReview, suiteRule } from "./traffic.ts";
 
-// The steps of the suite. A step that fails is reported, and the next one goes on if it can.
+// The steps of the suite. If a step fails, the failure is reported, and the later steps run nevertheless.
 
 /** Runs a step and records its result; returns false if it failed. */
 export const runStep = async (suite: Suite, name: string, act: () => Promise<string>): Promise<boolean> => {
@@ -28,38 +28,38 @@ export const runStep = async (suite: Suite, name: string, act: () => Promise<str
   }
 };
 
-/** Asks every so many milliseconds until the answer is defined, at most for so many seconds. */
+/** Calls `read` every `interval` milliseconds until it returns a defined value, at most for `seconds`. */
 export const poll = async <T>(
   { signal }: Pick<Suite, "signal">,
   seconds: number,
-  every: number,
-  ask: () => Promise<T | undefined>,
+  interval: number,
+  read: () => Promise<T | undefined>,
 ): Promise<T | undefined> => {
-  for (const end = Date.now() + seconds * 1000; ; await wait(every, undefined, { signal })) {
-    const answer = await ask();
+  for (const end = Date.now() + seconds * 1000; ; await wait(interval, undefined, { signal })) {
+    const answer = await read();
     if (answer !== undefined || Date.now() > end) return answer;
   }
 };
 
-const lastLine = (text: string) => text.trim().split("\n").at(-1) ?? "";
+const getLastLine = (text: string) => text.trim().split("\n").at(-1) ?? "";
 
 export const deploy = (suite: Suite, stage: SuiteStage) =>
-  runStep(suite, `deploy ${stage.name}`, async () => lastLine((await stage.mustRun("deploy")).stderr));
+  runStep(suite, `deploy ${stage.name}`, async () => getLastLine((await stage.mustRun("deploy")).stderr));
 
-/** Compares the resources of both stacks with those that the suite has announced. */
+/** Compares the resources of both stacks with the list that the suite printed before it started. */
 export const countResources = (suite: Suite) =>
   runStep(suite, "count the resources", async () => {
     const stacks = [suite.http, suite.url].map(({ name }) => listStackResources(suite.clients.cloudformation, name));
-    const all = (await Promise.all(stacks)).flat();
-    const wrong = resources.flatMap(({ kind, number, type }) => {
-      const found = all.filter(({ ResourceType }) => ResourceType === type).length;
+    const stackResources = (await Promise.all(stacks)).flat();
+    const wrongCounts = resources.flatMap(({ kind, number, type }) => {
+      const found = stackResources.filter(({ ResourceType }) => ResourceType === type).length;
       return type === undefined || found === number ? [] : [`${found} ${kind}, announced are ${number}`];
     });
-    if (wrong.length > 0) throw new Error(wrong.join("; "));
-    return `${formatCount(all.length, "resource")}, as announced`;
+    if (wrongCounts.length > 0) throw new Error(wrongCounts.join("; "));
+    return `${formatCount(stackResources.length, "resource")}, as announced`;
   });
 
-/** Sends reviews of all kinds while a command runs; each must be answered. */
+/** Sends reviews of all kinds while a command runs. Every review must be answered. */
 const runWithReviews = async (suite: Suite, stage: SuiteStage, name: string, act: () => Promise<string>) => {
   const stop = stage.traffic.start(250);
   const result = await act().finally(async () => {
@@ -68,33 +68,35 @@ const runWithReviews = async (suite: Suite, stage: SuiteStage, name: string, act
     suite.measured.during.set(`${name} ${stage.name}`, await stop());
   });
   const during = suite.measured.during.get(`${name} ${stage.name}`) ?? [];
+  // The overlap is the time from the first answer of the new version to the last answer of another version.
   const versions = during.filter(({ version }) => version !== undefined);
   const latest = versions.at(-1)?.version;
   const first = versions.find(({ version }) => version === latest);
   const last = versions.findLast(({ version }) => version !== latest);
   if (first && last) suite.measured.overlaps.set(`${name} ${stage.name}`, Math.max(0, last.at - first.at));
-  const lost = during.filter(({ isAnswered }) => !isAnswered);
-  if (lost.length > 0) throw new Error(`${lost.length} of ${during.length} reviews failed: ${describe(lost[0])}`);
+  const unanswered = during.filter(({ isAnswered }) => !isAnswered);
+  if (unanswered.length > 0)
+    throw new Error(`${unanswered.length} of ${during.length} reviews failed: ${describe(unanswered[0])}`);
   return `${result}; ${formatCount(during.length, "review")}, all answered`;
 };
 
 const describe = ({ status, sentence }: Partial<SentReview> = {}) => `${status} ${sentence}`;
 
-/** Deploys another version of the suite's rule under reviews, without a canary. */
+/** Deploys another version of the suite's rule while reviews are sent, without a canary. */
 export const deployVersion = (suite: Suite, stage: SuiteStage, word: string) =>
   runStep(suite, `move the alias of ${stage.name} to version ${word}`, () =>
     runWithReviews(suite, stage, `version ${word}`, async () => {
       await stage.writeVersion(word);
       const { stderr } = await stage.mustRun("deploy");
       await requireVersion(suite, stage, word);
-      return lastLine(stderr);
+      return getLastLine(stderr);
     }),
   );
 
-/** Seconds until a changed alias must show in answers. */
+/** The seconds in which a changed alias must take effect. */
 const aliasPatience = 30;
 
-/** Sends a review again and again until its answer is as expected; throws if it never is. */
+/** Sends a review again and again until its answer is as expected; throws after `aliasPatience`. */
 const requireAnswer = async (
   suite: Suite,
   { traffic }: SuiteStage,
@@ -116,11 +118,11 @@ const requireVersion = (suite: Suite, stage: SuiteStage, word: string) =>
 export const deployAgain = (suite: Suite, stage: SuiteStage) =>
   runStep(suite, `deploy ${stage.name} again, without a change`, async () => {
     const { stderr } = await stage.mustRun("deploy");
-    if (!/nothing to do/.test(stderr)) throw new Error(`it changes something: ${lastLine(stderr)}`);
-    return lastLine(stderr);
+    if (!/nothing to do/.test(stderr)) throw new Error(`it changes something: ${getLastLine(stderr)}`);
+    return getLastLine(stderr);
   });
 
-/** Lets postern status call every endpoint and look at every alarm; it fails if something is wrong. */
+/** Runs `postern status`, which calls every endpoint and reads every alarm, and fails if something is wrong. */
 export const readStatus = (suite: Suite, stage: SuiteStage) =>
   runStep(suite, `status of ${stage.name}`, async () => {
     const { stdout } = await stage.mustRun("status");
@@ -133,7 +135,7 @@ export const rollBack = (suite: Suite, stage: SuiteStage, word: string) =>
     runWithReviews(suite, stage, `rollback to ${word}`, async () => {
       const { stdout } = await stage.mustRun("rollback", suiteRule);
       await requireVersion(suite, stage, word);
-      return lastLine(stdout);
+      return getLastLine(stdout);
     }),
   );
 
@@ -155,7 +157,7 @@ export const rotate = (suite: Suite, stage: SuiteStage) =>
       const { stdout } = await stage.mustRun("rotate", "--unused-for", "1m", "--patience", "30m");
       const changeUrl = (url: string) => url.replace(readKeySegment(stage), former);
       await requireAnswer(suite, stage, { changeUrl }, "answered 404", ({ status }) => status === 404);
-      return lastLine(stdout);
+      return getLastLine(stdout);
     }),
   );
 
@@ -163,7 +165,7 @@ export const rotate = (suite: Suite, stage: SuiteStage) =>
 export const readKeySegment = ({ cluster }: SuiteStage): string =>
   new URL(cluster.listEntries("mutate")[0]?.clientConfig.url ?? "https://missing/").pathname.split("/")[1] ?? "";
 
-/** A canary whose version fails the suite's reviews must go back by itself. */
+/** Deploys a version that fails the suite's reviews as a canary. It must be rolled back automatically. */
 export const runBadCanary = (suite: Suite, stage: SuiteStage) =>
   runStep(suite, `canary of ${stage.name} with a bad version`, async () => {
     const { functions } = stage.aws;
@@ -173,14 +175,16 @@ export const runBadCanary = (suite: Suite, stage: SuiteStage) =>
     const { code, stdout, stderr } = await stage.run("deploy", "--canary", "50%", "--for", "10m");
     suite.measured.during.set(`canary ${stage.name}`, await stop());
     const { version, weights } = await functions.readAlias(suiteRule);
-    if (code === 0) throw new Error(`the bad version went live: ${lastLine(stderr)}`);
+    if (code === 0) throw new Error(`the bad version went live: ${getLastLine(stderr)}`);
     if (version !== before || Object.keys(weights).length > 0)
-      throw new Error(`the alias is at version ${version}, not at ${before} alone: ${lastLine(stderr)}`);
-    const [reason = lastLine(stderr)] = /it fails \d+% [^\n]*/.exec(stdout + stderr) ?? [];
+      throw new Error(`the alias is at version ${version}, not at ${before} alone: ${getLastLine(stderr)}`);
+    const [reason = getLastLine(stderr)] = /it fails \d+% [^\n]*/.exec(stdout + stderr) ?? [];
     return `went back to version ${before}: ${reason}`;
   });
 
-/** Lowers the gateway's route limits, which changes only the stack. */
+/**
+ * Writes a version, and lowers the gateway's route limits. `aliasAtStackChange` has the alias's version around this.
+ */
 export const lowerLimits = (suite: Suite, stage: SuiteStage, word: string) =>
   runStep(suite, `lower the limits of ${stage.name}`, async () => {
     await stage.writeVersion(word);
@@ -190,14 +194,15 @@ export const lowerLimits = (suite: Suite, stage: SuiteStage, word: string) =>
     const { stderr } = await stage.mustRun("deploy");
     const { version: after } = await functions.readAlias(suiteRule);
     suite.measured.aliasAtStackChange = [before, after];
-    return lastLine(stderr);
+    return getLastLine(stderr);
   });
 
-/** Sends reviews with good keys, wrong keys and unknown paths. The returned function ends that. */
+/** Sends reviews with good keys, wrong keys and unknown paths, until the returned function is called. */
 export const startQuietTraffic = (stage: SuiteStage) => {
   let isOver = false;
   const kinds: ReviewOptions[] = [
     {},
+    // A key is a signature in base64url, which has 86 characters.
     { changeUrl: (url) => url.replace(/\.[\w-]{86}\//, `.${"x".repeat(86)}/`) },
     { changeUrl: (url) => url.replace(suiteRule, "no-such-rule") },
   ];
@@ -215,17 +220,17 @@ export const startQuietTraffic = (stage: SuiteStage) => {
   };
 };
 
-/** Reads the alarms after five minutes of such reviews, by CloudWatch's own clock: minutes with metrics. */
+/** Waits until CloudWatch has metrics of five minutes with quiet traffic, and then reads which alarms ring. */
 export const observeQuiet = (suite: Suite, since: number) =>
   runStep(suite, "five minutes with wrong keys and unknown paths", async () => {
     const stages = [suite.http, suite.url];
     const countMinutes = async ({ name }: SuiteStage) =>
       (await readMinutes(suite.clients, buildLatencyQuestion(name, since))).length;
-    const enough = await poll(suite, 900, 5000, async () => {
+    const finalCounts = await poll(suite, 900, 5000, async () => {
       const counts = await Promise.all(stages.map(countMinutes));
       return Math.min(...counts) >= 5 ? counts : undefined;
     });
-    const minutes = Math.min(...(enough ?? (await Promise.all(stages.map(countMinutes)))));
+    const minutes = Math.min(...(finalCounts ?? (await Promise.all(stages.map(countMinutes)))));
     const alarms = (await Promise.all(stages.map(({ name }) => readAlarms(suite.clients, name)))).flat();
     const rang = alarms.flatMap(({ AlarmName = "", StateValue }) => (StateValue === "ALARM" ? [AlarmName] : []));
     suite.measured.quiet = { minutes, rang };
@@ -236,7 +241,7 @@ const buildLatencyQuestion = (stage: string, since: number) => {
   return { namespace: "Postern", metric: "Latency", dimensions: { Stage: stage }, stat: "SampleCount" as const, since };
 };
 
-/** Measures how long reviews take to show in metrics and in the log. */
+/** Measures how long it takes until metrics and the log contain a review. */
 export const measureDelays = (suite: Suite, stage: SuiteStage) =>
   runStep(suite, `delays of metrics and logs of ${stage.name}`, async () => {
     const { uid, at } = await stage.traffic.send();
@@ -260,7 +265,7 @@ export const measureDelays = (suite: Suite, stage: SuiteStage) =>
     return `in metrics ${format(metricDelay)}, in the log ${format(logDelay)}`;
   });
 
-/** Asks the log of a stage's functions, or another log group of the stage. */
+/** Runs a query on the log group of a stage's functions, or on another log group of the stage. */
 export const readLogRows = (
   { aws, name }: SuiteStage,
   query: string,
@@ -268,7 +273,7 @@ export const readLogRows = (
   logGroup = getFunctionsLogGroup(name),
 ) => aws.logs.query(logGroup, query, new Date(since - 60_000), new Date(Date.now() + 60_000));
 
-/** Sends the first reviews at the same time, so that each needs an environment of its own; then one after another. */
+/** Sends reviews at the same time, so that each starts an environment, and then a hundred reviews one after another. */
 export const sendColdAndWarm = (suite: Suite, stage: SuiteStage) =>
   runStep(suite, `cold and warm reviews of ${stage.name}`, async () => {
     const kinds = [ordinaryRule, suiteRule].flatMap((rule) =>
@@ -277,10 +282,12 @@ export const sendColdAndWarm = (suite: Suite, stage: SuiteStage) =>
     const sent = await Promise.all(kinds.flatMap((kind) => [kind, kind].map(stage.traffic.send)));
     for (let count = 0; count < 100; count++) sent.push(await stage.traffic.send(kinds[count % kinds.length]));
     sent.push(await stage.traffic.send({ action: "deny" }));
-    const lost = sent.filter(({ isAnswered }) => !isAnswered);
-    if (lost.length > 0) throw new Error(`${lost.length} of ${sent.length} reviews failed: ${describe(lost[0])}`);
-    const wrong = sent.filter(({ allowed, action }) => allowed === (action === "deny"));
-    if (wrong.length > 0) throw new Error(`${wrong.length} reviews got a wrong answer: ${describe(wrong[0])}`);
+    const unanswered = sent.filter(({ isAnswered }) => !isAnswered);
+    if (unanswered.length > 0)
+      throw new Error(`${unanswered.length} of ${sent.length} reviews failed: ${describe(unanswered[0])}`);
+    const wrongAnswers = sent.filter(({ allowed, action }) => allowed === (action === "deny"));
+    if (wrongAnswers.length > 0)
+      throw new Error(`${wrongAnswers.length} reviews got a wrong answer: ${describe(wrongAnswers[0])}`);
     return `${formatCount(sent.length, "review")}, all answered as the rules say`;
   });
 
@@ -313,9 +320,9 @@ export const ringAlarms = (suite: Suite, stage: SuiteStage) =>
     return `${formatCount(rung.size, "alarm")} rang`;
   });
 
-/** Sends one review of each kind that fails, and more reviews at once than the routes of the HTTP API let through. */
+/** Sends reviews that fail in each way, and to an HTTP API more reviews at once than its routes let through. */
 const sendFailures = async ({ traffic, endpointType }: SuiteStage) => {
-  // After a crash, the next review waits for another start.
+  // The review `allow` waits for a start of the function, because `crash` ended its process.
   for (const action of ["fail", "crash", "allow", "slow"] as const) await traffic.send({ action });
   const count = endpointType === "http" ? 20 : 2;
   await Promise.all(Array.from({ length: count }, () => traffic.send({ rule: ordinaryRule })));

@@ -2,7 +2,7 @@ import type { Clients } from "./aws.ts";
 import type { SuiteStage } from "./stage.ts";
 import type { SentReview } from "./traffic.ts";
 
-/** What was seen of a fact of docs/background/aws-facts.md. */
+/** The result of the check of a fact in docs/background/aws-facts.md. */
 export interface Observation {
   is: "seen" | "differs" | "not seen";
   sentence: string;
@@ -18,21 +18,23 @@ export interface StepResult {
   seconds: number;
 }
 
-/** What steps measure for facts that are checked later. */
+/** Measurements of steps, by which facts are checked later. */
 export interface Measurements {
   /** The reviews that were sent while a command ran, by the command. */
   during: Map<string, SentReview[]>;
-  /** Milliseconds in which answers of two versions alternated after an alias had moved, by the command. */
+  /** The milliseconds in which two versions answered after an alias had been moved, by the command that moved it. */
   overlaps: Map<string, number>;
-  /** Milliseconds until a first review was seen in metrics and in the log. */
+  /** Milliseconds until a review was counted in metrics. */
   metricDelay?: number;
+  /** Milliseconds until a review was found in the log. */
   logDelay?: number;
   /** The versions of the suite's rule before and after the change of the stack. */
   aliasAtStackChange?: [before: string, after: string];
-  /** The alarms that rang before any failure was made, and the minutes of that time that have metrics. */
+  /** The alarms that rang before reviews failed, and the number of minutes in that time that have metrics. */
   quiet?: { minutes: number; rang: string[] };
-  /** The alarms that rang while reviews failed, and those that did not. */
+  /** The alarms that rang while reviews failed. */
   rang: string[];
+  /** The alarms that did not ring while reviews failed. */
   silent: string[];
 }
 

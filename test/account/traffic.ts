@@ -7,14 +7,14 @@ import type { Phase } from "#lib/rule.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import type { KeptCluster } from "./api-server.ts";
 
-// Sends reviews to the addresses in a cluster's webhook entries, as an API server would, and remembers the answers.
+// Sends reviews to the URLs in a cluster's webhook entries, as an API server would, and records the answers.
 
-/** What the suite's rule does with a review. */
+/** The behaviour of the suite's rule: an annotation of the reviewed object states it. */
 export type Action = "allow" | "deny" | "fail" | "crash" | "slow" | "hang";
 export const suiteRule = "do-as-annotated";
 export const ordinaryRule = "always-pull-images";
 
-/** The review that the suite sends, and how it was answered. */
+/** A review that the suite sent, and its answer. */
 export interface SentReview {
   uid: string;
   rule: string;
@@ -37,7 +37,7 @@ export interface ReviewOptions {
   rule?: string;
   phase?: Phase;
   action?: Action;
-  /** The bytes of a text in the object. */
+  /** The length of a text in the object, in bytes. */
   bytes?: number;
   /** Changes the URL, for instance its key. */
   changeUrl?: (url: string) => string;
@@ -46,12 +46,12 @@ export interface ReviewOptions {
 export interface Traffic {
   sent: SentReview[];
   send(options?: ReviewOptions): Promise<SentReview>;
-  /** Sends reviews of all kinds, one every so many milliseconds, until the returned function is called. */
-  start(every: number): () => Promise<SentReview[]>;
+  /** Sends reviews of all kinds, one every `interval` milliseconds, until the returned function is called. */
+  start(interval: number): () => Promise<SentReview[]>;
   close(): void;
 }
 
-/** Counts what all stages may send together: the costs are bounded by it. */
+/** The number of reviews that all stages together may still send. It limits the costs. */
 export interface ReviewBudget {
   left: number;
 }
@@ -96,7 +96,7 @@ export const createTraffic = (cluster: KeptCluster, budget: ReviewBudget): Traff
   return {
     sent,
     send,
-    start: (every) => {
+    start: (interval) => {
       const reviews: SentReview[] = [];
       let isOver = false;
       const sendNext = async (index: number) => {
@@ -104,7 +104,7 @@ export const createTraffic = (cluster: KeptCluster, budget: ReviewBudget): Traff
         reviews.push(await send({ rule, phase: index % 2 === 0 ? "mutate" : "validate" }));
       };
       const run = async () => {
-        for (let index = 0; !isOver; index++) await Promise.all([sendNext(index), wait(every)]);
+        for (let index = 0; !isOver; index++) await Promise.all([sendNext(index), wait(interval)]);
       };
       const running = run();
       running.catch(() => {});
@@ -141,17 +141,18 @@ const readVersion = (patch: unknown): string | undefined => {
   return undefined;
 };
 
+/** Builds a review of a ConfigMap for the suite's rule, or of a Pod for the other rule. */
 const buildReview = (rule: string, action: Action, bytes: number) => {
-  const isNote = rule === suiteRule;
-  const kind = { group: "", version: "v1", kind: isNote ? "ConfigMap" : "Pod" };
-  const resource = { group: "", version: "v1", resource: isNote ? "configmaps" : "pods" };
+  const isOfSuiteRule = rule === suiteRule;
+  const kind = { group: "", version: "v1", kind: isOfSuiteRule ? "ConfigMap" : "Pod" };
+  const resource = { group: "", version: "v1", resource: isOfSuiteRule ? "configmaps" : "pods" };
   const metadata = {
     name: "suite-review",
     namespace: "default",
     labels: { from: "suite" },
     ...(action !== "allow" && { annotations: { "postern.dev/act": action } }),
   };
-  const content = isNote
+  const content = isOfSuiteRule
     ? { data: { text: "x".repeat(bytes) } }
     : { spec: { containers: [{ name: "web", image: "registry.example/web:1", imagePullPolicy: "Always" }] } };
   return {

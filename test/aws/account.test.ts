@@ -31,7 +31,8 @@ import { readRows } from "../rows.ts";
 import { type Account, openAccount } from "./account.ts";
 import { defaultQuotas } from "./lambda.ts";
 
-// The stand-in for an AWS account behaves as AWS documents, in everything that a deployment relies on.
+// A deployment relies on behaviour that AWS documents. The stand-in for an AWS account must behave in the same way.
+
 const run = promisify(execFile);
 interface TemplateResource {
   Type: string;
@@ -45,7 +46,11 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 const osls = createRequire(import.meta.url).resolve("osls/bin/serverless.js");
 const signer = createTestSigner(1);
 
-/** Returns the zip of a function that answers, throws or ends its process, as the event tells it to. */
+/**
+ * Returns the zip of a function whose event controls it: the function writes `says` to its log, throws the error
+ * `throws`, ends its process, waits for `waits` milliseconds, or returns its process ID. Otherwise it returns `mark`
+ * and its version.
+ */
 const buildCode = (mark: string) =>
   zip({
     "index.cjs": Buffer.from(`exports.handler = async ({ throws, ends, waits, says, names }) => {
@@ -74,6 +79,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
   const openLambda = (caller = "tester") => new Lambda({ ...account.actAs(caller), maxAttempts: 1 });
   const openCloudFormation = (caller = "tester") => new CloudFormation({ ...account.actAs(caller), maxAttempts: 1 });
   const openS3 = () => new S3({ ...account.actAs("tester"), maxAttempts: 1 });
+  /** Returns a check for assert.rejects: it fails unless the error has this name. */
   const expectError = (name: string) => (error: Error) =>
     error.name === name || assert.fail(`${error.name}: ${error.message}`);
   /** Sends a review as an API server would. */
@@ -93,14 +99,14 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
   const function_ = { FunctionName };
   const alias = { FunctionName, Name: "live" };
 
-  /** Creates a function with two versions; the alias `live` points at the first. */
+  /** Creates a function with two versions. The alias `live` points at version 1. */
   const createTwoVersions = () => {
     account.lambda.create(FunctionName, buildCode("one"), { POSTERN_STAGE: "test" });
-    const found = account.lambda.functions.get(FunctionName);
-    assert.ok(found);
-    found.latest = { ...found.latest, code: buildCode("two"), revision: "second" };
-    found.versions.set("2", { ...found.latest });
-    Object.assign(found, { published: 2, publishedFrom: found.latest });
+    const fn = account.lambda.functions.get(FunctionName);
+    assert.ok(fn);
+    fn.latest = { ...fn.latest, code: buildCode("two"), revision: "second" };
+    fn.versions.set("2", { ...fn.latest });
+    Object.assign(fn, { published: 2, publishedFrom: fn.latest });
   };
   const invoke = async (event: object = {}, Qualifier?: string) => {
     const request = { FunctionName, Qualifier, LogType: "Tail" as const, Payload: JSON.stringify(event) };
@@ -109,8 +115,8 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     const log = Buffer.from(answer.LogResult ?? "", "base64").toString();
     return { payload, log, version: answer.ExecutedVersion, fault: answer.FunctionError };
   };
-  /** Returns a metric's sum over the last five minutes. */
-  const ask = async (Namespace: string, MetricName: string, dimensions: Record<string, string>, Stat = "Sum") => {
+  /** Returns the sum of a metric's values over the last five minutes. */
+  const sumMetric = async (Namespace: string, MetricName: string, dimensions: Record<string, string>, Stat = "Sum") => {
     const Dimensions = Object.entries(dimensions).map(([Name, Value]) => ({ Name, Value }));
     const Metric = { Namespace, MetricName, Dimensions };
     const now = Date.now();
@@ -150,7 +156,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         () => openLambda().publishVersion({ FunctionName, RevisionId }),
         () => openLambda().updateAlias({ ...alias, RevisionId, FunctionVersion: "2" }),
       ];
-      for (const act of stale) await assert.rejects(act, expectError("PreconditionFailedException"));
+      for (const call of stale) await assert.rejects(call, expectError("PreconditionFailedException"));
       const moved = await openLambda().updateAlias({
         ...alias,
         RevisionId: (await readLiveAlias()).RevisionId,
@@ -181,7 +187,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       await assert.rejects(openLambda().send(broken), expectError("InvalidParameterValueException"));
     });
 
-    it("are published once, and only with the expected hash", async () => {
+    it("are published once after each change, and only with the expected hash", async () => {
       const publish = (input: object = {}) => openLambda().publishVersion({ FunctionName, ...input });
       await assert.rejects(publish({ CodeSha256: "another" }), ({ name, message }: Error) => {
         return name === "InvalidParameterValueException" && /^CodeSHA256 \(another\) is different from/.test(message);
@@ -197,6 +203,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         await openLambda().updateFunctionConfiguration({ FunctionName, ...change });
         const { CodeSha256 } = await waitUntilUpdated();
         const { Version } = await publish({ CodeSha256, Description: `change ${index}` });
+        // The first change makes version 3, the second one version 4.
         assert.equal(Version, String(index + 3), JSON.stringify(change));
         assert.equal((await publish({ Description: "another" })).Version, Version);
       }
@@ -223,7 +230,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     });
 
     it("refuse a configuration that Lambda refuses", async () => {
-      const wrong: [change: object, error: string][] = [
+      const refusedChanges: [change: object, error: string][] = [
         [{ MemorySize: 64 }, "ValidationException"],
         [{ Timeout: 901 }, "ValidationException"],
         [{ Description: "x".repeat(257) }, "ValidationException"],
@@ -232,7 +239,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         [{ Environment: { Variables: { MUCH: "x".repeat(4093) } } }, "InvalidParameterValueException"],
       ];
       const before = await readLatest();
-      for (const [change, error] of wrong)
+      for (const [change, error] of refusedChanges)
         await assert.rejects(
           openLambda().updateFunctionConfiguration({ FunctionName, ...change }),
           expectError(error),
@@ -249,7 +256,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal((await invoke({}, "live")).version, "1");
     });
 
-    it("write to the log group of their configuration, as JSON without Lambda's own lines if it says so", async () => {
+    it("write to the configured log group, and with JSON and the level WARN without Lambda's own lines", async () => {
       const LoggingConfig = { LogFormat: "JSON", LogGroup: "/aws/lambda/all", SystemLogLevel: "WARN" } as const;
       const change = (changed: object) => openLambda().updateFunctionConfiguration({ FunctionName, ...changed });
       await assert.rejects(
@@ -264,7 +271,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.match((await invoke({ says: "hello" }, "live")).log, /^START .*\nhello\nEND .*\nREPORT /);
     });
 
-    it("keep versions that an alias points at, also by weight", async () => {
+    it("refuse to delete a version that an alias points at, also by a weight", async () => {
       const remove = (Qualifier: string) => openLambda().deleteFunction({ FunctionName, Qualifier });
       await assert.rejects(remove("1"), expectError("ResourceConflictException"));
       const RoutingConfig = { AdditionalVersionWeights: { 2: 0.1 } };
@@ -284,7 +291,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     const reserve = (ReservedConcurrentExecutions: number) =>
       openLambda().putFunctionConcurrency({ FunctionName, ReservedConcurrentExecutions });
 
-    it("GetAccountSettings returns, with what is used", async () => {
+    it("GetAccountSettings returns together with the present usage", async () => {
       await reserve(300);
       const { AccountLimit, AccountUsage } = await openLambda().getAccountSettings({});
       const { ConcurrentExecutions, UnreservedConcurrentExecutions, TotalCodeSize } = AccountLimit ?? {};
@@ -296,7 +303,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.deepEqual(AccountUsage, { FunctionCount: 1, TotalCodeSize: bytes });
     });
 
-    it("keep 100 for functions that reserve none, and all of a small account", async () => {
+    it("keep a concurrency of 100 unreserved, and in an account with a concurrency of 10 all of it", async () => {
       await reserve(900);
       await assert.rejects(reserve(901), expectError("InvalidParameterValueException"));
       await openLambda().deleteFunctionConcurrency(function_);
@@ -304,14 +311,14 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       await assert.rejects(reserve(1), /below its minimum value of \[10\]/);
     });
 
-    it("throttle functions that reserve none, beyond what others leave", async () => {
+    it("throttle a function without reserved concurrency if running and reserved calls use up the quota", async () => {
       account.lambda.create("postern-test-other", buildCode("other"), {});
-      const found = account.lambda.functions.get(FunctionName);
-      assert.ok(found);
+      const fn = account.lambda.functions.get(FunctionName);
+      assert.ok(fn);
       account.lambda.quotas.concurrency = 1;
-      found.running = 1;
+      fn.running = 1;
       await assert.rejects(invoke({}, "live"), expectError("TooManyRequestsException"));
-      found.running = 0;
+      fn.running = 0;
       assert.equal((await invoke({}, "live")).version, "1");
       account.lambda.quotas.concurrency = 101;
       await reserve(1);
@@ -333,7 +340,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       await assert.rejects(openLambda().publishVersion(function_), expectError("CodeStorageExceededException"));
     });
 
-    it("limit the calls per second, but those of GetFunction less", async () => {
+    it("limit the calls per second, and allow more for GetFunction than for GetAlias", async () => {
       account.lambda.isRateLimited = true;
       const client = openLambda();
       const countRefused = async (length: number, call: () => Promise<unknown>) => {
@@ -352,7 +359,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     const move = (change: object) => openLambda().updateAlias({ ...alias, ...change });
 
     it("point only at published versions", async () => {
-      const wrong: [object, string][] = [
+      const refusedChanges: [object, string][] = [
         [{ FunctionVersion: "$LATEST" }, "InvalidParameterValueException"],
         [{ FunctionVersion: "9" }, "ResourceNotFoundException"],
         [buildRouting({ 9: 0.1 }), "ResourceNotFoundException"],
@@ -361,7 +368,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         [buildRouting({ 2: 1.1 }), "InvalidParameterValueException"],
         [buildRouting({ 2: -0.1 }), "InvalidParameterValueException"],
       ];
-      for (const [change, error] of wrong)
+      for (const [change, error] of refusedChanges)
         await assert.rejects(move(change), expectError(error), JSON.stringify(change));
       const versions = account.lambda.functions.get(FunctionName)?.versions;
       versions?.set("3", getSecondVersion());
@@ -374,9 +381,9 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       RoutingConfig: { AdditionalVersionWeights },
     });
     const getSecondVersion = () => {
-      const found = account.lambda.functions.get(FunctionName)?.versions.get("2");
-      assert.ok(found);
-      return found;
+      const fnVersion = account.lambda.functions.get(FunctionName)?.versions.get("2");
+      assert.ok(fnVersion);
+      return fnVersion;
     };
 
     it("send a fraction of calls to another version until the weights are empty", async () => {
@@ -393,7 +400,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal((await invoke({}, "live")).version, "1");
     });
 
-    it("are seen by invocations some time after they were created or moved, and by the API at once", async () => {
+    it("are new for the API at once, but for invocations only some time after their creation or move", async () => {
       account.lambda.propagation = 60_000;
       await move({ FunctionVersion: "2" });
       await openLambda().createAlias({ FunctionName, Name: "fresh", FunctionVersion: "2" });
@@ -418,7 +425,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal(Buffer.byteLength(long), 4096);
     });
 
-    it("returns the error that a function threw, and calls it again", async () => {
+    it("returns the error that a function threw, and can call the function again", async () => {
       const { payload, fault, log } = await invoke({ throws: "no such thing" }, "live");
       assert.equal(fault, "Unhandled");
       assert.equal(Object(payload).errorType, "TypeError");
@@ -432,17 +439,16 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.deepEqual((await invoke({}, "live")).payload, { mark: "one", version: "1" });
     });
 
-    it("waits no longer than the function's time", async () => {
+    it("ends an invocation after the function's timeout, and starts the function again for the next one", async () => {
       await configure({ Timeout: 1 });
       const { payload, fault } = await invoke({ waits: 60_000 });
       assert.equal(fault, "Unhandled");
       assert.match(Object(payload).errorMessage, /Task timed out after 1.00 seconds/);
-      // The function starts again.
       await configure({ Timeout: 60 });
       assert.equal((await invoke({})).fault, undefined);
     });
 
-    it("runs two calls of a version in parallel; a third one waits", async () => {
+    it("runs three simultaneous calls of a version in two processes", async () => {
       const busy = { waits: 300, names: true };
       const answers = await Promise.all([busy, busy, busy].map((event) => invoke(event, "live")));
       const pids = answers.map(({ payload }) => payload);
@@ -457,13 +463,13 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       const Resource = `${FunctionName}:live`;
       const buildDimensions = (version: string) => ({ FunctionName, Resource, ExecutedVersion: version });
       const readCounts = async () => [
-        await ask("AWS/Lambda", "Invocations", { FunctionName }),
-        await ask("AWS/Lambda", "Invocations", { FunctionName, Resource }),
-        await ask("AWS/Lambda", "Errors", { FunctionName, Resource }),
-        await ask("AWS/Lambda", "Invocations", buildDimensions("1")),
-        await ask("AWS/Lambda", "Errors", buildDimensions("1")),
-        await ask("AWS/Lambda", "Invocations", buildDimensions("2")),
-        await ask("AWS/Lambda", "Errors", buildDimensions("2")),
+        await sumMetric("AWS/Lambda", "Invocations", { FunctionName }),
+        await sumMetric("AWS/Lambda", "Invocations", { FunctionName, Resource }),
+        await sumMetric("AWS/Lambda", "Errors", { FunctionName, Resource }),
+        await sumMetric("AWS/Lambda", "Invocations", buildDimensions("1")),
+        await sumMetric("AWS/Lambda", "Errors", buildDimensions("1")),
+        await sumMetric("AWS/Lambda", "Invocations", buildDimensions("2")),
+        await sumMetric("AWS/Lambda", "Errors", buildDimensions("2")),
       ];
       const before = await readCounts();
       const RoutingConfig = { AdditionalVersionWeights: { 2: 0.5 } };
@@ -477,22 +483,28 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       const after = await readCounts();
       assert.deepEqual(
         after.map((count, index) => count - (before[index] ?? 0)),
+        // In the order of readCounts. The call by `Qualifier: "2"` counts only for the function itself.
         [4, 3, 1, 1, 0, 2, 1],
       );
-      assert.ok((await ask("AWS/Lambda", "Duration", buildDimensions("2"), "p99")) > 0);
+      assert.ok((await sumMetric("AWS/Lambda", "Duration", buildDimensions("2"), "p99")) > 0);
     });
   });
 
   describe("has logs that", () => {
     const group = "/aws/lambda/postern-test";
     const query = "filter level > 0 | stats sum(level) as sum, count(*) as lines by who | sort who";
-    const logs = () => new CloudWatchLogs({ ...account.actAs("tester"), maxAttempts: 1 });
-    const start = (input: object = {}) => {
+    const openLogs = () => new CloudWatchLogs({ ...account.actAs("tester"), maxAttempts: 1 });
+    const startQuery = (input: object = {}) => {
       const now = Math.ceil(Date.now() / 1000);
-      const question = { logGroupName: group, queryString: query, startTime: now - 60, endTime: now, ...input };
-      return logs().startQuery(question);
+      return openLogs().startQuery({
+        logGroupName: group,
+        queryString: query,
+        startTime: now - 60,
+        endTime: now,
+        ...input,
+      });
     };
-    const read = (input: object = {}, from = new Date(Date.now() - 60_000), to = new Date()) => {
+    const readRowsOfQuery = (input: object = {}, from = new Date(Date.now() - 60_000), to = new Date()) => {
       const { logGroup = group, text = query }: { logGroup?: string; text?: string } = input;
       return createStageLogReader(new CloudWatchLogs(account.actAs("tester"))).query(logGroup, text, from, to);
     };
@@ -504,67 +516,71 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       Object.assign(account.logs, { ingestion: 0, querying: 50, startsPerSecond: 100 });
     });
 
-    it("are queried by group and time", async () => {
+    it("answer queries with the lines of the query's group and time", async () => {
       for (const line of [{ who: "b", level: 1 }, { who: "a", level: 2 }, { who: "b", level: "3" }, { who: "c" }])
         write(line);
       const rows = [
         { who: "a", sum: "2", lines: "1" },
         { who: "b", sum: "4", lines: "2" },
       ];
-      assert.deepEqual(await read(), rows);
-      assert.deepEqual(await read({}, new Date(Date.now() - 7_200_000), new Date(Date.now() - 3_600_000)), []);
-      assert.deepEqual(await read({ logGroup: `${group}-other` }), []);
+      assert.deepEqual(await readRowsOfQuery(), rows);
+      const hoursAgo = (hours: number) => new Date(Date.now() - hours * 3_600_000);
+      assert.deepEqual(await readRowsOfQuery({}, hoursAgo(2), hoursAgo(1)), []);
+      assert.deepEqual(await readRowsOfQuery({ logGroup: `${group}-other` }), []);
     });
 
     it("show a line only after a while, and the result of a query only when it is complete", async () => {
       account.logs.ingestion = 3_600_000;
       write({ who: "a", level: 1 });
-      assert.deepEqual(await read(), []);
+      assert.deepEqual(await readRowsOfQuery(), []);
       Object.assign(account.logs, { ingestion: 0, querying: 600 });
-      const { queryId } = await start();
-      assert.equal((await logs().getQueryResults({ queryId })).status, "Running");
-      assert.deepEqual(await read(), [{ who: "a", sum: "1", lines: "1" }]);
+      const { queryId } = await startQuery();
+      assert.equal((await openLogs().getQueryResults({ queryId })).status, "Running");
+      assert.deepEqual(await readRowsOfQuery(), [{ who: "a", sum: "1", lines: "1" }]);
     });
 
-    it("refuse wrong queries, and too many at once", async () => {
-      await assert.rejects(start({ queryString: "parse it" }), expectError("MalformedQueryException"));
-      await assert.rejects(start({ logGroupName: "/no" }), expectError("ResourceNotFoundException"));
-      await assert.rejects(start({ limit: 10_001 }), expectError("InvalidParameterException"));
+    it("refuse wrong queries, more than 30 queries at once, and more starts per second than allowed", async () => {
+      await assert.rejects(startQuery({ queryString: "parse it" }), expectError("MalformedQueryException"));
+      await assert.rejects(startQuery({ logGroupName: "/no" }), expectError("ResourceNotFoundException"));
+      await assert.rejects(startQuery({ limit: 10_001 }), expectError("InvalidParameterException"));
       await assert.rejects(
-        start({ startTime: Date.now(), endTime: Date.now() }),
+        // Milliseconds; CloudWatch Logs expects seconds.
+        startQuery({ startTime: Date.now(), endTime: Date.now() }),
         expectError("InvalidParameterException"),
       );
       account.logs.querying = 60_000;
-      for (let count = 0; count < 30; count++) await start();
-      await assert.rejects(start(), expectError("LimitExceededException"));
+      const mostConcurrentQueries = 30;
+      for (let count = 0; count < mostConcurrentQueries; count++) await startQuery();
+      await assert.rejects(startQuery(), expectError("LimitExceededException"));
       account.logs.startsPerSecond = 0;
-      await assert.rejects(start(), expectError("ThrottlingException"));
+      await assert.rejects(startQuery(), expectError("ThrottlingException"));
       account.logs.startsPerSecond = 100;
     });
 
-    it("lose lines for a group that doesn't exist", async () => {
+    it("drop a line for a group that doesn't exist", async () => {
       account.logs.write("/no", "stream", "{}");
       assert.deepEqual([...account.logs.groups.keys()], [group]);
     });
 
-    it("get the lines of a function, and of Lambda only failures at the level WARN", async () => {
+    it("have the lines of a function, and at the level WARN Lambda's reports of failures only", async () => {
       createTwoVersions();
       const LoggingConfig = { LogGroup: group, LogFormat: "JSON", SystemLogLevel: "WARN" } as const;
       await configure({ LoggingConfig, Timeout: 60 });
       const line = JSON.stringify({ who: "a", level: 1 });
       await invoke({ says: line });
       const readLines = () => (account.logs.groups.get(group) ?? []).map(({ line }) => line);
-      // Lambda's runtime client leaves what is written to the standard output as it is.
+      // Lambda's runtime client doesn't change the standard output.
       assert.deepEqual(readLines(), [line]);
       await configure({ Timeout: 1 });
       await invoke({ waits: 60_000 });
       await configure({ Timeout: 60 });
       await invoke({ ends: true });
       await invoke({});
-      const reports = await read({
+      const reports = await readRowsOfQuery({
         text: 'fields @logStream, record.status | filter type = "platform.report" | sort @timestamp',
       });
       assert.deepEqual(
+        // The name of a log stream begins with a date, such as 2026/11/23/.
         reports.map((row) => [row["@logStream"]?.slice("2026/11/23/".length), row["record.status"]]),
         [
           [`${FunctionName}[$LATEST][stand-in]`, "timeout"],
@@ -647,7 +663,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal(TemplateBody, JSON.stringify(buildTemplate()));
     });
 
-    it("change only what differs in the template: an alias stays where it was moved", async () => {
+    it("change only properties that differ in the template, so a moved alias isn't moved back", async () => {
       await create(buildTemplate());
       await assert.rejects(update(buildTemplate()), /No updates are to be performed/);
       await openLambda().updateFunctionCode({ FunctionName, ZipFile: buildCode("elsewhere") });
@@ -665,7 +681,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.deepEqual(listActions("cloudformation"), ["UpdateFunctionConfiguration", "GetFunctionConfiguration"]);
     });
 
-    it("set an alias as in the template if that changes, without weights", async () => {
+    it("set an alias to the template's version if that changes, and remove the alias's weights", async () => {
       await create(buildTemplate());
       const second = {
         Type: "AWS::Lambda::Version",
@@ -676,12 +692,13 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       await openLambda().updateAlias({ ...alias, RoutingConfig });
       const version = { "Fn::GetAtt": ["Second", "Version"] };
       await update(buildTemplate({ code: "next.zip", version, extraResources: { Second: second } }));
-      const { FunctionVersion, RoutingConfig: left } = await readLiveAlias();
-      assert.deepEqual([FunctionVersion, left], ["2", undefined]);
+      const { FunctionVersion, RoutingConfig: remaining } = await readLiveAlias();
+      assert.deepEqual([FunctionVersion, remaining], ["2", undefined]);
     });
 
-    it("roll back if a step fails, and can be updated afterwards", async () => {
+    it("roll back if a step fails and can then be updated, or fail if the rollback fails too", async () => {
       await create(buildTemplate());
+      // Every configuration update fails, also that of the rollback.
       account.fault = ({ action, caller }, when) =>
         caller === "cloudformation" && action === "lambda:UpdateFunctionConfiguration" && when === "before"
           ? { status: 500, error: "ServiceException" }
@@ -692,6 +709,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       account.logs.groups.clear();
       account.lambda.functions.clear();
       await create(buildTemplate({ code: "rule.zip" }));
+      // Only the first configuration update fails.
       let failures = 1;
       account.fault = ({ action, caller }, when) =>
         caller === "cloudformation" &&
@@ -716,17 +734,17 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal((await create(buildTemplate()))?.StackStatus, "CREATE_COMPLETE");
     });
 
-    it("delete resources that the template has no more, except retained ones", async () => {
+    it("delete resources that the template no longer has, except those with DeletionPolicy Retain", async () => {
       const kept = { Type: "AWS::S3::Bucket", DeletionPolicy: "Retain", Properties: { BucketName: "kept-bucket" } };
-      const lost = { Type: "AWS::S3::Bucket", Properties: { BucketName: "lost-bucket" } };
-      await create(buildTemplate({ extraResources: { Kept: kept, Lost: lost } }));
+      const deleted = { Type: "AWS::S3::Bucket", Properties: { BucketName: "deleted-bucket" } };
+      await create(buildTemplate({ extraResources: { Kept: kept, Deleted: deleted } }));
       assert.equal((await update(buildTemplate({ memory: 256 })))?.StackStatus, "UPDATE_COMPLETE");
       const { Contents, KeyCount } = await openS3().listObjectsV2({ Bucket: "kept-bucket" });
       assert.deepEqual([Contents, KeyCount], [undefined, 0]);
-      await assert.rejects(openS3().listObjectsV2({ Bucket: "lost-bucket" }), expectError("NoSuchBucket"));
+      await assert.rejects(openS3().listObjectsV2({ Bucket: "deleted-bucket" }), expectError("NoSuchBucket"));
     });
 
-    it("can't create a log group that exists already, in the stack or retained", async () => {
+    it("can't create a log group that exists already, in the stack or after its removal from the stack", async () => {
       const LogGroupName = "/aws/lambda/all";
       const group = { Type: "AWS::Logs::LogGroup", DeletionPolicy: "Retain", Properties: { LogGroupName } };
       await create(buildTemplate({ extraResources: { First1: group } }));
@@ -739,7 +757,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal((await update(again))?.StackStatus, "UPDATE_ROLLBACK_COMPLETE");
     });
 
-    it("take over log groups that exist, by a change set with imports alone", async () => {
+    it("take over log groups that exist, by a change set that only imports", async () => {
       const LogGroupName = "/aws/lambda/kept";
       account.logs.groups.set(LogGroupName, []);
       const Kept = { Type: "AWS::Logs::LogGroup", DeletionPolicy: "Retain", Properties: { LogGroupName } };
@@ -768,7 +786,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.deepEqual([...account.logs.groups.keys()], [LogGroupName]);
     });
 
-    it("can't be deleted before their buckets are empty", async () => {
+    it("can't be deleted completely before their buckets are empty", async () => {
       await create(
         buildTemplate({
           extraResources: { Full: { Type: "AWS::S3::Bucket", Properties: { BucketName: "full-bucket" } } },
@@ -819,7 +837,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       await remove("waiting");
     });
 
-    it("doesn't know a new route for some time, and then doesn't have a new permission for some time", async () => {
+    it("uses a new route, a removed permission and a new permission only after some time", async () => {
       account.lambda.propagation = 60_000;
       const base = await create("fresh", templates.gateway);
       assert.deepEqual(await review(base, "rule"), { status: 404, body: '{"message":"Not Found"}' });
@@ -857,30 +875,31 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     after(() => rm(folder, { recursive: true, force: true }));
     beforeEach(() => account.reset());
 
-    const build = async (word: string) => {
+    /** Builds a rule that denies with this message, and a rule that admits. */
+    const build = async (message: string) => {
       const bundles: RuleBundle[] = [];
       for (const name of rules) {
-        const home = join(folder, "functions", name);
-        await mkdir(home, { recursive: true });
-        const verdict = name === "always-deny" ? JSON.stringify(word) : "undefined";
+        const ruleFolder = join(folder, "functions", name);
+        await mkdir(ruleFolder, { recursive: true });
+        const verdict = name === "always-deny" ? JSON.stringify(message) : "undefined";
         const source = `import { rule } from "#lib/rule.ts";
           export default rule({
-            summary: "Says ${word}.",
+            summary: "Says ${message}.",
             match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
             validate() { return ${verdict}; },
           });`;
         for (const [file, text] of Object.entries({ "rule.ts": source, "cases.yaml": "[]", "README.md": "" }))
-          await writeFile(join(home, file), text);
+          await writeFile(join(ruleFolder, file), text);
         const clusters = { local: { keyVersions: [1], mode: "enforce" as const, settings: {} } };
         bundles.push(
-          await bundleRule(await readRule(home, name), { rule: name, clusters }, join(folder, "dist"), {
+          await bundleRule(await readRule(ruleFolder, name), { rule: name, clusters }, join(folder, "dist"), {
             budgetBytes: 30_000,
           }),
         );
       }
       await writeServerlessIncludes(bundles, signer.publicKey, join(folder, "dist"));
     };
-    const deploy = (...words: string[]) => {
+    const runOsls = (...words: string[]) => {
       const env = { PATH: process.env.PATH, HOME: folder, NO_COLOR: "1", ...cacheVariables, ...account.env };
       return run(process.execPath, [osls, ...words, "--stage", "test"], { cwd: folder, env });
     };
@@ -891,10 +910,10 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     };
     const getOutputs = () => account.cloudformation.stack("postern-test")?.outputs ?? {};
 
-    it("with a URL for each function", async () => {
+    it("with a URL for each function, and counts reviews, refused calls and errors", async () => {
       await build("no");
-      await deploy("deploy", "--param=endpoint=url");
-      assert.equal(Object(await openS3().listBuckets({})).Buckets.length, 1, "nothing is left of before");
+      await runOsls("deploy", "--param=endpoint=url");
+      assert.equal(Object(await openS3().listBuckets({})).Buckets.length, 1, "earlier tests left no buckets");
       const { AlwaysDashdenyBaseUrl, AlwaysDashadmitBaseUrl } = Object(getOutputs());
       const [deny, admit] = [AlwaysDashdenyBaseUrl, AlwaysDashadmitBaseUrl].map((output) =>
         String(Object(output).value),
@@ -903,7 +922,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal((await readVerdict(String(deny), "always-deny")).allowed, false);
       assert.equal((await readVerdict(String(admit), "always-admit")).allowed, true);
       const lines = (account.logs.groups.get("/aws/lambda/postern-test") ?? []).map(({ line }) => JSON.parse(line));
-      // The first review of a function waits for its start.
+      // Only the first review of a function waits for the function's start. Its latency contains the start.
       assert.deepEqual(
         lines.map(({ Rule, Init, ColdStart, Latency }) => [Rule, Init > 0, Latency > Init, ColdStart === Latency]),
         [
@@ -912,8 +931,10 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
           ["always-admit", true, true, true],
         ],
       );
-      const starts = ["ColdStart", "Latency"].map((name) => ask("Postern", name, { Stage: "test" }, "SampleCount"));
-      assert.deepEqual(await Promise.all(starts), [2, 3]);
+      const samples = ["ColdStart", "Latency"].map((name) =>
+        sumMetric("Postern", name, { Stage: "test" }, "SampleCount"),
+      );
+      assert.deepEqual(await Promise.all(samples), [2, 3]);
       const policies = account.lambda.functions.get("postern-test-always-admit")?.policies;
       policies?.clear();
       assert.deepEqual(await review(String(admit), "always-admit"), { status: 403, body: '{"Message":"Forbidden"}' });
@@ -925,7 +946,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       denying.versions.set("1", { ...denying.latest, code: zip({ "index.cjs": Buffer.from("throw 1;") }) });
       assert.equal((await review(String(deny), "always-deny")).status, 502);
       const counts = ["Url4xxCount", "Url5xxCount", "Throttles", "Errors"].map((metric) =>
-        ask("AWS/Lambda", metric, { FunctionName: "postern-test-always-deny" }),
+        sumMetric("AWS/Lambda", metric, { FunctionName: "postern-test-always-deny" }),
       );
       assert.deepEqual(await Promise.all(counts), [1, 1, 1, 1]);
     });

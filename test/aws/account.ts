@@ -30,8 +30,8 @@ import { findAllowingStatement, listIamCalls, placeStatements } from "./rights.t
 import { openS3, type S3 } from "./s3.ts";
 
 // An AWS account on this machine, for every client that reads AWS_ENDPOINT_URL. Lambda, CloudFormation, S3's locks and
-// CloudWatch's metrics and logs are stand-ins, as strict as AWS's documentation; moto answers everything else. A test can
-// record all calls, make them fail and refuse them.
+// CloudWatch's metrics and logs are stand-ins, which are as strict as AWS's documentation. moto answers all other
+// calls. A test can record calls, make them fail and refuse them.
 
 export interface Caller {
   region: string;
@@ -56,7 +56,7 @@ export interface Account extends CallRecorder {
   logs: Logs;
   storage: Storage;
   s3: S3;
-  /** EKS, whose clusters are also here; moto answers for other clusters. */
+  /** EKS and its clusters. moto answers for clusters that aren't in `clusters`. */
   eks: Eks;
   clusters: Eks["clusters"];
   /** The number of confirmed subscriptions of SNS topics, by the topics' ARNs. */
@@ -144,7 +144,7 @@ export const openAccount = async (
     sns: openTopics(topics),
     dynamodb: openDynamoDb(createMotoService(moto.url, "dynamodb")),
   };
-  /** Functions and roles of stacks have the rights of these roles, and other callers those that the test gives them. */
+  /** Reports whether a caller may make a call: by its role, or without one by the function `allow` of the test. */
   const allow = (call: RecordedCall): boolean => {
     const role = lambda.functions.get(call.caller ?? "")?.latest.role ?? eks.getTakenRole(call.caller);
     // The roles of other accounts have all rights there.
@@ -193,10 +193,10 @@ export const openAccount = async (
     reset: async () => {
       await cloudformation.waitUntilIdle();
       for (const { id } of cloudformation.stacks.values()) await gateways.close(id);
-      for (const kept of [cloudformation.stacks, cloudformation.retained, lambda.functions, lambda.deletedRoles])
-        kept.clear();
+      for (const state of [cloudformation.stacks, cloudformation.retained, lambda.functions, lambda.deletedRoles])
+        state.clear();
       eks.reset();
-      for (const kept of [topics, gateways.throttled, logs.groups]) kept.clear();
+      for (const state of [topics, gateways.throttled, logs.groups]) state.clear();
       cloudwatch.clear();
       cloudwatch.alarms.clear();
       cloudwatch.dashboards.clear();
@@ -226,7 +226,7 @@ export const createMotoService = (moto: string, scope: string): AwsService => ({
       const headers: http.OutgoingHttpHeaders = Object.fromEntries(
         Object.entries(request.headers).filter(([name]) => !connectionHeaders.has(name)),
       );
-      // moto finds the service of a call by this header, also that of a presigned call.
+      // moto finds the service of a call by the header `authorization`, which a presigned call doesn't have.
       if (scope === "sts") headers.authorization ??= `AWS4-HMAC-SHA256 Credential=${query.get("X-Amz-Credential")}`;
       const outgoing = http.request(`${moto}${target}`, {
         method,
@@ -246,7 +246,7 @@ export const createMotoService = (moto: string, scope: string): AwsService => ({
   refuse: chooseErrorFormat(scope),
 });
 
-/** Answers for SNS, which Postern asks only about the subscriptions of topics; moto doesn't count those. */
+/** Answers for SNS. Postern reads only the number of a topic's subscriptions, which moto doesn't count. */
 const openTopics = (topics: Account["topics"]): AwsService => ({
   identify: ({ query }) => ({ action: `sns:${query.get("Action")}`, name: query.get("TopicArn") ?? "" }),
   answer: async ({ query }) => {
@@ -291,7 +291,7 @@ const describeCall = (scope: string, request: AwsRequest): { action: string; nam
   return { action: `${scope}:${request.method} ${request.path}`, name: parts.at(-1) ?? "" };
 };
 
-/** Returns the action that a call of S3 needs; its method and query determine the call. */
+/** Returns the action that a call of S3 needs a right to. The method and the query determine the action. */
 const describeS3Call = ({ method, path, query }: AwsRequest): { action: string; name: string } => {
   const [, bucket = "", ...rest] = path.split("/").map(decodeURIComponent);
   const key = rest.join("/");

@@ -22,27 +22,28 @@ import { type Account, openAccount } from "./account.ts";
 import { openCloudWatch } from "./cloudwatch.ts";
 import { computeExpression, type TimeSeries } from "./metric-math.ts";
 
-// The alarms of a packaged stage: each failure happens in the stand-ins, and the alarms are evaluated on the metrics
-// that CloudWatch then has.
+// Tests the alarms of a packaged stage. Each failure happens in the stand-ins, and the alarms are then evaluated on the
+// metrics in the stand-in for CloudWatch.
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const osls = createRequire(import.meta.url).resolve("osls/bin/serverless.js");
 const signer = createTestSigner(1);
 const minute = 60_000;
+/** Topics: one without and one with a subscription, and one that doesn't exist. */
 const [unread, read, gone] = ["unread", "read", "gone"].map((name) => `arn:aws:sns:eu-west-1:123456789012:${name}`);
 assert.ok(unread && read && gone);
 
 interface Failure {
   name: string;
-  /** The rule that gets the reviews; the first one by default. */
+  /** The rule that gets the reviews. By default, it is the first rule. */
   rule?: string;
-  /** What the object of a review tells the rule to do. */
+  /** The behaviour that the object of a review asks of the rule. */
   send?: string;
   /** What is broken in AWS. */
   when?: "no concurrency" | "throttled route" | "no permission";
   key?: string;
   path?: string;
-  /** The alarms that ring; undefined if the endpoint type can't fail like that. */
+  /** The alarms that ring; undefined if this failure is impossible with the endpoint type. */
   http?: string[];
   url?: string[];
 }
@@ -52,7 +53,7 @@ const { failures, refused, refusedMetrics } = readRows<{
   refusedMetrics: { because: string; metrics: object[] }[];
 }>(import.meta.filename);
 
-/** More rules than an alarm has metrics. */
+/** There are more rules than an alarm can have metrics. */
 const rules = Array.from({ length: 11 }, (_, index) => `note-${String(index + 1).padStart(2, "0")}`);
 const [firstRule = ""] = rules;
 
@@ -73,7 +74,7 @@ export default rule({
     if (act === "error") throw new Error("boom");
     if (act === "crash") process.exit(1);
     if (act === "hang") Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
-    // The function's clocks are moved instead of waiting.
+    // Instead of waiting, the function moves its clocks.
     if (act === "wait") ahead += 60;
   },
 });`;
@@ -87,11 +88,11 @@ const evaluation = {
 const valid = { ...evaluation, Namespace: "Postern", MetricName: "Errors", Statistic: "Sum", Period: 60 };
 
 describe("the stand-in of CloudWatch's alarms", () => {
-  const invalid = [
+  const invalidAlarms = [
     ...refused.map(({ because, alarm }) => ({ because, alarm: { ...valid, ...alarm } })),
     ...refusedMetrics.map(({ because, metrics }) => ({ because, alarm: { ...evaluation, Metrics: metrics } })),
   ];
-  for (const { because, alarm } of invalid)
+  for (const { because, alarm } of invalidAlarms)
     it(`refuses an alarm: ${because}`, () => {
       const { alarms } = openCloudWatch();
       alarms.put("valid", valid);
@@ -104,7 +105,7 @@ describe("the stand-in of CloudWatch's alarms", () => {
     ["X-X-X", "ALARM"],
     ["XX0XX", "ALARM"],
     ["0X0X0", "OK"],
-    // Real values that are older than the evaluation periods are used instead of missing ones.
+    // Instead of missing values, CloudWatch uses values from before the evaluation periods.
     ["X-X-X--", "ALARM"],
     ["X-X-X00", "ALARM"],
     ["X-XX0000", "OK"],
@@ -126,7 +127,7 @@ describe("the stand-in of CloudWatch's alarms", () => {
       assert.equal(cloudwatch.alarms.describe({}).MetricAlarms[0]?.StateValue, state);
     });
 
-  it("has not enough data while all of it is missing, if missing data is neither good nor bad", () => {
+  it("has the state INSUFFICIENT_DATA while all values are missing, if missing values are treated as missing", () => {
     const cloudwatch = openCloudWatch();
     cloudwatch.alarms.put("some", { ...valid, ComparisonOperator: "LessThanThreshold", TreatMissingData: "missing" });
     const readState = () => cloudwatch.alarms.describe({}).MetricAlarms[0]?.StateValue;
@@ -137,11 +138,11 @@ describe("the stand-in of CloudWatch's alarms", () => {
       cloudwatch.ahead += minute;
       states.push(readState());
     }
-    // Two minutes are read beyond the five that are evaluated.
+    // CloudWatch also reads two minutes before the five evaluated ones.
     assert.deepEqual(states, ["INSUFFICIENT_DATA", ...Array(7).fill("OK"), "INSUFFICIENT_DATA"]);
   });
 
-  it("has not enough data before the first minute has passed", () => {
+  it("has the state INSUFFICIENT_DATA before the first minute has passed", () => {
     const cloudwatch = openCloudWatch();
     cloudwatch.alarms.put("some", valid);
     const readState = () => cloudwatch.alarms.describe({}).MetricAlarms[0]?.StateValue;
@@ -184,7 +185,7 @@ describe("the stand-in of CloudWatch's dashboards", () => {
     return cloudwatch;
   };
 
-  for (const [because, metrics, more] of [
+  for (const [because, metrics, widgetFields] of [
     ["the stand-in knows no widget text", [], { type: "text" }],
     ["a widget's width is from 1 to 24", [["A", "B"]], { width: 25 }],
     ['"some" has from 1 to 500 metrics', [], {}],
@@ -201,24 +202,24 @@ describe("the stand-in of CloudWatch's dashboards", () => {
     ],
   ] as const)
     it(`refuses a dashboard: ${because}`, () =>
-      assert.throws(() => putMetrics([...metrics], more), {
+      assert.throws(() => putMetrics([...metrics], widgetFields), {
         message: `The dashboard's body is invalid: ${because}`,
       }));
 
-  for (const [term, found] of [
+  for (const [term, foundFunctions] of [
     ["FunctionName=postern-prod", ["postern-prod-a", "postern-prod-eu-b"]],
     ['FunctionName="postern-prod-a"', ["postern-prod-a"]],
     ['FunctionName="postern-prod"', []],
     ["FunctionName=prod-postern", []],
     ["FunctionName=postern-pro", []],
   ] as const)
-    it(`finds ${found.length} functions by ${term}`, () => {
+    it(`finds ${foundFunctions.length} functions by ${term}`, () => {
       const cloudwatch = putMetrics([[{ expression: `SEARCH('{AWS/Lambda,FunctionName} ${term}', 'Sum', 60)` }]]);
       for (const FunctionName of ["postern-prod-a", "postern-prod-eu-b", "postern-test-prod"])
         for (const dimensions of [{ FunctionName }, { FunctionName, Resource: "live" }] as Record<string, string>[])
           cloudwatch.record({ namespace: "AWS/Lambda", metric: "Errors", dimensions, value: 1, time: 0 });
       const [line] = cloudwatch.dashboards.readLines("postern-test", 0, 60);
-      assert.deepEqual(Object.keys(line?.series ?? {}), found);
+      assert.deepEqual(Object.keys(line?.series ?? {}), foundFunctions);
     });
 });
 
@@ -264,7 +265,7 @@ for (const type of ["http", "url"] as const)
       const body = JSON.stringify(buildPodReview({ object: { metadata: { name: "a", labels: { act: send } } } }));
       return sendRequest(`${base}/${segment}/${rule}/${path}`, options, body, Date.now() + minute);
     };
-    /** Moves CloudWatch's clock to the beginning of its next minute. */
+    /** Moves CloudWatch's clock forward to the beginning of the next minute. */
     const goToNextMinute = () => {
       const now = Date.now() + account.cloudwatch.ahead;
       account.cloudwatch.ahead += minute - (now % minute);
@@ -294,28 +295,28 @@ for (const type of ["http", "url"] as const)
       const words = [join(root, "infra/main.ts"), "status", "--stage", "test", "-o", "json"];
       const { code, stdout, stderr } = await runProgram(words, { env });
       const { alarms }: { alarms?: AlarmHealth[] } = JSON.parse(stdout);
-      const shown = alarms?.map(({ alarm, canRing, reasons }) => [shortenName(alarm), canRing, ...reasons]);
+      const rows = alarms?.map(({ alarm, canRing, reasons }) => [shortenName(alarm), canRing, ...reasons]);
       const causes = Object.fromEntries(
         (alarms ?? []).flatMap(({ alarm, causes }) => (causes.length > 0 ? [[shortenName(alarm), causes]] : [])),
       );
-      return { code, shown, stderr, causes };
+      return { code, shown: rows, stderr, causes };
     };
     const changeAlarm = (id: string, change: (properties: Record<string, unknown>) => object) => {
-      const found = account.cloudformation.stack("postern-test")?.resources.get(id);
-      assert.ok(found);
-      account.cloudwatch.alarms.put(found.physical, { ...found.properties, ...change(found.properties) });
-      return () => account.cloudwatch.alarms.put(found.physical, found.properties);
+      const alarm = account.cloudformation.stack("postern-test")?.resources.get(id);
+      assert.ok(alarm);
+      account.cloudwatch.alarms.put(alarm.physical, { ...alarm.properties, ...change(alarm.properties) });
+      return () => account.cloudwatch.alarms.put(alarm.physical, alarm.properties);
     };
 
     if (type === "http")
-      it("are listed by the status, with the reasons why they can't ring", async () => {
-        const unheard = `the topic ${unread} has no confirmed subscription`;
+      it("are listed by `postern status`, with the reasons why they can't ring", async () => {
+        const noSubscription = `the topic ${unread} has no confirmed subscription`;
         const [errors, latency, throttles] = ["ErrorsAlarm", "LatencyAlarm", "ThrottlesAlarm"];
         const ofFunctions = [1, 2].flatMap((group) => [`CrashesAlarm${group}`, `ThrottlesAlarm${group}`]);
         const { code, shown } = await readStatus();
         assert.deepEqual(
           shown?.sort(),
-          [errors, latency, throttles, ...ofFunctions].map((alarm) => [alarm, true, unheard]).sort(),
+          [errors, latency, throttles, ...ofFunctions].map((alarm) => [alarm, true, noSubscription]).sort(),
         );
         assert.equal(code, 0);
 
@@ -326,9 +327,9 @@ for (const type of ["http", "url"] as const)
         ];
         const broken = await readStatus();
         assert.deepEqual(broken.shown?.filter(([alarm]) => !ofFunctions.includes(String(alarm))).sort(), [
-          [errors, false, "its actions are disabled; aws cloudwatch enable-alarm-actions enables them", unheard],
+          [errors, false, "its actions are disabled; aws cloudwatch enable-alarm-actions enables them", noSubscription],
           [latency, false, `the topic ${gone} doesn't exist`],
-          [throttles, false, unheard],
+          [throttles, false, noSubscription],
         ]);
         assert.equal(broken.code, 1);
         for (const repair of repairs) repair();
@@ -343,7 +344,7 @@ for (const type of ["http", "url"] as const)
         assert.match(rest.stderr, /^the alarms can't be read: .*cloudwatch:DescribeAlarms/m);
       });
     else
-      it("are listed by the status, with one line if the stage has no topics", async () => {
+      it("are listed by `postern status`, with one line if the stage has no SNS topics", async () => {
         const { code, shown = [] } = await readStatus();
         assert.deepEqual([code, shown.length], [0, 6]);
         const words = [join(root, "infra/main.ts"), "status", "--stage", "test"];
@@ -358,7 +359,7 @@ for (const type of ["http", "url"] as const)
         account.lambda.functions.set("postern-test-note-11", last);
       });
 
-    it("have a dashboard beside them, of which every line has data after reviews, a canary, failures and throttles", async () => {
+    it("have a dashboard, and each of its lines has data after reviews, a canary, failures and throttles", async () => {
       const name = `postern-test-${firstRule}`;
       const fn = account.lambda.functions.get(name);
       const [first] = fn?.versions.values() ?? [];
@@ -367,12 +368,12 @@ for (const type of ["http", "url"] as const)
       fn.versions.set("2", { ...first });
       live.weights = { 2: 0.5 };
       const begun = Math.floor(Date.now() / minute) * 60;
-      for (const [random, all] of [
+      for (const [random, behaviours] of [
         [0.9, ["nothing", "refuse", "refuse", "error", "crash"]],
         [0.1, ["nothing", "refuse", "crash"]],
       ] as const) {
         account.lambda.random = () => random;
-        for (const send of all) await sendReview({ name: "", send });
+        for (const send of behaviours) await sendReview({ name: "", send });
       }
       fn.reserved = 0;
       await sendReview({ name: "" });
@@ -399,7 +400,7 @@ for (const type of ["http", "url"] as const)
       assert.deepEqual(counts, {
         Reviews: { Latency: 6 },
         "Denials by rule": { [`${firstRule} test`]: 3 },
-        // The gateway answers 5xx for the error, for both crashes and for the call that Lambda throttles.
+        // The gateway answers 5xx to the review with an error, to both crashes, and to the call that Lambda throttles.
         Errors: { Errors: 1, [name]: 2, ...(gateway && { "5xx": 4 }) },
         Throttles: { [name]: gateway ? 1 : 2, ...(gateway && { Lost: 1 }) },
         "Calls by version": { [versionOne]: 5, [versionTwo]: 3 },
@@ -410,7 +411,7 @@ for (const type of ["http", "url"] as const)
       assert.deepEqual(account.cloudwatch.dashboards.listAlarms("postern-test").sort(), alarms.sort());
     });
 
-    it("name the functions for which they ring in the status", async () => {
+    it("are listed by `postern status` with the functions for which they ring", async () => {
       const repair = breakStage({ name: "", rule: "note-02", when: "no concurrency" });
       for (const _ of [1, 2, 3]) {
         goToNextMinute();
@@ -429,13 +430,13 @@ for (const type of ["http", "url"] as const)
       repair();
     });
 
-    it("send a message when they ring, and when they end", async () => {
+    it("send a message when they begin to ring, and when they stop", async () => {
       const topics = type === "http" ? [unread, read] : [];
       for (const { AlarmName, AlarmActions, OKActions } of account.cloudwatch.alarms.describe({}).MetricAlarms)
         assert.deepEqual([AlarmActions, OKActions], [topics, topics], String(AlarmName));
     });
 
-    it("ring though CloudWatch gets every value more than three minutes late", async () => {
+    it("ring even if CloudWatch gets every value more than three minutes late", async () => {
       account.cloudwatch.delay = 3.5 * minute;
       for (const ringing of [[], [], [], [], [], [], ["ErrorsAlarm"]]) {
         goToNextMinute();
@@ -463,19 +464,19 @@ for (const type of ["http", "url"] as const)
     }
   });
 
-/** Returns an alarm's logical id from its name. */
+/** Returns the logical id in an alarm's name. */
 const shortenName = (name: string) => name.replace(/^postern-test-(\w+)-\w+$/, "$1");
 
 const buildPackage = async (folder: string) => {
   const bundles: RuleBundle[] = [];
   for (const name of rules) {
-    const home = join(folder, "functions", name);
-    await mkdir(home, { recursive: true });
+    const ruleFolder = join(folder, "functions", name);
+    await mkdir(ruleFolder, { recursive: true });
     for (const [file, text] of Object.entries({ "rule.ts": source, "cases.yaml": "[]", "README.md": "" }))
-      await writeFile(join(home, file), text);
+      await writeFile(join(ruleFolder, file), text);
     const clusters = { local: { keyVersions: [1], mode: "enforce" as const, settings: {} } };
     bundles.push(
-      await bundleRule(await readRule(home, name), { rule: name, clusters }, join(folder, "dist"), {
+      await bundleRule(await readRule(ruleFolder, name), { rule: name, clusters }, join(folder, "dist"), {
         budgetBytes: 30_000,
       }),
     );

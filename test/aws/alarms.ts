@@ -1,12 +1,12 @@
 import { AwsError } from "./aws-service.ts";
 import { computeExpression, listIds, type TimeSeries } from "./metric-math.ts";
 
-// CloudWatch's alarms: PutMetricAlarm refuses what AWS refuses, and DescribeAlarms evaluates each alarm on the metrics
-// that CloudWatch has at that moment.
+// A stand-in for CloudWatch's alarms. PutMetricAlarm refuses alarms that AWS refuses. DescribeAlarms computes the state
+// of each alarm from the metrics that the stand-in for CloudWatch has at that moment.
 
 type Properties = Record<string, unknown>;
 
-/** A metric, and how its values of one period become one. */
+/** A metric, and the statistic that makes one value of all values in a period. */
 export interface MetricSelection {
   namespace: string;
   metric: string;
@@ -38,7 +38,7 @@ const requireThat = (condition: boolean, message: string) => {
   if (!condition) throw invalid(message);
 };
 
-// AWS takes more operators and treatments; our alarms use these.
+// AWS has more operators and treatments of missing data. Postern's alarms use only these.
 const operators: Record<string, (value: number, threshold: number) => boolean> = {
   GreaterThanThreshold: (value, threshold) => value > threshold,
   LessThanThreshold: (value, threshold) => value < threshold,
@@ -48,17 +48,17 @@ const treatments = ["notBreaching", "missing"];
 /** The most metrics of an alarm on a math expression. */
 const maxMetrics = 10;
 const maxActions = 5;
-/** CloudWatch looks back further than the evaluation periods, and prefers real values to missing ones. */
+/** If values are missing in the evaluation periods, CloudWatch uses values of this many earlier periods. */
 const extraPeriods = 2;
 
-/** `readClock` returns CloudWatch's time in seconds. */
+/** Creates the alarms of one region. `readClock` returns CloudWatch's time in seconds. */
 export const openAlarms = (readMetric: ReadMetric, readClock: () => number, arnPrefix: string): Alarms => {
   const alarms = new Map<string, Alarm>();
 
   const computeState = ({ properties, created }: Alarm): string => {
     const period = readPeriod(properties);
-    const [count, needed] = [Number(properties.EvaluationPeriods), readDatapointsToAlarm(properties)];
-    // The current period isn't over.
+    const [count, breachingNeeded] = [Number(properties.EvaluationPeriods), readDatapointsToAlarm(properties)];
+    // The current period isn't evaluated, because it isn't over.
     const end = Math.floor(readClock() / period) * period;
     if (end <= created) return "INSUFFICIENT_DATA";
     const seconds = Array.from({ length: count + extraPeriods }, (_, index) => end - (index + 1) * period);
@@ -67,11 +67,11 @@ export const openAlarms = (readMetric: ReadMetric, readClock: () => number, arnP
       (selection) => readMetric(selection, end - seconds.length * period, end),
       seconds,
     );
-    const real = seconds.flatMap((second) => series.get(second) ?? []).slice(0, count);
-    if (real.length === 0 && properties.TreatMissingData === "missing") return "INSUFFICIENT_DATA";
+    const presentValues = seconds.flatMap((second) => series.get(second) ?? []).slice(0, count);
+    if (presentValues.length === 0 && properties.TreatMissingData === "missing") return "INSUFFICIENT_DATA";
     const isBreaching = operators[String(properties.ComparisonOperator)] ?? (() => false);
-    const breaching = real.filter((value) => isBreaching(value, Number(properties.Threshold))).length;
-    return breaching >= needed ? "ALARM" : "OK";
+    const breaching = presentValues.filter((value) => isBreaching(value, Number(properties.Threshold))).length;
+    return breaching >= breachingNeeded ? "ALARM" : "OK";
   };
 
   return {
@@ -204,7 +204,7 @@ const requireValidQueries = (properties: Properties) => {
     if (Expression === undefined) continue;
     const unknown = listIds(String(Expression)).filter((id) => !ids.includes(id));
     requireThat(unknown.length === 0, `${Expression} refers to ${unknown}, which isn't among the Metrics`);
-    // An expression that the stand-in can't compute is refused before it would ring too late.
+    // Throws now if the stand-in can't compute the expression, and not first when the alarm is evaluated.
     computeExpression(String(Expression), () => new Map(), []);
   }
 };

@@ -1,7 +1,7 @@
 import { createServer, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
 import { close, listen } from "../listen.ts";
 
-/** A call to AWS. Tests count calls, make them fail or refuse them. */
+/** A call to AWS, which a test can count, refuse or make fail. */
 export interface RecordedCall {
   /** The service in the signature: `lambda`, `s3`, `monitoring`, … */
   service: string;
@@ -24,15 +24,15 @@ export interface TableRight {
   key?: string;
 }
 
-/** An error that AWS answers with, or a connection that is cut. */
+/** A fault of a call: an error that is answered, or a connection that ends without an answer. */
 export type Fault = { status: number; error: string } | "cut";
 
-/** A recorder of calls, which can break or refuse them. */
+/** Records calls, and can refuse them or make them fail. */
 export interface CallRecorder {
   recordedCalls: RecordedCall[];
-  /** Returns the fault that a call gets before or after it is done; undefined for none. */
+  /** Returns the fault that a call gets before or after its action runs; undefined if the call doesn't fail. */
   fault: ((call: RecordedCall, when: "before" | "after") => Fault | undefined) | undefined;
-  /** Returns false if the call is refused, as AWS refuses a caller without rights. */
+  /** Returns false for a call that must be refused because its caller has no right to it. */
   allow: ((call: RecordedCall) => boolean) | undefined;
 }
 
@@ -95,7 +95,7 @@ export const requireAllowed = ({ allow }: CallRecorder, call: RecordedCall): voi
   throw new AwsError(403, "AccessDenied", `${sentence} on resource: ${call.name}`);
 };
 
-/** Matches the access key and the service in a call's signature. */
+/** Matches the access key and the service in a call's signature: `Credential=KEY/20260101/eu-west-1/lambda/…`. */
 const matchSignature = ({ headers, query }: AwsRequest) =>
   /Credential=([^/,]+)\/\d+\/[^/]+\/([^/]+)\//.exec(
     headers.authorization ?? `Credential=${query.get("X-Amz-Credential") ?? ""}`,

@@ -32,8 +32,8 @@ import { createTestSigner } from "../parity/test-key.ts";
 import { needs } from "../parts.ts";
 import { type Fault, type LambdaService, startLambda } from "./lambda.ts";
 
-// A stage's functions from their first version to rollback, on a stand-in that is as strict as Lambda and runs the
-// published code.
+// Tests a stage's functions, from their first version to a rollback, with a stand-in that is as strict as Lambda and
+// runs the published code.
 const rule = "always-deny";
 const name = `postern-test-${rule}`;
 const signer = createTestSigner(1);
@@ -42,15 +42,15 @@ describe("the functions of a stage", await needs("runtime client"), () => {
   let folder: string;
   let service: LambdaService;
   let functions: StageFunctions;
-  let good: Buffer;
-  const crashing = zip({ "index.cjs": Buffer.from('throw new Error("it does not start");\n') });
+  let goodCode: Buffer;
+  const crashingCode = zip({ "index.cjs": Buffer.from('throw new Error("it does not start");\n') });
   const environment = { POSTERN_KEYS: signer.publicKey, POSTERN_STAGE: "test", POSTERN_ACCEPTS: "bench.1,other.1" };
 
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "postern-aws-"));
     const listed = await readRule(fileURLToPath(new URL(`../../functions/${rule}`, import.meta.url)), rule);
     await bundleRule(listed, buildBenchEndpointConfig(listed), folder);
-    good = await readFile(join(folder, `${rule}.zip`));
+    goodCode = await readFile(join(folder, `${rule}.zip`));
     service = await startLambda();
     functions = openFunctions("tester");
   });
@@ -63,7 +63,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     service.recordedCalls.length = 0;
     service.fault = undefined;
     Object.assign(service, { updating: 30, pageSize: 50 });
-    service.create(name, good, environment);
+    service.create(name, goodCode, environment);
   });
 
   const openFunctions = (accessKeyId: string): StageFunctions => {
@@ -74,14 +74,14 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     return openStageFunctions("test", stack, client, 1);
   };
 
-  /** Publishes code as a deployment does, and points the alias at it. */
-  const deploy = (code: Buffer, further: Record<string, string> = {}) => {
-    const found = service.functions.get(name);
-    assert.ok(found);
-    found.latest = { ...found.latest, code, environment: { ...found.latest.environment, ...further } };
-    found.published += 1;
-    found.versions.set(String(found.published), { ...found.latest, description: `release ${found.published}` });
-    Object.assign(found.aliases.get("live") ?? {}, { version: String(found.published), weights: {} });
+  /** Publishes code as a deployment does, and points the alias at the new version. */
+  const deploy = (code: Buffer, variables: Record<string, string> = {}) => {
+    const fn = service.functions.get(name);
+    assert.ok(fn);
+    fn.latest = { ...fn.latest, code, environment: { ...fn.latest.environment, ...variables } };
+    fn.published += 1;
+    fn.versions.set(String(fn.published), { ...fn.latest, description: `release ${fn.published}` });
+    Object.assign(fn.aliases.get("live") ?? {}, { version: String(fn.published), weights: {} });
   };
   const getLiveAlias = () => service.functions.get(name)?.aliases.get("live");
   const getLatest = () => service.functions.get(name)?.latest;
@@ -102,14 +102,14 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     return fault === undefined ? JSON.parse(String(body)) : String(Object(payload).errorMessage);
   };
 
-  it("are listed by stage, with any page size, and without the environments of others", async () => {
+  it("are listed by stage, with any page size, without reading the environments of other functions", async () => {
     service.pageSize = 1;
-    const long = "limit-pod-hard-anti-affinity-topology-more";
-    service.create("postern-test-limit-pod-733e24", good, { POSTERN_STAGE: "test", POSTERN_RULE: long });
-    service.create("postern-prod-other", good, { POSTERN_STAGE: "prod" });
-    service.create("postern-test-2-other", good, { POSTERN_STAGE: "test-2" });
-    service.create("unrelated", good, { PASSWORD: "secret" });
-    assert.deepEqual(await functions.listRules(), [rule, long]);
+    const longRule = "limit-pod-hard-anti-affinity-topology-more";
+    service.create("postern-test-limit-pod-733e24", goodCode, { POSTERN_STAGE: "test", POSTERN_RULE: longRule });
+    service.create("postern-prod-other", goodCode, { POSTERN_STAGE: "prod" });
+    service.create("postern-test-2-other", goodCode, { POSTERN_STAGE: "test-2" });
+    service.create("unrelated", goodCode, { PASSWORD: "secret" });
+    assert.deepEqual(await functions.listRules(), [rule, longRule]);
     assert.deepEqual(
       service.recordedCalls.map(({ action }) => action),
       Array(2).fill("cloudformation:ListStackResources"),
@@ -135,7 +135,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.equal((await askLiveVersion()).response.allowed, false);
     });
 
-    it("warn only callers with a valid key, and refuse a body that is no review", async () => {
+    it("answer with a warning only callers with a valid key, and refuse a body that is no review", async () => {
       await disarmRule(functions, rule, getNextMinute());
       const readStatus = async (change: object) => {
         const { payload, fault } = await functions.invoke(rule, "live", { ...buildEvent("mutate"), ...change });
@@ -143,9 +143,16 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         return Object(payload).statusCode;
       };
       const buildPath = (segment: string) => ({ rawPath: `/${segment}/${rule}/mutate` });
-      const respelt = signer.segment("bench").replace(/.$/, (last) => String.fromCharCode(last.charCodeAt(0) + 1));
-      const strangers = [`bench.${"A".repeat(86)}`, respelt, signer.segment("other", 2), signer.segment("stranger")];
-      for (const segment of [...strangers, "bench", ""])
+      const changedSegment = signer
+        .segment("bench")
+        .replace(/.$/, (last) => String.fromCharCode(last.charCodeAt(0) + 1));
+      const wrongSegments = [
+        `bench.${"A".repeat(86)}`,
+        changedSegment,
+        signer.segment("other", 2),
+        signer.segment("stranger"),
+      ];
+      for (const segment of [...wrongSegments, "bench", ""])
         assert.equal(await readStatus(buildPath(segment)), 404, segment);
       assert.equal(await readStatus({ rawPath: undefined }), 404);
       for (const body of [undefined, "hello", "{}", '{"request":null}', "[]"])
@@ -161,7 +168,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     });
 
     it("accept the keys that their own code accepts, with the clusters that it refuses in a file", async () => {
-      const { POSTERN_ACCEPTS: _, ...usual } = environment;
+      const { POSTERN_ACCEPTS: _, ...environmentWithoutAccepts } = environment;
 
       const listed = await readRule(fileURLToPath(new URL(`../../functions/${rule}`, import.meta.url)), rule);
       const bench = { keyVersions: [2], mode: "enforce" as const, settings: listed.rule.settings ?? {} };
@@ -169,17 +176,17 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       const config = { rule, usual: { ...bench, keyVersions: [1] }, clusters: { ...clusters, bench } };
       await bundleRule(listed, config, join(folder, "usual"));
       service.functions.clear();
-      service.create(name, await readFile(join(folder, "usual", `${rule}.zip`)), usual);
-      const statusOf = async (cluster: string, keyVersion: number) => {
+      service.create(name, await readFile(join(folder, "usual", `${rule}.zip`)), environmentWithoutAccepts);
+      const readStatus = async (cluster: string, keyVersion: number) => {
         const rawPath = `/${signer.segment(cluster, keyVersion)}/${rule}/mutate`;
         const { payload } = await functions.invoke(rule, "live", { ...buildEvent("mutate"), rawPath });
         return Object(payload).statusCode;
       };
       const listStatuses = async () => {
-        const all = ["new", "gone", "raised", "bench"].flatMap((cluster) =>
+        const clusterKeys = ["new", "gone", "raised", "bench"].flatMap((cluster) =>
           [1, 2].map((version) => ({ cluster, version })),
         );
-        return Promise.all(all.map(({ cluster, version }) => statusOf(cluster, version)));
+        return Promise.all(clusterKeys.map(({ cluster, version }) => readStatus(cluster, version)));
       };
       const expected = [200, 404, 404, 404, 404, 200, 404, 200];
       assert.deepEqual(await listStatuses(), expected);
@@ -188,7 +195,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     });
 
     it("allow everything even if their own code doesn't start", async () => {
-      deploy(crashing);
+      deploy(crashingCode);
       assert.match(String(await askLiveVersion()), /it does not start|the runtime ended/);
       await disarmRule(functions, rule, getNextMinute());
       assert.equal((await askLiveVersion()).response.allowed, true);
@@ -200,8 +207,8 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.deepEqual([getLatest()?.code, getLatest()?.environment], [before?.code, before?.environment]);
     });
 
-    it("decide again at once after they are armed, with the version from before", async () => {
-      deploy(good);
+    it("decide again at once after they are armed, and have the same version as before", async () => {
+      deploy(goodCode);
       await disarmRule(functions, rule, getNextMinute());
       await disarmRule(functions, rule, getNextMinute());
       assert.equal(getLiveAlias()?.version, "4");
@@ -210,12 +217,12 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.equal((await askLiveVersion()).response.allowed, false);
     });
 
-    it("are as before or disarmed after an interruption at any step, and a second try completes it", async () => {
+    it("are unchanged or disarmed after an interruption at any step; a second try completes it", async () => {
       service.updating = 0;
       let step = 0;
       for (let stopped = true; stopped; step++) {
         service.functions.clear();
-        service.create(name, good, environment);
+        service.create(name, goodCode, environment);
         let calls = 0;
         const [credential, limit] = [`stopped-${step}`, step];
         service.fault = ({ caller }, when): Fault | undefined =>
@@ -230,31 +237,31 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         assert.equal((await askLiveVersion()).response.allowed, true, `after ${step} calls`);
         await restoreDisarmedRule(functions, rule);
         assert.equal((await askLiveVersion()).response.allowed, false, `after ${step} calls`);
-        assert.deepEqual([getLatest()?.code, getLatest()?.environment], [good, environment], `after ${step} calls`);
+        assert.deepEqual([getLatest()?.code, getLatest()?.environment], [goodCode, environment], `after ${step} calls`);
       }
       assert.ok(step > 8, `${step} steps`);
     });
   });
 
   describe("that get a new version", () => {
-    const other = zip({ "index.cjs": Buffer.from("exports.handler = async () => ({ other: true });\n") });
-    const buildWanted = (code: Buffer, further: Record<string, string> = {}): WantedLambdaVersion => ({
+    const otherCode = zip({ "index.cjs": Buffer.from("exports.handler = async () => ({ other: true });\n") });
+    const buildWanted = (code: Buffer, variables: Record<string, string> = {}): WantedLambdaVersion => ({
       zip: code,
       codeSha256: createHash("sha256").update(code).digest("base64"),
-      environment: { ...environment, ...further },
+      environment: { ...environment, ...variables },
       memorySize: 256,
       timeout: 10,
       description: "wanted",
       stackSettings: toStackSettings({ Runtime: "nodejs24.x", LoggingConfig: { LogGroup: `/aws/lambda/${name}` } }),
     });
 
-    it("have it published once, without an alias that points at it", async () => {
+    it("have it published once, and no alias points at it", async () => {
       const versions: string[] = [];
       for (const wanted of [
-        buildWanted(other),
-        buildWanted(other),
-        buildWanted(other, { MORE: "x" }),
-        { ...buildWanted(other), timeout: 20 },
+        buildWanted(otherCode),
+        buildWanted(otherCode),
+        buildWanted(otherCode, { MORE: "x" }),
+        { ...buildWanted(otherCode), timeout: 20 },
       ])
         versions.push(await functions.publishVersion(rule, wanted));
       assert.deepEqual(versions, ["2", "2", "3", "4"]);
@@ -281,12 +288,12 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       ];
       service.fault = ({ action }, when) =>
         when === "before" && /UpdateFunctionCode|PublishVersion/.test(action) ? faults.shift() : undefined;
-      assert.equal(await functions.publishVersion(rule, buildWanted(other)), "2");
+      assert.equal(await functions.publishVersion(rule, buildWanted(otherCode)), "2");
       assert.deepEqual(faults, []);
     });
 
-    it("get no version if another command changes them during any step", async () => {
-      const strangeCode = { code: crashing };
+    it("get no new version if another command changes them during any step", async () => {
+      const strangeCode = { code: crashingCode };
       for (const [action, when, change] of [
         ["UpdateFunctionCode", "before", strangeCode],
         ["UpdateFunctionCode", "after", strangeCode],
@@ -295,38 +302,38 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         ["PublishVersion", "before", { memorySize: 512 }],
       ] as const) {
         service.functions.clear();
-        service.create(name, good, environment);
-        let isDone = false;
+        service.create(name, goodCode, environment);
+        let hasChanged = false;
         service.fault = (call, at) => {
-          if (isDone || !call.action.endsWith(action) || at !== when) return undefined;
-          isDone = true;
-          const found = service.functions.get(name);
-          assert.ok(found);
-          found.latest = { ...found.latest, ...change, revision: "theirs" };
+          if (hasChanged || !call.action.endsWith(action) || at !== when) return undefined;
+          hasChanged = true;
+          const fn = service.functions.get(name);
+          assert.ok(fn);
+          fn.latest = { ...fn.latest, ...change, revision: "theirs" };
           return undefined;
         };
         await assert.rejects(
-          functions.publishVersion(rule, buildWanted(other)),
+          functions.publishVersion(rule, buildWanted(otherCode)),
           /another command is changing always-deny at the same time/,
         );
         assert.equal(service.functions.get(name)?.versions.size, 1, `${action} ${when}`);
       }
     });
 
-    it("get one version, however often a deployment is interrupted and run again", async () => {
+    it("get one new version, however often a deployment is interrupted and repeated", async () => {
       let step = 0;
       for (let stopped = true; stopped; step++) {
         let calls = 0;
         service.fault = ({ caller }, when): Fault | undefined =>
           when === "before" && caller === `stopped-${step}` && calls++ >= step ? "cut" : undefined;
         stopped = await openFunctions(`stopped-${step}`)
-          .publishVersion(rule, buildWanted(other, { MORE: "x" }))
+          .publishVersion(rule, buildWanted(otherCode, { MORE: "x" }))
           .then(
             () => false,
             () => true,
           );
       }
-      assert.equal(await functions.publishVersion(rule, buildWanted(other, { MORE: "x" })), "2");
+      assert.equal(await functions.publishVersion(rule, buildWanted(otherCode, { MORE: "x" })), "2");
       assert.ok(step > 5, `${step} steps`);
     });
 
@@ -335,25 +342,25 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         when === "before" && action.endsWith("UpdateFunctionCode")
           ? { status: 400, error: "CodeStorageExceededException" }
           : undefined;
-      await assert.rejects(functions.publishVersion(rule, buildWanted(other)), /no room for more code in Lambda/);
+      await assert.rejects(functions.publishVersion(rule, buildWanted(otherCode)), /no room for more code in Lambda/);
     });
 
-    it("lose old versions, except those that an alias points at", async () => {
-      await functions.publishVersion(rule, buildWanted(other));
+    it("lose old versions, except versions at which an alias points", async () => {
+      await functions.publishVersion(rule, buildWanted(otherCode));
       await functions.deleteVersion(rule, "1");
       await functions.deleteVersion(rule, "2");
       await functions.deleteVersion(rule, "7");
       assert.deepEqual([...(service.functions.get(name)?.versions.keys() ?? [])], ["1"]);
     });
 
-    it("are tested by their cases, and report the end of the log of a failure", async () => {
+    it("are tested by the rule's cases; a failure is reported with the end of the function's log", async () => {
       const listed = await readRule(fileURLToPath(new URL(`../../functions/${rule}`, import.meta.url)), rule);
       assert.deepEqual((await runCases(functions, listed, "1")).faults, []);
-      const failing = 'console.log("about to"); exports.handler = async () => { throw new Error("it breaks"); };\n';
+      const failingCode = 'console.log("about to"); exports.handler = async () => { throw new Error("it breaks"); };\n';
       for (const [code, sentence] of [
-        [crashing, /^always-deny, ".*": it fails: .*it does not start/],
-        [zip({ "index.cjs": Buffer.from(failing) }), /it fails: .*it breaks.* \(its log ends: .+\)/s],
-        [other, /its answer is not an AdmissionReview: {"other":true}/],
+        [crashingCode, /^always-deny, ".*": it fails: .*it does not start/],
+        [zip({ "index.cjs": Buffer.from(failingCode) }), /it fails: .*it breaks.* \(its log ends: .+\)/s],
+        [otherCode, /its answer is not an AdmissionReview: {"other":true}/],
       ] as const) {
         const { faults } = await runCases(functions, listed, await functions.publishVersion(rule, buildWanted(code)));
         assert.match(faults[0] ?? "", sentence);
@@ -363,15 +370,15 @@ describe("the functions of a stage", await needs("runtime client"), () => {
 
   describe("that are rolled back", () => {
     it("have the previous version, without weights", async () => {
-      deploy(crashing);
+      deploy(crashingCode);
       assert.equal(await rollBackAlias(functions, rule), "1");
       assert.deepEqual([getLiveAlias()?.version, getLiveAlias()?.weights], ["1", {}]);
       assert.equal((await askLiveVersion()).response.allowed, false);
     });
 
     it("end a canary first, and keep the live version", async () => {
-      deploy(good);
-      deploy(crashing);
+      deploy(goodCode);
+      deploy(crashingCode);
       Object.assign(getLiveAlias() ?? {}, { version: "2", weights: { 3: 0.1 } });
       assert.equal(await rollBackAlias(functions, rule), "2");
       assert.deepEqual([getLiveAlias()?.version, getLiveAlias()?.weights], ["2", {}]);
@@ -379,8 +386,8 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     });
 
     it("accept any existing version that isn't disarmed", async () => {
-      deploy(good);
-      deploy(good);
+      deploy(goodCode);
+      deploy(goodCode);
       assert.equal(await rollBackAlias(functions, rule, "1"), "1");
       assert.equal(await rollBackAlias(functions, rule, "3"), "3");
       await disarmRule(functions, rule, new Date(Date.now() + 60_000));
@@ -388,27 +395,27 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.equal(await rollBackAlias(functions, rule), "2");
     });
 
-    it("need a previous version", async () => {
+    it("can't be rolled back without a previous version", async () => {
       await assert.rejects(rollBackAlias(functions, rule), /always-deny has no version before version 1/);
       await assert.rejects(rollBackAlias(functions, rule, "7"), /always-deny has no version 7; it has 1/);
       await assert.rejects(rollBackAlias(functions, "none"), /stage test has no function for none/);
     });
 
-    it("need a version that accepts the keys in use", async () => {
-      deploy(good, { POSTERN_KEYS: `${signer.publicKey},second` });
+    it("can't be rolled back to a version that doesn't accept the keys in use", async () => {
+      deploy(goodCode, { POSTERN_KEYS: `${signer.publicKey},second` });
       await assert.rejects(
         rollBackAlias(functions, rule),
         /version 1 of always-deny doesn't accept the keys that are in use now/,
       );
-      deploy(good, { POSTERN_KEYS: signer.publicKey, POSTERN_ACCEPTS: "bench.1,bench.2,other.1" });
+      deploy(goodCode, { POSTERN_KEYS: signer.publicKey, POSTERN_ACCEPTS: "bench.1,bench.2,other.1" });
       await assert.rejects(
         rollBackAlias(functions, rule, "1"),
         /doesn't accept the clusters and key versions that are in use now/,
       );
     });
 
-    it("are not moved if another command has moved them", async () => {
-      deploy(good);
+    it("stay at the version to which another command has just moved their alias", async () => {
+      deploy(goodCode);
       const before = await functions.readAlias(rule);
       await functions.moveAlias(rule, "1", before);
       await assert.rejects(
@@ -417,8 +424,8 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       );
     });
 
-    it("are moved by a retry if Lambda is busy", async () => {
-      deploy(good);
+    it("are rolled back by a retry if Lambda is busy", async () => {
+      deploy(goodCode);
       let refusals = 2;
       service.fault = ({ action }, when) =>
         action === "lambda:UpdateAlias" && when === "before" && refusals-- > 0
@@ -444,10 +451,10 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     };
 
     it("show their status", async () => {
-      deploy(good);
+      deploy(goodCode);
       Object.assign(getLiveAlias() ?? {}, { weights: { 1: 0.1 } });
       const { output } = await runPostern("status", "--stage", "test");
-      // Releases are unknown without the right to find the bucket; the status still has what Lambda knows.
+      // Without the right to find the bucket, releases are unknown. The status still has the facts from Lambda.
       assert.match(output, /^RULE +LIVE +PUBLISHED +BEFORE\nalways-deny +2, 10% version 1 +\S+Z +1\n/);
       const { output: json, code } = await runPostern("status", "--stage", "test", "-o", "json");
       assert.equal(code, 3);
@@ -455,7 +462,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     });
 
     it("are rolled back, disarmed and armed", async () => {
-      deploy(good);
+      deploy(goodCode);
       assert.equal((await runPostern("rollback", rule, "--stage", "test")).output, "always-deny is at version 1\n");
       const { output } = await runPostern("disarm", rule, "--for", "30m", "--stage", "test");
       assert.match(output, /^always-deny allows everything until \S+Z, as version 3\n$/);
@@ -467,7 +474,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     });
 
     it("report errors in a sentence", async () => {
-      const wrong: [words: string[], code: number, sentence: RegExp][] = [
+      const refusedWords: [words: string[], code: number, sentence: RegExp][] = [
         [["status", "--stage", "none"], 1, /^stage none has no functions$/m],
         [
           ["rollback", "--stage", "test"],
@@ -480,7 +487,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         [["disarm", rule, "--stage", "test", "--for", "25h"], 2, /^--for takes a time from 1m to 24h.*not "25h"/],
         [["disarm", "none", "--stage", "test", "--for", "5m"], 1, /^stage test has no function for none/],
       ];
-      for (const [words, code, sentence] of wrong) {
+      for (const [words, code, sentence] of refusedWords) {
         const answer = await runPostern(...words);
         assert.match(answer.output, sentence);
         assert.equal(answer.code, code, words.join(" "));

@@ -1,4 +1,4 @@
-// Changes entries of the ledger in a process of its own, which the tests kill: node change-process.ts RULE KEY…
+// Changes entries of the ledger: `node change-process.ts RULE KEY…`. Tests kill this process during the change.
 import { openDynamoDbLedger } from "#lib/cluster/dynamodb-ledger.ts";
 import { openRuleLedger } from "#lib/ledger.ts";
 

@@ -31,8 +31,10 @@ import {
 // events, rollbacks and errors. An operation runs in the background; callers ask for its state.
 
 interface CreatedResource extends StackResource {
+  /** The logical id. */
   id: string;
   attributes: Record<string, string>;
+  /** The template's DeletionPolicy and UpdateReplacePolicy, such as "Retain". */
   deletion: string | undefined;
   replacement: string | undefined;
   status: string;
@@ -62,7 +64,7 @@ interface ChangeSet {
   name: string;
   wanted: WantedStack;
   changes: { Action: string; LogicalResourceId: string; ResourceType: string }[];
-  /** The names of existing resources that the stack takes over, by logical id; undefined for other change sets. */
+  /** The names of existing resources that an import takes over, by logical id; undefined if nothing is imported. */
   imports: Map<string, string> | undefined;
   failure: string | undefined;
   created: Date;
@@ -86,9 +88,9 @@ export interface Stack {
 
 export interface CloudFormation extends AwsService {
   stacks: Map<string, Stack>;
-  /** The resources that exist without a stack. */
+  /** The resources that were removed from their stacks, but still exist because of the policy Retain. */
   retained: Set<StackResource>;
-  /** Returns the stack with this name or ARN; stacks that were deleted have only their ARN. */
+  /** Returns the stack with this name or ARN. A deleted stack is found only by its ARN. */
   stack(name: string): Stack | undefined;
   /** Waits until no operation runs any more. */
   waitUntilIdle(): Promise<void>;
@@ -107,6 +109,7 @@ interface StackServices {
 type Form = URLSearchParams;
 const account = "123456789012";
 const pageSize = 100;
+const mostBodyBytes = 51_200;
 const createValidationError = (message: string) => new AwsError(400, "ValidationError", message);
 
 export const openCloudFormation = ({ recorder, ...services }: StackServices): CloudFormation => {
@@ -138,6 +141,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
     if (!stack) throw createValidationError(`Stack with id ${name} does not exist`);
     return stack;
   };
+  /** Sets the status of a resource, or without one the stack's status, and adds an event to the stack. */
   const recordEvent = (stack: Stack, status: string, reason?: string, resource?: CreatedResource) => {
     Object.assign(resource ?? stack, { status, reason });
     if (resource) resource.updated = new Date();
@@ -154,6 +158,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
     });
     gateways.serve(stack.id, [...stack.resources.values()]);
   };
+  /** Starts an operation in the background. */
   const startWork = (stack: Stack, act: () => Promise<void>) => {
     const running = act()
       .catch((error: Error) => recordEvent(stack, "UPDATE_ROLLBACK_FAILED", String(error.stack)))
@@ -161,8 +166,9 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
     work.add(running);
   };
 
+  /** Returns the values that Ref and Fn::GetAtt find in a stack's template. */
   const buildScope = (stack: Stack): Scope => {
-    const pseudo: Record<string, unknown> = {
+    const pseudoParameters: Record<string, unknown> = {
       "AWS::Region": region,
       "AWS::AccountId": account,
       "AWS::Partition": "aws",
@@ -172,7 +178,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
       "AWS::NoValue": nothing,
     };
     return {
-      ref: (id) => pseudo[id] ?? stack.resources.get(id)?.physical,
+      ref: (id) => pseudoParameters[id] ?? stack.resources.get(id)?.physical,
       attribute: (id, name) => {
         const value = stack.resources.get(id)?.attributes[name];
         if (value === undefined)
@@ -188,18 +194,18 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
   /** Throws if a resource of this type and name exists already, maybe in another stack. */
   const requireFreeName = (type: string, properties: Record<string, unknown>) => {
     const name = properties[nameKeys[type] ?? ""];
-    // Log groups are also created and deleted outside of stacks, so their kind looks for the name.
+    // The kind of log groups checks this itself, because log groups also exist without stacks.
     if (type === "AWS::Logs::LogGroup") return;
-    const all = [...stacks.values()].flatMap(({ resources }) => [...resources.values()]);
-    if (name !== undefined && [...all, ...retained].some((one) => one.type === type && one.physical === name))
-      throw new AwsError(409, "AlreadyExists", `${name} already exists`);
+    const ofStacks = [...stacks.values()].flatMap(({ resources }) => [...resources.values()]);
+    const isTaken = [...ofStacks, ...retained].some((found) => found.type === type && found.physical === name);
+    if (name !== undefined && isTaken) throw new AwsError(409, "AlreadyExists", `${name} already exists`);
   };
 
   /** Changes a stack to the wanted template; after a failure it rolls the stack back. */
   const apply = async (stack: Stack, wanted: WantedStack, verb: "CREATE" | "UPDATE") => {
     const before = stack.deployed;
     const undo: (() => Promise<void>)[] = [];
-    /** The resources that the new template replaced or dropped; they are deleted last. */
+    /** The resources that the new template replaces or no longer has; they are deleted last. */
     const leftovers: { resource: CreatedResource; policy: string | undefined }[] = [];
     const scope = buildScope(stack);
 
@@ -207,7 +213,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
       id: string,
       type: string,
       properties: Record<string, unknown>,
-      rest: Partial<CreatedResource>,
+      policies: Partial<CreatedResource>,
     ) => {
       const previous = stack.resources.get(id);
       const resource: CreatedResource = {
@@ -220,7 +226,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
         replacement: undefined,
         status: "",
         updated: new Date(),
-        ...rest,
+        ...policies,
       };
       stack.resources.set(id, resource);
       undo.push(async () => {
@@ -244,23 +250,23 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
         if (!declared) continue;
         const { Type: type, DeletionPolicy: deletion, UpdateReplacePolicy: replacement } = declared;
         const properties: Record<string, unknown> = Object(resolve(declared.Properties ?? {}, scope));
-        const rest = { deletion, replacement };
+        const policies = { deletion, replacement };
         const resource = stack.resources.get(id);
-        if (!resource) await createResource(id, type, properties, rest);
+        if (!resource) await createResource(id, type, properties, policies);
         else if (resource.type !== type)
           throw createValidationError(
             `Update of resource type is not permitted. The new template modifies resource type of ${id}`,
           );
-        else if (isDeepStrictEqual(resource.properties, properties)) Object.assign(resource, rest);
+        else if (isDeepStrictEqual(resource.properties, properties)) Object.assign(resource, policies);
         else {
           recordEvent(stack, "UPDATE_IN_PROGRESS", undefined, resource);
-          const kept = { ...resource };
+          const copyBefore = { ...resource };
           let isReplaced = false;
           undo.push(async () => {
             if (isReplaced) return;
             recordEvent(stack, "UPDATE_IN_PROGRESS", undefined, resource);
-            await getKind(type).change(kept.physical, properties, kept.properties, buildPlace(stack, id));
-            Object.assign(resource, kept);
+            await getKind(type).change(copyBefore.physical, properties, copyBefore.properties, buildPlace(stack, id));
+            Object.assign(resource, copyBefore);
             recordEvent(stack, "UPDATE_COMPLETE", undefined, resource);
           });
           await tryOperation(stack, resource, "UPDATE", async () => {
@@ -274,9 +280,9 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
             return changed ?? resource;
           });
           if (isReplaced) {
-            leftovers.push({ resource: kept, policy: kept.replacement });
-            await createResource(id, type, properties, rest);
-          } else Object.assign(resource, { properties, ...rest });
+            leftovers.push({ resource: copyBefore, policy: copyBefore.replacement });
+            await createResource(id, type, properties, policies);
+          } else Object.assign(resource, { properties, ...policies });
         }
       }
       const outputs = Object.entries(wanted.template.Outputs ?? {}).map(([key, { Value, Description }]) => {
@@ -291,17 +297,17 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
         failed.length > 0
           ? `The following resource(s) failed to ${verb.toLowerCase()}: [${failed.join(", ")}]. `
           : String(error instanceof Error ? error.message : error);
-      const rolling = verb === "CREATE" ? "ROLLBACK" : "UPDATE_ROLLBACK";
-      recordEvent(stack, `${rolling}_IN_PROGRESS`, reason);
+      const rollback = verb === "CREATE" ? "ROLLBACK" : "UPDATE_ROLLBACK";
+      recordEvent(stack, `${rollback}_IN_PROGRESS`, reason);
       try {
         for (const step of undo.reverse()) await step();
       } catch (problem) {
-        recordEvent(stack, `${rolling}_FAILED`, String(problem instanceof Error ? problem.message : problem));
+        recordEvent(stack, `${rollback}_FAILED`, String(problem instanceof Error ? problem.message : problem));
         return;
       }
       if (verb === "UPDATE") recordEvent(stack, "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS");
       stack.deployed = before ?? wanted;
-      recordEvent(stack, `${rolling}_COMPLETE`);
+      recordEvent(stack, `${rollback}_COMPLETE`);
       return;
     }
 
@@ -317,13 +323,14 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
         retained.add(resource);
         recordEvent(stack, "DELETE_SKIPPED", undefined, { ...resource });
       }
-      // The update has succeeded already, so a resource that can't be deleted stays.
+      // The update has succeeded already, so a resource that can't be deleted is only left over.
       else await discard(stack, { ...resource }).catch(() => {});
     }
     Object.assign(stack, { deployed: wanted, updated: verb === "UPDATE" ? new Date() : undefined });
     recordEvent(stack, `${verb}_COMPLETE`);
   };
 
+  /** Runs an operation on a resource, and records whether it succeeded. */
   const tryOperation = async (
     stack: Stack,
     resource: CreatedResource,
@@ -341,6 +348,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
     }
     recordEvent(stack, `${verb}_COMPLETE`, undefined, resource);
   };
+  /** Deletes a resource, and records whether that succeeded. */
   const discard = async (stack: Stack, resource: CreatedResource) => {
     recordEvent(stack, "DELETE_IN_PROGRESS", undefined, resource);
     try {
@@ -352,6 +360,9 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
     recordEvent(stack, "DELETE_COMPLETE", undefined, resource);
   };
 
+  /**
+   * Deletes a stack's resources, dependent ones first. A resource that can't be deleted keeps its dependencies, too.
+   */
   const destroy = async (stack: Stack) => {
     const template = stack.deployed?.template ?? { Resources: {} };
     const order = [...sortResources(template), ...stack.resources.keys()];
@@ -371,15 +382,16 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
       if (resource.deletion === "Retain") {
         retained.add(resource);
         recordEvent(stack, "DELETE_SKIPPED", undefined, resource);
-      } else if (
-        await discard(stack, resource).then(
-          () => false,
+      } else {
+        const isDiscarded = await discard(stack, resource).then(
           () => true,
-        )
-      ) {
-        failed.push(id);
-        keepDependencies();
-        continue;
+          () => false,
+        );
+        if (!isDiscarded) {
+          failed.push(id);
+          keepDependencies();
+          continue;
+        }
       }
       stack.resources.delete(id);
     }
@@ -391,10 +403,11 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
     recordEvent(stack, "DELETE_COMPLETE");
   };
 
+  /** Returns the template of a request: its TemplateBody, or the object at its TemplateURL. */
   const readText = async (form: Form): Promise<string> => {
     const body = form.get("TemplateBody");
     if (body !== null) {
-      if (Buffer.byteLength(body) > 51_200)
+      if (Buffer.byteLength(body) > mostBodyBytes)
         throw createValidationError(
           "1 validation error detected: 'templateBody' failed to satisfy constraint: Member must have length less than or equal to 51200",
         );
@@ -450,7 +463,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
       : [...stacks.values()].find(({ changeSets }) => [...changeSets.values()].some(({ id }) => id === name));
     return [stack, stack && [...stack.changeSets.values()].find((set) => set.name === name || set.id === name)];
   };
-  /** Returns the names of the log groups to import; throws unless they are all that the template adds. */
+  /** Returns the names of the log groups to import, by logical id; throws if the template changes anything else. */
   const readImports = (form: Form, stack: Stack, template: Template): Map<string, string> => {
     const ids = [...form].filter(([key]) => /^ResourcesToImport\.member\.\d+\.LogicalResourceId$/.test(key));
     const imports = new Map(
@@ -461,8 +474,8 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
     );
     const { Resources: before = {}, ...others } = stack.deployed?.template ?? {};
     const { Resources: after, ...rest } = template;
-    const kept = Object.fromEntries(Object.entries(after).filter(([id]) => !imports.has(id)));
-    if (!isDeepStrictEqual([before, others], [kept, rest]))
+    const notImported = Object.fromEntries(Object.entries(after).filter(([id]) => !imports.has(id)));
+    if (!isDeepStrictEqual([before, others], [notImported, rest]))
       throw createValidationError("As part of the import operation, you cannot modify or add resources or outputs");
     for (const [id, name] of imports) {
       const { Type, DeletionPolicy, Properties } = after[id] ?? {};
@@ -471,6 +484,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
     }
     return imports;
   };
+  /** Adds existing log groups to a stack. */
   const takeOver = (stack: Stack, wanted: WantedStack, imports: Map<string, string>) => {
     const missing = [...imports.values()].find((name) => !services.logs.groups.has(name));
     if (missing !== undefined) {
@@ -667,9 +681,9 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
     answer: async (request) => {
       const form = parseForm(request);
       const action = form.get("Action") ?? "";
-      const known = actions[action];
-      if (!known) throw new AwsError(400, "InvalidAction", `the stand-in of CloudFormation knows no ${action}`);
-      const answer = { [`${action}Result`]: await known(form), ResponseMetadata: { RequestId: randomUUID() } };
+      const runAction = actions[action];
+      if (!runAction) throw new AwsError(400, "InvalidAction", `the stand-in of CloudFormation knows no ${action}`);
+      const answer = { [`${action}Result`]: await runAction(form), ResponseMetadata: { RequestId: randomUUID() } };
       return { status: 200, headers: xmlType, body: toXml(`${action}Response`, answer) };
     },
     refuse: refuseInQuery,

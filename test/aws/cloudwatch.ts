@@ -3,8 +3,8 @@ import { AwsError, type AwsRequest, type AwsService, refuseInJson } from "./aws-
 import { type Dashboards, openDashboards } from "./dashboards.ts";
 import type { TimeSeries } from "./metric-math.ts";
 
-// A stand-in for CloudWatch's metrics: those that functions log in the embedded metric format, and those of Lambda and
-// API Gateway. Alarms watch them.
+// A stand-in for CloudWatch. It has the metrics that functions log in the embedded metric format, the metrics of Lambda
+// and API Gateway, and alarms on these metrics.
 
 export interface MetricDatum {
   namespace: string;
@@ -21,25 +21,27 @@ export interface CloudWatch extends AwsService {
   record(datum: MetricDatum): void;
   /** Records the metrics in a line of a function's log; other lines are ignored. */
   recordLine(line: string): void;
-  /** Records a metric for a log line that matches a metric filter, which has the form of AWS::Logs::MetricFilter. */
+  /** Records a metric if a log line matches a metric filter. `filter` has the form of AWS::Logs::MetricFilter. */
   filter(line: string, filter: Record<string, unknown>): void;
   alarms: Alarms;
   dashboards: Dashboards;
-  /** Milliseconds by which CloudWatch's clock is ahead, for what it records and for its alarms. */
+  /** Milliseconds by which CloudWatch's clock is ahead of this machine's clock, for metrics and alarms. */
   ahead: number;
   clear(): void;
 }
 
+/** In seconds. */
 const minute = 60;
 
 export const openCloudWatch = (region = "eu-west-1"): CloudWatch => {
-  const kept = new Map<string, { second: number; value: number; visibleFrom: number }[]>();
+  /** The recorded values by metric, with the second from which a value can be read. */
+  const pointsByMetric = new Map<string, { second: number; value: number; visibleFrom: number }[]>();
   const readClock = () => Date.now() + standIn.ahead;
   const record = ({ namespace, metric, dimensions, value, time }: MetricDatum) => {
     const key = buildKey(namespace, metric, dimensions);
-    const points = kept.get(key) ?? [];
-    kept.set(key, points);
-    // CloudWatch keeps metrics of standard resolution by the minute.
+    const points = pointsByMetric.get(key) ?? [];
+    pointsByMetric.set(key, points);
+    // CloudWatch stores metrics of standard resolution by the minute.
     const second = Math.floor((time + standIn.ahead) / 1000 / minute) * minute;
     points.push({ second, value, visibleFrom: readClock() + standIn.delay });
   };
@@ -52,7 +54,7 @@ export const openCloudWatch = (region = "eu-west-1"): CloudWatch => {
       for (const { Name } of listIn(Metrics))
         for (const names of Array.isArray(Dimensions) ? Dimensions : [[]]) {
           const dimensions = Object.fromEntries([...names].map((name: string) => [name, Object(entry)[name]]));
-          // CloudWatch ignores a set of dimensions that the line has no values for.
+          // CloudWatch ignores a set of dimensions if the line lacks the value of a dimension.
           if (Object.values(dimensions).some((value) => typeof value !== "string")) continue;
           const values = [Object(entry)[String(Name)]].flat();
           for (const value of values)
@@ -70,8 +72,8 @@ export const openCloudWatch = (region = "eu-west-1"): CloudWatch => {
         String(readField(event, String(Value)) ?? ""),
       ]);
       const [namespace, metric] = [String(MetricNamespace), String(MetricName)];
-      const known = { namespace, metric, dimensions: Object.fromEntries(dimensions) };
-      record({ ...known, value: Number(MetricValue), time: Date.now() });
+      const value = Number(MetricValue);
+      record({ namespace, metric, dimensions: Object.fromEntries(dimensions), value, time: Date.now() });
     }
   };
 
@@ -80,17 +82,17 @@ export const openCloudWatch = (region = "eu-west-1"): CloudWatch => {
     from: number,
     to: number,
   ): TimeSeries => {
-    const points = kept.get(buildKey(namespace, metric, dimensions)) ?? [];
+    const points = pointsByMetric.get(buildKey(namespace, metric, dimensions)) ?? [];
     const periods = Map.groupBy(
       points.filter(({ second, visibleFrom }) => second >= from && second < to && visibleFrom <= readClock()),
       ({ second }) => Math.floor(second / period) * period,
     );
-    const compute = (some: { value: number }[]) =>
+    const compute = (periodPoints: { value: number }[]) =>
       computeStatistic(
         stat,
-        some.map(({ value }) => value),
+        periodPoints.map(({ value }) => value),
       );
-    return new Map([...periods].map(([second, some]) => [second, compute(some)]));
+    return new Map([...periods].map(([second, periodPoints]) => [second, compute(periodPoints)]));
   };
 
   const getMetricData = (input: Record<string, unknown>) => {
@@ -109,7 +111,7 @@ export const openCloudWatch = (region = "eu-west-1"): CloudWatch => {
       const { Metric, Period, Stat } = Object(MetricStat);
       if (!(Period >= minute && Period % minute === 0))
         throw new AwsError(400, "ValidationError", `the period of ${Id} must be whole minutes`);
-      // Callers ask by their own clock.
+      // Callers state the end by their own clock, not by CloudWatch's clock.
       const until = end + standIn.ahead / 1000;
       const values = readMetric(toSelection(Object(Metric), Stat, Period), Math.floor(start / Period) * Period, until);
       const found = [...values].sort(([left], [right]) => (isDescending ? right - left : left - right));
@@ -137,8 +139,8 @@ export const openCloudWatch = (region = "eu-west-1"): CloudWatch => {
     filter,
     ahead: 0,
     alarms: openAlarms(readMetric, () => readClock() / 1000, `arn:aws:cloudwatch:${region}:123456789012:alarm:`),
-    dashboards: openDashboards(readMetric, () => [...kept.keys()].map(parseKey)),
-    clear: () => kept.clear(),
+    dashboards: openDashboards(readMetric, () => [...pointsByMetric.keys()].map(parseKey)),
+    clear: () => pointsByMetric.clear(),
     identify: (request) => ({ action: `cloudwatch:${readAction(request)}`, name: "" }),
     answer: async (request) => {
       const act = actions[readAction(request)];
@@ -157,13 +159,13 @@ export const openCloudWatch = (region = "eu-west-1"): CloudWatch => {
 };
 
 /**
- * Reports whether a line of JSON matches a filter pattern. It knows comparisons (`=`, `!=`) of texts, with `*`, and of
- * whole numbers, `&&`, `||` and brackets.
+ * Reports whether a line of JSON matches a filter pattern, such as `{ $.status = "5*" && $.count != 3 }`. Patterns may
+ * have comparisons (`=`, `!=`) with texts, in which `*` is any text, and with whole numbers, `&&`, `||` and brackets.
  */
 export const matchesPattern = (pattern: string, event: unknown): boolean => {
   const tokens = pattern.match(/[{}()]|&&|\|\||!?=|\$[\w.]+|"[^"]*"|\d+|\S/g) ?? [];
   const take = () => tokens.shift() ?? "";
-  const expect = (token: string) => {
+  const requireToken = (token: string) => {
     const found = take();
     if (found !== token) throw new Error(`${pattern} has "${found}" in the place of "${token}"`);
   };
@@ -171,7 +173,7 @@ export const matchesPattern = (pattern: string, event: unknown): boolean => {
     if (tokens[0] === "(") {
       take();
       const inner = parseOr();
-      expect(")");
+      requireToken(")");
       return inner;
     }
     const [field, operator, text] = [take(), take(), take()];
@@ -199,13 +201,13 @@ export const matchesPattern = (pattern: string, event: unknown): boolean => {
     }
     return holds;
   };
-  expect("{");
+  requireToken("{");
   const holds = parseOr();
-  expect("}");
+  requireToken("}");
   return holds;
 };
 
-/** Returns a field of a log line; its name has the form `$.field`. */
+/** Returns a field of a log line by its name in the form `$.field`. */
 const readField = (event: unknown, name: string): unknown => Object(event)[name.replace("$.", "")];
 
 const readAction = ({ headers }: AwsRequest) => String(headers["x-amz-target"] ?? "").replace(/^.*\./, "");

@@ -2,8 +2,8 @@ import type { MetricSelection, ReadMetric } from "./alarms.ts";
 import { AwsError } from "./aws-service.ts";
 import { computeExpression, listIds, type TimeSeries } from "./metric-math.ts";
 
-// CloudWatch's dashboards: PutDashboard refuses what AWS refuses, as far as our dashboard uses it, and a test can read the
-// lines of each widget from the metrics that CloudWatch has.
+// A stand-in for CloudWatch's dashboards. PutDashboard refuses the same bodies as AWS, as far as our dashboard uses
+// their fields. Tests can read the lines of each widget from the metrics of the stand-in for CloudWatch.
 
 type Properties = Record<string, unknown>;
 
@@ -19,7 +19,7 @@ export interface WidgetLine {
   title: string;
   /** The metric or the expression. */
   source: string;
-  /** By their labels. */
+  /** The time series by their labels. */
   series: Record<string, TimeSeries>;
 }
 
@@ -39,7 +39,9 @@ interface Widget {
   properties: Properties;
 }
 
-/** An entry of a widget's metrics, after its names: `[namespace, metric, dimension, value, …, options]`. */
+/**
+ * An entry of a widget's metrics. In the dashboard's body, it is `[namespace, metric, dimension, value, …, options]`.
+ */
 interface Line extends KnownMetric {
   options: Properties;
 }
@@ -73,7 +75,7 @@ export const openDashboards = (readMetric: ReadMetric, listMetrics: () => KnownM
           ]),
         );
       const readId = (wanted: string) => {
-        const line = lines.find(({ options: { id: own } }) => own === wanted);
+        const line = lines.find(({ options: { id: lineId } }) => lineId === wanted);
         return (line && Object.values(compute(line))[0]) ?? new Map();
       };
       return { [String(id)]: computeExpression(String(expression), readId, seconds) };
@@ -159,18 +161,19 @@ const requireValidMetricWidget = (properties: Properties) => {
 };
 
 const parseLine = (entry: unknown): Line => {
-  const all: unknown[] = Array.isArray(entry) ? [...entry] : [];
-  const options: Properties = typeof all.at(-1) === "object" ? Object(all.pop()) : {};
+  const parts: unknown[] = Array.isArray(entry) ? [...entry] : [];
+  const options: Properties = typeof parts.at(-1) === "object" ? Object(parts.pop()) : {};
   if (options.expression !== undefined) {
-    requireThat(all.length === 0, `the expression ${options.expression} has a metric`);
+    requireThat(parts.length === 0, `the expression ${options.expression} has a metric`);
     return { namespace: "", metric: "", dimensions: {}, options };
   }
-  requireThat(all.length >= 2 && all.length % 2 === 0, `${JSON.stringify(entry)} is no metric`);
+  requireThat(parts.length >= 2 && parts.length % 2 === 0, `${JSON.stringify(entry)} is no metric`);
   requireThat(
-    all.every((part) => typeof part === "string" && part !== ""),
+    parts.every((part) => typeof part === "string" && part !== ""),
     `${JSON.stringify(entry)} has an empty part`,
   );
-  const [namespace = "", metric = "", ...rest] = all.map(String);
+  const [namespace = "", metric = "", ...rest] = parts.map(String);
+  // The dimensions are a flat list: name, value, name, value.
   const names = rest.filter((_, index) => index % 2 === 0);
   const dimensions = Object.fromEntries(names.map((name, index) => [name, rest[2 * index + 1] ?? ""]));
   return { namespace, metric, dimensions, options };
@@ -204,7 +207,10 @@ const findMetrics = (expression: string, known: KnownMetric[]): MetricSelection[
   return found.map((metric) => ({ ...metric, stat, period }));
 };
 
-/** Reports whether a value has the tokens of a term one after the other. CloudWatch begins tokens as in camel case. */
+/**
+ * Reports whether a value has the tokens of a term one after the other. The name `ColdStart` has the tokens Cold,
+ * Start.
+ */
 const matchesTokens = (term: string, value: string): boolean => {
   const split = (text: string) => text.match(/[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+/g) ?? [];
   return ` ${split(value).join(" ")} `.includes(` ${split(term).join(" ")} `);

@@ -14,7 +14,8 @@ import { type Account, openAccount } from "./account.ts";
 import { evaluateQuery } from "./insights.ts";
 import { lint } from "./tools.ts";
 
-// An operator finds out which users were refused what, and why. The lines come from functions in Lambda's runtime client.
+// Tests `postern status --denials`, which shows an operator the denied requests of users and the reasons. Lambda's
+// runtime client writes the logged lines.
 
 const buildRule = (sentence: string, guards = false) => `
 import { rule } from "#lib/rule.ts";
@@ -105,10 +106,10 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     const { denials, ...rest } = JSON.parse(await showDenials("-o", "json", ...words));
     return { ...rest, denials: denials.map(({ last, ...denial }: { last: string }) => denial) };
   };
-  const row = { operation: "CREATE", resource: "pods", namespace: "shop" };
-  const enforced = { ...row, cluster: "shop", rule: "require-owner", mode: "enforce", user: ci };
-  const warned = { ...row, cluster: "shop", rule: "suggest-owner", mode: "warn", user: ci };
-  const found = [
+  const commonFields = { operation: "CREATE", resource: "pods", namespace: "shop" };
+  const enforced = { ...commonFields, cluster: "shop", rule: "require-owner", mode: "enforce", user: ci };
+  const warned = { ...commonFields, cluster: "shop", rule: "suggest-owner", mode: "warn", user: ci };
+  const expectedDenials = [
     { ...enforced, message: "no owner: ", example: "web-2", times: 2 },
     { ...warned, message: "an owner would help", example: "web-1", times: 1 },
     {
@@ -123,7 +124,7 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     },
   ];
 
-  it("are printed with the user, the object and the message, the most frequent first", async () => {
+  it("are printed with user, object and message, and the most frequent denial comes first", async () => {
     const text = await showDenials();
     assert.match(text, /^4 denials since \d{4}-\d\d-\d\dT/);
     assert.match(text, /^TIMES {2}LAST +CLUSTER {2}RULE +MODE +USER +WHAT +WHY$/m);
@@ -135,16 +136,22 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     assert.doesNotMatch(text, /correct horse/);
   });
 
-  it("are printed as JSON, all of them, of one rule or of one cluster", async () => {
-    const { since, ...all } = await readDenials();
+  it("can be printed as JSON: all, those of one rule, or those of one cluster", async () => {
+    const { since, ...report } = await readDenials();
     assert.ok(Math.abs(Date.now() - Date.parse(since) - 24 * 3_600_000) < 600_000, since);
-    assert.deepEqual(all, { stage: "test", denials: found, complete: true });
-    assert.deepEqual((await readDenials("--rule", "suggest-owner", "--since", "7d")).denials, found.slice(1, 2));
-    assert.deepEqual((await readDenials("--cluster", "lab", "--rule", "require-owner")).denials, found.slice(2));
+    assert.deepEqual(report, { stage: "test", denials: expectedDenials, complete: true });
+    assert.deepEqual(
+      (await readDenials("--rule", "suggest-owner", "--since", "7d")).denials,
+      expectedDenials.slice(1, 2),
+    );
+    assert.deepEqual(
+      (await readDenials("--cluster", "lab", "--rule", "require-owner")).denials,
+      expectedDenials.slice(2),
+    );
     assert.match(await showDenials("--cluster", "lab", "--rule", "suggest-owner"), /^0 denials since \S+\n$/);
   });
 
-  it("are among the reviews of which a plan estimates the cost, which has no probes and cases", async () => {
+  it("count in the plan's estimate of costs, which contains no probes and cases", async () => {
     const { stdout, stderr } = await run("deploy", "--stage", "test", "--ca", "ca.pem", "--plan-only", "-o", "json");
     const { costs }: { costs?: { rule: string; reviews: number }[] } = stdout === "" ? {} : JSON.parse(stdout);
     assert.deepEqual(
@@ -157,7 +164,7 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     );
   });
 
-  it("are none that an exception lets through; status lists the exceptions, with what each let through", async () => {
+  it("don't include requests that an exception allows; status lists these by exception", async () => {
     const status = ["status", "--stage", "test", "--config", "postern.yaml", "--since", "2h"];
     const { exceptions } = JSON.parse((await run(...status, "-o", "json")).stdout);
     const legacy = { namespaces: ["legacy"], until: "2999-12-31", owner: "team-billing", reason: "OPS-231" };
@@ -189,7 +196,7 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     );
   });
 
-  it("are foretold by the plan where an exception has ended", async () => {
+  it("are predicted by the plan if an exception has ended", async () => {
     const { stdout } = await run("deploy", "--stage", "test", "--ca", "ca.pem", "--plan-only");
     assert.match(
       stdout,
@@ -198,7 +205,7 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     assert.doesNotMatch(stdout, /OPS-231 (ends|has ended)/);
   });
 
-  const refused: [words: string[], code: number, sentence: RegExp][] = [
+  const refusedWords: [words: string[], code: number, sentence: RegExp][] = [
     [
       ["--denials", "--stage", "test", "--rule", "owner"],
       2,
@@ -228,14 +235,14 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     [["--stage", "test", "--rule", "require-owner"], 2, /--rule is for --denials/],
     [["--denials", "--stage", "other"], 1, /stage other has no log group \/aws\/lambda\/postern-other/],
   ];
-  for (const [words, code, sentence] of refused)
+  for (const [words, code, sentence] of refusedWords)
     it(`are refused in a sentence: ${words.join(" ")}`, async () => {
-      const ended = await run("status", ...words);
-      assert.match(ended.stderr, sentence);
-      assert.equal(ended.code, code);
+      const result = await run("status", ...words);
+      assert.match(result.stderr, sentence);
+      assert.equal(result.code, code);
     });
 
-  it("are in lines of the form that the package states", () => {
+  it("are in log lines of the form that the package documents", () => {
     const isLogLine = new Ajv().compile(schema);
     const lines = (account.logs.groups.get("/aws/lambda/postern-test") ?? []).map(({ line }) => JSON.parse(line));
     const reviews = lines.filter((line) => "Reviews" in line);
@@ -243,27 +250,27 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     for (const line of reviews) assert.ok(isLogLine(line), JSON.stringify([line, isLogLine.errors]));
   });
 
-  it("are in a saved query, beside others that status names", async () => {
+  it("are shown by a saved query; status names all saved queries", async () => {
     const names = ["denials", "errors by rule", "slowest reviews", "cold starts", "guards that failed"];
-    const saved = names.map((name) => `postern-test/${name}`);
-    assert.deepEqual([...account.logs.saved.values()].map(({ Name }) => Name).sort(), saved.toSorted());
+    const savedNames = names.map((name) => `postern-test/${name}`);
+    assert.deepEqual([...account.logs.saved.values()].map(({ Name }) => Name).sort(), savedNames.toSorted());
     const status = ["status", "--stage", "test", "--config", "postern.yaml"];
     const { stdout } = await run(...status);
-    assert.ok(stdout.includes(`queries that CloudWatch Logs Insights has saved: ${saved.join(", ")}\n`), stdout);
-    assert.deepEqual(JSON.parse((await run(...status, "-o", "json")).stdout).queries, saved);
-    const runSaved = (name: string) => {
+    assert.ok(stdout.includes(`queries that CloudWatch Logs Insights has saved: ${savedNames.join(", ")}\n`), stdout);
+    assert.deepEqual(JSON.parse((await run(...status, "-o", "json")).stdout).queries, savedNames);
+    const runSavedQuery = (name: string) => {
       const { QueryString = "", LogGroupNames = [] } =
         [...account.logs.saved.values()].find(({ Name }) => Name === `postern-test/${name}`) ?? {};
       assert.deepEqual(LogGroupNames, ["/aws/lambda/postern-test"]);
       return evaluateQuery(QueryString, account.logs.groups.get("/aws/lambda/postern-test") ?? []);
     };
     assert.deepEqual(
-      runSaved("denials").map(({ user, message, times }) => [user, message, times]),
-      found.map(({ user, message, times }) => [user, message, `${times}`]),
+      runSavedQuery("denials").map(({ user, message, times }) => [user, message, times]),
+      expectedDenials.map(({ user, message, times }) => [user, message, `${times}`]),
     );
     for (const name of ["errors by rule", "guards that failed"])
       assert.deepEqual(
-        runSaved(name).map(({ last, errors, failures, ...failed }) => [failed, errors ?? failures]),
+        runSavedQuery(name).map(({ last, errors, failures, ...failed }) => [failed, errors ?? failures]),
         [[{ function: "postern-test-require-owner", Rule: "require-owner", Cluster: "lab", code: "500" }, "1"]],
       );
   });
@@ -273,7 +280,7 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     const { Parameters, ...template } = parse(readTemplate(page));
     assert.deepEqual(Object.keys(Parameters), ["Stage", "Stream"]);
     const Stream = "arn:aws:firehose:eu-west-1:123456789012:deliverystream/denials";
-    // The stand-in knows no parameters.
+    // The stand-in for CloudFormation knows no parameters, so the test replaces them.
     const body = JSON.stringify(template)
       .replaceAll(/\$\{Stage\}/g, "test")
       .replaceAll('{"Ref":"Stream"}', `"${Stream}"`);
@@ -304,7 +311,7 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     await lint(await checkout.write("denials.yml", readTemplate(page)));
   });
 
-  it("have no user and no message with logs: minimal", async () => {
+  it("are logged without user and message if postern.yaml has `logs: minimal`", async () => {
     await deploy("logs: minimal");
     const before = account.logs.groups.get("/aws/lambda/postern-test")?.length ?? 0;
     await send("shop", "require-owner", { userInfo: { username: jane }, namespace: "shop", name: "web-9" });
@@ -314,7 +321,7 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     assert.match(await showDenials(), /^1 .* shop +require-owner +enforce +- +CREATE pods shop\/web-9 +-$/m);
   });
 
-  it("have no saved query any more once the stage is destroyed", async () => {
+  it("have no saved query after the stage is destroyed", async () => {
     await requireSuccess("destroy", "--stage", "test", "--yes", "--forget", "shop,lab");
     assert.equal(account.logs.saved.size, 0);
   });

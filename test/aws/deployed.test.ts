@@ -14,12 +14,12 @@ import { needs } from "../parts.ts";
 import { createPackager, loadJob, type StagePackager } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// One stage from its first deployment to its deletion, with a real API server and clients that write all the time.
+// Tests a stage from its first deployment to its deletion, with a real API server and clients that write all the time.
 /**
- * Returns the source of a rule that stamps notes and refuses notes without a stamp; each version differs in its
- * arguments.
+ * Returns the source of a rule that stamps notes, and refuses notes without a stamp. The arguments make different
+ * versions.
  */
-// A rule can't name these globals. That is a check of its source, and no sandbox.
+// A rule's source must not name these globals. That is only a check of the source, and no sandbox.
 const buildRule = ({ stamp = "one", head = "", validate = "" } = {}) => `
 import { rule } from "#lib/rule.ts";
 const { process, Math } = Object.constructor("return globalThis")();
@@ -48,7 +48,7 @@ const buildCases = (stamp = "one") => `
   validate: { metadata: { name: a }, data: {} }
   refused: data.stamp must be set
 `;
-const buildConfig = (failurePolicy: "Fail" | "Ignore") => `# The one who edits this by machine leaves the rest as it is.
+const buildConfig = (failurePolicy: "Fail" | "Ignore") => `# A program that edits this file must keep this comment.
 rules:
   stamp-notes: { failurePolicy: ${failurePolicy}, timeoutSeconds: 10 }
 clusters:
@@ -88,26 +88,26 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     await checkout?.remove();
   });
 
-  /** Runs postern as a user would at the command line. */
+  /** Runs postern at the command line, as a user would. */
   const runPostern = (...words: string[]) => checkout.postern(account.actAs("pipeline").env, ...words);
   const getClusterOptions = () => options.slice(0, 4);
   let catalogues = 0;
-  /** Puts another version of the rule into the working tree. */
+  /** Writes another version of the rule to the working tree. */
   const release = async (rule: string, cases: string) => {
     catalogues += 1;
-    // A process loads a module once, so each catalogue gets its own folder.
+    // A process loads a module only once, so each catalogue is also written to its own folder.
     for (const folder of ["functions", `catalogues/${catalogues}`])
       await checkout.rule("stamp-notes", `${rule}// ${catalogues}\n`, cases, folder);
   };
   /** Deploys with canary times that no option of the command line accepts; returns the output. */
-  const deployWithin = async (watch: Omit<CanaryOptions, "signal"> | undefined) => {
+  const deployWithin = async (canary: Omit<CanaryOptions, "signal"> | undefined) => {
     const { deployStage: deploy } =
       await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
     const { output, job } = await openJob();
-    const ended = await deploy({ ...job, canary: watch }, async () => {}, packageStage).catch(
+    const result = await deploy({ ...job, canary }, async () => {}, packageStage).catch(
       (error: Error) => error.message,
     );
-    return [...output, ended].join("\n");
+    return [...output, result].join("\n");
   };
   const openJob = async () => {
     const output: string[] = [];
@@ -122,39 +122,39 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   const getLiveAlias = () => account.lambda.functions.get(fn)?.aliases.get("live");
 
   /**
-   * Creates notes with several clients, all the time while `act` runs. Their short pauses leave the cores to `act`, and to
-   * the other test files.
+   * Lets several clients create notes all the time while `act` runs. They make short pauses, which leave the processor
+   * to `act` and to other test files.
    */
   const writeMeanwhile = async (act: () => Promise<unknown>, clients = 4): Promise<WriteCounts> => {
-    const tally: WriteCounts = { created: 0, stamps: {}, failures: [] };
+    const writeCounts: WriteCounts = { created: 0, stamps: {}, failures: [] };
     let isOver = false;
     const connections = Array.from({ length: clients }, () =>
       createTokenClient(cluster.server, cluster.ca, cluster.getToken("jane")),
     );
-    const work = connections.map(async ({ client, close }) => {
+    const writes = connections.map(async ({ client, close }) => {
       const path = "/api/v1/namespaces/default/configmaps";
       while (!isOver) {
         const body = { metadata: { generateName: "note-" }, data: { by: "client" } };
         const answer = await client({ method: "POST", path, body });
         if (answer.code === 201) {
-          tally.created += 1;
+          writeCounts.created += 1;
           const stamp = String(Object(answer.body.data).stamp);
-          tally.stamps[stamp] = (tally.stamps[stamp] ?? 0) + 1;
-        } else tally.failures.push(String(answer.body.message));
+          writeCounts.stamps[stamp] = (writeCounts.stamps[stamp] ?? 0) + 1;
+        } else writeCounts.failures.push(String(answer.body.message));
         await wait(100);
       }
       close();
     });
-    // The clients also write before and after, to cover every moment.
+    // The clients also write before and after `act`, so that every moment is covered.
     await wait(500);
     try {
       await act();
       await wait(500);
     } finally {
       isOver = true;
-      await Promise.all(work);
+      await Promise.all(writes);
     }
-    return tally;
+    return writeCounts;
   };
   const readUrls = async () => {
     const path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/postern";
@@ -178,19 +178,19 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     assert.equal(account.lambda.functions.size, 0);
   });
 
-  it("is deployed by one command, and the next one has nothing to do", async () => {
-    // The entries must wait until requests see the new route, the alias and its permission.
+  it("is deployed by one command, and a second deployment has nothing to do", async () => {
+    // Invocations see the new route, the alias and its permission late. The entries must not be written before that.
     account.lambda.propagation = 4000;
     const first = await runPostern("deploy", ...options);
     account.lambda.propagation = 0;
     assert.equal(first.code, 0, first.stdout + first.stderr);
     assert.match(first.stderr, /release r1 is live in shop/);
     await waitUntil("notes are not stamped", async () => (await readStamp(`first-${Date.now()}`)) === "one");
-    const before = account.recordedCalls.length;
+    const callsBefore = account.recordedCalls.length;
     const second = await runPostern("deploy", ...options);
     assert.match(second.stderr, /nothing to do: release r1 is live/);
     const changing = account.recordedCalls
-      .slice(before)
+      .slice(callsBefore)
       .filter(({ action }) => /:(Update|Publish|Create)/.test(action));
     assert.deepEqual(changing, []);
   });
@@ -212,20 +212,20 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       [buildRule({ validate: 'return "nothing is good enough";' }), /the refusal is/],
     ] as const) {
       await release(broken, buildCases());
-      const tally = await writeMeanwhile(async () => {
+      const writeCounts = await writeMeanwhile(async () => {
         const { code, stdout, stderr } = await runPostern("deploy", ...options);
         assert.notEqual(code, 0, stdout);
         assert.match(stderr, reason);
       });
-      assert.deepEqual(tally.failures, []);
-      assert.deepEqual(Object.keys(tally.stamps), ["one"]);
+      assert.deepEqual(writeCounts.failures, []);
+      assert.deepEqual(Object.keys(writeCounts.stamps), ["one"]);
       assert.equal(getLiveAlias()?.version, "1");
     }
   });
 
-  it("refuses versions that disagree with the version before", async () => {
-    const strict = buildRule({ stamp: "two", validate: 'if (note.data?.stamp === "one") return "one is out";' });
-    await release(strict, buildCases("two"));
+  it("refuses versions that give other answers than the version before", async () => {
+    const strictRule = buildRule({ stamp: "two", validate: 'if (note.data?.stamp === "one") return "one is out";' });
+    await release(strictRule, buildCases("two"));
     const { code, stderr } = await runPostern("deploy", ...options);
     assert.equal(code, 1);
     assert.match(stderr, /stamp-notes, "stamps a note": version \d+ refuses what version 1 writes: one is out/);
@@ -234,7 +234,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
 
   /** The version with the stamp "two". */
   let promoted: string | undefined;
-  const watch = { share: 0.1, milliseconds: 8000, every: 500, metricDelay: 0 };
+  const canary = { share: 0.1, milliseconds: 8000, every: 500, metricDelay: 0 };
 
   for (const [what, validate, sentence, reason] of [
     ["denies", 'if (note.data?.by === "client") return "no clients";', /no clients/, /it denies \d+% of its reviews/],
@@ -243,8 +243,8 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     it(`rolls back a version that ${what} only with real reviews`, async () => {
       await release(buildRule({ validate }), buildCases());
       let output = "";
-      const tally = await writeMeanwhile(async () => {
-        output = await deployWithin(watch);
+      const writeCounts = await writeMeanwhile(async () => {
+        output = await deployWithin(canary);
       });
       assert.match(output, reason);
       assert.match(
@@ -252,17 +252,20 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
         /the webhook entries in clusters were not changed, because the new versions of these rules did not pass the canary: stamp-notes/,
       );
       assert.deepEqual([getLiveAlias()?.version, getLiveAlias()?.weights], ["1", {}]);
-      assert.ok(tally.failures.length > 0 && tally.failures.length < 0.2 * tally.created, `${tally.failures.length}`);
-      for (const failure of tally.failures) assert.match(failure, sentence);
+      assert.ok(
+        writeCounts.failures.length > 0 && writeCounts.failures.length < 0.2 * writeCounts.created,
+        `${writeCounts.failures.length}`,
+      );
+      for (const failure of writeCounts.failures) assert.match(failure, sentence);
     });
 
-  it("does not promote a version that crashes before CloudWatch shows it", async () => {
+  it("rolls back a version that crashes, even if CloudWatch shows the crashes late", async () => {
     const crash = 'if (note.data?.by === "client" && Math.random() < 0.3) process.exit(1);';
     await release(buildRule({ validate: crash }), buildCases());
     account.cloudwatch.delay = 4000;
     let output = "";
     await writeMeanwhile(async () => {
-      output = await deployWithin({ ...watch, share: 0.5, milliseconds: 3000, metricDelay: 5000 });
+      output = await deployWithin({ ...canary, share: 0.5, milliseconds: 3000, metricDelay: 5000 });
     });
     account.cloudwatch.delay = 0;
     assert.match(output, /was rolled back: it fails [\d.]+% of its reviews/);
@@ -272,20 +275,23 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   it("promotes a version that passes the canary, without a failed request", async () => {
     await release(buildRule({ stamp: "two" }), buildCases("two"));
     let output = "";
-    const tally = await writeMeanwhile(async () => {
-      output = await deployWithin(watch);
+    const writeCounts = await writeMeanwhile(async () => {
+      output = await deployWithin(canary);
     });
     assert.match(output, /1 of 1 promoted\nstamp-notes: version \d+ is live: \d+ reviews, /);
     assert.match(output, /release r\d+ is live in shop/);
-    assert.deepEqual(tally.failures, []);
-    assert.ok((tally.stamps.one ?? 0) > 0 && (tally.stamps.two ?? 0) > 0, JSON.stringify(tally.stamps));
+    assert.deepEqual(writeCounts.failures, []);
+    assert.ok(
+      (writeCounts.stamps.one ?? 0) > 0 && (writeCounts.stamps.two ?? 0) > 0,
+      JSON.stringify(writeCounts.stamps),
+    );
     assert.equal(await readStamp("after-trial"), "two");
     promoted = getLiveAlias()?.version;
   });
 
   it("promotes a version without reviews if its cases pass, and says so", async () => {
     await release(buildRule({ stamp: "three" }), buildCases("three"));
-    const output = await deployWithin({ ...watch, milliseconds: 1000, every: 300 });
+    const output = await deployWithin({ ...canary, milliseconds: 1000, every: 300 });
     assert.match(output, /stamp-notes: version \d+ is live: 0 reviews, 3 cases, 0 faults\n/);
     assert.match(output, /release r\d+ is live in shop/);
     assert.equal(await readStamp("after-silence"), "three");
@@ -298,9 +304,9 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     );
     const path = "/api/v1/namespaces/default/configmaps";
     const body = { metadata: { generateName: "once-" }, data: { once: "yes" } };
-    // The new version gets the first review, and the old one the next.
+    // The new version gets the first review, and the old version the next one.
     account.lambda.random = () => 0;
-    const deployed = deployWithin({ ...watch, milliseconds: 4000, every: 300 });
+    const deployed = deployWithin({ ...canary, milliseconds: 4000, every: 300 });
     await waitUntil("the canary has not begun", async () => Object.keys(getLiveAlias()?.weights ?? {}).length > 0);
     await cluster.admin({ method: "POST", path, body });
     const output = await deployed;
@@ -309,8 +315,8 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     assert.equal(await readStamp("after-once"), "three");
   });
 
-  it("rolls back and deploys again, one rule or all, without a failed request", async () => {
-    const tally = await writeMeanwhile(async () => {
+  it("rolls back one rule or all rules and deploys again, without a failed request", async () => {
+    const writeCounts = await writeMeanwhile(async () => {
       const { stdout: back } = await runPostern("rollback", "stamp-notes", "--stage", "test");
       assert.equal(back.trim(), `stamp-notes is at version ${promoted}`);
       assert.equal(await readStamp("rolled-back"), "two");
@@ -321,48 +327,55 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       assert.match(stdout, /all rules are as in release r1/, stderr);
       assert.equal(await readStamp("all-back"), "one");
     });
-    assert.deepEqual(tally.failures, []);
+    assert.deepEqual(writeCounts.failures, []);
   });
 
   describe("whose key is replaced", () => {
-    let former: number;
+    let releaseWithOldKey: number;
     const retirement = { unused: 2000, patience: 60_000, every: 300 };
-    it("accepts both keys for a while, and then only the new one", async () => {
+    it("accepts both keys for some time, and then only the new one", async () => {
       await release(buildRule(), buildCases());
       await runPostern("deploy", ...options);
-      former = JSON.parse((await runPostern("status", "-o", "json", ...getClusterOptions())).stdout).release.id;
+      releaseWithOldKey = JSON.parse((await runPostern("status", "-o", "json", ...getClusterOptions())).stdout).release
+        .id;
       const { rotateStageKey } =
         await checkout.load<typeof import("../../infra/rollout/rotate.ts")>("infra/rollout/rotate.ts");
       const { probeEndpoint } =
         await checkout.load<typeof import("../../infra/clusters/probe.ts")>("infra/clusters/probe.ts");
-      const [before] = await readUrls();
+      const [oldUrl] = await readUrls();
       const { job } = await openJob();
-      const tally = await writeMeanwhile(() => rotateStageKey(job, retirement));
-      assert.deepEqual(tally.failures, []);
-      const [now] = await readUrls();
-      assert.notEqual(now, before);
-      assert.equal((await probeEndpoint(now, account.ca)).ok, true);
-      assert.match((await probeEndpoint(before, account.ca)).sentence, /doesn't know this cluster's key/);
+      const writeCounts = await writeMeanwhile(() => rotateStageKey(job, retirement));
+      assert.deepEqual(writeCounts.failures, []);
+      const [newUrl] = await readUrls();
+      assert.notEqual(newUrl, oldUrl);
+      assert.equal((await probeEndpoint(newUrl, account.ca)).ok, true);
+      assert.match((await probeEndpoint(oldUrl, account.ca)).sentence, /doesn't know this cluster's key/);
     });
 
     it("replaces the key of one cluster, and changes only its version in postern.yaml", async () => {
       const { rotateClusterKey } =
         await checkout.load<typeof import("../../infra/rollout/rotate.ts")>("infra/rollout/rotate.ts");
-      const [before] = await readUrls();
+      const [oldUrl] = await readUrls();
       const { job } = await openJob();
-      // For some seconds, versions answer that don't know the new key yet.
+      // For some seconds, versions that don't know the new key still answer.
       account.lambda.propagation = 3000;
-      const tally = await writeMeanwhile(() => rotateClusterKey(job, "shop", retirement));
+      const writeCounts = await writeMeanwhile(() => rotateClusterKey(job, "shop", retirement));
       account.lambda.propagation = 0;
-      assert.deepEqual(tally.failures, []);
-      assert.notDeepEqual(await readUrls(), [before]);
+      assert.deepEqual(writeCounts.failures, []);
+      assert.notDeepEqual(await readUrls(), [oldUrl]);
       const text = await readFile(join(checkout.folder, "postern.yaml"), "utf8");
       assert.equal(text, buildConfig("Fail").replace("keyVersion: 1", "keyVersion: 2"));
       assert.equal((await runPostern("status", ...getClusterOptions())).code, 0);
     });
 
-    it("does not go back to versions that know only the old one", async () => {
-      const { code, stderr } = await runPostern("rollback", "--all", "--to", `r${former}`, ...getClusterOptions());
+    it("does not roll back to versions that know only the old key", async () => {
+      const { code, stderr } = await runPostern(
+        "rollback",
+        "--all",
+        "--to",
+        `r${releaseWithOldKey}`,
+        ...getClusterOptions(),
+      );
       assert.equal(code, 1, stderr);
       assert.match(stderr, /version \d+ of stamp-notes doesn't accept the keys that are in use now/);
     });
@@ -372,14 +385,14 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     it("disarms a failing rule within seconds", async (test) => {
       await release(buildRule({ validate: 'if (note.data?.by === "client") throw new Error("boom");' }), buildCases());
       await runPostern("deploy", ...options);
-      let freed = 0;
-      const tally = await writeMeanwhile(async () => {
+      let elapsed = 0;
+      const writeCounts = await writeMeanwhile(async () => {
         const start = performance.now();
         assert.equal((await runPostern("disarm", "stamp-notes", "--for", "5m", "--stage", "test")).code, 0);
-        freed = performance.now() - start;
+        elapsed = performance.now() - start;
       });
-      test.diagnostic(`disarm took ${(freed / 1000).toFixed(1)} s`);
-      assert.ok(tally.failures.length > 0 && tally.created > 0);
+      test.diagnostic(`disarm took ${(elapsed / 1000).toFixed(1)} s`);
+      assert.ok(writeCounts.failures.length > 0 && writeCounts.created > 0);
       assert.deepEqual((await writeMeanwhile(() => wait(500))).failures, []);
       assert.match((await runPostern("status", ...getClusterOptions())).stdout, /disarmed until/);
       await runPostern("rollback", "stamp-notes", "--stage", "test");
@@ -388,18 +401,22 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
 
     it("deletes the entries within seconds while the region and AWS are down", async (test) => {
       await account.stopGateways();
-      let freed = 0;
-      const tally = await writeMeanwhile(async () => {
+      let elapsed = 0;
+      const writeCounts = await writeMeanwhile(async () => {
         const start = performance.now();
-        const dead = { AWS_ENDPOINT_URL: "http://127.0.0.1:9" };
+        const closedEndpoint = { AWS_ENDPOINT_URL: "http://127.0.0.1:9" };
         const words = ["destroy", "--configs-only", "--yes", ...getClusterOptions()];
-        const { code, stderr } = await checkout.postern({ ...account.actAs("pipeline").env, ...dead }, ...words);
+        const { code, stderr } = await checkout.postern(
+          { ...account.actAs("pipeline").env, ...closedEndpoint },
+          ...words,
+        );
         assert.equal(code, 0, stderr);
-        freed = performance.now() - start;
+        elapsed = performance.now() - start;
       });
-      test.diagnostic(`destroy --configs-only took ${(freed / 1000).toFixed(1)} s`);
-      assert.ok(tally.failures.length > 0);
-      for (const failure of tally.failures) assert.match(failure, /failed calling webhook "stamp-notes.postern.dev"/);
+      test.diagnostic(`destroy --configs-only took ${(elapsed / 1000).toFixed(1)} s`);
+      assert.ok(writeCounts.failures.length > 0);
+      for (const failure of writeCounts.failures)
+        assert.match(failure, /failed calling webhook "stamp-notes.postern.dev"/);
       assert.deepEqual((await writeMeanwhile(() => wait(500))).failures, []);
       await account.startGateways();
     });
@@ -411,9 +428,9 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       assert.equal(code, 0, stdout + stderr);
       await waitUntil("notes are not stamped", async () => (await readStamp(`again-${Date.now()}`)) === "one");
       await account.stopGateways();
-      const tally = await writeMeanwhile(() => wait(500));
-      assert.deepEqual(tally.failures, []);
-      assert.deepEqual(Object.keys(tally.stamps), ["undefined"]);
+      const writeCounts = await writeMeanwhile(() => wait(500));
+      assert.deepEqual(writeCounts.failures, []);
+      assert.deepEqual(Object.keys(writeCounts.stamps), ["undefined"]);
       await account.startGateways();
     });
   });
@@ -443,7 +460,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   it("shows what would be deleted and kept, and deletes nothing without --yes", async () => {
     const { code, stderr } = await runPostern("deploy", ...options);
     assert.equal(code, 0, stderr);
-    const first = account.recordedCalls.length;
+    const callsBefore = account.recordedCalls.length;
     const preview = await runPostern("destroy", ...getClusterOptions());
     assert.equal(preview.code, 0, preview.stderr);
     assert.ok(preview.stdout.startsWith(`This would be the result; --yes deletes.\n${deletedLines}`), preview.stdout);
@@ -455,22 +472,22 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       ),
       preview.stdout,
     );
-    const changes = account.recordedCalls.slice(first).map(({ action }) => action);
+    const actions = account.recordedCalls.slice(callsBefore).map(({ action }) => action);
     assert.deepEqual(
-      changes.filter((action) => !/:(Get|List|Describe)/.test(action)),
+      actions.filter((action) => !/:(Get|List|Describe)/.test(action)),
       [],
     );
-    const all = await runPostern("destroy", "--with-data", ...getClusterOptions());
-    assert.match(all.stdout, /sign URLs\n {2}the log group \S+\n {2}the log group \S+\n$/);
+    const withData = await runPostern("destroy", "--with-data", ...getClusterOptions());
+    assert.match(withData.stdout, /sign URLs\n {2}the log group \S+\n {2}the log group \S+\n$/);
   });
 
   it("is deleted by one command, without a failed request", async () => {
-    const tally = await writeMeanwhile(async () => {
+    const writeCounts = await writeMeanwhile(async () => {
       const { code, stdout, stderr } = await runPostern("destroy", "--yes", ...getClusterOptions());
       assert.equal(code, 0, stderr);
       assert.ok(stdout.startsWith(`stage test is deleted\n${deletedLines}`), stdout);
     });
-    assert.deepEqual(tally.failures, []);
+    assert.deepEqual(writeCounts.failures, []);
     assert.deepEqual([[...account.logs.groups.keys()].sort(), countLines() > 0], [[functionsLog, accessLog], true]);
     assert.equal(account.lambda.functions.size, 0);
     assert.deepEqual(
@@ -479,19 +496,19 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     );
   });
 
-  it("can be deployed again after that, with its logs", async () => {
-    const lines = countLines();
+  it("can be deployed again after its deletion, and still has its logs", async () => {
+    const linesBefore = countLines();
     const { code, stderr } = await runPostern("deploy", ...options);
     assert.equal(code, 0, stderr);
     assert.match(stderr, /release r1 is live in shop/);
     await waitUntil("notes are not stamped", async () => (await readStamp(`anew-${Date.now()}`)) === "one");
-    assert.ok(countLines() > lines);
+    assert.ok(countLines() > linesBefore);
     assert.equal(account.logs.retention.get(functionsLog), 14);
     const again = await runPostern("deploy", ...options);
     assert.match(again.stderr, /nothing to do/);
   });
 
-  it("is deleted with its logs by --with-data, also if only they are left", async () => {
+  it("is deleted with its logs by --with-data, also if only the logs are left", async () => {
     for (const words of [
       ["destroy", "--yes"],
       ["destroy", "--yes", "--with-data"],

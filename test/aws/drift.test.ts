@@ -4,7 +4,8 @@ import { type Checkout, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// What was changed in AWS by hand: `status` and the plan show it, `deploy` repairs it or prints the command that does.
+// Tests changes that were made in AWS by hand: `status` and the plan show them, and `deploy` repairs them or prints the
+// command that does.
 describe("a change by hand", await needs("moto"), () => {
   const fn = "postern-test-always-pull-images";
   const group = "/aws/lambda/postern-test";
@@ -50,7 +51,7 @@ describe("a change by hand", await needs("moto"), () => {
   const deleteStatements = () => getFunction().policies.delete("live");
   const source = { Action: "lambda:InvokeFunction", Principal: "apigateway.amazonaws.com" };
 
-  it("is not there after a deployment", async () => {
+  it("isn't reported after a deployment", async () => {
     const { stdout } = await readStatus();
     assert.doesNotMatch(stdout, /changed in AWS/);
     assert.match((await deploy()).stderr, /^nothing to do: release r2 is live/m);
@@ -131,12 +132,12 @@ describe("a change by hand", await needs("moto"), () => {
     [...(account.cloudformation.stack("postern-test")?.resources.values() ?? [])].find(
       ({ id }) => id === "LatencyAlarm",
     )?.physical ?? assert.fail();
-  /** Does what a command of the AWS CLI does. */
+  /** Runs a command of the AWS CLI against the stand-ins. */
   const runCommand = async (command: string) => {
-    const done = command.split(" && ").map(async (one) => {
-      const [, service = "", operation = ""] = one.split(" ");
+    const done = command.split(" && ").map(async (part) => {
+      const [, service = "", operation = ""] = part.split(" ");
       const option = (name: string) =>
-        new RegExp(`--${name} (?:'(.*)'|(\\S+))$|--${name} (\\S+)`).exec(one)?.slice(1).find(Boolean) ?? "";
+        new RegExp(`--${name} (?:'(.*)'|(\\S+))$|--${name} (\\S+)`).exec(part)?.slice(1).find(Boolean) ?? "";
       if (service === "lambda" && operation === "put-function-concurrency")
         await account.lambda.act("PutFunctionConcurrency", option("function-name"), {
           ReservedConcurrentExecutions: Number(option("reserved-concurrent-executions")),
@@ -148,7 +149,7 @@ describe("a change by hand", await needs("moto"), () => {
       else if (service === "cloudwatch" && operation === "put-metric-alarm") {
         const { AlarmName, ...properties } = JSON.parse(option("cli-input-json").replaceAll("'\\''", "'"));
         account.cloudwatch.alarms.put(AlarmName, properties);
-      } else assert.fail(one);
+      } else assert.fail(part);
     });
     await Promise.all(done);
   };
@@ -187,7 +188,7 @@ describe("a change by hand", await needs("moto"), () => {
     ["an alarm that is gone", () => account.cloudwatch.alarms.delete(alarm()), /the alarm \S+ doesn't exist/],
   ];
   for (const round of [reported.filter((_, index) => index % 2 === 0), reported.filter((_, index) => index % 2 === 1)])
-    it(`is reported with the command that mends it: ${round.map(([what]) => what).join("; ")}`, async () => {
+    it(`is reported with the command that repairs it: ${round.map(([what]) => what).join("; ")}`, async () => {
       for (const [, change] of round) await change();
       const status = await readStatus();
       assert.equal(status.code, 1);
@@ -202,7 +203,7 @@ describe("a change by hand", await needs("moto"), () => {
       assert.doesNotMatch((await readStatus()).stdout, /changed in AWS/);
     });
 
-  it("is unknown without a right, and status says which is missing", async () => {
+  it("can't be found without a right, and status says which right is missing", async () => {
     account.allow = ({ action }) => action !== "lambda:GetPolicy";
     const [status, plan] = [await readStatus(), await deploy("--plan-only")];
     account.allow = undefined;

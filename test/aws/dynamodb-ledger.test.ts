@@ -17,7 +17,7 @@ import { type ChooseFault, type Fault, type FaultyDynamoDb, startFaultyDynamoDb 
 import { createRandomFaults, recordHistory } from "./histories.ts";
 
 const table = "postern-test";
-const long = 30_000;
+const longMilliseconds = 30_000;
 
 describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
   let dynamoDb: Awaited<ReturnType<typeof startDynamoDb>>;
@@ -34,16 +34,19 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
     await dynamoDb?.stop();
   });
 
-  // The random name of a rule separates the entries of each test.
-  const open = (readTime?: () => number) =>
-    openRuleLedger(createDynamoDbLedger(table, Date.now() + long, readTime), randomUUID());
+  // Each test opens the ledger of a rule with a random name, so that tests don't share entries.
+  const openLedger = (readTime?: () => number) =>
+    openRuleLedger(createDynamoDbLedger(table, Date.now() + longMilliseconds, readTime), randomUUID());
 
-  testLedger(open, 5);
+  testLedger(openLedger, 5);
 
   describe("with a fault", () => {
     let rule: string;
-    /** Adds 1 to the numbers under keys, in a review of so many milliseconds; resolves to the sentence of a failure. */
-    const count = async (keys: string[], milliseconds = long): Promise<string | undefined> => {
+    /**
+     * Adds 1 to the numbers under keys, in a review that must end after `milliseconds`. Returns the sentence of a
+     * failure.
+     */
+    const increment = async (keys: string[], milliseconds = longMilliseconds): Promise<string | undefined> => {
       const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + milliseconds), rule);
       const counting = ledger.change<number>(keys, (kept) => kept.map((number = 0) => number + 1));
       return counting.then(
@@ -54,17 +57,22 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
         },
       );
     };
-    /** Counts under faults, from 1; returns the failure's sentence, and the numbers in the table afterwards. */
-    const countUnderFaults = async (keys: string[], choose: ChooseFault, milliseconds?: number) => {
+    /**
+     * Counts under faults, starting from 1. Returns the failure's sentence, and the numbers in the table afterwards.
+     */
+    const countUnderFaults = async (keys: string[], chooseFault: ChooseFault, milliseconds?: number) => {
       proxy.setFaults(() => undefined);
-      assert.equal(await count(keys), undefined);
-      proxy.setFaults(choose);
-      const failure = await count(keys, milliseconds);
-      // A write that was given up may still arrive.
-      proxy.setFaults((...request) => (isWrite(request[0]) ? choose(...request) : undefined));
-      return { failure, numbers: await openRuleLedger(openDynamoDbLedger(Date.now() + long), rule).change(keys, same) };
+      assert.equal(await increment(keys), undefined);
+      proxy.setFaults(chooseFault);
+      const failure = await increment(keys, milliseconds);
+      // A write that the client has given up may still arrive.
+      proxy.setFaults((...request) => (isWrite(request[0]) ? chooseFault(...request) : undefined));
+      return {
+        failure,
+        numbers: await openRuleLedger(openDynamoDbLedger(Date.now() + longMilliseconds), rule).change(keys, keepValues),
+      };
     };
-    const same = <T>(kept: readonly T[]) => kept;
+    const keepValues = <T>(kept: readonly T[]) => kept;
     beforeEach(() => {
       rule = randomUUID();
       proxy.setFaults(() => undefined);
@@ -72,13 +80,13 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
     const [read, write] = ["read", "write"];
     /** Chooses a fault for the first reads, or for the first writes. */
     const choose = (at: string | undefined, fault: Fault, times = 1): ChooseFault => {
-      let left = times;
-      return (operation) => (isWrite(operation) === (at === write) && left-- > 0 ? fault : undefined);
+      let remaining = times;
+      return (operation) => (isWrite(operation) === (at === write) && remaining-- > 0 ? fault : undefined);
     };
-    const shapes = [["a"], ["a", "b"]];
-    const always = Number.POSITIVE_INFINITY;
+    const keyLists = [["a"], ["a", "b"]];
+    const everyTime = Number.POSITIVE_INFINITY;
 
-    const temporary: [title: string, Fault | ((keys: string[]) => Fault)][] = [
+    const temporaryFaults: [title: string, Fault | ((keys: string[]) => Fault)][] = [
       ["that is throttled", { refusal: "ThrottlingException" }],
       ["beyond the throughput", { refusal: "ProvisionedThroughputExceededException" }],
       [
@@ -96,60 +104,64 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
       ["that is carried out and answered with an error", "error"],
       ["whose answer comes late", { delay: 50 }],
     ];
-    for (const keys of shapes)
+    for (const keys of keyLists)
       for (const at of [read, write])
-        for (const [title, chosen] of temporary)
-          it(`changes ${keys.length} once after ${at === read ? "a read" : "a write"} ${title}`, async () => {
-            const fault = typeof chosen === "function" ? chosen(keys) : chosen;
+        for (const [title, faultOrBuilder] of temporaryFaults)
+          it(`changes the keys ${keys.join(" and ")} once after a ${at} ${title}`, async () => {
+            const fault = typeof faultOrBuilder === "function" ? faultOrBuilder(keys) : faultOrBuilder;
             const { failure, numbers } = await countUnderFaults(keys, choose(at, fault, 2));
             assert.deepEqual([failure, numbers], [undefined, keys.map(() => 2)]);
           });
 
-    it("changes once although no answer comes to a write", async () => {
-      for (const keys of shapes) {
+    it("makes a change once although DynamoDB doesn't answer the first write", async () => {
+      for (const keys of keyLists) {
         rule = randomUUID();
         const { failure, numbers } = await countUnderFaults(keys, choose(write, "silence"), 4_500);
         assert.deepEqual([failure, numbers], [undefined, keys.map(() => 2)]);
       }
     });
 
-    const clock = /^this machine's clock differs from DynamoDB's by 36\d\d seconds$/;
-    const invalid = /^AWS doesn't accept this function's credentials \((ExpiredToken|InvalidSignature)Exception\)$/;
-    const lasting: [title: string, Fault, RegExp][] = [
+    const clockSentence = /^this machine's clock differs from DynamoDB's by 36\d\d seconds$/;
+    const credentialsSentence =
+      /^AWS doesn't accept this function's credentials \((ExpiredToken|InvalidSignature)Exception\)$/;
+    const lastingFaults: [title: string, Fault, RegExp][] = [
       [
         "IAM denies it",
         { refusal: "AccessDeniedException" },
         /^this function's role has no right to it; deploy the stage again \(AccessDeniedException\)$/,
       ],
-      ["the credentials are over", { refusal: "ExpiredTokenException" }, invalid],
-      ["AWS refuses the time of the signature", { refusal: "InvalidSignatureException" }, invalid],
-      ["DynamoDB's clock is an hour ahead", { skew: 3_650_000 }, clock],
-      ["DynamoDB's clock is an hour behind", { skew: -3_650_000 }, clock],
+      ["the credentials have expired", { refusal: "ExpiredTokenException" }, credentialsSentence],
+      ["AWS refuses the time of the signature", { refusal: "InvalidSignatureException" }, credentialsSentence],
+      ["DynamoDB's clock is an hour ahead", { skew: 3_650_000 }, clockSentence],
+      ["DynamoDB's clock is an hour behind", { skew: -3_650_000 }, clockSentence],
     ];
-    for (const [title, fault, sentence] of lasting)
+    for (const [title, fault, sentence] of lastingFaults)
       it(`fails at once if ${title}`, async () => {
-        for (const keys of shapes)
+        for (const keys of keyLists)
           for (const at of [read, write]) {
             rule = randomUUID();
-            const { failure, numbers } = await countUnderFaults(keys, choose(at, fault, always));
+            const { failure, numbers } = await countUnderFaults(keys, choose(at, fault, everyTime));
             assert.match(failure ?? "", sentence);
-            // An answer with a wrong time says that the write was carried out.
+            // If only the answer's time is wrong, the write was carried out.
             assert.deepEqual(
               numbers,
-              keys.map(() => (at === write && sentence === clock ? 2 : 1)),
+              keys.map(() => (at === write && sentence === clockSentence ? 2 : 1)),
             );
           }
       });
 
     it("fails at once if the table doesn't exist", async () => {
       const sentence = /there is no such table in this region; deploy the stage, which creates it/;
-      for (const keys of shapes)
-        await assert.rejects(createDynamoDbLedger("other", Date.now() + long).change(keys, same), sentence);
+      for (const keys of keyLists)
+        await assert.rejects(
+          createDynamoDbLedger("other", Date.now() + longMilliseconds).change(keys, keepValues),
+          sentence,
+        );
     });
 
-    it("fails at once if an entry is larger than 400 KB, and keeps what was there", async () => {
-      for (const keys of shapes) {
-        const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + long), randomUUID());
+    it("fails at once if an entry is larger than 400 KB, and keeps the earlier entry", async () => {
+      for (const keys of keyLists) {
+        const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + longMilliseconds), randomUUID());
         await ledger.change(keys, () => keys.map(() => "small"));
         const large = keys.map((key) => (key === "a" ? "x".repeat(400 * 1024) : key));
         await assert.rejects(
@@ -157,14 +169,14 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
           /an entry may have at most 400 KB, and a change 100 entries \(Validation/,
         );
         assert.deepEqual(
-          await ledger.change(keys, same),
+          await ledger.change(keys, keepValues),
           keys.map(() => "small"),
         );
       }
     });
 
     const throttled = { refusal: "ThrottlingException" };
-    const persistent: [title: string, string | undefined, Fault, milliseconds: number][] = [
+    const persistentFaults: [title: string, string | undefined, Fault, milliseconds: number][] = [
       ["every read is throttled, and changes nothing", read, throttled, 500],
       ["every write is throttled, and changes nothing", write, throttled, 500],
       ["every read breaks, and changes nothing", read, "reset", 500],
@@ -174,11 +186,11 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
       ["no write is answered, and changes once", write, "silence", 5_000],
       ["every write is answered with an error, and changes once", write, "error", 5_000],
     ];
-    for (const [title, at, fault, milliseconds] of persistent)
+    for (const [title, at, fault, milliseconds] of persistentFaults)
       it(`fails before the end of its review if ${title}`, async () => {
-        for (const keys of shapes) {
+        for (const keys of keyLists) {
           rule = randomUUID();
-          const { failure, numbers } = await countUnderFaults(keys, choose(at, fault, always), milliseconds);
+          const { failure, numbers } = await countUnderFaults(keys, choose(at, fault, everyTime), milliseconds);
           assert.match(failure ?? "", /^the time is up: /);
           const number = title.endsWith("nothing") ? 1 : 2;
           assert.deepEqual(
@@ -188,7 +200,7 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
         }
       });
 
-    // The answer to the first write is lost. Before the request is sent again, another client changes the same keys.
+    /** Lets the answer to the first write be lost, and calls `act` before that request is sent again. */
     const loseBetween = (act: () => Promise<unknown>): ChooseFault => {
       let writes = 0;
       return async (operation) => {
@@ -200,53 +212,54 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
       };
     };
 
-    it("reads several entries at one moment, also if nothing changes", async () => {
+    it("reads several entries at the same moment, also if the change writes nothing", async () => {
       const keys = ["a", "b"];
-      const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + long), rule);
-      await count(keys);
+      const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + longMilliseconds), rule);
+      await increment(keys);
       let reads = 0;
       proxy.setFaults(async (operation) => {
-        if (operation === "GetItem" && ++reads === 2) await count(keys);
+        if (operation === "GetItem" && ++reads === 2) await increment(keys);
         return undefined;
       });
-      assert.deepEqual(await ledger.change(keys, same), [2, 2]);
+      assert.deepEqual(await ledger.change(keys, keepValues), [2, 2]);
       assert.ok(proxy.operations.includes("TransactGetItems"));
     });
 
-    it("doesn't know whether it changed one entry if another change followed a lost answer", async () => {
+    it("reports that the change of one entry is uncertain if another change followed a lost answer", async () => {
       const { failure, numbers } = await countUnderFaults(
         ["a"],
-        loseBetween(() => count(["a"])),
+        loseBetween(() => increment(["a"])),
       );
       assert.deepEqual([failure, numbers], ["an answer was lost, and it is unknown whether the change was made", [3]]);
     });
 
-    it("knows that it changed several entries if another change followed a lost answer", async () => {
+    it("recognizes that it has changed several entries although another change followed a lost answer", async () => {
       const { failure, numbers } = await countUnderFaults(
         ["a", "b"],
-        loseBetween(() => count(["a", "b"])),
+        loseBetween(() => increment(["a", "b"])),
       );
       assert.deepEqual([failure, numbers], [undefined, [3, 3]]);
     });
 
-    it("doesn't create an entry twice that another change deleted after a lost answer", async () => {
-      for (const keys of shapes) {
+    it("doesn't create an entry again that another change deleted after a lost answer", async () => {
+      for (const keys of keyLists) {
         rule = randomUUID();
-        const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + long), rule);
+        const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + longMilliseconds), rule);
         proxy.setFaults(loseBetween(() => ledger.change(keys, () => keys.map(() => undefined))));
-        const failure = await count(keys);
+        const failure = await increment(keys);
         assert.equal(failure === undefined, keys.length > 1, failure);
         assert.deepEqual(
-          await ledger.change(keys, same),
+          await ledger.change(keys, keepValues),
           keys.map(() => undefined),
         );
       }
     });
   });
 
-  // POSTERN_CHANGES=500 makes 32 processes with so many changes each. Otherwise the clients share two processes: a client
-  // keeps nothing between its changes, and the clients of a process wait for DynamoDB at the same time, too.
-  it("has an order of its changes by many clients under faults that explains what each of them read", async (test) => {
+  // With POSTERN_CHANGES=500, there are 32 processes with 500 changes each. Otherwise the clients share two processes,
+  // which is a sufficient test: a client stores nothing between its changes, and the clients of a process also wait for
+  // DynamoDB at the same time.
+  it("has an order of all changes, under faults, that explains the values that each change read", async (test) => {
     const { POSTERN_CHANGES, POSTERN_SEED } = process.env;
     const changes = Number(POSTERN_CHANGES ?? 30);
     const [processes, clients] = POSTERN_CHANGES ? [32, 1] : [2, 4];
@@ -258,15 +271,18 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
     const history = (await Promise.all(tasks.map(recordHistory))).flat();
     const requests = proxy.operations.length;
     proxy.setFaults(() => undefined);
-    const known = history.filter(({ end }) => end !== undefined);
-    assert.ok(known.length > (processes * clients * changes) / 2, `${known.length} changes had a result`);
+    const finishedChanges = history.filter(({ end }) => end !== undefined);
+    assert.ok(
+      finishedChanges.length > (processes * clients * changes) / 2,
+      `${finishedChanges.length} changes had a result`,
+    );
     if (!isLinearizable(history)) {
       const file = join(await mkdtemp(join(tmpdir(), "postern-history-")), "history.json");
       await writeFile(file, JSON.stringify(history));
       assert.fail(`no order explains the history in ${file}`);
     }
     test.diagnostic(
-      `${history.length} changes, ${history.length - known.length} of them without a known result, ${requests} requests`,
+      `${history.length} changes, ${history.length - finishedChanges.length} of them without a known result, ${requests} requests`,
     );
   });
 
@@ -275,14 +291,14 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
     const keys = ["a", "b"];
     const conflict: Fault = { refusal: "TransactionCanceledException", reasons: ["TransactionConflict", "None"] };
 
-    // The process reads both entries, its write is refused, and it does both again.
+    // The process reads both entries, and its write is refused. Then it reads and writes again.
     const calls = [0, 1, 2, 3, 4, 5];
     const isRefused = (call: number) => call === 2;
     const moments = calls.flatMap((call) => [`before call ${call + 1}`, `after call ${call + 1}`]);
     for (const [index, moment] of moments.entries())
-      it(`${moment} of a change has all of the change or nothing`, async () => {
+      it(`${moment} of a change has made the whole change or nothing`, async () => {
         const rule = randomUUID();
-        const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + long), rule);
+        const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + longMilliseconds), rule);
         const isKilledAfter = index % 2 === 1;
         proxy.setFaults(() => undefined);
         await ledger.change(keys, () => ["old", "old"]);

@@ -1,6 +1,7 @@
 import type { AwsError, AwsReply, AwsService, TableRight } from "./aws-service.ts";
 
-// DynamoDB: moto, with the names of AWS's errors, and with the items that a call touches, which IAM evaluates one by one.
+// A stand-in for DynamoDB: moto answers its calls. The stand-in adds AWS's names of errors, and lists the rights that
+// IAM evaluates for each item of a call.
 
 interface Input {
   TableName?: string;
@@ -23,7 +24,7 @@ export const openDynamoDb = (moto: AwsService): AwsService => ({
   refuse: refuseAsDynamoDb,
 });
 
-/** Returns the rights that a call needs, one for each item. A transaction has no right of its own. */
+/** Returns the rights that a call needs, one for each item. A transaction needs only the rights to its items. */
 const listRights = (action: string, input: Input): TableRight[] => {
   const { TableName: table = "", Tags, Key, Item, RequestItems, TransactItems } = input;
   const readKey = (item: Item | undefined) => item?.key?.S ?? "";
@@ -32,14 +33,14 @@ const listRights = (action: string, input: Input): TableRight[] => {
       Keys.map((key) => ({ action: `dynamodb:${action}`, table, key: readKey(key) })),
     );
   if (TransactItems)
-    return TransactItems.flatMap((one) =>
-      Object.entries(one).map(([verb, { TableName: table, Key, Item }]) => {
+    return TransactItems.flatMap((transactItem) =>
+      Object.entries(transactItem).map(([verb, { TableName: table, Key, Item }]) => {
         return { action: `dynamodb:${verb}Item`, table, key: readKey(Key ?? Item) };
       }),
     );
   const item = Key ?? Item;
   const actions = [action, ...(Tags ? ["TagResource"] : [])];
-  return actions.map((one) => ({ action: `dynamodb:${one}`, table, ...(item && { key: readKey(item) }) }));
+  return actions.map((name) => ({ action: `dynamodb:${name}`, table, ...(item && { key: readKey(item) }) }));
 };
 
 const refuseAsDynamoDb = ({ status, kind, message }: AwsError): AwsReply => {

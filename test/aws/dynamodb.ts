@@ -28,7 +28,7 @@ export const useDynamoDb = (url: string): void => {
   Object.assign(process.env, buildDynamoDbVariables(url));
 };
 
-/** Creates a table as a stage has it. */
+/** Creates a table like the ledger of a stage. */
 export const createLedgerTable = async (url: string, TableName: string): Promise<void> => {
   await askDynamoDb(url, "CreateTable", {
     TableName,
@@ -38,7 +38,7 @@ export const createLedgerTable = async (url: string, TableName: string): Promise
   });
 };
 
-/** Returns the values of a table by their keys. Each is read at a moment of its own. */
+/** Returns the values of a table by their keys. The values are not read at the same moment. */
 export const scanLedgerTable = async (url: string, TableName: string): Promise<Map<string, unknown>> => {
   const values = new Map<string, unknown>();
   for (let start: object | undefined; ; ) {

@@ -17,7 +17,8 @@ import {
   region,
 } from "./rights.ts";
 
-// docs/start/eks.md, with a real API server that finds the user of a token by the access entries, as an EKS cluster does.
+// Tests docs/start/eks.md with a real API server that finds the user of a token by access entries, as an EKS cluster
+// does.
 const stage = "prod";
 const owner = `aws:${accountId}:${region}:${stage}`;
 
@@ -27,10 +28,10 @@ describe("an EKS cluster", await needs("moto", "runtime client", "API server"), 
   let checkout: Checkout;
   let access: Awaited<ReturnType<typeof readAccess>>;
   let authenticator: { stop(): Promise<void> };
-  /** The statements of the caller. */
+  /** The statements that give the caller its rights. */
   let statements: ReturnType<typeof placeStatements>;
-  /** The rights to EKS that were used, by policy. */
-  const used = new Set<string>();
+  /** The used rights to EKS, by policy. */
+  const usedRights = new Set<string>();
 
   const writeConfig = (rules: string, connect = `{ eks: prod-eu, region: ${region} }`) =>
     checkout.write("postern.yaml", `rules:\n${rules}clusters:\n  prod-eu:\n    connect: ${connect}\n`);
@@ -71,7 +72,7 @@ describe("an EKS cluster", await needs("moto", "runtime client", "API server"), 
     account.allow = (recorded) =>
       listIamCalls(recorded).every((call) => {
         const statement = findAllowingStatement(statements, call);
-        if (statement && recorded.service === "eks") used.add(`${statement.policy} ${call.action}`);
+        if (statement && recorded.service === "eks") usedRights.add(`${statement.policy} ${call.action}`);
         return statement !== undefined;
       });
     statements = access.role("DeployRole");
@@ -82,11 +83,11 @@ describe("an EKS cluster", await needs("moto", "runtime client", "API server"), 
   });
 
   const run = async (...words: string[]) => {
-    const said = await checkout.postern(account.actAs("deployer").env, ...words, "--stage", stage);
-    return { code: said.code, text: `${said.stdout}${said.stderr}`, stderr: said.stderr };
+    const result = await checkout.postern(account.actAs("deployer").env, ...words, "--stage", stage);
+    return { code: result.code, text: `${result.stdout}${result.stderr}`, stderr: result.stderr };
   };
   const deploy = (...words: string[]) => run("deploy", "--ca", join(checkout.folder, "ca.pem"), ...words);
-  const deployWell = async (...words: string[]) => {
+  const requireDeployed = async (...words: string[]) => {
     const { code, text } = await deploy(...words);
     assert.equal(code, 0, text);
     return text;
@@ -102,17 +103,17 @@ describe("an EKS cluster", await needs("moto", "runtime client", "API server"), 
     return cluster.admin({ method: "POST", path: "/api/v1/namespaces/payments/pods", body });
   };
 
-  it("has a plan that shows the access entry of the rule that reads it", async () => {
+  it("has a plan that shows the access entry for the rule that reads the cluster", async () => {
     assert.match(
-      await deployWell("--plan-only"),
+      await requireDeployed("--plan-only"),
       /\ncluster prod-eu\n {2}~ EKS access entry of pod-node-selector is missing\n {2}~ ClusterRole postern:pod-node-selector is missing\n/,
     );
   });
 
-  it("has a plan that names a rule whose plugin is on by default in its version", async () => {
+  it("has a plan that names a rule whose plugin is on by default in the cluster's version", async () => {
     const { major, minor } = Object((await cluster.admin({ method: "GET", path: "/version" })).body);
     await writeConfig(`${rules}  limit-ranger:\n  pod-topology-labels:\n`);
-    const plan = await deployWell("--plan-only");
+    const plan = await requireDeployed("--plan-only");
     await writeConfig(rules);
     assert.ok(
       plan.includes(`
@@ -124,40 +125,43 @@ rules that an API server may not need, because it has their plugin on (npx poste
     );
   });
 
-  it("refuses a deployment without the right to access entries, before anything changes, and prints what gives it", async () => {
-    const others = statements.map(({ actions, ...statement }) => {
+  it("stops a deployment without the right to access entries before any change, and prints it", async () => {
+    const withoutAccessEntries = statements.map(({ actions, ...statement }) => {
       return { ...statement, actions: actions.filter((action) => !/AccessEntr|eks:TagResource/.test(action)) };
     });
-    statements = others;
+    statements = withoutAccessEntries;
     const { code, stderr } = await deploy();
     assert.equal(code, 1, stderr);
-    const [, first] =
+    const [, message] =
       stderr.match(/^cluster prod-eu: EKS doesn't list the access entries of prod-eu \(403\): (.*)\n/) ?? [];
-    assert.match(String(first), /not authorized to perform: eks:ListAccessEntries/);
+    assert.match(String(message), /not authorized to perform: eks:ListAccessEntries/);
     assert.deepEqual([account.cloudformation.stack("postern-prod"), listEntries()], [undefined, []]);
     const [, document] =
       /\nan administrator of account 123456789012 must run this first:\naws iam put-user-policy --user-name deployer --policy-name postern-prod-access-entries --policy-document '(.*)'\n$/.exec(
         stderr,
       ) ?? [];
     const printed = placeStatements(Object(parseJson(String(document))), "printed");
-    statements = [...others, ...printed.filter(({ actions }) => !actions.includes("eks:CreateAccessEntry"))];
-    const half = await deploy();
-    assert.match(half.stderr, /^cluster prod-eu: EKS doesn't create access entries of prod-eu \(403\): /);
-    assert.deepEqual([half.code, account.cloudformation.stack("postern-prod")], [1, undefined]);
-    statements = [...others, ...printed];
+    statements = [
+      ...withoutAccessEntries,
+      ...printed.filter(({ actions }) => !actions.includes("eks:CreateAccessEntry")),
+    ];
+    const withoutCreation = await deploy();
+    assert.match(withoutCreation.stderr, /^cluster prod-eu: EKS doesn't create access entries of prod-eu \(403\): /);
+    assert.deepEqual([withoutCreation.code, account.cloudformation.stack("postern-prod")], [1, undefined]);
+    statements = [...withoutAccessEntries, ...printed];
   });
 
   it("gets its rules by one deployment", async () => {
-    const text = await deployWell();
+    const text = await requireDeployed();
     assert.match(text, / {2}cluster prod-eu: access entries: 1 created\n.* cluster prod-eu: endpoints: 4 answer\n/);
     assert.match(text, /\n {2}~ mutating entry pod-node-selector.postern.dev is missing\n/);
     assert.match(text, /\nrelease r1 is live in prod-eu\n$/);
     assert.deepEqual(listEntries(), [ownEntry]);
     statements = access.role("DeployRole");
-    assert.match(await deployWell(), /\nnothing to do: release r1 is live\n$/);
+    assert.match(await requireDeployed(), /\nnothing to do: release r1 is live\n$/);
   });
 
-  it("admits pods as the rules say, with what they read by the access entry", async () => {
+  it("admits pods as the rules say, which read the cluster by their access entry", async () => {
     const annotations = { "scheduler.alpha.kubernetes.io/node-selector": "pool=payments" };
     const body = { metadata: { name: "payments", annotations } };
     await cluster.admin({ method: "POST", path: "/api/v1/namespaces", body });
@@ -177,27 +181,27 @@ rules that an API server may not need, because it has their plugin on (npx poste
       if (principal.includes("PodDashnode")) entries?.set(principal, { ...entry, ...change });
   };
 
-  it("gets an entry again that was deleted or put into other groups", async () => {
+  it("gets an access entry back that was deleted or put into other groups", async () => {
     editOwnEntry({ kubernetesGroups: ["postern:pod-node-selector", "admins"] });
     assert.match(
-      await deployWell(),
+      await requireDeployed(),
       /\n {2}~ EKS access entry of pod-node-selector is not in the group postern:pod-node-selector alone\n/,
     );
     assert.deepEqual(listEntries(), [ownEntry]);
-    account.clusters.get("prod-eu")?.entries?.forEach((_, principal, all) => {
-      if (principal.includes("PodDashnode")) all.delete(principal);
+    account.clusters.get("prod-eu")?.entries?.forEach((_, principal, entries) => {
+      if (principal.includes("PodDashnode")) entries.delete(principal);
     });
     const { code, text } = await run("status");
     assert.equal(code, 1, text);
     assert.match(text, /\n {2}~ EKS access entry of pod-node-selector is missing\n/);
-    assert.match(await deployWell(), /\n {2}~ EKS access entry of pod-node-selector is missing\n/);
+    assert.match(await requireDeployed(), /\n {2}~ EKS access entry of pod-node-selector is missing\n/);
     assert.deepEqual(listEntries(), [ownEntry]);
   });
 
-  it("keeps an entry without the stage's tag: it suffices in the right group, and stops the deployment in others", async () => {
-    const others = { tags: { postern: `aws:${accountId}:${region}:other` } };
-    editOwnEntry({ ...others, kubernetesGroups: ["postern:pod-node-selector", "admins"] });
-    assert.match(await deployWell(), /\nnothing to do: /);
+  it("keeps a foreign entry: it suffices in the right group, and stops the deployment otherwise", async () => {
+    const otherOwner = { tags: { postern: `aws:${accountId}:${region}:other` } };
+    editOwnEntry({ ...otherOwner, kubernetesGroups: ["postern:pod-node-selector", "admins"] });
+    assert.match(await requireDeployed(), /\nnothing to do: /);
     editOwnEntry({ kubernetesGroups: ["admins"] });
     const { code, stderr } = await deploy();
     assert.equal(code, 3, stderr);
@@ -205,32 +209,32 @@ rules that an API server may not need, because it has their plugin on (npx poste
       stderr,
       /^cluster prod-eu: the access entry of arn:aws:iam::123456789012:role\/postern-prod-PodDash\S+ in prod-eu is not this stage's, because it has no tag postern=aws:123456789012:eu-west-1:prod, and it is not in the group postern:pod-node-selector; delete it, or add the group$/m,
     );
-    assert.deepEqual(listEntries(), [{ kubernetesGroups: ["admins"], ...others }]);
+    assert.deepEqual(listEntries(), [{ kubernetesGroups: ["admins"], ...otherOwner }]);
     editOwnEntry(ownEntry);
   });
 
-  it("loses the entry of a rule that is turned off, and gets it again by a rollback", async () => {
+  it("loses the access entry of a rule that is turned off, and gets it back by a rollback", async () => {
     await writeConfig("  always-pull-images:\n");
-    const text = await deployWell();
+    const text = await requireDeployed();
     assert.match(text, /\n {2}~ EKS access entry in the group postern:pod-node-selector should not be there\n/);
     assert.match(text, /\ncluster prod-eu: access entries: 1 deleted\n/);
     assert.deepEqual(listEntries(), []);
-    const { code, text: undone } = await run("rollback", "--all");
-    assert.equal(code, 0, undone);
+    const { code, text: rollbackText } = await run("rollback", "--all");
+    assert.equal(code, 0, rollbackText);
     assert.deepEqual(listEntries(), [ownEntry]);
     assert.deepEqual(Object((await createPod("again")).body).spec?.nodeSelector, { pool: "payments" });
     await writeConfig(rules);
   });
 
-  it("has needed all rights to EKS that the roles have", () => {
-    const given = ["PlanPolicy", "DeployPolicy"].flatMap((policy) =>
+  it("has used all rights to EKS that the roles have", () => {
+    const givenRights = ["PlanPolicy", "DeployPolicy"].flatMap((policy) =>
       access.policy(policy).flatMap(({ actions }) => actions.map((action) => `${policy} ${action}`)),
     );
-    const rights = given.filter((right) => / eks:/.test(right));
-    assert.deepEqual([...used].filter((right) => !right.startsWith("printed")).sort(), rights.sort());
+    const rights = givenRights.filter((right) => / eks:/.test(right));
+    assert.deepEqual([...usedRights].filter((right) => !right.startsWith("printed")).sort(), rights.sort());
   });
 
-  it("can be in another account, which is reached by a role", async () => {
+  it("can be in another account, whose role the deployment assumes", async () => {
     const role = "arn:aws:iam::444455556666:role/postern";
     const connect = `{ eks: prod-eu, region: ${region}, role: "${role}" }`;
     const prodCluster = account.clusters.get("prod-eu");
@@ -248,17 +252,17 @@ rules that an API server may not need, because it has their plugin on (npx poste
     account.eks.roles.add(role);
     account.allow = undefined;
     editOwnEntry({ kubernetesGroups: ["postern:other"] });
-    assert.match(await deployWell(), /\n.* cluster prod-eu: access entries: 1 created\n/);
+    assert.match(await requireDeployed(), /\n.* cluster prod-eu: access entries: 1 created\n/);
     assert.deepEqual(listEntries(), [ownEntry]);
     assert.deepEqual(Object((await createPod("there")).body).spec?.nodeSelector, { pool: "payments" });
   });
 
-  it("are listed before the stage is destroyed", async () => {
+  it("has access entries that are listed before the stage is destroyed", async () => {
     const { text } = await run("destroy");
     assert.match(text, /policies and roles in (\S+), and the functions' access entries of EKS in \1$/m);
   });
 
-  it("keeps the entries of others when the stage is destroyed", async () => {
+  it("keeps the access entries of other programs when the stage is destroyed", async () => {
     const { code, text } = await run("destroy", "--yes");
     assert.equal(code, 0, text);
     assert.deepEqual(

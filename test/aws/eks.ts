@@ -13,11 +13,12 @@ import {
   xmlType,
 } from "./aws-service.ts";
 
-// EKS: clusters, their access entries, and the user of a token in a cluster. And STS, where roles of other accounts are taken.
+// Stand-ins for EKS and STS. EKS has clusters and access entries, and finds the user of a token. With STS, callers
+// assume roles, also in other accounts.
 
 const ownAccount = "123456789012";
 
-/** A cluster of EKS. Calls for a cluster of another account must be made with a role of that account. */
+/** A cluster of EKS. If `account` is another account, callers need a role of that account to see the cluster. */
 export interface EksCluster {
   server: string;
   ca: string;
@@ -38,18 +39,18 @@ export interface Eks {
   clusters: Map<string, EksCluster>;
   eks: AwsService;
   sts: AwsService;
-  /** The roles of other accounts that may be taken by sts:AssumeRole, as those of stacks may. */
+  /** Roles of other accounts that callers may assume. Callers may also assume the roles of stacks. */
   roles: Set<string>;
-  /** Returns the role that a caller has taken. */
+  /** Returns the role that a caller has assumed. */
   getTakenRole(caller: string | undefined): string | undefined;
   reset(): void;
-  /** Starts a server that tells an API server the user of a token; returns the API server's flags. */
+  /** Starts an authentication webhook, which finds the user of a token; returns the flags for the API server. */
   startAuthenticator(cluster: string, folder: string): Promise<{ flags: string[]; stop(): Promise<void> }>;
 }
 
 interface EksOptions {
   region: string;
-  /** What answers for clusters that tests create by EKS's API itself. */
+  /** moto's services, which answer for clusters that tests create by EKS's API. */
   moto: Record<"eks" | "sts", AwsService>;
   /** Returns the role of a function by the function's name. */
   findRole(name: string): string | undefined;
@@ -60,10 +61,11 @@ interface EksOptions {
 export const openEks = ({ region, moto, findRole, hasRole }: EksOptions): Eks => {
   const clusters: Eks["clusters"] = new Map();
   const roles = new Set<string>();
-  /** The roles that callers have taken, by access key. */
-  const taken = new Map<string, string>();
+  /** The roles that callers have assumed, by access key. */
+  const assumedRoles = new Map<string, string>();
+  /** Returns the ARN of a caller: its function's role, its assumed role, or the user with its name. */
   const toPrincipal = (caller = "") =>
-    findRole(caller) ?? taken.get(caller) ?? `arn:aws:iam::${ownAccount}:user/${caller}`;
+    findRole(caller) ?? assumedRoles.get(caller) ?? `arn:aws:iam::${ownAccount}:user/${caller}`;
   const getEntries = (cluster: EksCluster) => {
     cluster.entries ??= new Map();
     return cluster.entries;
@@ -71,12 +73,11 @@ export const openEks = ({ region, moto, findRole, hasRole }: EksOptions): Eks =>
 
   const parse = ({ method, path, body }: AwsRequest) => {
     const [, , name = "", what, principal] = path.split("/").map(decodeURIComponent);
-    const actions: Record<string, string> =
-      what === undefined
-        ? { GET: "DescribeCluster" }
-        : principal === undefined
-          ? { GET: "ListAccessEntries", POST: "CreateAccessEntry" }
-          : { GET: "DescribeAccessEntry", DELETE: "DeleteAccessEntry" };
+    const clusterActions: Record<string, string> = { GET: "DescribeCluster" };
+    const listActions: Record<string, string> = { GET: "ListAccessEntries", POST: "CreateAccessEntry" };
+    const entryActions: Record<string, string> = { GET: "DescribeAccessEntry", DELETE: "DeleteAccessEntry" };
+    const accessActions = principal === undefined ? listActions : entryActions;
+    const actions = what === undefined ? clusterActions : accessActions;
     const input = Object(JSON.parse(String(body) || "{}"));
     return { name, what, principal: principal ?? input.principalArn, input, action: actions[method] ?? "" };
   };
@@ -101,11 +102,13 @@ export const openEks = ({ region, moto, findRole, hasRole }: EksOptions): Eks =>
       username: entry.username ?? arn.replace(/:iam:(.*):role\/(.*)$/, ":sts:$1:assumed-role/$2/{{SessionName}}"),
     });
     if (action === "ListAccessEntries") {
-      // Pages are as small as EKS may make them.
-      const all = [...entries.keys()];
+      // Small pages, so that callers have to read several.
+      const pageSize = 2;
+      const principals = [...entries.keys()];
       const first = Number(request.query.get("nextToken") ?? 0);
-      const nextToken = first + 2 < all.length ? String(first + 2) : undefined;
-      return { accessEntries: all.slice(first, first + 2), nextToken };
+      const next = first + pageSize;
+      const nextToken = next < principals.length ? String(next) : undefined;
+      return { accessEntries: principals.slice(first, next), nextToken };
     }
     if (action === "CreateAccessEntry") {
       requireValidEntry(input, hasRole);
@@ -194,8 +197,8 @@ export const openEks = ({ region, moto, findRole, hasRole }: EksOptions): Eks =>
           `User: ${caller} is not authorized to perform: sts:AssumeRole on resource: ${role}`,
         );
       }
-      const AccessKeyId = `TAKEN${taken.size}`;
-      taken.set(AccessKeyId, role);
+      const AccessKeyId = `TAKEN${assumedRoles.size}`;
+      assumedRoles.set(AccessKeyId, role);
       const Expiration = new Date(Date.now() + 3_600_000);
       const Credentials = { AccessKeyId, SecretAccessKey: "secret", SessionToken: "session", Expiration };
       return {
@@ -207,7 +210,9 @@ export const openEks = ({ region, moto, findRole, hasRole }: EksOptions): Eks =>
     refuse: refuseInQuery,
   };
 
-  /** Returns the user of a token for a cluster, as EKS does; undefined if the token is none or has no access entry. */
+  /**
+   * Returns the user of a token in a cluster; undefined if the token is invalid or its principal has no access entry.
+   */
   const findUser = (cluster: string, token: string) => {
     const url = /^k8s-aws-v1\.([\w-]+)$/.exec(token)?.[1];
     const text = Buffer.from(url ?? "", "base64url").toString();
@@ -225,9 +230,9 @@ export const openEks = ({ region, moto, findRole, hasRole }: EksOptions): Eks =>
     eks,
     sts,
     roles,
-    getTakenRole: (caller = "") => taken.get(caller),
+    getTakenRole: (caller = "") => assumedRoles.get(caller),
     reset: () => {
-      for (const kept of [clusters, roles, taken]) kept.clear();
+      for (const state of [clusters, roles, assumedRoles]) state.clear();
     },
     startAuthenticator: async (cluster, folder) => {
       const server = createServer(async (request, response) => {
@@ -255,7 +260,7 @@ export const openEks = ({ region, moto, findRole, hasRole }: EksOptions): Eks =>
       const flags = [
         `--authentication-token-webhook-config-file=${file}`,
         "--authentication-token-webhook-version=v1",
-        // The API server would remember for minutes that a token was refused.
+        // With its default cache, the API server would refuse a token for minutes after a first refusal.
         "--authentication-token-webhook-cache-ttl=0s",
       ];
       return { flags, stop: () => close(server) };
@@ -263,7 +268,7 @@ export const openEks = ({ region, moto, findRole, hasRole }: EksOptions): Eks =>
   };
 };
 
-/** Refuses what EKS refuses in a new access entry. */
+/** Throws if EKS would refuse a new access entry. */
 const requireValidEntry = (
   { principalArn, type, kubernetesGroups, username = "" }: AccessEntry & { principalArn: string },
   hasRole: EksOptions["hasRole"],

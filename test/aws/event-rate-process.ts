@@ -1,5 +1,5 @@
-// What the ledger in DynamoDB costs event-rate-limit, for `npm run bench -- --only ledger`. It writes its measurements as
-// JSON to its fourth file descriptor. Its argument is the number of seconds of each.
+// Measures the cost of the ledger in DynamoDB for event-rate-limit, for `npm run bench -- --only ledger`. The program
+// writes its measurements as JSON to file descriptor 3. Its argument is the number of seconds of each measurement.
 import { writeFileSync } from "node:fs";
 import { openDynamoDbLedger } from "#lib/cluster/dynamodb-ledger.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
@@ -14,7 +14,7 @@ import { slowClocks } from "./slow-clock.ts";
 import { findDynamoDb } from "./tools.ts";
 
 const table = "postern-bench";
-const functions = 32;
+const functionCount = 32;
 
 const createRuleFunction = await openRuleForRates("event-rate-limit");
 
@@ -35,7 +35,7 @@ const buildEvent = () => {
   };
 };
 
-/** Measures single events one after the other, each of which changes its bucket. */
+/** Measures the time of each event, sent one after the other. Each event changes the limit's bucket. */
 const measureLatency = async (what: string, openLedger: (deadline: number) => Ledger, count: number) => {
   const send = createFunction(50, 1_000_000, openLedger);
   const times: number[] = [];
@@ -49,7 +49,7 @@ const measureLatency = async (what: string, openLedger: (deadline: number) => Le
   return { what, p50, p99 } satisfies LedgerTime;
 };
 
-/** Sends so many events a second to the functions. */
+/** Sends `rate` events a second to the functions, which share a limit of `qps` events a second. */
 const measureRate = async (
   proxy: FaultyDynamoDb,
   { rate, qps }: Pick<EventRate, "rate" | "qps">,
@@ -58,7 +58,7 @@ const measureRate = async (
 ): Promise<EventRate> => {
   const { choose, counts } = createItemLimits();
   proxy.setFaults(async (...request) => (await choose(...request)) ?? { skew: -readDelay() });
-  const senders = Array.from({ length: functions }, () => createFunction(qps, qps, openDynamoDbLedger));
+  const senders = Array.from({ length: functionCount }, () => createFunction(qps, qps, openDynamoDbLedger));
   const measured = await sendAtRate(rate, seconds, senders, buildEvent);
   const reads = proxy.operations.filter((operation) => operation === "GetItem").length;
   const [readRate, writeRate] = [reads, proxy.operations.length - reads].map((calls) => calls / measured.seconds);
@@ -80,7 +80,7 @@ const measure = async (seconds: number): Promise<LedgerMeasurement> => {
       await measureLatency("a change in DynamoDB Local", openDynamoDbLedger, seconds * 200),
     ];
     useDynamoDb(proxy.url);
-    // Only a machine that does nothing else could carry the highest rates in time.
+    // The process's clocks are slowed down: in real time, only an idle machine could send the highest rates.
     const readDelay = slowClocks(5);
     const rates: EventRate[] = [];
     for (const rate of [100, 1000, 5000])

@@ -4,54 +4,55 @@ import { close, listen } from "../listen.ts";
 
 /** How a request to DynamoDB goes wrong. */
 export type Fault =
-  /** DynamoDB carries nothing out, and answers this error. */
+  /** The request isn't carried out, and is answered with this error. */
   | { refusal: string; status?: number; reasons?: string[] }
   /** The connection breaks before the request arrives. */
   | "reset"
-  /** The request is carried out, and its answer is lost: the connection breaks, in the middle of it or before. */
+  /** The request is carried out, and the connection breaks before the answer. */
   | "lost"
+  /** The request is carried out, and the connection breaks in the middle of the answer. */
   | "half"
   /** The request is carried out, and the answer is an internal error. */
   | "error"
   /** The request is carried out, and no answer comes. */
   | "silence"
-  /** The request is carried out; then this is called, and the connection breaks. */
+  /** The request is carried out, then `after` is called, and the connection breaks. */
   | { after: () => void }
-  /** The connection breaks, and the request is carried out later, after milliseconds. */
+  /** The connection breaks, and the request is carried out after this many milliseconds. */
   | { later: number }
-  /** The answer comes later, after milliseconds. */
+  /** The answer comes this many milliseconds late. */
   | { delay: number }
   /** The clock of DynamoDB differs by this many milliseconds. */
   | { skew: number };
 
-/** What a request is about. */
+/** The facts by which a fault of a request is chosen. */
 export interface RequestFacts {
-  /** The items that it reads, writes or checks; those that it writes with their content. */
+  /** The items that the request reads, writes or checks. Only items that are written have their content. */
   items: Item[];
   /** Settles when the request has been answered. */
   answered: Promise<unknown>;
 }
 
-/** Returns the fault of a request, by its operation and its number; undefined for none. */
+/** Returns the fault of a request by its operation and its number; undefined if the request has no fault. */
 export type ChooseFault = (
   operation: string,
   index: number,
   facts: RequestFacts,
 ) => Fault | undefined | Promise<Fault | undefined>;
 
-/** Units of DynamoDB on demand. */
+/** Read and write units, which DynamoDB's price on demand is for. */
 export type Units = Record<"read" | "write", number>;
 
 export type Item = Record<string, { S?: string; N?: string }>;
 
-/** Returns the units of a request for one item, by AWS's rules; DynamoDB Local counts those of transactions otherwise. */
+/** Returns the units of a request for one item by AWS's rules, which DynamoDB Local doesn't follow for transactions. */
 export const countUnits = (operation: string, item: Item = {}): Units => {
   const bytes = Object.entries(item).reduce(
     (sum, [name, { S = "", N = "" }]) => sum + name.length + Buffer.byteLength(S + N),
     0,
   );
-  const each = operation.startsWith("Transact") ? 2 : 1;
-  const count = (kilobytes: number) => each * Math.max(1, Math.ceil(bytes / 1024 / kilobytes));
+  const factor = operation.startsWith("Transact") ? 2 : 1;
+  const count = (kilobytesPerUnit: number) => factor * Math.max(1, Math.ceil(bytes / 1024 / kilobytesPerUnit));
   return operation.includes("Get") ? { read: count(4), write: 0 } : { read: 0, write: count(1) };
 };
 
@@ -61,7 +62,7 @@ export interface FaultyDynamoDb {
   setFaults(choose: ChooseFault): void;
   /** The operations of the requests since the last call of setFaults. */
   readonly operations: string[];
-  /** What the requests since then have consumed. */
+  /** The units of the requests since the last call of setFaults. */
   readonly units: Units;
   stop(): Promise<void>;
 }
@@ -76,13 +77,12 @@ export const startFaultyDynamoDb = async (target: string): Promise<FaultyDynamoD
     const index = operations.push(operation) - 1;
     const body = await readText(request);
     const { TransactItems, ...single }: RequestBody = JSON.parse(body);
-    const items = (TransactItems?.flatMap((one) => Object.values(one)) ?? [single]).map(
-      ({ Key, Item }) => Item ?? Key ?? {},
-    );
+    const actions = TransactItems?.flatMap((item) => Object.values(item)) ?? [single];
+    const items = actions.map(({ Key, Item }) => Item ?? Key ?? {});
     const carryOut = async () => {
       const result = await forward(target, request, body);
       const { Item, Responses }: AnswerBody = JSON.parse(result.text);
-      const found = Responses?.map((one) => one.Item) ?? [Item];
+      const found = Responses?.map((response) => response.Item) ?? [Item];
       for (const [index, item] of items.entries()) {
         const { read, write } = countUnits(operation, operation.includes("Get") ? found[index] : item);
         units.read += read;

@@ -1,6 +1,6 @@
-// An AWS account and clusters for `npm run bench -- --only fleet`, in a process of its own. It prints how to reach them as
-// a line of JSON, then answers each line of its input, the name of a stage, with the bytes of the stage's releases. It
-// ends with its input.
+// The process with the stand-ins for AWS and for clusters of `npm run bench -- --only fleet`. It prints their addresses
+// as a line of JSON. Then it answers each line of its input, which is the name of a stage, with the sizes of the
+// stage's releases in bytes. It ends when its input ends.
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -24,7 +24,7 @@ const run = async () => {
     openLightClusters(certificate),
   ]);
   Object.assign(process.env, account.env);
-  // Each name is that of an EKS cluster.
+  // An EKS cluster exists for every name.
   const eks = new Map<string, EksCluster>();
   account.clusters.get = (name) => {
     const cluster = eks.get(name) ?? { server: clusters.url, ca: certificate.ca, entries: new Map() };

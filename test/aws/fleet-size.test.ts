@@ -12,7 +12,8 @@ import { loadJob, recordProgress } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 import { type LightClusters, openLightClusters } from "./light-clusters.ts";
 
-// One stage and many clusters, each a light API server: what a deployment does for each of them, and what only once.
+// Tests with one stage and many clusters what a deployment does for each cluster, and what it does only once. Each
+// cluster is a light API server.
 const rules = ["always-pull-images", "default-toleration-seconds", "minimum-replicas"];
 
 describe("a fleet of many clusters", await needs("moto"), () => {
@@ -40,22 +41,25 @@ describe("a fleet of many clusters", await needs("moto"), () => {
   });
 
   const listNames = (count: number) => Array.from({ length: count }, (_, index) => `cluster-${index}`);
-  /** Deploys to so many clusters; returns the final sentence and the steps. */
-  const deploy = async (count: number, own = "") => {
+  /**
+   * Deploys to the first `count` clusters, with a section for the first one. Returns the final sentence, the steps and
+   * the bytes of the newest release.
+   */
+  const deploy = async (count: number, firstSection = "") => {
     const clusters = listNames(count).map((name) => [name, { server: servers.url, ca, getToken: () => name }]);
     await checkout.write("kubeconfig", buildKubeconfig(Object.fromEntries(clusters)));
-    const sections = listNames(count).map((name, index) => `${name}: {${index === 0 ? own : ""}}`);
+    const sections = listNames(count).map((name, index) => `${name}: {${index === 0 ? firstSection : ""}}`);
     const text = `rules: { ${rules.map((name) => `${name}: `).join(", ")} }\nclusters: { ${sections.join(", ")} }\n`;
     const steps: string[] = [];
     const progress = recordProgress(steps);
     const job = await loadJob(checkout.folder, "functions", text, { progress, wave: 5, ca: account.ca });
     const { deployStage } =
       await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
-    const ended = await deployStage(job, async () => {}).catch((error: Error) => error.message);
+    const finalSentence = await deployStage(job, async () => {}).catch((error: Error) => error.message);
     const sizes: number[] = [];
     const bucket = await job.stage.openStageBucket();
     for await (const { bytes } of bucket?.list("releases/") ?? []) sizes.push(bytes);
-    return { ended, steps, bytes: sizes.at(-1) ?? 0 };
+    return { finalSentence, steps, bytes: sizes.at(-1) ?? 0 };
   };
   const countVersions = () => [...account.lambda.functions.values()].map(({ published }) => published);
   const listUpdated = (steps: string[]) =>
@@ -65,14 +69,14 @@ describe("a fleet of many clusters", await needs("moto"), () => {
 
   it("is deployed in waves", async () => {
     first = await deploy(20);
-    assert.match(first.ended, /^release r1 is live in cluster-0, /);
+    assert.match(first.finalSentence, /^release r1 is live in cluster-0, /);
     assert.deepEqual(listUpdated(first.steps), listNames(20).sort());
   });
 
   it("gets a new cluster without a new version of any function, and without a change of the others", async () => {
     const versions = countVersions();
-    const { ended, steps, bytes } = await deploy(21);
-    assert.match(ended, /^release r2 is live in cluster-0, .*, cluster-20$/);
+    const { finalSentence, steps, bytes } = await deploy(21);
+    assert.match(finalSentence, /^release r2 is live in cluster-0, .*, cluster-20$/);
     assert.deepEqual(countVersions(), versions);
     assert.deepEqual(
       [...new Set(steps)].filter((step) => !step.startsWith("cluster ")),
@@ -82,22 +86,22 @@ describe("a fleet of many clusters", await needs("moto"), () => {
     assert.ok(bytes > 1000 && bytes - first.bytes < 1000, `${first.bytes} and ${bytes} bytes`);
   });
 
-  it("has changed rules probed once for all clusters with the same setup", async () => {
-    const asked: string[] = [];
+  it("has the endpoint of a changed rule probed only once for all clusters with the same setup", async () => {
+    const invokedFunctions: string[] = [];
     const { invoke } = account.lambda;
     account.lambda.invoke = (name, ...rest) => {
-      asked.push(name);
+      invokedFunctions.push(name);
       return invoke(name, ...rest);
     };
-    const { ended, steps } = await deploy(
+    const { finalSentence, steps } = await deploy(
       21,
       " rules: { default-toleration-seconds: { settings: { notReadySeconds: 9 } } } ",
     );
     account.lambda.invoke = invoke;
-    assert.match(ended, /^release r3 is live/);
+    assert.match(finalSentence, /^release r3 is live/);
     assert.deepEqual(listUpdated(steps), []);
-    // The first cluster has a setup of its own now, and the others share one.
-    assert.deepEqual(asked, Array(2).fill("postern-test-default-toleration-seconds"));
+    // There are two setups now: one of the first cluster, and one of the others.
+    assert.deepEqual(invokedFunctions, Array(2).fill("postern-test-default-toleration-seconds"));
   });
 
   it("is measured by npm run bench", async () => {

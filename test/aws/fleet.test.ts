@@ -17,7 +17,10 @@ import { needs } from "../parts.ts";
 import { createPackager, loadJob, recordProgress, type StagePackager } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// One stage and two clusters, each with a real API server: which entries each cluster gets, when, and in which order.
+// Deploys a stage to two clusters with real API servers, and checks which webhook entries each cluster gets, when, and
+// in which order.
+
+/** Returns the source of a rule for ConfigMaps, which are called notes here. */
 const buildRule = (fields: string, head = "const needs = {};") => `
 import { rule } from "#lib/rule.ts";
 type Note = { metadata?: { name?: string }; data?: Record<string, string> };
@@ -41,7 +44,9 @@ const buildMarkCase = (mark: string) => `
   becomes: { metadata: { name: a }, data: { text: hello, ${mark}: yes } }
 `;
 const buildMarkRule = (mark: string) => buildRule(`mutate(note) { note.data = { ...note.data, ${mark}: "yes" }; },`);
+/** An expression that is true for the object of a probe. */
 const isProbe = 'note.metadata?.name === "postern-probe"';
+/** The source and the cases of each rule. */
 const catalogue: Record<string, [rule: string, cases: string]> = {
   "look-at-notes": [
     buildRule(`since: { "1.0": {}, "1.34": {}, "1.99": {} },
@@ -67,11 +72,14 @@ const catalogue: Record<string, [rule: string, cases: string]> = {
     buildCase("needs: { objects: [{ apiVersion: v1, kind: Namespace, metadata: { name: default } }] }"),
   ],
 };
-const buildStampRule = (how: string): [rule: string, cases: string] => [
-  buildRule(`${how} validate() {},`),
+const buildStampRule = (mutateSource: string): [rule: string, cases: string] => [
+  buildRule(`${mutateSource} validate() {},`),
   buildCase(),
 ];
-/** Two later catalogues: in the second one, stamp-notes only validates. */
+/**
+ * Two other catalogues, by their folder. In trees/both, stamp-notes mutates and validates; in trees/half it only
+ * validates.
+ */
 const trees: Record<string, typeof catalogue> = {
   "trees/both": {
     "stamp-notes": buildStampRule('mutate(note) { note.data = { ...note.data, stamp: "yes" }; },'),
@@ -81,7 +89,7 @@ const trees: Record<string, typeof catalogue> = {
           if (note.data?.crash) process.exit(1);
           if (note.data?.hang) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
         },`,
-        // A rule can't name these globals. That is a check of its source, and no sandbox.
+        // A rule's source must not name these globals. That is only a check of the source, and no sandbox.
         `const needs = {};
         const { process, Atomics, SharedArrayBuffer } = Object.constructor("return globalThis")();`,
       ),
@@ -91,10 +99,10 @@ const trees: Record<string, typeof catalogue> = {
   "trees/half": { "stamp-notes": buildStampRule("") },
 };
 for (const tree of Object.values(trees)) {
-  const { "sort-notes": sort } = catalogue;
-  if (sort) tree["sort-notes"] = sort;
+  const { "sort-notes": sortNotes } = catalogue;
+  if (sortNotes) tree["sort-notes"] = sortNotes;
 }
-/** Matches a cluster's key in a URL. */
+/** Matches a cluster's key in a URL, which is a signature in base64url with 86 characters. */
 const key = /\.[\w-]{86}\//;
 const names = ["east", "west"] as const;
 type Name = (typeof names)[number];
@@ -108,13 +116,13 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
 
   before(async () => {
     const binaries = await requireBinaries();
-    const [opened, place, east, west] = await Promise.all([
+    const [openedAccount, openedCheckout, east, west] = await Promise.all([
       openAccount(),
       openCheckout(),
       bootCluster(binaries),
       bootCluster(binaries),
     ]);
-    [account, checkout, clusters] = [opened, place, { east, west }];
+    [account, checkout, clusters] = [openedAccount, openedCheckout, { east, west }];
     packageStage = await createPackager(checkout.folder);
     account.lambda.updating = 0;
     for (const [name, [rule, cases]] of Object.entries(catalogue)) await checkout.rule(name, rule, cases);
@@ -128,9 +136,10 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     await checkout?.remove();
   });
 
-  /** The content of postern.yaml. */
+  /** The parts of postern.yaml as YAML, and the stage to deploy. */
   interface FleetConfig {
     rules: string;
+    /** The configuration of the cluster east. */
     east?: string;
     west?: string;
     groups?: string;
@@ -140,6 +149,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     only?: readonly Name[];
     stage?: string;
   }
+  /** Returns a job for deployments, and the list to which it adds the names of its steps. */
   const openJob = async (config: FleetConfig, how: Partial<DeploymentJob> = {}) => {
     const { rules, groups = "{}", tree = "functions", only = names, stage = "fleet" } = config;
     const clusters = only.map((name) => `${name}: ${config[name] ?? "{}"}`).join(", ");
@@ -152,15 +162,15 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     const job = await loadJob(checkout.folder, tree, text, opened);
     return { job, steps };
   };
-  /** Deploys; returns the final sentence (also an error's), the steps and the notes of the plan. */
+  /** Deploys. Returns the final sentence or the error's message, the steps, and the notes of the plan. */
   const deploy = async (config: FleetConfig, how: Partial<DeploymentJob> = {}) => {
     const { deployStage: deploy } =
       await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
     const { job, steps } = await openJob(config, how);
     const plans: DeploymentPlan[] = [];
     const show = async (plan: DeploymentPlan) => void plans.push(plan);
-    const ended = await deploy(job, show, packageStage).catch((error: Error) => error.message);
-    return { ended, steps, notes: plans.flatMap(({ clusters }) => clusters.flatMap(({ notes }) => notes)) };
+    const result = await deploy(job, show, packageStage).catch((error: Error) => error.message);
+    return { ended: result, steps, notes: plans.flatMap(({ clusters }) => clusters.flatMap(({ notes }) => notes)) };
   };
   const rollBackAll = async (config: FleetConfig, how: Partial<DeploymentJob> = {}) => {
     const { rollBackAll } = await checkout.load<typeof import("../../infra/rollout/versions/rollback.ts")>(
@@ -181,12 +191,12 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
   };
 
   const readEntries = async (name: Name): Promise<WebhookEntry[]> => {
-    const found = ["mutating", "validating"].map(async (kind) => {
+    const configurations = ["mutating", "validating"].map(async (kind) => {
       const path = `/apis/admissionregistration.k8s.io/v1/${kind}webhookconfigurations/postern`;
       const { code, body } = await clusters[name].admin({ method: "GET", path });
       return code === 200 ? (Object(body).webhooks ?? []) : [];
     });
-    return (await Promise.all(found)).flat();
+    return (await Promise.all(configurations)).flat();
   };
   /** Returns the failurePolicy of each entry by the entry's rule. */
   const readPolicies = async (name: Name) =>
@@ -196,9 +206,10 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
   const listEntryRules = async (name: Name) => Object.keys(await readPolicies(name));
   /** Asserts that every entry of both clusters answers a probe. */
   const requireHealthyEntries = async () => {
-    const all = (await Promise.all(names.map(readEntries))).flat();
-    assert.ok(all.length > 0);
-    for (const { ok, sentence } of await probeEntries(all, { tries: 1, timeoutSeconds: 20 })) assert.ok(ok, sentence);
+    const entries = (await Promise.all(names.map(readEntries))).flat();
+    assert.ok(entries.length > 0);
+    for (const { ok, sentence } of await probeEntries(entries, { tries: 1, timeoutSeconds: 20 }))
+      assert.ok(ok, sentence);
   };
   let notes = 0;
   const createNote = (name: Name, data: Record<string, string> = {}) => {
@@ -209,20 +220,20 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
   const listFunctions = () => [...account.lambda.functions.keys()].map((name) => name.replace("postern-fleet-", ""));
 
   describe("with one failing endpoint", () => {
-    const sick: FleetConfig = {
+    const withFailingRule: FleetConfig = {
       rules: "{ look-at-notes: }",
       east: "{ rules: { look-at-notes: { settings: { isSick: true } } } }",
     };
 
-    it("does not update the clusters after it", async () => {
-      const { ended } = await deploy(sick);
+    it("does not update the clusters after the cluster of this endpoint", async () => {
+      const { ended } = await deploy(withFailingRule);
       assert.match(ended, /^the entries of cluster east were not changed, .*\nlook-at-notes.postern.dev: .*it is sick/);
       assert.deepEqual([await listEntryRules("east"), await listEntryRules("west")], [[], []]);
       assert.equal((await readNewestRelease()).complete, false);
     });
 
     it("is updated in waves: clusters of one wave don't wait for each other", async () => {
-      const { ended } = await deploy(sick, { wave: 2 });
+      const { ended } = await deploy(withFailingRule, { wave: 2 });
       assert.match(ended, /^the entries of cluster east were not changed/);
       assert.deepEqual([await listEntryRules("east"), await listEntryRules("west")], [[], ["look-at-notes"]]);
       const { complete, clusters } = await readNewestRelease();
@@ -257,20 +268,23 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     const { major, minor } = Object((await clusters.east.admin({ method: "GET", path: "/version" })).body);
     const rules = "{ look-at-notes: }";
     await deploy({ rules });
-    const live = `${major}.${minor}`;
-    assert.deepEqual((await readNewestRelease()).kubernetes, { east: live, west: live });
-    const other = live === "1.33" ? "1.34" : "1.33";
-    const stated: FleetConfig = { rules, west: `{ kubernetes: "${other}" }` };
-    const sentence = `it runs Kubernetes ${live}, but its kubernetes in postern.yaml is "${other}"`;
-    assert.deepEqual((await deploy(stated)).notes, [sentence]);
+    const liveMinor = `${major}.${minor}`;
+    assert.deepEqual((await readNewestRelease()).kubernetes, { east: liveMinor, west: liveMinor });
+    const otherMinor = liveMinor === "1.33" ? "1.34" : "1.33";
+    const withOtherMinor: FleetConfig = { rules, west: `{ kubernetes: "${otherMinor}" }` };
+    const sentence = `it runs Kubernetes ${liveMinor}, but its kubernetes in postern.yaml is "${otherMinor}"`;
+    assert.deepEqual((await deploy(withOtherMinor)).notes, [sentence]);
     const release = await readNewestRelease();
-    assert.deepEqual(release.kubernetes, { east: live, west: other });
+    assert.deepEqual(release.kubernetes, { east: liveMinor, west: otherMinor });
     const { usual, clusters: setups } = release.rules["look-at-notes"]?.share ?? {};
-    assert.deepEqual(setups, { east: { ...usual, kubernetes: live }, west: { ...usual, kubernetes: other } });
+    assert.deepEqual(setups, {
+      east: { ...usual, kubernetes: liveMinor },
+      west: { ...usual, kubernetes: otherMinor },
+    });
     const { probeClusterHealth } = await checkout.load<typeof import("../../infra/rollout/clusters/cluster-health.ts")>(
       "infra/rollout/clusters/cluster-health.ts",
     );
-    const { job } = await openJob(stated);
+    const { job } = await openJob(withOtherMinor);
     assert.deepEqual((await probeClusterHealth(job, "west", release))?.drift, [sentence]);
     assert.deepEqual((await probeClusterHealth(job, "east", release))?.drift, []);
   });
@@ -279,7 +293,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     const config: FleetConfig = { rules: "{ look-at-notes: , guard-notes: }" };
     const readGuardPolicy = async (name: Name) => (await readPolicies(name))["guard-notes"];
 
-    it("makes it fail open at first", async () => {
+    it("lets the guard fail open at first", async () => {
       const { notes } = await deploy(config, { harden: 30 });
       assert.deepEqual([await readGuardPolicy("east"), await readGuardPolicy("west")], ["Ignore", "Ignore"]);
       assert.deepEqual(notes, Array(2).fill("guard-notes still fails open: 0 of 30 reviews without a failure"));
@@ -287,22 +301,25 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         await waitUntil(`${name} doesn't call it`, async () => (await createNote(name, { bad: "yes" })).code !== 201);
     });
 
-    it("makes it fail closed after the given number of reviews without a failure, only in that cluster", async () => {
+    it("lets the guard fail closed in a cluster after the given number of reviews without a failure", async () => {
       for (const name of names) for (let count = 0; count < 30; count++) await createNote(name);
       assert.equal((await createNote("west", { boom: "yes" })).code, 201);
       const { notes } = await deploy(config, { harden: 30 });
       assert.deepEqual([await readGuardPolicy("east"), await readGuardPolicy("west")], ["Fail", "Ignore"]);
       assert.match(notes.join(), /^guard-notes still fails open/);
-      await waitUntil("east lets it by", async () => (await createNote("east", { boom: "yes" })).code === 500);
+      await waitUntil(
+        "east still allows a note for which the guard fails",
+        async () => (await createNote("east", { boom: "yes" })).code === 500,
+      );
       assert.equal((await createNote("west", { boom: "yes" })).code, 201);
     });
 
-    it("keeps it failing closed from then on, also with a larger number", async () => {
+    it("keeps the guard failing closed, even if a later deployment requires more reviews", async () => {
       await deploy({ rules: "{ look-at-notes: , guard-notes: { timeoutSeconds: 4 } }" }, { harden: 100_000 });
       assert.deepEqual([await readGuardPolicy("east"), await readGuardPolicy("west")], ["Fail", "Ignore"]);
     });
 
-    it("follows the failurePolicy in postern.yaml", async () => {
+    it("uses the failurePolicy of postern.yaml instead, if there is one", async () => {
       const explicit: FleetConfig = { ...config, east: "{ rules: { guard-notes: { failurePolicy: Ignore } } }" };
       await deploy(explicit, { harden: true });
       assert.deepEqual([await readGuardPolicy("east"), await readGuardPolicy("west")], ["Ignore", "Fail"]);
@@ -310,7 +327,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     });
   });
 
-  it("writes its entries to files without a key, and changes no cluster", async () => {
+  it("can write its entries to files, which have no key, without changing a cluster", async () => {
     const config: FleetConfig = { rules: "{ look-at-notes: { timeoutSeconds: 2 }, mark-left: , ask-about-notes: }" };
     const connect = "{ connect: { server: 'https://127.0.0.1:9', tokenSecret: a-token, region: eu-west-1 } }";
     const entriesBefore = await Promise.all(names.map(readEntries));
@@ -391,7 +408,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       await requireHealthyEntries();
     });
 
-    it("rolls back to before a variant: its entries are deleted first, then the aliases are moved", async () => {
+    it("rolls back to a release without a variant: its entries are deleted before aliases are moved", async () => {
       const steps = await rollBackAll(grouped);
       assert.deepEqual(steps.toSorted(), ["aliases", "cluster east: entries", "cluster west: entries"]);
       assert.equal(steps.at(-1), "aliases");
@@ -406,26 +423,26 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
   it("finds an EKS cluster by its name, and reports the missing access entry", async () => {
     account.clusters.set("prod-west", clusters.west);
     const rules = "{ sort-notes: , ask-about-notes: }";
-    const how: Partial<DeploymentJob> = { clusters: ["west"], deployer: {} };
+    const jobChanges: Partial<DeploymentJob> = { clusters: ["west"], deployer: {} };
     const before = await readEntries("west");
-    const first = account.recordedCalls.length;
+    const earlierCalls = account.recordedCalls.length;
     const { ended } = await deploy(
       {
         rules,
         east: "{ rules: { ask-about-notes: { mode: off } } }",
         west: "{ connect: { eks: prod-west, region: eu-west-1 } }",
       },
-      how,
+      jobChanges,
     );
     assert.match(
       ended,
       /^cluster west: the API server doesn't accept the credentials \(401: Unauthorized\); give the AWS identity that deploys an access entry of the EKS cluster prod-west/,
     );
-    const built = join(checkout.folder, "dist/ask-about-notes");
-    const connections = JSON.parse(await readFile(join(built, "clusters.json"), "utf8"));
+    const bundleFolder = join(checkout.folder, "dist/ask-about-notes");
+    const connections = JSON.parse(await readFile(join(bundleFolder, "clusters.json"), "utf8"));
     assert.deepEqual([Object.keys(connections), connections.west.server], [["west"], clusters.west.server]);
-    assert.ok(!(await readFile(join(built, "index.cjs"), "utf8")).includes(clusters.west.server));
-    const actions = account.recordedCalls.slice(first).map(({ action }) => action);
+    assert.ok(!(await readFile(join(bundleFolder, "index.cjs"), "utf8")).includes(clusters.west.server));
+    const actions = account.recordedCalls.slice(earlierCalls).map(({ action }) => action);
     assert.ok(actions.includes("eks:DescribeCluster"));
     assert.deepEqual(
       actions.filter((action) => /lambda:(Update|Publish)|cloudformation:Create/.test(action)),
@@ -440,7 +457,8 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       rules: `{ stamp-notes: { failurePolicy: Fail }, ${formatSortEntry(names)}${extraYaml} }`,
       tree: `trees/${tree}`,
     });
-    const guarded = buildTreeConfig("both", "[plain, fancy]", ", keep-notes: ");
+    const withGuard = buildTreeConfig("both", "[plain, fancy]", ", keep-notes: ");
+    // `narrow` has neither the variant fancy of sort-notes nor the phase mutate of stamp-notes.
     const [wide, narrow] = [buildTreeConfig("both", "[plain, fancy]"), buildTreeConfig("half", "[plain]")];
     const load = {
       deploy: () => checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts"),
@@ -464,8 +482,8 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     const readAliases = async () => {
       const { job } = await openJob(narrow);
       const rules = ["sort-notes", "stamp-notes"];
-      const found = await Promise.all(rules.map((rule) => job.stage.functions.readAlias(rule)));
-      return Object.fromEntries(rules.map((rule, index) => [rule, found[index]?.version]));
+      const aliases = await Promise.all(rules.map((rule) => job.stage.functions.readAlias(rule)));
+      return Object.fromEntries(rules.map((rule, index) => [rule, aliases[index]?.version]));
     };
     const readRecordedVersions = async () => {
       const { rules } = await readNewestRelease();
@@ -481,11 +499,11 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     };
 
     describe("with a guard", () => {
-      const how: Partial<DeploymentJob> = { clusters: ["east"], harden: 1 };
+      const jobChanges: Partial<DeploymentJob> = { clusters: ["east"], harden: 1 };
       const getGuardFunction = () => {
-        const found = account.lambda.functions.get("postern-fleet-keep-notes");
-        assert.ok(found);
-        return found;
+        const fn = account.lambda.functions.get("postern-fleet-keep-notes");
+        assert.ok(fn);
+        return fn;
       };
       /** Returns the notes of a plan for cluster east, without a build. */
       const readNotes = async () => {
@@ -495,26 +513,27 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         const { createStageCountsReader } = await checkout.load<typeof import("../../infra/rollout/plan/hardening.ts")>(
           "infra/rollout/plan/hardening.ts",
         );
-        const { job } = await openJob(guarded, how);
+        const { job } = await openJob(withGuard, jobChanges);
         const outputs = await job.stage.stack.readOutputs();
         const readCounts = createStageCountsReader(job, outputs);
         return (await planCluster(job, "east", { newest: await readNewestRelease(), outputs, readCounts })).notes;
       };
-      const open = "keep-notes still fails open: 0 of 1 reviews without a failure";
+      const failsOpen = "keep-notes still fails open: 0 of 1 reviews without a failure";
       const clearCounts = () => {
         account.cloudwatch.clear();
         account.logs.clear();
       };
 
-      it("makes it fail open as long as it got only probes", async () => {
-        assert.match((await deploy(guarded)).ended, /is live in east, west/);
+      it("lets the guard fail open as long as it got no reviews but probes", async () => {
+        assert.match((await deploy(withGuard)).ended, /is live in east, west/);
         assert.deepEqual(
-          (await planClusters(guarded, how)).flatMap(({ notes }) => notes),
-          [open],
+          (await planClusters(withGuard, jobChanges)).flatMap(({ notes }) => notes),
+          [failsOpen],
         );
-        assert.deepEqual(await readNotes(), [open]);
+        assert.deepEqual(await readNotes(), [failsOpen]);
       });
 
+      /** Ways in which a review is lost, with the functions that lose one, and the causes in the plan's note. */
       const losses: [name: string, lose: () => unknown, causes: string][] = [
         [
           "a function that crashed",
@@ -563,26 +582,26 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
           "a 5xx of a function's URL",
           () => {
             const dimensions = { FunctionName: "postern-fleet-keep-notes" };
-            const known = { namespace: "AWS/Lambda", metric: "Url5xxCount", dimensions };
-            account.cloudwatch.record({ ...known, value: 1, time: Date.now() });
+            const metric = "Url5xxCount";
+            account.cloudwatch.record({ namespace: "AWS/Lambda", metric, dimensions, value: 1, time: Date.now() });
           },
           "1 answered 5xx at the function's URL",
         ],
       ];
       for (const [name, lose, causes] of losses)
-        it(`does not make it fail closed after ${name}`, async () => {
+        it(`does not let the guard fail closed after ${name}`, async () => {
           clearCounts();
-          await waitUntil("it has reviews enough", async () => {
+          await waitUntil("the guard has too few reviews", async () => {
             assert.equal((await createNote("east")).code, 201);
             return (await readNotes()).length === 0;
           });
           await lose();
-          assert.deepEqual(await readNotes(), [`${open} (${causes})`]);
+          assert.deepEqual(await readNotes(), [`${failsOpen} (${causes})`]);
         });
 
-      it("does not make it fail closed if the stack doesn't count lost requests", async () => {
+      it("does not let the guard fail closed if the stack doesn't count lost requests", async () => {
         clearCounts();
-        await waitUntil("it has reviews enough", async () => {
+        await waitUntil("the guard has too few reviews", async () => {
           assert.equal((await createNote("east")).code, 201);
           return (await readNotes()).length === 0;
         });
@@ -592,13 +611,13 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         assert.ok(LossMetric);
         stack.outputs = others;
         assert.deepEqual(await readNotes(), [
-          `${open} (the stack doesn't count yet the requests that its gateway loses)`,
+          `${failsOpen} (the stack doesn't count yet the requests that its gateway loses)`,
         ]);
         stack.outputs = { ...others, LossMetric };
       });
     });
 
-    it("refuses zero reviews", async () => {
+    it("refuses --harden-after=0", async () => {
       await checkout.write("postern.yaml", "rules: { look-at-notes: }\nclusters: { east: {} }\n");
       const { code, stderr } = await checkout.postern(account.env, "deploy", "--stage=fleet", "--harden-after=0");
       assert.deepEqual([code, /--harden-after takes a number from 1, not 0/.test(stderr)], [2, true], stderr);
@@ -649,7 +668,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       await requireHealthyEntries();
     });
 
-    it("refuses to roll back one rule to a version that lacks what a cluster calls", async () => {
+    it("refuses to roll back one rule to a version without the variant or phase that a cluster calls", async () => {
       assert.match((await deploy(wide)).ended, /is live in east, west/);
       for (const [rule, why] of [
         [
@@ -664,46 +683,53 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         assert.match(await requireRefusal(() => rollBackOne(rule).catch((error: Error) => error.message)), why);
     });
 
-    it("rolls back nothing while a cluster that calls it can't be reached", async () => {
-      const dead = { ...clusters.west, server: "https://127.0.0.1:9" };
-      const other = await checkout.write("dead", buildKubeconfig({ east: clusters.east, west: dead }));
+    it("rolls back nothing while a cluster that calls the stage can't be reached", async () => {
+      const unreachable = { ...clusters.west, server: "https://127.0.0.1:9" };
+      const kubeconfigWithDeadCluster = await checkout.write(
+        "dead",
+        buildKubeconfig({ east: clusters.east, west: unreachable }),
+      );
       const before = [await readAliases(), await readEntries("west")];
-      await assert.rejects(rollBackAll(narrow, { deployer: { kubeconfig: other } }), (error: Error) => {
-        assert.match(
-          error.message,
-          /^nothing was rolled back, because webhook entries that would then get no answer could not be deleted from their clusters:\n/,
-        );
-        assert.match(error.message, /west/);
-        return Reflect.get(error, "exitCode") === 1;
-      });
+      await assert.rejects(
+        rollBackAll(narrow, { deployer: { kubeconfig: kubeconfigWithDeadCluster } }),
+        (error: Error) => {
+          assert.match(
+            error.message,
+            /^nothing was rolled back, because webhook entries that would then get no answer could not be deleted from their clusters:\n/,
+          );
+          assert.match(error.message, /west/);
+          return Reflect.get(error, "exitCode") === 1;
+        },
+      );
       assert.deepEqual([await readAliases(), await readEntries("west")], before);
       await requireHealthyEntries();
     });
 
-    it("rolls back during a deployment, and stops the deployment", async () => {
+    it("can be rolled back during a deployment, which then stops", async () => {
       const { progress: usual } = (await openJob(wide)).job;
-      let stopped: Record<string, string | undefined> = {};
+      let aliasesAfterRollback: Record<string, string | undefined> = {};
       const progress: Progress = {
         ...usual,
         step: async (name, act) => {
           await usual.step(name, act);
           if (name !== "cases") return;
           await rollBackAll(narrow);
-          stopped = await readAliases();
+          aliasesAfterRollback = await readAliases();
         },
       };
-      const fresh = "settings: { isSick: true, names: [plain, fancy] }";
-      const { ended } = await deploy(
-        { ...wide, rules: `{ stamp-notes: { failurePolicy: Fail }, sort-notes: { failurePolicy: Fail, ${fresh} } }` },
-        { progress },
-      );
+      const newSettings = "settings: { isSick: true, names: [plain, fancy] }";
+      const rules = `{ stamp-notes: { failurePolicy: Fail }, sort-notes: { failurePolicy: Fail, ${newSettings} } }`;
+      const { ended } = await deploy({ ...wide, rules }, { progress });
       assert.match(ended, /^this command has lost the lock of the stage, and changes nothing more/);
-      assert.deepEqual([await readAliases(), await readRecordedVersions()], [stopped, stopped]);
+      assert.deepEqual(
+        [await readAliases(), await readRecordedVersions()],
+        [aliasesAfterRollback, aliasesAfterRollback],
+      );
       for (const name of names) assert.deepEqual(await listEntryRules(name), ["plain.sort-notes", "stamp-notes"]);
       await requireHealthyEntries();
     });
 
-    it("restores the first alias if the second can't be moved", async () => {
+    it("moves the first alias back if the second one can't be moved", async () => {
       let moves = 0;
       account.allow = ({ action }) => action !== "lambda:UpdateAlias" || ++moves !== 2;
       const message = await requireRefusal(async () => (await deploy(wide)).ended);
@@ -712,7 +738,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       assert.equal(moves, 3);
     });
 
-    it("rolls back to what was live after a command was killed between two moves", async () => {
+    it("rolls back to the earlier versions after a command was killed between two moves", async () => {
       const before = await readAliases();
       let moves = 0;
       account.allow = ({ action }) => {
@@ -728,35 +754,37 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       await requireHealthyEntries();
     });
 
-    it("ends a canary at the live version", async () => {
+    it("ends a canary by a rollback: the alias stays at the live version, without weights", async () => {
       const { functions } = (await openJob(narrow)).job.stage;
       const before = await functions.readAlias("sort-notes");
-      const other = (await functions.listVersions("sort-notes")).find(({ version }) => version !== before.version);
-      await functions.moveAlias("sort-notes", before.version, before, { [String(other?.version)]: 0.1 });
+      const otherVersion = (await functions.listVersions("sort-notes")).find(
+        ({ version }) => version !== before.version,
+      );
+      await functions.moveAlias("sort-notes", before.version, before, { [String(otherVersion?.version)]: 0.1 });
       assert.equal(await rollBackOne("sort-notes"), before.version);
       const { version, weights } = await functions.readAlias("sort-notes");
       assert.deepEqual([version, weights], [before.version, {}]);
     });
 
-    it("does not return to a withdrawn version by later rollbacks", async () => {
+    it("does not return by later rollbacks to a version from which it was rolled back", async () => {
       const buildSickConfig = (seconds: number, isSick: boolean): FleetConfig => ({
         rules: `{ stamp-notes: { failurePolicy: Fail, timeoutSeconds: ${seconds} }, sort-notes: { failurePolicy: Fail, settings: { isSick: ${isSick} } } }`,
         tree: "trees/half",
       });
-      const { "sort-notes": good } = await readAliases();
+      const { "sort-notes": goodVersion } = await readAliases();
       assert.match((await deploy(buildSickConfig(3, true))).ended, /is live/);
-      const { "sort-notes": bad } = await readAliases();
-      assert.notEqual(bad, good);
-      assert.equal(await rollBackOne("sort-notes"), good);
+      const { "sort-notes": badVersion } = await readAliases();
+      assert.notEqual(badVersion, goodVersion);
+      assert.equal(await rollBackOne("sort-notes"), goodVersion);
       assert.match((await deploy(buildSickConfig(5, false))).ended, /is live/);
       for (let count = 0; count < 2; count++) {
         await rollBackAll(narrow);
-        assert.notEqual((await readAliases())["sort-notes"], bad);
+        assert.notEqual((await readAliases())["sort-notes"], badVersion);
       }
       await requireHealthyEntries();
     });
 
-    it("is refused after a cluster is removed from postern.yaml, until its entries are deleted or it is forgotten", async () => {
+    it("is refused without a cluster that has entries, unless they are deleted or it is forgotten", async () => {
       const buildConfigWithout = (name: Name): FleetConfig => ({
         ...narrow,
         only: names.filter((other) => other !== name),
@@ -786,14 +814,17 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     });
 
     describe("beside another stage", () => {
-      const other: FleetConfig = { rules: "{ look-at-notes: }", stage: "other" };
+      const otherStage: FleetConfig = { rules: "{ look-at-notes: }", stage: "other" };
 
       it("refuses to destroy a stage that doesn't exist", async () => {
-        assert.match(await requireRefusal(() => destroy(other)), /^there is no stage other: neither a stack nor keys$/);
+        assert.match(
+          await requireRefusal(() => destroy(otherStage)),
+          /^there is no stage other: neither a stack nor keys$/,
+        );
       });
 
-      it("can't be rolled back without a bucket for the lock", async () => {
-        const { job } = await openJob(other);
+      it("refuses to roll back a stage without a bucket, to which nothing was deployed", async () => {
+        const { job } = await openJob(otherStage);
         const { rollBackAll } = await load.rollback();
         await assert.rejects(
           rollBackAll(job, undefined),
@@ -801,89 +832,94 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         );
       });
 
-      /** Deletes the other stage, with the logs, which its next deployment would take over. */
-      const destroyOther = () => destroy(other, { forgotten: [...names], withData: true });
+      /** Deletes the other stage with its logs, because its next deployment would take over the log groups. */
+      const destroyOther = () => destroy(otherStage, { forgotten: [...names], withData: true });
 
-      it("is created by one of two first deployments at once", async () => {
-        const deployments = await Promise.all([deploy(other, { clusters: [] }), deploy(other, { clusters: [] })]);
+      it("lets only one of two simultaneous first deployments create a stage", async () => {
+        const deployments = await Promise.all([
+          deploy(otherStage, { clusters: [] }),
+          deploy(otherStage, { clusters: [] }),
+        ]);
         const [first, second] = deployments.map(({ ended }) => ended).sort();
         assert.equal(first, "release r1 is live");
         assert.match(String(second), /^this stage is locked by .* \(postern deploy\)/);
         assert.match(await destroyOther(), /^stage other is deleted$/m);
       });
 
-      it("ends osls when a renewal finds the lock lost", async (test) => {
+      it("ends osls when the command finds that it has lost the lock", async (test) => {
         test.mock.timers.enable({ apis: ["setInterval"] });
         const { s3 } = account;
         const { answer } = s3;
-        const [uploading, over] = [Promise.withResolvers<string>(), Promise.withResolvers<void>()];
+        // The upload of a zip waits until `uploadAllowed` is resolved.
+        const [uploading, uploadAllowed] = [Promise.withResolvers<string>(), Promise.withResolvers<void>()];
         s3.answer = async (request) => {
           const [, bucket = ""] = request.path.split("/");
           if (request.method === "PUT" && request.path.endsWith(".zip")) {
             uploading.resolve(bucket);
-            await over.promise;
+            await uploadAllowed.promise;
           }
           return answer(request);
         };
-        const first = account.recordedCalls.length;
-        const ending = deploy(other, { clusters: [] });
+        const earlierCalls = account.recordedCalls.length;
+        const ending = deploy(otherStage, { clusters: [] });
         const Body = JSON.stringify({ owner: "other", by: "joe", what: "postern rollback --all", renewal: 0 });
         await new S3().putObject({ Bucket: await uploading.promise, Key: "lock.json", Body });
         test.mock.timers.tick(20_000);
         const lost =
           /^this command has lost the lock of the stage to joe \(postern rollback --all\), and changes nothing/;
         assert.match((await ending).ended, lost);
-        over.resolve();
+        uploadAllowed.resolve();
         s3.answer = answer;
         account.s3.ahead += lockTermMilliseconds + 2_000;
         assert.match(await destroyOther(), /^stage other is deleted$/m);
         assert.deepEqual(
-          account.recordedCalls.slice(first).filter(({ action }) => /ChangeSet$/.test(action)),
+          account.recordedCalls.slice(earlierCalls).filter(({ action }) => /ChangeSet$/.test(action)),
           [],
         );
       });
 
       it("stops the destruction of a stage without a bucket once another command deploys it", async () => {
-        const { stage } = (await openJob(other)).job;
+        const { stage } = (await openJob(otherStage)).job;
         const { lockStage } =
           await checkout.load<typeof import("../../infra/rollout/stage/lock.ts")>("infra/rollout/stage/lock.ts");
-        const { stack } = (await openJob(other)).job.stage;
+        const { stack } = (await openJob(otherStage)).job.stage;
         await stage.parameters.write("keys", "kept");
         const act = async () => {
           await stage.parameters.write("keys", "changed");
           await stack.createBucket();
           await stage.parameters.remove("keys");
         };
-        const ended = lockStage(stage, "postern destroy", act, { optional: true });
+        const locked = lockStage(stage, "postern destroy", act, { optional: true });
         const begun = /^Error: another command has begun to deploy stage other; run the command again$/;
-        await assert.rejects(ended, begun);
-        // Actions that the command left running are stopped, too.
+        await assert.rejects(locked, begun);
+        // Also actions that start after the command has failed are refused.
         await assert.rejects(stage.parameters.remove("keys"), begun);
         assert.equal(await stage.parameters.read("keys"), "changed");
         assert.match(await destroyOther(), /^stage other is deleted$/m);
         assert.deepEqual([await stack.readStatus(), await stage.parameters.read("keys")], [undefined, undefined]);
       });
 
-      it("keeps its entries", async () => {
-        const owned = /^cluster east has its entries from aws:\d+:eu-west-1:fleet, not from aws:\d+:eu-west-1:other; /;
-        const { stack } = (await openJob(other)).job.stage;
-        assert.match(await requireRefusal(async () => (await deploy(other)).ended), owned);
+      it("refuses to replace or delete the entries of another stage", async () => {
+        const refusal =
+          /^cluster east has its entries from aws:\d+:eu-west-1:fleet, not from aws:\d+:eu-west-1:other; /;
+        const { stack } = (await openJob(otherStage)).job.stage;
+        assert.match(await requireRefusal(async () => (await deploy(otherStage)).ended), refusal);
         assert.equal(await stack.readStatus(), undefined);
-        assert.equal((await deploy(other, { clusters: [] })).ended, "release r1 is live");
-        assert.match(await requireRefusal(async () => (await deploy(other)).ended), owned);
-        assert.match(await requireRefusal(() => destroy(other)), owned);
+        assert.equal((await deploy(otherStage, { clusters: [] })).ended, "release r1 is live");
+        assert.match(await requireRefusal(async () => (await deploy(otherStage)).ended), refusal);
+        assert.match(await requireRefusal(() => destroy(otherStage)), refusal);
         assert.match(await destroyOther(), /^stage other is deleted$/m);
       });
 
-      it("is created by a second run if the first left only a bucket", async () => {
+      it("creates a stage by a second deployment if the first one created only the bucket", async () => {
         account.allow = ({ action }) => !/^cloudformation:(Update|Execute)/.test(action);
-        const { ended } = await deploy(other, { clusters: [] });
+        const { ended } = await deploy(otherStage, { clusters: [] });
         account.allow = undefined;
         assert.match(ended, /^osls deploy fails: .*not authorized/);
-        const { stack, functions } = (await openJob(other)).job.stage;
+        const { stack, functions } = (await openJob(otherStage)).job.stage;
         assert.ok(await stack.findBucket());
         assert.deepEqual(await functions.listRules(), []);
-        assert.equal((await deploy(other, { clusters: [] })).ended, "release r1 is live");
+        assert.equal((await deploy(otherStage, { clusters: [] })).ended, "release r1 is live");
         assert.match(await destroyOther(), /^stage other is deleted$/m);
       });
     });

@@ -13,7 +13,8 @@ import type { CloudWatch } from "./cloudwatch.ts";
 import { type Lambda, parseFunctionName } from "./lambda.ts";
 import type { Logs } from "./logs.ts";
 
-// Stand-ins for API Gateway and function URLs: the gateway that a stack declares, on its own port.
+// Stand-ins for API Gateway and function URLs. Each stack has one gateway on its own port, which serves the HTTP API
+// and the function URLs of the stack.
 
 /** A resource of a stack. */
 export interface StackResource {
@@ -23,9 +24,9 @@ export interface StackResource {
 }
 
 export interface Gateways {
-  /** The base URL of the first stack; it exists before the stack. */
+  /** The base URL of the first stack, which is known before the stack is created. */
   baseUrl: string;
-  /** Returns a stack's URL, and opens its gateway with its first resource that needs one. */
+  /** Returns the URL of a stack's gateway. The first call for a stack opens the gateway. */
   openUrl(stack: string): Promise<string>;
   /** Makes a stack's gateway serve the stack's present resources. */
   serve(stack: string, resources: StackResource[]): void;
@@ -44,8 +45,8 @@ interface StackGateway {
   port: number;
   stack: string | undefined;
   handlers: Map<string, GatewayHandler>;
-  /** The time at which each rule got its route. */
-  since: Map<string, number>;
+  /** The time at which each rule got its route, or 0 once the route was used. */
+  routeTimes: Map<string, number>;
   gateway: ImitatedApiGateway | undefined;
 }
 
@@ -64,7 +65,7 @@ export const openGateways = async (
       port: Number(new URL(gateway.url).port),
       stack: undefined,
       handlers: new Map(),
-      since: new Map(),
+      routeTimes: new Map(),
       gateway,
     };
   };
@@ -73,12 +74,12 @@ export const openGateways = async (
   const findGateway = (stack: string) => gateways.find((stackGateway) => stackGateway.stack === stack);
   const serve = (stackGateway: StackGateway, handlers: Map<string, GatewayHandler>) => {
     const now = Date.now();
-    const since = new Map([...handlers.keys()].map((rule) => [rule, stackGateway.since.get(rule) ?? now]));
-    stackGateway.since = since;
+    const routeTimes = new Map([...handlers.keys()].map((rule) => [rule, stackGateway.routeTimes.get(rule) ?? now]));
+    stackGateway.routeTimes = routeTimes;
     const entries = [...handlers].map(([rule, handler]): [string, GatewayHandler] => {
       const answer: GatewayHandler = async (request) => {
-        if (Date.now() < (since.get(rule) ?? 0) + lambda.propagation) return toReply(404, "Not Found");
-        since.set(rule, 0);
+        if (Date.now() < (routeTimes.get(rule) ?? 0) + lambda.propagation) return toReply(404, "Not Found");
+        routeTimes.set(rule, 0);
         return handler(request);
       };
       return [rule, answer];
@@ -135,6 +136,7 @@ interface Backends {
   throttled: Set<string>;
 }
 
+/** Returns a handler for each rule that has a route or a function URL among a stack's resources. */
 const createHandlers = (
   resources: StackResource[],
   { lambda, metrics, logs, throttled }: Backends,
@@ -145,15 +147,15 @@ const createHandlers = (
   );
   const handlers = new Map<string, GatewayHandler>();
   /**
-   * Counts an answer of the gateway in its metrics, writes a line of its access log, in the format of its stage, and
-   * applies the metric filters of that log.
+   * Counts an answer of the gateway in its metrics. Also writes a line to the access log, in the format that the stage
+   * states, and applies the metric filters of the access log.
    */
   const log = ({ statusCode, isFromFunction }: Reply, routeKey: string) => {
     for (const { physical } of selectResources("ApiGatewayV2::Api")) {
-      const known = { namespace: "AWS/ApiGateway", dimensions: { ApiId: physical }, time: Date.now() };
-      metrics.record({ ...known, metric: "Count", value: 1 });
+      const datum = { namespace: "AWS/ApiGateway", dimensions: { ApiId: physical }, time: Date.now() };
+      metrics.record({ ...datum, metric: "Count", value: 1 });
       for (const digit of [4, 5])
-        metrics.record({ ...known, metric: `${digit}xx`, value: Math.floor(statusCode / 100) === digit ? 1 : 0 });
+        metrics.record({ ...datum, metric: `${digit}xx`, value: Math.floor(statusCode / 100) === digit ? 1 : 0 });
     }
     const status = String(statusCode);
     const context: Record<string, string> = {
@@ -174,11 +176,13 @@ const createHandlers = (
   for (const { properties } of selectResources("ApiGatewayV2::Route")) {
     const [, target = ""] = String(properties.Target).split("/");
     const { IntegrationUri, TimeoutInMillis = 30_000 } = integrations.get(target) ?? {};
+    // A route key is `POST /{cluster}/RULE/{phase+}`.
     const [, method = "", rule = ""] =
       /^(\w+) \/\{cluster\}\/([^/]+)\/\{phase\+\}$/.exec(String(properties.RouteKey)) ?? [];
     const { name, qualifier } = parseFunctionName(String(IntegrationUri));
     const source = `:${properties.ApiId}/`;
-    const isOpen = () =>
+    /** Reports whether the function's policy lets the API invoke the function. */
+    const isPermitted = () =>
       lambda.isPermitted(name, qualifier, (statement) => {
         const isGateway = Object(statement.Principal).Service === "apigateway.amazonaws.com";
         const from = Object(Object(statement.Condition).ArnLike)["AWS:SourceArn"];
@@ -194,13 +198,13 @@ const createHandlers = (
     const takeTurn = createRouteLimit(Number(settings?.ThrottlingRateLimit), Number(settings?.ThrottlingBurstLimit));
     handlers.set(rule, async (request) => {
       const isRouted = request.method === method && request.path.split("/").length >= 4;
-      const answer = !isRouted
-        ? toReply(404, "Not Found")
-        : throttled.has(rule) || !takeTurn()
-          ? toReply(429, "Too Many Requests")
-          : isOpen()
-            ? await callFunction(lambda, name, qualifier, buildGatewayEvent(request, rule), Number(TimeoutInMillis))
-            : toReply(500, "Internal Server Error");
+      const getAnswer = async (): Promise<Reply> => {
+        if (!isRouted) return toReply(404, "Not Found");
+        if (throttled.has(rule) || !takeTurn()) return toReply(429, "Too Many Requests");
+        if (!isPermitted()) return toReply(500, "Internal Server Error");
+        return callFunction(lambda, name, qualifier, buildGatewayEvent(request, rule), Number(TimeoutInMillis));
+      };
+      const answer = await getAnswer();
       log(answer, isRouted ? String(properties.RouteKey) : "-");
       return answer;
     });
@@ -208,27 +212,28 @@ const createHandlers = (
   for (const { properties } of selectResources("Lambda::Url")) {
     const { name } = parseFunctionName(String(properties.TargetFunctionArn));
     const qualifier = typeof properties.Qualifier === "string" ? properties.Qualifier : undefined;
-    // A function URL accepts any path; Postern's paths begin with the cluster and the rule's name.
-    const { POSTERN_STAGE: stage, POSTERN_RULE: shortened } = lambda.functions.get(name)?.latest.environment ?? {};
-    const rule = shortened ?? name.slice(`postern-${stage}-`.length);
-    const isOpen = () =>
+    // A function URL accepts any path. The stand-in accepts only Postern's paths: `/CLUSTER/RULE/PHASE`.
+    // A function whose name is a shortened one has the rule's name in POSTERN_RULE.
+    const { POSTERN_STAGE, POSTERN_RULE } = lambda.functions.get(name)?.latest.environment ?? {};
+    const rule = POSTERN_RULE ?? name.slice(`postern-${POSTERN_STAGE}-`.length);
+    const isPermitted = () =>
       ["lambda:InvokeFunctionUrl", "lambda:InvokeFunction"].every((action) =>
         lambda.isPermitted(name, qualifier, (statement) => statement.Action === action && statement.Principal === "*"),
       );
     handlers.set(rule, async (request) => {
-      const answer = isOpen()
+      const answer = isPermitted()
         ? await callFunction(lambda, name, qualifier, buildGatewayEvent(request, rule), 900_000, 429)
         : { ...toReply(403, ""), body: JSON.stringify({ Message: "Forbidden" }) };
       const metric = { 4: "Url4xxCount", 5: "Url5xxCount" }[Math.floor(answer.statusCode / 100)];
-      const known = { namespace: "AWS/Lambda", dimensions: { FunctionName: name }, value: 1, time: Date.now() };
-      if (metric !== undefined) metrics.record({ ...known, metric });
+      const datum = { namespace: "AWS/Lambda", dimensions: { FunctionName: name }, value: 1, time: Date.now() };
+      if (metric !== undefined) metrics.record({ ...datum, metric });
       return answer;
     });
   }
   return handlers;
 };
 
-/** Builds the event of an HTTP API, payload 2.0: a UTF-8 body as text, any other as base64. */
+/** Builds the event of an HTTP API in the payload format 2.0. A body that isn't UTF-8 is encoded in base64. */
 export const buildGatewayEvent = ({ method, path, query, headers, body }: GatewayRequest, rule: string) => {
   const routeKey = `POST /{cluster}/${rule}/{phase+}`;
   const text = isUtf8(body);
@@ -257,7 +262,10 @@ export const buildGatewayEvent = ({ method, path, query, headers, body }: Gatewa
   };
 };
 
-/** Returns a function that reports whether a route takes one more request: so many at once, and then so many a second. */
+/**
+ * Returns a function that takes a token for a request, if one is left: a bucket with `atOnce` tokens, refilled each
+ * second.
+ */
 const createRouteLimit = (perSecond: number, atOnce: number) => {
   let [free, last] = [atOnce, Date.now()];
   return (): boolean => {

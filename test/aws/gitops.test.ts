@@ -14,10 +14,10 @@ import { waitUntil } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// docs/how-to/gitops.md: the pipeline has AWS, but no right in the cluster. kubectl applies the files as a GitOps tool does: on the
-// server's side, with force, and under the tool's name.
-const parts = ["roles", "policies", "entries"] as const;
-type Part = (typeof parts)[number];
+// Tests docs/how-to/gitops.md. The pipeline has rights in AWS, but none in the cluster. kubectl applies the files as a
+// GitOps tool does: on the server's side, with force, and under the tool's name.
+const fileParts = ["roles", "policies", "entries"] as const;
+type Part = (typeof fileParts)[number];
 const policies = ["team", "owner"].map(
   (label) => `
 apiVersion: admissionregistration.k8s.io/v1
@@ -87,7 +87,7 @@ describe(
     };
     const write = (folder: string, ...words: string[]) =>
       run("deploy", "--ca", "ca.pem", "--write", folder, "--key-from", placeholder, ...words);
-    const writeWell = async (folder = "files", ...words: string[]) => {
+    const requireWritten = async (folder = "files", ...words: string[]) => {
       const { code, text } = await write(folder, ...words);
       assert.equal(code, 0, text);
       return text;
@@ -107,22 +107,22 @@ describe(
     };
     const apply = async (text: string, manager = "kustomize-controller") =>
       kubectl(["apply", "--server-side", "--force-conflicts", `--field-manager=${manager}`, "-f", "-"], text);
-    /** Applies a file of the folder with the key in it, as Flux does. */
+    /** Replaces the placeholder in a file by the key, and applies the file, as Flux does. */
     const applyPart = async (part: Part, { folder = "files", manager = "kustomize-controller" } = {}) => {
       const text = await readFile(join(checkout.folder, folder, `prod.${part}.yaml`), "utf8");
       if (/^kind: /m.test(text)) await apply(text.replaceAll(placeholder, await readKey()), manager);
     };
-    const applyAll = async (how: { manager?: string } = {}) => {
-      for (const part of parts) await applyPart(part, how);
+    const applyAll = async (options: { manager?: string } = {}) => {
+      for (const part of fileParts) await applyPart(part, options);
     };
     const readConfiguration = async (kind: "mutating" | "validating") => {
       const path = `/apis/admissionregistration.k8s.io/v1/${kind}webhookconfigurations/postern`;
       return Object((await cluster.admin({ method: "GET", path })).body);
     };
-    const readBoth = () => Promise.all([readConfiguration("mutating"), readConfiguration("validating")]);
-    const readVersions = async () => (await readBoth()).map(({ metadata }) => metadata?.resourceVersion);
+    const readConfigurations = () => Promise.all([readConfiguration("mutating"), readConfiguration("validating")]);
+    const readVersions = async () => (await readConfigurations()).map(({ metadata }) => metadata?.resourceVersion);
     const listEntries = async () =>
-      (await readBoth()).flatMap(({ webhooks = [] }) => webhooks.map(({ name }: { name: string }) => name));
+      (await readConfigurations()).flatMap(({ webhooks = [] }) => webhooks.map(({ name }: { name: string }) => name));
     const deleteConfigurations = () =>
       kubectl([
         "delete",
@@ -144,7 +144,7 @@ describe(
       return String(Object(answer.body).message ?? answer.code);
     };
 
-    it("gets roles first: no entry is written before every endpoint answers", async () => {
+    it("gets roles first, because files with entries are written only once every endpoint answers", async () => {
       const { code, text } = await write("files");
       assert.equal(code, 1, text);
       assert.match(
@@ -155,8 +155,8 @@ describe(
       await applyPart("roles");
     });
 
-    it("gets its entries then, without the key", async () => {
-      assert.match(await writeWell(), /release r1 is live in prod\n$/);
+    it("gets files with entries after that, which don't have the key", async () => {
+      assert.match(await requireWritten(), /release r1 is live in prod\n$/);
       const { "prod.entries.yaml": entries = "" } = await readFiles();
       assert.ok(entries.includes(`/prod.${placeholder}/pod-node-selector/mutate`), entries);
       assert.ok(!entries.includes(await readKey()));
@@ -173,32 +173,32 @@ describe(
       assert.deepEqual(await listEntries(), []);
     });
 
-    it("gets all files of an unchanged stage, byte for byte, also into an empty folder", async () => {
+    it("gets the same bytes in all files if the stage is unchanged, also in an empty folder", async () => {
       const before = await readFiles();
       for (const folder of ["files", "again"]) {
-        assert.match(await writeWell(folder), /\nnothing to do: release r1 is live\n$/);
+        assert.match(await requireWritten(folder), /\nnothing to do: release r1 is live\n$/);
         assert.deepEqual(await readFiles(folder), before);
       }
     });
 
-    it("gets the same objects through kustomize and helm, and none from helm without the key", async () => {
+    it("gets the same objects by kustomize and helm, and no object by helm without the key", async () => {
       const builders = (await findBuilders())?.folder ?? "";
       const build = async (program: string, ...words: string[]) =>
         (await promisify(execFile)(join(builders, program), words, { cwd: checkout.folder })).stdout;
-      const list = (text: string) =>
+      const parseSorted = (text: string) =>
         parseAllDocuments(text)
           .flatMap((document) => document.toJS() ?? [])
           .sort((left, right) => left.kind.localeCompare(right.kind));
       const key = await readKey();
-      const wanted = list(
+      const expectedObjects = parseSorted(
         Object.values(await readFiles())
           .join("---\n")
           .replaceAll(placeholder, key),
       );
-      const resources = parts.map((part) => `../files/prod.${part}.yaml`);
+      const resources = fileParts.map((part) => `../files/prod.${part}.yaml`);
       await checkout.write("kustomized/kustomization.yaml", JSON.stringify({ resources }));
       const built = await build("kustomize", "build", "--load-restrictor=LoadRestrictionsNone", "kustomized");
-      assert.deepEqual(list(built.replaceAll(placeholder, key)), wanted);
+      assert.deepEqual(parseSorted(built.replaceAll(placeholder, key)), expectedObjects);
       await checkout.write("chart/Chart.yaml", "apiVersion: v2\nname: postern\nversion: 0.0.0\n");
       const { code, text } = await run(
         "deploy",
@@ -210,7 +210,10 @@ describe(
         "{{ required `the key is missing` .Values.key }}",
       );
       assert.equal(code, 0, text);
-      assert.deepEqual(list(await build("helm", "template", "postern", "chart", "--set-string", `key=${key}`)), wanted);
+      assert.deepEqual(
+        parseSorted(await build("helm", "template", "postern", "chart", "--set-string", `key=${key}`)),
+        expectedObjects,
+      );
       await assert.rejects(build("helm", "template", "postern", "chart"), /the key is missing/);
     });
 
@@ -232,10 +235,11 @@ describe(
       const versions = await readVersions();
       await applyAll();
       assert.deepEqual(await readVersions(), versions);
-      // What is in a file has no defaults left to the API server inside of lists: tools compare these as a whole.
+      // GitOps tools compare lists as a whole. So inside of lists, files have all fields for which the API server would
+      // set defaults.
       const text = ((await readFiles())["prod.entries.yaml"] ?? "").replaceAll(placeholder, await readKey());
       const written = parseAllDocuments(text).map((document) => document.toJS());
-      for (const [index, { webhooks }] of (await readBoth()).entries())
+      for (const [index, { webhooks }] of (await readConfigurations()).entries())
         for (const [position, entry] of written[index].webhooks.entries()) {
           const { namespaceSelector = {}, objectSelector = {} } = entry;
           assert.deepEqual(webhooks[position], { namespaceSelector, objectSelector, ...entry });
@@ -249,23 +253,23 @@ describe(
       assert.deepEqual(await readVersions(), versions);
     });
 
-    it("changes only by the part of a rule that changed", async () => {
-      const [before, versions] = [await readFiles(), await readVersions()];
+    it("changes only in the lines of a rule that changed", async () => {
+      const [filesBefore, versions] = [await readFiles(), await readVersions()];
       await writeConfig(
         rules.replace("deny-service-external-ips:", "deny-service-external-ips: { timeoutSeconds: 4 }"),
       );
-      await writeWell();
+      await requireWritten();
       const changed = Object.entries(await readFiles()).flatMap(([name, text]) => {
-        const old = (before[name] ?? "").split("\n");
-        return text.split("\n").flatMap((line, index) => (line === old[index] ? [] : [`${name}: ${line.trim()}`]));
+        const oldLines = (filesBefore[name] ?? "").split("\n");
+        return text.split("\n").flatMap((line, index) => (line === oldLines[index] ? [] : [`${name}: ${line.trim()}`]));
       });
       assert.deepEqual(changed, ["prod.entries.yaml: timeoutSeconds: 4"]);
       await applyAll();
-      const after = await readVersions();
-      assert.deepEqual([after[0] === versions[0], after[1] === versions[1]], [true, false]);
+      const newVersions = await readVersions();
+      assert.deepEqual([newVersions[0] === versions[0], newVersions[1] === versions[1]], [true, false]);
     });
 
-    it("gets back what others edit, except what they add to a selector", async () => {
+    it("gets edited fields back, except fields that others add to a selector", async () => {
       const patch = (operations: object[]) =>
         kubectl([
           "patch",
@@ -275,14 +279,14 @@ describe(
           "-p",
           JSON.stringify(operations),
         ]);
-      const wanted = (await readConfiguration("validating")).webhooks;
+      const webhooksBefore = (await readConfiguration("validating")).webhooks;
       await patch([
         { op: "replace", path: "/webhooks/0/clientConfig/caBundle", value: Buffer.from(cluster.ca).toString("base64") },
         { op: "replace", path: "/webhooks/0/timeoutSeconds", value: 1 },
         { op: "remove", path: "/webhooks/1" },
       ]);
       await applyAll();
-      assert.deepEqual((await readConfiguration("validating")).webhooks, wanted);
+      assert.deepEqual((await readConfiguration("validating")).webhooks, webhooksBefore);
       await patch([{ op: "add", path: "/webhooks/0/objectSelector/matchLabels", value: { none: "has-this" } }]);
       await applyAll();
       assert.deepEqual((await readConfiguration("validating")).webhooks[0].objectSelector.matchLabels, {
@@ -291,10 +295,10 @@ describe(
       await patch([{ op: "remove", path: "/webhooks/0/objectSelector/matchLabels" }]);
     });
 
-    it("is not touched by rollback, disarm and arm of a rule, which need no right in it", async () => {
+    it("isn't changed by rollback, disarm and arm of a rule, which need no right in the cluster", async () => {
       const versions = await readVersions();
       await writeConfig(rules.replace("deny-service-external-ips:", "deny-service-external-ips: { mode: warn }"));
-      await writeWell();
+      await requireWritten();
       for (const words of [
         ["rollback", "deny-service-external-ips"],
         ["disarm", "deny-service-external-ips", "--for", "5m"],
@@ -305,56 +309,56 @@ describe(
       }
       assert.deepEqual(await readVersions(), versions);
       await writeConfig(rules);
-      await writeWell();
+      await requireWritten();
       await applyAll();
     });
 
-    it("refuses in the wrong order only what postern.yaml lets fail closed, and nothing in kube-system", async () => {
+    it("refuses requests only for fail-closed rules outside kube-system, if entries precede roles", async () => {
       await deleteConfigurations();
       await kubectl(["delete", "clusterrole,clusterrolebinding", "-l", "app.kubernetes.io/managed-by=postern"]);
       await account.stopGateways();
       await applyPart("entries");
       await waitUntil("the entry is called", async () => (await createPod()).code === 500);
-      const service = (externalIPs: string[]) => {
+      const createService = (externalIPs: string[]) => {
         count += 1;
         const body = { metadata: { name: `service-${count}` }, spec: { ports: [{ port: 80 }], externalIPs } };
         return cluster.admin({ method: "POST", path: "/api/v1/namespaces/default/services", body });
       };
-      assert.equal((await service(["10.1.2.3"])).code, 201);
+      assert.equal((await createService(["10.1.2.3"])).code, 201);
       assert.equal((await createPod({}, "kube-system")).code, 201);
       await account.startGateways();
-      await waitUntil("the endpoint answers", async () => (await service(["10.1.2.3"])).code === 403);
+      await waitUntil("the endpoint answers", async () => (await createService(["10.1.2.3"])).code === 403);
       assert.match(String(Object((await createPod()).body).message), /pod-node-selector/);
       await applyPart("roles");
       await waitUntil("the function reads", async () => (await createPod()).code === 201);
     });
 
-    it("keeps what a rule reads that is turned off, until its function is gone", async () => {
+    it("keeps a rule's rights after the rule is turned off, until its function is deleted", async () => {
       const listAccess = () =>
         [...(account.clusters.get("prod")?.entries?.values() ?? [])].flatMap(
           ({ kubernetesGroups }) => kubernetesGroups,
         );
-      const off = rules.replace(/ {2}pod-node-selector.*\n/, "");
-      await writeConfig(off);
-      for (const ended of [/release r\d+ is live in prod\n$/, /nothing to do: release r\d+ is live\n$/])
-        assert.match(await writeWell(), ended);
+      const rulesWithoutSelector = rules.replace(/ {2}pod-node-selector.*\n/, "");
+      await writeConfig(rulesWithoutSelector);
+      for (const finalSentence of [/release r\d+ is live in prod\n$/, /nothing to do: release r\d+ is live\n$/])
+        assert.match(await requireWritten(), finalSentence);
       assert.doesNotMatch((await readFiles())["prod.roles.yaml"] ?? "", /kind:/);
       assert.deepEqual(listAccess(), ["postern:pod-node-selector"]);
       assert.deepEqual(Object((await createPod({}, "pay")).body).spec?.nodeSelector, { pool: "payments" });
       await applyAll();
       await writeConfig(rules);
-      await writeWell();
+      await requireWritten();
       await applyAll();
     });
 
-    it("loses a policy in two runs, so that no entry is without an answer", async () => {
+    it("loses a policy in two runs, so that each entry gets answers", async () => {
       await checkout.write("policies/team.yaml", policies[0] ?? "");
       await checkout.write("policies/owner.yaml", policies[1] ?? "");
       await writeConfig(rules + policyRule);
-      const first = await write("files");
-      if (first.code !== 0) {
+      const firstRun = await write("files");
+      if (firstRun.code !== 0) {
         await applyPart("roles");
-        await writeWell();
+        await requireWritten();
       }
       await applyAll();
       await waitUntil("both are called", async () => /no owner/.test(await createConfigMap({ team: "a" })));
@@ -363,21 +367,21 @@ describe(
       assert.equal(code, 1, text);
       assert.match(text, /\nno new version is live yet, .*: apply the files in files, which lack these entries, /);
       assert.match(await createConfigMap({ team: "a" }), /no owner/);
-      assert.deepEqual(await listEntries().then((all) => all.filter((name) => /owner/.test(name)).length), 1);
+      assert.deepEqual(await listEntries().then((entries) => entries.filter((name) => /owner/.test(name)).length), 1);
       await applyAll();
       assert.deepEqual(
         (await listEntries()).filter((name) => /validating-admission-policy/.test(name)),
         ["require-team.validating-admission-policy.postern.dev"],
       );
-      await writeWell();
+      await requireWritten();
       assert.match(await createConfigMap(), /no team/);
       assert.equal(await createConfigMap({ team: "a" }), "201");
     });
 
-    it("evaluates a policy itself once its version is stated, with bindings before or after their policies", async () => {
+    it("evaluates a policy itself once postern.yaml states its version of Kubernetes", async () => {
       const { minor } = Object((await cluster.admin({ method: "GET", path: "/version" })).body);
       await writeConfig(rules + policyRule, `    kubernetes: "1.${minor}"\n`);
-      await writeWell();
+      await requireWritten();
       const { "prod.policies.yaml": text = "" } = await readFiles();
       const [policy = "", binding = ""] = text.split("---\n");
       await applyPart("entries");
@@ -388,9 +392,12 @@ describe(
       assert.equal(await createConfigMap({ team: "a" }), "201");
     });
 
-    it("names files of a cluster that left, and replaces none of others", async () => {
+    it("prints the files of a cluster that postern.yaml no longer names, and replaces no others", async () => {
       await checkout.write("files/gone.entries.yaml", "# Written by postern deploy --write.\n");
-      assert.match(await writeWell(), /^files\/gone\.entries\.yaml is of a cluster that postern\.yaml doesn't name/m);
+      assert.match(
+        await requireWritten(),
+        /^files\/gone\.entries\.yaml is of a cluster that postern\.yaml doesn't name/m,
+      );
       await checkout.write("files/prod.roles.yaml", "kind: ConfigMap\n");
       const { code, text } = await write("files");
       assert.deepEqual([code, /prod\.roles\.yaml would be replaced, but /.test(text)], [2, true], text);

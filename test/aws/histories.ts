@@ -5,7 +5,7 @@ import { createRandom } from "../../infra/testing/random.ts";
 import type { Operation } from "../linearizability.ts";
 import type { ChooseFault } from "./faulty-dynamodb.ts";
 
-/** What a process of clients does. */
+/** The task of a process with several clients, which change values of a ledger. */
 export interface HistoryTask {
   rule: string;
   /** The beginning of the values that this process writes. */
@@ -14,11 +14,12 @@ export interface HistoryTask {
   /** The number of changes of each client. */
   changes: number;
   seed: number;
-  /** The time of each change. */
+  /** The milliseconds after which a change is given up. */
   milliseconds: number;
 }
 
 const program = fileURLToPath(new URL("history-process.ts", import.meta.url));
+/** Replaces null, which stands for an absent value in JSON, by undefined. */
 const toAbsent = (values: unknown[]) => values.map((value) => value ?? undefined);
 
 /** Runs a process of clients, and returns the history of its operations. */
@@ -37,6 +38,7 @@ export const createRandomFaults = (seed: number): ChooseFault => {
   const random = createRandom(seed);
   return (operation) => {
     const isTransaction = operation.startsWith("Transact");
+    // A number from 0 to 100: 3 % of the requests are throttled, the next 3 % have a conflict.
     const number = random.draw() * 100;
     if (number < 3) return { refusal: "ThrottlingException" };
     if (number < 6 && isTransaction)

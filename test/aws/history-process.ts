@@ -1,5 +1,5 @@
-// Clients that change shared entries of the ledger at random, in a process of their own. It prints each operation as a
-// line of JSON, with null for absent values.
+// A process with clients that change shared entries of the ledger at random. It prints each operation as a line of
+// JSON, in which null stands for an absent value.
 import { openDynamoDbLedger } from "#lib/cluster/dynamodb-ledger.ts";
 import { Failure } from "#lib/failure.ts";
 import { openRuleLedger } from "#lib/ledger.ts";
@@ -8,9 +8,10 @@ import type { HistoryTask } from "./histories.ts";
 
 const { rule, name, clients, changes, seed, milliseconds }: HistoryTask = JSON.parse(process.argv[2] ?? "");
 
-/** Returns nanoseconds of a clock that all processes share. */
+/** Returns the nanoseconds of a clock that is the same for all processes. */
 const readClock = () => Number(process.hrtime.bigint());
 
+/** The sets of keys that a change may have, such as ["xa", "xb"]. */
 const keySets = ["x", "y"].flatMap((group) =>
   [["a"], ["b"], ["c"], ["a", "b"], ["b", "c"], ["c", "a"]].map((keys) => keys.map((key) => `${group}${key}`)),
 );
@@ -25,16 +26,16 @@ const runClient = async (client: number) => {
     let wrote: readonly (string | undefined)[] = [];
     const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + milliseconds), rule);
     const start = readClock();
-    const change = ledger.change<string>(keys, (kept) => {
-      read = kept;
-      wrote = kept.map((old, index) => (isWritten[index] ? value : old));
+    const change = ledger.change<string>(keys, (stored) => {
+      read = stored;
+      wrote = stored.map((old, index) => (isWritten[index] ? value : old));
       return wrote;
     });
     const end = await change.then(readClock, (error) => {
       if (error instanceof Failure && error.code === 503) return undefined;
       throw error;
     });
-    // A change that could not even read did nothing.
+    // A change that read nothing can't have written anything, so it isn't reported.
     if (read.length > 0) process.stdout.write(`${JSON.stringify({ keys, read, wrote, start, end })}\n`);
   }
 };

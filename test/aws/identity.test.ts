@@ -12,10 +12,10 @@ import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 import { type LightClusters, openLightClusters } from "./light-clusters.ts";
 
-// Two stages of one name, in two accounts and regions, and the same clusters: what an operator sees with the credentials of
-// the wrong one, after a move, and after the bucket or the signing key was lost.
+// Two stages have the same name and the same clusters, but different accounts and regions. The tests use the
+// credentials of the wrong account, move clusters between the stages, and lose a bucket and a signing key.
 const rules = ["always-pull-images", "deny-service-external-ips"];
-const guard = "deny-service-external-ips.postern.dev";
+const guardEntry = "deny-service-external-ips.postern.dev";
 const names = ["east", "west"] as const;
 type Name = (typeof names)[number];
 const identities = { first: "aws:111111111111:eu-west-1:prod", second: "aws:222222222222:us-east-1:prod" };
@@ -54,13 +54,13 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
       "postern.yaml",
       `rules:\n  always-pull-images: { timeoutSeconds: ${timeoutSeconds}, mode: ${mode} }\n  deny-service-external-ips:\nclusters: { east: {}, west: {} }\n${extraYaml}`,
     );
-  /** Runs postern with the credentials of an account; returns its exit code and output. */
+  /** Runs postern with the credentials of one of the accounts. Returns the exit code and the output. */
   const run = async (which: Which, verb: string, ...words: string[]) => {
     const isRuleVerb = ["arm", "disarm"].includes(verb);
     const access = isRuleVerb ? [] : ["--kubeconfig", kubeconfig];
     const ca = ["deploy", "rotate"].includes(verb) ? ["--ca", String(cas[which])] : [];
-    const all = [verb, "--stage", "prod", ...access, ...ca, ...words];
-    const { code, stdout, stderr } = await checkout.postern(accounts[which].actAs("operator").env, ...all);
+    const allWords = [verb, "--stage", "prod", ...access, ...ca, ...words];
+    const { code, stdout, stderr } = await checkout.postern(accounts[which].actAs("operator").env, ...allWords);
     return { code, stdout, text: `${stdout}${stderr}` };
   };
   const requireSuccess = async (which: Which, verb: string, ...words: string[]) => {
@@ -68,7 +68,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     assert.equal(code, 0, text);
     return { text, stdout };
   };
-  const call = async (name: Name, method: string, kind: string, body?: object) => {
+  const callCluster = async (name: Name, method: string, kind: string, body?: object) => {
     const headers = { authorization: `Bearer ${name}`, "content-type": "application/json" };
     const url = `${clusters.url}/apis/admissionregistration.k8s.io/v1/${kind}webhookconfigurations/postern`;
     const text = body && JSON.stringify(body);
@@ -76,27 +76,27 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     return Object(JSON.parse(answer.body));
   };
   const kinds = ["mutating", "validating"];
-  const read = (name: Name) => Promise.all(kinds.map((kind) => call(name, "GET", kind)));
+  const readConfigurations = (name: Name) => Promise.all(kinds.map((kind) => callCluster(name, "GET", kind)));
   const readEntries = async (name: Name): Promise<WebhookEntry[]> =>
-    (await read(name)).flatMap(({ webhooks = [] }) => webhooks);
+    (await readConfigurations(name)).flatMap(({ webhooks = [] }) => webhooks);
   const readOwners = async (name: Name) =>
-    (await read(name)).flatMap(({ metadata }) => metadata.annotations?.["postern.dev/identity"] ?? []);
-  /** Changes the objects in a cluster as kubectl would. */
-  const edit = async (
+    (await readConfigurations(name)).flatMap(({ metadata }) => metadata.annotations?.["postern.dev/identity"] ?? []);
+  /** Edits the webhook configurations in a cluster, as kubectl would. */
+  const editConfigurations = async (
     name: Name,
     change: (object: { metadata: Record<string, object>; webhooks: WebhookEntry[] }) => void,
   ) => {
     for (const kind of kinds) {
-      const object = await call(name, "GET", kind);
+      const object = await callCluster(name, "GET", kind);
       change(object);
-      await call(name, "PUT", kind, object);
+      await callCluster(name, "PUT", kind, object);
     }
   };
   const readPolicies = async (name: Name) =>
     Object.fromEntries((await readEntries(name)).map((entry) => [entry.name, entry.failurePolicy]));
-  const everything = () => Promise.all(names.map(read));
+  const readAllConfigurations = () => Promise.all(names.map(readConfigurations));
 
-  it("the plan, the status and their JSON begin with it", async () => {
+  it("the plan, the status and their JSON begin with account and region", async () => {
     const line = "partition aws, account 111111111111, region eu-west-1, stage prod";
     const plan = await requireSuccess("first", "deploy", "--plan-only");
     assert.equal(plan.stdout.split("\n")[0], line);
@@ -117,7 +117,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
   });
 
   it("commands with other credentials change and delete no entry", async () => {
-    const before = await everything();
+    const before = await readAllConfigurations();
     const refusal = `cluster east has its entries from ${identities.first}, not from ${identities.second}; `;
     const first = await run("second", "deploy");
     assert.deepEqual([first.code, first.text.startsWith(refusal)], [1, true], first.text);
@@ -136,10 +136,10 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     await requireSuccess("second", "destroy", "--yes", "--with-data", "--forget", "east", "--forget", "west");
     const { code, text } = await run("second", "arm", "always-pull-images");
     assert.deepEqual([code, text], [1, "stage prod has no function for always-pull-images, or none that is live\n"]);
-    assert.deepEqual(await everything(), before);
+    assert.deepEqual(await readAllConfigurations(), before);
   });
 
-  it("postern.yaml pins it before anything is called", async () => {
+  it("a command for another account or region than postern.yaml states fails at once", async () => {
     await writeConfig(`stages: { prod: { account: "111111111111", region: eu-west-1 } }\n`);
     const { recordedCalls } = accounts.second;
     recordedCalls.length = 0;
@@ -167,11 +167,11 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     await writeConfig();
   });
 
-  it("entries without the annotation are adopted if they call this stage, and refused otherwise", async () => {
+  it("entries without the owner's annotation are adopted if they call this stage, otherwise refused", async () => {
     const dropAnnotation = ({ metadata }: { metadata: Record<string, object> }) => {
       metadata.annotations = {};
     };
-    await edit("east", dropAnnotation);
+    await editConfigurations("east", dropAnnotation);
     const refused = await run("second", "deploy", "--cluster", "east");
     assert.match(
       refused.text,
@@ -183,41 +183,45 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     assert.deepEqual(await readOwners("east"), [identities.first, identities.first]);
   });
 
-  it("entries are removed although AWS can't be asked, but not those of another region or name", async () => {
-    const closed = { AWS_ENDPOINT_URL: "https://127.0.0.1:9", AWS_ENDPOINT_URL_STS: "https://127.0.0.1:9" };
+  it("entries can be removed without access to AWS, but not entries of another region or stage name", async () => {
+    const closedEndpoints = { AWS_ENDPOINT_URL: "https://127.0.0.1:9", AWS_ENDPOINT_URL_STS: "https://127.0.0.1:9" };
     const { env } = accounts.first.actAs("operator");
-    const remove = async (variables: Record<string, string>, cluster: Name, stage = "prod") => {
+    const removeEntries = async (variables: Record<string, string>, cluster: Name, stage = "prod") => {
       const words = ["--configs-only", "--yes", "--stage", stage, "--cluster", cluster, "--kubeconfig", kubeconfig];
-      const { code, stdout, stderr } = await checkout.postern({ ...env, ...closed, ...variables }, "destroy", ...words);
+      const { code, stdout, stderr } = await checkout.postern(
+        { ...env, ...closedEndpoints, ...variables },
+        "destroy",
+        ...words,
+      );
       return { code, text: `${stdout}${stderr}` };
     };
     for (const [more, stage] of [
       [{ AWS_REGION: "us-east-1" }, "prod"],
       [{}, "test"],
     ] as const) {
-      const { code, text } = await remove(more, "east", stage);
+      const { code, text } = await removeEntries(more, "east", stage);
       assert.deepEqual([code, text.includes(`from ${identities.first}, not from aws::`)], [1, true], text);
     }
-    assert.equal((await remove({}, "east")).code, 0);
+    assert.equal((await removeEntries({}, "east")).code, 0);
     await writeConfig(`stages: { prod: { account: "111111111111", region: eu-west-1 } }\n`);
-    assert.equal((await remove({ AWS_ACCESS_KEY_ID: "", AWS_SECRET_ACCESS_KEY: "" }, "west")).code, 0);
+    assert.equal((await removeEntries({ AWS_ACCESS_KEY_ID: "", AWS_SECRET_ACCESS_KEY: "" }, "west")).code, 0);
     await writeConfig();
     for (const name of names) assert.deepEqual(await readEntries(name), []);
     await requireSuccess("first", "deploy");
-    for (const name of names) assert.equal((await readPolicies(name))[guard], "Fail");
+    for (const name of names) assert.equal((await readPolicies(name))[guardEntry], "Fail");
   });
 
-  it("moves to another without a moment in which an entry is missing", async () => {
+  it("clusters move to another stage without a moment in which an entry is missing", async () => {
     await requireSuccess("second", "deploy", "--write", `${checkout.folder}/moved`);
     assert.deepEqual(await readOwners("east"), [identities.first, identities.first]);
     for (const name of names) {
-      await edit(name, ({ metadata }) => {
+      await editConfigurations(name, ({ metadata }) => {
         metadata.annotations = { ...metadata.annotations, "postern.dev/identity": identities.second };
       });
-      const kept = (await run("first", "deploy")).text;
-      assert.match(kept, new RegExp(`has its entries from ${identities.second}, not from ${identities.first}`));
+      const output = (await run("first", "deploy")).text;
+      assert.match(output, new RegExp(`has its entries from ${identities.second}, not from ${identities.first}`));
       await requireSuccess("second", "deploy", "--cluster", name);
-      assert.equal((await readPolicies(name))[guard], "Fail");
+      assert.equal((await readPolicies(name))[guardEntry], "Fail");
     }
     const forget = names.flatMap((name) => ["--forget", name]);
     assert.match((await requireSuccess("first", "destroy", "--yes", ...forget)).text, /stage prod is deleted/);
@@ -225,7 +229,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     assert.equal((await run("second", "status")).code, 0);
   });
 
-  /** Deletes the bucket of the second stage with all that is in it, as a person would. */
+  /** Deletes the bucket of the second stage with its objects, as a person would by mistake. */
   const deleteBucket = async () => {
     const { region, endpoint, credentials } = accounts.second.actAs("operator");
     const s3 = new S3({ region, endpoint, credentials, forcePathStyle: true });
@@ -236,9 +240,9 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     return { s3, Bucket };
   };
 
-  it("keeps failing closed what does so in a cluster if the bucket is lost", async () => {
+  it("rules that fail closed in a cluster still fail closed after the bucket is lost", async () => {
     const { s3, Bucket } = await deleteBucket();
-    const before = await everything();
+    const before = await readAllConfigurations();
     const refused = await run("second", "rotate", "--unused-for=1m");
     assert.match(refused.text, /has no bucket: .*; postern deploy creates it\n/);
     const plan = await requireSuccess("second", "deploy", "--plan-only");
@@ -248,25 +252,25 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     assert.match(text, /the bucket of this stage was deleted, with all its releases; it is created again/);
     assert.match(text, /rollbacks to earlier releases are not possible any more/);
     assert.match(text, /release r1 is live in east, west/);
-    assert.deepEqual(await everything(), before);
+    assert.deepEqual(await readAllConfigurations(), before);
     const { Policy = "" } = await s3.getBucketPolicy({ Bucket });
     assert.match(Policy, /aws:SecureTransport/);
     assert.match((await requireSuccess("second", "deploy")).text, /nothing to do: release r1 is live/);
   });
 
-  it("begins the new history with the live versions, so that a rule can go back", async () => {
+  it("the new history begins with the live versions, so that a rule can be rolled back", async () => {
     await deleteBucket();
     await writeConfig("", 4, "audit");
     await requireSuccess("second", "deploy");
-    assert.equal((await readPolicies("east"))[guard], "Fail");
+    assert.equal((await readPolicies("east"))[guardEntry], "Fail");
     assert.match((await requireSuccess("second", "rollback", "always-pull-images")).text, /is at version 1/);
     await writeConfig();
     await requireSuccess("second", "deploy");
   });
 
-  it("fails open again only where that is said", async () => {
+  it("rules fail open again only in clusters for which the command says so", async () => {
     await requireSuccess("second", "deploy", "--cluster", "east", "--soften", "deny-service-external-ips");
-    assert.deepEqual(await Promise.all(names.map(async (name) => (await readPolicies(name))[guard])), [
+    assert.deepEqual(await Promise.all(names.map(async (name) => (await readPolicies(name))[guardEntry])), [
       "Ignore",
       "Fail",
     ]);
@@ -278,7 +282,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     );
   });
 
-  it("accepts URLs of a lost key until all clusters have new ones", async () => {
+  it("URLs of a lost key are accepted until all clusters have new ones", async () => {
     const { region, endpoint, credentials } = accounts.second.actAs("operator");
     await new SSM({ region, endpoint, credentials }).deleteParameter({ Name: "/postern/prod/keys" });
     const readUrls = async (name: Name) => (await readEntries(name)).map(({ clientConfig }) => clientConfig.url);
@@ -289,11 +293,11 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     assert.match(text, /keys: URLs in clusters are signed by a key that this stage doesn't have any more/);
     assert.notDeepEqual(await readUrls("east"), eastUrls);
     assert.deepEqual(await readEntries("west"), west);
-    const all = async () => [...(await readEntries("east")), ...(await readEntries("west")), ...west];
-    assert.deepEqual(await listAnswers(await all(), false), []);
+    const readAllEntries = async () => [...(await readEntries("east")), ...(await readEntries("west")), ...west];
+    assert.deepEqual(await listAnswers(await readAllEntries(), false), []);
     await requireSuccess("second", "deploy");
     assert.notDeepEqual(await readEntries("west"), west);
-    assert.deepEqual(await listAnswers(await all(), false), []);
+    assert.deepEqual(await listAnswers(await readAllEntries(), false), []);
     await requireSuccess("second", "deploy");
     assert.deepEqual(await listAnswers(west, true), []);
     assert.deepEqual(await listAnswers(await readEntries("west"), false), []);

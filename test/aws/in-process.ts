@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Processes, type Program, unpack } from "./processes.ts";
 
-// Runs functions in this process, for stages of many functions that are asked often. A crash or an endless loop of a
-// function is one of this process, so only tests of well-behaved rules use it.
+// Runs functions in this process, for stages with many functions and many calls. A crash or an endless loop of a
+// function would stop this process, too, so only tests with rules that do neither use it.
 
 type Handler = (event: unknown, context: object) => Promise<unknown>;
 
@@ -15,7 +15,7 @@ export const openInProcess = async (): Promise<Processes> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-lambda-"));
   const loaded = new WeakMap<object, Promise<Handler>>();
   const log = new AsyncLocalStorage<string[]>();
-  /** Node's fs, with the standard output of a function instead of this process's. */
+  /** Node's fs for functions. The standard output of a function goes to the log of its call. */
   const filesAndLog = {
     ...fs,
     writeSync: (target: number, text: string) => {

@@ -1,5 +1,5 @@
-// Evaluates queries of CloudWatch Logs Insights: exactly the part of the language that Postern and its pages use. Any
-// other query is an error.
+// Evaluates queries of CloudWatch Logs Insights. It knows exactly the part of the language that Postern and its pages
+// use, and throws for any other query.
 
 /** An event of a log group. */
 export interface LogEvent {
@@ -14,28 +14,28 @@ type Fields = Map<string, Value>;
 type Expression = (fields: Fields) => Value | undefined;
 type Command = (rows: Fields[]) => Fields[];
 
-/** Returns the rows of a query, as GetQueryResults does: only the displayed fields that have a value, as text. */
+/** Returns the rows of a query as GetQueryResults does: a row has those displayed fields that have a value, as text. */
 export const evaluateQuery = (query: string, events: LogEvent[]): Record<string, string>[] => {
   const tokens = tokenize(query);
   const parser = createParser(tokens);
   const commands: Command[] = [];
-  let shown: string[] | undefined;
+  let displayed: string[] | undefined;
   do {
     const { command, display } = parseCommand(parser);
     commands.push(command);
-    shown = display ?? shown;
+    displayed = display ?? displayed;
   } while (parser.takeIf("|"));
   if (tokens.length > 0) throw parser.refuse();
-  const found = commands.reduce((rows, command) => command(rows), events.map(discoverFields));
-  return found.map((fields) => {
-    const names = shown ?? ["@timestamp", "@message"];
+  const resultRows = commands.reduce((rows, command) => command(rows), events.map(discoverFields));
+  return resultRows.map((fields) => {
+    const names = displayed ?? ["@timestamp", "@message"];
     return Object.fromEntries(
       names.flatMap((name) => (fields.has(name) ? [[name, String(fields.get(name))] as const] : [])),
     );
   });
 };
 
-/** Returns the fields that Insights discovers in an event: those of JSON, with dots between the names of members. */
+/** Returns the fields that Insights discovers in an event. A member of a JSON line gets a name such as `user.name`. */
 const discoverFields = ({ time, line, stream }: LogEvent): Fields => {
   const fields: Fields = new Map<string, Value>([
     ["@timestamp", new Date(time).toISOString().replace("T", " ").replace("Z", "")],
@@ -52,9 +52,10 @@ const discoverFields = ({ time, line, stream }: LogEvent): Fields => {
   return fields;
 };
 
-/** Returns the milliseconds since 1970 of an event; aggregates of `@timestamp` have these. */
+/** Returns the time of an event in milliseconds since 1970. Aggregates of `@timestamp` are such numbers. */
 const readTime = (fields: Fields): number => Date.parse(`${fields.get("@timestamp")}Z`);
 
+/** Matches a token: a regular expression, a text in quotes, a number, a name, or a sign. */
 const tokenForm =
   /\s*(?:(\/(?:[^/\\]|\\.)+\/)|("[^"]*")|(\d+(?:\.\d+)?)|(@?[A-Za-z_][\w.]*)|(!=|<=|>=|[=<>(),|*[\]-]))/y;
 
@@ -102,6 +103,7 @@ const createParser = (tokens: string[]) => {
   };
 };
 
+/** Parses a command into a function on rows; `display` has the fields that the command displays. */
 const parseCommand = (parser: Parser): { command: Command; display?: string[] } => {
   if (parser.takeIf("filter")) {
     const condition = parseOr(parser);
@@ -124,6 +126,7 @@ const parseCommand = (parser: Parser): { command: Command; display?: string[] } 
   throw parser.refuse("a command that the stand-in knows");
 };
 
+/** Parses `fields NAME, LEFT - RIGHT as NAME`. */
 const parseFields = (parser: Parser) => {
   const columns = parser.takeList(() => {
     const name = parser.takeField();
@@ -138,12 +141,12 @@ const parseFields = (parser: Parser) => {
   });
   const command: Command = (rows) =>
     rows.map((fields) => {
-      const all = new Map(fields);
+      const extended = new Map(fields);
       for (const { name, compute } of columns) {
         const value = compute?.(fields);
-        if (value !== undefined) all.set(name, value);
+        if (value !== undefined) extended.set(name, value);
       }
-      return all;
+      return extended;
     });
   return { command, display: columns.map(({ name }) => name) };
 };
@@ -166,6 +169,7 @@ const aggregates: Record<string, (values: number[], percent: number) => number> 
     values.toSorted((left, right) => left - right)[Math.max(0, Math.ceil((percent / 100) * values.length) - 1)] ?? 0,
 };
 
+/** Parses `stats count(*) as NAME, pct(FIELD, 99) as NAME by FIELD`. */
 const parseStats = (parser: Parser) => {
   const columns = parser.takeList(() => {
     const kind = parser.take(/^(count|sum|max|pct|latest)$/, "an aggregate that the stand-in knows");
@@ -179,18 +183,18 @@ const parseStats = (parser: Parser) => {
   });
   const groups = parser.takeIf("by") ? parser.takeList(parser.takeField) : [];
   const command: Command = (rows) =>
-    [...Map.groupBy(rows, (fields) => JSON.stringify(groups.map((name) => fields.get(name)))).values()].map((some) => {
+    [...Map.groupBy(rows, (fields) => JSON.stringify(groups.map((name) => fields.get(name)))).values()].map((group) => {
       const row: Fields = new Map();
       for (const name of groups) {
-        const value = some[0]?.get(name);
+        const value = group[0]?.get(name);
         if (value !== undefined) row.set(name, value);
       }
       for (const { kind, field, percent, name } of columns) {
-        const values = some.flatMap(
+        const values = group.flatMap(
           (fields) => toNumber(field === "@timestamp" ? readTime(fields) : fields.get(field)) ?? [],
         );
-        const latest = some.toSorted((left, right) => readTime(right) - readTime(left)).find((row) => row.has(field));
-        if (kind === "count") row.set(name, some.length);
+        const latest = group.toSorted((left, right) => readTime(right) - readTime(left)).find((row) => row.has(field));
+        if (kind === "count") row.set(name, group.length);
         else if (kind !== "latest") {
           if (values.length > 0) row.set(name, aggregates[kind]?.(values, percent) ?? 0);
         } else if (latest) row.set(name, latest.get(field) ?? "");

@@ -18,8 +18,8 @@ import { type Account, openAccount } from "./account.ts";
 import type { RecordedCall } from "./aws-service.ts";
 import { findAllowingStatement, listIamCalls, readAccess, region } from "./rights.ts";
 
-// A deployment is killed, or stopped for a while, after each of its changes to AWS or to the cluster, and then run
-// again. It runs in its own process, with the rights of the role that deploys, and with a wrong clock.
+// Kills a deployment, or stops it for some time, after each of its changes to AWS or to the cluster, and then runs it
+// again. The deployment runs in its own process, with the rights of the role that deploys, and with a wrong clock.
 const buildRule = (stamp: string) => `
 import { rule } from "#lib/rule.ts";
 export default rule({
@@ -42,19 +42,19 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
   let account: Account;
   let cluster: TestCluster;
   let checkout: Checkout;
-  /** The proxy between the cluster and the deployment that is interrupted. */
+  /** The proxy between the interrupted deployment and the cluster. */
   let proxy: ApiProxy;
   let kubeconfig: string;
 
   before(async () => {
     const binaries = await requireBinaries();
-    const [opened, booted, place, { role }] = await Promise.all([
+    const [openedAccount, bootedCluster, openedCheckout, { role }] = await Promise.all([
       openAccount(region),
       bootCluster(binaries),
       openCheckout(),
       readAccess({ Stage: "test", GitHubRepository: "acme/postern" }),
     ]);
-    [account, cluster, checkout] = [opened, booted, place];
+    [account, cluster, checkout] = [openedAccount, bootedCluster, openedCheckout];
     Object.assign(account.lambda, { updating: 0, warming: 0 });
     proxy = await openProxy(cluster, checkout.folder);
     kubeconfig = await checkout.write("kubeconfig", buildKubeconfig({ shop: cluster }));
@@ -70,9 +70,9 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     await checkout?.remove();
   });
 
-  /** Reports whether the shipped role for deployments allows a call. */
+  /** Reports whether the role for deployments in infra/aws/iam/pipeline.yml allows a call. */
   let isAllowed: (call: RecordedCall) => boolean;
-  const load = {
+  const modules = {
     runCases: () =>
       checkout.load<typeof import("../../infra/rollout/versions/case-runs.ts")>("infra/rollout/versions/case-runs.ts"),
     probe: () => checkout.load<typeof import("../../infra/clusters/probe.ts")>("infra/clusters/probe.ts"),
@@ -87,15 +87,18 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     return { folder: checkout.folder, name, ruleConfig, kubeconfig, ca: account.ca, mark: "" };
   };
 
-  /** Asserts that every entry's rule passes its cases at the live version, and that every entry answers a probe. */
-  const check = async (trees: TreeDeployment[], when: string) => {
+  /**
+   * Asserts that the live version of every rule with an entry passes the rule's cases, and that every entry answers a
+   * probe.
+   */
+  const checkLiveVersion = async (trees: TreeDeployment[], when: string) => {
     const paths = ["mutating", "validating"].map(
       (kind) => `/apis/admissionregistration.k8s.io/v1/${kind}webhookconfigurations/postern`,
     );
-    const found = await Promise.all(paths.map((path) => cluster.admin({ method: "GET", path })));
-    const entries = found.flatMap(({ code, body }) => (code === 200 ? (Object(body).webhooks ?? []) : []));
+    const configurations = await Promise.all(paths.map((path) => cluster.admin({ method: "GET", path })));
+    const entries = configurations.flatMap(({ code, body }) => (code === 200 ? (Object(body).webhooks ?? []) : []));
     if (entries.length === 0) return;
-    const [{ runCases }, { probeEntries }] = [await load.runCases(), await load.probe()];
+    const [{ runCases }, { probeEntries }] = [await modules.runCases(), await modules.probe()];
     const { functions } = await openStageAs(checkout.folder, "observer");
     const { version, weights } = await functions.readAlias("stamp-notes");
     assert.deepEqual(weights, {}, when);
@@ -122,11 +125,11 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     changes(): number;
     send(signal: NodeJS.Signals): void;
   }
-  const start = (
+  const startDeployment = (
     tree: TreeDeployment,
     caller: string,
     ahead: number,
-    /** Called before and after each change; a change for which it returns false isn't made. */
+    /** A function that is called before and after each change. If it returns false, the change isn't made. */
     gate: (deployment: Deployment, when: "before" | "after") => boolean,
   ): Deployment => {
     const program = buildProgram({ ...tree, kubeconfig: join(checkout.folder, "front.yaml") }, caller, ahead);
@@ -163,39 +166,39 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     return deployment;
   };
   const clocks = [0, 180_000, -180_000];
-  /** Moves S3's clock past the end of the lock, and no other clock. */
+  /** Moves only S3's clock, so that the lock has expired. */
   const expireLock = () => {
     account.s3.ahead += lockTermMilliseconds + 2_000;
   };
   const resume = (tree: TreeDeployment) => deployTree(tree, "resumer", true);
 
   it("leaves only tested and answering versions live after any step, and a second run completes it", async (test) => {
-    const [one, two] = [
+    const [treeOne, treeTwo] = [
       await writeTree("one", "one", "{ timeoutSeconds: 3, warm: 1 }"),
       await writeTree("two", "two", "{ timeoutSeconds: 4, warm: 2 }"),
     ];
-    /** Asserts that only the live version has warm environments, as many as the tree's config says. */
+    /** Asserts that only the live version has warm environments, and as many as the configuration states. */
     const checkWarm = (tree: TreeDeployment, when: string) => {
-      const found = account.lambda.functions.get("postern-test-stamp-notes");
-      const warm = [...(found?.provisioned ?? [])].map(([version, { count }]) => [version, count]);
-      assert.deepEqual(warm, [[found?.aliases.get("live")?.version, tree.name === "one" ? 1 : 2]], when);
+      const fn = account.lambda.functions.get("postern-test-stamp-notes");
+      const warm = [...(fn?.provisioned ?? [])].map(([version, { count }]) => [version, count]);
+      assert.deepEqual(warm, [[fn?.aliases.get("live")?.version, tree.name === "one" ? 1 : 2]], when);
     };
     const broken = await writeTree("broken", "three", "{ timeoutSeconds: 5 }", buildCases("other"));
-    assert.match(await deployTree(two, "tester", false), /release r1 is live/);
-    assert.match(await deployTree(one, "tester", false), /release r2 is live/);
-    await check([one], "at first");
+    assert.match(await deployTree(treeTwo, "tester", false), /release r1 is live/);
+    assert.match(await deployTree(treeOne, "tester", false), /release r2 is live/);
+    await checkLiveVersion([treeOne], "at first");
     const isChosen = choosePart("interruptions", 2);
     const parts = isChosen(0) && isChosen(1) ? 1 : 2;
-    // Only a deployment that is killed before its first change leaves no lock.
+    // A deployment leaves a lock unless it is killed before its first change.
     const unlocked = isChosen(0) ? 1 : 0;
-    let [round, killed, refused, stopped, lost] = [0, 0, 0, 0, 0];
+    let [rounds, killed, refused, stopped, noticed] = [0, 0, 0, 0, 0];
     for (let limit = 0, ended = false; !ended; limit += 1) {
       if (!isChosen(limit)) continue;
-      round += 1;
-      const tree = { ...(round % 2 === 0 ? one : two), mark: String(limit) };
-      const ahead = clocks[round % clocks.length] ?? 0;
-      // The process is killed when it wants to make one more change than the limit.
-      const deployment = start(tree, `killed-${limit}`, ahead, ({ changes, send }, when) => {
+      rounds += 1;
+      const tree = { ...(rounds % 2 === 0 ? treeOne : treeTwo), mark: String(limit) };
+      const ahead = clocks[rounds % clocks.length] ?? 0;
+      // The process is killed when it tries to make one more change than the limit.
+      const deployment = startDeployment(tree, `killed-${limit}`, ahead, ({ changes, send }, when) => {
         const isOver = when === "before" && changes() === limit;
         if (isOver) send("SIGKILL");
         return !isOver;
@@ -205,28 +208,28 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       const when = `killed after ${limit} changes, with a clock ${ahead / 1000} s ahead${output === undefined ? "" : ` (${output})`}`;
       if (output === undefined) killed += 1;
       else assert.match(output, /release r\d+ is live/);
-      await check([one, two], when);
-      // The lock ends by S3's clock; the deployment's own clock doesn't matter.
+      await checkLiveVersion([treeOne, treeTwo], when);
+      // The lock expires by S3's clock, whatever the clock of the deployment shows.
       if (!ended && limit > 0) {
         await assert.rejects(resume(tree), /^Error: this stage is locked by .* \(postern deploy\)/, when);
         refused += 1;
       }
       expireLock();
       assert.match(await resume(tree), /release r\d+ is live/, when);
-      await check([tree], `${when}, and run again`);
+      await checkLiveVersion([tree], `${when}, and run again`);
       checkWarm(tree, when);
-      // A broken version must not get live between the two runs either.
-      if (round % 8 === 1) {
+      // Also between the two runs, a broken version must not become live.
+      if (rounds % 8 === 1) {
         await assert.rejects(deployTree(broken, "tester", false), /the new versions fail their cases/);
-        await check([one, two], `after ${limit} changes, and something that is no good`);
+        await checkLiveVersion([treeOne, treeTwo], `after ${limit} changes, and a broken version`);
       }
 
-      // A process that is stopped for longer than its lock holds must notice that another one has taken over, and
+      // A process that was stopped until its lock expired must notice that another process has taken the lock, and must
       // change nothing more.
-      if (round % 4 !== 2 || ended) continue;
-      const other = { ...(round % 2 === 0 ? two : one), mark: `${limit}-other` };
+      if (rounds % 4 !== 2 || ended) continue;
+      const otherTree = { ...(rounds % 2 === 0 ? treeTwo : treeOne), mark: `${limit}-other` };
       const asleep = Promise.withResolvers<void>();
-      const sleeper = start(other, `stopped-${limit}`, -ahead, ({ changes, send }, when) => {
+      const sleeper = startDeployment(otherTree, `stopped-${limit}`, -ahead, ({ changes, send }, when) => {
         if (when === "after" && changes() === limit) {
           send("SIGSTOP");
           asleep.resolve();
@@ -237,26 +240,26 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       expireLock();
       assert.match(await resume(tree), /release r\d+ is live|nothing to do/, `asleep after ${limit} changes`);
       sleeper.send("SIGCONT");
-      const last = String(await sleeper.output);
-      assert.equal(sleeper.changes(), limit, `awake after ${limit} changes (${last})`);
-      // The steps after the last change only read, so they may succeed.
-      if (/^this command has lost the lock of the stage, and changes nothing more/.test(last)) lost += 1;
+      const sentence = String(await sleeper.output);
+      assert.equal(sleeper.changes(), limit, `awake after ${limit} changes (${sentence})`);
+      // The steps after the last change only read. So the deployment may succeed.
+      if (/^this command has lost the lock of the stage, and changes nothing more/.test(sentence)) noticed += 1;
       else
         assert.match(
-          last,
+          sentence,
           /^(another command is changing stamp-notes|cluster shop failed its checks|release r\d+ is live)/,
         );
-      await check([tree], `asleep after ${limit} changes, and another run meanwhile`);
+      await checkLiveVersion([tree], `asleep after ${limit} changes, and another run meanwhile`);
       stopped += 1;
     }
-    const counts = `${killed} deployments were killed, ${refused} others refused, ${stopped} slept, ${lost} noticed`;
+    const counts = `${killed} deployments were killed, ${refused} others refused, ${stopped} slept, ${noticed} noticed`;
     test.diagnostic(counts);
     assert.ok(refused === killed - unlocked, counts);
-    assert.ok(killed * parts > 10 && stopped * parts > 2 && lost * parts > 1, counts);
+    assert.ok(killed * parts > 10 && stopped * parts > 2 && noticed * parts > 1, counts);
   });
 });
 
-/** A proxy of an API server that can refuse all further requests. */
+/** A proxy in front of an API server. It can begin to refuse all requests. */
 interface ApiProxy {
   url: string;
   ca: string;

@@ -1,18 +1,19 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { type ChooseFault, countUnits, type Units } from "./faulty-dynamodb.ts";
 
-/** The milliseconds that DynamoDB takes for a call of one item, and those that it takes for a transaction. */
-const [single, leastTransaction, mostTransaction] = [4, 5, 15];
-/** The most units that one item takes in a second. */
-const most: Units = { read: 3000, write: 1000 };
+/** The milliseconds of a call for one item, and the shortest and the longest time of a transaction. */
+const [singleTime, shortestTransaction, longestTransaction] = [4, 5, 15];
+/** The largest number of units that DynamoDB allows for one item in a second. */
+const mostUnits: Units = { read: 3000, write: 1000 };
 
-/** What happens to an item. */
+/** The present use of an item. `read` and `write` are the units that it has used in `second`. */
 interface ItemUse extends Units {
-  /** The second in which the item has taken so many units. */
   second: number;
-  /** The number of writes that have begun, and of those and of transactions that write and have no answer yet. */
+  /** The number of writes that have begun, also of those that have ended. */
   begun: number;
+  /** The number of writes that have no answer yet. */
   writing: number;
+  /** The number of transactions that write and have no answer yet. */
   transacting: number;
 }
 
@@ -23,9 +24,9 @@ const refusals = { throttled: "ProvisionedThroughputExceededException", conflict
 const reasons = { throttled: "ThrottlingError", conflicts: "TransactionConflict" };
 
 /**
- * Returns what DynamoDB Local lacks of DynamoDB: the time of a call, the units that an item takes in a second, and
- * conflicts. From its arrival to its answer, a transaction that writes or checks items conflicts with other writes of
- * these, and any write with transactions that read. The later one of two is cancelled, as AWS documents it:
+ * Adds to DynamoDB Local three properties of DynamoDB: the time of a call, a limit of units for an item, and conflicts.
+ * From its arrival to its answer, a transaction that writes or checks items conflicts with other writes of these items.
+ * Any write conflicts with transactions that read its items. Of two requests in conflict, the later one is cancelled:
  * https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html#transaction-conflict-handling
  */
 export const createItemLimits = (): { choose: ChooseFault; counts: Record<Refusal, number> } => {
@@ -46,7 +47,7 @@ export const createItemLimits = (): { choose: ChooseFault; counts: Record<Refusa
     });
     const begun = touched.map((use) => use.begun);
 
-    const isThrottled = touched.some((use) => use[kind] > most[kind]);
+    const isThrottled = touched.some((use) => use[kind] > mostUnits[kind]);
     const isLocked = touched.some(({ writing, transacting }) =>
       kind === "write" ? transacting > 0 : isTransaction && writing > 0,
     );
@@ -61,11 +62,14 @@ export const createItemLimits = (): { choose: ChooseFault; counts: Record<Refusa
       addWrite(1);
       answered.then(() => addWrite(-1));
     }
-    await wait(isTransaction ? leastTransaction + Math.random() * (mostTransaction - leastTransaction) : single);
+    const transactionTime = shortestTransaction + Math.random() * (longestTransaction - shortestTransaction);
+    await wait(isTransaction ? transactionTime : singleTime);
+    // A write that began while the transaction read.
     const isOvertaken =
       kind === "read" && isTransaction && touched.some((use, index) => use.begun > Number(begun[index]));
-    const refusal = isThrottled ? "throttled" : isLocked || isOvertaken ? "conflicts" : undefined;
-    if (!refusal) return undefined;
+    const hasConflict = isLocked || isOvertaken;
+    if (!isThrottled && !hasConflict) return undefined;
+    const refusal = isThrottled ? "throttled" : "conflicts";
     counts[refusal]++;
     return isTransaction
       ? { refusal: "TransactionCanceledException", reasons: [reasons[refusal]] }

@@ -28,7 +28,7 @@ export type { Fault } from "./aws-service.ts";
 
 type Json = Record<string, unknown>;
 
-/** The code and configuration of $LATEST or of a version; a version's never change. */
+/** The code and configuration of $LATEST, or of a published version, where they never change. */
 export interface Configuration {
   code: Buffer;
   environment: Record<string, string>;
@@ -52,7 +52,7 @@ export interface Configuration {
   modified: string;
 }
 
-/** A function's LoggingConfig; without a group, the function has its own. */
+/** A function's LoggingConfig. Without a LogGroup, the function logs to `/aws/lambda/NAME`. */
 interface Logging {
   LogGroup?: string;
   LogFormat: "Text" | "JSON";
@@ -75,16 +75,17 @@ interface FunctionRecord {
   latest: Configuration;
   /** The time at which the current update of $LATEST ends. */
   busy: number;
-  /** True if that update is the creation. */
+  /** True if the current update is the creation of the function. */
   pending: boolean;
   versions: Map<string, Configuration>;
+  /** The number of the last published version. */
   published: number;
-  /** What $LATEST was when the last version was published. */
+  /** The configuration that $LATEST had when the last version was published. */
   publishedFrom?: Configuration;
   aliases: Map<string, Alias>;
-  /** Policies by alias or version; the function itself has the key "". */
+  /** Policies by alias or version. The policy of the function itself has the key "". */
   policies: Map<string, Policy>;
-  /** The aliases and policies before recent changes, which invocations still see for a while. */
+  /** Copies of aliases and policies before each recent change. Invocations use a copy until the change has spread. */
   past: { changed: number; aliases: Map<string, Alias>; policies: Map<string, Policy> }[];
   urls: Map<string, { url: string; authType: string }>;
   /** The reserved concurrency. */
@@ -112,7 +113,7 @@ export interface LambdaOptions {
   isInProcess?: boolean | undefined;
   metrics?: CloudWatch;
   logs?: Logs;
-  /** Reports whether a role allows an action to Lambda itself, which connects functions to a VPC. */
+  /** Reports whether Lambda may do an action by a function's role, such as create network interfaces in a VPC. */
   allowsLambda?: (role: string, action: string) => boolean;
 }
 
@@ -129,8 +130,9 @@ export interface Lambda extends AwsService {
   updating: number;
   /** Milliseconds until invocations see a change of an alias, a permission or a route of a gateway. */
   propagation: number;
-  /** Milliseconds until provisioned concurrency is ready or has failed, and the reason why a new one fails. */
+  /** Milliseconds until provisioned concurrency is ready or has failed. */
   warming: number;
+  /** The reason why new provisioned concurrency fails; undefined if it becomes ready. */
   warmFailure: string | undefined;
   /** The number of functions or versions on a page. */
   pageSize: number;
@@ -144,14 +146,14 @@ export interface Lambda extends AwsService {
   deletedRoles: Set<string>;
   /** The base URL for downloads of code. */
   base: string;
-  /** Makes a function with one published version, which is live. */
+  /** Creates a function with the published version 1 and the alias `live`, which points at version 1. */
   create(name: string, code: Buffer, environment: Record<string, string>): void;
-  /** Runs an action of the API for another service. */
+  /** Runs an action of Lambda's API on behalf of another service, such as CloudFormation. */
   act(action: string, name: string, input?: Json, query?: Record<string, string>): Promise<Json>;
   invoke(name: string, qualifier: string | undefined, event: unknown): Promise<Invocation>;
-  /** Does the same with an event that Lambda queues; the stand-in calls the function at once, and only once. */
+  /** Invokes a function by an event that Lambda would queue. The stand-in calls it at once, and without retries. */
   invokeQueued(name: string, qualifier: string | undefined, event: unknown): Promise<Invocation>;
-  /** Reports whether a statement that fits lets a caller invoke a function, as invocations see its policy now. */
+  /** Reports whether `fits` is true for a statement of the policy that invocations of a function see now. */
   isPermitted(name: string, qualifier: string | undefined, fits: (statement: Json) => boolean): boolean;
   stop(): Promise<void>;
 }
@@ -163,7 +165,7 @@ const createValidationError = (message: string) => new AwsError(400, "Validation
 const createConflict = (message: string) => new AwsError(409, "ResourceConflictException", message);
 const createMissing = (message: string) => new AwsError(404, "ResourceNotFoundException", message);
 
-/** Returns the name in an ARN or a partial ARN, and the version or alias after it. */
+/** Splits `NAME:QUALIFIER`, an ARN or a partial ARN into the function's name and its version or alias. */
 export const parseFunctionName = (text: string): { name: string; qualifier: string | undefined } => {
   const [name = "", qualifier] = text.replace(/^(arn:aws:lambda:[^:]*:\d*:function:|\d{12}:function:)/, "").split(":");
   return { name, qualifier };
@@ -174,7 +176,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
   const buildArn = (name: string) => `arn:aws:lambda:${region}:${account}:function:${name}`;
   const processes = await (options.isInProcess ? openInProcess() : openProcesses());
   const functions = new Map<string, FunctionRecord>();
-  /** Code by its hash: GetFunction's locations keep the code that they had when they were returned. */
+  /** Code by its hash. A URL that GetFunction returned always downloads the code of that time. */
   const codes = new Map<string, Buffer>();
 
   const getFunction = (name: string): FunctionRecord => {
@@ -221,7 +223,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     };
   };
   const getLogGroup = (name: string, { logging }: Configuration) => logging.LogGroup ?? `/aws/lambda/${name}`;
-  /** Keeps the present aliases and policies of a function, which invocations see until the next change has spread. */
+  /** Copies a function's aliases and policies before a change. Invocations use the copy until the change has spread. */
   const keepPast = (name: string) => {
     const { aliases, policies, past } = getFunction(name);
     if (standIn.propagation > 0) past.push({ changed: Date.now(), ...structuredClone({ aliases, policies }) });
@@ -232,31 +234,33 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     fn.past = fn.past.filter(({ changed }) => Date.now() < changed + standIn.propagation);
     return fn.past[0] ?? fn;
   };
-  const computeUnreserved = (except?: unknown) =>
-    [...functions.values()].reduce(
-      (left, fn) => left - (fn === except ? 0 : (fn.reserved ?? sumProvisioned(fn))),
-      standIn.quotas.concurrency,
-    );
+  /** Returns the account's concurrency that no function but `ignored` reserves or provisions. */
+  const computeUnreserved = (ignored?: unknown) =>
+    [...functions.values()]
+      .filter((fn) => fn !== ignored)
+      .reduce((left, fn) => left - (fn.reserved ?? sumProvisioned(fn)), standIn.quotas.concurrency);
   const computeCodeBytes = () =>
     [...functions.values()]
       .flatMap(({ latest, versions }) => [latest, ...versions.values()])
       .reduce((sum, { code }) => sum + code.length, 0);
-  /** Throws unless the account has room for this code beside what it stores, less what it replaces. */
-  const requireCodeStorage = (code: Buffer, replaced = 0) => {
-    if (computeCodeBytes() - replaced + code.length > standIn.quotas.codeBytes)
+  /** Throws if this code, in place of `replacedBytes` of stored code, would exceed the account's quota of code. */
+  const requireCodeStorage = (code: Buffer, replacedBytes = 0) => {
+    if (computeCodeBytes() - replacedBytes + code.length > standIn.quotas.codeBytes)
       throw new AwsError(400, "CodeStorageExceededException", "Code storage limit exceeded.");
   };
   const requireRate = openRateLimits();
+  /** Returns a function, unless an update of it is in progress. */
   const requireIdle = (name: string): FunctionRecord => {
     const fn = getFunction(name);
     if (fn.busy > Date.now()) throw createConflict(`An update is in progress for resource: ${buildArn(name)}`);
     return fn;
   };
-  const expect = (given: unknown, revision: string) => {
-    if (given !== undefined && given !== revision)
+  /** Throws if a request gives a revision that isn't the current one. */
+  const requireRevision = (given: unknown, current: string) => {
+    if (given !== undefined && given !== current)
       throw new AwsError(412, "PreconditionFailedException", "The Revision Id provided does not match the latest one");
   };
-  const change = (name: string, edit: Partial<Configuration>): Json => {
+  const changeLatest = (name: string, edit: Partial<Configuration>): Json => {
     const fn = getFunction(name);
     fn.latest = { ...fn.latest, ...edit, ...createStamp() };
     Object.assign(fn, { busy: Date.now() + standIn.updating, pending: false });
@@ -276,7 +280,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
   const parseConfiguration = (input: Json): Partial<Configuration> => {
     const variables = toTexts(Object(input.Environment).Variables);
     const measured = JSON.stringify(variables ?? {});
-    if (Buffer.byteLength(measured) > 4096)
+    if (Buffer.byteLength(measured) > 4 * 1024)
       throw createInvalid(
         `Lambda was unable to configure your environment variables because the environment variables you have provided exceeded the 4KB limit. String measured: ${measured}`,
       );
@@ -316,12 +320,14 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
   const requireVersions = (name: string, version: string, weights: Record<string, number>) => {
     for (const wanted of [version, ...Object.keys(weights)]) {
       if (!/^\d+$/.test(wanted)) throw createInvalid(`${wanted} is not a version`);
+      // Throws if the version doesn't exist.
       readConfiguration(name, wanted);
     }
     if (version in weights) throw createInvalid("The alias's own version can't have a weight");
-    const shares = Object.values(weights);
-    if (shares.length > 1) throw createInvalid("An alias takes at most one additional version");
-    if (shares.some((share) => !(share >= 0 && share <= 1))) throw createInvalid("A weight must be from 0.0 to 1.0");
+    const fractions = Object.values(weights);
+    if (fractions.length > 1) throw createInvalid("An alias takes at most one additional version");
+    if (fractions.some((fraction) => !(fraction >= 0 && fraction <= 1)))
+      throw createInvalid("A weight must be from 0.0 to 1.0");
     const roles = [version, ...Object.keys(weights)].map((wanted) => readConfiguration(name, wanted)[1].role);
     if (new Set(roles).size > 1) throw createInvalid("The versions of an alias must have the same execution role");
   };
@@ -341,11 +347,13 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     if (!found) throw createMissing(`Cannot find alias arn: ${buildArn(name)}:${alias}`);
     return found;
   };
+  /** Returns the page at the request's Marker, and the marker of the next page if there is one. */
   const selectPage = <T>(items: T[], query: URLSearchParams): [T[], string | undefined] => {
     const first = Number(query.get("Marker") ?? 0);
     const next = first + standIn.pageSize;
     return [items.slice(first, next), next < items.length ? String(next) : undefined];
   };
+  /** Returns the request's version or alias ("" for the function itself), and the function's policies. */
   const findPolicies = (name: string, query: URLSearchParams): [string, Map<string, Policy>] => {
     const qualifier = query.get("Qualifier") ?? "";
     if (qualifier) readConfiguration(name, qualifier);
@@ -353,9 +361,9 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
   };
 
   type Action = (name: string, input: Json, query: URLSearchParams) => Json | undefined | Promise<Json | undefined>;
-  const readTimes = () => ({ warming: standIn.warming, warmFailure: standIn.warmFailure });
+  const readWarmingSettings = () => ({ warming: standIn.warming, warmFailure: standIn.warmFailure });
   const actions: Record<string, Action> = {
-    ...createProvisionedActions({ getFunction, buildArn, computeUnreserved, readTimes }),
+    ...createProvisionedActions({ getFunction, buildArn, computeUnreserved, readWarmingSettings }),
     CreateFunction: async (_, input) => {
       const name = String(input.FunctionName);
       if (functions.has(name)) throw createConflict(`Function already exist: ${name}`);
@@ -377,9 +385,9 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
           throw createInvalid("$LATEST version cannot be deleted without deleting the function.");
         if (!/^\d+$/.test(version)) throw createInvalid("Deletion of aliases is not currently supported.");
         readConfiguration(name, version);
-        const held = [...fn.aliases].filter(([, alias]) => alias.version === version || version in alias.weights);
-        if (held.length > 0) {
-          const names = held.map(([alias]) => alias).join(", ");
+        const referring = [...fn.aliases].filter(([, alias]) => alias.version === version || version in alias.weights);
+        if (referring.length > 0) {
+          const names = referring.map(([alias]) => alias).join(", ");
           throw createConflict(`Version ${version} can't be deleted: aliases refer to it: [${names}]`);
         }
         if (fn.provisioned.has(version))
@@ -405,23 +413,23 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       describeFunction(name, ...readConfiguration(name, query.get("Qualifier") ?? undefined)),
     UpdateFunctionCode: async (name, input) => {
       if (input.Publish) throw createInvalid("this stand-in publishes by PublishVersion alone");
-      expect(input.RevisionId, requireIdle(name).latest.revision);
+      requireRevision(input.RevisionId, requireIdle(name).latest.revision);
       const code = await readCode(input);
       const architectures = Array.isArray(input.Architectures)
         ? { architectures: input.Architectures.map(String) }
         : {};
       // Another call may have changed the function while the code was read.
       const { latest } = requireIdle(name);
-      expect(input.RevisionId, latest.revision);
+      requireRevision(input.RevisionId, latest.revision);
       requireCodeStorage(code, latest.code.length);
       if (input.DryRun) return describeFunction(name, "$LATEST", { ...latest, ...architectures, code });
-      return change(name, { code, ...architectures });
+      return changeLatest(name, { code, ...architectures });
     },
     UpdateFunctionConfiguration: (name, input) => {
-      expect(input.RevisionId, requireIdle(name).latest.revision);
+      requireRevision(input.RevisionId, requireIdle(name).latest.revision);
       const edit = parseConfiguration(input);
       requireRoleRights({ ...getFunction(name).latest, ...edit });
-      return change(name, edit);
+      return changeLatest(name, edit);
     },
     PublishVersion: (name, input) => {
       const fn = requireIdle(name);
@@ -430,10 +438,11 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
         throw createInvalid(
           `CodeSHA256 (${input.CodeSha256}) is different from current CodeSHA256 in $LATEST (${hash}). Please try again with the CodeSHA256 in $LATEST.`,
         );
-      expect(input.RevisionId, fn.latest.revision);
+      requireRevision(input.RevisionId, fn.latest.revision);
       requireDescription(input);
-      // Lambda publishes no version if code and configuration are those of the last one.
-      if (!isSameContent(fn.publishedFrom, fn.latest) || !fn.versions.has(String(fn.published))) {
+      // Lambda publishes no version if code and configuration are those of the last published version.
+      const isUnchanged = isSameContent(fn.publishedFrom, fn.latest);
+      if (!isUnchanged || !fn.versions.has(String(fn.published))) {
         requireCodeStorage(fn.latest.code);
         fn.published += 1;
         fn.publishedFrom = fn.latest;
@@ -491,7 +500,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     UpdateAlias: (name, input, query) => {
       const alias = query.get("Name") ?? "";
       const current = getAlias(name, alias);
-      expect(input.RevisionId, current.revision);
+      requireRevision(input.RevisionId, current.revision);
       const version = toText(input.FunctionVersion) ?? current.version;
       const weights = toNumbers(Object(input.RoutingConfig).AdditionalVersionWeights) ?? current.weights;
       requireVersions(name, version, weights);
@@ -512,7 +521,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     AddPermission: (name, input, query) => {
       const [qualifier, policies] = findPolicies(name, query);
       const policy = policies.get(qualifier);
-      if (policy) expect(input.RevisionId, policy.revision);
+      if (policy) requireRevision(input.RevisionId, policy.revision);
       const { StatementId: Sid, Action, Principal, SourceArn, FunctionUrlAuthType, InvokedViaFunctionUrl } = input;
       if (policy?.statements.some((statement) => statement.Sid === Sid))
         throw createConflict(`The statement id (${Sid}) provided already exists.`);
@@ -547,13 +556,13 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     RemovePermission: (name, _, query) => {
       const [qualifier, policies] = findPolicies(name, query);
       const policy = policies.get(qualifier);
-      const left = policy?.statements.filter(({ Sid }) => Sid !== query.get("StatementId")) ?? [];
-      if (!policy || left.length === policy.statements.length)
+      const remaining = policy?.statements.filter(({ Sid }) => Sid !== query.get("StatementId")) ?? [];
+      if (!policy || remaining.length === policy.statements.length)
         throw createMissing(`Statement ${query.get("StatementId")} is not found in resource policy.`);
-      expect(query.get("RevisionId") ?? undefined, policy.revision);
+      requireRevision(query.get("RevisionId") ?? undefined, policy.revision);
       keepPast(name);
-      if (left.length === 0) policies.delete(qualifier);
-      else policies.set(qualifier, { statements: left, revision: randomUUID() });
+      if (remaining.length === 0) policies.delete(qualifier);
+      else policies.set(qualifier, { statements: remaining, revision: randomUUID() });
       return undefined;
     },
 
@@ -574,15 +583,16 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     },
   };
 
-  /** Returns the version for one call; an alias with weights chooses at random. */
+  /** Returns the version that runs one call. An alias with a weight chooses between two versions at random. */
   const chooseVersion = (name: string, qualifier = "$LATEST"): [string, Configuration] => {
     const alias = getVisible(name).aliases.get(qualifier);
     if (!alias && getFunction(name).aliases.has(qualifier))
       throw createMissing(`Function not found: ${buildArn(name)}:${qualifier}`);
-    const [[other, weight] = ["", 0]] = Object.entries(alias?.weights ?? {});
-    return readConfiguration(name, other !== "" && standIn.random() < weight ? other : (alias?.version ?? qualifier));
+    const [[weightedVersion, weight] = ["", 0]] = Object.entries(alias?.weights ?? {});
+    const isWeightedChosen = weightedVersion !== "" && standIn.random() < weight;
+    return readConfiguration(name, isWeightedChosen ? weightedVersion : (alias?.version ?? qualifier));
   };
-  /** Records a metric of a call; only one of what ran has a version. */
+  /** Records a metric of a call. `version` is the version that ran; AsyncEventsReceived is recorded without one. */
   const recordCall = (name: string, qualifier: string | undefined, metric: string, value: number, version?: string) => {
     const Resource = qualifier ? `${name}:${qualifier}` : name;
     const dimensionSets: Record<string, string>[] = [{ FunctionName: name }, { FunctionName: name, Resource }];
@@ -599,11 +609,10 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       throw createConflict(
         `The operation cannot be performed at this time. The function is currently in the following state: Pending`,
       );
-    const others = [...functions.values()].filter(({ reserved }) => reserved === undefined);
-    const isThrottled =
-      fn.reserved === undefined
-        ? others.reduce((sum, { running }) => sum + running, 0) >= computeUnreserved()
-        : fn.running >= fn.reserved;
+    // Functions without a reservation share what the others leave.
+    const sharing = [...functions.values()].filter(({ reserved }) => reserved === undefined);
+    const runningShared = sharing.reduce((sum, { running }) => sum + running, 0);
+    const isThrottled = fn.reserved === undefined ? runningShared >= computeUnreserved() : fn.running >= fn.reserved;
     if (isThrottled) {
       record("Throttles", 1);
       throw new AwsError(429, "TooManyRequestsException", "Rate Exceeded.");
@@ -659,12 +668,13 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     return invoke(name, qualifier, event);
   };
 
+  /** Answers an Invoke request. `nameQualifier` is the version or alias that follows the name, as in `NAME:live`. */
   const answerInvoke = async (
     name: string,
     { query, headers, body }: AwsRequest,
-    behind?: string,
+    nameQualifier?: string,
   ): Promise<AwsReply> => {
-    const qualifier = query.get("Qualifier") ?? behind;
+    const qualifier = query.get("Qualifier") ?? nameQualifier;
     if (body.length > 6 * 1024 * 1024)
       throw new AwsError(413, "RequestTooLargeException", `${body.length} byte payload is too large`);
     const event = parseBody(body);
@@ -686,9 +696,9 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
   };
 
   const act = async (action: string, name: string, input: Json, query: URLSearchParams) => {
-    const known = actions[action];
-    if (!known) throw new AwsError(404, "UnknownOperationException", `the stand-in of Lambda knows no ${action}`);
-    return known(name, input, query);
+    const runAction = actions[action];
+    if (!runAction) throw new AwsError(404, "UnknownOperationException", `the stand-in of Lambda knows no ${action}`);
+    return runAction(name, input, query);
   };
   const standIn: Lambda = {
     functions,
@@ -731,11 +741,11 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
         const code = codes.get(request.path.slice(codePath.length));
         return code ? { status: 200, body: code } : { status: 404 };
       }
-      const { action, name, qualifier, sub } = readPath(request);
+      const { action, name, qualifier, parameters } = readPath(request);
       if (action === "Invoke") return answerInvoke(name, request, qualifier);
       if (standIn.isRateLimited) requireRate(action);
       if (qualifier !== undefined && !request.query.has("Qualifier")) request.query.set("Qualifier", qualifier);
-      for (const [key, value] of Object.entries(sub)) request.query.set(key, value);
+      for (const [key, value] of Object.entries(parameters)) request.query.set(key, value);
       const answer = await act(action, name, Object(parseBody(request.body)), request.query);
       if (answer === undefined) return { status: 204 };
       const isNew = /^(Create|Publish|Add)/.test(action);
@@ -751,7 +761,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
   return standIn;
 };
 
-/** Lambda without other services but the lists of stacks, on its own server. */
+/** Lambda on its own server, with one action of CloudFormation and no other services. */
 export type LambdaService = Lambda & CallRecorder & { url: string };
 
 export const startLambda = async (): Promise<LambdaService> => {
@@ -764,7 +774,10 @@ export const startLambda = async (): Promise<LambdaService> => {
   return Object.assign(service, { url, stop: async () => void (await Promise.all([stop(), stopProcesses()])) });
 };
 
-/** Answers for CloudFormation: a function belongs to the stack of the stage in its environment, and stacks have no more. */
+/**
+ * Answers ListStackResources in place of CloudFormation. The variable POSTERN_STAGE of a function names its stack.
+ * A stack has the functions of its stage, and no other resources.
+ */
 const listStacks = (service: Lambda): AwsService => {
   const parseForm = ({ body }: AwsRequest) => new URLSearchParams(String(body));
   return {
@@ -816,10 +829,10 @@ const defaults = {
   logging: { LogFormat: "Text" as const },
 };
 
-/** The calls per second that Lambda accepts of an account; all other actions of its control plane share 15. */
+/** The calls per second that Lambda accepts from an account. Actions that aren't listed share the rate `other`. */
 const callRates: Record<string, number> = { GetFunction: 100, GetPolicy: 15, other: 15 };
 
-/** Returns a function that throws if an action is called too often: a token bucket for each rate. */
+/** Returns a function that throws if an action is called too often. It has a token bucket for each rate. */
 const openRateLimits = (): ((action: string) => void) => {
   const buckets = new Map(Object.entries(callRates).map(([name, rate]) => [name, { rate, tokens: rate, at: 0 }]));
   return (action) => {
@@ -843,7 +856,7 @@ const parseLogging = ({ LogGroup, LogFormat = "Text", SystemLogLevel }: Json): L
   };
 };
 
-/** What Lambda itself logs of an invocation. */
+/** The facts about an invocation that Lambda itself logs. */
 interface Report {
   version: string;
   memorySize: number;
@@ -852,6 +865,7 @@ interface Report {
   errorType: string;
 }
 
+/** Returns a function's lines with those that Lambda adds in the text format: START, END and REPORT. */
 const addReport = (lines: string[], { version, memorySize, milliseconds }: Report): string[] => {
   const id = randomUUID();
   const figures = `Duration: ${milliseconds.toFixed(2)} ms\tMemory Size: ${memorySize} MB`;
@@ -859,7 +873,7 @@ const addReport = (lines: string[], { version, memorySize, milliseconds }: Repor
   return [start, ...lines, `END RequestId: ${id}`, `REPORT RequestId: ${id}\t${figures}\n`];
 };
 
-/** Adds what has the level WARN: nothing for an invocation that succeeded. */
+/** Returns a function's lines with those that Lambda adds at the level WARN: a report if the invocation failed. */
 const addFailure = (lines: string[], { milliseconds, fault, errorType }: Report): string[] => {
   if (fault === undefined) return lines;
   const status = errorType === "Sandbox.Timedout" ? "timeout" : "error";
@@ -892,11 +906,13 @@ const createRecord = (latest: Configuration): FunctionRecord => {
   };
 };
 
+/** Reports whether two configurations are equal but for their revisions and times. */
 const isSameContent = (before: Configuration | undefined, after: Configuration): boolean => {
   const { revision, modified } = after;
   return before !== undefined && isDeepStrictEqual({ ...before, revision, modified }, after);
 };
 
+/** Returns the fields that each change of a configuration sets anew. */
 const createStamp = () => ({ revision: randomUUID(), modified: new Date().toISOString().replace("Z", "+0000") });
 
 /** Environment variables that Lambda itself sets. */
@@ -930,16 +946,20 @@ const parseBody = (body: Buffer): unknown => {
   }
 };
 
-/** The actions of Lambda's API by the method and the last fixed part of the path. */
+/** The actions of Lambda's API, by the method and the last fixed part of the path: `POST invocations` is Invoke. */
 const actionNames = readRows<Record<string, string>>(import.meta.filename);
 
-/** Returns a request's action, its function and the other names in its path. */
+/**
+ * Returns a request's action, its function, and the name at the end of the path as a query parameter. The path
+ * `/2015-03-31/functions/NAME/aliases/live` has the part `aliases`, and the parameter `Name` with the value `live`.
+ */
 const readPath = ({ method, path, query }: AwsRequest) => {
-  const [, , kind, encodedName = "", what = "", last] = path.split("/").map(decodeURIComponent);
-  const { name, qualifier } = parseFunctionName(encodedName);
-  const isList = query.has("List");
-  const operation = `${method} ${isList ? "list of " : ""}${what || (encodedName === "" ? kind : "function")}`;
+  const [, , collection, functionName = "", part = "", last] = path.split("/").map(decodeURIComponent);
+  const { name, qualifier } = parseFunctionName(functionName);
+  const lastFixedPart = part || (functionName === "" ? collection : "function");
+  const operation = `${method} ${query.has("List") ? "list of " : ""}${lastFixedPart}`;
   const action = actionNames[operation] ?? operation;
-  const sub: Record<string, string> = last === undefined ? {} : { [what === "policy" ? "StatementId" : "Name"]: last };
-  return { action, name, qualifier, sub };
+  const lastName = part === "policy" ? "StatementId" : "Name";
+  const parameters: Record<string, string> = last === undefined ? {} : { [lastName]: last };
+  return { action, name, qualifier, parameters };
 };

@@ -13,7 +13,8 @@ import { needs } from "../parts.ts";
 import { loadJob } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// A stage of an earlier version, whose functions had a log group each, gets the present stack while API servers call it.
+// Tests the upgrade of a stage whose functions each had a log group, as in an earlier version. It gets the present
+// stack while API servers call its functions.
 
 const rules = ["deny-left", "deny-right", "deny-both"];
 const buildRule = (mark: string) => `
@@ -27,11 +28,11 @@ export default rule({
 const buildCases = (mark: string) =>
   `- name: denies a pod\n  validate: { metadata: { name: a } }\n  refused: ${mark}\n`;
 
-/** Converts a package to the stack that earlier versions made of it. */
+/** Converts a package to the stack that an earlier version of Postern created. */
 const toOldLayout = (built: StagePackage, stage: string): StagePackage => {
-  const { FunctionsLogGroup, ...all } = structuredClone(built.template.Resources);
+  const { FunctionsLogGroup, ...otherResources } = structuredClone(built.template.Resources);
   const resources = Object.fromEntries(
-    Object.entries(all).filter(([, { Type }]) => Type !== "AWS::Logs::QueryDefinition"),
+    Object.entries(otherResources).filter(([, { Type }]) => Type !== "AWS::Logs::QueryDefinition"),
   );
   const RetentionInDays = FunctionsLogGroup?.Properties?.RetentionInDays;
   for (const rule of rules) {
@@ -48,7 +49,7 @@ const toOldLayout = (built: StagePackage, stage: string): StagePackage => {
     const { Statement } = Object(resources[`${id}Role`]?.Properties).Policies[0].PolicyDocument;
     Statement[0].Resource = { "Fn::GetAtt": [`${id}LogGroup`, "Arn"] };
   }
-  const kept = Object.entries(resources).filter(([, { Type }]) => !/^AWS::CloudWatch::/.test(Type));
+  const keptResources = Object.entries(resources).filter(([, { Type }]) => !/^AWS::CloudWatch::/.test(Type));
   const comparison = { ComparisonOperator: "GreaterThanThreshold", Threshold: 0, EvaluationPeriods: 5 };
   const threshold = { ...comparison, TreatMissingData: "notBreaching" };
   const metric = { Namespace: "Postern", Dimensions: [{ Name: "Stage", Value: stage }], Period: 60, Statistic: "Sum" };
@@ -56,7 +57,7 @@ const toOldLayout = (built: StagePackage, stage: string): StagePackage => {
     `${MetricName}Alarm`,
     { Type: "AWS::CloudWatch::Alarm", Properties: { ...threshold, ...metric, MetricName } },
   ]);
-  const Resources: StackTemplate["Resources"] = Object.fromEntries([...kept, ...alarms]);
+  const Resources: StackTemplate["Resources"] = Object.fromEntries([...keptResources, ...alarms]);
   const parts = built.parts.map((part) => {
     const LoggingConfig = { LogGroup: `/aws/lambda/postern-${stage}-${part.name}`, LogFormat: "Text" as const };
     const stackSettings = { ...part.wanted.stackSettings, LoggingConfig };
@@ -110,12 +111,12 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
     return (await readKeyring(job.stage.parameters))?.current.signSegment("shop", 1) ?? "";
   };
 
-  /** Starts eight clients that ask all rules again and again, and count the answers by their text. */
+  /** Starts eight clients. They send reviews to all rules again and again, and count the answers by their text. */
   const startClients = (segment: string) => {
     const agent = new Agent({ keepAlive: true, ca: account.ca });
     const answers = new Map<string, number>();
     const body = JSON.stringify(buildProbeReview([]));
-    const ask = (rule: string) =>
+    const sendReview = (rule: string) =>
       new Promise<string>((resolve) => {
         const options = { method: "POST", agent, headers: { "content-type": "application/json" } };
         const outgoing = request(
@@ -125,8 +126,8 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
             const chunks: Buffer[] = [];
             for await (const chunk of answer) chunks.push(chunk);
             const text = String(Buffer.concat(chunks));
-            const found = answer.statusCode === 200 ? JSON.parse(text).response.status?.message : undefined;
-            resolve(found ?? `${answer.statusCode} of ${rule}: ${text}`);
+            const message = answer.statusCode === 200 ? JSON.parse(text).response.status?.message : undefined;
+            resolve(message ?? `${answer.statusCode} of ${rule}: ${text}`);
           },
         );
         outgoing.on("error", (error) => resolve(`${rule}: ${error.message}`));
@@ -135,17 +136,17 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
     let isOver = false;
     const clients = Array.from({ length: 8 }, async (_, client) => {
       for (let count = client; !isOver; count++) {
-        const text = await ask(rules[count % rules.length] ?? "");
+        const text = await sendReview(rules[count % rules.length] ?? "");
         answers.set(text, (answers.get(text) ?? 0) + 1);
         await wait(100);
       }
     });
     return {
       answers,
-      /** Waits until this many more answers have this text. */
-      waitForMore: async (text: string, more = 24) => {
-        const wanted = (answers.get(text) ?? 0) + more;
-        await waitUntil(`${wanted} answers are ${text}`, async () => (answers.get(text) ?? 0) >= wanted);
+      /** Waits for a number of further answers with this text. */
+      waitForMore: async (text: string, count = 24) => {
+        const expectedCount = (answers.get(text) ?? 0) + count;
+        await waitUntil(`${expectedCount} answers are ${text}`, async () => (answers.get(text) ?? 0) >= expectedCount);
       },
       stop: async () => {
         isOver = true;
@@ -155,7 +156,7 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
     };
   };
 
-  /** Asserts that the role of every version may write to the version's log group, and that the group exists. */
+  /** Asserts that the log group of every version exists, and that the version's role may write to it. */
   const requireWritableLogs = (stage: string) => {
     const resources = [...(account.cloudformation.stack(`postern-${stage}`)?.resources.values() ?? [])];
     const groups = [...resources, ...account.cloudformation.retained].filter(
@@ -169,9 +170,9 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
           groups.some(({ physical }) => physical === group),
           `${group} exists`,
         );
-        const found = resources.find(({ physical }) => role.endsWith(`/${physical}`));
+        const roleResource = resources.find(({ physical }) => role.endsWith(`/${physical}`));
         assert.ok(
-          JSON.stringify(found?.properties.Policies).includes(`log-group:${group}:*`),
+          JSON.stringify(roleResource?.properties.Policies).includes(`log-group:${group}:*`),
           `${role} writes to ${group}`,
         );
       }
@@ -190,16 +191,16 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
       const service = await readFile(join(checkout.folder, "serverless.yml"), "utf8");
       await checkout.write("serverless.yml", service.replace(/endpoint: \w+/, `endpoint: ${type}`));
       await account.reset();
-      const old = await openJob(stage, "old");
-      await deploy(old, true);
+      const oldJob = await openJob(stage, "old");
+      await deploy(oldJob, true);
       assert.deepEqual(listOldGroups(stage), [undefined, undefined, undefined]);
       requireWritableLogs(stage);
 
-      const clients = startClients(await readSegment(old));
+      const clients = startClients(await readSegment(oldJob));
       try {
         await clients.waitForMore("old");
-        const fresh = await openJob(stage, "new");
-        assert.match(await deploy(fresh), /is live$/);
+        const newJob = await openJob(stage, "new");
+        assert.match(await deploy(newJob), /is live$/);
         await clients.waitForMore("new");
         assert.deepEqual(listOldGroups(stage), ["Retain", "Retain", "Retain"]);
         requireWritableLogs(stage);
@@ -207,7 +208,7 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
         const { rollBackAll } = await checkout.load<typeof import("../../infra/rollout/versions/rollback.ts")>(
           "infra/rollout/versions/rollback.ts",
         );
-        await rollBackAll(fresh, undefined);
+        await rollBackAll(newJob, undefined);
         await clients.waitForMore("old");
         assert.match(await deploy(await openJob(stage, "new", 15)), /is live$/);
         await clients.waitForMore("new");

@@ -5,12 +5,13 @@ import type { AddressInfo } from "node:net";
 import { isMap, parseJson } from "#lib/json.ts";
 import type { ServerCertificate } from "../../infra/keys/keys.ts";
 
-// Many small API servers in one: what a deployment asks of a cluster, and empty lists for everything else. A request's
-// bearer token is the name of its cluster. Admission policies are served, but have no effect, as if their plugin was off.
+// One server that imitates the API servers of many clusters. It stores the objects that deployments write, and answers
+// all other reads with empty lists. A request's bearer token is the name of its cluster. Admission policies have no
+// effect, as if their plugin was off.
 
 export interface LightClusters {
   url: string;
-  /** The clusters whose plugin ValidatingAdmissionPolicy is on, as far as the probes of deployments show. */
+  /** The clusters that refuse the probes of deployments, as if their plugin ValidatingAdmissionPolicy was on. */
   applying: Set<string>;
   stop(): Promise<void>;
 }
@@ -96,14 +97,14 @@ export const openLightClusters = async (certificate: ServerCertificate): Promise
 
 const policyGroup = "/apis/admissionregistration.k8s.io/v1";
 
-/** Reports whether a path is of a list: a resource of the cluster or of a namespace, without a name. */
+/** Reports whether a path is that of a list: it ends with a resource, and not with the name of an object. */
 const isCollection = (path: string): boolean => {
   const rest = path.replace(/^\/(api|apis\/[^/]+)\/[^/]+\//, "").split("/");
   return rest.length === 1 || (rest[0] === "namespaces" && rest.length === 3);
 };
 
 const listObjects = (objects: Map<string, StoredObject>, path: string): Answer => {
-  const items = [...objects].flatMap(([place, object]) => (place.startsWith(`${path}/`) ? [object] : []));
+  const items = [...objects].flatMap(([itemPath, object]) => (itemPath.startsWith(`${path}/`) ? [object] : []));
   return { code: 200, body: { kind: "List", apiVersion: "v1", metadata: {}, items } };
 };
 
@@ -114,7 +115,8 @@ const buildStatus = (code: number, reason: string, path: string, message: string
 
 const buildMissing = (path: string) => buildStatus(404, "NotFound", path, `${path} not found`);
 
-const hasSameContent = (one: StoredObject, other: StoredObject): boolean =>
-  [one, other]
-    .map(({ metadata: { resourceVersion: _, uid: __, ...metadata }, ...rest }) => JSON.stringify({ ...rest, metadata }))
-    .every((text, _, all) => text === all[0]);
+const hasSameContent = (one: StoredObject, other: StoredObject): boolean => {
+  const toText = ({ metadata: { resourceVersion: _, uid: __, ...metadata }, ...rest }: StoredObject) =>
+    JSON.stringify({ ...rest, metadata });
+  return toText(one) === toText(other);
+};

@@ -4,7 +4,8 @@ import { type Checkout, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// What an account's limits do to a deployment: the plan names all that it would exceed, and nothing changes.
+// Tests deployments beyond the limits of an account: the plan names all exceeded limits, and the deployment changes
+// nothing.
 
 const rule = `
 import { rule } from "postern/rule";
@@ -41,7 +42,7 @@ describe("the limits of an account", await needs("moto", "runtime client"), () =
   beforeEach(() => account.reset());
 
   const run = (...words: string[]) => checkout.postern(account.env, ...words);
-  /** Deploys, and writes the clusters' entries into a folder. */
+  /** Deploys, and writes the clusters' webhook entries to files. */
   const deploy = (stage: string) => run("deploy", "--stage", stage, "--write", "entries", "--ca", ca);
 
   describe("that are small", () => {
@@ -66,9 +67,9 @@ describe("the limits of an account", await needs("moto", "runtime client"), () =
       const { code, stdout, stderr } = await run("deploy", "--plan-only", "--stage=small");
       assert.equal(code, 1, stderr);
       const [, limits = ""] = /\nlimits\n(( {2}! .*\n)+)/.exec(stdout) ?? [];
-      const found = limits.split("\n").filter(Boolean);
-      assert.equal(found.length, sentences.length, limits);
-      for (const [index, sentence] of sentences.entries()) assert.match(found[index]?.slice(4) ?? "", sentence);
+      const limitLines = limits.split("\n").filter(Boolean);
+      assert.equal(limitLines.length, sentences.length, limits);
+      for (const [index, sentence] of sentences.entries()) assert.match(limitLines[index]?.slice(4) ?? "", sentence);
     });
 
     it("are all named by a deployment, which then changes neither functions nor the stack", async () => {
@@ -95,7 +96,7 @@ describe("the limits of an account", await needs("moto", "runtime client"), () =
       assert.match(stderr, /^the stack would have 5\d\d resources, and CloudFormation accepts 500: /);
     });
 
-    it("are not compared without the right to read them, and the plan says so", async () => {
+    it("are not compared without the right to read them, which the plan says", async () => {
       await checkout.write("postern.yaml", buildConfig(["rule-73"]));
       account.allow = ({ action }) => action !== "lambda:GetAccountSettings";
       const { code, stdout } = await run("deploy", "--plan-only", "--stage=small");
@@ -108,7 +109,7 @@ describe("the limits of an account", await needs("moto", "runtime client"), () =
     });
   });
 
-  it("let a rule reserve concurrency, and change or end that", async () => {
+  it("allow a rule to reserve concurrency, to change the reservation and to end it", async () => {
     const reserve = async (config: string) => {
       await checkout.write("postern.yaml", config);
       const { code, stderr } = await deploy("test");
@@ -125,7 +126,7 @@ describe("the limits of an account", await needs("moto", "runtime client"), () =
     );
   });
 
-  it("of 15 calls per second are kept by a deployment of many rules", async () => {
+  it("of 15 calls per second aren't exceeded by a deployment of many rules", async () => {
     const names = listNames(12);
     await checkout.write("postern.yaml", buildConfig(names));
     account.lambda.isRateLimited = true;
@@ -139,7 +140,7 @@ describe("the limits of an account", await needs("moto", "runtime client"), () =
       assert.equal(account.lambda.functions.get(`postern-test-${name}`)?.aliases.get("live")?.version, "2");
   });
 
-  it("of 64 characters in a function's name are kept by every command", async () => {
+  it("of 64 characters in a function's name aren't exceeded by any command", async () => {
     const rules = ["limit-pod-hard-anti-affinity-topology", "owner-references-permission-enforcement"];
     const stage = ["--stage", "production-eu-central"];
     const toFolder = ["deploy", "--write", "entries", "--ca", ca];

@@ -3,19 +3,21 @@ import { AwsError, type AwsRequest, type AwsService, refuseInJson } from "./aws-
 import { type CloudWatch, matchesPattern } from "./cloudwatch.ts";
 import { evaluateQuery, type LogEvent } from "./insights.ts";
 
-// A stand-in for CloudWatch Logs: log groups, and queries of Logs Insights. Embedded metrics in lines reach CloudWatch.
-// Another service answers all other actions.
+// A stand-in for CloudWatch Logs: log groups, and queries of Logs Insights. It records the embedded metrics of log
+// lines in the stand-in for CloudWatch. Another service, `others`, answers all other actions.
 
 export interface Logs extends AwsService {
   /** The log groups that exist. Lines for other log groups are lost: functions have no right to create log groups. */
   groups: Map<string, LogEvent[]>;
-  /** How many days log groups keep lines; those that are not here keep them without an end. */
+  /**
+   * The days for which log groups keep their lines. A log group that isn't in the map keeps its lines without a limit.
+   */
   retention: Map<string, number>;
   /** The saved queries by id, as the properties of AWS::Logs::QueryDefinition. */
   saved: Map<string, { Name: string; QueryString: string; LogGroupNames: string[] }>;
-  /** Saves a query, or refuses it as AWS does. */
+  /** Saves a query; throws if AWS would refuse it. */
   save(id: string, properties: Record<string, unknown>): void;
-  /** Lets lines of a log group that match a pattern go to a destination too, or refuses it as AWS does. */
+  /** Creates a subscription filter, which also sends matching lines to a destination; throws if AWS would refuse it. */
   subscribe(id: string, properties: Record<string, unknown>): void;
   unsubscribe(id: string): void;
   /** The lines that subscription filters sent to each destination. */
@@ -50,16 +52,16 @@ export const openLogs = (metrics: CloudWatch, others: AwsService): Logs => {
 
   const startQuery = ({ logGroupName, queryString, startTime, endTime, limit = 1000 }: Record<string, unknown>) => {
     const now = Date.now();
-    const all = [...queries.values()];
-    if (all.filter(({ start }) => start > now - 1000).length >= standIn.startsPerSecond)
+    const started = [...queries.values()];
+    if (started.filter(({ start }) => start > now - 1000).length >= standIn.startsPerSecond)
       throw new AwsError(400, "ThrottlingException", "Rate exceeded");
-    if (all.filter(({ complete }) => complete > now).length >= maxRunning)
+    if (started.filter(({ complete }) => complete > now).length >= maxRunning)
       throw new AwsError(400, "LimitExceededException", "Account maximum query concurrency limit reached");
     const events = standIn.groups.get(String(logGroupName));
     if (events === undefined)
       throw new AwsError(400, "ResourceNotFoundException", `Log group '${logGroupName}' does not exist`);
     const [start, end] = [Number(startTime), Number(endTime)];
-    // The API takes seconds; milliseconds would be a time far away.
+    // The API expects seconds. A number of milliseconds, which is above 1e11, is refused.
     if (!(Number.isInteger(start) && Number.isInteger(end) && start <= end && end < 1e11))
       throw new AwsError(400, "InvalidParameterException", "startTime and endTime must be seconds, in this order");
     if (!(Number(limit) >= 1 && Number(limit) <= 10_000))
@@ -76,7 +78,7 @@ export const openLogs = (metrics: CloudWatch, others: AwsService): Logs => {
   const getQueryResults = ({ queryId }: Record<string, unknown>) => {
     const query = queries.get(String(queryId));
     if (query === undefined) throw new AwsError(400, "ResourceNotFoundException", "Query does not exist");
-    // The results of a query that still runs are not complete.
+    // While a query runs, it has only a part of its results.
     return query.complete > Date.now()
       ? { status: "Running", results: query.results.slice(0, 1) }
       : { status: "Complete", results: query.results };
@@ -136,7 +138,7 @@ export const openLogs = (metrics: CloudWatch, others: AwsService): Logs => {
       for (const group of groups)
         if (!standIn.groups.has(group))
           throw new AwsError(400, "ResourceNotFoundException", `Log group '${group}' does not exist`);
-      // AWS would save a query that can't run.
+      // Throws if the query is invalid. AWS would save it nevertheless.
       runQuery(query, []);
       if (!standIn.saved.has(id) && standIn.saved.size >= maxSaved)
         throw new AwsError(400, "LimitExceededException", "Resource limit exceeded.");
@@ -145,7 +147,7 @@ export const openLogs = (metrics: CloudWatch, others: AwsService): Logs => {
     sent: new Map(),
     subscribe: (id, { LogGroupName, FilterPattern, DestinationArn, RoleArn }) => {
       const [group, pattern, destination] = [String(LogGroupName), String(FilterPattern), String(DestinationArn)];
-      const others = [...subscriptions].filter(([other, one]) => other !== id && one.group === group);
+      const others = [...subscriptions].filter(([otherId, other]) => otherId !== id && other.group === group);
       if (!standIn.groups.has(group))
         throw new AwsError(400, "ResourceNotFoundException", `Log group '${group}' does not exist`);
       if (others.length >= 2) throw new AwsError(400, "LimitExceededException", "Resource limit exceeded.");
@@ -163,13 +165,10 @@ export const openLogs = (metrics: CloudWatch, others: AwsService): Logs => {
       if (events === undefined) return;
       events.push({ time: Date.now(), line, stream });
       metrics.recordLine(line);
-      for (const { pattern, destination, ...own } of subscriptions.values()) {
-        if (
-          own.group !== group ||
-          (pattern !== "" && !(line.startsWith("{") && matchesPattern(pattern, JSON.parse(line))))
-        )
-          continue;
-        standIn.sent.set(destination, [...(standIn.sent.get(destination) ?? []), line]);
+      for (const { pattern, destination, group: subscribed } of subscriptions.values()) {
+        if (subscribed !== group) continue;
+        const matches = pattern === "" || (line.startsWith("{") && matchesPattern(pattern, JSON.parse(line)));
+        if (matches) standIn.sent.set(destination, [...(standIn.sent.get(destination) ?? []), line]);
       }
     },
     clear: () => {

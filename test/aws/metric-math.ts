@@ -1,6 +1,7 @@
 import { AwsError } from "./aws-service.ts";
 
-// CloudWatch's metric math, as far as our alarms and dashboards use it: `+`, `*`, `/`, brackets, numbers, ids and FILL.
+// Computes CloudWatch's metric math. It knows only the syntax that Postern's alarms and dashboards use: `+`, `*`, `/`,
+// brackets, numbers, ids and FILL.
 
 /** The values of a metric by the second at which their period begins. */
 export type TimeSeries = ReadonlyMap<number, number>;
@@ -26,7 +27,7 @@ export const computeExpression = (
 ): TimeSeries => {
   const tokens = expression.match(/\d+(?:\.\d+)?|\w+|\S/g) ?? [];
   const take = () => tokens.shift() ?? "";
-  const expect = (token: string) => {
+  const requireToken = (token: string) => {
     const found = take();
     if (found !== token) throw createInvalid(`${expression} has "${found}" in the place of "${token}"`);
   };
@@ -36,15 +37,15 @@ export const computeExpression = (
     if (/^[a-z]/.test(token)) return readId(token);
     if (token === "(") {
       const inner = parseSum();
-      expect(")");
+      requireToken(")");
       return inner;
     }
     if (token !== "FILL") throw createInvalid(`the stand-in of CloudWatch doesn't know "${token}" in ${expression}`);
-    expect("(");
+    requireToken("(");
     const series = parseSum();
-    expect(",");
+    requireToken(",");
     const filler = parseSum();
-    expect(")");
+    requireToken(")");
     if (typeof series === "number" || typeof filler !== "number")
       throw createInvalid(`FILL takes a metric and a number: ${expression}`);
     return new Map(seconds.map((second) => [second, series.get(second) ?? filler]));
@@ -62,7 +63,7 @@ export const computeExpression = (
   return result;
 };
 
-/** In arithmetic, CloudWatch treats a missing value of a series as 0, and drops what is divided by 0. */
+/** Applies an operator as CloudWatch does: a missing value of a series is 0, and a division by 0 gives no value. */
 const combine = (symbol: string, left: Operand, right: Operand): Operand => {
   const compute = operators[symbol] ?? (() => Number.NaN);
   if (typeof left === "number" && typeof right === "number") return compute(left, right);

@@ -23,13 +23,13 @@ import { createTestSigner } from "../parity/test-key.ts";
 import { needs } from "../parts.ts";
 import { launchMoto, type Moto } from "./moto.ts";
 
-// Postern's calls to AWS, answered by an independent implementation. Other tests use the stand-ins of this folder for
-// what moto can't do: it creates no aliases, gateways and outputs of a stack; it compares no revision and no hash, so
-// concurrent changes succeed; it runs no code, and an invocation returns its input; and its code locations, which
-// disarm and arm download from, point to Amazon.
+// Tests Postern's calls to AWS with moto, an independent implementation. Other tests use the stand-ins of this folder,
+// because moto creates no aliases, gateways and outputs of a stack. It compares no revisions and hashes, so concurrent
+// changes succeed. It runs no code: an invocation returns its input. Its URLs for downloads of code, which disarm and
+// arm use, point to Amazon.
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const stage = "moto";
-const [rule, other] = ["always-deny", "always-pull-images"] as const;
+const [rule, otherRule] = ["always-deny", "always-pull-images"] as const;
 
 describe("a stage on moto", await needs("moto"), () => {
   let moto: Moto;
@@ -37,16 +37,21 @@ describe("a stage on moto", await needs("moto"), () => {
   let catalogue: CatalogueRule[];
   let stack: StageStack;
   let functions: StageFunctions;
-  let first: StagePackage;
-  let begun: Date;
+  let firstPackage: StagePackage;
+  let startTime: Date;
 
   before(async () => {
-    // Pages of three elements, so that lists have several pages.
+    // With three elements a page, lists have several pages.
     process.env.MOTO_S3_DEFAULT_MAX_KEYS = "3";
     moto = await launchMoto();
-    const here = { AWS_ENDPOINT_URL: moto.url, AWS_REGION: "eu-west-1", AWS_EC2_METADATA_DISABLED: "true" };
-    const quick = { SLS_AWS_MONITORING_FREQUENCY: "100" };
-    Object.assign(process.env, { ...here, ...quick, AWS_ACCESS_KEY_ID: "a", AWS_SECRET_ACCESS_KEY: "b" });
+    const awsVariables = { AWS_ENDPOINT_URL: moto.url, AWS_REGION: "eu-west-1", AWS_EC2_METADATA_DISABLED: "true" };
+    const shortPolling = { SLS_AWS_MONITORING_FREQUENCY: "100" };
+    Object.assign(process.env, {
+      ...awsVariables,
+      ...shortPolling,
+      AWS_ACCESS_KEY_ID: "a",
+      AWS_SECRET_ACCESS_KEY: "b",
+    });
     const settings = JSON.stringify({ lambda: { use_docker: false } });
     await fetch(`${moto.url}/moto-api/config`, { method: "POST", body: settings });
     folder = await createCheckout();
@@ -57,9 +62,9 @@ describe("a stage on moto", await needs("moto"), () => {
       [await stack.readTemplate(), await stack.readOutputs(), await stack.findBucket()],
       [undefined, {}, undefined],
     );
-    begun = new Date(Math.floor(Date.now() / 1000) * 1000);
-    first = await deployCheckout();
-    for (const name of [rule, other]) {
+    startTime = new Date(Math.floor(Date.now() / 1000) * 1000);
+    firstPackage = await deployCheckout();
+    for (const name of [rule, otherRule]) {
       const alias = { FunctionName: functions.getFunctionName(name), Name: "live", FunctionVersion: "1" };
       await new Lambda().createAlias(alias);
     }
@@ -82,7 +87,7 @@ describe("a stage on moto", await needs("moto"), () => {
   /** Packages the checkout, and deploys it with osls. */
   const deployCheckout = async (): Promise<StagePackage> => {
     const { packageStage, replacePackagedTemplate } = await loadModules();
-    const text = `rules: { ${rule}: { exempt: { users: [], groups: [] } }, ${other}: }`;
+    const text = `rules: { ${rule}: { exempt: { users: [], groups: [] } }, ${otherRule}: }`;
     const file = join(folder, "postern.yaml");
     const built = await packageStage(
       stage,
@@ -96,10 +101,10 @@ describe("a stage on moto", await needs("moto"), () => {
     return built;
   };
   const findWanted = ({ parts }: StagePackage): WantedLambdaVersion => {
-    const found = parts.find(({ name }) => name === rule);
-    assert.ok(found);
+    const part = parts.find(({ name }) => name === rule);
+    assert.ok(part);
     // moto has no LoggingConfig.
-    return { ...found.wanted, stackSettings: toStackSettings({ Runtime: "nodejs24.x" }) };
+    return { ...part.wanted, stackSettings: toStackSettings({ Runtime: "nodejs24.x" }) };
   };
   const FunctionName = `postern-${stage}-${rule}`;
   const readAlias = async () => {
@@ -108,44 +113,48 @@ describe("a stage on moto", await needs("moto"), () => {
   };
 
   it("has the stack of its template, and its own bucket", async () => {
-    // A second creation is harmless: another command may have created the bucket.
+    // A second creation must be harmless, because another command may have created the bucket.
     await stack.createBucket();
     const { Resources } = (await stack.readTemplate()) ?? {};
-    assert.deepEqual(Resources, JSON.parse(JSON.stringify(reduceTemplate(first.template).Resources)));
+    assert.deepEqual(Resources, JSON.parse(JSON.stringify(reduceTemplate(firstPackage.template).Resources)));
     assert.match(String(await stack.findBucket()), /^postern-moto-serverlessdeploymentbucket/);
     const total = Object.keys(Resources ?? {}).length;
-    assert.deepEqual([await stack.countDone(begun), await stack.countDone(new Date())], [total, 0]);
+    assert.deepEqual([await stack.countDone(startTime), await stack.countDone(new Date())], [total, 0]);
   });
 
   describe("has functions that", () => {
-    it("are listed, each with the version that the stack made", async () => {
-      assert.deepEqual(await functions.listRules(), [rule, other]);
+    it("are listed, each with the version that the stack created", async () => {
+      assert.deepEqual(await functions.listRules(), [rule, otherRule]);
       assert.deepEqual(await openStageFunctions("other", (await loadModules()).openStack("other")).listRules(), []);
-      const { codeSha256, environment, memorySize, timeout, stackSettings } = findWanted(first);
+      const { codeSha256, environment, memorySize, timeout, stackSettings } = findWanted(firstPackage);
       const [version, ...more] = await functions.listVersions(rule);
       assert.ok(version);
       const { description, modified, ...substance } = version;
       assert.deepEqual(substance, { version: "1", codeSha256, environment, memorySize, timeout, stackSettings });
       assert.deepEqual([description, more], [catalogue.find(({ name }) => name === rule)?.rule.summary, []]);
-      assert.ok(modified >= begun, modified.toISOString());
+      assert.ok(modified >= startTime, modified.toISOString());
       assert.deepEqual(await functions.readLatestEnvironment(rule), environment);
       assert.deepEqual(await readAlias(), { version: "1", weights: {} });
     });
 
     it("don't exist for other rules", async () => {
       const sentence = /^Error: stage moto has no function for none, or none that is live$/;
-      for (const ask of [functions.readAlias, functions.listVersions]) await assert.rejects(ask("none"), sentence);
+      for (const read of [functions.readAlias, functions.listVersions]) await assert.rejects(read("none"), sentence);
     });
 
     it("get versions with other code, another environment or both", async () => {
-      const { environment, ...same } = findWanted(first);
+      const { environment, ...withoutEnvironment } = findWanted(firstPackage);
       const code = zip({ "index.cjs": Buffer.from("exports.handler = async () => {};\n") });
-      const other = { ...same, zip: code, codeSha256: createHash("sha256").update(code).digest("base64") };
+      const otherCode = {
+        ...withoutEnvironment,
+        zip: code,
+        codeSha256: createHash("sha256").update(code).digest("base64"),
+      };
       const keys = { ...environment, POSTERN_KEYS: `${environment.POSTERN_KEYS},${createTestSigner(2).publicKey}` };
       const steps: [version: string, wanted: WantedLambdaVersion][] = [
-        ["2", { ...other, environment, description: "code" }],
-        ["3", { ...other, environment: keys, description: "environment" }],
-        ["4", { ...same, environment, description: "both" }],
+        ["2", { ...otherCode, environment, description: "code" }],
+        ["3", { ...otherCode, environment: keys, description: "environment" }],
+        ["4", { ...withoutEnvironment, environment, description: "both" }],
       ];
       for (const [version, wanted] of steps) {
         assert.equal(await functions.publishVersion(rule, wanted), version);
@@ -156,7 +165,7 @@ describe("a stage on moto", await needs("moto"), () => {
       assert.deepEqual(await readAlias(), { version: "1", weights: {} });
     });
 
-    it("follow moves of the alias: with weights, without, and back", async () => {
+    it("have an alias that moves to another version with weights, without weights, and back", async () => {
       await functions.moveAlias(rule, "1", await functions.readAlias(rule), { 2: 0.1 });
       assert.deepEqual(await readAlias(), { version: "1", weights: { 2: 0.1 } });
       await functions.moveAlias(rule, "2", await functions.readAlias(rule));
@@ -166,21 +175,21 @@ describe("a stage on moto", await needs("moto"), () => {
       assert.deepEqual(await readAlias(), { version: "1", weights: {} });
     });
 
-    it("get the code of another deployment, and keep their aliases", async () => {
+    it("get the code of a second deployment, and keep their aliases", async () => {
       await functions.moveAlias(rule, "2", await functions.readAlias(rule), { 4: 0.2 });
       const file = join(folder, "functions", rule, "rule.ts");
       const [text, sentence] = [await readFile(file, "utf8"), "denying all modifications"];
       assert.ok(text.includes(sentence));
       await writeFile(file, text.replace(sentence, "denying them all"));
-      const again = await deployCheckout();
-      const { codeSha256 } = findWanted(again);
-      assert.notEqual(codeSha256, findWanted(first).codeSha256);
+      const secondPackage = await deployCheckout();
+      const { codeSha256 } = findWanted(secondPackage);
+      assert.notEqual(codeSha256, findWanted(firstPackage).codeSha256);
       const { Configuration } = await new Lambda().getFunction({ FunctionName });
       assert.equal(Configuration?.CodeSha256, codeSha256);
       assert.deepEqual(await readAlias(), { version: "2", weights: { 4: 0.2 } });
-      assert.equal(await functions.publishVersion(rule, findWanted(again)), "5");
+      assert.equal(await functions.publishVersion(rule, findWanted(secondPackage)), "5");
       assert.equal((await functions.listVersions(rule)).at(-1)?.codeSha256, codeSha256);
-      assert.deepEqual(await functions.listRules(), [rule, other]);
+      assert.deepEqual(await functions.listRules(), [rule, otherRule]);
     });
 
     it("lose deleted versions", async () => {
@@ -207,13 +216,18 @@ describe("a stage on moto", await needs("moto"), () => {
 const createCheckout = async (): Promise<string> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-moto-"));
   for (const shared of ["lib", "node_modules"]) await symlink(join(root, shared), join(folder, shared));
-  for (const copied of ["infra", "package.json", "serverless.yml", ...[rule, other].map((name) => `functions/${name}`)])
+  for (const copied of [
+    "infra",
+    "package.json",
+    "serverless.yml",
+    ...[rule, otherRule].map((name) => `functions/${name}`),
+  ])
     await cp(join(root, copied), join(folder, copied), { recursive: true });
   return folder;
 };
 
-/** Removes what moto can't deploy: aliases and alarms, the resources that refer to them, and redundant dependencies. */
-const omitted = [
+/** The types of resources that moto can't deploy, and of the resources that refer to aliases. */
+const omittedTypes = [
   "Lambda::Alias",
   "Lambda::Permission",
   "ApiGatewayV2::Integration",
@@ -221,10 +235,11 @@ const omitted = [
   "CloudWatch::Dashboard",
   "Logs::QueryDefinition",
 ];
+/** Removes the resources of these types, and redundant dependencies. */
 const reduceTemplate = (template: StackTemplate): StackTemplate => {
-  const kept = Object.entries(template.Resources).filter(
-    ([, { Type }]) => !omitted.includes(Type.replace(/^AWS::/, "")),
+  const keptResources = Object.entries(template.Resources).filter(
+    ([, { Type }]) => !omittedTypes.includes(Type.replace(/^AWS::/, "")),
   );
-  const resources = kept.map(([id, { DependsOn: _, ...resource }]) => [id, resource] as const);
+  const resources = keptResources.map(([id, { DependsOn: _, ...resource }]) => [id, resource] as const);
   return { ...template, Resources: Object.fromEntries(resources) };
 };

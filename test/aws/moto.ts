@@ -9,7 +9,7 @@ export interface Moto {
   stop(): Promise<void>;
 }
 
-/** Starts moto on a free port. All access keys are of one account. */
+/** Starts moto on a free port. All access keys belong to one account. */
 export const launchMoto = async (accountId = "123456789012"): Promise<Moto> => {
   const port = await findFreePort();
   const url = `http://127.0.0.1:${port}`;
@@ -34,8 +34,9 @@ export const startMoto = async (...variables: `AWS_ENDPOINT_URL_${string}`[]): P
 export interface Storage {
   /** Returns an object's content, or undefined if the object doesn't exist. */
   read(bucket: string, key: string): Promise<Buffer | undefined>;
-  /** Creates a bucket; returns the error's text, or undefined. */
+  /** Creates a bucket; returns the error's text if that fails. */
   createBucket(bucket: string): Promise<string | undefined>;
+  /** Deletes a bucket; returns the error's text if that fails. */
   deleteBucket(bucket: string): Promise<string | undefined>;
 }
 
@@ -53,8 +54,8 @@ export const openStorage = (moto: string, region: string): Storage => {
       return status === 200 ? bytes : undefined;
     },
     createBucket: async (bucket) => {
-      const place = `<LocationConstraint>${region}</LocationConstraint>`;
-      const body = `<CreateBucketConfiguration>${place}</CreateBucketConfiguration>`;
+      const constraint = `<LocationConstraint>${region}</LocationConstraint>`;
+      const body = `<CreateBucketConfiguration>${constraint}</CreateBucketConfiguration>`;
       return describeProblem(await send("PUT", bucket, region === "us-east-1" ? undefined : body));
     },
     deleteBucket: async (bucket) => {

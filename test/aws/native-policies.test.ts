@@ -10,7 +10,7 @@ import { waitUntil } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// A stage with policies, in a cluster that is upgraded between deployments.
+// Tests a stage with policies, in a cluster that is upgraded between deployments.
 const { older, newer, skip } = chooseUpgrade(0);
 
 const policies = `
@@ -64,7 +64,7 @@ describe(
     let options: string[];
 
     const boot = async (minor: string, store?: string) => {
-      // etcd 3.7 ends on data that 3.5 wrote, so the newest one keeps the data of both minors.
+      // etcd 3.7 can't read data of etcd 3.5, so the newest etcd stores the data of both minors.
       const { etcd } = await requireBinaries(newer);
       cluster = await bootCluster({ ...(await requireBinaries(minor)), etcd }, store === undefined ? {} : { store });
       await checkout.write("kubeconfig", buildKubeconfig({ shop: cluster }));
@@ -96,7 +96,10 @@ describe(
       const body = { metadata: { generateName: "a-", labels } };
       return cluster.admin({ method: "POST", path: "/api/v1/namespaces/default/configmaps", body });
     };
-    /** Lets eight clients write while a command runs; throws if an object was accepted, or not changed, against a policy. */
+    /**
+     * Lets eight clients write while a command runs. Throws if an object was accepted or left unchanged against a
+     * policy.
+     */
     const writeDuring = async (act: () => Promise<unknown>) => {
       const faults: string[] = [];
       let written = 0;
@@ -138,7 +141,7 @@ describe(
     const countEntries = async (kind: "mutating" | "validating") =>
       (await list(`${kind}webhookconfigurations`)).flatMap(({ webhooks = [] }) => webhooks).length;
 
-    it("plans where each is evaluated, and why", async () => {
+    it("has a plan that states where each policy is evaluated, and why", async () => {
       const { clusters } = JSON.parse(await deploy("--plan-only", "-o", "json"));
       assert.deepEqual(clusters[0].policies, [
         { ...placement.stamp, native: false, reason: unserved },
@@ -162,7 +165,7 @@ describe(
       assert.equal(await countEntries("mutating"), 1);
     });
 
-    it("says which policies a disarmed rule leaves in effect", async () => {
+    it("says which policies are still in effect while their rule is disarmed", async () => {
       const { code, stderr } = await runPostern(
         "disarm",
         "validating-admission-policy",
@@ -179,7 +182,7 @@ describe(
       assert.equal((await runPostern("arm", "validating-admission-policy", "--stage", "test")).code, 0);
     });
 
-    it("moves policies after the upgrade of the cluster, which status reports", async () => {
+    it("moves policies into the API server after an upgrade, which status reports", async () => {
       const store = join(checkout.folder, "etcd");
       await cluster.keep(store);
       await boot(newer, store);
@@ -198,7 +201,7 @@ describe(
       assert.match((await runPostern("deploy", ...options)).stderr, /nothing to do/);
     });
 
-    it("rolls back to the entries, and forward", async () => {
+    it("rolls back to webhook entries, and forward again", async () => {
       const rollBack = async (...words: string[]) => {
         const { code, stderr } = await runPostern("rollback", "--all", ...options.slice(0, 4), ...words);
         assert.equal(code, 0, stderr);
@@ -210,7 +213,7 @@ describe(
       assert.deepEqual(await listNames("mutatingadmissionpolicies"), ["postern.stamp"]);
     });
 
-    it("moves a policy to its Lambda if the API server can't do the same", async () => {
+    it("moves a policy back to its function if the API server can't evaluate it in the same way", async () => {
       await checkout.write("postern.yaml", buildConfig(", mode: warn"));
       await deploy();
       const { policies } = await readStatus();

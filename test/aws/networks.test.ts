@@ -15,12 +15,12 @@ import { type Account, openAccount } from "./account.ts";
 import { findAllowingStatement, listIamCalls, readAccess } from "./rights.ts";
 import { lint } from "./tools.ts";
 
-// A stage whose functions are in a VPC, and EKS clusters with networks of all kinds; and rules that keep a ledger, which
-// DynamoDB has outside of the VPC and of the stage's stack.
+// Tests a stage whose functions are in a VPC, EKS clusters with all kinds of networks, and rules that keep a ledger in
+// DynamoDB, which is outside the VPC and outside the stage's stack.
 describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), () => {
   const region = "eu-west-1";
   const vpc = "{ subnetIds: [subnet-0000000b, subnet-0000000a], securityGroupIds: [sg-0000000c] }";
-  const [asking, quiet] = ["postern-test-namespace-exists", "postern-test-always-pull-images"];
+  const [readingFunction, otherFunction] = ["postern-test-namespace-exists", "postern-test-always-pull-images"];
   let account: Account;
   let checkout: Checkout;
   let serverless: string;
@@ -28,9 +28,9 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
   const server = createServer(({ url = "" }, response) => {
     response.setHeader("content-type", "application/json");
     const namespace = { kind: "Namespace", apiVersion: "v1", metadata: { name: "default" } };
-    response.end(JSON.stringify(url.includes("/pods/") ? guarded : namespace));
+    response.end(JSON.stringify(url.includes("/pods/") ? guardedPod : namespace));
   });
-  const guarded = {
+  const guardedPod = {
     kind: "Pod",
     apiVersion: "v1",
     metadata: {
@@ -42,10 +42,10 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     spec: { nodeName: "one", containers: [] },
     status: { phase: "Running", podIP: "127.0.0.1" },
   };
-  /** The URL for clean-ups in the pod, and the number of its requests. The first gets no answer. */
+  /** The URL that a function calls for clean-ups, and the number of its requests. The first request gets no answer. */
   let cleanUp: string;
   let cleanUps = 0;
-  const pod = createHttpServer((_, response) => {
+  const cleanUpServer = createHttpServer((_, response) => {
     cleanUps += 1;
     if (cleanUps > 1) response.end();
   });
@@ -92,23 +92,23 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     server.setSecureContext({ cert, key });
     shop = { server: `https://127.0.0.1:${await listen(server)}`, ca };
     account.clusters.set("shop", shop);
-    cleanUp = `http://{ip}:${await listen(pod)}/`;
+    cleanUp = `http://{ip}:${await listen(cleanUpServer)}/`;
     await checkout.write("ca.pem", account.ca);
     await writeConfig();
     serverless = await readFile(join(checkout.folder, "serverless.yml"), "utf8");
   });
   after(async () => {
-    await Promise.all([account?.stop(), close(server), close(pod)]);
+    await Promise.all([account?.stop(), close(server), close(cleanUpServer)]);
     await checkout?.remove();
   });
 
-  it("has no function in it and no right to it as long as serverless.yml has none", async () => {
+  it("has no function in the VPC and no right to it as long as serverless.yml names no VPC", async () => {
     await deploy();
-    assert.deepEqual(readNetworks(asking), { live: "1", latest: {}, served: {} });
+    assert.deepEqual(readNetworks(readingFunction), { live: "1", latest: {}, served: {} });
     assert.deepEqual(listNetworkRights(), []);
   });
 
-  it("has a plan that says what follows from the network of an EKS cluster", async () => {
+  it("has a plan that warns of the consequences of an EKS cluster's network", async () => {
     const network = { controlPlaneEgressMode: "CUSTOMER_ROUTED", endpointPublicAccess: false };
     account.clusters.set("shop", { ...shop, network });
     const plan = await deploy("--plan-only");
@@ -126,7 +126,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
 
   const ledgerRoles = ["DeletionDashguardRole", "EventDashrateDashlimitRole"];
 
-  it("moves the functions that call out into it, with new versions", async () => {
+  it("moves those functions into the VPC that send requests, with new versions", async () => {
     await setVpc(vpc);
     const plan = await deploy("--plan-only");
     assert.match(plan, /~ NamespaceDashexistsLambdaFunction\n/);
@@ -142,14 +142,14 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     );
     assert.match(await deploy(), /\n\nledger\n {2}~ table postern-test: new\n\n/);
     const network = { SubnetIds: ["subnet-0000000b", "subnet-0000000a"], SecurityGroupIds: ["sg-0000000c"] };
-    assert.deepEqual(readNetworks(asking), { live: "2", latest: network, served: network });
-    assert.deepEqual(readNetworks(quiet), { live: "1", latest: {}, served: {} });
+    assert.deepEqual(readNetworks(readingFunction), { live: "2", latest: network, served: network });
+    assert.deepEqual(readNetworks(otherFunction), { live: "1", latest: {}, served: {} });
     assert.deepEqual(listNetworkRights().sort(), [...ledgerRoles, "NamespaceDashexistsRole"]);
     assert.match(await deploy("--plan-only"), /stack\n {2}nothing to change\n\nrules\n {2}4 of 4 unchanged\n/);
   });
 
   /** Sends a review of a rule to the gateway, as the cluster does, and returns the response. */
-  const review = async (rule: string, requestFields: object) => {
+  const sendReview = async (rule: string, requestFields: object) => {
     const keyring = (await readKeyring(openParameters("test"))) ?? assert.fail();
     const request = { uid: "1", namespace: "default", name: "web", userInfo: { username: "jane" }, ...requestFields };
     const url = `${account.baseUrl}/${keyring.current.signSegment("shop", 1)}/${rule}/validate`;
@@ -168,7 +168,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     return body.Items.map(({ key }) => key.S).sort();
   };
 
-  it("has rules that keep values in the ledger from one review to the next", async () => {
+  it("has a ledger that keeps the values of rules from one review to the next", async () => {
     Object.assign(process.env, account.env);
     const event = {
       operation: "CREATE",
@@ -178,18 +178,18 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     };
     const answers: unknown[] = [];
     while (answers.at(-1) !== 429 && answers.length < 100)
-      answers.push((await review("event-rate-limit", event)).status?.code);
+      answers.push((await sendReview("event-rate-limit", event)).status?.code);
     assert.deepEqual(answers.slice(0, 3), [undefined, undefined, undefined]);
     assert.equal(answers.at(-1), 429);
 
     const deletion = {
       operation: "DELETE",
       kind: { group: "", version: "v1", kind: "Pod" },
-      oldObject: guarded,
+      oldObject: guardedPod,
       resource: { group: "", version: "v1", resource: "pods" },
     };
     const outcomes = [];
-    for (let index = 0; index < 3; index++) outcomes.push(await review("deletion-guard", deletion));
+    for (let index = 0; index < 3; index++) outcomes.push(await sendReview("deletion-guard", deletion));
     assert.deepEqual(
       outcomes.map(({ allowed, auditAnnotations }) => [allowed, auditAnnotations?.["clean-up"]]),
       [
@@ -206,9 +206,9 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     assert.deepEqual(await readKeys(), expected);
   });
 
-  it("gives a function no right to the values of other rules, and none to search, even within a transaction", async () => {
+  it("gives a function no right to values of other rules and to searches, even in a transaction", async () => {
     const ownKey = "event-rate-limit/shop/own";
-    const others = ["deletion-guard/shop/u1", "event-rate-limits/shop/a", "event-rate-limit", ""];
+    const otherKeys = ["deletion-guard/shop/u1", "event-rate-limits/shop/a", "event-rate-limit", ""];
     const toKey = (key: string) => ({ TableName, Key: { key: { S: key } } });
     const toItem = (key: string) => ({ TableName, Item: { key: { S: key }, version: { S: "1" } } });
     const check = { ConditionExpression: "attribute_not_exists(#v)", ExpressionAttributeNames: { "#v": "version" } };
@@ -226,7 +226,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
       ["DescribeTable", { TableName }],
       ["DeleteTable", { TableName }],
       ["PutItem", { ...toItem(ownKey), TableName: "postern-other" }],
-      ...others.flatMap((key): [string, object][] => [
+      ...otherKeys.flatMap((key): [string, object][] => [
         ["GetItem", toKey(key)],
         ["PutItem", toItem(key)],
         ["TransactGetItems", { TransactItems: [{ Get: toKey(ownKey) }, { Get: toKey(key) }] }],
@@ -246,17 +246,17 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     assert.deepEqual(await readKeys(), [...before, ownKey].sort());
   });
 
-  it("is a template that cfn-lint finds nothing wrong with, and that names no partition of AWS", async () => {
+  it("is a template without errors for cfn-lint, and without a name of a partition of AWS", async () => {
     const template = account.cloudformation.stack("postern-test")?.deployed?.text ?? "";
     assert.doesNotMatch(template, /arn:aws|\.amazonaws\.com\b(?!")/);
     await lint(await checkout.write("template.json", template));
   });
 
-  it("can't be deployed if a function's role doesn't let Lambda connect it", async () => {
+  it("can't be deployed if a function's role doesn't let Lambda connect the function to the VPC", async () => {
     const template = JSON.parse(account.cloudformation.stack("postern-test")?.deployed?.text ?? "");
     const { Role, ...properties } = template.Resources.NamespaceDashexistsLambdaFunction.Properties;
     await assert.rejects(
-      account.lambda.act("UpdateFunctionConfiguration", quiet, {
+      account.lambda.act("UpdateFunctionConfiguration", otherFunction, {
         VpcConfig: properties.VpcConfig,
       }),
       /The provided execution role does not have permissions to call CreateNetworkInterface on EC2/,
@@ -264,11 +264,11 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     assert.ok(Role);
   });
 
-  it("can't change an HTTP API without its tag, with the rights of the role that deploys", async () => {
+  it("can't change an HTTP API that has no tag of the stage, with the rights of the role that deploys", async () => {
     const { role } = await readAccess({ Stage: "test", GitHubRepository: "acme/postern" });
     account.allow = (call) =>
       call.service !== "apigateway" ||
-      listIamCalls(call).every((one) => findAllowingStatement(role("DeployRole"), one) !== undefined);
+      listIamCalls(call).every((iamCall) => findAllowingStatement(role("DeployRole"), iamCall) !== undefined);
     const stack = account.cloudformation.stack("postern-test");
     const api = stack?.resources.get("HttpApi") ?? assert.fail();
     const { Tags, ...untagged } = api.properties;
@@ -297,14 +297,14 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     account.allow = undefined;
   });
 
-  it("moves them out of it again, and still lets Lambda delete their network interfaces", async () => {
+  it("moves the functions out of the VPC again, and still lets Lambda delete their network interfaces", async () => {
     await setVpc("false");
     assert.match(await deploy(), /namespace-exists: network \(live: version 2\)/);
-    assert.deepEqual(readNetworks(asking), { live: "1", latest: {}, served: {} });
+    assert.deepEqual(readNetworks(readingFunction), { live: "1", latest: {}, served: {} });
     assert.deepEqual(listNetworkRights().sort(), [...ledgerRoles, "NamespaceDashexistsRole"]);
   });
 
-  it("leaves the table of its ledger when it is destroyed, unless that is wanted", async () => {
+  it("keeps the ledger's table when it is destroyed, unless --with-data is given", async () => {
     const destroy = async (...words: string[]) => {
       const { code, stdout, stderr } = await checkout.postern(
         account.env,
@@ -330,7 +330,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     assert.equal((await account.callTable("tester", "DescribeTable", { TableName })).status, 400);
   });
 
-  it("is refused if serverless.yml names something else than subnets and security groups", async () => {
+  it("is refused if serverless.yml names other things than subnets and security groups as its VPC", async () => {
     await setVpc("{ subnetIds: [10.0.0.0/24], securityGroupIds: [sg-0000000c] }");
     const { code, stderr } = await checkout.postern(account.env, "deploy", "--stage", "test", "--plan-only");
     assert.deepEqual(

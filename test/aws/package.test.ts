@@ -17,7 +17,7 @@ import { needs } from "../parts.ts";
 import { matchesPattern } from "./cloudwatch.ts";
 import { lint } from "./tools.ts";
 
-// Packages a catalogue of 59 rules with the real osls, and reads what CloudFormation would get.
+// Packages a catalogue of 59 rules with the real osls, and reads the templates for CloudFormation.
 
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
@@ -43,31 +43,31 @@ const createFolder = async () => {
   return folder;
 };
 
-/** Creates a checkout with generated rules; every second one has both phases. */
+/** Creates a checkout with generated rules. Every second rule has both phases. */
 const createCheckout = async (names: string[]): Promise<string> => {
   const folder = await createFolder();
   for (const shared of ["lib", "node_modules"]) await symlink(join(root, shared), join(folder, shared));
   for (const file of ["package.json", "serverless.yml"]) await cp(join(root, file), join(folder, file));
   for (const [index, name] of names.entries()) {
-    const home = join(folder, "functions", name);
-    await mkdir(home, { recursive: true });
-    const second = index % 2 === 0 ? "" : `validate() { return "no ${index}"; },`;
+    const ruleFolder = join(folder, "functions", name);
+    await mkdir(ruleFolder, { recursive: true });
+    const validateCode = index % 2 === 0 ? "" : `validate() { return "no ${index}"; },`;
     const rule = `import { rule } from "#lib/rule.ts";
       export default rule({
         summary: "Limits something or other.",
         match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
-        mutate(object) { object.metadata = { labels: { touched: "${index}" } }; }, ${second}
+        mutate(object) { object.metadata = { labels: { touched: "${index}" } }; }, ${validateCode}
       });`;
     for (const [file, text] of Object.entries({ "rule.ts": rule, "cases.yaml": "[]", "README.md": "" }))
-      await writeFile(join(home, file), text);
+      await writeFile(join(ruleFolder, file), text);
   }
   return folder;
 };
 
-/** The rule whose function a schedule calls, too. */
-const [scheduled] = names;
+/** The rule whose function a schedule also calls. */
+const [scheduledRule] = names;
 
-/** Builds the bundles of these rules, and what serverless.yml includes. */
+/** Builds the bundles of these rules, and the files that serverless.yml includes. */
 const buildBundles = async (folder: string, names: string[], publicKey: string, stage?: string) => {
   const built: RuleBundle[] = [];
   for (const name of names) {
@@ -77,7 +77,7 @@ const buildBundles = async (folder: string, names: string[], publicKey: string, 
       clusters: { local: { keyVersions: [1], mode: "enforce" as const, settings: {} } },
     };
     const bundle = await bundleRule(listed, endpointConfig, join(folder, "dist"), { budgetBytes: 30_000 });
-    built.push({ ...bundle, reconciles: name === scheduled });
+    built.push({ ...bundle, reconciles: name === scheduledRule });
   }
   await writeServerlessIncludes(built, publicKey, join(folder, "dist"), stage);
 };
@@ -91,17 +91,17 @@ const pack = async (folder: string, ...options: string[]): Promise<Packaged> => 
   const read = (file: string) => readFile(join(folder, ".serverless", file), "utf8");
   const state = await read("serverless-state.json");
   const template = await read("cloudformation-template-update-stack.json");
-  const copy = join(folder, `template${options.length}.json`);
-  await writeFile(copy, template);
+  const templateCopy = join(folder, `template${options.length}.json`);
+  await writeFile(templateCopy, template);
   const functions: Record<string, { package: { artifact: string } }> = JSON.parse(state).service.functions;
   const zips = Object.entries(functions).map(
-    async ([name, { package: one }]) => [name, await readFile(join(folder, one.artifact))] as const,
+    async ([name, { package: zipPackage }]) => [name, await readFile(join(folder, zipPackage.artifact))] as const,
   );
   return {
     resources: Object.entries(JSON.parse(template).Resources),
     text: state + template + (await read("cloudformation-template-create-stack.json")),
     zips: new Map(await Promise.all(zips)),
-    template: copy,
+    template: templateCopy,
   };
 };
 
@@ -115,7 +115,7 @@ const cfnLint = await needs("cfn-lint");
 describe("a package of 59 rules", () => {
   let http: Packaged;
   let url: Packaged;
-  let again: Packaged;
+  let repeated: Packaged;
   let keys: { publicKey: string; segment: string };
 
   before(async () => {
@@ -125,14 +125,14 @@ describe("a package of 59 rules", () => {
     await buildBundles(folder, names, keys.publicKey);
     http = await pack(folder);
     url = await pack(folder, "--param=endpoint=url");
-    const elsewhere = await createCheckout(names);
-    await buildBundles(elsewhere, names, keys.publicKey);
-    again = await pack(elsewhere);
+    const otherFolder = await createCheckout(names);
+    await buildBundles(otherFolder, names, keys.publicKey);
+    repeated = await pack(otherFolder);
   });
 
   const getPackages = () => [http, url];
 
-  it("is not made with the former name of the parameter for the endpoint type", async () => {
+  it("fails with the former name of the parameter for the endpoint type", async () => {
     const folder = await createCheckout([]);
     await buildBundles(folder, [], keys.publicKey);
     await assert.rejects(pack(folder, "--param=door=url"), { stdout: /the parameter door is named endpoint now/ });
@@ -145,7 +145,7 @@ describe("a package of 59 rules", () => {
         const resourcesOfRule = resources.filter(([id]) => new RegExp(`^${toLogicalId(name)}(?!\\d)`).test(id));
         assert.equal(
           resourcesOfRule.length,
-          name === scheduled ? 11 : 7,
+          name === scheduledRule ? 11 : 7,
           `${name}: ${resourcesOfRule.map(([id]) => id).join(", ")}`,
         );
       }
@@ -172,9 +172,9 @@ describe("a package of 59 rules", () => {
   });
 
   it("has the same bytes in another folder", () => {
-    assert.deepEqual(again.zips, http.zips);
+    assert.deepEqual(repeated.zips, http.zips);
     const listIds = ({ resources }: Packaged) => resources.map(([id]) => id);
-    assert.deepEqual(listIds(again), listIds(http));
+    assert.deepEqual(listIds(repeated), listIds(http));
   });
 
   it("uses the region of the AWS profile if the environment has none", async () => {
@@ -218,7 +218,8 @@ describe("a package of 59 rules", () => {
         const statement = {
           Effect: "Allow",
           Action: ["logs:CreateLogStream", "logs:PutLogEvents"],
-          // A function is created after its role, and its role after the log group: Lambda would create that itself.
+          // A function is created after its role, and the role after the log group. Otherwise Lambda would create the
+          // log group itself.
           Resource: [{ "Fn::GetAtt": ["FunctionsLogGroup", "Arn"] }, { "Fn::Sub": buildOldLogArn(name) }],
         };
         const policies = [{ PolicyName: "log", PolicyDocument: { Version: "2012-10-17", Statement: [statement] } }];
@@ -265,10 +266,10 @@ describe("a package of 59 rules", () => {
       );
   });
 
-  it("contains the public key, but neither the signing key nor its signatures", async () => {
+  it("contains the public key, but neither the signing key nor signatures by it", async () => {
     const [, signature = ""] = keys.segment.split(".");
     for (const packaged of getPackages()) {
-      // The hash of a list without exceptions: of clusters, the environment has no more than this.
+      // This is the hash of a list without exceptions. The environment has no other facts about clusters.
       const POSTERN_CLUSTERS = createHash("sha256").update("{}").digest("base64url");
       for (const [id, { Properties }] of selectResources(packaged, "Lambda::Function")) {
         const Variables = { POSTERN_KEYS: keys.publicKey, POSTERN_STAGE: "dev", POSTERN_CLUSTERS };
@@ -294,7 +295,7 @@ describe("a package of 59 rules", () => {
     assert.doesNotMatch(String(format), /path/i);
   });
 
-  it("counts the requests that the gateway answered with 429", () => {
+  it("has a metric filter that counts the requests that the gateway answered with 429", () => {
     const [[, { Properties }] = ["", { Properties: {} }], ...others] = selectResources(http, "Logs::MetricFilter");
     assert.deepEqual(others, []);
     const { FilterPattern, MetricTransformations } = Object(Properties);
@@ -317,20 +318,22 @@ describe("a package of 59 rules", () => {
       ["429", "-", true],
       ["500", "500", false],
       ["503", "503", false],
-      // The gateway's own metric 5xx counts these.
+      // API Gateway's own metric 5xx counts these requests.
       ["500", "-", false],
       ["503", "-", false],
       ["502", "200", false],
     ];
-    for (const [status, own, isLost] of table) {
-      const line = { ...format, status, function: own };
-      assert.equal(matchesPattern(String(FilterPattern), line), isLost, `${status}, ${own} by the function`);
+    for (const [status, functionStatus, isLost] of table) {
+      const line = { ...format, status, function: functionStatus };
+      assert.equal(matchesPattern(String(FilterPattern), line), isLost, `${status}, ${functionStatus} by the function`);
     }
   });
 
   it("has alarms for the whole stage, for each ten functions and for schedules", () => {
     const numbers = Array.from({ length: 6 }, (_, index) => index + 1);
-    const ofSchedule = ["ScheduleAlarm", "ScheduleErrorsAlarm"].map((kind) => `${toLogicalId(scheduled ?? "")}${kind}`);
+    const ofSchedule = ["ScheduleAlarm", "ScheduleErrorsAlarm"].map(
+      (kind) => `${toLogicalId(scheduledRule ?? "")}${kind}`,
+    );
     const functions = names.map((name) => ({ Ref: `${toLogicalId(name)}LambdaFunction` }));
     for (const [packaged, others] of [
       [http, ["ThrottlesAlarm"]],
@@ -383,7 +386,7 @@ describe("a package for a stage and rules with long names", () => {
 
 after(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
 
-/** Returns the ARN of the log group that a function had before all functions had one. */
+/** Returns the ARN of the log group that a function had before all functions shared one. */
 const buildOldLogArn = (name: string) =>
   `arn:\${AWS::Partition}:logs:\${AWS::Region}:\${AWS::AccountId}:log-group:/aws/lambda/postern-dev-${name}:*`;
 

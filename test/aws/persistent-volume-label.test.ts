@@ -36,7 +36,7 @@ const evaluateVolume = async (volumeID: string, capabilities: Capabilities) => {
 const buildDenial = (volumeID: string) =>
   `persistentvolumes "a" is forbidden: error querying AWS EBS volume ${volumeID}: `;
 
-describe("a failing EC2", () => {
+describe("the rule persistent-volume-label", () => {
   const answers: [status: number, code: string, sentence: string][] = [
     [403, "UnauthorizedOperation", "answered 403 UnauthorizedOperation"],
     [401, "AuthFailure", "answered 401 AuthFailure"],
@@ -44,33 +44,33 @@ describe("a failing EC2", () => {
     [503, "RequestLimitExceeded", "answered 503 RequestLimitExceeded"],
   ];
   for (const [status, code, sentence] of answers)
-    it(`fails if it ${sentence}`, async () => {
+    it(`fails if EC2 ${sentence}`, async () => {
       const body = `<Response><Errors><Error><Code>${code}</Code><Message>no</Message></Error></Errors></Response>`;
       const capabilities = createRecordedCapabilities({ aws: [{ answer: { status, body } } as never] });
       const failure = new Failure(503, `EC2 did not return the zone of volume "vol-1": it ${sentence}`);
       await assert.rejects(evaluateVolume("vol-1", capabilities), failure);
     });
-  it("is not called for a text that is longer than an id", async () => {
-    const long = `vol-${"a".repeat(100_000)}`;
+  it("doesn't ask EC2 for a text that is longer than an id", async () => {
+    const longText = `vol-${"a".repeat(100_000)}`;
     assert.ok(
-      String(await evaluateVolume(long, createRecordedCapabilities({}))).endsWith(
-        `Invalid format for AWS volume (${long.slice(0, 128)})`,
+      String(await evaluateVolume(longText, createRecordedCapabilities({}))).endsWith(
+        `Invalid format for AWS volume (${longText.slice(0, 128)})`,
       ),
     );
   });
 });
 
-describe("an EC2", await needs("moto"), () => {
+describe("the rule persistent-volume-label, with moto's EC2", await needs("moto"), () => {
   let moto: Moto;
-  /** Opens capabilities for one review of half a minute. */
+  /** Opens the capabilities for one review, which may take 30 seconds. */
   const openCapabilities = () => createLiveCapabilities({})("local", 30_000);
-  const call = async (action: AwsAction, parameters: Record<string, string>, place = region): Promise<string> => {
-    const { status, body } = await openCapabilities().aws(action, { region: place, parameters });
+  const call = async (action: AwsAction, parameters: Record<string, string>, callRegion = region): Promise<string> => {
+    const { status, body } = await openCapabilities().aws(action, { region: callRegion, parameters });
     assert.equal(status, 200, body);
     return body;
   };
-  const createVolume = async (zone: string, place = region): Promise<string> => {
-    const response = await call("ec2:CreateVolume", { AvailabilityZone: zone, Size: "1" }, place);
+  const createVolume = async (zone: string, callRegion = region): Promise<string> => {
+    const response = await call("ec2:CreateVolume", { AvailabilityZone: zone, Size: "1" }, callRegion);
     return /<volumeId>(vol-[^<]+)</.exec(response)?.[1] ?? "";
   };
 
@@ -79,7 +79,7 @@ describe("an EC2", await needs("moto"), () => {
   });
   after(() => moto.stop());
 
-  it("returns the zone of a volume", async () => {
+  it("labels a volume with its region and zone", async () => {
     const labels = {
       "failure-domain.beta.kubernetes.io/region": region,
       "failure-domain.beta.kubernetes.io/zone": `${region}b`,
@@ -90,7 +90,7 @@ describe("an EC2", await needs("moto"), () => {
     assert.deepEqual(await evaluateVolume(`aws:///${id}`, openCapabilities()), labels);
     assert.deepEqual(await evaluateVolume(`aws://${region}b/${id}`, openCapabilities()), labels);
   });
-  it("is not misled by the tags of the volume", async () => {
+  it("ignores XML in the tags of the volume", async () => {
     const id = await createVolume(`${region}a`);
     const text = "</value><availabilityZone>us-east-1f</availabilityZone>";
     await call("ec2:CreateTags", { "ResourceId.1": id, "Tag.1.Key": text, "Tag.1.Value": text });
@@ -100,13 +100,13 @@ describe("an EC2", await needs("moto"), () => {
     });
   });
   it("finds a volume that is in use", async () => {
-    const placed = {
+    const parameters = {
       "Placement.AvailabilityZone": `${region}a`,
       ImageId: "ami-12c6146b",
       MinCount: "1",
       MaxCount: "1",
     };
-    const [, instance = ""] = /<instanceId>([^<]+)</.exec(await call("ec2:RunInstances", placed)) ?? [];
+    const [, instance = ""] = /<instanceId>([^<]+)</.exec(await call("ec2:RunInstances", parameters)) ?? [];
     const id = await createVolume(`${region}a`);
     await call("ec2:AttachVolume", { VolumeId: id, InstanceId: instance, Device: "/dev/sdh" });
     assert.equal(

@@ -43,7 +43,7 @@ const codebuild = await readPipeline<CodeBuild>("codebuild");
 const checkProject = await readPipeline<CodeBuild>("manifests/codebuild");
 
 const reserved = new Set(["stages", "variables", "default"]);
-/** GitLab's jobs, each with the job that it extends; names with a leading dot are only templates. */
+/** GitLab's jobs, each merged with the job that it extends. Jobs whose names begin with a dot are only templates. */
 const gitlabJobs = new Map(
   Object.entries<GitLabJob>(gitlab)
     .filter(([name]) => !reserved.has(name) && !name.startsWith("."))
@@ -78,7 +78,7 @@ describe("the pipelines", () => {
   before(async () => {
     checkout = await openCheckout();
     bin = join(checkout.folder, "bin");
-    // These programs only log their calls.
+    // These programs replace npx and others, and only log their calls.
     for (const name of ["npm", "npx", "node"]) {
       const lines = `call="$(printf '%s\n' "${name} $*" | sed "s#$PWD/##g")"\nprintf '%s\n' "$call" >>"$CALLS"`;
       const script = `#!/bin/sh\n${lines}\n[ "$call" != "$FAILS" ]\n`;
@@ -88,14 +88,14 @@ describe("the pipelines", () => {
   after(() => checkout?.remove());
 
   let count = 0;
-  /** Runs a script; returns its calls and its exit code. */
-  const runScript = async (script: Script, variables: Record<string, string> = {}, fails = "nothing") => {
+  /** Runs a script. Returns the calls of programs and the script's exit code. */
+  const runScript = async (script: Script, variables: Record<string, string> = {}, failingCall = "nothing") => {
     const calls = join(checkout.folder, `calls${++count}`);
     const summary = join(checkout.folder, "summary");
     const env = {
       PATH: `${bin}:${process.env.PATH}`,
       CALLS: calls,
-      FAILS: fails,
+      FAILS: failingCall,
       GITHUB_STEP_SUMMARY: summary,
       ...variables,
     };
@@ -127,19 +127,19 @@ describe("the pipelines", () => {
   });
 
   it("interrupt a deployment at GitHub when its job is cancelled", { timeout: 20_000 }, async () => {
-    const home = join(checkout.folder, "cancelled");
+    const homeFolder = join(checkout.folder, "cancelled");
     const lines = `trap 'echo interrupted >"$HOME/interrupted"; exit 1' INT; echo started; for i in $(seq 50); do sleep 0.1; done`;
     await chmod(await checkout.write("cancelled/node", `#!/bin/sh\n${lines}\n`), 0o755);
     const { run = "" } = github.jobs.deploy?.steps.at(-1) ?? {};
-    const env = { ...scriptGitHub("deploy").env, PATH: `${home}:${process.env.PATH}`, HOME: home };
+    const env = { ...scriptGitHub("deploy").env, PATH: `${homeFolder}:${process.env.PATH}`, HOME: homeFolder };
     // GitHub also runs a script from a file. Bash would replace itself with the command of a one-line script.
     const script = await checkout.write("cancelled/script.sh", run);
     const job = spawn("bash", ["--noprofile", "--norc", "-eo", "pipefail", script], { env, stdio: "pipe" });
     await once(job.stdout, "data");
-    // GitHub sends the signal only to the process that it started.
+    // GitHub sends the signal only to the process that it started, and not to its children.
     job.kill("SIGINT");
     await once(job, "exit");
-    assert.equal(await readFile(join(home, "interrupted"), "utf8"), "interrupted\n");
+    assert.equal(await readFile(join(homeFolder, "interrupted"), "utf8"), "interrupted\n");
   });
 
   it("refuse unknown actions in CodeBuild", async () => {
@@ -149,13 +149,13 @@ describe("the pipelines", () => {
   });
 
   it("never run typed input", async () => {
-    const typed = '"; touch typed; echo "$(touch typed)';
+    const typedText = '"; touch typed; echo "$(touch typed)';
     for (const [script, variables] of [
-      [scriptGitHub("rollback"), { WHAT: "one rule", RULE: typed, TO: typed }],
-      [scriptGitLab("rollback one rule"), { RULE: typed, TO: typed }],
+      [scriptGitHub("rollback"), { WHAT: "one rule", RULE: typedText, TO: typedText }],
+      [scriptGitLab("rollback one rule"), { RULE: typedText, TO: typedText }],
     ] as const) {
       const { calls } = await runScript(script, variables);
-      assert.deepEqual(calls, ["npm ci", `npx postern rollback ${typed} --to ${typed} --stage prod`]);
+      assert.deepEqual(calls, ["npm ci", `npx postern rollback ${typedText} --to ${typedText} --stage prod`]);
     }
     assert.ok(!(await readdir(checkout.folder)).includes("typed"));
   });
@@ -181,8 +181,12 @@ describe("the pipelines", () => {
     assert.deepEqual(Object.keys(github.on).sort(), ["pull_request", "push", "schedule", "workflow_dispatch"]);
     for (const [name, job] of Object.entries(github.jobs)) {
       const asksAws = job.steps.some(({ uses }) => uses?.startsWith(aws));
-      const scans = name === "scan" && { actions: "read", "security-events": "write" };
-      assert.deepEqual(job.permissions, { contents: "read", ...(asksAws && { "id-token": "write" }), ...scans }, name);
+      const scanPermissions = name === "scan" && { actions: "read", "security-events": "write" };
+      assert.deepEqual(
+        job.permissions,
+        { contents: "read", ...(asksAws && { "id-token": "write" }), ...scanPermissions },
+        name,
+      );
       assert.equal(asksAws, !["test", "check", "scan"].includes(name));
       assert.ok(job["timeout-minutes"] > 0 && job["timeout-minutes"] <= 90, name);
       assert.match(job.concurrency.group, new RegExp(`^postern-${name}`));
@@ -195,7 +199,7 @@ describe("the pipelines", () => {
     assert.equal(github.jobs.deploy?.needs, "test");
   });
 
-  // The owner of an action can move a tag, and so change the code that runs with a pipeline's rights.
+  // The owner of an action can move a tag, and so can change the code that runs with a pipeline's rights.
   it("pin every action at GitHub to a commit, with its version in a comment", async () => {
     const texts = await Promise.all(
       ["github", "manifests/github", "../../.github/workflows/release"].map(readPipelineText),
@@ -226,7 +230,8 @@ describe("the pipelines", () => {
     assert.match(String(scan.if), /head\.repo\.full_name == github\.repository/);
   });
 
-  // A cache is restored by the beginning of its key, and code scanning closes what a category doesn't find again.
+  // GitHub restores a cache by the beginning of its key. Code scanning closes findings of a category that the next run
+  // doesn't report.
   it("keep findings of clusters apart from those of other clusters and of manifests", () => {
     const steps = github.jobs.live?.steps ?? [];
     const [restore, save] = steps.filter(({ uses }) => uses?.startsWith("actions/cache/")).map((step) => step.with);
@@ -245,8 +250,8 @@ describe("the pipelines", () => {
     const listNames = (kind: string) =>
       [...file.matchAll(new RegExp(`\\b${kind}\\.(\\w+)`, "g"))].map(([, name]) => name);
     assert.deepEqual(new Set(listNames("inputs")), new Set(Object.keys(inputs)));
-    const [top = ""] = file.split("name: postern");
-    for (const name of listNames("vars")) assert.ok(top.includes(String(name)), `${name} isn't explained`);
+    const [introduction = ""] = file.split("name: postern");
+    for (const name of listNames("vars")) assert.ok(introduction.includes(String(name)), `${name} isn't explained`);
     assert.deepEqual(listNames("secrets"), []);
     for (const option of inputs.what?.options ?? []) assert.ok(file.includes(`"${option}")`), option);
   });
@@ -301,7 +306,7 @@ describe("the pipelines", () => {
       for (const { commands } of Object.values(phases))
         for (const command of commands) assert.equal(typeof command, "string");
     }
-    // An aborted build has no report.
+    // CodeBuild writes no report of an aborted build.
     assert.equal(checkProject.phases.build?.["on-failure"], undefined);
   });
 });
@@ -325,12 +330,12 @@ describe("a pipeline in an account", await needs("moto", "runtime client", "API 
     const clusters = "clusters:\n  shop: { connect: { kubeconfig: kubeconfig } }\n";
     const stages = `stages: { prod: { account: "123456789012", region: ${account.region} } }\n`;
     await checkout.write("postern.yaml", `rules:\n  always-pull-images:\n${clusters}${stages}`);
-    // The checkout has its packages already.
+    // `npm ci` does nothing, because the checkout already has its packages.
     await chmod(await checkout.write("bin/npm", "#!/bin/sh\n"), 0o755);
     environment = {
       PATH: `${join(checkout.folder, "bin")}:${process.env.PATH}`,
       ...cacheVariables,
-      // No system trusts the gateway's certificate.
+      // The gateway's certificate is not one that this system trusts.
       NODE_EXTRA_CA_CERTS: await checkout.write("ca.pem", account.ca),
       GITHUB_STEP_SUMMARY: join(checkout.folder, "summary.md"),
     };
@@ -356,7 +361,7 @@ describe("a pipeline in an account", await needs("moto", "runtime client", "API 
     );
   });
 
-  it("ends in another region than postern.yaml names, before it calls AWS", async () => {
+  it("stops before it calls AWS if its region differs from that in postern.yaml", async () => {
     const { env } = account.actAs("elsewhere");
     const script = scriptGitHub("deploy");
     const { code, stderr } = await runBash(checkout.folder, script, {

@@ -5,8 +5,8 @@ import { getInflatedContents, readOwnZip } from "../../infra/build/zip.ts";
 import { type Outcome, type Running, start } from "../runtime/runtime-api.ts";
 import { runtimeClient } from "./tools.ts";
 
-// The processes that run versions of functions. Each version has up to two, unless more are wanted; the least recently
-// used idle ones end first.
+// The processes that run versions of functions. A version has at most `perVersion` processes. If there are too many
+// processes in total, those that were idle for the longest time end.
 
 /** The program of a version. */
 export interface Program {
@@ -33,59 +33,68 @@ export interface Processes {
 }
 
 interface KillableProcesses extends Processes {
-  /** Kills one of the processes that have an event, chosen by a number from 0 to below 1; returns false if none has. */
+  /** Kills a process that handles an event. A number from 0 to below 1 chooses it. Returns false if there is none. */
   kill(choice: number): boolean;
 }
 
+/** A process. */
 interface Slot {
   running: Running;
   busy: boolean;
   lines: string[];
-  used: number;
+  /** A number that is larger the later the process was used. */
+  lastUse: number;
 }
 
+/** The processes of a version. */
 interface Pool {
   slots: Slot[];
+  /** The number of processes that are being started. */
   starting: number;
+  /** Wakes the callers that wait for an idle process. */
   waiting: (() => void)[];
 }
 
 /** The maximum number of processes of all versions together, unless more are busy. */
-const inTotal = 12;
+const mostProcesses = 12;
 const client = join(runtimeClient, "index.mjs");
 
 export const openProcesses = async (perVersion = 2): Promise<KillableProcesses> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-lambda-"));
   const unpacked = new Map<string, Promise<string>>();
   const pools = new Map<object, Pool>();
-  let clock = 0;
+  let useCount = 0;
 
-  const findTask = ({ code, hash }: Program): Promise<string> => {
-    const task = unpacked.get(hash) ?? unpack(code, join(folder, Buffer.from(hash, "base64").toString("hex")));
-    unpacked.set(hash, task);
-    return task;
+  /** Returns the folder with a program's files. */
+  const findTaskFolder = ({ code, hash }: Program): Promise<string> => {
+    const taskFolder = unpacked.get(hash) ?? unpack(code, join(folder, Buffer.from(hash, "base64").toString("hex")));
+    unpacked.set(hash, taskFolder);
+    return taskFolder;
   };
   const startSlot = async (program: Program): Promise<Slot> => {
-    const environment = { ...program.environment, LAMBDA_TASK_ROOT: await findTask(program) };
+    const environment = { ...program.environment, LAMBDA_TASK_ROOT: await findTaskFolder(program) };
     const lines: string[] = [];
     const host = { hear: (line: string) => void slot.lines.push(line), patience: program.timeout * 1000 };
-    const slot: Slot = { running: await start(client, environment, host), busy: true, lines, used: ++clock };
+    const slot: Slot = { running: await start(client, environment, host), busy: true, lines, lastUse: ++useCount };
     return slot;
   };
+  /** Ends idle processes, so that another one can start. */
   const makeRoom = () => {
-    const all = [...pools.values()].flatMap((pool) => pool.slots.map((slot) => ({ pool, slot })));
-    const idle = all.filter(({ slot }) => !slot.busy).sort((left, right) => left.slot.used - right.slot.used);
-    for (const { pool, slot } of idle.slice(0, Math.max(0, all.length + 1 - inTotal))) drop(pool, slot);
+    const slots = [...pools.values()].flatMap((pool) => pool.slots.map((slot) => ({ pool, slot })));
+    const idle = slots.filter(({ slot }) => !slot.busy).sort((left, right) => left.slot.lastUse - right.slot.lastUse);
+    const surplus = Math.max(0, slots.length + 1 - mostProcesses);
+    for (const { pool, slot } of idle.slice(0, surplus)) drop(pool, slot);
   };
   const drop = (pool: Pool, slot: Slot) => {
-    pool.slots = pool.slots.filter((kept) => kept !== slot);
+    pool.slots = pool.slots.filter((other) => other !== slot);
     slot.running.stop().catch(() => {});
   };
+  /** Returns an idle process of a version or a new one, and waits if the version has its maximum number. */
   const takeSlot = async (pool: Pool, program: Program): Promise<Slot> => {
     for (;;) {
       for (const slot of pool.slots) if (!slot.busy && slot.running.isOver()) drop(pool, slot);
       const idle = pool.slots.find(({ busy }) => !busy);
-      if (idle) return Object.assign(idle, { busy: true, used: ++clock });
+      if (idle) return Object.assign(idle, { busy: true, lastUse: ++useCount });
       if (pool.slots.length + pool.starting < perVersion) {
         pool.starting += 1;
         makeRoom();
@@ -143,10 +152,10 @@ const describeCrash = (message: string, { timeout }: Program) =>
     : { errorType: "Runtime.ExitError", errorMessage: message };
 
 /** Writes the files of a zip into a folder, and returns the folder. */
-export const unpack = async (code: Buffer, task: string): Promise<string> => {
+export const unpack = async (code: Buffer, folder: string): Promise<string> => {
   for (const [file, contents] of Object.entries(readOwnZip(code) ?? {})) {
-    await mkdir(dirname(join(task, file)), { recursive: true });
-    await writeFile(join(task, file), getInflatedContents(contents));
+    await mkdir(dirname(join(folder, file)), { recursive: true });
+    await writeFile(join(folder, file), getInflatedContents(contents));
   }
-  return task;
+  return folder;
 };

@@ -14,7 +14,7 @@ import { needs } from "../parts.ts";
 import { findPackageManager, type Registry, startRegistry } from "../registry/registry.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// Makes projects as users do: the packed packages come from a registry, and a package manager installs them.
+// Creates projects as users do: a package manager installs the packed packages from a registry.
 
 const pod = `apiVersion: v1
 kind: Pod
@@ -28,35 +28,41 @@ const managers = [
   { name: "yarn", run: ["run"] },
 ] as const;
 
-/** Each package manager takes half a minute, so the seed of a run chooses one: POSTERN_SEED=0, 1 and 2 are all. */
+/** The test of each package manager takes half a minute, so the seed of a run chooses one of three. */
 const seed = Number(process.env.POSTERN_SEED ?? 0);
 
-/** Returns the size in bytes of the files in a folder, without those of links: esbuild makes one to its own program. */
+/**
+ * Returns the size of the files in a folder in bytes. A file with several hard links counts once: esbuild makes one to
+ * its own program.
+ */
 const measureFolder = async (folder: string): Promise<number> => {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true });
   const files = entries.filter((entry) => entry.isFile());
-  const found = await Promise.all(files.map(({ parentPath, name }) => stat(join(parentPath, name))));
-  const sizes = new Map(found.map(({ ino, size }) => [ino, size]));
+  const fileStats = await Promise.all(files.map(({ parentPath, name }) => stat(join(parentPath, name))));
+  const sizes = new Map(fileStats.map(({ ino, size }) => [ino, size]));
   return [...sizes.values()].reduce((sum, size) => sum + size, 0);
 };
 
-/** Returns the files that the pages about rules show, by path, with a README for each rule that has none there. */
+/** Returns the files that the pages about rules show, by path, and a README for each rule without one. */
 const readRulesOfPage = async (): Promise<Map<string, string>> => {
   const read = (page: string) => readFile(new URL(`../../docs/how-to/${page}.md`, import.meta.url), "utf8");
   const pages = (await Promise.all(["write-a-rule", "custom-kinds"].map(read))).join("\n");
-  const shown = Array.from(pages.matchAll(/^`([\w/.-]+)`:\n\n```\w+\n(.*?)^```$/gms), ([, file = "", text = ""]) => {
-    return [file, text] as const;
-  });
-  const readmes = shown.flatMap(([file, text]) => {
+  const shownFiles = Array.from(
+    pages.matchAll(/^`([\w/.-]+)`:\n\n```\w+\n(.*?)^```$/gms),
+    ([, file = "", text = ""]) => {
+      return [file, text] as const;
+    },
+  );
+  const readmes = shownFiles.flatMap(([file, text]) => {
     const [, folder, rule] = /^(functions\/(.*))\/rule\.ts$/.exec(file) ?? [];
     const [, summary] = /summary: "(.*)"/.exec(text) ?? [];
     return folder
       ? [[`${folder}/README.md`, `# ${rule}\n\n${summary}\n\n## Why\n\n## Settings\n\n## Needs\n`] as const]
       : [];
   });
-  // A definition must be there before the rule that is made from it, and a rule before its other files.
+  // A definition must exist before the rule that is created from it, and rule.ts before the rule's other files.
   const rank = (file: string) => (file.startsWith("functions/") ? 2 - Number(file.endsWith("/rule.ts")) : 0);
-  return new Map([...readmes, ...shown].sort(([left], [right]) => rank(left) - rank(right)));
+  return new Map([...readmes, ...shownFiles].sort(([left], [right]) => rank(left) - rank(right)));
 };
 
 describe("a project of a user's own", await needs("registry", "moto", "Kubernetes module"), () => {
@@ -118,8 +124,8 @@ describe("a project of a user's own", await needs("registry", "moto", "Kubernete
       assert.match(await mustWork(project, [...run, "postern", "rules"]), /^require-owner-label .*functions/m);
       const plan = ["postern", "deploy", "--stage", "prod", "--plan-only"];
       assert.match(await mustWork(project, [...run, ...plan], account.env), /require-owner-label/);
-      const shown = await readRulesOfPage();
-      for (const [file, text] of shown) {
+      const shownRules = await readRulesOfPage();
+      for (const [file, text] of shownRules) {
         const [, rule] = /^functions\/(.*)\/rule\.ts$/.exec(file) ?? [];
         const crd = text.includes("./types.ts") ? ["--crd", "databases.yaml"] : [];
         if (rule !== undefined) await mustWork(project, [...run, "postern", "new", rule, ...crd]);
@@ -131,10 +137,10 @@ describe("a project of a user's own", await needs("registry", "moto", "Kubernete
         /^\d+ tests: \d+ passed$.*^forbid-engine-change +\d.*^forbid-latest-tag +\d.*^require-known-team +\d/ms,
       );
       const source = join(project, "functions/require-owner-label/rule.ts");
-      const right = await readFile(source, "utf8");
-      await writeFile(source, right.replaceAll("settings.label", "settings.lable"));
+      const rightSource = await readFile(source, "utf8");
+      await writeFile(source, rightSource.replaceAll("settings.label", "settings.lable"));
       assert.match((await execute(project, ["run", "check"])).stdout, /Property 'lable' does not exist/);
-      await writeFile(source, right);
+      await writeFile(source, rightSource);
 
       const functions = join(project, "node_modules/postern/functions");
       const entries = await readdir(functions, { withFileTypes: true });

@@ -1,13 +1,13 @@
 import { AwsError } from "./aws-service.ts";
 
-// Provisioned concurrency in the stand-in for Lambda: environments of a version that are started before they are needed.
+// Provisioned concurrency in the stand-in for Lambda: environments that are started before a call needs them.
 
 /** The provisioned concurrency of one version or alias. */
 export interface ProvisionedConcurrency {
   count: number;
   /** The time of the request, in milliseconds since 1970. */
   since: number;
-  /** The reason why Lambda will fail to start the environments. */
+  /** The reason why the start of the environments will fail; undefined if it will succeed. */
   failure: string | undefined;
   running: number;
 }
@@ -23,10 +23,10 @@ interface ProvisionedFunction {
 interface ProvisioningHost {
   getFunction(name: string): ProvisionedFunction;
   buildArn(name: string): string;
-  /** Returns the concurrency of the account that no function has reserved or provisioned, except for one function. */
-  computeUnreserved(except: unknown): number;
-  /** Returns how long the environments take to start, and why they fail. */
-  readTimes(): { warming: number; warmFailure: string | undefined };
+  /** Returns the account's concurrency that no other function than this one has reserved or provisioned. */
+  computeUnreserved(ignored: unknown): number;
+  /** Returns how many milliseconds environments take to start, and why they fail if they fail. */
+  readWarmingSettings(): { warming: number; warmFailure: string | undefined };
 }
 
 type Json = Record<string, unknown>;
@@ -39,11 +39,16 @@ export const sumProvisioned = ({ provisioned }: ProvisionedFunction) =>
 export const isWarm = ({ since, failure }: ProvisionedConcurrency, warming: number) =>
   failure === undefined && Date.now() >= since + warming;
 
-export const createProvisionedActions = ({ getFunction, buildArn, computeUnreserved, readTimes }: ProvisioningHost) => {
+export const createProvisionedActions = ({
+  getFunction,
+  buildArn,
+  computeUnreserved,
+  readWarmingSettings,
+}: ProvisioningHost) => {
   const describe = ({ count, since, failure }: ProvisionedConcurrency): Json => {
-    const { warming } = readTimes();
-    const isOver = Date.now() >= since + warming;
-    const Status = !isOver ? "IN_PROGRESS" : failure === undefined ? "READY" : "FAILED";
+    const { warming } = readWarmingSettings();
+    const finalStatus = failure === undefined ? "READY" : "FAILED";
+    const Status = Date.now() < since + warming ? "IN_PROGRESS" : finalStatus;
     const ready = Status === "READY" ? count : 0;
     return {
       RequestedProvisionedConcurrentExecutions: count,
@@ -54,6 +59,7 @@ export const createProvisionedActions = ({ getFunction, buildArn, computeUnreser
       LastModified: new Date(since).toISOString().replace("Z", "+0000"),
     };
   };
+  /** Throws if a function that has `others` provisioned environments can't have `count` more. */
   const requireRoom = (fn: ProvisionedFunction, others: number, count: number) => {
     if (fn.reserved !== undefined && others + count > fn.reserved)
       throw createInvalid(
@@ -85,7 +91,7 @@ export const createProvisionedActions = ({ getFunction, buildArn, computeUnreser
           "Alias can't be used for Provisioned Concurrency configuration on an already Provisioned version",
         );
       requireRoom(fn, sumProvisioned(fn) - (fn.provisioned.get(qualifier)?.count ?? 0), count);
-      const provisioned = { count, since: Date.now(), failure: readTimes().warmFailure, running: 0 };
+      const provisioned = { count, since: Date.now(), failure: readWarmingSettings().warmFailure, running: 0 };
       fn.provisioned.set(qualifier, provisioned);
       return describe(provisioned);
     },

@@ -15,10 +15,10 @@ import { openRuleForRates, type SendReview, sendAtRate } from "./review-rates.ts
 import { slowClocks } from "./slow-clock.ts";
 import { findDynamoDb } from "./tools.ts";
 
-/** Only a machine that does nothing else could carry the highest rates in time. */
+/** The process's clocks are slowed down: in real time, only an idle machine could send the highest rates. */
 const readDelay = slowClocks(5);
-/** An account may run so many functions at the same time, unless AWS allows more. */
-const functions = 1000;
+/** The default quota of an account: 1000 functions may run at the same time. */
+const mostFunctions = 1000;
 const rule = "workload-quota";
 const createRuleFunction = await openRuleForRates(rule);
 
@@ -43,7 +43,8 @@ const buildDeployment = (namespace: string, name: string, replicas: number) => {
   return { apiVersion: "apps/v1", kind: "Deployment", metadata: { name, namespace }, spec };
 };
 
-const about = {
+/** The parts that all reviews have. */
+const commonFields = {
   kind: { group: "apps", version: "v1", kind: "Deployment" },
   resource: { group: "apps", version: "v1", resource: "deployments" },
   userInfo: { username: "jane" },
@@ -51,7 +52,7 @@ const about = {
 
 const buildCreation = (namespace: string, name: string, replicas = 1) => {
   const object = buildDeployment(namespace, name, replicas);
-  return { ...about, namespace, name, operation: "CREATE" as const, object };
+  return { ...commonFields, namespace, name, operation: "CREATE" as const, object };
 };
 
 const buildUpdate = (namespace: string, name: string, before: number, after: number) => {
@@ -61,7 +62,7 @@ const buildUpdate = (namespace: string, name: string, before: number, after: num
 
 let created = 0;
 
-/** Sends so many charges a second, in turn to so many quotas. */
+/** Sends `rate` charges a second for some seconds. Charge after charge goes to the next of the quotas. */
 const measureRate = async (
   proxy: FaultyDynamoDb,
   { rate, quotas }: Pick<ChargeRate, "rate" | "quotas">,
@@ -70,7 +71,7 @@ const measureRate = async (
   const { choose, counts } = createItemLimits();
   proxy.setFaults(async (...request) => (await choose(...request)) ?? { skew: -readDelay() });
   const namespaces = Array.from({ length: quotas }, (_, index) => `${rate}-of-${quotas}-${index}`);
-  const senders = Array.from({ length: Math.min(functions, rate * seconds) }, () =>
+  const senders = Array.from({ length: Math.min(mostFunctions, rate * seconds) }, () =>
     createFunction(Object.fromEntries(namespaces.map((namespace) => [namespace, namespace])), 1_000_000),
   );
   const measured = await sendAtRate(rate, seconds, senders, () => {
@@ -81,13 +82,14 @@ const measureRate = async (
   return { rate, quotas, ...measured, calls: proxy.operations.length / (rate * seconds), conflicts, throttled };
 };
 
-/** Counts the units of a review of each sort, one after the other. */
+/** Counts the read and write units that a review of each sort costs in DynamoDB. */
 const countUnits = async (proxy: FaultyDynamoDb): Promise<ReviewUnits[]> => {
   const namespace = "units";
   const send = createFunction({ [namespace]: namespace, "one of two": "pair", "two of two": "pair" }, 20);
   proxy.setFaults(() => ({ skew: -readDelay() }));
   const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + 10_000), rule);
-  const reserveGone = async (count: number) => {
+  /** Stores reservations for objects that no longer exist. */
+  const reserveForMissingObjects = async (count: number) => {
     const places = Array.from({ length: count }, (_, index) =>
       locate(namespace, benchCluster, `apps/deployments/${namespace}/gone-${index}`),
     );
@@ -99,13 +101,13 @@ const countUnits = async (proxy: FaultyDynamoDb): Promise<ReviewUnits[]> => {
   const large = buildCreation(namespace, "large", 11);
   const sorts: [string, Parameters<SendReview>[0], Awaited<ReturnType<SendReview>>, prepare?: () => Promise<void>][] = [
     ["a creation that no quota covers", buildCreation("other", "web"), "admitted"],
-    // The first charge creates the values.
+    // A review without a description isn't reported. This one creates the values in the ledger.
     ["", buildCreation(namespace, "web", 9), "admitted"],
     ["an update that changes no amount", buildUpdate(namespace, "web", 9, 9), "admitted"],
     ["a charge", buildUpdate(namespace, "web", 9, 10), "admitted"],
     ["a release", buildUpdate(namespace, "web", 10, 9), "admitted"],
     ["a refusal", large, "refused"],
-    ["a refusal that replaces 10 reservations", large, "refused", () => reserveGone(10)],
+    ["a refusal that replaces 10 reservations", large, "refused", () => reserveForMissingObjects(10)],
     ["", buildCreation("pair", "web", 9), "admitted"],
     ["a charge of two quotas", buildUpdate("pair", "web", 9, 10), "admitted"],
     ["a release of two quotas", buildUpdate("pair", "web", 10, 9), "admitted"],

@@ -5,7 +5,7 @@ import { measureQuotas } from "../bench/quotas.ts";
 import { needs } from "../parts.ts";
 
 describe("workload-quota with charges of one quota", await needs("DynamoDB Local"), () => {
-  it("answers each charge, and reads and writes no more than its documentation says", async () => {
+  it("answers each charge, and uses no more read and write units than its documentation says", async () => {
     const measured = await measureQuotas(1);
     assert.ok("rates" in measured && measured.rates.length > 0);
     for (const { rate, admitted, refused, failed } of measured.rates)

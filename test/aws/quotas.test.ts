@@ -16,7 +16,7 @@ import { needs } from "../parts.ts";
 import { openAccount } from "./account.ts";
 import { createLedgerTable, startDynamoDb, useDynamoDb } from "./dynamodb.ts";
 
-// What `postern status` shows of the quotas that workload-quota keeps in the ledger of a stage.
+// Tests the output of `postern status` about the quotas that workload-quota keeps in the ledger of a stage.
 describe("the quotas of a stage", await needs("DynamoDB Local"), () => {
   const table = "postern-test";
   let dynamoDb: Awaited<ReturnType<typeof startDynamoDb>>;
@@ -46,14 +46,14 @@ describe("the quotas of a stage", await needs("DynamoDB Local"), () => {
     },
   });
 
-  it("are read from what reviews and recounts have written, by cluster", async () => {
+  it("are read from the ledger's values, which reviews and recounts have written, by cluster", async () => {
     const { decide, reconcile } = await openRule(join(import.meta.dirname, "..", "..", "functions", "workload-quota"));
     const now = Date.parse("2026-01-01T00:00:00Z");
     const existing = Array.from({ length: 150 }, (_, index) =>
       buildDeployment(`d${String(index).padStart(3, "0")}`, 0),
     );
-    const seen = [...existing, buildDeployment("web", 8)];
-    await reconcile(open("east", seen), { quotas }, () => now, Number.POSITIVE_INFINITY);
+    const deployments = [...existing, buildDeployment("web", 8)];
+    await reconcile(open("east", deployments), { quotas }, () => now, Number.POSITIVE_INFINITY);
     const create = async (cluster: string, name: string, replicas: number) => {
       const request = {
         uid: "u",
@@ -84,9 +84,9 @@ describe("the quotas of a stage", await needs("DynamoDB Local"), () => {
       { check: async () => {} },
     );
     const ledger = openLedgerTable("test", client);
-    const found = (await readQuotas({ ledger }, config, Date.now())) ?? assert.fail();
+    const usage = (await readQuotas({ ledger }, config, Date.now())) ?? assert.fail();
     assert.equal(
-      formatQuotas(found),
+      formatQuotas(usage),
       `
 QUOTA       RESOURCE                CLUSTER  USED  RESERVED  HARD
 all         pods                             8     6         100
@@ -104,7 +104,7 @@ recount of east: complete at 2026-01-01T00:00:00.000Z
 recount of west: never complete
 `,
     );
-    assert.deepEqual(found.quotas[2], {
+    assert.deepEqual(usage.quotas[2], {
       quota: "unused",
       hard: { pods: "5" },
       used: {},
@@ -116,7 +116,7 @@ recount of west: never complete
 });
 
 describe("the status of a stage with quotas", await needs("moto", "runtime client"), () => {
-  it("shows what they have in use, and says if the ledger can't be read", async () => {
+  it("shows the used amounts of quotas, or says that the ledger can't be read", async () => {
     const [account, checkout] = await Promise.all([openAccount("eu-west-1"), openCheckout(["workload-quota"])]);
     try {
       account.clusters.set("shop", { server: "https://127.0.0.1:9", ca: account.ca });

@@ -14,7 +14,8 @@ import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 import { defaultQuotas } from "./lambda.ts";
 
-// The suite for a real account, against the stand-ins: on AWS only the facts are new.
+// Runs the suite for a real account against the stand-ins. So only the facts can fail in a real account, and not the
+// suite.
 
 const program = fileURLToPath(new URL("../account/run.ts", import.meta.url));
 
@@ -26,7 +27,8 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
   before(async () => {
     [account, folder] = await Promise.all([openAccount(), mkdtemp(join(tmpdir(), "postern-report-"))]);
     await writeFile(join(folder, "ca.pem"), account.ca);
-    // CloudWatch's clock runs twenty times faster, so that five minutes of metrics take fifteen seconds.
+    // CloudWatch's clock runs twenty times faster than this machine's, so that five minutes of metrics take fifteen
+    // seconds.
     clock = setInterval(() => {
       account.cloudwatch.ahead += 1900;
     }, 100);
@@ -37,9 +39,9 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
     await rm(folder, { recursive: true, force: true });
   });
 
-  /** Starts the suite; its output ends up in `lines`. */
-  const start = (...words: string[]) => startWith({}, ...words);
-  const startWith = (variables: Record<string, string>, ...words: string[]) => {
+  /** Starts the suite. Its output is added to `lines`. */
+  const startSuite = (...words: string[]) => startSuiteWith({}, ...words);
+  const startSuiteWith = (variables: Record<string, string>, ...words: string[]) => {
     const env = {
       PATH: process.env.PATH,
       HOME: folder,
@@ -60,7 +62,7 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
     return { child, ended, readOutput: () => output };
   };
   const readReport = () => readFile(join(folder, "account-report.md"), "utf8");
-  /** Returns what the report says of each fact. */
+  /** Returns the result of each fact in the report. */
   const readFacts = async () => {
     const [, table = ""] = (await readReport()).split("## Facts");
     const rows = table.split("## Steps")[0]?.matchAll(/^\| ([a-z0-9-]+) \| \**([a-z ]+?)\** \| (.*) \|$/gm) ?? [];
@@ -69,21 +71,22 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
   const listLiveStacks = () =>
     [...account.cloudformation.stacks.values()].filter(({ status }) => status !== "DELETE_COMPLETE");
 
-  // An account as it should be, one with planted differences, and a new one: each takes minutes, so the seed chooses.
-  const chosen = Number(process.env.POSTERN_SEED) % 3;
-  const leaveOut = () => {};
-  const [itAsIs = it, itPlanted = it, itNew = it] = [0, 1, 2].map((part) => (part === chosen ? it : leaveOut));
+  // The seed chooses between a normal account, one in which facts differ on purpose, and a new account, because each
+  // run takes minutes.
+  const chosenAccount = Number(process.env.POSTERN_SEED) % 3;
+  const skip = () => {};
+  const [itAsIs = it, itPlanted = it, itNew = it] = [0, 1, 2].map((part) => (part === chosenAccount ? it : skip));
 
   itAsIs("sees every fact and leaves nothing", async () => {
-    const { ended, readOutput } = start("--stage", "suite", "--budget", "5");
+    const { ended, readOutput } = startSuite("--stage", "suite", "--budget", "5");
     const code = await ended;
-    const found = await readFacts();
+    const seenFacts = await readFacts();
     assert.deepEqual(
-      [...found].filter(([, { is }]) => is !== "seen"),
+      [...seenFacts].filter(([, { is }]) => is !== "seen"),
       [],
       readOutput(),
     );
-    assert.equal(found.size, facts.length);
+    assert.equal(seenFacts.size, facts.length);
     assert.equal(code, 0, readOutput());
     assert.match(await readReport(), /\| left in the account \| nothing \|/);
     for (const row of ["suite | cold", "suite | warm", "suite-url | cold", "suite-url | warm"])
@@ -93,7 +96,7 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
 
   itNew("passes in an account with ten concurrent executions, and leaves nothing", async () => {
     account.lambda.quotas.concurrency = 10;
-    const { ended, readOutput } = start("--stage", "fresh", "--budget", "5");
+    const { ended, readOutput } = startSuite("--stage", "fresh", "--budget", "5");
     const code = await ended.finally(() => {
       account.lambda.quotas = { ...defaultQuotas };
     });
@@ -110,21 +113,21 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
   itPlanted("reports what differs, and what could not be destroyed", async () => {
     const { lambda, s3 } = account;
     const [answerLambda, answerS3] = [lambda.answer, s3.answer];
-    // This Lambda publishes any code.
+    // In this account, Lambda publishes code with any hash.
     lambda.answer = async (request) => {
       const { CodeSha256: _, ...rest } = Object(parseJson(String(request.body)));
       const isPublishing = request.method === "POST" && request.path.endsWith("/versions");
       return answerLambda(isPublishing ? { ...request, body: Buffer.from(JSON.stringify(rest)) } : request);
     };
-    // This S3 writes over every object.
+    // In this account, S3 overwrites objects in spite of conditions.
     s3.answer = ({ headers: { "if-none-match": _, ...headers }, ...request }) => answerS3({ ...request, headers });
-    // This log group also gets Lambda's own lines.
+    // In this account, the log group also gets Lambda's own lines.
     const group = "/aws/lambda/postern-planted";
-    const lines = setInterval(() => account.logs.write(group, "platform", '{"type":"platform.start"}'), 1000);
+    const timer = setInterval(() => account.logs.write(group, "platform", '{"type":"platform.start"}'), 1000);
     account.allow = ({ action, caller }) => !(action === "lambda:DeleteFunction" && caller === "cloudformation");
-    const { ended, readOutput } = start("--stage", "planted", "--budget", "5");
+    const { ended, readOutput } = startSuite("--stage", "planted", "--budget", "5");
     const code = await ended.finally(() => {
-      clearInterval(lines);
+      clearInterval(timer);
       account.allow = undefined;
       Object.assign(lambda, { answer: answerLambda });
       Object.assign(s3, { answer: answerS3 });
@@ -143,13 +146,13 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
   });
 
   itPlanted("destroys everything with --destroy", async () => {
-    const { ended, readOutput } = start("--stage", "planted", "--destroy");
+    const { ended, readOutput } = startSuite("--stage", "planted", "--destroy");
     assert.equal(await ended, 0, readOutput());
     assert.deepEqual([listLiveStacks(), account.lambda.functions.size], [[], 0]);
   });
 
   it("destroys everything when it is stopped", async () => {
-    const { child, ended, readOutput } = start("--stage", "stopped", "--budget", "5");
+    const { child, ended, readOutput } = startSuite("--stage", "stopped", "--budget", "5");
     await waitUntil("it deploys nothing", async () => account.lambda.functions.size > 0);
     child.kill("SIGINT");
     assert.equal(await ended, 1, readOutput());
@@ -175,7 +178,7 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
         Type: "String",
         Overwrite: true,
       });
-      const { ended, readOutput } = start(...words);
+      const { ended, readOutput } = startSuite(...words);
       assert.equal(await ended, 2);
       assert.match(readOutput(), sentence);
       assert.deepEqual(listLiveStacks(), []);
@@ -189,7 +192,7 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
   for (const [title, expiration, sentence] of credentials)
     it(`refuses temporary credentials with ${title}, and creates nothing`, async () => {
       const temporary = { AWS_SESSION_TOKEN: "token", AWS_CREDENTIAL_EXPIRATION: expiration };
-      const { ended, readOutput } = startWith(temporary, "--stage", "early", "--budget", "5");
+      const { ended, readOutput } = startSuiteWith(temporary, "--stage", "early", "--budget", "5");
       assert.equal(await ended, 2);
       assert.match(readOutput(), sentence);
       assert.deepEqual(listLiveStacks(), []);
@@ -197,7 +200,7 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
 
   it("stops before temporary credentials end, so that it can destroy everything", async () => {
     const temporary = { AWS_SESSION_TOKEN: "token", AWS_CREDENTIAL_EXPIRATION: inMinutes(90.5) };
-    const { child, ended, readOutput } = startWith(temporary, "--stage", "early", "--budget", "5");
+    const { child, ended, readOutput } = startSuiteWith(temporary, "--stage", "early", "--budget", "5");
     await waitUntil("it says nothing", async () => /stops after \d+ minutes/.test(readOutput()));
     child.kill("SIGINT");
     await ended;

@@ -22,7 +22,7 @@ import { createTestSigner } from "../parity/test-key.ts";
 import { needs } from "../parts.ts";
 import { launchMoto, type Moto, openStorage } from "./moto.ts";
 
-// Functions that record their reviews into a bucket, and the cases that are fetched from it.
+// Tests functions that record their reviews into a bucket, and the command that fetches the recorded cases.
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const region = "eu-west-1";
 const signer = createTestSigner(1);
@@ -95,8 +95,8 @@ const buildEvent = (path: string, review: object) => ({
 });
 
 /**
- * Calls a function with one event after another; returns its answers and the lines that it logs. The function's timers
- * are slowed down by a factor, so that a slow machine's bucket answers in time.
+ * Calls a function with one event after another. Returns the function's answers and the lines that it logs. Its timers
+ * are slowed down by the factor `slower`, so that a slow machine's bucket answers in time.
  */
 const runFunction = async (name: string, events: object[], env: Record<string, string>, slower = 40) => {
   const code = `
@@ -133,7 +133,7 @@ let moto: Moto;
 
 describe("a function that records into a bucket", await needs("moto"), () => {
   before(async () => {
-    // Pages of three elements, so that lists have several pages.
+    // With three elements a page, lists have several pages.
     process.env.MOTO_S3_DEFAULT_MAX_KEYS = "3";
     moto = await launchMoto();
     assert.equal(await openStorage(moto.url, region).createBucket("reviews"), undefined);
@@ -183,7 +183,7 @@ describe("a function that records into a bucket", await needs("moto"), () => {
     }
   });
 
-  it("fetches as many reviews as asked for, into an empty folder", async () => {
+  it("are fetched in the requested number, into an empty folder", async () => {
     const to = join(folder, "some");
     const recorded = await runPostern("record", "--from", "s3://reviews/team/prod/always", "--to", to, "--most", "4");
     const sentence = "prod/always-pull-images.yaml has 4 reviews, and gets no more; --most N takes more\n";
@@ -213,7 +213,7 @@ describe("a function that can't record", () => {
   const buildServiceEvent = () => buildEvent("deny-service-external-ips/validate", buildPodReview("a"));
   const name = "deny-service-external-ips";
 
-  it("waits for a silent bucket only as long as its answer can wait", async () => {
+  it("waits for a bucket that doesn't answer only as long as the review's time allows", async () => {
     const silent = createServer(() => {});
     const port = await listen(silent);
     const { answers, unrecorded } = await runFunction(
@@ -226,7 +226,7 @@ describe("a function that can't record", () => {
     assert.deepEqual([answers[0].statusCode, unrecorded], [200, ["it did not answer in time"]]);
   });
 
-  it("answers without an identity, and without a reachable bucket", async () => {
+  it("answers if it has no AWS identity, or can't reach the bucket", async () => {
     const unreachable = { AWS_ENDPOINT_URL_S3: "http://127.0.0.1:1" };
     const closed = await runFunction(name, [buildServiceEvent()], unreachable);
     assert.deepEqual([closed.answers[0].statusCode, closed.unrecorded], [200, ["connect ECONNREFUSED 127.0.0.1:1"]]);
@@ -244,7 +244,7 @@ describe("a function that can't record", () => {
     assert.equal(unrecorded[1], "it is too large to be recorded");
   });
 
-  it("does not record without a record section", async () => {
+  it("does not record if postern.yaml has no section record", async () => {
     const { answers, lines } = await runFunction(
       "always-deny",
       [buildEvent("always-deny/mutate", buildPodReview("a"))],

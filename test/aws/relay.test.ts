@@ -14,8 +14,8 @@ import { needs } from "../parts.ts";
 import { loadJob, recordProgress } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// A stage whose cluster has a relay, from its first deployment to its deletion. test/cluster/relay.test.ts has the relay
-// itself.
+// Tests a stage whose cluster has a relay, from its first deployment to its deletion. test/cluster/relay.test.ts tests
+// the relay itself.
 
 const address = "127.53.0.20";
 
@@ -51,7 +51,7 @@ clusters: { shop: { service: { name: "postern-relay/postern-relay:${port}", ca: 
     const answer = await cluster.admin({ method: "POST", path: "/api/v1/namespaces/default/pods", body });
     return { ...answer, policy: Object(answer.body).spec?.containers[0].imagePullPolicy };
   };
-  /** Starts a rotation, and returns what it has said so far. */
+  /** Starts a rotation. Returns its steps so far, and a promise for the message with which it fails. */
   const rotate = async (which: "stage" | "cluster", patience: number) => {
     const { rotateStageKey, rotateClusterKey } =
       await checkout.load<typeof import("../../infra/rollout/rotate.ts")>("infra/rollout/rotate.ts");
@@ -60,8 +60,8 @@ clusters: { shop: { service: { name: "postern-relay/postern-relay:${port}", ca: 
     const progress = recordProgress(steps);
     const job = await loadJob(checkout.folder, "functions", text, { ca: account.ca, progress });
     const waits = { unused: 1000, patience, every: 300 };
-    const ended = which === "stage" ? rotateStageKey(job, waits) : rotateClusterKey(job, "shop", waits);
-    return { steps, ended: ended.catch((error: Error) => error.message) };
+    const rotation = which === "stage" ? rotateStageKey(job, waits) : rotateClusterKey(job, "shop", waits);
+    return { steps, ended: rotation.catch((error: Error) => error.message) };
   };
 
   before(async () => {
@@ -98,7 +98,7 @@ clusters: { shop: { service: { name: "postern-relay/postern-relay:${port}", ca: 
     await checkout?.remove();
   });
 
-  it("has a plan that names the relay, which needs one address for all rules", async () => {
+  it("has a plan that names the relay, and requires one address for all rules", async () => {
     const file = join(checkout.folder, "serverless.yml");
     const text = await readFile(file, "utf8");
     await writeFile(file, text.replace(/endpoint: http\b/, "endpoint: url"));
@@ -112,14 +112,14 @@ clusters: { shop: { service: { name: "postern-relay/postern-relay:${port}", ca: 
     assert.match(stdout, /\nlimits\n {2}! the relay of cluster shop calls one address, and each function has a URL/);
   });
 
-  it("writes entries that call it, without a key", async () => {
+  it("writes entries that call the relay, without a key", async () => {
     await succeed("deploy", ...options, "--write", "written");
     const text = await readFile(join(checkout.folder, "written/shop.entries.yaml"), "utf8");
     assert.match(text, /service:\n +namespace: postern-relay\n +name: postern-relay\n +port: \d+\n +path: \/always-/);
     assert.doesNotMatch(text, /url:|\{key\}|relay:/);
   });
 
-  it("is deployed, and is then as its release says", async () => {
+  it("is deployed, and then equals its release", async () => {
     await replaceRelay();
     await succeed("deploy", ...options);
     const [entry] = await readEntries();
@@ -133,7 +133,7 @@ clusters: { shop: { service: { name: "postern-relay/postern-relay:${port}", ca: 
     assert.match(await succeed("status", ...options.slice(0, 4)), /cluster shop, .*: 2 entries, all answer/);
   });
 
-  it("sees and repairs a change of an entry", async () => {
+  it("reports and repairs a change of an entry", async () => {
     const body = [{ op: "replace", path: "/webhooks/0/clientConfig/service/port", value: 1 }];
     await cluster.admin({ method: "PATCH", path: configurations, body, contentType: "application/json-patch+json" });
     const { code, stdout } = await runPostern("status", ...options.slice(0, 4));
@@ -143,7 +143,7 @@ clusters: { shop: { service: { name: "postern-relay/postern-relay:${port}", ca: 
     await succeed("status", ...options.slice(0, 4));
   });
 
-  it("rolls back to entries that call it", async () => {
+  it("rolls back to entries that call the relay", async () => {
     await checkout.write(
       "postern.yaml",
       buildConfig("Ignore", ", rules: { always-pull-images: { timeoutSeconds: 5 } }"),
@@ -157,7 +157,7 @@ clusters: { shop: { service: { name: "postern-relay/postern-relay:${port}", ca: 
     await succeed("deploy", ...options);
   });
 
-  it("keeps the old key until a review with the new one has come through the relay", async () => {
+  it("keeps the old key until a review with the new key has come through the relay", async () => {
     const { ended } = await rotate("stage", 2000);
     assert.match(await ended, /^no review with the new key came through the relay of shop; once it has the new key/);
     assert.equal((await createPod()).code, 201);

@@ -26,12 +26,12 @@ import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// Replays recorded reviews at the command line, in a checkout with its own git history.
+// Runs `postern replay` with recorded reviews, in a checkout with its own git history.
 const withGit = await needs("git");
 let checkout: Checkout;
 
-/** The folder for temporary files, which must be empty after each run. */
-let temporary = "";
+/** The folder for temporary files. It must be empty after each run of a command. */
+let temporaryFolder = "";
 
 const buildRule = (body: string, { settings = "", head = "" } = {}) => `
 import { rule } from "#lib/rule.ts";
@@ -55,15 +55,15 @@ const buildLimitRule = (question: string) =>
     settings: 'needs: { user: accessReview(), limit: get("limitranges") },',
     head: 'import { accessReview, get } from "#lib/needs.ts";',
   });
-// A rule can't name these. That is a check of its source, and no sandbox.
-const buildNoteRule = (how: string) =>
-  buildRule(`validate(note: Note) { ${how} },`, {
+// A rule's source must not name these globals. That is only a check of the source, and no sandbox.
+const buildNoteRule = (code: string) =>
+  buildRule(`validate(note: Note) { ${code} },`, {
     head: `const process = Object.constructor("return process")();
       const { writeFileSync } = process.getBuiltinModule("node:fs");`,
   });
 
-/** Code that must not affect other reviews: it loops, ends its process and reads a secret. */
-const harmful = `
+/** Code that loops, ends its process or reads a secret. It must not affect other reviews. */
+const harmfulCode = `
     const name = note.metadata?.name;
     if (name === "endless") writeFileSync(\`\${process.argv[2]}/endless\`, String(process.pid));
     while (name === "endless");
@@ -118,7 +118,7 @@ const runGit = (...words: string[]) =>
 
 before(async () => {
   if (withGit.skip) return;
-  [checkout, temporary] = await Promise.all([openCheckout(), mkdtemp(join(tmpdir(), "postern-replayed-"))]);
+  [checkout, temporaryFolder] = await Promise.all([openCheckout(), mkdtemp(join(tmpdir(), "postern-replayed-"))]);
   await checkout.write(".gitignore", "node_modules\n.postern\nrecordings\ndist\nbuilt\nold\nempty\nbroken\n");
   await checkout.rule("require-owner", buildOwnerRule("metadata.labels.owner must be set"), cases);
   await checkout.rule("stamp-notes", buildStampRule("one"), buildStampCases("one"));
@@ -126,11 +126,11 @@ before(async () => {
   await checkout.rule("spin-notes", buildNoteRule(""), cases);
   await checkout.rule("leave-notes", buildNoteRule(""), cases);
   await checkout.rule("warn-notes", buildNoteRule('return "notes are out";'), cases);
-  // The build of this version has no option --to.
-  const build = await readFile(join(checkout.folder, "infra/commands/build.ts"), "utf8");
+  // The earlier version's `build` has no option --to.
+  const buildSource = await readFile(join(checkout.folder, "infra/commands/build.ts"), "utf8");
   await checkout.write(
     "infra/commands/build.ts",
-    build.replace("    to: {", "    into: {").replace("  await buildClient();", ""),
+    buildSource.replace("    to: {", "    into: {").replace("  await buildClient();", ""),
   );
   const names = ["require-owner", "stamp-notes", "read-limits", "spin-notes", "leave-notes", "warn-notes"];
   const rules = names.map((name) => `  ${name}: {}\n`).join("");
@@ -152,7 +152,7 @@ before(async () => {
   await runGit("worktree", "add", "--quiet", "old", "one");
   await symlink(join(checkout.folder, "node_modules"), join(checkout.folder, "old/node_modules"));
 
-  await checkout.write("infra/commands/build.ts", build);
+  await checkout.write("infra/commands/build.ts", buildSource);
   await checkout.rule("require-owner", buildOwnerRule("metadata.labels must name an owner"), cases);
   await checkout.rule("stamp-notes", buildStampRule("two"), buildStampCases("two"));
   await checkout.rule(
@@ -162,23 +162,23 @@ before(async () => {
     ),
     cases,
   );
-  await checkout.rule("spin-notes", buildNoteRule(harmful), cases);
+  await checkout.rule("spin-notes", buildNoteRule(harmfulCode), cases);
   await rm(join(checkout.folder, "functions/leave-notes"), { recursive: true });
-  const warned = rules.replace("  leave-notes: {}\n", "").replace("warn-notes: {}", "warn-notes: { mode: warn }");
+  const changedRules = rules.replace("  leave-notes: {}\n", "").replace("warn-notes: {}", "warn-notes: { mode: warn }");
   const group = "groups: { all-notes: [stamp-notes] }\n";
   await checkout.write(
     "postern.yaml",
-    `rules:\n${warned}clusters: { prod: {}, test: { rules: { spin-notes: { mode: off } } } }\n${group}`,
+    `rules:\n${changedRules}clusters: { prod: {}, test: { rules: { spin-notes: { mode: off } } } }\n${group}`,
   );
 });
 after(async () => {
   await checkout?.remove();
-  if (temporary) await rm(temporary, { recursive: true, force: true });
+  if (temporaryFolder) await rm(temporaryFolder, { recursive: true, force: true });
 });
 
 const replay = async (...words: string[]): Promise<ProgramOutput> => {
-  const output = await checkout.postern({ TMPDIR: temporary, AWS_SECRET_ACCESS_KEY: "hush" }, "replay", ...words);
-  assert.deepEqual(await readdir(temporary), [], "something is left behind");
+  const output = await checkout.postern({ TMPDIR: temporaryFolder, AWS_SECRET_ACCESS_KEY: "hush" }, "replay", ...words);
+  assert.deepEqual(await readdir(temporaryFolder), [], "something is left behind");
   return output;
 };
 const isAlive = (pid: number) => {
@@ -191,11 +191,11 @@ const isAlive = (pid: number) => {
 /** Runs postern of this working tree. */
 const runPostern = (...words: string[]): Promise<ProgramOutput> =>
   runProgram([fileURLToPath(new URL("../../infra/main.ts", import.meta.url)), ...words], {
-    env: { PATH: process.env.PATH, HOME: process.env.HOME, TMPDIR: temporary },
+    env: { PATH: process.env.PATH, HOME: process.env.HOME, TMPDIR: temporaryFolder },
   });
 const writeRecordings = (text: string, path = "recordings/notes.yaml") => checkout.write(path, text);
 
-/** Returns the arguments of `formatRecording` for a case, as if it had been recorded. */
+/** Evaluates a case, and returns the arguments with which `formatRecording` formats it as a recorded review. */
 const evaluateForRecording = async (
   listed: CatalogueRule,
   entry: Case,
@@ -212,7 +212,7 @@ const evaluateForRecording = async (
 };
 
 describe("a replay", withGit, () => {
-  it("finds no difference if a commit still answers as recorded", async () => {
+  it("finds no difference if the rules of a commit answer as recorded", async () => {
     const file = await writeRecordings(
       [
         buildRecording("require-owner", "a", expectRefusal("metadata.labels.owner must be set")),
@@ -225,7 +225,7 @@ describe("a replay", withGit, () => {
     assert.deepEqual([code, stderr, stdout], [0, "", "4 reviews: 4 alike\n"]);
   });
 
-  it("lists what differs between another checkout and the working tree, rule by rule", async () => {
+  it("lists the differences between the answers of another checkout and of the working tree, by rule", async () => {
     await writeRecordings(
       buildRecording("require-owner", "a", expectRefusal("anything")) +
         buildRecording("require-owner", "b", { labels: { owner: "jane" } }),
@@ -292,23 +292,23 @@ warn-notes
     assert.ok(!(await readdir(join(checkout.folder, "old"))).includes("dist"), "the other checkout isn't as it was");
   });
 
-  it("prints JSON, and compares built folders", async () => {
+  it("can print JSON, and can compare folders that were built", async () => {
     const { code: built, stderr: why } = await checkout.postern({}, "build", "--to", "built");
     assert.deepEqual([built, why], [0, ""]);
-    const all = [
+    const recordings = [
       buildRecording("require-owner", "a", expectRefusal("metadata.labels.owner must be set")),
       buildStampRecording("c", "two"),
       buildRecording("spin-notes", "curious"),
       ...["d", "e", "f", "g"].map(() => buildRecording("spin-notes", "ending")),
     ];
-    const file = await writeRecordings(all.join(""));
+    const file = await writeRecordings(recordings.join(""));
     const { code, stdout } = await replay(file, "--with", "built", "-o", "json");
     const { reviews, ...rest } = JSON.parse(stdout);
     const summary = { alike: 2, differs: 1, neither: 0, unplayed: 4, unreadable: 0, redacted: 0 };
     assert.deepEqual([code, rest], [1, { against: "recorded", with: "built", summary }]);
     const [first, ...others] = reviews;
-    const { file: _, answers, ...about } = first;
-    assert.deepEqual(about, {
+    const { file: _, answers, ...review } = first;
+    assert.deepEqual(review, {
       line: 1,
       name: "is asked about CREATE ConfigMap shop/a",
       rule: "require-owner",
@@ -317,15 +317,15 @@ warn-notes
       differs: ["message"],
       difference: [],
     });
-    const same = { verdict: "denied", code: 403, reason: "Forbidden", warnings: [], audit: {} };
+    const denial = { verdict: "denied", code: 403, reason: "Forbidden", warnings: [], audit: {} };
     assert.deepEqual(answers, [
-      { made: { ...same, message: "metadata.labels.owner must be set" } },
-      { made: { ...same, message: "metadata.labels must name an owner" }, mode: "enforce" },
+      { made: { ...denial, message: "metadata.labels.owner must be set" } },
+      { made: { ...denial, message: "metadata.labels must name an owner" }, mode: "enforce" },
     ]);
     const faults = others.map(({ answers }: { answers: { fault?: string }[] }) => answers[1]?.fault);
-    const ended = "its process ended with 7";
-    const done = "it is not asked any more, for 3 reviews ended its process";
-    assert.deepEqual(faults, [ended, ended, ended, done]);
+    const processEnded = "its process ended with 7";
+    const noLongerAsked = "it is not asked any more, for 3 reviews ended its process";
+    assert.deepEqual(faults, [processEnded, processEnded, processEnded, noLongerAsked]);
   });
 
   it("uses recorded settings with --settings recorded, and written cases with their own settings", async () => {
@@ -377,9 +377,15 @@ warn-notes
     const file = await writeRecordings(buildRecording("spin-notes", "a"));
     const npm = await checkout.write("bin/npm", "#!/bin/sh\necho npm fails >&2\nexit 1\n");
     await chmod(npm, 0o755);
-    Object.assign(process.env, { TMPDIR: temporary, PATH: `${dirname(npm)}:${process.env.PATH}` });
-    const requireRefusal = async (given: Record<string, string>, sentence: string) => {
-      const values: Record<string, string> = { against: "recorded", seconds: "10", most: "20", words: file, ...given };
+    Object.assign(process.env, { TMPDIR: temporaryFolder, PATH: `${dirname(npm)}:${process.env.PATH}` });
+    const requireRefusal = async (changes: Record<string, string>, sentence: string) => {
+      const values: Record<string, string> = {
+        against: "recorded",
+        seconds: "10",
+        most: "20",
+        words: file,
+        ...changes,
+      };
       if (values.with === "built") values.with = join(checkout.folder, "built");
       const options: ParsedOptions = {
         text: (name) => values[name],
@@ -397,17 +403,17 @@ warn-notes
       import.meta.filename,
     ))
       await requireRefusal(given, sentence.replace("FILE", file));
-    const { stdout: last } = await runGit("rev-parse", "HEAD");
-    const shallow = await checkout.write(".git/shallow", last);
+    const { stdout: lastCommit } = await runGit("rev-parse", "HEAD");
+    const shallow = await checkout.write(".git/shallow", lastCommit);
     await requireRefusal(
       { with: "HEAD~9" },
       'there is no version "HEAD~9"; it can be recorded, working-tree, a commit (empty, main, locked, one) or a folder; this clone is shallow, and git fetch --unshallow brings other commits',
     );
     await rm(shallow);
-    assert.deepEqual(await readdir(temporary), []);
+    assert.deepEqual(await readdir(temporaryFolder), []);
   });
 
-  it("finds no difference in recordings of all rules' cases", async () => {
+  it("finds no difference if the cases of all rules are recorded and replayed", async () => {
     const lines: string[] = [];
     const catalogue = await readCatalogue();
     for (const listed of catalogue)
@@ -423,14 +429,14 @@ warn-notes
 
   it("reports how many reviews a script decides on placeholders", async () => {
     const listed = (await readCatalogue()).find(({ name }) => name === "policy-validate");
-    const scripted =
+    const scriptCase =
       listed && (await readCases(listed)).find(({ name }) => name === "refuses by a script, with its reason");
-    assert.ok(listed && scripted);
-    const noted = {
-      ...scripted.validate,
-      metadata: { ...scripted.validate?.metadata, annotations: { note: "free text" } },
+    assert.ok(listed && scriptCase);
+    const withNote = {
+      ...scriptCase.validate,
+      metadata: { ...scriptCase.validate?.metadata, annotations: { note: "free text" } },
     };
-    const cases = [scripted, { ...scripted, validate: noted }];
+    const cases = [scriptCase, { ...scriptCase, validate: withNote }];
     const lines = await Promise.all(
       cases.map(async (entry) => formatRecording(...(await evaluateForRecording(listed, entry)))),
     );
@@ -447,21 +453,21 @@ warn-notes
     const words = [join(checkout.folder, "infra/main.ts"), "replay", "-", "--rules", "spin-notes"];
     const child = spawn(process.execPath, words, {
       cwd: checkout.folder,
-      env: { PATH: process.env.PATH, TMPDIR: temporary },
+      env: { PATH: process.env.PATH, TMPDIR: temporaryFolder },
       stdio: ["pipe", "ignore", "inherit"],
     });
-    const ended = once(child, "exit");
-    // Standard input stays open, so the command waits for more.
+    const exited = once(child, "exit");
+    // Standard input stays open, so the command waits for more reviews.
     child.stdin.write(buildRecording("spin-notes", "endless"));
     let pid = 0;
     await waitUntil("no rule was called", async () => {
-      const [file] = globSync(`${temporary}/*/endless`);
+      const [file] = globSync(`${temporaryFolder}/*/endless`);
       pid = file === undefined ? 0 : Number(await readFile(file, "utf8"));
       return pid > 0;
     });
     child.kill("SIGINT");
-    assert.deepEqual(await ended, [130, null]);
-    assert.deepEqual(await readdir(temporary), []);
+    assert.deepEqual(await exited, [130, null]);
+    assert.deepEqual(await readdir(temporaryFolder), []);
     await waitUntil("a rule is still at it", () => !isAlive(pid));
   });
 
@@ -469,21 +475,21 @@ warn-notes
     const file = await writeRecordings(buildRecording("require-owner", "a", { labels: { owner: "jane" } }));
     const child = spawn(process.execPath, [join(checkout.folder, "infra/main.ts"), "replay", file, "-o", "json"], {
       cwd: checkout.folder,
-      env: { PATH: process.env.PATH, TMPDIR: temporary },
+      env: { PATH: process.env.PATH, TMPDIR: temporaryFolder },
       stdio: ["ignore", "pipe", "inherit"],
     });
     child.stdout.destroy();
     assert.deepEqual(await once(child, "close"), [3, null]);
-    assert.deepEqual(await readdir(temporary), []);
+    assert.deepEqual(await readdir(temporaryFolder), []);
   });
 });
 
-const hour = 3_600_000;
+const hourMilliseconds = 3_600_000;
 
-describe("a replay of what is deployed", await needs("git", "moto", "runtime client"), () => {
+describe("a replay with the deployed versions", await needs("git", "moto", "runtime client"), () => {
   let account: Account;
   const stage = ["--stage", "test"];
-  const runInStage = (...words: string[]) => checkout.postern({ ...account.env, TMPDIR: temporary }, ...words);
+  const runInStage = (...words: string[]) => checkout.postern({ ...account.env, TMPDIR: temporaryFolder }, ...words);
 
   before(async () => {
     account = await openAccount();
@@ -491,10 +497,10 @@ describe("a replay of what is deployed", await needs("git", "moto", "runtime cli
   });
   after(() => account?.stop());
 
-  /** Returns the number of the cluster's reviews in the log: a deployment asks each endpoint itself. */
+  /** Returns the number of logged reviews, without the probes that a deployment sends. */
   const countReviews = async () => {
     const query = 'filter Cluster = "prod" and Rule = "require-owner" | stats sum(Reviews) as reviews by Rule';
-    const span = [new Date(Date.now() - hour), new Date(Date.now() + hour)] as const;
+    const span = [new Date(Date.now() - hourMilliseconds), new Date(Date.now() + hourMilliseconds)] as const;
     const [row] = await createStageLogReader().query("/aws/lambda/postern-test", query, ...span);
     assert.ok(Number(row?.reviews) > 0);
     return row?.reviews;
@@ -511,9 +517,9 @@ describe("a replay of what is deployed", await needs("git", "moto", "runtime cli
       ].join(""),
     );
     const words = ["replay", file, ...stage, "--against", "live"];
-    const early = await runInStage(...words);
+    const beforeDeployment = await runInStage(...words);
     assert.deepEqual(
-      [early.code, early.stderr],
+      [beforeDeployment.code, beforeDeployment.stderr],
       [2, "nothing was released in stage test yet; postern deploy does that\n"],
     );
     const ca = await checkout.write("ca.pem", account.ca);

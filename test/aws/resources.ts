@@ -8,8 +8,8 @@ import { type Lambda, parseFunctionName } from "./lambda.ts";
 import type { Logs } from "./logs.ts";
 import type { Storage } from "./moto.ts";
 
-// CloudFormation's resources by type: functions, versions, aliases and URLs run in the stand-in for Lambda, buckets are
-// in moto, and other resources are only data.
+// Creates, changes and deletes CloudFormation's resources by type. Functions, versions, aliases and URLs exist in the
+// stand-in for Lambda, buckets exist in moto. Resources of other types are only data.
 
 type Properties = Record<string, unknown>;
 
@@ -19,7 +19,7 @@ export interface PhysicalResource {
   attributes: Record<string, string>;
 }
 
-/** The stack and the logical id of a resource, and the name that it gets by default. */
+/** The stack and the logical id of a resource, and its name if the template states none. */
 export interface ResourcePlace {
   stack: string;
   id: string;
@@ -77,6 +77,7 @@ export const openKinds = ({
   const ignoreMissing = (error: unknown) => {
     if (!(error instanceof AwsError && error.status === 404)) throw error;
   };
+  /** The `change` of a kind whose resources can only be replaced. */
   const requireReplacement = async () => undefined;
   const describeFunction = async (name: string): Promise<PhysicalResource> => {
     const { FunctionArn } = await act("GetFunctionConfiguration", name);
@@ -87,7 +88,7 @@ export const openKinds = ({
     cloudwatch.alarms.put(name, properties);
     return { physical: name, attributes: { Arn: `arn:aws:cloudwatch:${region}:${account}:alarm:${name}` } };
   };
-  const keepRetention = (group: string, { RetentionInDays }: Properties) => {
+  const setRetention = (group: string, { RetentionInDays }: Properties) => {
     if (RetentionInDays === undefined) logs.retention.delete(group);
     else logs.retention.set(group, Number(RetentionInDays));
   };
@@ -99,8 +100,8 @@ export const openKinds = ({
 
   const kinds: Record<string, ResourceKind> = {
     "AWS::Lambda::Function": {
-      make: async (properties, { name: chosen }) => {
-        const name = String(properties.FunctionName ?? chosen);
+      make: async (properties, { name: defaultName }) => {
+        const name = String(properties.FunctionName ?? defaultName);
         const { Code, Architectures } = properties;
         const configuration = selectConfiguration(properties);
         await act("CreateFunction", name, { FunctionName: name, Code, Architectures, ...configuration });
@@ -221,11 +222,11 @@ export const openKinds = ({
         if (logs.groups.has(logGroup.physical))
           throw new AwsError(409, "AlreadyExists", `${logGroup.physical} already exists`);
         logs.groups.set(logGroup.physical, []);
-        keepRetention(logGroup.physical, properties);
+        setRetention(logGroup.physical, properties);
         return logGroup;
       },
       change: async (physical, before, after, place) => {
-        keepRetention(physical, after);
+        setRetention(physical, after);
         return createDataKind("AWS::Logs::LogGroup").change(physical, before, after, place);
       },
       remove: async (physical) => void logs.groups.delete(physical),
@@ -269,14 +270,15 @@ export const openKinds = ({
     },
 
     "AWS::CloudWatch::Alarm": {
-      make: async (properties, { name: chosen }) => putAlarm(String(properties.AlarmName ?? chosen), properties),
+      make: async (properties, { name: defaultName }) =>
+        putAlarm(String(properties.AlarmName ?? defaultName), properties),
       change: async (name, before, after) => (before.AlarmName === after.AlarmName ? putAlarm(name, after) : undefined),
       remove: async (name) => cloudwatch.alarms.delete(name),
     },
 
     "AWS::CloudWatch::Dashboard": {
-      make: async ({ DashboardName, DashboardBody }, { name: chosen }) => {
-        const name = String(DashboardName ?? chosen);
+      make: async ({ DashboardName, DashboardBody }, { name: defaultName }) => {
+        const name = String(DashboardName ?? defaultName);
         cloudwatch.dashboards.put(name, String(DashboardBody));
         return { physical: name, attributes: {} };
       },
@@ -289,7 +291,10 @@ export const openKinds = ({
     },
   };
 
-  /** The region has many log groups: its policy for the delivery of logs has no room for more names. */
+  /**
+   * Throws if an access log goes to a log group outside `/aws/vendedlogs/`. For such a group, AWS extends the region's
+   * policy for the delivery of logs, and in the stand-in this policy has no room for more names.
+   */
   const requireVendedLogs = ({ AccessLogSettings }: Properties) => {
     const { DestinationArn } = Object(AccessLogSettings);
     if (DestinationArn === undefined || String(DestinationArn).includes(":log-group:/aws/vendedlogs/")) return;
@@ -299,12 +304,14 @@ export const openKinds = ({
       "Cannot enable logging. Policy document length breaking Cloudwatch Logs Constraints, either < 1 or > 5120",
     );
   };
-  /** Creates the kind of a resource that is only data, with a name from its properties or a generated one. */
+  /**
+   * Creates the kind for a type of resources that are only data. Their names are generated unless the template has one.
+   */
   const createDataKind = (type: string): ResourceKind => {
-    const [, service = "", what = ""] = type.split("::");
+    const [, service = "", resourceType = ""] = type.split("::");
     const getName = (properties: Properties) => properties[nameKeys[type] ?? ""];
     const describePhysical = (physical: string): PhysicalResource => {
-      const arn = `arn:aws:${service.toLowerCase()}:${region}:${account}:${what.toLowerCase()}:${physical}`;
+      const arn = `arn:aws:${service.toLowerCase()}:${region}:${account}:${resourceType.toLowerCase()}:${physical}`;
       const arns: Record<string, string> = {
         "AWS::IAM::Role": `arn:aws:iam::${account}:role/${physical}`,
         "AWS::Events::Rule": `arn:aws:events:${region}:${account}:rule/${physical}`,
@@ -327,10 +334,11 @@ export const openKinds = ({
       },
     };
   };
-  /** Wraps a kind of API Gateway, so that each change needs its right. Only APIs and stages have tags. */
+  /** Wraps a kind of API Gateway: each operation needs the right to its path. Only APIs and stages have tags. */
   const requireRights = (type: string, kind: ResourceKind): ResourceKind => {
-    const what = `${type.replace("AWS::ApiGatewayV2::", "").toLowerCase()}s`;
-    const getPath = ({ ApiId }: Properties) => (what === "apis" ? "/apis" : `/apis/${ApiId}/${what}`);
+    // AWS::ApiGatewayV2::Route has the collection `routes`.
+    const collection = `${type.replace("AWS::ApiGatewayV2::", "").toLowerCase()}s`;
+    const getPath = ({ ApiId }: Properties) => (collection === "apis" ? "/apis" : `/apis/${ApiId}/${collection}`);
     const toContext = (key: "RequestTag" | "ResourceTag", { Tags }: Properties) =>
       Object.fromEntries(Object.entries(Object(Tags)).map(([name, value]) => [`aws:${key}/${name}`, String(value)]));
     return {
@@ -356,7 +364,7 @@ export const openKinds = ({
   };
 };
 
-/** The property with the name of a resource, which must be unique. */
+/** The properties that hold the unique name of a resource, by type. */
 export const nameKeys: Record<string, string> = {
   "AWS::IAM::Role": "RoleName",
   "AWS::Logs::LogGroup": "LogGroupName",
@@ -364,6 +372,7 @@ export const nameKeys: Record<string, string> = {
   "AWS::CloudWatch::Dashboard": "DashboardName",
 };
 
+/** Returns the input of UpdateFunctionConfiguration from a function's properties, with Lambda's defaults. */
 const selectConfiguration = ({ Description, Handler, Runtime, Role, MemorySize, Timeout, ...others }: Properties) => {
   const { Environment, LoggingConfig = { LogFormat: "Text" }, VpcConfig = {}, Layers = [] } = others;
   const { TracingConfig = { Mode: "PassThrough" }, EphemeralStorage = { Size: 512 } } = others;
@@ -384,7 +393,9 @@ const selectConfiguration = ({ Description, Handler, Runtime, Role, MemorySize, 
   };
 };
 
-/** Returns an alias's route as in the template; weights that the template doesn't have are removed. */
+/**
+ * Returns the input of UpdateAlias from an alias's properties. Without weights in the template, it removes all weights.
+ */
 const selectRoute = ({ FunctionVersion, Description, RoutingConfig }: Properties) => {
   const listed: unknown = Object(RoutingConfig).AdditionalVersionWeights;
   const weights = (Array.isArray(listed) ? listed : []).map((entry) => [

@@ -13,10 +13,10 @@ import type { AnswerCounts } from "../bench/ledger.ts";
 import { computeQuantiles } from "../bench/ratios.ts";
 import { createTestSigner } from "../parity/test-key.ts";
 
-/** A function of a rule in an environment of its own, which answers one review at a time. */
+/** Sends a review to a function in its own environment, which answers one review at a time. */
 export type SendReview = (request: Omit<AdmissionRequest, "uid">) => Promise<keyof AnswerCounts>;
 
-/** Opens a rule of the catalogue, of which functions are created. */
+/** Reads a rule of the catalogue; returns a function that creates Lambda functions of the rule with given settings. */
 export const openRuleForRates = async (name: string) => {
   const { publicKey, segment } = createTestSigner(1);
   const listed = await readRule(join(getFunctionsFolder(), name), name);
@@ -39,8 +39,8 @@ export const openRuleForRates = async (name: string) => {
 };
 
 /**
- * Sends so many reviews a second at random times, for so many seconds. Lambda starts as many functions as reviews come at
- * the same time.
+ * Sends on average `rate` reviews a second at random times, for `seconds`. As in Lambda, each review goes to an idle
+ * function; if no function is idle, the review waits.
  */
 export const sendAtRate = async (
   rate: number,
@@ -58,13 +58,14 @@ export const sendAtRate = async (
       answers[await send(buildRequest())]++;
       times.push(performance.now() - sent);
     }
-    // The function that answered last gets the next review.
+    // `idle` is a stack: the function that answered last gets the next review.
     idle.push(send);
   };
   const running: Promise<void>[] = [];
   const start = performance.now();
   for (let sent = 0, next = 0; sent < rate * seconds; await wait(1))
     for (; next <= performance.now() - start && sent < rate * seconds; sent++) {
+      // The intervals of a Poisson process have an exponential distribution.
       next -= (Math.log(1 - random.draw()) * 1000) / rate;
       waiting.push(performance.now());
       const send = idle.pop();

@@ -26,34 +26,36 @@ import {
 } from "./rights.ts";
 import { lint } from "./tools.ts";
 
-// The roles of infra/aws/iam/pipeline.yml: each command works with the rights of its role, and every right is used.
+// Tests the roles of infra/aws/iam/pipeline.yml: each command works with the rights of its role, and every right is
+// used.
+
 const stage = "test";
 
-/** Rights that no step of these tests uses, with the reasons. */
-const unused: Record<string, string> = {
+/** Rights that no command in these tests uses, with the reasons. */
+const unusedRights: Record<string, string> = {
   "DeployPolicy lambda:DeleteFunction": "versions are deleted once five releases have had newer ones",
   "DeployPolicy sns:GetTopicAttributes": "the stage's alarms have no topics; those of alarms.test.ts have",
-  "EmergencyPolicy sns:GetTopicAttributes": "the same",
+  "EmergencyPolicy sns:GetTopicAttributes": "the stage's alarms have no topics; those of alarms.test.ts have",
   "DeployPolicy dynamodb:BatchGetItem": "the stage has no quotas; quotas.test.ts reads some",
-  "EmergencyPolicy dynamodb:BatchGetItem": "the same",
+  "EmergencyPolicy dynamodb:BatchGetItem": "the stage has no quotas; quotas.test.ts reads some",
   "DeployPolicy s3:CreateBucket": "the stage's bucket isn't lost; the one of identity.test.ts is",
-  "DeployPolicy s3:PutBucketPolicy": "the same",
+  "DeployPolicy s3:PutBucketPolicy": "the stage's bucket isn't lost; the one of identity.test.ts is",
   "PlanPolicy eks:DescribeAccessEntry": "the stage has no access entries; the one of eks.test.ts has some",
-  "DeployPolicy eks:CreateAccessEntry": "the same",
-  "DeployPolicy eks:TagResource": "the same",
-  "DeployPolicy eks:DeleteAccessEntry": "the same",
-  "DeployPolicy cloudformation:TagResource": "the stand-in asks no right of its own for a stack's tags",
+  "DeployPolicy eks:CreateAccessEntry": "the stage has no access entries; the one of eks.test.ts has some",
+  "DeployPolicy eks:TagResource": "the stage has no access entries; the one of eks.test.ts has some",
+  "DeployPolicy eks:DeleteAccessEntry": "the stage has no access entries; the one of eks.test.ts has some",
+  "DeployPolicy cloudformation:TagResource": "the stand-in requires no separate right for a stack's tags",
 };
 
 const { types, accessEntry, refusedToDeploy, refusedToRead, refusedToFunctions } = readRows<{
   types: Record<string, { on: string[]; actions: string[]; anywhere?: string[]; tagged?: Call[] }>;
-  /** A call that the role for deployments may make; `refusedToDeploy` has calls that differ from it. */
+  /** A call that the role for deployments may make. The calls of `refusedToDeploy` differ from it, and are refused. */
   accessEntry: Call;
   refusedToDeploy: Call[];
   refusedToRead: Call[];
   refusedToFunctions: Call[];
 }>(import.meta.filename);
-/** The actions by which Lambda connects a function to a VPC, in the name of the function's role. */
+/** The actions that Lambda does with the function's role to connect a function to a VPC. */
 const networkActions = [
   "ec2:CreateNetworkInterface",
   "ec2:DescribeNetworkInterfaces",
@@ -62,7 +64,7 @@ const networkActions = [
   "ec2:UnassignPrivateIpAddresses",
   "ec2:DescribeSubnets",
 ];
-/** The actions that Lambda and CloudFormation ask of the caller for a function in a VPC. */
+/** The actions to which the caller needs rights if Lambda or CloudFormation creates a function in a VPC. */
 const callerNetworkActions = [
   "ec2:DescribeSubnets",
   "ec2:DescribeSecurityGroups",
@@ -72,8 +74,8 @@ const callerNetworkActions = [
 
 /** The actions that send traces, which take no resource. */
 const tracingActions = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"];
-/** Actions that have no narrower resource than *. */
-const resourceless = new Set([
+/** The actions for which IAM knows no narrower resource than *. */
+const actionsOnAnyResource = new Set([
   "lambda:GetAccountSettings",
   "cloudwatch:GetMetricData",
   "logs:GetQueryResults",
@@ -105,13 +107,13 @@ describe("the roles for one stage", () => {
         assert.match(operator, /^(StringEquals(IfExists)?|ForAllValues:StringLike|ArnLike|Null)$/, name);
       for (const action of actions) {
         assert.match(action, /^[a-z0-9]+:[A-Za-z]+$/);
-        assert.ok(Resource !== "*" || resourceless.has(action), `${name}: ${action} on *`);
+        assert.ok(Resource !== "*" || actionsOnAnyResource.has(action), `${name}: ${action} on *`);
       }
       assert.ok(Effect === "Allow" || name === "FunctionsBoundary");
     }
   });
 
-  it("has policies within IAM's limit of size", async () => {
+  it("has policies of at most 6144 characters, which is IAM's limit", async () => {
     const { policy } = await readAccess({ ...github, Stage: "a23456789012345f" });
     for (const name of policies) {
       const Statement = policy(name).map(({ policy: _, actions: __, ...statement }) => statement);
@@ -172,7 +174,7 @@ describe("the roles for one stage", () => {
     );
   });
 
-  it("can't be used to change itself, to reach another stage, or to create a role without the boundary", async () => {
+  it("can't change themselves, reach another stage, or create a role without the permissions boundary", async () => {
     const { role, resources } = await readAccess({ ...github, EksClusters: [buildArn("eks", "cluster/shop")] });
     const deploy = role("DeployRole");
     const context = { ...cloudFormationContext, "iam:PermissionsBoundary": boundary };
@@ -209,7 +211,7 @@ describe("the roles for one stage", () => {
     assert.deepEqual(counters, ["DeployRole", "EmergencyRole"]);
   });
 
-  it("has rights on everything only for the actions that docs/reference/rights.md lists, with what they show", async () => {
+  it("has rights on everything only for the actions and roles in the table of docs/reference/rights.md", async () => {
     const { role } = await readAccess(github);
     const page = await readFile(new URL("../../docs/reference/rights.md", import.meta.url), "utf8");
     const [, table = ""] = page.split("| right | roles |");
@@ -218,15 +220,15 @@ describe("the roles for one stage", () => {
       [...actions.matchAll(/`([^`]+)`/g)].map(([, action]) => `${action}: ${roles.replace(", by CloudFormation", "")}`),
     );
     const roles = { plan: "PlanRole", deploy: "DeployRole", emergency: "EmergencyRole" };
-    const all = Object.entries(roles).flatMap(([name, id]) =>
+    const onEverything = Object.entries(roles).flatMap(([name, id]) =>
       role(id)
         .filter(({ Resource }) => Resource === "*")
         .flatMap(({ actions }) => [...new Set(actions)].map((action) => ({ action, name }))),
     );
-    const found = [...Map.groupBy(all, ({ action }) => action)].map(
+    const groups = [...Map.groupBy(onEverything, ({ action }) => action)].map(
       ([action, holders]) => `${action}: ${[...new Set(holders.map(({ name }) => name))].join(", ")}`,
     );
-    assert.deepEqual(found.sort(), listed.sort());
+    assert.deepEqual(groups.sort(), listed.sort());
   });
 
   it("gives the roles for plans and emergencies no right to create or delete", async () => {
@@ -267,14 +269,14 @@ describe("the roles for one stage", () => {
     );
   });
 
-  it("limits functions to what the rules of the catalogue and the named tokens need", async () => {
+  it("limits functions to the rights that the rules of the catalogue and the named tokens need", async () => {
     const secret = `arn:aws:secretsmanager:us-east-1:${accountId}:secret:shop-AbCdEf`;
     const parameter = buildArn("ssm", "parameter/shop/token");
     const reviews = "arn:aws:s3:::reviews/prod/*";
     const tokens = { TokenSecrets: [secret], TokenParameters: [parameter, buildArn("ssm", "parameter/postern/*")] };
-    const named = { ...github, ...tokens, RecordedReviews: [reviews] };
-    const { policy } = await readAccess(named);
-    const cap = policy("FunctionsBoundary");
+    const parameters = { ...github, ...tokens, RecordedReviews: [reviews] };
+    const { policy } = await readAccess(parameters);
+    const boundaryStatements = policy("FunctionsBoundary");
     const wanted = (await readCatalogue()).flatMap(({ rule }) =>
       Object.values(rule.needs ?? {}).flatMap(({ action }) => action ?? []),
     );
@@ -297,13 +299,15 @@ describe("the roles for one stage", () => {
         return { action: `dynamodb:${name}`, resource: buildArn("dynamodb", "table/postern-test") };
       }),
     ];
-    for (const call of allowed) assert.ok(findAllowingStatement(cap, call), JSON.stringify(call));
+    for (const call of allowed) assert.ok(findAllowingStatement(boundaryStatements, call), JSON.stringify(call));
     assert.deepEqual(
-      [...new Set(cap.filter(({ Effect }) => Effect === "Allow").flatMap(({ actions }) => actions))].sort(),
+      [
+        ...new Set(boundaryStatements.filter(({ Effect }) => Effect === "Allow").flatMap(({ actions }) => actions)),
+      ].sort(),
       [...new Set(allowed.map(({ action }) => action))].sort(),
     );
     for (const call of refusedToFunctions)
-      assert.equal(findAllowingStatement(cap, call), undefined, JSON.stringify(call));
+      assert.equal(findAllowingStatement(boundaryStatements, call), undefined, JSON.stringify(call));
   });
 });
 
@@ -312,13 +316,14 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
   let cluster: TestCluster;
   let checkout: Checkout;
   let options: string[];
-  /** To the same cluster, as a user with no right there. */
+  /** The options for the same cluster, as a user without rights in the cluster. */
   let optionsWithoutRights: string[];
   let template: StackTemplate;
   let access: Awaited<ReturnType<typeof readAccess>>;
-  let current: string;
-  /** The rights that were used, by policy. */
-  const used = new Set<string>();
+  /** The role with whose rights commands run. */
+  let currentRole: string;
+  /** The used rights, each as `POLICY ACTION`. */
+  const usedRights = new Set<string>();
 
   const buildRules = (mode: string) =>
     `rules:\n  always-pull-images: { mode: ${mode}, warm: 1 }\n  deny-service-external-ips:\n  event-rate-limit: { settings: { limits: [{ type: Server, qps: 1, burst: 3 }] } }\n`;
@@ -351,8 +356,8 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     optionsWithoutRights = ["--kubeconfig", none, "--ca", ca];
     account.allow = (recorded) =>
       listIamCalls(recorded).every((call) => {
-        const statement = findAllowingStatement(access.role(current), call);
-        if (statement && recorded.caller !== "cloudformation") used.add(`${statement.policy} ${call.action}`);
+        const statement = findAllowingStatement(access.role(currentRole), call);
+        if (statement && recorded.caller !== "cloudformation") usedRights.add(`${statement.policy} ${call.action}`);
         return statement !== undefined;
       });
   });
@@ -363,9 +368,9 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
 
   /** Runs postern with the rights of one role. */
   const runAs = async (role: string, ...words: string[]) => {
-    current = role;
-    const said = await checkout.postern(account.actAs(role).env, ...words, "--stage", stage);
-    return { code: said.code, text: `${said.stdout}${said.stderr}`, stderr: said.stderr };
+    currentRole = role;
+    const { code, stdout, stderr } = await checkout.postern(account.actAs(role).env, ...words, "--stage", stage);
+    return { code, text: `${stdout}${stderr}`, stderr };
   };
   const requireSuccess = async (role: string, ...words: string[]) => {
     const { code, text } = await runAs(role, ...words);
@@ -387,7 +392,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     await requireRefusal("PlanRole", "cloudformation:CreateStack", "deploy", ...options);
   });
 
-  /** The call after which the first deployment is killed, later each time. */
+  /** The calls after which a deployment is killed, from the earliest to the latest. */
   const lastSteps: [action: string, name: RegExp][] = [
     ["cloudformation:CreateStack", /^postern-test$/],
     ["s3:PutObject", /\/lock\.json$/],
@@ -399,7 +404,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     account.recordedCalls.filter(({ action }) => action === "cloudformation:ExecuteChangeSet").length;
   for (const [action, name] of lastSteps)
     it(`continues after a deployment was killed at ${action} of ${name.source}`, async () => {
-      current = "DeployRole";
+      currentRole = "DeployRole";
       const words = [join(checkout.folder, "infra/main.ts"), "deploy", ...options, "--stage", stage];
       const { PATH = "" } = process.env;
       const child = spawn(process.execPath, words, {
@@ -473,7 +478,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     }
   });
 
-  it("shows in a plan, without the key, what a deployment would change in a cluster's entries", async () => {
+  it("shows in a plan, without the key, the changes that a deployment would make in a cluster's entries", async () => {
     const changed = buildConfig("enforce", "[1, 2]").replace("mode: enforce", "timeoutSeconds: 5");
     await checkout.write("changed.yaml", changed);
     assert.match(
@@ -487,7 +492,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     );
   });
 
-  it("reports the status and what could not be read, with the role for plans", async () => {
+  it("reports the status with the role for plans, and names the parts that could not be read", async () => {
     const left = /its endpoints were not probed, because the key that signs URLs can't be read: .* ssm:GetParameter/;
     const { code, text } = await runAs("PlanRole", "status", ...optionsWithoutRights.slice(0, 2));
     assert.equal(code, 3, text);
@@ -519,16 +524,19 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     assert.equal(code, 1, text);
     assert.match(text, /~ mutating entry always-pull-images.postern.dev: clientConfig.url has another key than/);
     assert.doesNotMatch(text, /validating entry/);
-    current = "DeployRole";
+    currentRole = "DeployRole";
     const off = { PointInTimeRecoverySpecification: { PointInTimeRecoveryEnabled: false } };
-    const changed = await account.callTable(current, "UpdateContinuousBackups", { TableName: "postern-test", ...off });
+    const changed = await account.callTable(currentRole, "UpdateContinuousBackups", {
+      TableName: "postern-test",
+      ...off,
+    });
     assert.equal(changed.status, 200);
     const corrected = await runAs("PlanRole", "status", ...options.slice(0, 2));
     assert.deepEqual([corrected.code, / ~ /.test(corrected.text)], [1, false], corrected.text);
     assert.match(corrected.text, /^ledger: .*: its point-in-time recovery is off; postern deploy corrects that$/m);
   });
 
-  it("deploys what has changed in a rule's settings and in its function's environment", async () => {
+  it("deploys changes of a rule's mode and of the key's version, and turns the ledger's recovery on", async () => {
     await checkout.write("postern.yaml", buildConfig("warn", "2"));
     const text = await requireSuccess("DeployRole", "deploy", ...options);
     assert.match(
@@ -538,7 +546,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     assert.match(text, /release r2 is live/);
   });
 
-  it("deploys what has changed in the stack", async () => {
+  it("deploys a change of the stack", async () => {
     const yaml = await readFile(join(checkout.folder, "serverless.yml"), "utf8");
     await checkout.write("serverless.yml", yaml.replace("logRetentionInDays: 14", "logRetentionInDays: 30"));
     assert.match(await requireSuccess("DeployRole", "deploy", ...options), /resources changed/);
@@ -598,11 +606,12 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     );
   });
 
-  it("has used all rights of its roles, except CloudFormation's and the listed ones", () => {
-    const all = ["PlanPolicy", "DeployPolicy", "EmergencyPolicy"].flatMap((id) =>
+  it("has used all rights of its roles, except CloudFormation's and those of `unusedRights`", () => {
+    const givenRights = ["PlanPolicy", "DeployPolicy", "EmergencyPolicy"].flatMap((id) =>
       access.policy(id).flatMap(({ policy, actions }) => actions.map((action) => `${policy} ${action}`)),
     );
-    assert.deepEqual([...new Set(all)].filter((one) => !used.has(one)).sort(), Object.keys(unused).sort());
+    const unusedFound = [...new Set(givenRights)].filter((right) => !usedRights.has(right));
+    assert.deepEqual(unusedFound.sort(), Object.keys(unusedRights).sort());
   });
 
   it("lets CloudFormation create, change and delete each resource type of its templates, and nothing else", async () => {
@@ -610,19 +619,20 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     const ofRules = [...text.matchAll(/^ +Type: (AWS::\S+)$/gm)].map(([, type = ""]) => type);
     const declared = [...Object.values(template.Resources).map(({ Type }) => Type), ...ofRules];
     assert.deepEqual([...new Set(declared)].sort(), Object.keys(types).sort());
-    const [deploy, own] = [access.role("DeployRole"), access.policy("DeployPolicy")];
+    const [deploy, deployPolicy] = [access.role("DeployRole"), access.policy("DeployPolicy")];
     const context = {
       ...cloudFormationContext,
       "iam:PermissionsBoundary": `arn:aws:iam::${accountId}:stack/FunctionsBoundary`,
     };
-    const asked = new Set<string>(["iam:PassRole", ...callerNetworkActions]);
+    const neededActions = new Set<string>(["iam:PassRole", ...callerNetworkActions]);
+    /** Asserts that CloudFormation may do an action, and that the caller itself may not. */
     const requireRight = (type: string, action: string, resource: string, added: Call["context"] = {}) => {
-      asked.add(action);
+      neededActions.add(action);
       const call = { action, resource, context: { ...context, ...added } };
       assert.ok(findAllowingStatement(deploy, call), `${type}: ${action} on ${resource}`);
       const direct = findAllowingStatement(deploy, { action, resource });
       assert.ok(
-        !direct || own.some(({ actions }) => actions.includes(action)) || direct.policy === "PlanPolicy",
+        !direct || deployPolicy.some(({ actions }) => actions.includes(action)) || direct.policy === "PlanPolicy",
         action,
       );
     };
@@ -635,9 +645,9 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     for (const resource of types["AWS::IAM::Role"]?.on ?? [])
       assert.ok(findAllowingStatement(deploy, { ...passed, resource }));
     for (const action of callerNetworkActions) assert.ok(findAllowingStatement(deploy, { action, resource: "*" }));
-    const given = access.policy("StackPolicy").flatMap(({ actions }) => actions);
+    const givenRights = access.policy("StackPolicy").flatMap(({ actions }) => actions);
     assert.deepEqual(
-      [...new Set(given)].filter((action) => !asked.has(action)),
+      [...new Set(givenRights)].filter((action) => !neededActions.has(action)),
       [],
     );
   });

@@ -5,8 +5,9 @@ import { parse, type ScalarTag } from "yaml";
 import type { RecordedCall } from "./aws-service.ts";
 import { nothing, resolve, type Scope } from "./template.ts";
 
-// The rights of the roles in infra/aws/iam/pipeline.yml. Statements are evaluated by Effect, Action, Resource and
-// Condition; `Call` has the values of the condition's keys.
+// Evaluates the rights of the roles in infra/aws/iam/pipeline.yml, by the Effect, Action, Resource and Condition of
+// their statements.
+
 export const templateFile = fileURLToPath(new URL("../../infra/aws/iam/pipeline.yml", import.meta.url));
 export const [region, accountId] = ["eu-west-1", "123456789012"];
 
@@ -16,21 +17,21 @@ interface Statement {
   Resource: string | string[];
   Condition?: Record<string, Record<string, string | string[]>>;
 }
-/** A statement, with its policy. */
+/** A statement with the name of its policy, and with its Action as a list. */
 export interface PlacedStatement extends Statement {
   policy: string;
   actions: string[];
 }
-/** A call as IAM sees it. */
+/** A call, as IAM evaluates it. */
 export interface Call {
   action: string;
   resource: string;
-  /** The values of condition keys; several for a key such as dynamodb:LeadingKeys. */
+  /** The values of condition keys. A key such as dynamodb:LeadingKeys has a list of values. */
   context?: Record<string, string | string[]>;
 }
 type Json = Record<string, unknown>;
 
-/** The short forms of CloudFormation's functions in YAML, converted to their JSON forms. */
+/** YAML tags that convert the short forms of CloudFormation's functions, such as `!Ref`, to their JSON forms. */
 const tags = ["Ref", "Condition", "Sub", "GetAtt", "If", "Equals", "Not", "And", "Or", "Join"].flatMap((name) => {
   const key = name === "Ref" || name === "Condition" ? name : `Fn::${name}`;
   const scalar: ScalarTag = { tag: `!${name}`, resolve: (text) => ({ [key]: text }) };
@@ -44,7 +45,7 @@ const tags = ["Ref", "Condition", "Sub", "GetAtt", "If", "Equals", "Not", "And",
   ];
 });
 
-/** Returns the template with conditions and references resolved for these parameters. */
+/** Reads the template with its conditions and references resolved for these parameters. */
 export const readAccess = async (given: Record<string, string | string[]> = {}) => {
   const template: Json = parse(await readFile(templateFile, "utf8"), { customTags: (known) => [...known, ...tags] });
   const [parameters, conditions] = [Object(template.Parameters), Object(template.Conditions)];
@@ -66,13 +67,13 @@ export const readAccess = async (given: Record<string, string | string[]> = {}) 
   };
   const isMet = (condition: unknown): boolean => {
     const [[name, argument] = ["", undefined]] = Object.entries(Object(condition));
-    const all = [argument].flat();
+    const operands = [argument].flat();
     if (name === "Condition") return isMet(conditions[String(argument)]);
-    if (name === "Fn::Not") return !isMet(all[0]);
-    if (name === "Fn::And") return all.every(isMet);
-    if (name === "Fn::Or") return all.some(isMet);
+    if (name === "Fn::Not") return !isMet(operands[0]);
+    if (name === "Fn::And") return operands.every(isMet);
+    if (name === "Fn::Or") return operands.some(isMet);
     assert.equal(name, "Fn::Equals");
-    const [left, right] = all.map((value) => resolve(value, scope));
+    const [left, right] = operands.map((value) => resolve(value, scope));
     return left === right;
   };
   const applyConditions = (value: unknown): unknown => {
@@ -117,13 +118,13 @@ const matchesPattern = (pattern: string, text: string): boolean =>
 
 /**
  * Reports whether an ARN matches a pattern as in IAM: `*` is any text and `?` one character. In the first five parts of
- * an ARN they don't match a colon.
+ * an ARN, which colons separate, `*` and `?` match no colon.
  */
 const matchesArn = (pattern: string, arn: string): boolean => {
   if (pattern === "*") return true;
   const splitArn = (text: string) => {
-    const all = text.split(":");
-    return [...all.slice(0, 5), all.slice(5).join(":")];
+    const parts = text.split(":");
+    return [...parts.slice(0, 5), parts.slice(5).join(":")];
   };
   const [wanted, found] = [splitArn(pattern), splitArn(arn)];
   return wanted.every((part, index) => matchesPattern(part, found[index] ?? ""));
@@ -133,13 +134,13 @@ const matchesArn = (pattern: string, arn: string): boolean => {
 export const placeStatements = ({ Statement }: { Statement: Statement[] }, policy: string): PlacedStatement[] =>
   Statement.map((statement) => ({ ...statement, policy, actions: [statement.Action].flat() }));
 
-/** Returns an operator for keys with one value, undefined if the call has none: it must be as one of `wanted`. */
+/** Returns an operator for keys with at most one value. It holds if `isMet` is true for one of the wanted values. */
 const forOneValue =
   (isMet: (value: string | undefined, wanted: string) => boolean) =>
   ([value]: string[], wanted: string[]): boolean =>
-    wanted.some((one) => isMet(value, one));
+    wanted.some((wantedValue) => isMet(value, wantedValue));
 
-/** IAM's condition operators: whether a key's values in a call are as the condition wants. */
+/** IAM's condition operators. They compare the values of a key in a call with the values in the condition. */
 const operators: Record<string, (values: string[], wanted: string[]) => boolean> = {
   StringEquals: forOneValue((value, wanted) => value === wanted),
   StringEqualsIfExists: forOneValue((value, wanted) => value === undefined || value === wanted),
@@ -176,9 +177,9 @@ export const findAllowingStatement = (
 export const cloudFormationContext = { "aws:CalledViaFirst": "cloudformation.amazonaws.com" };
 export const buildArn = (service: string, resource: string) => `arn:aws:${service}:${region}:${accountId}:${resource}`;
 
-/** Returns the calls that IAM would check for a recorded call; all of them must be allowed. */
-export const listIamCalls = ({ service, action, name, caller, context: own, rights }: RecordedCall): Call[] => {
-  const context = { ...own, ...(caller === "cloudformation" && cloudFormationContext) };
+/** Returns the calls that IAM evaluates for a recorded call. The recorded call is allowed if all of them are. */
+export const listIamCalls = ({ service, action, name, caller, context: recorded, rights }: RecordedCall): Call[] => {
+  const context = { ...recorded, ...(caller === "cloudformation" && cloudFormationContext) };
   const buildCalls = (...resources: string[]) => resources.map((resource) => ({ action, resource, context }));
   // Every caller may read its own identity.
   if (action === "sts:GetCallerIdentity") return [];
@@ -187,14 +188,14 @@ export const listIamCalls = ({ service, action, name, caller, context: own, righ
   if (service === "ssm") return buildCalls(buildArn("ssm", `parameter${name}`));
   if (service === "eks") {
     const [cluster = "", principal] = name.split(" ");
-    const ofCluster = buildCalls(buildArn("eks", `cluster/${cluster}`));
-    if (principal === undefined) return ofCluster;
+    const clusterCalls = buildCalls(buildArn("eks", `cluster/${cluster}`));
+    if (principal === undefined) return clusterCalls;
     const [, , , , account, role] = principal.split(":");
     const resource = buildArn("eks", `access-entry/${cluster}/${role?.replace("/", `/${account}/`)}/1a2b`);
     // A new entry with tags also needs the right to tag it.
     if (action === "eks:CreateAccessEntry") {
       const isTagged = Object.keys(context).some((key) => key.startsWith("aws:RequestTag/"));
-      return [...ofCluster, ...(isTagged ? [{ action: "eks:TagResource", resource, context }] : [])];
+      return [...clusterCalls, ...(isTagged ? [{ action: "eks:TagResource", resource, context }] : [])];
     }
     return [{ action, resource, context }];
   }
@@ -204,7 +205,7 @@ export const listIamCalls = ({ service, action, name, caller, context: own, righ
       const item = key === undefined ? undefined : { "dynamodb:LeadingKeys": [key] };
       return { action, resource: buildArn("dynamodb", `table/${table}`), context: { ...context, ...item } };
     });
-  // A call without a name is about no single resource.
+  // IAM evaluates a call that names no resource with the resource `*`.
   if (name === "") return buildCalls("*");
   // In policies, a log group's ARN ends in `:*` for all actions except those on tags.
   if (service === "logs") return buildCalls(buildArn("logs", `log-group:${name}:*`));

@@ -15,9 +15,10 @@ import { needs } from "../parts.ts";
 import { type Running, start } from "../runtime/runtime-api.ts";
 import { runtimeClient } from "./tools.ts";
 
-// The bundles of all rules run under Lambda's own runtime client. POSTERN_RULES limits the test to some rules.
-const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
-const catalogue = (await readCatalogue()).filter(({ name }) => only.length === 0 || only.includes(name));
+// Runs the bundles of all rules under Lambda's own runtime client. POSTERN_RULES limits the test to some rules.
+const chosenRules = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
+const isChosen = (name: string) => chosenRules.length === 0 || chosenRules.includes(name);
+const catalogue = (await readCatalogue()).filter(({ name }) => isChosen(name));
 
 const { publicKey, privateKey } = generateKeyPairSync("ed25519");
 const keys = String(publicKey.export({ format: "jwk" }).x);
@@ -27,7 +28,7 @@ describe("under Lambda's runtime", await needs("runtime client"), () => {
   let folder: string;
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "postern-runtime-"));
-    // The build's own tests check the size budget.
+    // The tests of the build check the size budget.
     const bundles = catalogue.map((listed) =>
       bundleRule(listed, buildConfig(listed), join(folder, "dist"), { budgetBytes: Number.POSITIVE_INFINITY }),
     );
@@ -45,15 +46,15 @@ describe("under Lambda's runtime", await needs("runtime client"), () => {
       });
       after(() => running?.stop());
 
-      it("does what its cases say", async () => {
+      it("gives the outcomes of its cases", async () => {
         for (const entry of cases) {
           const answer = await running.invoke(buildInvocationEvent(listed, entry));
           assert.deepEqual(describeCaseDifferences(entry, readDecision(answer, listed, entry)), [], entry.name);
         }
       });
 
-      it("does the same over HTTP, with a valid key", async () => {
-        // A request over HTTP can't carry the settings and needs of a case.
+      it("gives the outcome of a case also over HTTP, with a valid key", async () => {
+        // A request over HTTP can't contain the settings and needs of a case.
         const plain = cases.find(
           ({ settings, needs, variant, now }) => (settings ?? needs ?? variant ?? now) === undefined,
         );
@@ -66,13 +67,14 @@ describe("under Lambda's runtime", await needs("runtime client"), () => {
       it("answers 404 for a wrong key", async () => {
         const [entry] = cases;
         assert.ok(entry);
-        const wrong = `local.${"A".repeat(86)}`;
-        const { statusCode, body } = readResponse(await running.invoke(buildEvent(listed, entry, { segment: wrong })));
+        const wrongKey = `local.${"A".repeat(86)}`;
+        const event = buildEvent(listed, entry, { segment: wrongKey });
+        const { statusCode, body } = readResponse(await running.invoke(event));
         assert.equal(statusCode, 404);
         assert.equal(JSON.parse(body).reason, "NotFound");
       });
 
-      it("answers a body that is no base64 with 400", async () => {
+      it("answers 400 for a body that is not base64", async () => {
         const [entry] = cases;
         assert.ok(entry);
         const { statusCode, body } = readResponse(

@@ -7,17 +7,17 @@ import {
   readCaller,
 } from "./aws-service.ts";
 
-/** moto's S3, with the parts of S3's documentation that a lock relies on and moto lacks. */
+/** moto's S3, extended by the documented behaviour that Postern's locks rely on and that moto lacks. */
 export interface S3 extends AwsService {
-  /** The milliseconds by which S3's clock is ahead; it dates answers and objects. */
+  /** The milliseconds by which S3's clock is ahead. The dates of answers and objects come from this clock. */
   ahead: number;
 }
 
 const conflict = "The conditional request cannot succeed due to a conflicting operation against this resource.";
 
 /**
- * Opens the S3 of a moto server. `recorder.allow` also decides about the rights that a call needs besides its own
- * action.
+ * Opens the S3 of a moto server. Some calls need more rights than that to their own action: `recorder.allow` decides
+ * whether a caller has them.
  */
 export const openS3 = (moto: AwsService, recorder: Pick<CallRecorder, "allow">): S3 => {
   const modified = new Map<string, string>();
@@ -44,7 +44,7 @@ export const openS3 = (moto: AwsService, recorder: Pick<CallRecorder, "allow">):
   };
   const write = async (request: AwsRequest, name: string): Promise<AwsReply> => {
     const isConditional = request.headers["if-match"] !== undefined || request.headers["if-none-match"] !== undefined;
-    // S3 reads the object to compare its ETag.
+    // S3 has to read the object to compare its ETag, so the caller needs the right to read it.
     if (request.headers["if-match"] !== undefined) requireRight(request, "GetObject", name);
     if (isConditional && busy.has(name)) throw new AwsError(409, "ConditionalRequestConflict", conflict);
     if (isConditional) busy.add(name);
@@ -62,7 +62,7 @@ export const openS3 = (moto: AwsService, recorder: Pick<CallRecorder, "allow">):
       const date = modified.get(name);
       return date === undefined ? reply : { ...reply, headers: { ...reply.headers, "last-modified": date } };
     });
-  // A test may change Date to the clock of the caller.
+  // This doesn't use Date.now(), because a test may replace Date by the clock of the caller.
   const formatNow = () => new Date(performance.timeOrigin + performance.now() + s3.ahead).toUTCString();
 
   const s3: S3 = {
@@ -70,10 +70,10 @@ export const openS3 = (moto: AwsService, recorder: Pick<CallRecorder, "allow">):
     ahead: 0,
     answer: async (request) => {
       const { name } = moto.identify(request);
-      const acts: Record<string, typeof read> = { GET: read, HEAD: read, PUT: write, DELETE: write };
-      const act = name.includes("/") ? acts[request.method] : undefined;
+      const objectHandlers: Record<string, typeof read> = { GET: read, HEAD: read, PUT: write, DELETE: write };
+      const handle = name.includes("/") ? objectHandlers[request.method] : undefined;
       if (request.query.has("policy")) return answerPolicy(request, name);
-      const reply = await (act ? act(request, name) : moto.answer(request));
+      const reply = await (handle ? handle(request, name) : moto.answer(request));
       return { ...reply, headers: { ...reply.headers, date: formatNow() } };
     },
   };

@@ -8,7 +8,7 @@ import { createPackager, loadJob, type StagePackager } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 import { runSchedules } from "./schedules.ts";
 
-// A rule that reconciles clusters, from its first deployment to the last.
+// Tests a rule that reconciles clusters on a schedule, from its first deployment to the last.
 const minute = 60_000;
 const [rule, other] = ["count-minutes", "deny-notes"];
 const match = 'match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE"] }]';
@@ -59,18 +59,19 @@ describe("a rule that reconciles clusters", await needs("moto", "runtime client"
   const deploy = async (rules: string, mark: string) => {
     trees++;
     const cases = "- { name: admits a note, validate: { metadata: { name: a } }, needs: {}, admitted: true }\n";
-    // A process loads a module once, so each catalogue gets its own folder.
+    // A process loads a module only once, so each catalogue is also written to its own folder.
     for (const folder of ["functions", `trees/${trees}`]) {
       await checkout.rule(rule, buildRule(mark), cases, folder);
       await checkout.rule(other, buildOtherRule(mark), cases.replace("admitted: true", `refused: ${mark}`), folder);
     }
     const { deployStage } =
       await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
-    // The permission of the schedule is as it was deployed; an alias that was rolled back or armed isn't changed by hand.
+    // The plan must report no change by hand: the schedule's permission is as deployed, also after the alias was rolled
+    // back or armed.
     const show = async (plan: DeploymentPlan) => assert.deepEqual(plan.differences, []);
     assert.match(await deployStage(await openJob(rules), show, packageStage), /release r\d+ is live/);
   };
-  /** Runs the schedules once; returns what the functions report, and the number of calls. */
+  /** Runs the schedules once. Returns the reports of the functions, and the number of calls. */
   const passMinute = async () => {
     const calls = await runSchedules(account.cloudformation, account.lambda);
     for (const { fault, payload } of calls) assert.equal(fault, undefined, JSON.stringify(payload));
@@ -81,7 +82,7 @@ describe("a rule that reconciles clusters", await needs("moto", "runtime client"
       .map(({ Cluster, done, verdict }) => [Cluster, done ?? verdict]);
     return { calls: calls.length, reports: reports.map((report) => report.join(": ")).sort() };
   };
-  /** Returns the states of the schedule's alarms: whether it runs, and whether its work fails. */
+  /** Returns the states of the schedule's alarms: one rings if the schedule doesn't run, and one if its work fails. */
   const readAlarms = () => {
     const { MetricAlarms } = account.cloudwatch.alarms.describe({});
     const read = (kind: string) =>
@@ -98,14 +99,14 @@ describe("a rule that reconciles clusters", await needs("moto", "runtime client"
 
   it("is called by the schedule for each cluster with a connection, and keeps its ledger", async () => {
     await deploy(`${rule}: {}`, "first");
-    // Nothing rings before the first call.
+    // No alarm rings before the first call.
     const [running, failing] = readAlarms();
     assert.deepEqual([running, failing === "ALARM"], ["INSUFFICIENT_DATA", false]);
     assert.deepEqual(await passMinute(), { calls: 1, reports: ["east: first 1", "west: first 1"] });
     assert.deepEqual((await passMinute()).reports, ["east: first 2", "west: first 2"]);
   });
 
-  it("is called in the version that is live, also after a rollback", async () => {
+  it("is called in its live version, also after a rollback", async () => {
     await deploy(`${rule}: {}`, "second");
     assert.deepEqual((await passMinute()).reports, ["east: second 3", "west: second 3"]);
     await runPostern("rollback", rule);
@@ -121,7 +122,7 @@ describe("a rule that reconciles clusters", await needs("moto", "runtime client"
     assert.deepEqual(await passMinute(), { calls: 1, reports: [] });
   });
 
-  it("has alarms that ring if its work fails or the schedule doesn't run, and not if it is rolled back or disarmed", async () => {
+  it("has alarms that ring if its work fails or the schedule stops, unless it is disarmed", async () => {
     await deploy(`${rule}: { settings: { fails: true } }`, "failing");
     assert.deepEqual((await passMinute()).reports, ["east: failed", "west: failing 6"]);
     await passMinutes(20);
@@ -149,11 +150,11 @@ describe("a rule that reconciles clusters", await needs("moto", "runtime client"
     await runPostern("arm", rule);
   });
 
-  it("is called no more once postern.yaml doesn't name it, or the stage is destroyed", async () => {
+  it("is no longer called once postern.yaml doesn't name it, or the stage is destroyed", async () => {
     await deploy(`${rule}: {}`, "fourth");
     assert.equal((await passMinute()).calls, 1);
     await deploy("", "fifth");
-    // The function stays for a rollback until another release follows.
+    // The function is kept for a rollback until the next release.
     assert.equal((await passMinute()).calls, 1);
     await deploy("", "sixth");
     assert.deepEqual(await passMinute(), { calls: 0, reports: [] });

@@ -2,8 +2,8 @@ import type { CloudFormation } from "./cloudformation.ts";
 import { type Invocation, type Lambda, parseFunctionName } from "./lambda.ts";
 
 /**
- * Does what EventBridge does once a minute: calls the targets of all rules with a schedule that are enabled, if the functions' policies
- * allow it.
+ * Invokes the target functions of all enabled rules with a schedule, as EventBridge does once a minute. Throws if a
+ * function's policy doesn't allow it.
  */
 export const runSchedules = async (
   { stacks }: Pick<CloudFormation, "stacks">,

@@ -13,7 +13,7 @@ import { close, listen } from "../listen.ts";
 import { needs } from "../parts.ts";
 import { type Moto, startMoto } from "./moto.ts";
 
-// A service that requires a token, and the places in AWS that store tokens.
+// Tests a service that requires a token, with the services of AWS that can store tokens.
 describe("a service that requires a token", await needs("moto"), () => {
   const region = "eu-west-1";
   const places = [
@@ -30,7 +30,7 @@ describe("a service that requires a token", await needs("moto"), () => {
     response.writeHead(request.headers.authorization === `Bearer ${wanted}` ? 200 : 401).end();
   });
 
-  const tell = async (target: string, body: object) => {
+  const callAws = async (target: string, body: object) => {
     const headers = {
       "content-type": "application/x-amz-json-1.1",
       "x-amz-target": target,
@@ -41,9 +41,14 @@ describe("a service that requires a token", await needs("moto"), () => {
   };
   const keep = async (token: string, isNew = false) => {
     const value = { SecretString: token, ClientRequestToken: randomUUID() };
-    if (isNew) await tell("secretsmanager.CreateSecret", { Name: "backend", ...value });
-    else await tell("secretsmanager.PutSecretValue", { SecretId: "backend", ...value });
-    await tell("AmazonSSM.PutParameter", { Name: "/backend", Value: token, Type: "SecureString", Overwrite: !isNew });
+    if (isNew) await callAws("secretsmanager.CreateSecret", { Name: "backend", ...value });
+    else await callAws("secretsmanager.PutSecretValue", { SecretId: "backend", ...value });
+    await callAws("AmazonSSM.PutParameter", {
+      Name: "/backend",
+      Value: token,
+      Type: "SecureString",
+      Overwrite: !isNew,
+    });
   };
 
   before(async () => {
@@ -60,12 +65,12 @@ describe("a service that requires a token", await needs("moto"), () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  const ask = async (bearer: SecretPlace) =>
+  const callService = async (bearer: SecretPlace) =>
     (await createLiveCapabilities({})("prod", 20_000).https({ ...service, bearer })).status;
 
   it("gets a token, which is read once", async () => {
-    for (const place of places) {
-      assert.deepEqual([await ask(place), await ask(place)], [200, 200]);
+    for (const bearer of places) {
+      assert.deepEqual([await callService(bearer), await callService(bearer)], [200, 200]);
       assert.equal(authorizations.splice(0).at(-1), "Bearer first");
     }
   });
@@ -73,8 +78,8 @@ describe("a service that requires a token", await needs("moto"), () => {
   it("gets another token after a refusal", async () => {
     wanted = "second";
     await keep(wanted);
-    for (const place of places) {
-      assert.equal(await ask(place), 200);
+    for (const bearer of places) {
+      assert.equal(await callService(bearer), 200);
       assert.deepEqual(authorizations.splice(0), ["Bearer first", "Bearer second"]);
     }
   });
@@ -91,26 +96,26 @@ describe("a service that requires a token", await needs("moto"), () => {
     const client = await generateCertificate(ca, await readFile(join(folder, "ca.key"), "utf8"), ["a"], "clientAuth");
     const guarded = createServer({ ca, cert, key, requestCert: true }, (_, response) => response.end());
     const url = `https://127.0.0.1:${await listen(guarded)}/`;
-    await tell("secretsmanager.CreateSecret", {
+    await callAws("secretsmanager.CreateSecret", {
       Name: "client",
       ClientRequestToken: randomUUID(),
       SecretString: `${client.certificate}${client.key}`,
     });
-    const place = { secret: "client", region };
+    const clientSecret = { secret: "client", region };
     const { https } = createLiveCapabilities({})("prod", 20_000);
-    assert.equal((await https({ url, ca, client: { certificate: place, key: place } })).status, 200);
+    assert.equal((await https({ url, ca, client: { certificate: clientSecret, key: clientSecret } })).status, 200);
     await close(guarded);
   });
 
   it("is called only twice if no token is accepted", async () => {
     wanted = "none";
-    assert.equal(await ask(places[0]), 401);
+    assert.equal(await callService(places[0]), 401);
     assert.equal(authorizations.splice(0).length, 2);
   });
 
   it("is not called without a token", async () => {
     const sentence = /^could not ask 127\.0\.0\.1:\d+: its token could not be read$/;
-    await assert.rejects(ask({ secret: "other", region }), { code: 503, message: sentence });
+    await assert.rejects(callService({ secret: "other", region }), { code: 503, message: sentence });
     assert.equal(authorizations.length, 0);
   });
 });

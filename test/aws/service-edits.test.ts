@@ -6,7 +6,8 @@ import { type Checkout, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// Edits of serverless.yml reach the versions that answer reviews; the same serverless.yml makes no new version.
+// An edit of serverless.yml must reach the versions that answer reviews. An unchanged serverless.yml must make no new
+// version.
 describe("an edit of serverless.yml", await needs("moto"), () => {
   const fn = "postern-test-always-pull-images";
   const id = "AlwaysDashpullDashimages";
@@ -39,9 +40,10 @@ describe("an edit of serverless.yml", await needs("moto"), () => {
     checkout.write("serverless.yml", serverless.replace("provider:\n", `provider:\n  ${lines}\n`));
   /** Adds settings of the rule's function to serverless.yml. */
   const setFunction = (settings: string) => {
-    const [all] = serverless.match(/^functions: (.*)$/m) ?? assert.fail();
-    const withRule = `functions:\n  - ${all.replace("functions: ", "")}\n  - always-pull-images: { ${settings} }`;
-    return checkout.write("serverless.yml", serverless.replace(all, withRule));
+    const [functionsLine] = serverless.match(/^functions: (.*)$/m) ?? assert.fail();
+    const functionsValue = functionsLine.replace("functions: ", "");
+    const withRule = `functions:\n  - ${functionsValue}\n  - always-pull-images: { ${settings} }`;
+    return checkout.write("serverless.yml", serverless.replace(functionsLine, withRule));
   };
   const readLive = () => {
     const { latest, versions, aliases } = account.lambda.functions.get(fn) ?? assert.fail(fn);
@@ -63,7 +65,7 @@ describe("an edit of serverless.yml", await needs("moto"), () => {
       [layer],
     ],
     [
-      "tracing, with the right to it",
+      "tracing, with the permission for it",
       () => setProvider("tracing: { lambda: true }"),
       /~ always-pull-images: layers, tracing \((?:.*\n)* {2}\+ AlwaysDashpullDashimagesRole: xray:PutTraceSegments on \*/,
       () => [readLive().live.tracing, readTracing()],
@@ -101,9 +103,9 @@ describe("an edit of serverless.yml", await needs("moto"), () => {
       assert.deepEqual([readLive().version, read()], [String(index + 2), value]);
     });
 
-  it("is deployed once", async () => assert.match((await deploy()).stderr, /^nothing to do: release r/m));
+  it("is not deployed a second time", async () => assert.match((await deploy()).stderr, /^nothing to do: release r/m));
 
-  it("makes an earlier version live again if that has everything", async () => {
+  it("makes an earlier version live again if that version has the same properties", async () => {
     await checkout.write("serverless.yml", serverless);
     assert.match((await deploy()).stderr, /versions: 0 published, 1 reused/);
     assert.equal(readLive().version, "1");
@@ -124,7 +126,7 @@ describe("an edit of serverless.yml", await needs("moto"), () => {
       assert.match((await deploy()).stderr, /^nothing to do: release r/m);
     });
 
-  it("does not publish what was changed in the unpublished function by hand", async () => {
+  it("does not publish changes that were made by hand to the unpublished function", async () => {
     const { latest } = readLive();
     await account.lambda.act("UpdateFunctionConfiguration", fn, { Layers: [layer], MemorySize: 1024 });
     await setProvider("environment: { PLACE: there }");
@@ -135,7 +137,7 @@ describe("an edit of serverless.yml", await needs("moto"), () => {
 
   for (const [what, change, sentence] of [
     [
-      "a property that no version would get",
+      "a property that postern deploy can't put into versions",
       "onError: arn:aws:sns:eu-west-1:123456789012:failures",
       /serverless\.yml gives the function of always-pull-images the property DeadLetterConfig, which postern deploy can't put into its versions; leave it out/,
     ],

@@ -2,8 +2,9 @@ import { syncBuiltinESMExports } from "node:module";
 import promises from "node:timers/promises";
 
 /**
- * Slows the clocks and timers of this process down by a factor, so that what a busy machine needs for its work counts
- * less beside the times that are imitated. Returns by how many milliseconds the clock is behind.
+ * Slows the clocks and timers of this process down by a factor. Then the imitated times take longer in real time, and
+ * the time that this machine needs for its work matters less beside them. Returns a function that reads by how many
+ * milliseconds the process's clock is behind the real time.
  */
 export const slowClocks = (factor: number): (() => number) => {
   const { now } = Date;
@@ -14,7 +15,7 @@ export const slowClocks = (factor: number): (() => number) => {
   class SlowDate extends Date {
     static override now = () => Math.floor(readTime());
     constructor(...parts: unknown[]) {
-      // The cast is safe: the arguments go to Date as they came.
+      // The cast is safe: Date gets the same arguments.
       super(...((parts.length > 0 ? parts : [SlowDate.now()]) as [number]));
     }
   }

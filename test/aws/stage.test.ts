@@ -41,7 +41,7 @@ import { openDynamoDb } from "./dynamodb-service.ts";
 import { type Moto, openStorage, startMoto } from "./moto.ts";
 import { openS3, type S3 } from "./s3.ts";
 
-// The state of a stage in AWS between deployments, also with two deployments at once.
+// Tests the state that a stage keeps in AWS between deployments, also with two simultaneous deployments.
 const region = "eu-west-1";
 const rows = readRows<{
   damaged: { keyring: string; text: string }[];
@@ -54,7 +54,7 @@ describe("the state of a stage", await needs("moto"), () => {
   let stages = 0;
 
   before(async () => {
-    // Pages of three elements, so that lists have several pages.
+    // With three elements a page, lists have several pages.
     process.env.MOTO_S3_DEFAULT_MAX_KEYS = "3";
     moto = await startMoto("AWS_ENDPOINT_URL_SSM", "AWS_ENDPOINT_URL_S3");
   });
@@ -73,7 +73,7 @@ describe("the state of a stage", await needs("moto"), () => {
     server = await startServer(() => s3, recorder);
   });
   after(() => server?.stop());
-  /** Creates a bucket behind the server, for moto itself may fulfil two conditional writes at once. */
+  /** Creates a bucket behind the stand-in for S3, because moto itself may accept two conflicting conditional writes. */
   const createBucket = async (): Promise<StageBucket> => {
     const name = `bucket-${++buckets}`;
     assert.equal(await openStorage(moto.url, region).createBucket(name), undefined);
@@ -99,7 +99,7 @@ describe("the state of a stage", await needs("moto"), () => {
       return stored ? { IfMatch: stored.etag } : { IfNoneMatch: "*" as const };
     };
     /** Writes the lock as another command would. */
-    const hold = async (text: string) => assert.ok(await bucket.write(lockObjectKey, text, await readCondition()));
+    const writeLock = async (text: string) => assert.ok(await bucket.write(lockObjectKey, text, await readCondition()));
     const readLock = async () => (await bucket.read(lockObjectKey))?.text;
     /** Moves S3's clock forward. */
     const advanceClock = (milliseconds: number) => {
@@ -117,15 +117,15 @@ describe("the state of a stage", await needs("moto"), () => {
     it("refuses a second command, and names the first one and the end of its lock by S3's clock", async () => {
       advanceClock(3_600_000);
       const lock = await take();
-      const ends = new Date((await bucket.read(lockObjectKey))?.modified.getTime() ?? 0);
-      ends.setSeconds(ends.getSeconds() + 180);
+      const expiry = new Date((await bucket.read(lockObjectKey))?.modified.getTime() ?? 0);
+      expiry.setSeconds(expiry.getSeconds() + 180);
       await assert.rejects(take("postern rotate"), (error) => {
         assert.ok(error instanceof Complaint);
-        const sentence = `this stage is locked by jane (postern deploy); the lock expires at ${ends.toISOString()} unless that command renews it`;
+        const sentence = `this stage is locked by jane (postern deploy); the lock expires at ${expiry.toISOString()} unless that command renews it`;
         assert.deepEqual([error.message, error.exitCode], [sentence, 1]);
         return true;
       });
-      assert.ok(ends.getTime() > Date.now() + 3_600_000);
+      assert.ok(expiry.getTime() > Date.now() + 3_600_000);
       await lock.check();
       await lock.release();
       assert.equal(await readLock(), undefined);
@@ -136,22 +136,22 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.equal(await readLock(), undefined);
     });
 
-    /** Takes the lock with several commands at once, and asserts that exactly one gets it. */
+    /** Lets several commands take the lock at once, and asserts that exactly one of them gets it. */
     const raceForLock = async (count: number) => {
-      const ends = await Promise.allSettled(Array.from({ length: count }, () => take()));
-      const [lock, ...others] = ends.flatMap((end) => (end.status === "fulfilled" ? [end.value] : []));
+      const outcomes = await Promise.allSettled(Array.from({ length: count }, () => take()));
+      const [lock, ...others] = outcomes.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : []));
       assert.ok(lock);
       assert.deepEqual(others, []);
-      for (const end of ends)
-        if (end.status === "rejected") assert.match(String(end.reason), /^Error: this stage is locked by jane/);
+      for (const outcome of outcomes)
+        if (outcome.status === "rejected") assert.match(String(outcome.reason), /^Error: this stage is locked by jane/);
       await lock.check();
       await lock.release();
     };
 
-    it("is taken by one of several simultaneous commands", () => raceForLock(5));
+    it("is given to exactly one of several simultaneous commands", () => raceForLock(5));
 
-    it("is taken over by one of several commands after it has expired", async () => {
-      await hold(buildLockText("killed"));
+    it("can be taken over by exactly one of several commands after it has expired", async () => {
+      await writeLock(buildLockText("killed"));
       advanceClock(lockTermMilliseconds + 2_000);
       await raceForLock(5);
     });
@@ -163,7 +163,7 @@ describe("the state of a stage", await needs("moto"), () => {
       ["a year fast", 365 * 24 * 60],
     ] as const)
       it(`is taken over after it has expired and not before, with a clock that is ${clock}`, async (test) => {
-        await hold(buildLockText("other"));
+        await writeLock(buildLockText("other"));
         test.mock.timers.enable({ apis: ["Date"], now: Date.now() + minutes * 60_000 });
         await assert.rejects(take(), refusal);
         advanceClock(lockTermMilliseconds - 60_000);
@@ -175,8 +175,8 @@ describe("the state of a stage", await needs("moto"), () => {
         await lock.release();
       });
 
-    it("expires by its age if another program wrote it", async () => {
-      await hold("hello");
+    it("expires by its age if another program wrote it and doesn't renew it", async () => {
+      await writeLock("hello");
       await assert.rejects(take(), /^Error: this stage is locked by an unknown program/);
       advanceClock(lockTermMilliseconds + 2_000);
       await (await take()).release();
@@ -201,16 +201,17 @@ describe("the state of a stage", await needs("moto"), () => {
     it("is still held if no other command took it over in time", async () => {
       const lock = await take();
       advanceClock(lockTermMilliseconds + 60_000);
-      const seen = await bucket.read(lockObjectKey);
-      assert.ok(seen && seen.age > lockTermMilliseconds);
-      // The check renews the lock, so the ETag that another command read is obsolete.
+      const expired = await bucket.read(lockObjectKey);
+      assert.ok(expired && expired.age > lockTermMilliseconds);
+      // The check renews the lock. So the lock's ETag changes, and the other command can't take the lock with the old
+      // one.
       await lock.check();
-      assert.equal(await bucket.write(lockObjectKey, buildLockText("late"), { IfMatch: seen.etag }), false);
+      assert.equal(await bucket.write(lockObjectKey, buildLockText("late"), { IfMatch: expired.etag }), false);
       await lock.check();
       await lock.release();
     });
 
-    it("is kept if it is renewed several times at once", async () => {
+    it("is still held after several simultaneous renewals", async () => {
       const lock = await take();
       advanceClock(lockTermMilliseconds - 10_000);
       await Promise.all(Array.from({ length: 5 }, () => lock.check()));
@@ -230,7 +231,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.equal(await readLock(), undefined);
     });
 
-    it("is not retried without the right to write", async () => {
+    it("is requested only once without the right to write", async () => {
       recorder.allow = ({ action }) => action !== "s3:PutObject";
       await assert.rejects(take(), ({ name }: Error) => name === "AccessDenied");
     });
@@ -248,10 +249,10 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.equal(await readLock(), undefined);
     });
 
-    it("notifies a command that has lost it, and isn't renewed by it", async (test) => {
+    it("notifies a command that has lost it, and the command doesn't renew it", async (test) => {
       test.mock.timers.enable({ apis: ["setInterval"] });
       const lock = await take();
-      await hold(buildLockText("other"));
+      await writeLock(buildLockText("other"));
       test.mock.timers.tick(20_000);
       await waitUntil("the loss was not noticed", () => lock.signal.aborted);
       assert.match(String(lock.signal.reason), /lost the lock of the stage to joe \(postern rotate\)/);
@@ -283,7 +284,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.notEqual(Parameter?.Value, "a secret");
     });
 
-    it("can be deleted twice, and are created by only one of several commands", async () => {
+    it("can be deleted twice, and are created by exactly one of several commands", async () => {
       const createParameter = () => Promise.all(["a", "b", "c"].map((value) => parameters.create("raced", value)));
       const first = await createParameter();
       assert.deepEqual([first.filter(Boolean).length, (await createParameter()).includes(true)], [1, false]);
@@ -323,7 +324,7 @@ describe("the state of a stage", await needs("moto"), () => {
     const listChanges = () => recorder.recordedCalls.filter(({ action }) => !/:Describe/.test(action));
     const isChange = (action: string) => /:(Create|Update|Delete)/.test(action);
 
-    it("is created complete, and is then not changed any more", async () => {
+    it("is created with all its settings, and isn't changed by later deployments", async () => {
       assert.equal(await table.readFaults(), undefined);
       await table.complete();
       assert.deepEqual(await table.readFaults(), []);
@@ -339,7 +340,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.deepEqual(listChanges(), []);
     });
 
-    it("is completed after a deployment was killed at any call", async () => {
+    it("gets its missing settings after a deployment was killed at any call", async () => {
       const killed: Fault = { status: 400, error: "Killed" };
       let states = 0;
       for (const when of ["before", "after"] as const)
@@ -359,22 +360,22 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.ok(states > 10, `${states}`);
     });
 
-    it("is completed and deleted once if every answer to a change is lost", async () => {
-      const lost = new Set<string>();
+    it("can be created, completed and deleted although the answer to each change is lost once", async () => {
+      const lostVersions = new Set<string>();
       recorder.fault = ({ action }, when) => {
-        if (when === "before" || !isChange(action) || lost.has(action)) return undefined;
-        lost.add(action);
+        if (when === "before" || !isChange(action) || lostVersions.has(action)) return undefined;
+        lostVersions.add(action);
         return "cut";
       };
       await table.complete();
       assert.deepEqual(await table.readFaults(), []);
       assert.equal(await table.remove(), true);
       assert.equal(await table.readFaults(), undefined);
-      assert.equal(lost.size, 5);
+      assert.equal(lostVersions.size, 5);
       assert.equal(await table.remove(), false);
     });
 
-    it("is deleted by no call before its deletion protection is turned off", async () => {
+    it("can't be deleted before its deletion protection is turned off", async () => {
       await table.complete();
       const { name: TableName } = table;
       await assert.rejects(call("DeleteTable", { TableName }), /DeletionProtectionEnabled|protected against deletion/);
@@ -384,7 +385,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.deepEqual(changes, ["dynamodb:UpdateTable", "dynamodb:DeleteTable"]);
     });
 
-    it("is completed by two deployments at once, and as soon as DynamoDB can", async () => {
+    it("can be completed by two deployments at once, which wait until DynamoDB accepts the changes", async () => {
       let early = 0;
       recorder.fault = ({ action }, when) =>
         when === "before" && action.endsWith("UpdateContinuousBackups") && early++ < 2
@@ -394,7 +395,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.deepEqual([await table.readFaults(), early > 2], [[], true]);
     });
 
-    it("has faults in words if its settings were changed", async () => {
+    it("has faults, described in words, if its settings were changed", async () => {
       await table.complete();
       const { name: TableName } = table;
       const PointInTimeRecoverySpecification = { PointInTimeRecoveryEnabled: false };
@@ -413,7 +414,7 @@ describe("the state of a stage", await needs("moto"), () => {
       await assert.rejects(table.complete(), /deletes values by the attribute "other" instead of "expires": turn its/);
     });
 
-    it("is not taken for a ledger if it has another key", async () => {
+    it("is refused as a ledger if its table has another key", async () => {
       const key = { AttributeName: "id", KeyType: "HASH" };
       await call("CreateTable", {
         TableName: table.name,
@@ -439,8 +440,10 @@ describe("the state of a stage", await needs("moto"), () => {
 
   describe("has a keyring that", () => {
     const cluster = "prod-eu";
-    /** Reports whether functions with these public keys accept a URL that this key signed. */
-    const takes = ({ publicKeys }: Keyring, { current }: Keyring) =>
+    /**
+     * Reports whether functions with the public keys of one keyring accept URLs that the other keyring's key signed.
+     */
+    const acceptsUrls = ({ publicKeys }: Keyring, { current }: Keyring) =>
       createUrlKeyVerifier(publicKeys, () => [1])(current.signSegment(cluster, 1))?.cluster === cluster;
     const listKeys = ({ publicKeys }: Keyring) => publicKeys.split(",");
 
@@ -451,15 +454,15 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.equal(await parameters.read("keys"), undefined);
     });
 
-    it("is one key, also for several simultaneous first deployments", async () => {
+    it("has the same single key for several simultaneous first deployments", async () => {
       const keyrings = await Promise.all(Array.from({ length: 5 }, () => readOrCreateKeyring(parameters)));
       const keys = new Set(keyrings.map(({ publicKeys }) => publicKeys));
       assert.deepEqual([...keys], [(await readKeyring(parameters))?.publicKeys]);
-      for (const functions of keyrings) for (const urls of keyrings) assert.ok(takes(functions, urls));
+      for (const functions of keyrings) for (const urls of keyrings) assert.ok(acceptsUrls(functions, urls));
       assert.equal((await readOrCreateKeyring(openNextParameters())).publicKeys === keyrings[0]?.publicKeys, false);
     });
 
-    it("is replaced while all URLs in use are accepted", async () => {
+    it("can be replaced step by step, and all URLs in use are accepted at each step", async () => {
       const first = await readOrCreateKeyring(parameters);
       const wide = await addSecondSigningKey(parameters);
       assert.deepEqual(listKeys(wide), [first.current.publicKey, wide.signers[1]?.publicKey]);
@@ -468,16 +471,16 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.equal(turned.publicKeys, wide.publicKeys);
       assert.equal(turned.current.publicKey, wide.signers[1]?.publicKey);
       for (const functions of [wide, turned])
-        for (const urls of [first, wide, turned]) assert.ok(takes(functions, urls));
+        for (const urls of [first, wide, turned]) assert.ok(acceptsUrls(functions, urls));
       const narrow = await deleteAllKeysButNewest(parameters);
       assert.deepEqual(listKeys(narrow), [turned.current.publicKey]);
-      assert.deepEqual([takes(narrow, turned), takes(narrow, first)], [true, false]);
+      assert.deepEqual([acceptsUrls(narrow, turned), acceptsUrls(narrow, first)], [true, false]);
     });
 
     const changes = { widen: addSecondSigningKey, turn: selectNewestKeyForNewUrls, narrow: deleteAllKeysButNewest };
-    const names = fc.constantFrom(...(["widen", "turn", "narrow"] as const));
+    const changeNames = fc.constantFrom(...(["widen", "turn", "narrow"] as const));
 
-    it("has one or two keys after any changes, and signs with one of them", async () => {
+    it("has one or two keys after any sequence of changes, and signs with one of them", async () => {
       const check = async (steps: (keyof typeof changes)[]) => {
         const parameters = openNextParameters();
         let before = await readOrCreateKeyring(parameters);
@@ -490,15 +493,16 @@ describe("the state of a stage", await needs("moto"), () => {
           assert.ok(listKeys(now).length === 1 || listKeys(now).length === 2);
           assert.equal(new Set(listKeys(now)).size, listKeys(now).length);
           assert.ok(listKeys(now).includes(now.current.publicKey));
-          assert.ok(takes(now, now));
-          // URLs of the first key are accepted until it is deleted.
-          if (step !== "narrow") assert.ok(takes(now, before));
+          assert.ok(acceptsUrls(now, now));
+          // Until the first key is deleted, URLs that it signed are accepted.
+          if (step !== "narrow") assert.ok(acceptsUrls(now, before));
+          // A second call of the same step changes nothing.
           const again = await changes[step](parameters);
           assert.deepEqual([again.publicKeys, again.current.publicKey], [now.publicKeys, now.current.publicKey]);
           before = again;
         }
       };
-      await fc.assert(fc.asyncProperty(fc.array(names, { maxLength: 6 }), check), { numRuns: 20 });
+      await fc.assert(fc.asyncProperty(fc.array(changeNames, { maxLength: 6 }), check), { numRuns: 20 });
     });
 
     const secret = "MC4CAQAwBQYDK2VwBCIEIsecret";
@@ -519,19 +523,22 @@ describe("the state of a stage", await needs("moto"), () => {
         assert.equal(await parameters.read("keys"), content);
       });
 
-    it("is reported as missing in the health of clusters", async () => {
+    it("is reported as unreadable in the health of clusters", async () => {
       const clusterRelease = { at: "now", keyVersion: 1, hardened: [], since: {}, manifests: [] };
       const stage = { ...createAwsStageClients("test"), parameters };
       const release = buildRelease(1, { clusters: { shop: clusterRelease } });
       const readUnknownHealth = async () =>
         (await probeClusterHealth({ stage, file: "", deployer: {} }, "shop", release))?.unknown;
       await parameters.remove("keys");
-      const left = "its endpoints were not probed, because the key that signs URLs can't be read: ";
-      const [gone = "", ...others] = (await readUnknownHealth()) ?? [];
-      assert.equal(gone, `${left}SSM doesn't have it any more`);
+      const notProbed = "its endpoints were not probed, because the key that signs URLs can't be read: ";
+      const [missingKey = "", ...others] = (await readUnknownHealth()) ?? [];
+      assert.equal(missingKey, `${notProbed}SSM doesn't have it any more`);
       assert.deepEqual(others, ["postern.yaml doesn't say how to reach it"]);
       await parameters.write("keys", "hello");
-      assert.equal((await readUnknownHealth())?.[0]?.startsWith(`${left}the keys of this stage can't be read: `), true);
+      assert.equal(
+        (await readUnknownHealth())?.[0]?.startsWith(`${notProbed}the keys of this stage can't be read: `),
+        true,
+      );
     });
   });
 
@@ -548,10 +555,10 @@ describe("the state of a stage", await needs("moto"), () => {
       await assert.rejects(none.save(buildRelease(1)), /^Error: this stage has no bucket to write its release to$/);
     });
 
-    it("are saved in a bucket that was created meanwhile", async () => {
-      let place: StageBucket | undefined;
-      const releases = await readReleaseStore(async () => place);
-      place = bucket;
+    it("are saved in a bucket that was created after the store was read", async () => {
+      let currentBucket: StageBucket | undefined;
+      const releases = await readReleaseStore(async () => currentBucket);
+      currentBucket = bucket;
       await releases.save(buildRelease(1));
       assert.deepEqual((await openAll()).all, [buildRelease(1)]);
     });
@@ -575,16 +582,16 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.deepEqual((await openAll()).all, [buildRelease(1, { by: "joe" })]);
     });
 
-    it("are created by one of two commands", async () => {
+    it("can be created by only one of two commands", async () => {
       const commands = await Promise.all([openAll(), openAll()]);
-      const ends = await Promise.allSettled(
+      const outcomes = await Promise.allSettled(
         commands.map(({ save }, index) => save(buildRelease(1, { by: String(index) }))),
       );
-      const refused = ends.findIndex(({ status }) => status === "rejected");
-      const [end, won] = [ends[refused], ends[1 - refused]];
-      assert.ok(end?.status === "rejected" && won?.status === "fulfilled");
-      assert.ok(end.reason instanceof Complaint);
-      assert.equal(end.reason.message, "another command has just created release r1");
+      const refused = outcomes.findIndex(({ status }) => status === "rejected");
+      const [failure, success] = [outcomes[refused], outcomes[1 - refused]];
+      assert.ok(failure?.status === "rejected" && success?.status === "fulfilled");
+      assert.ok(failure.reason instanceof Complaint);
+      assert.equal(failure.reason.message, "another command has just created release r1");
       assert.deepEqual((await openAll()).all, [buildRelease(1, { by: String(1 - refused) })]);
       await assert.rejects(
         commands[refused]?.save(buildRelease(1)) ?? assert.fail(),

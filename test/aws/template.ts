@@ -1,6 +1,7 @@
 import { AwsError } from "./aws-service.ts";
 
-// CloudFormation's templates: the declared resources, their order of creation, and the functions in their values.
+// Reads CloudFormation's templates: validates them, sorts their resources by dependencies, and computes the functions
+// in their values, such as Ref.
 
 export interface DeclaredResource {
   Type: string;
@@ -16,14 +17,16 @@ export interface Template {
   Description?: string;
 }
 
-/** Returns the values of references. */
+/** Finds the values of references. */
 export interface Scope {
+  /** Returns the value of `Ref: ID`. */
   ref(id: string): unknown;
+  /** Returns the value of `Fn::GetAtt: [ID, NAME]`. */
   attribute(id: string, name: string): unknown;
 }
 
 const createInvalid = (message: string) => new AwsError(400, "ValidationError", message);
-/** The value of `Ref: AWS::NoValue`: its property is left out. */
+/** The value of `Ref: AWS::NoValue`. A property with this value is omitted. */
 export const nothing = Symbol("AWS::NoValue");
 
 export const readTemplate = (text: string): Template => {
@@ -44,16 +47,17 @@ export const readTemplate = (text: string): Template => {
         `Template format error: [/Resources/${id}] Every Resources object must contain a Type member.`,
       );
   }
-  const known = new Set(Object.keys(Resources));
-  const named = [
+  const declaredIds = new Set(Object.keys(Resources));
+  const referencedIds = [
     ...Object.values(template.Resources).flatMap((declared) => [...findDependencies(declared)]),
     ...findReferences(template.Outputs),
   ];
-  const unknown = [...new Set(named)].filter((id) => !known.has(id) && !id.startsWith("AWS::"));
+  const unknown = [...new Set(referencedIds)].filter((id) => !declaredIds.has(id) && !id.startsWith("AWS::"));
   if (unknown.length > 0)
     throw createInvalid(
       `Template format error: Unresolved resource dependencies [${unknown.join(", ")}] in the Resources block of the template`,
     );
+  // Throws if dependencies are circular.
   sortResources(template);
   return template;
 };
@@ -66,21 +70,22 @@ const parseTemplate = (text: string): Template & { Conditions?: unknown } => {
   }
 };
 
-/** Returns the ids of resources, each after the resources that it needs, otherwise in the order of the template. */
+/** Returns the ids of resources in the template's order, but each after the resources on which it depends. */
 export const sortResources = ({ Resources }: Template): string[] => {
   const done = new Set<string>();
-  const visit = (id: string, above: string[]) => {
+  const visit = (id: string, dependents: string[]) => {
     const declared = Resources[id];
     if (done.has(id) || !declared) return;
-    if (above.includes(id)) throw createInvalid(`Circular dependency between resources: [${above.join(", ")}]`);
-    for (const other of findDependencies(declared)) visit(other, [...above, id]);
+    if (dependents.includes(id))
+      throw createInvalid(`Circular dependency between resources: [${dependents.join(", ")}]`);
+    for (const dependency of findDependencies(declared)) visit(dependency, [...dependents, id]);
     done.add(id);
   };
   for (const id of Object.keys(Resources)) visit(id, []);
   return [...done];
 };
 
-/** Returns the ids of the resources that a resource needs. */
+/** Returns the ids of the resources on which a resource depends. */
 export const findDependencies = ({ Properties, DependsOn = [] }: DeclaredResource) =>
   new Set([...findReferences(Properties), ...[DependsOn].flat()]);
 
@@ -95,6 +100,7 @@ const findReferences = (value: unknown): Set<string> => {
   return found;
 };
 
+/** Returns a value in which functions such as Ref are replaced by their results. */
 export const resolve = (value: unknown, scope: Scope): unknown => {
   if (Array.isArray(value)) return value.map((item) => resolve(item, scope)).filter((item) => item !== nothing);
   if (value === null || typeof value !== "object") return value;
@@ -107,18 +113,20 @@ export const resolve = (value: unknown, scope: Scope): unknown => {
   );
 };
 
+/** Computes Fn::GetAtt, Fn::Sub or Fn::Join. */
 const compute = (name: string, argument: unknown, scope: Scope): unknown => {
   if (name === "Fn::GetAtt") {
     const [id = "", ...attribute] = Array.isArray(argument) ? argument : String(argument).split(".");
     return scope.attribute(String(id), attribute.join("."));
   }
   if (name === "Fn::Sub") {
-    const [text, own] = Array.isArray(argument) ? argument : [argument, {}];
-    const values = Object(resolve(own, scope));
-    return String(text).replace(/\$\{([^}]*)\}/g, (_, blank: string) => {
-      if (blank.startsWith("!")) return `\${${blank.slice(1)}}`;
-      if (Object.hasOwn(values, blank)) return String(values[blank]);
-      const [id = "", ...attribute] = blank.split(".");
+    const [text, variables] = Array.isArray(argument) ? argument : [argument, {}];
+    const values = Object(resolve(variables, scope));
+    return String(text).replace(/\$\{([^}]*)\}/g, (_, name: string) => {
+      // `${!NAME}` stands for the text `${NAME}`.
+      if (name.startsWith("!")) return `\${${name.slice(1)}}`;
+      if (Object.hasOwn(values, name)) return String(values[name]);
+      const [id = "", ...attribute] = name.split(".");
       return String(attribute.length > 0 ? scope.attribute(id, attribute.join(".")) : scope.ref(id));
     });
   }

@@ -14,7 +14,9 @@ import { findMissingRegistry } from "../registry/registry.ts";
 
 const resolvePath = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-/** Returns the cache folder for these files; a change of a file gives another folder. */
+/**
+ * Returns a folder in the cache. Its name contains a hash of these files, so a change of a file gives another folder.
+ */
 const buildCachePath = (name: string, ...files: string[]): string => {
   const digest = createHash("sha256");
   for (const file of files) digest.update(readFileSync(resolvePath(file)));
@@ -22,7 +24,7 @@ const buildCachePath = (name: string, ...files: string[]): string => {
 };
 
 const getVenvFolder = () => buildCachePath("python", "requirements.txt");
-/** Returns the path of the file that is written when the folder is complete. */
+/** Returns the path of the file that is written once the installation of Python's tools is complete. */
 const getMarkerFile = () => join(getVenvFolder(), "complete");
 
 const readPinnedVersion = (tool: string): string => {
@@ -35,18 +37,22 @@ const readPinnedVersion = (tool: string): string => {
 /** A command with its first arguments, or the reason why the tool is missing. */
 export type Tool = { command: string[] } | { missing: string };
 
-/** Finds a tool: installed by `npm run aws`, otherwise on PATH in the pinned version. */
-const findTool = (name: string, installed: string[], onPath: string[], version: string[]): Tool => {
+/**
+ * Finds a Python tool: the one that `npm run aws` installed, else one on PATH if it has the pinned version. The
+ * parameters are the commands of the installed tool and of the tool on PATH, and the command that prints the version of
+ * the latter.
+ */
+const findTool = (name: string, installed: string[], onPath: string[], versionCommand: string[]): Tool => {
   const [program = "", ...rest] = installed;
   if (existsSync(getMarkerFile())) return { command: [join(getVenvFolder(), "bin", program), ...rest] };
-  const [versionProgram = "", ...words] = version;
+  const [versionProgram = "", ...words] = versionCommand;
   const answer = spawnSync(versionProgram, words, { encoding: "utf8" });
   const [found] = answer.status === 0 ? (/\d[\w.]*$/.exec(answer.stdout.trim()) ?? []) : [];
   const wanted = readPinnedVersion(name);
   if (found === wanted) return { command: onPath };
-  const first =
+  const problem =
     found === undefined ? `${name} ${wanted} is not here` : `${name} ${found} is here and ${wanted} is wanted`;
-  return { missing: `${first}: npm run aws installs it` };
+  return { missing: `${problem}: npm run aws installs it` };
 };
 
 export const findCfnLint = (): Tool => findTool("cfn-lint", ["cfn-lint"], ["cfn-lint"], ["cfn-lint", "--version"]);
@@ -72,11 +78,11 @@ export const findMissingRuntimeClient = (): string | undefined => {
   const { version: wanted } = JSON.parse(readFileSync(resolvePath("../runtime/package-lock.json"), "utf8")).packages[
     "node_modules/aws-lambda-ric"
   ];
-  const how = "npm run aws installs it";
+  const advice = "npm run aws installs it";
   // The installation compiles this file; the client can't start without it.
-  if (!existsSync(join(runtimeClient, "rapid-client.node"))) return `aws-lambda-ric ${wanted} is not here: ${how}`;
+  if (!existsSync(join(runtimeClient, "rapid-client.node"))) return `aws-lambda-ric ${wanted} is not here: ${advice}`;
   const { version: found } = JSON.parse(readFileSync(join(runtimeClient, "package.json"), "utf8"));
-  return found === wanted ? undefined : `aws-lambda-ric ${found} is here and ${wanted} is wanted: ${how}`;
+  return found === wanted ? undefined : `aws-lambda-ric ${found} is here and ${wanted} is wanted: ${advice}`;
 };
 
 const getDynamoDbFolder = () => buildCachePath("dynamodb", "pom.xml");
@@ -89,7 +95,7 @@ export const findDynamoDb = (): Tool => {
   if (java < oldestJava) return { missing: `Java ${oldestJava} is not here: DynamoDB Local needs it, or a newer one` };
   const folder = getDynamoDbFolder();
   if (!existsSync(folder)) return { missing: "DynamoDB Local is not here: npm run aws installs it" };
-  // Compiling less starts sooner; SQLite's library is beside the jars.
+  // With less compilation, Java starts sooner. SQLite's library is in the folder of the jars.
   const words = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", `-Djava.library.path=${folder}`, "-cp", `${folder}/*`];
   return { command: ["java", ...words, "software.amazon.dynamodb.services.local.main.ServerRunner"] };
 };
@@ -108,23 +114,26 @@ const installPython = async (): Promise<void> => {
 };
 
 /**
- * Installs the packages of test/NAME, with copies in the cache. Lambda's runtime client compiles for a minute, with the
- * headers of the project's own Node; the registry's packages run no scripts.
+ * Installs the packages of test/NAME, and copies them to the cache. The installation of Lambda's runtime client
+ * compiles it, which takes a minute and uses the headers of the project's own Node.
  */
 const installPackages = async (name: "runtime" | "registry", ignoresScripts: boolean): Promise<void> => {
-  const kept = buildCachePath(name, "../../package-lock.json", `../${name}/package-lock.json`);
+  const cached = buildCachePath(name, "../../package-lock.json", `../${name}/package-lock.json`);
   const modules = resolvePath(`../${name}/node_modules`);
-  if (!existsSync(kept)) {
+  if (!existsSync(cached)) {
     const env = { ...process.env, npm_config_nodedir: dirname(dirname(process.execPath)) };
     await run("npm", ["ci", `--ignore-scripts=${ignoresScripts}`], { cwd: resolvePath(`../${name}`), env });
-    await cp(modules, `${kept}.${process.pid}`, { recursive: true, verbatimSymlinks: true });
-    await rename(`${kept}.${process.pid}`, kept);
+    await cp(modules, `${cached}.${process.pid}`, { recursive: true, verbatimSymlinks: true });
+    await rename(`${cached}.${process.pid}`, cached);
   }
   await rm(modules, { recursive: true, force: true });
-  await cp(kept, modules, { recursive: true, verbatimSymlinks: true });
+  await cp(cached, modules, { recursive: true, verbatimSymlinks: true });
 };
 
-/** Installs DynamoDB Local and what it needs from Maven's repository; together they must have the checksum in pom.xml. */
+/**
+ * Installs DynamoDB Local and its dependencies from Maven's repository. The checksum of all files must be that in
+ * pom.xml.
+ */
 const installDynamoDb = async (): Promise<void> => {
   const folder = getDynamoDbFolder();
   if (existsSync(folder)) return;

@@ -11,7 +11,7 @@ import { loadJob } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 import { type LightClusters, openLightClusters } from "./light-clusters.ts";
 
-// A stage with a policy, in a cluster that serves the policy's kind but has its admission plugin off.
+// Tests a stage with a policy, in a cluster that serves the policy's kind but whose admission plugin for it is off.
 const name = "shop";
 const rule = "validating-admission-policy";
 const apiVersion = "admissionregistration.k8s.io/v1";
@@ -69,13 +69,13 @@ describe("a stage with a policy whose admission plugin is off", await needs("mot
       ca: account.ca,
     });
   };
-  /** Deploys; returns where the plan says that the policy is evaluated, and how the deployment ended. */
+  /** Deploys. Returns where the policy is evaluated by the plan, and the deployment's last sentence. */
   const deploy = async (timeoutSeconds: number) => {
     const { deployStage } =
       await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
     const plans: DeploymentPlan[] = [];
-    const ended = await deployStage(await openJob(timeoutSeconds), async (plan) => void plans.push(plan));
-    return { ended, planned: plans.flatMap(({ clusters }) => clusters.flatMap(({ policies }) => policies)) };
+    const result = await deployStage(await openJob(timeoutSeconds), async (plan) => void plans.push(plan));
+    return { ended: result, planned: plans.flatMap(({ clusters }) => clusters.flatMap(({ policies }) => policies)) };
   };
   const readHealth = async (timeoutSeconds: number) => {
     const { probeClusterHealth } = await checkout.load<typeof import("../../infra/rollout/clusters/cluster-health.ts")>(

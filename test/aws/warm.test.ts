@@ -11,7 +11,8 @@ import { createPackager, loadJob, type StagePackager } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 import { type LambdaService, startLambda } from "./lambda.ts";
 
-// Warm environments: Lambda's provisioned concurrency on versions, from the first deployment to the last.
+// Tests warm environments, which are Lambda's provisioned concurrency of versions, from the first deployment to the
+// last.
 const rule = "stamp-notes";
 const buildRule = (stamp: string) => `
 import { rule } from "#lib/rule.ts";
@@ -43,71 +44,71 @@ describe("the stand-in for provisioned concurrency", await needs("runtime client
     service.create(FunctionName, zip({ "index.cjs": Buffer.from(code) }), {});
     Object.assign(service, { warming: 0, warmFailure: undefined });
   });
-  const put = (Qualifier: string, ProvisionedConcurrentExecutions = 1) =>
+  const putProvisioned = (Qualifier: string, ProvisionedConcurrentExecutions = 1) =>
     client.putProvisionedConcurrencyConfig({ FunctionName, Qualifier, ProvisionedConcurrentExecutions });
-  const list = async () =>
+  const listProvisioned = async () =>
     (await client.listProvisionedConcurrencyConfigs({ FunctionName })).ProvisionedConcurrencyConfigs ?? [];
   const invoke = async () => (await client.invoke({ FunctionName, Qualifier: "live" })).Payload?.transformToString();
-  const refuses = (text: string) => new RegExp(`^InvalidParameterValueException: .*${text}`);
+  const buildRefusal = (text: string) => new RegExp(`^InvalidParameterValueException: .*${text}`);
 
   it("takes time to start environments, or fails", async () => {
     service.warming = 60_000;
-    assert.equal((await put("1", 2)).Status, "IN_PROGRESS");
+    assert.equal((await putProvisioned("1", 2)).Status, "IN_PROGRESS");
     service.warmFailure = "FUNCTION_ERROR_INIT_FAILURE";
-    await put("1", 3);
-    const [starting] = await list();
+    await putProvisioned("1", 3);
+    const [starting] = await listProvisioned();
     assert.deepEqual([starting?.Status, starting?.RequestedProvisionedConcurrentExecutions], ["IN_PROGRESS", 3]);
     service.warming = 0;
-    const [failed] = await list();
+    const [failed] = await listProvisioned();
     assert.deepEqual([failed?.Status, failed?.StatusReason], ["FAILED", "FUNCTION_ERROR_INIT_FAILURE"]);
     service.warmFailure = undefined;
-    assert.equal((await put("1", 2)).Status, "READY");
+    assert.equal((await putProvisioned("1", 2)).Status, "READY");
   });
 
-  it("answers reviews in such an environment as soon as one is ready", async () => {
+  it("answers reviews in a provisioned environment as soon as one is ready", async () => {
     assert.equal(await invoke(), '"on-demand"');
-    await put("1");
+    await putProvisioned("1");
     assert.equal(await invoke(), '"provisioned-concurrency"');
     await client.deleteProvisionedConcurrencyConfig({ FunctionName, Qualifier: "1" });
     assert.equal(await invoke(), '"on-demand"');
     await assert.rejects(client.deleteProvisionedConcurrencyConfig({ FunctionName, Qualifier: "1" }), /No Provisioned/);
   });
 
-  it("is refused where Lambda refuses it", async () => {
-    await assert.rejects(put("$LATEST"), refuses("unpublished function versions"));
-    await assert.rejects(put("7"), /^ResourceNotFoundException/);
-    await assert.rejects(put("1", 0), /^InvalidParameterValueException/);
-    const known = service.functions.get(FunctionName);
-    assert.ok(known);
-    known.reserved = 2;
-    await put("1", 2);
-    await assert.rejects(put("1", 3), refuses("not be greater than the reservedConcurrentExecution"));
-    known.versions.set("2", { ...known.latest });
-    await assert.rejects(put("2", 1), refuses("not be greater than the reservedConcurrentExecution"));
-    known.reserved = undefined;
-    await put("1", 500);
-    await assert.rejects(put("2", 401), refuses("below its minimum value of \\[100\\]"));
-    await put("2", 400);
+  it("refuses the same numbers and deletions as Lambda", async () => {
+    await assert.rejects(putProvisioned("$LATEST"), buildRefusal("unpublished function versions"));
+    await assert.rejects(putProvisioned("7"), /^ResourceNotFoundException/);
+    await assert.rejects(putProvisioned("1", 0), /^InvalidParameterValueException/);
+    const fn = service.functions.get(FunctionName);
+    assert.ok(fn);
+    fn.reserved = 2;
+    await putProvisioned("1", 2);
+    await assert.rejects(putProvisioned("1", 3), buildRefusal("not be greater than the reservedConcurrentExecution"));
+    fn.versions.set("2", { ...fn.latest });
+    await assert.rejects(putProvisioned("2", 1), buildRefusal("not be greater than the reservedConcurrentExecution"));
+    fn.reserved = undefined;
+    await putProvisioned("1", 500);
+    await assert.rejects(putProvisioned("2", 401), buildRefusal("below its minimum value of \\[100\\]"));
+    await putProvisioned("2", 400);
     await assert.rejects(client.deleteFunction({ FunctionName, Qualifier: "2" }), /it has provisioned concurrency/);
   });
 
-  it("excludes weights of an alias", async () => {
-    const known = service.functions.get(FunctionName);
-    known?.versions.set("2", { ...known.latest });
+  it("refuses weights of an alias with provisioned concurrency, and the reverse", async () => {
+    const fn = service.functions.get(FunctionName);
+    fn?.versions.set("2", { ...fn.latest });
     const alias = { FunctionName, Name: "live" };
     const buildWeights = (AdditionalVersionWeights: Record<string, number>) => ({
       RoutingConfig: { AdditionalVersionWeights },
     });
     await client.updateAlias({ ...alias, ...buildWeights({ 2: 0.1 }) });
-    await assert.rejects(put("live"), refuses("Invalid alias configuration"));
-    await put("1");
+    await assert.rejects(putProvisioned("live"), buildRefusal("Invalid alias configuration"));
+    await putProvisioned("1");
     await client.updateAlias({ ...alias, ...buildWeights({}) });
-    await assert.rejects(put("live"), /^ResourceConflictException/);
+    await assert.rejects(putProvisioned("live"), /^ResourceConflictException/);
     await client.deleteProvisionedConcurrencyConfig({ FunctionName, Qualifier: "1" });
-    await put("live");
+    await putProvisioned("live");
     await assert.rejects(
       client.updateAlias({ ...alias, ...buildWeights({ 2: 0.1 }) }),
-      refuses("Invalid alias configuration"),
+      buildRefusal("Invalid alias configuration"),
     );
   });
 });
@@ -140,7 +141,7 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
   };
   const writeTree = async (text: string) => {
     trees += 1;
-    // A process loads a module once, so each catalogue gets its own folder.
+    // A process loads a module only once, so each catalogue is also written to its own folder.
     for (const folder of ["functions", `trees/${trees}`])
       await checkout.rule(rule, buildRule(text), buildCases(text), folder);
   };
@@ -155,21 +156,21 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
     const { deployStage } = await loadDeployment();
     return deployStage({ ...(await openJob(config)), canary }, async () => {}, packageStage);
   };
-  const plan = async (config: string) => {
+  const listPlannedChanges = async (config: string) => {
     const { planDeployment } = await loadDeployment();
     return (await planDeployment(await openJob(config), packageStage)).warm.flatMap(({ changes }) => changes);
   };
   const runPostern = (...words: string[]) => checkout.postern(account.actAs("tester").env, ...words);
   const getFunction = () => {
-    const found = account.lambda.functions.get(`postern-test-${rule}`);
-    assert.ok(found);
-    return found;
+    const fn = account.lambda.functions.get(`postern-test-${rule}`);
+    assert.ok(fn);
+    return fn;
   };
-  const getLive = () => String(getFunction().aliases.get("live")?.version);
+  const getLiveVersion = () => String(getFunction().aliases.get("live")?.version);
   /** Returns the number of warm environments by version. */
   const listWarm = () =>
     Object.fromEntries([...getFunction().provisioned].map(([version, { count }]) => [version, count]));
-  /** Returns the changes of versions, aliases and warm environments in their order. */
+  /** Returns the calls that changed versions, aliases and warm environments, in their order. */
   const listChanges = () =>
     account.recordedCalls.flatMap(({ action, caller }) => {
       const [, name] =
@@ -179,42 +180,47 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
         : [name.replace("ProvisionedConcurrencyConfig", "")];
     });
 
-  it("has them before clusters get its entries", async () => {
+  it("has warm environments before clusters get its entries", async () => {
     await writeTree("one");
-    assert.deepEqual(await plan("{ warm: 2 }"), ["2 warm environments on the new version"]);
+    assert.deepEqual(await listPlannedChanges("{ warm: 2 }"), ["2 warm environments on the new version"]);
     assert.match(await deploy("{ warm: 2 }"), /release r1 is live/);
     const step = output.indexOf("warm environments: 2 ready, of 1 rule");
     assert.ok(step >= 0 && step < output.findIndex((line) => line.startsWith("cluster shop")), output.join("\n"));
-    assert.deepEqual(listWarm(), { [getLive()]: 2 });
-    assert.deepEqual(await plan("{ warm: 2 }"), []);
+    assert.deepEqual(listWarm(), { [getLiveVersion()]: 2 });
+    assert.deepEqual(await listPlannedChanges("{ warm: 2 }"), []);
     assert.match(await deploy("{ warm: 2 }"), /nothing to do/);
   });
 
-  it("has them on the new version before the alias moves, and on the old one until the end", async () => {
-    const before = getLive();
+  it("warms the new version before the alias moves, and keeps the old one warm until the end", async () => {
+    const before = getLiveVersion();
     await writeTree("two");
     assert.match(await deploy("{ warm: 2 }"), /release r2 is live/);
-    assert.notEqual(getLive(), before);
-    assert.deepEqual(listWarm(), { [getLive()]: 2 });
+    assert.notEqual(getLiveVersion(), before);
+    assert.deepEqual(listWarm(), { [getLiveVersion()]: 2 });
     assert.deepEqual(listChanges(), ["PublishVersion", "Put", "UpdateAlias", "Delete"]);
   });
 
-  it("gets another number without another version", async () => {
-    const version = getLive();
-    assert.deepEqual(await plan("{ warm: 3 }"), [`3 warm environments on version ${version}, which has 2 (READY)`]);
+  it("gets another number of warm environments without a new version", async () => {
+    const version = getLiveVersion();
+    assert.deepEqual(await listPlannedChanges("{ warm: 3 }"), [
+      `3 warm environments on version ${version}, which has 2 (READY)`,
+    ]);
     assert.match(await deploy("{ warm: 3 }"), /release r3 is live/);
-    assert.deepEqual([getLive(), listWarm(), listChanges()], [version, { [version]: 3 }, ["Put"]]);
+    assert.deepEqual([getLiveVersion(), listWarm(), listChanges()], [version, { [version]: 3 }, ["Put"]]);
   });
 
-  it("shows them in the status", async () => {
+  it("shows its warm environments in the status", async () => {
     const { stdout } = await runPostern("status", "--stage", "test");
-    assert.match(stdout, new RegExp(`^stamp-notes .* 3 warm environments of version ${getLive()} READY *$`, "m"));
+    assert.match(
+      stdout,
+      new RegExp(`^stamp-notes .* 3 warm environments of version ${getLiveVersion()} READY *$`, "m"),
+    );
     const { stdout: json } = await runPostern("status", "--stage", "test", "-o", "json");
-    assert.deepEqual(JSON.parse(json).rules[0].warm, [{ version: getLive(), count: 3, status: "READY" }]);
+    assert.deepEqual(JSON.parse(json).rules[0].warm, [{ version: getLiveVersion(), count: 3, status: "READY" }]);
   });
 
-  it("is not moved if Lambda can't start or refuses them, and the new version keeps none", async () => {
-    const before = getLive();
+  it("keeps its version if Lambda can't start or refuses the new version's warm environments", async () => {
+    const before = getLiveVersion();
     await writeTree("three");
     account.lambda.warmFailure = "FUNCTION_ERROR_INIT_FAILURE";
     await assert.rejects(
@@ -223,7 +229,7 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
     );
     account.lambda.warmFailure = undefined;
     await assert.rejects(deploy("{ warm: 999 }"), /^Error: the rules have 1002 warm environments until/);
-    // A plan doesn't know the warm environments of functions that aren't Postern's.
+    // A plan can't know the warm environments of other functions in the account.
     account.lambda.create("other", zip({ "index.cjs": Buffer.from("") }), {});
     const half = { ProvisionedConcurrentExecutions: 500 };
     await account.lambda.act("PutProvisionedConcurrencyConfig", "other", half, { Qualifier: "1" });
@@ -232,66 +238,66 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
       /Lambda refuses 500 warm environments for version \d+ of stamp-notes: .*minimum value of \[100\]/,
     );
     account.lambda.functions.delete("other");
-    assert.deepEqual([getLive(), listWarm()], [before, { [before]: 3 }]);
+    assert.deepEqual([getLiveVersion(), listWarm()], [before, { [before]: 3 }]);
   });
 
-  it("loses those of a version whose canary is rolled back", async () => {
-    const before = getLive();
+  it("loses the warm environments of a version whose canary is rolled back", async () => {
+    const before = getLiveVersion();
     const interruption = new AbortController();
     account.fault = ({ action }, when) => {
       if (when === "after" && action === "lambda:UpdateAlias") interruption.abort();
       return undefined;
     };
-    const watch = { share: 0.1, milliseconds: 60_000, every: 50, metricDelay: 0, signal: interruption.signal };
-    await assert.rejects(deploy("{ warm: 3 }", watch), /interrupted; the versions in the canary were rolled back/);
+    const canary = { share: 0.1, milliseconds: 60_000, every: 50, metricDelay: 0, signal: interruption.signal };
+    await assert.rejects(deploy("{ warm: 3 }", canary), /interrupted; the versions in the canary were rolled back/);
     account.fault = undefined;
-    assert.deepEqual([getLive(), listWarm()], [before, { [before]: 3 }]);
+    assert.deepEqual([getLiveVersion(), listWarm()], [before, { [before]: 3 }]);
     assert.deepEqual(listChanges(), ["PublishVersion", "Put", "UpdateAlias", "UpdateAlias", "Delete"]);
   });
 
-  it("says that it has none after a rollback, and gets them by a deployment", async () => {
+  it("says after a rollback that it has no warm environments, and gets them by a deployment", async () => {
     assert.match(await deploy("{ warm: 3 }"), /release r\d+ is live/);
-    const left = getLive();
+    const versionBefore = getLiveVersion();
     const { stdout, stderr } = await runPostern("rollback", rule, "--stage", "test");
     assert.match(stdout, /stamp-notes is at version \d+\n/);
-    const cold = `version ${getLive()} of stamp-notes has no warm environments, so its first reviews take longer`;
-    assert.ok(stderr.includes(`${cold}; postern deploy starts them\n`), stderr);
-    assert.deepEqual(listWarm(), { [left]: 3 });
+    const sentence = `version ${getLiveVersion()} of stamp-notes has no warm environments, so its first reviews take longer`;
+    assert.ok(stderr.includes(`${sentence}; postern deploy starts them\n`), stderr);
+    assert.deepEqual(listWarm(), { [versionBefore]: 3 });
     await writeTree("two");
     assert.match(await deploy("{ warm: 3 }"), /release r\d+ is live/);
-    assert.deepEqual(listWarm(), { [getLive()]: 3 });
+    assert.deepEqual(listWarm(), { [getLiveVersion()]: 3 });
     const { stderr: disarmed } = await runPostern("disarm", rule, "--for", "5m", "--stage", "test");
     assert.match(disarmed, /version \d+ of stamp-notes has no warm environments/);
     const armed = await runPostern("arm", rule, "--stage", "test");
     assert.equal(armed.code, 0, armed.stderr);
-    assert.deepEqual(listWarm(), { [getLive()]: 3 });
+    assert.deepEqual(listWarm(), { [getLiveVersion()]: 3 });
   });
 
-  it("loses what an ended command has left, with the versions that nothing needs any more", async () => {
+  it("loses the warm environments that a stopped command left, with versions that nothing needs", async () => {
     const { versions, provisioned } = getFunction();
     const [oldest] = [...versions.keys()];
     provisioned.set(String(oldest), { count: 1, since: 0, failure: undefined, running: 0 });
-    assert.deepEqual(await plan("{ warm: 3 }"), [`no longer 1 warm environment on version ${oldest}`]);
+    assert.deepEqual(await listPlannedChanges("{ warm: 3 }"), [`no longer 1 warm environment on version ${oldest}`]);
     for (const text of ["five", "six", "seven", "eight"]) {
       await writeTree(text);
       await deploy("{ warm: 1 }");
-      assert.deepEqual(listWarm(), { [getLive()]: 1 });
+      assert.deepEqual(listWarm(), { [getLiveVersion()]: 1 });
     }
     assert.ok(listChanges().includes("Delete"));
   });
 
-  it("has none any more after they are removed from postern.yaml, or when the rule is off", async () => {
-    const version = getLive();
-    assert.deepEqual(await plan("{ }"), [`no longer 1 warm environment on version ${version}`]);
+  it("loses its warm environments if postern.yaml no longer has them, or if the rule is off", async () => {
+    const version = getLiveVersion();
+    assert.deepEqual(await listPlannedChanges("{ }"), [`no longer 1 warm environment on version ${version}`]);
     assert.match(await deploy("{ }"), /release r\d+ is live/);
-    assert.deepEqual([getLive(), listWarm()], [version, {}]);
+    assert.deepEqual([getLiveVersion(), listWarm()], [version, {}]);
     await deploy("{ warm: 1 }");
     assert.deepEqual(listWarm(), { [version]: 1 });
     await deploy("{ warm: 1, mode: off }");
     assert.deepEqual(listWarm(), {});
   });
 
-  it("can be deleted while it is warm", async () => {
+  it("can be deleted while it has warm environments", async () => {
     await deploy("{ warm: 1 }");
     assert.equal(Object.keys(listWarm()).length, 1);
     const { destroyStage } =

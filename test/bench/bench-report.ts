@@ -9,7 +9,7 @@ import type { ClusterReadMeasurement } from "./reads.ts";
 import { countAllCalls, type TraceKindMeasurement, type TraceMeasurement, type TraceWayMeasurement } from "./trace.ts";
 import type { ValidatorMeasurement } from "./validators.ts";
 
-/** Returns a table of measured ratios, each with its bar: the limit that it must not exceed. */
+/** Returns a table of measured ratios. Each has a bar, which is the largest allowed value. */
 export const describeBenchResults = (title: string, results: BenchResult[]): string => {
   const names = Object.keys(results.find(({ parts }) => parts)?.parts ?? {});
   const rows = results.map(({ what, ratio, bar, parts, kilobytes }) => [
@@ -25,21 +25,22 @@ export const describeBenchResults = (title: string, results: BenchResult[]): str
 const describePart = (part: Required<BenchResult>["parts"][string] | undefined): string =>
   part ? `${part.ratio.median.toFixed(2)} (${part.milliseconds.toFixed(0)} ms)` : "";
 
-/** Returns a benchmark's results as text: the times of creates and of webhooks, and how webhooks compare. */
+/** Returns two tables: the times of creates, and ratios of the times that webhooks add. */
 export const describeLatency = (title: string, { measured, comparisons }: PodCreateBenchResults): string => {
-  const chain = measured.some(({ mutators }) => mutators !== undefined);
+  /** True if the routes differ in their number of mutating webhooks. */
+  const isChain = measured.some(({ mutators }) => mutators !== undefined);
   const rows = measured.map(({ what, create, added, mutators, cpu }) => [
     what,
     ...[create.p50, create.p99, added?.p50, added?.p99].map(formatMilliseconds),
-    formatMilliseconds(chain ? added && mutators && added.p50 / mutators : cpu),
+    formatMilliseconds(isChain ? added && mutators && added.p50 / mutators : cpu),
   ]);
-  const heads = ["CREATE P50", "P99", "ADDED P50", "P99", chain ? "FOR EACH" : "CPU"];
+  const heads = ["CREATE P50", "P99", "ADDED P50", "P99", isChain ? "FOR EACH" : "CPU"];
   const ratios = comparisons.map(({ what, added, cpu, bar }) => [
     what,
     describeRatio(added, bar),
-    ...(chain ? [] : [cpu?.toFixed(2)]),
+    ...(isChain ? [] : [cpu?.toFixed(2)]),
   ]);
-  const compared = ["COMPARED", "ADDED", ...(chain ? [] : ["CPU"])];
+  const compared = ["COMPARED", "ADDED", ...(isChain ? [] : ["CPU"])];
   return `${formatTable([[title, ...heads], ...rows])}\n${formatTable([compared, ...ratios])}`;
 };
 
@@ -79,17 +80,17 @@ export const formatCheckMeasurement = ({
     ],
     [
       "CPU: with plugins, without, without both",
-      [check, withoutPlugins, withoutPods].map((one) => `${one.toFixed(2)} s`).join(", "),
+      [check, withoutPlugins, withoutPods].map((time) => `${time.toFixed(2)} s`).join(", "),
     ],
     [
       "CPU: a parser's reading, its own, the rules",
-      [reading, ownReading, rules].map((one) => `${one.toFixed(2)} s`).join(", "),
+      [reading, ownReading, rules].map((time) => `${time.toFixed(2)} s`).join(", "),
     ],
     ["memory at most", `${formatMegabytes(memory)}${describeBar(memory / 1e6, 400, 1)}`],
   ]);
 };
 
-/** Returns a table of what `check` and other tools find in the same files, and what they need for it. */
+/** Returns a table of the faulty files that `check` and other tools find, and of the time and memory that they use. */
 export const formatValidatorMeasurement = ({
   kubernetes,
   seed,
@@ -109,7 +110,9 @@ export const formatValidatorMeasurement = ({
   return formatTable([[title, "FOUND", "WRONG", "CPU", "TIME", "MEMORY"], ...cells]);
 };
 
-/** Returns a table of what commands for a fleet cost, and how it grows from the smallest fleet to the others. */
+/**
+ * Returns two tables: the cost of commands for a fleet, also relative to the smallest fleet, and the sizes of releases.
+ */
 export const formatFleetMeasurement = ({ rules, steps, releases }: FleetMeasurement): string => {
   const rows = steps.map(({ clusters, step, wall, usage }) => {
     const [first] = steps.filter((other) => other.step === step);
@@ -130,22 +133,27 @@ export const formatFleetMeasurement = ({ rules, steps, releases }: FleetMeasurem
   return `${formatTable([[`FLEET, ${rules} rules`, ...heads], ...rows])}\n${formatTable([["STORED", "SIZE"], ...sizes])}`;
 };
 
-/** Returns tables of what a ledger adds to a review, and of how one value takes many changes. */
+/**
+ * Returns two tables: the time that a ledger adds to a review, and how many changes of one value succeed in a second.
+ */
 export const formatLedgerMeasurement = ({ times, rates }: Exclude<LedgerMeasurement, { missing: string }>): string => {
   const rows = times.map(({ what, p50, p99 }) => [what, formatMilliseconds(p50), formatMilliseconds(p99)]);
   const heads = ["LIMIT", "ADMITTED", "REFUSED", "FAILED", "READS", "WRITES", "THROTTLED", "P50", "P99"];
-  const rated = rates.map(({ rate, qps, admitted, refused, failed, reads, writes, throttled, p50, p99 }) => [
+  const rateRows = rates.map(({ rate, qps, admitted, refused, failed, reads, writes, throttled, p50, p99 }) => [
     ...[`${rate} a second`, `${qps} a second`, ...[admitted, refused, failed].map(String)],
     ...[reads, writes].map((calls) => `${calls.toFixed(0)} a second`),
     ...[`${throttled}`, formatMilliseconds(p50), formatMilliseconds(p99)],
   ]);
-  return `${formatTable([["LEDGER", "P50", "P99"], ...rows])}\n${formatTable([["EVENTS OF ONE BUCKET", ...heads], ...rated])}`;
+  const rateTable = formatTable([["EVENTS OF ONE BUCKET", ...heads], ...rateRows]);
+  return `${formatTable([["LEDGER", "P50", "P99"], ...rows])}\n${rateTable}`;
 };
 
-/** Returns tables of how one quota and several take many charges, and of what a review costs in DynamoDB. */
+/**
+ * Returns two tables: how many charges of one or several quotas succeed in a second, and a review's cost in DynamoDB.
+ */
 export const formatQuotaMeasurement = ({ rates, units }: Exclude<QuotaMeasurement, { missing: string }>): string => {
   const heads = ["ADMITTED", "REFUSED", "FAILED", "P50", "P99", "CALLS FOR EACH", "CONFLICTS", "THROTTLED"];
-  const rated = rates.map(({ rate, quotas, admitted, refused, failed, p50, p99, calls, conflicts, throttled }) => [
+  const rateRows = rates.map(({ rate, quotas, admitted, refused, failed, p50, p99, calls, conflicts, throttled }) => [
     `${rate} a second${quotas > 1 ? `, in ${quotas} quotas` : ""}`,
     ...[admitted, refused, failed].map(String),
     ...[p50, p99].map(formatMilliseconds),
@@ -153,16 +161,21 @@ export const formatQuotaMeasurement = ({ rates, units }: Exclude<QuotaMeasuremen
   ]);
   const costs = units.map(({ what, read, write, dollars }) => [what, `${read}`, `${write}`, `$${dollars.toFixed(2)}`]);
   const costHeads = ["READ UNITS", "WRITE UNITS", "A MILLION"];
-  return `${formatTable([["CHARGES OF ONE QUOTA", ...heads], ...rated])}\n${formatTable([["REVIEW", ...costHeads], ...costs])}`;
+  const costTable = formatTable([["REVIEW", ...costHeads], ...costs]);
+  return `${formatTable([["CHARGES OF ONE QUOTA", ...heads], ...rateRows])}\n${costTable}`;
 };
 
-/** Returns tables of what all writes cost in each way to call the rules, of a Pod's calls, and of each kind of write. */
+/**
+ * Returns tables of the costs of all writes, of the calls for a Pod, and of each kind of write, by way to call the
+ * rules.
+ */
 export const formatTraceMeasurement = ({ title, ways }: TraceMeasurement): string => {
+  // Only ways that call Postern have dollars.
   const ours = ways.filter(({ dollars }) => dollars);
   const findChanged = ({ kinds }: TraceWayMeasurement) => kinds.find(({ changes }) => changes !== undefined);
   const rows = ours.map((way) => {
     const average = (value: (kind: TraceKindMeasurement) => number) =>
-      way.kinds.reduce((all, kind) => all + kind.share * value(kind), 0);
+      way.kinds.reduce((total, kind) => total + kind.share * value(kind), 0);
     const calling = 100 * average((kind) => (countAllCalls(kind) > 0 ? 1 : 0));
     const { rounds = 0 } = findChanged(way) ?? {};
     const again = average(({ again }) => again.changed);
@@ -204,7 +217,7 @@ export const formatTraceMeasurement = ({ title, ways }: TraceMeasurement): strin
     });
   const added = delays.map((delay) => `ADDED AT ${delay} MS: P50 / P99 / P99.9`);
   const tables = ways.map(({ what, kinds, dollars }, index) => {
-    const shown = kinds.filter((kind) => index === 0 || !ways[0]?.kinds.includes(kind));
+    const shownKinds = kinds.filter((kind) => index === 0 || !ways[0]?.kinds.includes(kind));
     const formatKind = (kind: TraceKindMeasurement) => [
       kind.what,
       `${(100 * kind.share).toFixed(2)} %`,
@@ -214,7 +227,7 @@ export const formatTraceMeasurement = ({ title, ways }: TraceMeasurement): strin
     return formatTable([
       [what.toUpperCase(), "SHARE", "CALLS", "ROUNDS", ...added],
       ...(dollars ? [["all writes", "", "", "", ...formatAdded(kinds)]] : []),
-      ...shown.map(formatKind),
+      ...shownKinds.map(formatKind),
     ]);
   });
   return [
@@ -227,7 +240,7 @@ export const formatTraceMeasurement = ({ title, ways }: TraceMeasurement): strin
 const describeRatio = ({ median, p10, p90 }: RatioSummary, bar?: number) =>
   `${median.toFixed(2)} (${p10.toFixed(2)}–${p90.toFixed(2)})${describeBar(median, bar, 2)}`;
 
-/** Says whether a measured value is within its limit; the value is rounded as it is printed. */
+/** Says whether a measured value, rounded to `digits`, is within its bar: ", within 1.5" or ", to reach 1.5". */
 const describeBar = (value: number, bar: number | undefined, digits: number): string => {
   if (bar === undefined) return "";
   return Number(value.toFixed(digits)) <= bar ? `, within ${bar}` : `, to reach ${bar}`;
@@ -235,7 +248,7 @@ const describeBar = (value: number, bar: number | undefined, digits: number): st
 
 const formatMilliseconds = (value: number | undefined) => (value === undefined ? "" : `${value.toFixed(2)} ms`);
 
-/** Returns the lines of the report that explain what its numbers mean. */
+/** Returns the lines of the report that explain its numbers. */
 export const explainBenchTables = (hasCreates: boolean) =>
   [
     "Ratios are medians, and where eight of ten lie. A busy machine widens them.",

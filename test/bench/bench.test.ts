@@ -24,7 +24,7 @@ describe("bench", () => {
     assert.equal(code, 2);
   });
 
-  it("computes the median and the range of eight in ten ratios", () => {
+  it("computes the median and the 10th and 90th percentiles of ratios", () => {
     assert.deepEqual(summarizeRatios([11, 3, 2, 10, 1, 9, 4, 8, 5, 7, 6]), { median: 6, p10: 2, p90: 10 });
     assert.deepEqual(summarizeRatios([1.5]), { median: 1.5, p10: 1.5, p90: 1.5 });
   });
@@ -61,7 +61,7 @@ describe("bench", () => {
     );
   });
 
-  it("doesn't count the evaluation of a script as asking the cluster", async () => {
+  it("doesn't count the evaluation of a script as a read of the cluster", async () => {
     const { entry } = await findFirstCase("policy-admission");
     assert.doesNotMatch(JSON.stringify(entry), /"cue":/);
   });

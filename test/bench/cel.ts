@@ -14,14 +14,14 @@ import { buildPodReview } from "./inputs/reviews.ts";
 import { type ChildProgram, startChild, startNodeProcess } from "./processes/processes.ts";
 import { type BenchResult, measureInTurn, summarizeRatios } from "./ratios.ts";
 
-/** The expressions of a policy, what they are evaluated with, and how often. */
+/** The expressions of a policy, the variables for their evaluation, and the number of evaluations. */
 export interface CelBenchQuestion {
   policy: readonly string[];
   variables: Record<string, Value>;
   repeat: number;
 }
 
-/** The nanoseconds that all expressions of a policy take together, and what they result in. */
+/** The nanoseconds that all expressions of a policy take together, and their results. */
 export interface TimedPolicy {
   compilation: number;
   evaluation: number;
@@ -60,7 +60,7 @@ export const buildPolicySettings = (expressions: readonly string[], spec: object
   };
 };
 
-/** Measures the evaluation and the compilation of a policy, over cel-go. */
+/** Measures the evaluation and the compilation of a policy, as ratios to the times of cel-go. */
 export const compareWithCelGo = async (cel: string, rounds: number): Promise<BenchResult[]> => {
   await using running = new AsyncDisposableStack();
   const [ours, theirs] = [running.use(startNodeProcess("cel-process.ts")), running.use(startChild(cel))];
@@ -70,11 +70,12 @@ export const compareWithCelGo = async (cel: string, rounds: number): Promise<Ben
     variables: { object: request.object, request },
     repeat: 200,
   };
-  const ask = (program: ChildProgram) => async () => (await program.ask(question)) as TimedPolicy;
-  const pairs = await measureInTurn(rounds, ask(theirs), ask(ours));
-  for (const [other, mine] of pairs) deepEqual([mine.results, mine.cost], [other.results, other.cost]);
+  const evaluate = (program: ChildProgram) => async () => (await program.ask(question)) as TimedPolicy;
+  const pairs = await measureInTurn(rounds, evaluate(theirs), evaluate(ours));
+  for (const [theirTimes, ourTimes] of pairs)
+    deepEqual([ourTimes.results, ourTimes.cost], [theirTimes.results, theirTimes.cost]);
   const summarize = (get: (timed: TimedPolicy) => number) =>
-    summarizeRatios(pairs.map(([other, mine]) => get(mine) / get(other)));
+    summarizeRatios(pairs.map(([theirTimes, ourTimes]) => get(ourTimes) / get(theirTimes)));
   return [
     { what: "ten validations of a pod of 5 KB, over cel-go", ratio: summarize((timed) => timed.evaluation), bar: 1.5 },
     { what: "compiling them, over cel-go", ratio: summarize((timed) => timed.compilation) },
@@ -82,8 +83,8 @@ export const compareWithCelGo = async (cel: string, rounds: number): Promise<Ben
 };
 
 /**
- * Measures first starts over an empty handler: of a bundle with the policy, which has no other code of a rule, and of the
- * rule with the policy.
+ * Measures cold starts, as ratios to those of an empty handler: of a bundle that only evaluates the policy, and of the
+ * rule validating-admission-policy with the policy.
  */
 export const measureCelColdStarts = async (
   signer: WebhookUrlSigner,

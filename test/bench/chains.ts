@@ -18,8 +18,8 @@ import {
 import { startBenchPostern } from "./processes/processes.ts";
 
 /**
- * Measures the time that chains of mutators add to a create: called one by one, all skipped by their matchConditions,
- * and as a group.
+ * Measures the time that several mutators add to a create: if they are called one by one, if their matchConditions skip
+ * all of them, and if they are a group.
  */
 export const measureMutatorChains = async (
   binaries: ControlPlaneBinaries,
@@ -35,7 +35,8 @@ export const measureMutatorChains = async (
   const none: PodCreateRoute = { what: "no webhook", namespace: "none" };
   await creates.open(none.namespace, [], (pod) => countMarks(pod) === 0);
   for (const { name, mutators } of benchMutatorSets) {
-    const entries = [name, ...mutators.map((listed) => listed.name)].flatMap((one) => manifests[one] ?? []);
+    const ruleAndGroupNames = [name, ...mutators.map((listed) => listed.name)];
+    const entries = ruleAndGroupNames.flatMap((listedName) => manifests[listedName] ?? []);
     await creates.open(name, entries, (pod) => countMarks(pod) === mutators.length);
   }
 
@@ -51,15 +52,16 @@ export const measureMutatorChains = async (
   };
 };
 
+/** Returns how many of the mutators have changed a pod. */
 const countMarks = ({ metadata }: Pod) => countBenchMutatorAnnotations(metadata?.annotations);
 
 const buildRoutes = ({ name, mutators: { length: mutators }, together }: BenchMutatorSet): PodCreateRoute[] => {
-  const many = mutators === 1 ? "1 mutator" : `${mutators} mutators`;
-  const called = { namespace: name, mutators };
-  if (together) return [{ what: `${many} in a group`, ...called }];
+  const title = mutators === 1 ? "1 mutator" : `${mutators} mutators`;
+  const route = { namespace: name, mutators };
+  if (together) return [{ what: `${title} in a group`, ...route }];
   return [
-    { what: `${many}, each called`, ...called },
-    { what: `${many}, skipped by matchConditions`, ...called, labels: { [skipBenchMutatorsLabel]: "yes" } },
+    { what: `${title}, each called`, ...route },
+    { what: `${title}, skipped by matchConditions`, ...route, labels: { [skipBenchMutatorsLabel]: "yes" } },
   ];
 };
 

@@ -7,13 +7,13 @@ import type { ProcessUsage } from "./processes/meter.ts";
 import { runNodeAndParseOutput } from "./processes/processes.ts";
 import { measureInTurn, type RatioSummary, summarizeRatios } from "./ratios.ts";
 
-/** The cost of checking many manifests, beside the least that it could be. */
+/** The cost of checking many manifests, compared with the cost of the work that no check can avoid. */
 export interface CheckMeasurement {
   manifests: number;
   bytes: number;
   /**
-   * Median seconds of CPU time: of a whole check, of one without plugins, of one without plugins and without the Pods of
-   * workloads, and of the work that any check needs (see UnavoidableCheckCpuSeconds).
+   * Median seconds of CPU time: of a whole check, of a check without plugins, of a check without plugins and without
+   * the Pods of workloads, and of the work that no check can avoid (see UnavoidableCheckCpuSeconds).
    */
   seconds: {
     check: number;
@@ -32,20 +32,23 @@ export interface CheckMeasurement {
    * reading the files with the `yaml` package.
    */
   overParser: RatioSummary;
-  /** The same, divided by that of its rules plus that of its own way to read the files. */
+  /**
+   * The CPU time of a check without plugins and without the Pods of workloads, divided by that of its rules plus that of
+   * reading the files with check's own reader.
+   */
   overReader: RatioSummary;
 }
 
 /** Measures checks of this many manifests with the repository's own postern.yaml, each in a process of its own. */
 export const measureCheck = async (folder: string, rounds: number, manifests = 10_000): Promise<CheckMeasurement> => {
-  const place = join(folder, "manifests");
-  await mkdir(place);
+  const manifestFolder = join(folder, "manifests");
+  await mkdir(manifestFolder);
   try {
-    const bytes = await writeManifestsAndCountBytes(place, manifests);
+    const bytes = await writeManifestsAndCountBytes(manifestFolder, manifests);
     const run = (file: string, ...args: string[]) =>
       runNodeAndParseOutput(file, { options: ["--import", new URL("processes/meter.ts", import.meta.url).href], args });
     const check = async (...options: string[]) =>
-      (await run("../../../infra/main.ts", "check", "--config", config, place, ...options)) as ProcessUsage;
+      (await run("../../../infra/main.ts", "check", "--config", config, manifestFolder, ...options)) as ProcessUsage;
     const measured = await measureInTurn(
       rounds,
       async () => ({
@@ -53,7 +56,7 @@ export const measureCheck = async (folder: string, rounds: number, manifests = 1
         withoutPlugins: await check("--plugins", "none"),
         withoutPods: await check("--plugins", "none", "--no-pod-templates"),
       }),
-      async () => (await run("check-floor-process.ts", config, place)) as UnavoidableCheckCpuSeconds,
+      async () => (await run("check-floor-process.ts", config, manifestFolder)) as UnavoidableCheckCpuSeconds,
       0,
     );
     const rows = measured.map(([{ check, withoutPlugins, withoutPods }, floor]) => ({
@@ -80,7 +83,7 @@ export const measureCheck = async (folder: string, rounds: number, manifests = 1
       overReader: summarize(({ withoutPods, ownReading, rules }) => withoutPods / (ownReading + rules)),
     };
   } finally {
-    await rm(place, { recursive: true });
+    await rm(manifestFolder, { recursive: true });
   }
 };
 

@@ -17,18 +17,20 @@ import { type CaseWithReview, findClusterAskingCase, serveRecordedAnswers } from
 import { buildHttpApiEvent, buildPodReview } from "./inputs/reviews.ts";
 import { type BenchResult, computeQuantiles, measureInTurn, measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
 
-/** The milliseconds of one cold start: until the function is ready for an event, and from the event to the answer. */
+/** The times of one cold start, in milliseconds. */
 interface StartTimes {
+  /** From the start of Node until the function is ready for an event. */
   start: number;
+  /** From the event to the answer. */
   answer: number;
-  /** The CPU time of both; that after the start counts as often as a function has less than a core then. */
+  /** The CPU time of both. The part after the start is divided by the fraction of a core that a function then has. */
   cpu: number;
 }
 
 /** The times of an empty handler and of the measured one, in each round. */
 export type ComparedStarts = [empty: StartTimes, measured: StartTimes][];
 
-/** Starts of a function with one handler, compared with those with an empty handler. */
+/** Starts of a function with one handler, compared with starts of an empty handler. */
 interface ColdStart {
   /** The rule's name; undefined for a handler that only reads a cluster once. */
   name: string | undefined;
@@ -38,7 +40,7 @@ interface ColdStart {
   times: ComparedStarts;
 }
 
-/** Measures the starts of all rules except those that keep a ledger or ask only services outside the cluster. */
+/** Measures the starts of all rules except rules that keep a ledger, and rules that read only outside the cluster. */
 export const measureColdStarts = async (
   catalogue: CatalogueRule[],
   signer: WebhookUrlSigner,
@@ -56,17 +58,19 @@ export const measureColdStarts = async (
     if (name === undefined) return { what: "one read by hand", ...summary };
     const measured = measurable.find((listed) => listed.name === name)?.rule;
     const hasScripts = measured !== undefined && listVerbs(measured).includes("cue");
-    const kilobytes = !asks ? 27 : hasScripts ? 102 : 67;
+    const hasExpressions = measured?.compileExpressions !== undefined;
+    // The limits of the bundles' sizes.
+    const limitWithoutExpressions = !asks ? 27 : hasScripts ? 102 : 67;
     return {
       what: asks ? `${name}, asking` : name,
       ...summary,
-      bar: measured?.compileExpressions ? 1.6 : 1.5,
-      kilobytes: { bundle: bytes / 1024, bar: measured?.compileExpressions ? 111 : kilobytes },
+      bar: hasExpressions ? 1.6 : 1.5,
+      kilobytes: { bundle: bytes / 1024, bar: hasExpressions ? 111 : limitWithoutExpressions },
     };
   });
 };
 
-/** Returns the ratio of the starts' times, of their two parts, and of their CPU time. */
+/** Returns the ratios of the measured starts to the empty ones: of the whole time, its two parts, and the CPU time. */
 export const summarizeStarts = (times: ComparedStarts): Pick<BenchResult, "ratio" | "parts"> => {
   const compare = (get: (times: StartTimes) => number) => {
     const [milliseconds = Number.NaN] = computeQuantiles(
@@ -86,7 +90,7 @@ export const summarizeStarts = (times: ComparedStarts): Pick<BenchResult, "ratio
   };
 };
 
-/** Measures the times from the start of Node to the first answered review, and those of an empty handler. */
+/** Measures the times from the start of Node to the first answer, for the rules and for an empty handler. */
 export const compareColdStartsWithEmptyHandler = async (
   catalogue: CatalogueRule[],
   signer: WebhookUrlSigner,
@@ -94,32 +98,36 @@ export const compareColdStartsWithEmptyHandler = async (
   rounds: number,
 ): Promise<ColdStart[]> => {
   const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-  const asking = new Map<string, CaseWithReview>();
+  /** A case in which the rule reads the cluster, for each rule that does. */
+  const casesThatAsk = new Map<string, CaseWithReview>();
   for (const listed of catalogue) {
     const found = await findClusterAskingCase(listed);
-    if (found) asking.set(listed.name, found);
+    if (found) casesThatAsk.set(listed.name, found);
   }
-  const worlds = [...asking].map(([name, { entry }]) => [name, createRecordedCapabilities(entry.needs ?? {})] as const);
+  const recorded = [...casesThatAsk].map(
+    ([name, { entry }]) => [name, createRecordedCapabilities(entry.needs ?? {})] as const,
+  );
   await using opened = new AsyncDisposableStack();
   const served = await serveRecordedAnswers(
     certificate,
-    new Map([...worlds, [byHand, createRecordedCapabilities({ objects: [nothing] })]]),
+    new Map([...recorded, [byHand, createRecordedCapabilities({ objects: [nothing] })]]),
   );
   opened.defer(served.stop);
   const { url } = served;
   const { ca } = certificate;
-  const whole = await Promise.all(
+  const rules = await Promise.all(
     catalogue.map(async (listed) => {
       const { name } = listed;
-      const asked = asking.get(name);
+      const caseThatAsks = casesThatAsk.get(name);
       const connection = { server: `${url}/${name}`, ca, credentials: { token: "bench" } };
-      const connections = asked && { [benchCluster]: connection };
-      const share = buildBenchEndpointConfig(listed, asked?.entry.settings);
-      const { bytes } = await bundleRule(listed, share, folder, { connections });
-      const path = `/${signer.signSegment(benchCluster, 1)}/${name}/${asked ? getCasePhase(asked.entry) : listed.phases[0]}`;
-      const event = buildHttpApiEvent(path, asked ? toBody(asked.review) : buildPodReview(5_000));
+      const connections = caseThatAsks && { [benchCluster]: connection };
+      const config = buildBenchEndpointConfig(listed, caseThatAsks?.entry.settings);
+      const { bytes } = await bundleRule(listed, config, folder, { connections });
+      const phase = caseThatAsks ? getCasePhase(caseThatAsks.entry) : listed.phases[0];
+      const path = `/${signer.signSegment(benchCluster, 1)}/${name}/${phase}`;
+      const event = buildHttpApiEvent(path, caseThatAsks ? toBody(caseThatAsks.review) : buildPodReview(5_000));
       await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
-      return { name, bytes, asks: asked !== undefined, folder: join(folder, name), times: [] as ComparedStarts };
+      return { name, bytes, asks: caseThatAsks !== undefined, folder: join(folder, name), times: [] as ComparedStarts };
     }),
   );
   const empty = await writeHandler(join(folder, "empty"), emptyHandler);
@@ -127,7 +135,7 @@ export const compareColdStartsWithEmptyHandler = async (
     join(folder, byHand),
     buildReadingHandler(`${url}/${byHand}/api/v1/namespaces/${byHand}`, ca),
   );
-  const starts = [...(asking.size > 0 ? [{ ...hand, name: undefined, asks: true }] : []), ...whole];
+  const starts = [...(casesThatAsk.size > 0 ? [{ ...hand, name: undefined, asks: true }] : []), ...rules];
 
   for (const start of starts) {
     const event = join(start.folder, "event.json");
@@ -138,7 +146,9 @@ export const compareColdStartsWithEmptyHandler = async (
   return starts;
 };
 
-/** Measures starts with a handler's code, which gets a review of a pod, and with an empty handler. */
+/**
+ * Measures starts with a handler and with an empty handler. `code` is the handler's code; it gets a review of a pod.
+ */
 export const compareCodeWithEmptyHandler = async (
   code: string,
   folder: string,
@@ -152,7 +162,7 @@ export const compareCodeWithEmptyHandler = async (
   return measureInTurn(rounds, createStart(empty.folder), createStart(handler.folder), 1);
 };
 
-/** Measures starts with a rule that asks nothing under its settings, and with an empty handler. */
+/** Measures starts with a rule and with an empty handler. With these settings, the rule must not read the cluster. */
 export const compareRuleWithEmptyHandler = async (
   name: string,
   settings: object,
@@ -199,8 +209,8 @@ const toBody = ({ request }: AdmissionReview) =>
   JSON.stringify({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request });
 
 /**
- * Measures one start under Lambda's own runtime client. Once the function has started, it has the share of a core of a
- * function with so many MB of memory.
+ * Measures one start under Lambda's own runtime client. Once the function has started, it gets the fraction of a core
+ * that Lambda gives a function with `memory` MB.
  */
 const measureStart = async (folder: string, event: string, publicKey: string, memory = 256): Promise<StartTimes> => {
   using share = createCpuShare(memory);
@@ -257,11 +267,11 @@ export const compareCueColdStartsWithCueWasm = async (
 ): Promise<number[]> => {
   const name = "policy-validate";
   const listed = await readRule(join(getFunctionsFolder(), name), name);
-  const share = buildBenchEndpointConfig(listed, { policies: [policy], inCluster: false });
-  await bundleRule(listed, share, folder, { budgetBytes: Number.POSITIVE_INFINITY });
+  const config = buildBenchEndpointConfig(listed, { policies: [policy], inCluster: false });
+  await bundleRule(listed, config, folder, { budgetBytes: Number.POSITIVE_INFINITY });
   const event = buildHttpApiEvent(`/${signer.signSegment(benchCluster, 1)}/${name}/validate`, buildPodReview(5_000));
   await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
-  const alone = await writeHandler(join(folder, "cue-wasm"), byItself);
+  const alone = await writeHandler(join(folder, "cue-wasm"), cueWasmHandler);
   const createScriptStart = (place: string) => async () => {
     const { start, answer } = await measureStart(place, join(place, "event.json"), signer.publicKey, 1024);
     return start + answer;
@@ -269,7 +279,8 @@ export const compareCueColdStartsWithCueWasm = async (
   return measureRatiosInTurn(rounds, createScriptStart(alone.folder), createScriptStart(join(folder, name)));
 };
 
-const byItself = `exports.handler = async ({ body }) => {
+/** The code of a handler that uses cue-wasm without Postern. */
+const cueWasmHandler = `exports.handler = async ({ body }) => {
   const { init } = await import(${JSON.stringify(import.meta.resolve("cue-wasm"))});
   const { toJSON } = await init("full");
   const object = JSON.stringify(JSON.parse(body).request.object);

@@ -3,17 +3,17 @@ import { join } from "node:path";
 
 /** The memory in MB with which a function has one core. */
 export const wholeCoreMemory = 1769;
-/** The period in microseconds in which a process may use its share. */
+/** The period of the limit, in microseconds. In each period, a process may use its fraction of the time. */
 const period = 20_000;
 
-/** The share of a core that Lambda gives a function once it has started. */
+/** Limits processes to the fraction of a core that Lambda gives a function once it has started. */
 export interface CpuShare extends Disposable {
   limit(pid: number): void;
 }
 
 /**
- * Makes a control group with the CPU time of a function with so much memory. Returns undefined where this process may not
- * make one: on Linux, only root may, and the controller `cpu` must be on.
+ * Creates a control group with the CPU time of a function with `memory` MB. Returns undefined if this process can't
+ * create one: only root on Linux can, and only if the controller `cpu` is on.
  */
 export const createCpuShare = (memory: number): CpuShare | undefined => {
   const quota = Math.round((period * memory) / wholeCoreMemory);
@@ -41,7 +41,7 @@ export const createCpuShare = (memory: number): CpuShare | undefined => {
   return undefined;
 };
 
-/** Returns the CPU time that the threads of a process have used, in milliseconds; NaN where Linux doesn't count it. */
+/** Returns the CPU time of a process's threads in milliseconds; NaN if the system doesn't report it. */
 export const readCpuMilliseconds = (pid: number): number => {
   try {
     const threads = readdirSync(`/proc/${pid}/task`);

@@ -7,7 +7,7 @@ import { buildPodReview } from "./inputs/reviews.ts";
 import type { MeasuredServer } from "./processes/processes.ts";
 import { computeQuantiles, measureMilliseconds, type RatioSummary, summarizeRatios } from "./ratios.ts";
 
-/** One of the measured ways to create a pod: its namespace or labels decide which webhooks the API server calls. */
+/** A measured way to create a pod. The pod's namespace and labels decide which webhooks the API server calls. */
 export interface PodCreateRoute {
   what: string;
   namespace: string;
@@ -24,11 +24,11 @@ export interface CreateTimePercentiles {
   p99: number;
 }
 
-/** The measured times of creates on a route, a way to create a pod. */
+/** The measured times of pod creates on one route. */
 export interface PodCreateMeasurement {
   what: string;
   create: CreateTimePercentiles;
-  /** The time by which the create took longer than a create without webhooks in the same round. */
+  /** The difference to a create without webhooks in the same round. */
   added?: CreateTimePercentiles;
   mutators?: number;
   /** Milliseconds of CPU time that the webhook's server uses for each review. */
@@ -54,28 +54,31 @@ export interface PodCreateBenchResults {
 export const openBenchPodCreator = async (binaries: ControlPlaneBinaries) => {
   // The upstream plugin is off, because the measured webhooks add the same tolerations.
   const { admin, stop } = await bootCluster(binaries, { disable: ["DefaultTolerationSeconds"] });
-  const place = (namespace: string) => `/api/v1/namespaces/${namespace}/pods`;
+  const getPodsPath = (namespace: string) => `/api/v1/namespaces/${namespace}/pods`;
   const create = async ({ namespace, labels }: Pick<PodCreateRoute, "namespace" | "labels">): Promise<Pod> =>
-    toPod(await admin({ method: "POST", path: `${place(namespace)}?dryRun=All`, body: buildPod(labels) }));
+    toPod(await admin({ method: "POST", path: `${getPodsPath(namespace)}?dryRun=All`, body: buildPod(labels) }));
   return {
     create,
     [Symbol.asyncDispose]: stop,
     /** Creates a pod, returns it as the API server stores it, and deletes it. */
     stored: async (namespace: string): Promise<Pod> => {
-      const made = toPod(await admin({ method: "POST", path: place(namespace), body: buildPod() }));
-      const path = `${place(namespace)}/${made.metadata?.name}`;
+      const createdPod = toPod(await admin({ method: "POST", path: getPodsPath(namespace), body: buildPod() }));
+      const path = `${getPodsPath(namespace)}/${createdPod.metadata?.name}`;
       const pod = toPod(await admin({ method: "GET", path }));
       toPod(await admin({ method: "DELETE", path: `${path}?gracePeriodSeconds=0` }));
       return pod;
     },
-    /** Creates a namespace, and registers webhooks that are called only for its pods. Resolves once they are called. */
-    open: async (namespace: string, manifests: WebhookManifests, called: (pod: Pod) => boolean): Promise<void> => {
+    /**
+     * Creates a namespace, and registers webhooks that are called only for its pods. Waits until `wasCalled` is true
+     * for a created pod.
+     */
+    open: async (namespace: string, manifests: WebhookManifests, wasCalled: (pod: Pod) => boolean): Promise<void> => {
       const body = { apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } };
-      const { code, body: said } = await admin({ method: "POST", path: "/api/v1/namespaces", body });
-      if (code !== 201) throw new Error(`the API server refuses the namespace ${namespace}: ${said.message}`);
+      const { code, body: answer } = await admin({ method: "POST", path: "/api/v1/namespaces", body });
+      if (code !== 201) throw new Error(`the API server refuses the namespace ${namespace}: ${answer.message}`);
       await createTestWebhookConfigurations(admin, manifests.map(restrictToNamespace(namespace)));
-      const otherwise = `the API server does not call the webhooks of ${namespace} as it should`;
-      await waitUntil(otherwise, async () => called(await create({ namespace })));
+      const failure = `the API server does not call the webhooks of ${namespace} as it should`;
+      await waitUntil(failure, async () => wasCalled(await create({ namespace })));
     },
   };
 };
@@ -112,11 +115,11 @@ const pod = (() => {
 })();
 
 /**
- * Creates a pod by every route in every round, so that noise affects all routes alike. The first route has no webhook:
- * the time that another route adds is the difference to it in the same round.
+ * Creates a pod by every route in every round, so that noise affects all routes alike. The first route has no webhook.
+ * The time that another route adds is the difference of its create to the first route's create in the same round.
  */
 export const measurePodCreateRoutes = async (creates: BenchPodCreator, routes: PodCreateRoute[], rounds: number) => {
-  // The times of the first creates aren't used: the API server needs warming up, as the webhooks do.
+  // These creates warm up the API server and the webhooks. Their times aren't used.
   await createInTurn(creates, routes, Math.ceil(rounds / 2));
   const readCpu = () => Promise.all(routes.map(({ server }) => server?.cpu() ?? Number.NaN));
   const before = await readCpu();
@@ -137,8 +140,8 @@ export const measurePodCreateRoutes = async (creates: BenchPodCreator, routes: P
     };
   });
   /**
-   * Compares the times of two routes by the medians of many short stretches of rounds, because a machine's speed
-   * changes slowly.
+   * Compares the times that two routes add. The rounds are divided into short stretches, and each stretch gives a ratio
+   * of two medians, because a machine's speed changes slowly.
    */
   const compareRoutes = (
     what: string,
@@ -146,10 +149,10 @@ export const measurePodCreateRoutes = async (creates: BenchPodCreator, routes: P
     other: PodCreateRoute,
     bar?: number,
   ): PodCreateComparison => {
-    const [mine, others] = [routes.indexOf(one), routes.indexOf(other)];
-    const [added, over] = [splitStretches(listAddedTimes(mine)), splitStretches(listAddedTimes(others))];
-    const ratios = added.map((values, index) => computeMedian(values) / computeMedian(over[index] ?? []));
-    const cpu = one.server && other.server && computeCpu(mine) / computeCpu(others);
+    const [index, otherIndex] = [routes.indexOf(one), routes.indexOf(other)];
+    const [added, otherAdded] = [splitStretches(listAddedTimes(index)), splitStretches(listAddedTimes(otherIndex))];
+    const ratios = added.map((values, number) => computeMedian(values) / computeMedian(otherAdded[number] ?? []));
+    const cpu = one.server && other.server && computeCpu(index) / computeCpu(otherIndex);
     return { what, added: summarizeRatios(ratios), ...(cpu && { cpu }), ...(bar && { bar }) };
   };
   return { measured, compareRoutes };
@@ -172,19 +175,20 @@ const createInTurn = async (
 };
 
 /**
- * Returns indexes in a random order: a webhook may still collect garbage when the next one is called, so the order must
- * vary.
+ * Returns indexes in a random order. The order must vary, because a webhook may still collect garbage while the next
+ * route is measured.
  */
 const shuffleIndexes = (length: number): number[] =>
   Array.from({ length }, (_, index) => [Math.random(), index] as const)
     .sort(([one], [other]) => one - other)
     .map(([, index]) => index);
 
-const stretch = 50;
+/** The number of rounds in a stretch. */
+const stretchLength = 50;
 
 const splitStretches = (values: number[]): number[][] =>
-  Array.from({ length: Math.ceil(values.length / stretch) }, (_, index) =>
-    values.slice(index * stretch, (index + 1) * stretch),
+  Array.from({ length: Math.ceil(values.length / stretchLength) }, (_, index) =>
+    values.slice(index * stretchLength, (index + 1) * stretchLength),
   );
 
 const computeTimes = (values: number[]): CreateTimePercentiles => {

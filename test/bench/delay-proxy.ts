@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 
-/** Opens a TCP proxy to a URL of this machine that passes on all bytes after a delay, in milliseconds. */
+/** Opens a TCP proxy to a URL of this machine. It passes on all bytes after a delay, which is in milliseconds. */
 export const openDelayProxy = async (target: string, getDelay: () => number) => {
   const sockets = new Set<Socket>();
   const server = createServer((near) => {

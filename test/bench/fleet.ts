@@ -8,7 +8,7 @@ import { parseConfig } from "../../infra/project/project.ts";
 import type { ProcessUsage } from "./processes/meter.ts";
 import { runNodeAndParseOutput, startChild } from "./processes/processes.ts";
 
-/** What one command of `postern` cost for a stage with so many clusters. */
+/** The cost of one command of `postern` for a stage with a number of clusters. */
 export interface FleetStep {
   clusters: number;
   step: string;
@@ -24,7 +24,7 @@ export interface FleetMeasurement {
   releases: { clusters: number; bytes: number }[];
 }
 
-/** What the process with the account and the clusters prints first. */
+/** The first answer of the process that has the account and the clusters. */
 interface FleetHost {
   missing?: string;
   env: Record<string, string>;
@@ -34,11 +34,14 @@ interface FleetHost {
 }
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
-/** The stand-ins of AWS and of clusters. They are started by their path, because infra imports nothing of test. */
+/** The program with the stand-ins for AWS and for clusters. It runs in a process of its own. */
 const hostProgram = join(root, "test/aws/fleet-process.ts");
-/** So many rules that mutate may be called one after the other, each for `seconds`, within the 20 s that are safe. */
-const [mostMutators, seconds] = [4, 4];
-const wave = 10;
+/**
+ * Mutating rules are called one after the other: four rules with a timeout of 4 s stay within the 20 s that are safe.
+ */
+const [mostMutators, timeoutSeconds] = [4, 4];
+/** The number of clusters that are deployed at the same time. */
+const waveSize = 10;
 
 /**
  * Measures `postern deploy` for stages with these numbers of clusters, against stand-ins on this machine. Returns the
@@ -62,7 +65,7 @@ export const measureFleet = async (
     const measure = async (step: string, count: number, ...words: string[]) => {
       await writeFleetConfig(checkout, rules, { stage, count }, host);
       const start = performance.now();
-      const usage = await runPostern(checkout, host, "deploy", "--stage", stage, "--wave", String(wave), ...words);
+      const usage = await runPostern(checkout, host, "deploy", "--stage", stage, "--wave", String(waveSize), ...words);
       steps.push({ clusters, step, wall: (performance.now() - start) / 1000, usage });
     };
     await measure("a plan of a new stage", clusters, "--plan-only");
@@ -81,28 +84,31 @@ const runPostern = async (checkout: string, { env }: FleetHost, ...words: string
   return (await runNodeAndParseOutput(program, { options, args, env, worstExitCode: 0 })) as ProcessUsage;
 };
 
-/** Writes a checkout with the rules that a stage can have without settings of its own, and others up to the wanted number. */
+/** Writes a checkout with `wantedRules` rules: those of the catalogue that need no settings, and generated ones. */
 const writeCheckout = async (checkout: string, host: FleetHost, wantedRules: number): Promise<string[]> => {
   const copied = ["infra", "lib", "serverless.yml", "package.json"];
-  const able = (await readCatalogue()).filter(isFit);
-  const mutators = able.filter(({ phases }) => phases.includes("mutate"));
-  const fit = able.filter((listed) => !mutators.slice(mostMutators).includes(listed)).slice(0, wantedRules);
-  const folders = fit.map(({ name }) => `functions/${name}`);
+  const usable = (await readCatalogue()).filter(isUsable);
+  const mutators = usable.filter(({ phases }) => phases.includes("mutate"));
+  const chosen = usable.filter((listed) => !mutators.slice(mostMutators).includes(listed)).slice(0, wantedRules);
+  const folders = chosen.map(({ name }) => `functions/${name}`);
   for (const path of [...copied, ...folders]) await cp(join(root, path), join(checkout, path), { recursive: true });
   await symlink(join(root, "node_modules"), join(checkout, "node_modules"));
-  const more = Array.from({ length: Math.max(0, wantedRules - fit.length) }, (_, index) => `deny-nothing-${index}`);
-  for (const name of more) {
+  const generated = Array.from(
+    { length: Math.max(0, wantedRules - chosen.length) },
+    (_, index) => `deny-nothing-${index}`,
+  );
+  for (const name of generated) {
     await mkdir(join(checkout, "functions", name), { recursive: true });
     const files = { "rule.ts": generatedRule, "cases.yaml": generatedCase, "README.md": `# ${name}\n` };
     for (const [file, text] of Object.entries(files)) await writeFile(join(checkout, "functions", name, file), text);
   }
   await writeFile(join(checkout, "gateway.crt"), host.gatewayCa);
   await writeFile(join(checkout, "cluster.crt"), host.clusterCa);
-  return [...fit.map(({ name }) => name), ...more];
+  return [...chosen.map(({ name }) => name), ...generated];
 };
 
-/** Reports whether a stage can have the rule without settings. A ledger's table is not a part of what is measured. */
-const isFit = (listed: CatalogueRule): boolean => {
+/** Reports whether a stage can have the rule without settings. Rules with a ledger aren't measured. */
+const isUsable = (listed: CatalogueRule): boolean => {
   if (hasNeed(listed, "ledger")) return false;
   try {
     parseConfig(`rules: { ${formatRule(listed.name)} }`, [listed]);
@@ -113,9 +119,10 @@ const isFit = (listed: CatalogueRule): boolean => {
   }
 };
 
-const formatRule = (name: string) => `${name}: { timeoutSeconds: ${seconds}, exempt: { namespaces: [kube-system] } }`;
+const formatRule = (name: string) =>
+  `${name}: { timeoutSeconds: ${timeoutSeconds}, exempt: { namespaces: [kube-system] } }`;
 
-/** Writes postern.yaml and a kubeconfig. Clusters of a stage have its name; it is also the start of their tokens. */
+/** Writes postern.yaml and a kubeconfig. A cluster's name is `STAGE-NUMBER`; the name is also the cluster's token. */
 const writeFleetConfig = async (
   checkout: string,
   rules: string[],
@@ -124,10 +131,10 @@ const writeFleetConfig = async (
 ) => {
   const names = Array.from({ length: count }, (_, index) => `${stage}-${index}`);
   const connect = (name: string) => `{ eks: ${name}, region: eu-west-1, server: "${server}", ca: cluster.crt }`;
-  // Every tenth cluster has a setting of its own, as in a fleet with a few kinds of clusters.
-  const own = `rules: { ${rules[0]}: { mode: warn } }`;
+  // Every tenth cluster has another mode for a rule, as in a fleet with several kinds of clusters.
+  const otherMode = `rules: { ${rules[0]}: { mode: warn } }`;
   const clusters = names.map(
-    (name, index) => `  ${name}: { connect: ${connect(name)}${index % 10 === 9 ? `, ${own}` : ""} }\n`,
+    (name, index) => `  ${name}: { connect: ${connect(name)}${index % 10 === 9 ? `, ${otherMode}` : ""} }\n`,
   );
   const general = rules.map((name) => `  ${formatRule(name)}\n`);
   await writeFile(join(checkout, "postern.yaml"), `rules:\n${general.join("")}clusters:\n${clusters.join("")}`);

@@ -34,6 +34,7 @@ export const buildBenchEndpointConfig = (
   return { rule: name, clusters: { [benchCluster]: { keyVersions: [1], mode: "enforce", settings } } };
 };
 
+/** The bytes of the reviews. */
 const sizes = [5_000, 50_000, 1_000_000, 3_000_000];
 
 /** The measured handlers: a rule that patches, without and with its log line, and a rule that only admits. */
@@ -43,22 +44,23 @@ const cases: Omit<HandlerCase, "bytes">[] = [
   { rule: "always-admit", phase: "validate", journal: false },
 ];
 
+/** Returns the largest allowed ratio for a handler and a size; undefined if any ratio is allowed. */
 const getBar = (journal: boolean, bytes: number): number | undefined => {
   if (journal) return bytes === 5_000 ? 1.7 : undefined;
   return bytes === 5_000 ? 1.4 : 1.3;
 };
 
-/** Measures handlers with reviews of all sizes. */
+/** Measures each handler with reviews of all sizes. */
 export const measureHandlers = async (signer: WebhookUrlSigner, rounds: number): Promise<BenchResult[]> => {
   const results: BenchResult[] = [];
-  for (const kind of cases)
+  for (const measuredCase of cases)
     for (const bytes of sizes) {
-      const { rule, phase, journal } = kind;
+      const { rule, phase, journal } = measuredCase;
       const size = bytes < 1_000_000 ? `${bytes / 1_000} KB` : `${bytes / 1_000_000} MB`;
       const bar = getBar(journal, bytes);
       results.push({
         what: `${rule}/${phase}, ${size}${journal ? ", with its line in the log" : ""}`,
-        ratio: summarizeRatios(await compareHandlerWithMinimalProgram({ ...kind, bytes }, signer, rounds)),
+        ratio: summarizeRatios(await compareHandlerWithMinimalProgram({ ...measuredCase, bytes }, signer, rounds)),
         ...(bar && { bar }),
       });
     }
@@ -66,15 +68,16 @@ export const measureHandlers = async (signer: WebhookUrlSigner, rounds: number):
 };
 
 /**
- * Returns the ratios of the handler's time to the floor's, one for each round. The floor parses the body and writes a
- * small answer.
+ * Returns for each round the ratio of the handler's time to the time of a minimal program, which parses the body and
+ * writes a small answer.
  */
 export const compareHandlerWithMinimalProgram = async (
-  one: HandlerCase,
+  handlerCase: HandlerCase,
   { publicKey, signSegment }: WebhookUrlSigner,
   rounds: number,
 ): Promise<number[]> => {
-  const assignment: BenchHandlerProcessInput = { ...one, publicKey, segment: signSegment(benchCluster, 1), rounds };
+  const segment = signSegment(benchCluster, 1);
+  const assignment: BenchHandlerProcessInput = { ...handlerCase, publicKey, segment, rounds };
   return (await runNodeAndParseOutput("handler-process.ts", {
     options: ["--expose-gc"],
     args: [JSON.stringify(assignment)],

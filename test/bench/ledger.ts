@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { runNodeAndParseOutput } from "./processes/processes.ts";
 
-/** Milliseconds of a review of event-rate-limit that changes one bucket. */
+/** The milliseconds of reviews of event-rate-limit that change one bucket. */
 export interface LedgerTime {
   what: string;
   p50: number;
@@ -12,8 +12,9 @@ export interface LedgerTime {
 /** The numbers of reviews by their answers. */
 export type AnswerCounts = Record<"admitted" | "refused" | "failed", number>;
 
-/** What became of events that came at this rate, all to one bucket that gets `qps` tokens a second. */
+/** The answers to events that were sent at one rate, all to one bucket that gets `qps` tokens a second. */
 export interface EventRate extends AnswerCounts {
+  /** The number of events a second. */
   rate: number;
   qps: number;
   /** From the first event to the last answer. */
@@ -29,10 +30,10 @@ export interface EventRate extends AnswerCounts {
 
 export type LedgerMeasurement = { times: LedgerTime[]; rates: EventRate[] } | { missing: string };
 
-/** DynamoDB Local is started by a program of the tests, because infra imports nothing of test. */
+/** The program that starts DynamoDB Local and measures. */
 const program = fileURLToPath(new URL("../aws/event-rate-process.ts", import.meta.url));
 
-/** Measures event-rate-limit with its ledger in DynamoDB Local, each rate of events for so many seconds. */
+/** Measures event-rate-limit with its ledger in DynamoDB Local. Each rate of events is measured for `seconds`. */
 export const measureLedger = async (seconds: number): Promise<LedgerMeasurement> => {
   if (!existsSync(program))
     return { missing: "DynamoDB Local is started by test/aws, which is not part of this checkout" };

@@ -17,8 +17,8 @@ import { buildPodReview } from "./inputs/reviews.ts";
 import { startBenchPostern, startGoWebhook, startMinimalWebhook } from "./processes/processes.ts";
 
 /**
- * Measures the time that a call of default-toleration-seconds adds to a create: by hand in Node, by Postern, by
- * controller-runtime.
+ * Measures the time that a call of default-toleration-seconds adds to a create. The compared webhooks are Postern, a
+ * minimal program for Node, and a program with controller-runtime.
  */
 export const compareWebhookCallTimes = async (
   binaries: ControlPlaneBinaries,
@@ -31,7 +31,7 @@ export const compareWebhookCallTimes = async (
   await writeFile(config, `rules: { ${rule}: { failurePolicy: Fail } }\n`);
   const bare = running.use(await startMinimalWebhook(folder));
   const postern = running.use(await startBenchPostern(folder, config));
-  // A second Postern server, for the second route: so each server's CPU time belongs to one measured route.
+  // Each measured route has its own server, so that the server's CPU time belongs to one route.
   const registered = running.use(await startBenchPostern(folder, config));
   const go = goWebhook && running.use(await startGoWebhook(goWebhook.program, folder));
   const creates = running.use(await openBenchPodCreator(binaries));
@@ -39,25 +39,26 @@ export const compareWebhookCallTimes = async (
 
   const none: PodCreateRoute = { what: "no webhook", namespace: "none" };
   await creates.open(none.namespace, [], (pod) => !isTolerant(pod));
-  const route = async (route: PodCreateRoute, manifests: WebhookManifests): Promise<PodCreateRoute> => {
+  /** Registers the webhooks of a route and warms them up. */
+  const openRoute = async (route: PodCreateRoute, manifests: WebhookManifests): Promise<PodCreateRoute> => {
     await creates.open(route.namespace, manifests, isTolerant);
     for (const { clientConfig } of manifests.flatMap(({ webhooks }) => webhooks))
       await warmUp(clientConfig, rounds * 10);
     return route;
   };
-  const byHand = await route(
+  const byHand = await openRoute(
     { what: "node:https by hand", namespace: "by-hand", server: bare },
     deleteConditions(entry, bare.url),
   );
-  const ours = await route({ what: "Postern", namespace: "postern", server: postern }, deleteConditions(entry));
-  const asRegistered = await route(
+  const ours = await openRoute({ what: "Postern", namespace: "postern", server: postern }, deleteConditions(entry));
+  const asRegistered = await openRoute(
     { what: "Postern, with its matchConditions", namespace: "registered", server: registered },
     registered.manifests[rule] ?? [],
   );
   const inGo =
     goWebhook &&
     go &&
-    (await route(
+    (await openRoute(
       { what: `controller-runtime ${goWebhook.version}`, namespace: "controller-runtime", server: go },
       deleteConditions(entry, go.url),
     ));
@@ -79,8 +80,8 @@ const rule = "default-toleration-seconds";
 const isTolerant = ({ spec }: Pod) => spec?.tolerations?.length === 2;
 
 /**
- * Returns Postern's entries for the server at a URL, without their matchConditions. These would cost the API server the
- * same for every server, and make the compared servers look more alike than they are.
+ * Returns Postern's webhook entries for the server at a URL, without their matchConditions. The API server evaluates
+ * matchConditions in the same time for every server, so the compared servers would look more alike than they are.
  */
 const deleteConditions = (manifests: WebhookManifests, url?: string): WebhookManifests =>
   manifests.map((manifest) => ({
@@ -91,13 +92,13 @@ const deleteConditions = (manifests: WebhookManifests, url?: string): WebhookMan
     })),
   }));
 
-/** Throws if the servers return different pods: their times could not be compared. */
+/** Throws if the servers change a pod differently, because then their times can't be compared. */
 const requireEqualPods = async (creates: BenchPodCreator, routes: PodCreateRoute[]) => {
   const stored = await Promise.all(
     routes.map(async ({ what, namespace }) => ({ what, pod: toComparablePod(await creates.stored(namespace)) })),
   );
-  const other = stored.find(({ pod }) => !isDeepStrictEqual(pod, stored[0]?.pod));
-  if (other) throw new Error(`${stored[0]?.what} and ${other.what} don't make the same of a pod`);
+  const differing = stored.find(({ pod }) => !isDeepStrictEqual(pod, stored[0]?.pod));
+  if (differing) throw new Error(`${stored[0]?.what} and ${differing.what} don't make the same of a pod`);
 };
 
 /** Returns a pod without fields that differ even between equal pods, such as the uid. */
@@ -108,16 +109,16 @@ const toComparablePod = (pod: Pod): unknown => {
 
 type Address = WebhookManifests[number]["webhooks"][number]["clientConfig"];
 
-/** Sends this many reviews to a webhook, so that its code is compiled, as in a server that has run for a while. */
+/** Sends reviews to a webhook, so that its code is compiled, as in a server that has run for some time. */
 const warmUp = async ({ url, caBundle = "" }: Address, reviews: number): Promise<void> => {
   const { client, close } = createTokenClient(url, Buffer.from(caBundle, "base64").toString(), "");
   const body = JSON.parse(buildPodReview(5_000));
-  let left = reviews;
-  const askOn = async () => {
-    for (; left > 0; left--) {
+  let remaining = reviews;
+  const sendWhileLeft = async () => {
+    for (; remaining > 0; remaining--) {
       const { code } = await client({ method: "POST", path: "", body });
       if (code !== 200) throw new Error(`${url} answers ${code}`);
     }
   };
-  await Promise.all(Array.from({ length: 8 }, askOn)).finally(close);
+  await Promise.all(Array.from({ length: 8 }, sendWhileLeft)).finally(close);
 };

@@ -15,7 +15,7 @@ import type { KinitirasBenchQuestion, TimedPolicyEvaluations } from "./peers/kin
 import { type ChildProgram, startChild, startNodeProcess } from "./processes/processes.ts";
 import { type BenchResult, measureMilliseconds, measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
 
-/** Measures reviews with many policies, and evaluations beside kinitiras' own engine. */
+/** Measures reviews with many policies, and compares evaluations of policies with kinitiras' own engine. */
 export const benchKinitirasPolicies = async (
   kinitirasEngine: string | undefined,
   rounds: number,
@@ -57,9 +57,9 @@ const buildPolicy = (index: number, overriders: Overriders, matches: boolean): O
   },
 });
 
-/** Builds this many policies for pods. Either each matches the review's pod, or only the first one does. */
-const buildPolicies = (count: number, overriders: (index: number) => Overriders, isEach: boolean) =>
-  Array.from({ length: count }, (_, index) => buildPolicy(index, overriders(index), isEach || index === 0));
+/** Builds `count` policies for pods. Either all of them match the review's pod, or only the first one. */
+const buildPolicies = (count: number, overriders: (index: number) => Overriders, doAllMatch: boolean) =>
+  Array.from({ length: count }, (_, index) => buildPolicy(index, overriders(index), doAllMatch || index === 0));
 
 /** Compares reviews with many policies and reviews with a single policy. */
 export const compareManyPoliciesWithOne = async (rounds: number): Promise<BenchResult[]> => {
@@ -71,6 +71,7 @@ export const compareManyPoliciesWithOne = async (rounds: number): Promise<BenchR
     writeLogLine: () => {},
   };
   const request = buildHttpRequest(`/${signer.segment(benchCluster, 1)}/policy-override/mutate`, buildPodReview(5_000));
+  /** Returns a function that sends a review. The answer must have this many patch operations. */
   const openReview = async (policies: OverridePolicy[], operations: number) => {
     const { answerRequest } = createEndpoint(
       listed.rule,
@@ -84,7 +85,7 @@ export const compareManyPoliciesWithOne = async (rounds: number): Promise<BenchR
     return act;
   };
 
-  // CUE starts before the measurement: the first script would wait for that.
+  // CUE is loaded before the measurement, because the first script waits for that.
   await evaluateCue("1");
   const results: BenchResult[] = [];
   const kinds = [
@@ -92,10 +93,10 @@ export const compareManyPoliciesWithOne = async (rounds: number): Promise<BenchR
     { name: "a script", overriders: buildScriptOverrider, times: 4 },
   ];
   for (const { name, overriders, times } of kinds) {
-    const one = await openReview(buildPolicies(1, overriders, false), 1);
+    const onePolicy = await openReview(buildPolicies(1, overriders, false), 1);
     for (const count of [10, 100, 1000]) {
       const many = await openReview(buildPolicies(count, overriders, false), 1);
-      const ratios = await measureRatiosInTurn(rounds, createTimer(one, times), createTimer(many, times));
+      const ratios = await measureRatiosInTurn(rounds, createTimer(onePolicy, times), createTimer(many, times));
       results.push({
         what: `${name}, one of ${count} policies for the pod, over one alone`,
         ratio: summarizeRatios(ratios),
@@ -103,11 +104,11 @@ export const compareManyPoliciesWithOne = async (rounds: number): Promise<BenchR
       });
     }
     const count = 10;
-    const each = await openReview(buildPolicies(count, overriders, true), count);
+    const eachPolicy = await openReview(buildPolicies(count, overriders, true), count);
     const ratios = await measureRatiosInTurn(
       rounds,
-      createTimer(one, times),
-      createTimer(each, Math.ceil(times / count), count),
+      createTimer(onePolicy, times),
+      createTimer(eachPolicy, Math.ceil(times / count), count),
     );
     results.push({
       what: `${name}, each of ${count} policies that are all for it, over one alone`,
@@ -118,7 +119,9 @@ export const compareManyPoliciesWithOne = async (rounds: number): Promise<BenchR
   return results;
 };
 
-/** Returns a function that measures the milliseconds of one of many runs, or of each of its parts. */
+/**
+ * Returns a function that measures the average milliseconds of `times` runs, divided by the number of a run's parts.
+ */
 const createTimer =
   (act: () => Promise<unknown>, times: number, parts = 1) =>
   async () =>
@@ -134,12 +137,14 @@ const sources: Record<string, string> = {
 };
 
 /**
- * Compares Postern's evaluation of policies with kinitiras' own engine: the medians of all cases of each kind of rule.
+ * Compares Postern's evaluation of policies with kinitiras' own engine. For each kind of rule, a result summarizes the
+ * ratios of all cases.
  */
 export const measureAgainstKinitirasEngine = async (program: string, rounds: number): Promise<BenchResult[]> => {
   await using running = new AsyncDisposableStack();
   const [ours, theirs] = [running.use(startNodeProcess("policies-process.ts")), running.use(startChild(program))];
   const ratios = new Map<string, number[]>(Object.keys(sources).map((source) => [source, []]));
+  // A question is the evaluation that both engines make.
   for (const [source, question] of listComparableCases()) {
     const ratio = await measureEngineRatio(question, ours, theirs, rounds);
     if (ratio !== undefined) ratios.get(source)?.push(ratio);
@@ -153,14 +158,15 @@ export const measureAgainstKinitirasEngine = async (program: string, rounds: num
 
 /** Returns the cases with rules of one kind that both engines evaluate alike and without a cluster. */
 const listComparableCases = (): [source: string, question: Omit<KinitirasBenchQuestion, "rounds">][] =>
-  kinitirasCaseTables.cases.flatMap((one) => {
-    const { policies, object, operation } = one;
+  kinitirasCaseTables.cases.flatMap((policyCase) => {
+    const { policies, object, operation } = policyCase;
     const kinds = new Set(policies.flatMap(listRuleKinds));
     const [kind = ""] = kinds;
-    const fits = operation === "CREATE" && kinds.size === 1 && kind in sources && isPlain(one);
-    return fits && object ? [[kind, { policies, object, operation }]] : [];
+    const isComparable = operation === "CREATE" && kinds.size === 1 && kind in sources && isPlain(policyCase);
+    return isComparable && object ? [[kind, { policies, object, operation }]] : [];
   });
 
+/** Reports whether both engines give the same answer in a case without an error, and need no cluster and no HTTP. */
 const isPlain = ({ expect, deviation, http, cluster, policies }: PolicyCase): boolean =>
   expect.policy === "accepted" &&
   !expect.error &&
@@ -178,8 +184,7 @@ const listRuleKinds = (policy: KinitirasPolicy): string[] =>
     : policy.spec.overrideRules.flatMap(({ overriders }) => Object.keys(overriders));
 
 /**
- * Returns the median ratio of the times of our policy engine and kinitiras' engine; undefined if either has no
- * answer.
+ * Returns the median ratio of Postern's times to the times of kinitiras' engine; undefined if an engine fails.
  */
 const measureEngineRatio = async (
   question: Omit<KinitirasBenchQuestion, "rounds">,
@@ -187,14 +192,15 @@ const measureEngineRatio = async (
   theirs: ChildProgram,
   rounds: number,
 ): Promise<number | undefined> => {
-  const evaluate = async (one: ChildProgram, rounds: number) =>
-    (await one.ask({ ...question, rounds })) as TimedPolicyEvaluations;
-  const [mine, other] = [await evaluate(ours, 50), await evaluate(theirs, 1)];
-  if (mine.error !== undefined || other.error !== undefined) return undefined;
-  if (mine.denied !== other.denied)
+  const evaluate = async (engine: ChildProgram, rounds: number) =>
+    (await engine.ask({ ...question, rounds })) as TimedPolicyEvaluations;
+  // Node's first evaluations are slow. 50 of them warm the code up.
+  const [ourAnswer, theirAnswer] = [await evaluate(ours, 50), await evaluate(theirs, 1)];
+  if (ourAnswer.error !== undefined || theirAnswer.error !== undefined) return undefined;
+  if (ourAnswer.denied !== theirAnswer.denied)
     throw new Error(
-      `they don't agree, and can't be compared: ${JSON.stringify([question, mine.denied, other.denied])}`,
+      `they don't agree, and can't be compared: ${JSON.stringify([question, ourAnswer.denied, theirAnswer.denied])}`,
     );
-  const time = (one: ChildProgram) => async () => summarizeRatios((await evaluate(one, 5)).nanoseconds).median;
+  const time = (engine: ChildProgram) => async () => summarizeRatios((await evaluate(engine, 5)).nanoseconds).median;
   return summarizeRatios(await measureRatiosInTurn(rounds, time(theirs), time(ours))).median;
 };

@@ -3,9 +3,11 @@ import { fileURLToPath } from "node:url";
 import type { AnswerCounts } from "./ledger.ts";
 import { runNodeAndParseOutput } from "./processes/processes.ts";
 
-/** What became of charges that came at this rate, in turn to so many quotas. */
+/** The answers to charges that were sent at one rate. */
 export interface ChargeRate extends AnswerCounts {
+  /** The number of charges a second. */
   rate: number;
+  /** The number of quotas, to which the charges went in turn. */
   quotas: number;
   /** From the first review to the last answer. */
   seconds: number;
@@ -14,8 +16,9 @@ export interface ChargeRate extends AnswerCounts {
   p99: number;
   /** Calls of DynamoDB for each review. */
   calls: number;
-  /** The calls that DynamoDB cancelled because another transaction changed the same item, or the item took too much. */
+  /** The calls that DynamoDB cancelled because another transaction changed the same item. */
   conflicts: number;
+  /** The calls that DynamoDB refused because an item used more units than allowed. */
   throttled: number;
 }
 
@@ -30,10 +33,10 @@ export interface ReviewUnits {
 
 export type QuotaMeasurement = { rates: ChargeRate[]; units: ReviewUnits[] } | { missing: string };
 
-/** DynamoDB Local is started by a program of the tests, because infra imports nothing of test. */
+/** The program that starts DynamoDB Local and measures. */
 const program = fileURLToPath(new URL("../aws/quota-rate-process.ts", import.meta.url));
 
-/** Measures workload-quota with its ledger in DynamoDB Local, each rate of charges for so many seconds. */
+/** Measures workload-quota with its ledger in DynamoDB Local. Each rate of charges is measured for `seconds`. */
 export const measureQuotas = async (seconds: number): Promise<QuotaMeasurement> => {
   if (!existsSync(program))
     return { missing: "DynamoDB Local is started by test/aws, which is not part of this checkout" };

@@ -1,4 +1,4 @@
-/** The quotients of measured times and those of a minimal program: the median, and the 10th and 90th percentiles. */
+/** Ratios of measured times to the times of a baseline: the median, and the 10th and 90th percentiles. */
 export interface RatioSummary {
   median: number;
   p10: number;
@@ -21,24 +21,24 @@ export const summarizeRatios = (ratios: readonly number[]): RatioSummary => {
   return { median, p10, p90 };
 };
 
-/** Returns a quantile for each share; for instance, the share 0.9 gives the 90th percentile. */
-export const computeQuantiles = (values: readonly number[], shares: readonly number[]): number[] => {
+/** Returns a quantile for each fraction. For instance, the fraction 0.9 gives the 90th percentile. */
+export const computeQuantiles = (values: readonly number[], fractions: readonly number[]): number[] => {
   const sorted = values.toSorted((one, other) => one - other);
-  return shares.map((share) => sorted[Math.round((sorted.length - 1) * share)] ?? Number.NaN);
+  return fractions.map((fraction) => sorted[Math.round((sorted.length - 1) * fraction)] ?? Number.NaN);
 };
 
-/** Returns a quantile of weighted values for each share; the weights are relative. */
+/** Returns a quantile of weighted values for each fraction. The weights may have any sum. */
 export const computeWeightedQuantiles = (
   values: readonly (readonly [value: number, weight: number])[],
-  shares: readonly number[],
+  fractions: readonly number[],
 ): number[] => {
   const sorted = values.toSorted(([one], [other]) => one - other);
-  const total = sorted.reduce((all, [, weight]) => all + weight, 0);
-  return shares.map((share) => {
-    let left = total * share;
+  const total = sorted.reduce((sum, [, weight]) => sum + weight, 0);
+  return fractions.map((fraction) => {
+    let remainingWeight = total * fraction;
     const found = sorted.find(([, weight]) => {
-      left -= weight;
-      return left <= 0;
+      remainingWeight -= weight;
+      return remainingWeight <= 0;
     });
     return (found ?? sorted.at(-1))?.[0] ?? Number.NaN;
   });
@@ -78,7 +78,7 @@ export const measureRatiosInTurn = async (
 ): Promise<number[]> =>
   (await measureInTurn(rounds, measureBaseline, measureSubject, warmUps)).map(([first, second]) => second / first);
 
-/** Runs `act` this many times; returns the milliseconds of all runs together. */
+/** Runs `act` `times` times; returns the milliseconds of all runs together. */
 export const measureMilliseconds = async (act: () => Promise<unknown>, times = 1): Promise<number> => {
   const start = performance.now();
   for (let time = 0; time < times; time++) await act();

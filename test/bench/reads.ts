@@ -12,26 +12,27 @@ import { buildBenchEndpointConfig } from "./handlers.ts";
 import { buildHttpRequest, buildPodReview } from "./inputs/reviews.ts";
 import { measureMilliseconds, measureRatiosInTurn, type RatioSummary, summarizeRatios } from "./ratios.ts";
 
-/** The cost of reads in a review: none over the network if the answers are cached, otherwise one round trip. */
+/** The cost of reads in a review. Cached answers need no network, and parallel reads need one round trip together. */
 export interface ClusterReadMeasurement {
-  /** The ratio of a review whose reads are all cached to one that reads nothing. */
+  /** The ratio of a review whose three reads are cached to a review that reads nothing. */
   warm: RatioSummary;
-  /** The ratio of the time of a review with three uncached reads in parallel to that of a review with one. */
+  /** The ratio of a review with three uncached reads in parallel to a review with one uncached read. */
   sideBySide: RatioSummary;
-  /** Milliseconds of a review that reads over an open connection, and over a new one. */
+  /** Milliseconds of a review that reads over an open connection. */
   read: number;
+  /** Milliseconds of a review that reads over a new connection. */
   first: number;
 }
 
-const names = { summary: "Labels pods.", match: [] };
+const commonFields = { summary: "Labels pods.", match: [] };
 const label = ({ metadata }: Pod, seen: unknown) => {
   if (metadata) metadata.labels = { ...metadata.labels, seen: String(seen) };
 };
 
-const without = rule({ ...names, mutate: (pod: Pod) => label(pod, "default") });
+const ruleWithoutReads = rule({ ...commonFields, mutate: (pod: Pod) => label(pod, "default") });
 const createSingleReadRule = (maxAge: number) =>
   rule({
-    ...names,
+    ...commonFields,
     needs: { namespaces: get("namespaces", { maxAge }) },
     async mutate(pod: Pod, { namespaces }: { namespaces(place: ObjectPlace): Promise<Namespace | undefined> }) {
       label(pod, (await namespaces({ name: "default" }))?.metadata?.name);
@@ -39,7 +40,7 @@ const createSingleReadRule = (maxAge: number) =>
   });
 const createTripleReadRule = (maxAge: number) =>
   rule({
-    ...names,
+    ...commonFields,
     needs: {
       namespaces: get("namespaces", { maxAge }),
       ranges: list("limitranges", { maxAge }),
@@ -53,12 +54,12 @@ const createTripleReadRule = (maxAge: number) =>
         classes(): Promise<StorageClass[]>;
       },
     ) {
-      const found = await Promise.all([
+      const objects = await Promise.all([
         asked.namespaces({ name: "default" }),
         asked.ranges("default"),
         asked.classes(),
       ]);
-      label(pod, found.length);
+      label(pod, objects.length);
     },
   });
 
@@ -72,10 +73,11 @@ export const measureReviewsWithReads = async (
   const credentials = { token: getToken("admin") };
   const open = () => createLiveCapabilities({ bench: { server, ca, credentials } });
   const signer = createTestSigner(1);
-  const openReview = (rule: Rule, world = open()) => {
+  /** Returns a function that sends a review to a rule. */
+  const openReview = (rule: Rule, openCapabilities = open()) => {
     const { answerRequest } = createEndpoint(rule, buildBenchEndpointConfig({ name: "bench", rule }), {
       publicKeys: signer.publicKey,
-      openCapabilities: world,
+      openCapabilities,
       writeLogLine: () => {},
     });
     const request = buildHttpRequest(`/${signer.segment("bench", 1)}/bench/mutate`, buildPodReview(5_000));
@@ -85,7 +87,10 @@ export const measureReviewsWithReads = async (
     };
   };
 
-  const [plain, warm] = [openReview(without, createUnconnectedCapabilities), openReview(createTripleReadRule(3600))];
+  const [plain, warm] = [
+    openReview(ruleWithoutReads, createUnconnectedCapabilities),
+    openReview(createTripleReadRule(3600)),
+  ];
   const [single, several] = [openReview(createSingleReadRule(0)), openReview(createTripleReadRule(0))];
   for (const act of [plain, warm]) await measureMilliseconds(act, 3000);
   for (const act of [single, several]) await measureMilliseconds(act, 100);

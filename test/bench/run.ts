@@ -45,7 +45,7 @@ interface Measurement {
   text: string;
 }
 
-/** Reports whether cold starts can be measured, and what differs from Lambda. */
+/** Reports whether cold starts can be measured. Also says which measurements are left out or differ from Lambda. */
 const canMeasureStarts = async (leaveOut: Context["leaveOut"]): Promise<boolean> => {
   const { findMissingRuntimeClient } = await import("../aws/tools.ts");
   const { createCpuShare } = await import("./cpu-share.ts");
@@ -56,7 +56,7 @@ const canMeasureStarts = async (leaveOut: Context["leaveOut"]): Promise<boolean>
   return missing === undefined;
 };
 
-// Modules are loaded when they are needed: the overview of verbs loads this file, too.
+// A section loads its modules only when it runs, because the list of commands also loads this file.
 const sections: Record<string, Section> = {
   handler: {
     rounds: 100,
@@ -227,10 +227,10 @@ const command = {
   async run({ options }) {
     const rounds = options.number("rounds");
     const only = readListOption(options, "only");
-    const json = options.text("output") === "json";
+    const isJson = options.text("output") === "json";
     if (rounds === 0) throw new Complaint("--rounds must be at least 1");
-    const wrong = only.find((name) => !names.includes(name));
-    if (wrong !== undefined) throw new Complaint(`--only takes ${names.join(", ")}, not "${wrong}"`);
+    const unknownName = only.find((name) => !names.includes(name));
+    if (unknownName !== undefined) throw new Complaint(`--only takes ${names.join(", ")}, not "${unknownName}"`);
 
     const { requireBinaries } = await import("../control-plane/binaries.ts");
     const missing = await requireBinaries().then(
@@ -243,7 +243,7 @@ const command = {
     const signer = await readOrCreateUrlSigner(folder);
     const results: Record<string, object> = {};
     const leftOut: string[] = [];
-    const printText = (text: string) => void (json || writeOutput(`${text}\n`));
+    const printText = (text: string) => void (isJson || writeOutput(`${text}\n`));
     const leaveOut = (sentence: string) => {
       leftOut.push(sentence);
       printText(`${sentence}\n`);
@@ -264,7 +264,9 @@ const command = {
       printText(measurement.text);
     }
     const hasCreates = results.added !== undefined || results.chains !== undefined;
-    writeOutput(json ? `${JSON.stringify({ leftOut, ...results }, null, 2)}\n` : `${explainBenchTables(hasCreates)}\n`);
+    writeOutput(
+      isJson ? `${JSON.stringify({ leftOut, ...results }, null, 2)}\n` : `${explainBenchTables(hasCreates)}\n`,
+    );
   },
 } satisfies Command;
 

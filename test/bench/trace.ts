@@ -26,12 +26,12 @@ import { openDelayProxy } from "./delay-proxy.ts";
 import { startGoWebhook } from "./processes/processes.ts";
 import { measureMilliseconds } from "./ratios.ts";
 
-/** A kind of write of inputs/trace.yaml. */
+/** A kind of write in inputs/trace.yaml. */
 interface TraceWrite {
   what: string;
   /** The number of these writes in an hour. */
   hourly: number;
-  /** The number of rules that change the object, if the write is about that. */
+  /** The number of rules that must change the object; measureTrace throws if it is another number. */
   changes?: number;
   refused?: boolean;
   method: "POST" | "PUT" | "PATCH" | "DELETE";
@@ -48,16 +48,17 @@ interface Trace {
   policies: Record<string, [group: string, resource: string, expression: string]>;
 }
 
-/** What writes of one kind cost. Numbers of calls are averages for a write. */
+/** The calls and times of writes of one kind. Numbers of calls are averages for a write. */
 export interface TraceKindMeasurement {
   what: string;
+  /** The fraction of all writes that are of this kind. */
   share: number;
   changes?: number | undefined;
   /** The calls of each rule or group, by its name and the phase. */
   calls: Record<string, number>;
-  /** The calls in series: the mutating ones, and one if there is a validating one. */
+  /** The calls that a write waits for one after the other: mutating calls, and one if there are validating calls. */
   rounds: number;
-  /** The calls of rules that had already changed the object, and those of rules that had only been called. */
+  /** Repeated calls of a rule for the same write: after the rule had changed the object, and after it had not. */
   again: { changed: number; unchanged: number };
   /** The rules that changed an object. */
   changing: string[];
@@ -65,7 +66,7 @@ export interface TraceKindMeasurement {
   added: Record<number, number[]>;
 }
 
-/** One way to call the rules; without dollars if it doesn't call Postern. */
+/** The measurement of one way to call the rules, such as each rule alone. It has no dollars if Postern isn't called. */
 export interface TraceWayMeasurement {
   what: string;
   kinds: TraceKindMeasurement[];
@@ -78,13 +79,13 @@ export interface TraceMeasurement {
   ways: TraceWayMeasurement[];
 }
 
-/** The delays in milliseconds of the writes of a round. */
+/** The network delays of a round's writes, in milliseconds. A round has four writes without a delay. */
 const delays = [0, 0, 0, 0, 5, 5, 20];
-/** How many times more rounds writes have that call nothing and so take little time. */
-const silentRounds = 5;
+/** The factor by which writes that call no webhook have more rounds: they take little time. */
+const silentRoundsFactor = 5;
 const groupName = "pod-defaults";
 
-/** Measures what writes cost with many rules: each goes to an API server with webhooks and to one without. */
+/** Measures the cost of writes with many rules: each write goes to an API server with webhooks and to one without. */
 export const measureTrace = async (
   binaries: ControlPlaneBinaries,
   goWebhook: CachedGoProgram | undefined,
@@ -107,8 +108,8 @@ export const measureTrace = async (
     const uid = String(Reflect.get(pod?.metadata ?? {}, "uid"));
     /** Returns a function that sends a write with the uid of this cluster's Pod. */
     const prepare = (write: TraceWrite) => {
-      const own: TraceWrite = JSON.parse(JSON.stringify(write).replace("UID-OF-CART", uid));
-      return () => send(cluster.admin, own);
+      const clusterWrite: TraceWrite = JSON.parse(JSON.stringify(write).replace("UID-OF-CART", uid));
+      return () => send(cluster.admin, clusterWrite);
     };
     return { ...cluster, prepare };
   };
@@ -139,6 +140,7 @@ export const measureTrace = async (
     const added: Record<number, number[]> = Object.fromEntries(delays.map((milliseconds) => [milliseconds, []]));
     const reviews: AnsweredReviewFacts[][] = [];
     const [sendPlain, sendHooked] = [plain.prepare({ ...write, refused: false }), hooked.prepare(write)];
+    // Rounds with a negative number warm up, and aren't counted.
     for (let round = -Math.ceil(times / 5); round < times; round++)
       for (const milliseconds of delays) {
         delay = milliseconds;
@@ -160,12 +162,18 @@ export const measureTrace = async (
     const { what, hourly, changes } = write;
     return { what, share: hourly / total, changes, ...countCalls(reviews), added };
   };
-  /** Measures the kinds of writes again that call something in the first way, which calls most. */
-  const measureWay = async (what: string, first: TraceWayMeasurement, some = writes): Promise<TraceWayMeasurement> => {
+  /**
+   * Measures another way to call the rules. Kinds of writes that call nothing in the first way aren't measured again.
+   */
+  const measureWay = async (
+    what: string,
+    first: TraceWayMeasurement,
+    measuredWrites = writes,
+  ): Promise<TraceWayMeasurement> => {
     const kinds: TraceKindMeasurement[] = [];
-    for (const write of some) {
-      const known = first.kinds.find((kind) => kind.what === write.what);
-      kinds.push(known && isSilent(known) ? known : await measureKind(write, rounds));
+    for (const write of measuredWrites) {
+      const knownKind = first.kinds.find((kind) => kind.what === write.what);
+      kinds.push(knownKind && isSilent(knownKind) ? knownKind : await measureKind(write, rounds));
     }
     return { what, kinds };
   };
@@ -187,7 +195,7 @@ export const measureTrace = async (
   await register(postern.manifests());
   const alone: TraceWayMeasurement = { what: "each rule alone", kinds: [] };
   for (const write of writes) {
-    const times = isSilent(await measureKind(write, 1)) ? rounds * silentRounds : rounds;
+    const times = isSilent(await measureKind(write, 1)) ? rounds * silentRoundsFactor : rounds;
     const kind = await measureKind(write, times);
     if (write.changes !== undefined && kind.changing.length !== write.changes)
       throw new Error(`${write.what} are changed by ${kind.changing.join(", ") || "no rule"}`);
@@ -213,13 +221,13 @@ export const measureTrace = async (
       ({ what, refused }) => !refused && native.kinds.some((kind) => kind.what === what && !isSilent(kind)),
     );
     const changed = sent.filter(({ changes }) => changes !== undefined);
-    const specs = () => Promise.all(changed.map((write) => hooked.prepare(write)()));
-    const wanted = await specs();
+    const sendAndReadSpecs = () => Promise.all(changed.map((write) => hooked.prepare(write)()));
+    const wanted = await sendAndReadSpecs();
     await register(
       postern.manifests({ policySupport }),
       (url) => goUrl + (url.includes(`/${groupName}/`) ? "pod" : "allow"),
     );
-    if (!isDeepStrictEqual(await specs(), wanted))
+    if (!isDeepStrictEqual(await sendAndReadSpecs(), wanted))
       throw new Error("the webhook in Go does not change Pods as the group does");
     peers.push(await measureWay(`the same entries, controller-runtime ${goWebhook.version}`, native, sent));
   }
@@ -227,9 +235,10 @@ export const measureTrace = async (
   return { title, ways: [...[alone, grouped, native].map(addDollars), ...peers] };
 };
 
-const sum = (numbers: number[]) => numbers.reduce((all, number) => all + number, 0);
+const sum = (numbers: number[]) => numbers.reduce((total, number) => total + number, 0);
 
 export const countAllCalls = ({ calls }: Pick<TraceKindMeasurement, "calls">) => sum(Object.values(calls));
+/** Reports whether writes of a kind call no webhook. */
 const isSilent = (kind: TraceKindMeasurement) => countAllCalls(kind) === 0;
 
 const createObjects = async (admin: TestClusterClient, objects: KubernetesObject[]) => {
@@ -246,9 +255,9 @@ const createObjects = async (admin: TestClusterClient, objects: KubernetesObject
 const send = async (client: TestClusterClient, { method, path, user, body, refused = false }: TraceWrite) => {
   const contentType = method === "PATCH" ? "application/strategic-merge-patch+json" : "application/json";
   const request = { method, path: `${path}?dryRun=All`, contentType, impersonate: user, ...(body && { body }) };
-  const { code, body: said } = await client(request);
-  if (code >= 300 !== refused) throw new Error(`${method} ${path} is answered with ${code}: ${said.message}`);
-  return said.spec;
+  const { code, body: answer } = await client(request);
+  if (code >= 300 !== refused) throw new Error(`${method} ${path} is answered with ${code}: ${answer.message}`);
+  return answer.spec;
 };
 
 const refusesUnlabelledPods = (admin: TestClusterClient, writes: TraceWrite[]) => {
@@ -272,7 +281,7 @@ const buildPolicy = ([name, [group, resource, expression]]: [string, Trace["poli
   ];
 };
 
-/** Counts the calls of writes from their reviews. Members of a group don't count: they are in one call. */
+/** Counts the calls of writes from their reviews. A group's call counts once; its members' reviews don't count. */
 const countCalls = (
   writes: AnsweredReviewFacts[][],
 ): Pick<TraceKindMeasurement, "calls" | "rounds" | "again" | "changing"> => {
@@ -281,7 +290,8 @@ const countCalls = (
   const changing = new Set<string>();
   let rounds = 0;
   for (const reviews of writes) {
-    const before = new Map<string, boolean>();
+    /** Whether a rule that was called before has changed the object. */
+    const changedBefore = new Map<string, boolean>();
     for (const { rule, phase, code, operations, group, error } of reviews) {
       if (code !== 200) throw error ?? new Error(`${rule} answers ${code}`);
       if (group !== undefined) continue;
@@ -289,9 +299,9 @@ const countCalls = (
       calls[called] = (calls[called] ?? 0) + 1;
       if (phase !== "mutate") continue;
       rounds += 1;
-      const hadChanged = before.get(rule);
+      const hadChanged = changedBefore.get(rule);
       if (hadChanged !== undefined) again[hadChanged ? "changed" : "unchanged"] += 1;
-      before.set(rule, hadChanged || operations > 0);
+      changedBefore.set(rule, hadChanged || operations > 0);
       if (operations > 0) changing.add(rule);
     }
     if (reviews.some(({ phase }) => phase === "validate")) rounds += 1;

@@ -18,17 +18,19 @@ import { bootCluster } from "../control-plane/cluster.ts";
 import { readValidObjects } from "../valid-objects.ts";
 import type { findValidators } from "./peers/validators.ts";
 
-// Compares what `postern check`, kubectl-validate and kubeconform find in the same files with what a new API server refuses.
+// Compares `postern check`, kubectl-validate and kubeconform: how many files does each tool find among those that a new
+// API server refuses?
 
-/** What one tool found, and what it needed. */
+/** The faulty files that one tool found, and the time and memory that it used. */
 export interface ValidatorRow {
   name: string;
-  /** Files that the API server refuses and the tool, too. */
+  /** The number of files that both the API server and the tool refuse. */
   found: number;
-  /** Files that the tool refuses and the API server doesn't. */
+  /** The number of files that only the tool refuses. */
   wrong: number;
-  /** Seconds of CPU time of all threads, and seconds until the tool ended. */
+  /** Seconds of CPU time of all threads. */
   cpu: number;
+  /** Seconds until the tool ended. */
   wall: number;
   /** The peak memory, in bytes. */
   memory: number;
@@ -44,34 +46,37 @@ export interface ValidatorMeasurement {
 
 const checkProgram = fileURLToPath(new URL("../../infra/main.ts", import.meta.url));
 
-/** Kinds that change what admission does with other objects. The API server stores no file, and check counts those before. */
-const decisive = [
+/**
+ * Kinds that change what admission does with other objects. The files don't have them: check would evaluate later files
+ * as if the API server had stored such an object, but the API server gets only dry runs.
+ */
+const influentialKinds = [
   ...["IngressClass", "LimitRange", "Namespace", "PriorityClass", "ResourceQuota"],
   ...["RuntimeClass", "StorageClass"],
 ];
 
 type Validators = Awaited<ReturnType<typeof findValidators>>;
 
-/** Writes this many manifests, and measures what finds their faults. `validators` are the other tools. */
+/** Writes generated manifests, and measures which tools find their faults. `validators` are the tools beside check. */
 export const compareValidators = async (
   binaries: ControlPlaneBinaries,
   validators: Validators,
   folder: string,
   { files, seed }: { files: number; seed: number },
 ): Promise<ValidatorMeasurement> => {
-  const [manifests, schemas, own] = [join(folder, "faulty"), join(folder, "schemas"), join(folder, "own")];
+  const [manifests, schemas, workFolder] = [join(folder, "faulty"), join(folder, "schemas"), join(folder, "own")];
   const cluster = await bootCluster(binaries, { flags: ["--allow-privileged=true"] });
   const refused = new Set<string>();
   try {
-    for (const place of [manifests, schemas, own]) await mkdir(place);
-    // Objects whose names are free get one of their own each, because none is an update of another.
+    for (const path of [manifests, schemas, workFolder]) await mkdir(path);
+    // Only objects whose name doesn't matter: each file gets a unique name, so that no object updates another one.
     const valid = readValidObjects().filter(({ metadata }) => /^valid-\d+$/.test(metadata?.name ?? ""));
     const kinds = buildKindIndex(valid);
     const served = valid.filter(
-      ({ apiVersion = "", kind = "" }) => kinds.of(apiVersion, kind)?.off === false && !decisive.includes(kind),
+      ({ apiVersion = "", kind = "" }) => kinds.of(apiVersion, kind)?.off === false && !influentialKinds.includes(kind),
     );
     const { send } = createSender(cluster.admin, kinds);
-    // Check assumes that what a Pod names exists.
+    // check assumes that the RuntimeClass that a Pod names exists. The API server refuses Pods without it.
     const runtime = { apiVersion: "node.k8s.io/v1", kind: "RuntimeClass", metadata: { name: "a" }, handler: "a" };
     if ((await send({ verb: "create", object: runtime }, "")).code !== 201)
       throw new Error("RuntimeClass a is refused");
@@ -79,7 +84,7 @@ export const compareValidators = async (
     for (const [index, faulty] of drawn.entries()) {
       const object = renameObject(faulty.object, index);
       const file = `${String(index).padStart(5, "0")}.yaml`;
-      // These tools read YAML 1.1.
+      // The tools read YAML 1.1.
       await writeFile(join(manifests, file), stringify(object, { version: "1.1" }));
       if ((await send({ verb: "create", object })).code >= 300) refused.add(file);
     }
@@ -87,13 +92,14 @@ export const compareValidators = async (
   } finally {
     await cluster.stop();
   }
-  const measure = async (name: string, words: readonly string[], list: (output: string) => string[]) => {
-    const { output, ...used } = await runMeasured(words, own);
-    const denied = new Set(list(output).map((file) => basename(file)));
+  /** Runs a tool. `listDenied` returns the files that the tool refuses by its output. */
+  const measure = async (name: string, words: readonly string[], listDenied: (output: string) => string[]) => {
+    const { output, ...usage } = await runMeasured(words, workFolder);
+    const denied = new Set(listDenied(output).map((file) => basename(file)));
     const found = denied.intersection(refused).size;
-    return { name, found, wrong: denied.size - found, ...used };
+    return { name, found, wrong: denied.size - found, ...usage };
   };
-  const config = join(own, "postern.yaml");
+  const config = join(workFolder, "postern.yaml");
   await writeFile(config, "rules: {}\n");
   const rows = [
     await measure(
@@ -114,8 +120,8 @@ export const compareValidators = async (
         "kubectl-validate",
         [validators.kubectlValidate, manifests, "--local-schemas", schemas, "-o", "json"],
         (output) =>
-          Object.entries(JSON.parse(output)).flatMap(([file, all]) =>
-            toList(all).every((one) => toMap(one).status === "Success") ? [] : [file],
+          Object.entries(JSON.parse(output)).flatMap(([file, results]) =>
+            toList(results).every((result) => toMap(result).status === "Success") ? [] : [file],
           ),
       ),
       await measure(
@@ -130,29 +136,30 @@ export const compareValidators = async (
   return { kubernetes: binaries.version, seed, files, refused: refused.size, rows };
 };
 
-/** Gives an object a name of its own. */
+/** Gives an object a unique name. */
 const renameObject = (object: KubernetesObject, index: number): KubernetesObject =>
   isMap(object.metadata) ? { ...object, metadata: { ...object.metadata, name: `valid-${index}` } } : object;
 
 const isChanged = (path: Path) => path.join(".") !== "metadata.name";
 
-/** Reports whether check denies the object of a file. The API server isn't asked about the Pods that it would make. */
+/** Reports whether check denies the object of a file. Denied Pods that a controller would create don't count. */
 const isDenied = ({ verdict, madeBy }: { verdict: string; madeBy?: string }) =>
   verdict === "denied" && madeBy === undefined;
 
-/** Runs a program to its end. What it used is read from /proc while it runs. */
+/** Runs a program to its end, and reads its CPU time and memory from /proc while it runs. */
 const runMeasured = async ([file = "", ...words]: readonly string[], cwd: string) => {
   const started = performance.now();
   const env = { ...process.env, NODE_OPTIONS: "", KUBECONFIG: "/dev/null" };
   const child = spawn(file, words, { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
-  const ended = Promise.all([text(child.stdout), text(child.stderr), once(child, "close")]);
+  const outputs = Promise.all([text(child.stdout), text(child.stderr), once(child, "close")]);
   let [cpu, memory] = [0, 0];
   const read = async () => {
     const [stat = "", status = ""] = await Promise.all(
       ["stat", "status"].map((name) => readFile(`/proc/${child.pid}/${name}`, "utf8").catch(() => "")),
     );
+    // /proc/PID/stat is `PID (NAME) STATE …`; utime and stime are the words 11 and 12 after the name.
     const [user = 0, system = 0] = stat.split(") ")[1]?.split(" ").slice(11, 13).map(Number) ?? [];
-    // Clock ticks are hundredths of a second on Linux.
+    // A clock tick is a hundredth of a second on Linux.
     cpu = Math.max(cpu, (user + system) / 100);
     memory = Math.max(memory, Number(/^VmHWM:\s+(\d+)/m.exec(status)?.[1] ?? 0) * 1024);
   };
@@ -160,17 +167,18 @@ const runMeasured = async ([file = "", ...words]: readonly string[], cwd: string
     await read();
     await wait(5);
   }
-  const [output, errors] = await ended;
+  const [output, errors] = await outputs;
   if (output === "") throw new Error(`${file} ended: ${errors.slice(-2000)}`);
   return { output, cpu, memory, wall: (performance.now() - started) / 1000 };
 };
 
-/** Writes the API server's OpenAPI documents as kubectl-validate reads them, and a JSON schema a kind for kubeconform. */
+/** Writes the API server's OpenAPI documents for kubectl-validate, and for kubeconform a JSON schema for each kind. */
 const writeSchemas = async (admin: TestClusterClient, folder: string): Promise<void> => {
   await mkdir(join(folder, "kinds"));
   const read = async (path: string) => (await admin({ method: "GET", path })).body;
   const { paths } = await read("/openapi/v3");
   for (const [path, { serverRelativeURL }] of Object.entries(paths as Record<string, { serverRelativeURL: string }>)) {
+    // Matches api/v1 and apis/apps/v1.
     const [, parent = "", version = ""] = /^(apis?(?:\/[^/]+)?)\/(v\d\w*)$/.exec(path) ?? [];
     if (version === "") continue;
     const document = await read(serverRelativeURL);
@@ -189,9 +197,12 @@ const writeSchemas = async (admin: TestClusterClient, folder: string): Promise<v
   }
 };
 
-/** Returns a schema with those that it uses, strict, and with null for what isn't required, as kubeconform's own schemas. */
+/**
+ * Returns a schema with the schemas that it uses. As in kubeconform's own schemas, unknown members are refused, and a
+ * member that isn't required may be null.
+ */
 const toStandaloneSchema = (name: string, schemas: Record<string, JsonMap>): object => {
-  const used: Record<string, unknown> = {};
+  const usedSchemas: Record<string, unknown> = {};
   const convert = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(convert);
     if (!isMap(value)) return value;
@@ -207,11 +218,11 @@ const toStandaloneSchema = (name: string, schemas: Record<string, JsonMap>): obj
     return { additionalProperties: false, ...converted, properties: Object.fromEntries(members) };
   };
   const use = (wanted: string): string => {
-    if (!Object.hasOwn(used, wanted)) {
-      used[wanted] = {};
-      used[wanted] = convert(schemas[wanted]);
+    if (!Object.hasOwn(usedSchemas, wanted)) {
+      usedSchemas[wanted] = {};
+      usedSchemas[wanted] = convert(schemas[wanted]);
     }
     return `#/definitions/${wanted}`;
   };
-  return { $ref: use(name), definitions: used };
+  return { $ref: use(name), definitions: usedSchemas };
 };

@@ -39,7 +39,7 @@ import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { openFaulty } from "./faults.ts";
 
-// The objects of a deployment in a real cluster: created, compared, corrected and deleted.
+// A deployment creates objects in a real cluster, compares them with the wanted ones, corrects them and deletes them.
 
 const catalogue = await readCatalogue();
 const folder = await mkdtemp(join(tmpdir(), "postern-applied-"));
@@ -47,6 +47,7 @@ const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
 const otherCertificate = await readOrCreateServerCertificate(await mkdtemp(join(folder, "other-")), "127.0.0.1");
 after(() => rm(folder, { recursive: true, force: true }));
 
+/** A key has the form of a signature in base64url: 86 characters. */
 const key = "k".repeat(86);
 const base = "https://rules.example.com/base";
 
@@ -68,7 +69,8 @@ const stored = readRows<{
   faulty: { endpoint: string; status?: number; body: string; says: string; tries: number }[];
 }>(import.meta.filename);
 const toBase64 = (pem: string) => Buffer.from(pem).toString("base64");
-const values = {
+/** The texts in the tables that are replaced by values of this run. */
+const placeholders = {
   OTHER_KEY: "j".repeat(86),
   KEY: key,
   BASE: base,
@@ -76,7 +78,7 @@ const values = {
   OWN_CA: toBase64(certificate.ca).slice(0, 159),
 };
 const rows: typeof stored = JSON.parse(
-  Object.entries(values).reduce((text, [name, value]) => text.replaceAll(name, value), JSON.stringify(stored)),
+  Object.entries(placeholders).reduce((text, [name, value]) => text.replaceAll(name, value), JSON.stringify(stored)),
 );
 
 /** Returns all objects of a deployment in a cluster for these rules. */
@@ -107,18 +109,20 @@ const usualRules = {
   "deny-service-external-ips": { failurePolicy: "Fail" },
 };
 
+/** Writes a kubeconfig for a user; `change` replaces the address, the CA or the token. Returns the path of the file. */
 const writeKubeconfig = async (
   cluster: TestCluster,
   user: string,
   change: { server?: string; ca?: string; token?: string } = {},
 ) => {
-  const { token = cluster.getToken(user), ...place } = change;
-  const here = { ...cluster, ...place, getToken: () => token };
+  const { token = cluster.getToken(user), ...address } = change;
+  const connection = { ...cluster, ...address, getToken: () => token };
   const file = join(await mkdtemp(join(folder, "kube-")), "config");
-  await writeFile(file, buildKubeconfig({ unused: { ...here, getToken: () => "unused" }, here }));
+  await writeFile(file, buildKubeconfig({ unused: { ...connection, getToken: () => "unused" }, here: connection }));
   return file;
 };
 
+/** Returns a check for assert.rejects: the error must be a Complaint with this sentence, and without the key. */
 const expectComplaint = (sentence: RegExp | string) => (error: unknown) => {
   assert.ok(error instanceof Complaint, String(error instanceof Error ? error.stack : error));
   if (typeof sentence === "string") assert.equal(error.message, sentence);
@@ -152,26 +156,28 @@ describe("the objects of a deployment", await needs("API server"), () => {
   const binding: ObjectReference = { kind: "ClusterRoleBinding", name: "postern:limit-ranger" };
   const account: ObjectReference = { kind: "ServiceAccount", name: "postern", namespace: "kube-system" };
   const secret: ObjectReference = { kind: "Secret", name: "postern-token", namespace: "kube-system" };
-  const all = [mutating, validating, role, binding, account, secret];
+  const allReferences = [mutating, validating, role, binding, account, secret];
 
   const getLive = async (ref: ObjectReference): Promise<DeployedObject> => {
-    const found = await api.get(ref);
-    assert.ok(found, `${ref.kind} ${ref.name} is there`);
-    return found;
+    const object = await api.get(ref);
+    assert.ok(object, `${ref.kind} ${ref.name} is there`);
+    return object;
   };
-  const listResourceVersions = () => Promise.all(all.map(async (ref) => (await getLive(ref)).metadata.resourceVersion));
+  const listResourceVersions = () =>
+    Promise.all(allReferences.map(async (ref) => (await getLive(ref)).metadata.resourceVersion));
   const listSentences = async (rules: object) =>
     (await findDifferences(api, buildWanted(rules), "postern")).map(({ sentence }) => sentence);
   const formatChanges = (changes: { did: string; kind: DeployedKind; name: string }[]) =>
     changes.map(({ did, kind, name }) => `${did} ${kind} ${name}`);
 
   const getPaths = ({ kind, name, namespace }: ObjectReference) => {
-    const root = kind.includes("Webhook")
-      ? "/apis/admissionregistration.k8s.io/v1"
-      : kind.startsWith("Cluster")
-        ? "/apis/rbac.authorization.k8s.io/v1"
-        : `/api/v1/namespaces/${namespace}`;
-    return { collection: `${root}/${kind.toLowerCase()}s`, object: `${root}/${kind.toLowerCase()}s/${name}` };
+    const getRoot = () => {
+      if (kind.includes("Webhook")) return "/apis/admissionregistration.k8s.io/v1";
+      if (kind.startsWith("Cluster")) return "/apis/rbac.authorization.k8s.io/v1";
+      return `/api/v1/namespaces/${namespace}`;
+    };
+    const collection = `${getRoot()}/${kind.toLowerCase()}s`;
+    return { collection, object: `${collection}/${name}` };
   };
   /** Updates an object as kubectl edit does. */
   const edit = async (ref: ObjectReference, change: (object: any) => void) => {
@@ -220,7 +226,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     assert.deepEqual(await listResourceVersions(), before);
   });
 
-  it("can be limited to the roles first", async () => {
+  it("can be created in two steps: first service account and roles, then webhook configurations", async () => {
     assert.deepEqual(formatChanges(await applyRbacObjects(api, buildWanted(usualRules))), [
       "made ServiceAccount postern",
       "made Secret postern-token",
@@ -254,11 +260,11 @@ describe("the objects of a deployment", await needs("API server"), () => {
       await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
       const { roleRef, metadata, ...rest } = await getLive(binding);
       await deleteObject(binding);
-      const elsewhere = { ...Object(roleRef), name: "cluster-admin" };
+      const otherRoleRef = { ...Object(roleRef), name: "cluster-admin" };
       await create(binding, {
         ...rest,
         metadata: { name: metadata.name, labels: metadata.labels },
-        roleRef: elsewhere,
+        roleRef: otherRoleRef,
       });
       assert.deepEqual(await listSentences(usualRules), [
         "ClusterRoleBinding postern:limit-ranger: roleRef.name is cluster-admin, not postern:limit-ranger",
@@ -299,12 +305,15 @@ describe("the objects of a deployment", await needs("API server"), () => {
       assert.deepEqual(await listSentences(usualRules), []);
     });
 
-    for (const ref of all)
+    for (const ref of allReferences)
       it(`are reported and corrected: a deleted ${ref.kind}`, async () => {
         await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
         await deleteObject(ref);
-        const found = await listSentences(usualRules);
-        assert.ok(found.length > 0 && found.every((sentence) => sentence.endsWith(" is missing")), found.join());
+        const sentences = await listSentences(usualRules);
+        assert.ok(
+          sentences.length > 0 && sentences.every((sentence) => sentence.endsWith(" is missing")),
+          sentences.join(),
+        );
         assert.deepEqual(formatChanges(await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern")), [
           `made ${ref.kind} ${ref.name}`,
         ]);
@@ -352,7 +361,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       );
   });
 
-  it("are deleted if nothing needs them any more, roles last", async () => {
+  it("are deleted when no rule needs them any more, roles after webhook entries", async () => {
     await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
     const fewer = { "deny-service-external-ips": {} };
     assert.deepEqual(await listSentences(fewer), [
@@ -375,7 +384,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     assert.deepEqual((await getLive(mutating)).webhooks ?? [], []);
   });
 
-  it("are deleted, webhook configurations first, and no other objects", async () => {
+  it("are all deleted, webhook configurations first, and objects of other deployments and users are kept", async () => {
     await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
     await applyWantedObjectsToCluster(api, buildWanted(usualRules, { name: "staging" }), "staging");
     const foreign = {
@@ -445,7 +454,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     await deleteObject(mutating);
   });
 
-  it("are found by the URLs of entries", async () => {
+  it("include the entries that call a URL of Postern, also entries of other configurations", async () => {
     await applyWantedObjectsToCluster(api, buildWanted({ "deny-service-external-ips": {} }), "postern");
     const urls = {
       "same.example.com": `HTTPS://Rules.Example.com:443/base/prod.${key}/x/validate`,
@@ -466,13 +475,13 @@ describe("the objects of a deployment", await needs("API server"), () => {
       metadata: { name: "foreign" },
       webhooks,
     });
-    const found = await findEntriesCallingUrls(api, [
+    const entries = await findEntriesCallingUrls(api, [
       "https://rules.example.com/base/",
       "https://nobody.example.com",
       "no address",
     ]);
     assert.deepEqual(
-      found.sort((left, right) => left.name.localeCompare(right.name)),
+      entries.sort((left, right) => left.name.localeCompare(right.name)),
       [
         { kind: foreign.kind, name: "foreign", entry: "same.example.com" },
         { kind: foreign.kind, name: "postern", entry: "deny-service-external-ips.postern.dev" },
@@ -643,7 +652,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
         proxy.faults.push({ status: 404, body: "404 page not found" });
         await assert.rejects(faulty.get(validating), expectComplaint(/\(404\): 404 page not found$/));
       });
-      it("deletes objects although the API server still calls a deleted webhook", async () => {
+      it("deletes objects although the API server still calls a webhook that was just deleted", async () => {
         const rights = buildWanted(usualRules, { connect: { eks: "a", region: "eu-west-1" } }).slice(2);
         assert.equal((await applyWantedObjectsToCluster(api, rights, "postern")).length, 2);
         const message =
@@ -659,10 +668,10 @@ describe("the objects of a deployment", await needs("API server"), () => {
         await applyWantedObjectsToCluster(faulty, buildWanted(rules), "postern");
         await edit(validating, ({ webhooks }) => Object.assign(webhooks[0], { timeoutSeconds: 9 }));
         const conflict = { status: 409, body: JSON.stringify({ kind: "Status", reason: "Conflict", message: "x" }) };
-        const well = { milliseconds: 0 };
+        const noFault = { milliseconds: 0 };
         // The requests: four reads, a read and a dry run of the mutating configuration, a read and a refused dry run, a
         // read, a dry run, and a refused write.
-        proxy.faults.push(...Array(7).fill(well), conflict, well, well, conflict);
+        proxy.faults.push(...Array(7).fill(noFault), conflict, noFault, noFault, conflict);
         assert.equal((await applyWantedObjectsToCluster(faulty, buildWanted(rules), "postern")).length, 1);
         assert.deepEqual(await listSentences(rules), []);
       });
@@ -706,10 +715,10 @@ describe("the objects of a deployment", await needs("API server"), () => {
 
     it("is found by its name, and gets a token of the AWS identity", async () => {
       eksRequests.length = 0;
-      const found = await openClusterApi("prod-eu", connect, { identity: readIdentity });
-      assert.equal(found.server, address);
+      const api = await openClusterApi("prod-eu", connect, { identity: readIdentity });
+      assert.equal(api.server, address);
       await assert.rejects(
-        found.get(mutating),
+        api.get(mutating),
         expectComplaint(
           "cluster prod-eu: the API server doesn't accept the credentials (401: Unauthorized); give the AWS identity that deploys an access entry of the EKS cluster prod",
         ),
@@ -725,17 +734,17 @@ describe("the objects of a deployment", await needs("API server"), () => {
       assert.equal(url.searchParams.get("Action"), "GetCallerIdentity");
       assert.equal(url.searchParams.get("X-Amz-SignedHeaders"), "host;x-k8s-aws-id");
     });
-    it("is not described if server and ca are set", async () => {
+    it("is not looked up in EKS if server and ca are set", async () => {
       eksRequests.length = 0;
-      const found = await openClusterApi(
+      const api = await openClusterApi(
         "prod-eu",
         { ...connect, server: address, ca: "ca.crt" },
         { identity: readIdentity, folder },
       );
-      await assert.rejects(found.get(mutating), expectComplaint(/\(401: /));
+      await assert.rejects(api.get(mutating), expectComplaint(/\(401: /));
       assert.deepEqual(
         eksRequests.map(({ path }) => path),
-        // The second request has a new token.
+        // After the answer 401, the request is sent again with a new token.
         Array(2).fill("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/postern"),
       );
     });
@@ -764,11 +773,12 @@ describe("the objects of a deployment", await needs("API server"), () => {
   });
 
   describe("the entries of served rules", () => {
-    it("pass their probes for every rule", async () => {
+    it("pass their probes, for every rule that works without settings and without a ledger", async () => {
       const openCapabilities = createLiveCapabilities({
         local: { server: cluster.server, ca: cluster.ca, credentials: { token: cluster.getToken("deployers") } },
       });
-      const needing = [
+      // These rules need settings or a ledger.
+      const excludedRules = [
         "image-policy-webhook",
         "event-rate-limit",
         "allowed-registries",
@@ -779,20 +789,20 @@ describe("the objects of a deployment", await needs("API server"), () => {
         "resource-quota",
         "workload-quota",
       ];
-      const names = catalogue.map(({ name }) => name).filter((name) => !needing.includes(name));
+      const names = catalogue.map(({ name }) => name).filter((name) => !excludedRules.includes(name));
       const rules = Object.fromEntries(
         names.map((name) => [name, { timeoutSeconds: 1, exempt: { users: ["nobody"] } }]),
       );
       const postern = await serveCatalogueForTests(JSON.stringify({ rules }), openCapabilities);
       try {
         const entries = postern.manifests().flatMap(({ webhooks }) => webhooks);
-        const found = await probeEntries(entries, { timeoutSeconds: 10 });
+        const probes = await probeEntries(entries, { timeoutSeconds: 10 });
         assert.deepEqual(
-          found.filter(({ ok }) => !ok).map(({ sentence }) => sentence),
+          probes.filter(({ ok }) => !ok).map(({ sentence }) => sentence),
           [],
         );
         assert.deepEqual(
-          found.map(({ entry }) => entry),
+          probes.map(({ entry }) => entry),
           entries.map(({ name }) => name),
         );
       } finally {
@@ -830,8 +840,8 @@ describe("opening a cluster", () => {
       });
       assert.equal(response.status, 200, await response.text());
       const readIdentity = async () => ({ accessKeyId: "a", secretAccessKey: "b" });
-      const found = await readEksServerAndCa({ eks: "prod", region: "eu-west-1" }, readIdentity);
-      assert.match(found.server, /^https:\/\/[^/]+\.eks\.amazonaws\.com$/);
+      const connection = await readEksServerAndCa({ eks: "prod", region: "eu-west-1" }, readIdentity);
+      assert.match(connection.server, /^https:\/\/[^/]+\.eks\.amazonaws\.com$/);
       await assert.rejects(
         readEksServerAndCa({ eks: "none", region: "eu-west-1" }, readIdentity),
         expectComplaint(/^EKS doesn't describe cluster none in eu-west-1 \(404\): No cluster found for name: none\.$/),
@@ -845,12 +855,12 @@ describe("opening a cluster", () => {
 
 describe("entry names", () => {
   it("contain the rule, the variant and the phase", () => {
-    const named = listRulesCalledByEntries(buildWanted({ "always-pull-images": {}, "node-restriction": {} }));
+    const calledRules = listRulesCalledByEntries(buildWanted({ "always-pull-images": {}, "node-restriction": {} }));
     assert.deepEqual(
-      named.filter(({ phase }) => phase === "validate"),
+      calledRules.filter(({ phase }) => phase === "validate"),
       [{ rule: "always-pull-images", phase: "validate" }],
     );
-    assert.deepEqual(named.slice(0, 2), [
+    assert.deepEqual(calledRules.slice(0, 2), [
       { rule: "node-restriction", variant: "heartbeats", phase: "mutate" },
       { rule: "node-restriction", variant: "pods", phase: "mutate" },
     ]);
@@ -899,9 +909,9 @@ describe("a probe", () => {
   const allowReview = (uid: string) => ({ status: 200, body: formatReview({ uid, allowed: true }) });
   const maskUrl = () => url.replace(key, "…");
 
-  it("sends a review of a dry run as the API server does", async () => {
-    const found = await probeEndpoint(url, certificate.ca);
-    assert.deepEqual([found.ok, found.sentence], [true, `${maskUrl()} answers in ${found.milliseconds} ms`]);
+  it("sends a review with dryRun as the API server does", async () => {
+    const probe = await probeEndpoint(url, certificate.ca);
+    assert.deepEqual([probe.ok, probe.sentence], [true, `${maskUrl()} answers in ${probe.milliseconds} ms`]);
     const [sent] = requests;
     assert.deepEqual(
       [sent?.method, sent?.url, sent?.type, sent?.version],
@@ -924,13 +934,13 @@ describe("a probe", () => {
     }
   });
 
-  it("accepts endpoints that allow or refuse, and reports endpoints that can't read the cluster", async () => {
-    const found = await probeEntries(
+  it("passes at endpoints that allow or refuse, and fails at endpoints that can't read the cluster", async () => {
+    const probes = await probeEntries(
       postern.manifests().flatMap(({ webhooks }) => webhooks),
       threeTries,
     );
     assert.deepEqual(
-      found.map(({ entry, ok }) => [entry.replace(".postern.dev", ""), ok]),
+      probes.map(({ entry, ok }) => [entry.replace(".postern.dev", ""), ok]),
       [
         ["limit-ranger", false],
         ["always-pull-images", true],
@@ -940,7 +950,7 @@ describe("a probe", () => {
       ],
     );
     assert.match(
-      found[0]?.sentence ?? "",
+      probes[0]?.sentence ?? "",
       /\/local\.…\/limit-ranger\/mutate: it answers 503: nothing can be read from cluster "local": it has no connection here$/,
     );
   });
@@ -949,9 +959,12 @@ describe("a probe", () => {
     const [entry] = postern.manifests().flatMap(({ webhooks }) => webhooks);
     assert.ok(entry);
     const ca = Buffer.from(entry.clientConfig.caBundle ?? "", "base64").toString();
-    const right = entry.clientConfig.url;
-    const origin = new URL(right).origin;
-    for (const wrong of [right.replace(/\.[\w-]{86}\//, `.${key}/`), right.replace("limit-ranger", "nobody")]) {
+    const correctUrl = entry.clientConfig.url;
+    const origin = new URL(correctUrl).origin;
+    // A key has 86 characters.
+    const withWrongKey = correctUrl.replace(/\.[\w-]{86}\//, `.${key}/`);
+    const withUnknownRule = correctUrl.replace("limit-ranger", "nobody");
+    for (const wrong of [withWrongKey, withUnknownRule]) {
       const { ok, sentence } = await probeEndpoint(wrong, ca);
       assert.equal(ok, false);
       assert.equal(
@@ -964,26 +977,27 @@ describe("a probe", () => {
   for (const { endpoint, status = 200, body, says, tries } of rows.faulty)
     it(`reports that an endpoint ${endpoint}`, async () => {
       answers = Array(5).fill(() => (body === "cut" ? body : { status, body }));
-      const found = await probeEndpoint(url, certificate.ca, threeTries);
-      assert.deepEqual([found.ok, found.sentence, requests.length], [false, `${maskUrl()}: ${says}`, tries]);
+      const probe = await probeEndpoint(url, certificate.ca, threeTries);
+      assert.deepEqual([probe.ok, probe.sentence, requests.length], [false, `${maskUrl()}: ${says}`, tries]);
     });
-  it("passes if failures stop in time", async () => {
+  it("passes if the third of three tries succeeds", async () => {
     answers = [() => ({ status: 503, body: "{}" }), () => "cut"];
     assert.equal((await probeEndpoint(url, certificate.ca, threeTries)).ok, true);
     assert.equal(requests.length, 3);
   });
-  const spreading = [
+  /** Answers of AWS while a change, such as a new permission, has not spread yet. */
+  const answersWhileSpreading = [
     { status: 403, body: '{"Message":"Forbidden"}' },
     { status: 404, body: '{"message":"Not Found"}' },
     { status: 404, body: '{"kind":"Status","message":"there is nothing here"}' },
     { status: 500, body: '{"message":"Internal Server Error"}' },
   ];
-  it("waits until AWS's changes have spread, and not longer", async () => {
-    answers = spreading.map((answer) => () => answer);
+  it("is repeated until AWS's changes have spread, but not after the given time", async () => {
+    answers = answersWhileSpreading.map((answer) => () => answer);
     const limits = { ...threeTries, spreadingUntil: Date.now() + 60_000 };
     assert.equal((await probeEndpoint(url, certificate.ca, limits)).ok, true);
-    assert.equal(requests.length, spreading.length + 1);
-    for (const answer of spreading) {
+    assert.equal(requests.length, answersWhileSpreading.length + 1);
+    for (const answer of answersWhileSpreading) {
       answers = Array(2000).fill(() => answer);
       const brief = { tries: 1, pause: 100, spreadingUntil: Date.now() + 500 };
       const { ok, sentence } = await probeEndpoint(url, certificate.ca, brief);
@@ -991,13 +1005,13 @@ describe("a probe", () => {
       assert.match(sentence, / \(the last of \d+ answers in \d+ s\)$/);
     }
   });
-  it("doesn't wait for a rule that fails", async () => {
+  it("isn't repeated more than three times if the rule fails, although AWS's changes may still spread", async () => {
     answers = Array(5).fill(() => ({ status: 500, body: '{"kind":"Status","message":"the rule failed"}' }));
     const limits = { ...threeTries, spreadingUntil: Date.now() + 60_000 };
     const { sentence } = await probeEndpoint(url, certificate.ca, limits);
     assert.deepEqual([sentence, requests.length], [`${maskUrl()}: it answers 500: the rule failed`, 3]);
   });
-  it("refuses certificates that the API server would refuse", async () => {
+  it("fails without a request if the API server would refuse the endpoint's certificate", async () => {
     for (const ca of [undefined, otherCertificate.ca]) {
       const { ok, sentence } = await probeEndpoint(url, ca, threeTries);
       assert.equal(ok, false);

@@ -24,8 +24,8 @@ import { buildReviewAnswer, openScriptedWebhookEndpoints } from "../parity/scrip
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 
-// `npx postern check --live` gives each object of a cluster the verdict that the cluster itself would give.
-type Found = Record<string, any>;
+// `npx postern check --live` must give each object of a cluster the verdict that the cluster itself would give.
+type AnyObject = Record<string, any>;
 
 describe("an audit of a cluster", await needs("API server"), () => {
   let folder: string;
@@ -42,10 +42,10 @@ describe("an audit of a cluster", await needs("API server"), () => {
       "  limit-ranger:\n",
     ].join("\n"),
   );
-  /** All objects that the test created, as the API server returned them. */
-  const created: Found[] = [];
+  /** The objects that the test created, as the API server returned them. */
+  const created: AnyObject[] = [];
 
-  const createObjects = async (path: string, bodies: Found[]) => {
+  const createObjects = async (path: string, bodies: AnyObject[]) => {
     for (let start = 0; start < bodies.length; start += 20)
       await Promise.all(
         bodies.slice(start, start + 20).map(async (body) => {
@@ -55,7 +55,8 @@ describe("an audit of a cluster", await needs("API server"), () => {
         }),
       );
   };
-  const createList = <T>(length: number, of: (index: number) => T) => Array.from({ length }, (_, index) => of(index));
+  const createList = <T>(length: number, create: (index: number) => T) =>
+    Array.from({ length }, (_, index) => create(index));
 
   before(async () => {
     const binaries = await requireBinaries();
@@ -77,7 +78,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
         spec: { limits: [{ type: "Container", max: { cpu: "1" }, defaultRequest: { cpu: "10m" } }] },
       },
     ]);
-    for (let home = 0; home < 6; home++) {
+    for (let namespace = 0; namespace < 6; namespace++) {
       const images = ["docker.io/a:1", "evil.example/a:1", "docker.io/b"];
       const pods = createList(20, (index) => ({
         metadata: { name: `p${index}`, labels: { odd: String(index % 2) } },
@@ -92,19 +93,19 @@ describe("an audit of a cluster", await needs("API server"), () => {
           ],
         },
       }));
-      await createObjects(`/api/v1/namespaces/n${home}/pods`, pods);
+      await createObjects(`/api/v1/namespaces/n${namespace}/pods`, pods);
       const services = createList(10, (index) => ({
         metadata: { name: `s${index}` },
         spec: { ports: [{ port: 80 }], ...(index % 4 === 0 && { externalIPs: ["1.2.3.4"] }) },
       }));
-      await createObjects(`/api/v1/namespaces/n${home}/services`, services);
+      await createObjects(`/api/v1/namespaces/n${namespace}/services`, services);
       const widgets = createList(10, (index) => ({
         apiVersion: "example.com/v1",
         kind: "Widget",
         metadata: { name: `w${index}` },
         spec: { size: index },
       }));
-      await createObjects(`/apis/example.com/v1/namespaces/n${home}/widgets`, widgets);
+      await createObjects(`/apis/example.com/v1/namespaces/n${namespace}/widgets`, widgets);
     }
     // The rules are registered only now, so all objects exist already.
     const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
@@ -143,7 +144,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
           sideEffects: "None",
           admissionReviewVersions: ["v1"],
           clientConfig: { url: `${scripted.url}/sizes`, caBundle: Buffer.from(certificate.ca).toString("base64") },
-          // Widgets are stored as v1.
+          // Widgets are stored as v1, so the API server converts them for this webhook.
           rules: [
             { apiGroups: ["example.com"], apiVersions: ["v1beta1"], resources: ["widgets"], operations: ["CREATE"] },
           ],
@@ -191,7 +192,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
 
   const webhookOptions = ["--webhooks", "sizes.json", "--call", "loopback"];
 
-  it("gives each object once, with the verdict that the cluster would give to its creation", async () => {
+  it("lists each object once, with the verdict that the cluster would give to its creation", async () => {
     const { code, objects, summary, faults, notes, stderr } = await runJsonAudit(folder, [
       ...webhookOptions,
       "--page",
@@ -205,7 +206,8 @@ describe("an audit of a cluster", await needs("API server"), () => {
     assert.equal(byUid.size, objects.length);
     const evaluated = created.filter(({ kind }) => ["Pod", "Service", "Widget"].includes(kind));
     const outcomes: Record<string, number> = {};
-    const ask = async (object: Found) => {
+    /** Creates an object again in a dry run, and compares the API server's answer with the audit's verdict. */
+    const compareVerdict = async (object: AnyObject) => {
       const { kind, apiVersion, metadata, spec } = object;
       const { clusterIP: _, clusterIPs: __, ...rest } = spec;
       const { name, namespace, labels } = metadata;
@@ -213,26 +215,26 @@ describe("an audit of a cluster", await needs("API server"), () => {
       const path = `${root}/namespaces/${namespace}/${kind.toLowerCase()}s?dryRun=All`;
       const body = { apiVersion, kind, metadata: { name, labels }, spec: kind === "Service" ? rest : spec };
       const { code, body: answer, warnings } = await admin({ method: "POST", path, body });
-      const place = `${kind} ${namespace}/${name}`;
-      const found = byUid.get(metadata.uid);
-      assert.ok(found, place);
-      outcomes[`${kind} ${found.verdict}`] = (outcomes[`${kind} ${found.verdict}`] ?? 0) + 1;
-      // The object exists, so an admitted creation ends with a conflict.
-      if (found.verdict !== "denied") assert.equal(code, 409, `${place}: ${answer.message}`);
+      const title = `${kind} ${namespace}/${name}`;
+      const auditedObject = byUid.get(metadata.uid);
+      assert.ok(auditedObject, title);
+      outcomes[`${kind} ${auditedObject.verdict}`] = (outcomes[`${kind} ${auditedObject.verdict}`] ?? 0) + 1;
+      // The object exists, so a creation that admission allows ends with a conflict.
+      if (auditedObject.verdict !== "denied") assert.equal(code, 409, `${title}: ${answer.message}`);
       else {
-        const messages = found.denials.map(({ rule, message }) => `${rule}: ${message}`);
+        const messages = auditedObject.denials.map(({ rule, message }) => `${rule}: ${message}`);
         const [, hook = "", text] = /"(.*?)" denied the request: (.*)$/s.exec(String(answer.message)) ?? [];
-        assert.ok(messages.includes(`${hook.replace(".postern.dev", "")}: ${text}`), `${place}: ${answer.message}`);
+        assert.ok(messages.includes(`${hook.replace(".postern.dev", "")}: ${text}`), `${title}: ${answer.message}`);
       }
       const theirs = warnings.filter((warning) => warning.includes(" would deny: "));
       assert.deepEqual(
-        found.warnings.map(({ rule, text }) => `${rule} ${text}`),
+        auditedObject.warnings.map(({ rule, text }) => `${rule} ${text}`),
         theirs,
-        place,
+        title,
       );
     };
     for (let start = 0; start < evaluated.length; start += 8)
-      await Promise.all(evaluated.slice(start, start + 8).map(ask));
+      await Promise.all(evaluated.slice(start, start + 8).map(compareVerdict));
     for (const kind of [
       "Pod denied",
       "Pod changed",
@@ -256,8 +258,9 @@ describe("an audit of a cluster", await needs("API server"), () => {
     assert.equal(stderr, '--namespace nowhere: the API server answers 404: namespaces "nowhere" not found\n');
   });
 
-  it("evaluates the cluster's plugins and policies, with what they read there", async () => {
-    const label = (level: string | null) => ({
+  it("evaluates the cluster's plugins and policies with the objects that they read in the cluster", async () => {
+    /** Returns a request that sets the Pod Security label of namespace n5. */
+    const buildLabelRequest = (level: string | null) => ({
       method: "PATCH" as const,
       path: "/api/v1/namespaces/n5",
       contentType: "application/merge-patch+json",
@@ -276,7 +279,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     const binding = { metadata, spec: { policyName: "closed" } };
     const denying = { metadata, spec: { policyName: "closed", validationActions: ["Deny"] } };
     const limits = [{ type: "Container", max: { cpu: "600m" } }];
-    const bodies: [path: string, body: Found][] = [
+    const bodies: [path: string, body: AnyObject][] = [
       ["/api/v1/namespaces/n4/limitranges", { metadata: { name: "small" }, spec: { limits } }],
       [`${api}/validatingadmissionpolicies`, validating],
       [`${api}/validatingadmissionpolicybindings`, denying],
@@ -296,21 +299,25 @@ describe("an audit of a cluster", await needs("API server"), () => {
       );
       return Object.fromEntries([...Map.groupBy(denials, String)].map(([denial, all]) => [denial, all.length]));
     };
-    assert.equal((await admin(label("restricted"))).code, 200);
+    assert.equal((await admin(buildLabelRequest("restricted"))).code, 200);
     try {
       for (const [path, body] of bodies) assert.equal((await admin({ method: "POST", path, body })).code, 201, path);
-      const others = { "Pod n4 LimitRanger": 20, "Pod n5 PodSecurity": 20 };
+      const expectedCounts = { "Pod n4 LimitRanger": 20, "Pod n5 PodSecurity": 20 };
       const denial = "ValidatingAdmissionPolicy 'closed' with binding 'closed' denied request: closed";
-      assert.deepEqual(await countDenials(), { ...others, [`Pod n1 ValidatingAdmissionPolicy ${denial}`]: 20 });
-      // Without the policy that sets the label, the other one has nothing to refuse.
-      assert.deepEqual(await countDenials("--plugins=-MutatingAdmissionPolicy"), others);
+      assert.deepEqual(await countDenials(), {
+        ...expectedCounts,
+        [`Pod n1 ValidatingAdmissionPolicy ${denial}`]: 20,
+      });
+      // One policy sets a label, and the other one refuses objects with it. Without the first one, no object is
+      // refused.
+      assert.deepEqual(await countDenials("--plugins=-MutatingAdmissionPolicy"), expectedCounts);
     } finally {
       for (const [path, { metadata }] of bodies) await admin({ method: "DELETE", path: `${path}/${metadata.name}` });
-      await admin(label(null));
+      await admin(buildLabelRequest(null));
     }
   });
 
-  it("asks the authorizer where a matchCondition does", async () => {
+  it("asks the cluster's authorizer if a matchCondition does", async () => {
     const { webhooks, ...configuration } = JSON.parse(await readFile(join(folder, "sizes.json"), "utf8"));
     const check = "authorizer.group('example.com').resource('widgets').namespace(request.namespace).check('approve')";
     const matchConditions = [{ name: "may-not-approve", expression: `!${check}.allowed()` }];
@@ -321,7 +328,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
       const { objects } = await runJsonAudit(folder, [...options, ...user]);
       const verdicts = objects.filter(({ kind }) => kind === "Widget").map(({ verdict }) => verdict);
       return Object.fromEntries(
-        [...new Set(verdicts)].map((one) => [one, verdicts.filter((all) => all === one).length]),
+        [...new Set(verdicts)].map((verdict) => [verdict, verdicts.filter((other) => other === verdict).length]),
       );
     };
     assert.deepEqual(await countWidgets("--as", "jane"), { allowed: 48, denied: 12 });
@@ -438,7 +445,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     assert.match(stdout, /^Deployment n0\/web \(its Pods\) denied$/m);
   });
 
-  it("is undecided if a policy matches, or a quota counts", async () => {
+  it("is undecided about objects that a policy matches or a quota counts", async () => {
     const api = "/apis/admissionregistration.k8s.io/v1";
     const rule = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
     const namespaceSelector = { matchLabels: { "kubernetes.io/metadata.name": "n1" } };
@@ -448,7 +455,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     };
     const binding = { metadata: { name: "closed" }, spec: { policyName: "closed", validationActions: ["Deny"] } };
     const quota = { metadata: { name: "none" }, spec: { hard: { pods: "0" } } };
-    const bodies: [path: string, body: Found][] = [
+    const bodies: [path: string, body: AnyObject][] = [
       [`${api}/validatingadmissionpolicies`, policy],
       [`${api}/validatingadmissionpolicybindings`, binding],
       ["/api/v1/namespaces/n2/resourcequotas", quota],
@@ -462,9 +469,9 @@ describe("an audit of a cluster", await needs("API server"), () => {
         "always-pull-images",
       ]);
       assert.equal(code, 3);
-      const open = Map.groupBy(objects, ({ namespace, undecided }) => `${namespace}: ${undecided.join()}`);
+      const byReason = Map.groupBy(objects, ({ namespace, undecided }) => `${namespace}: ${undecided.join()}`);
       assert.deepEqual(
-        [...open].map(([why, all]) => [why, all.length]),
+        [...byReason].map(([reason, undecidedObjects]) => [reason, undecidedObjects.length]),
         [
           ["n1: ValidatingAdmissionPolicy closed matches it, and it can't be evaluated here", 20],
           ["n2: ResourceQuota: quota none of namespace n2 counts it, and is not evaluated here", 20],
@@ -476,7 +483,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     }
   });
 
-  it("compares what an object uses with what the others leave of quotas", async () => {
+  it("compares the amounts of an object with the part of a quota that other objects don't use", async () => {
     const quotas: [namespace: string, hard: Record<string, string>, used: Record<string, string>][] = [
       ["n1", { "requests.cpu": "2" }, { "requests.cpu": "2" }],
       ["n2", { pods: "20", services: "9" }, { pods: "20", services: "10" }],
@@ -541,7 +548,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     }
   });
 
-  it("finds the same kinds by aggregated discovery and group by group", async () => {
+  it("finds the same kinds by aggregated discovery and by requests for each group", async () => {
     const { server, ca, getToken } = cluster;
     const connection = { server, ca, credentials: { token: getToken("admin") }, credentialsAdvice: "" };
     const read = openApiReader(connection, new AbortController().signal);
@@ -560,7 +567,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     assert.equal(countWidgetVersions(single), 2);
   });
 
-  it("includes all objects that exist throughout, while others are created and deleted", async () => {
+  it("includes all objects that exist during the whole audit, while others are created and deleted", async () => {
     const path = "/api/v1/namespaces/n5/configmaps";
     let isOver = false;
     const otherWrites = (async () => {
@@ -592,7 +599,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     assert.ok(!lists.has("example.com/v1beta1 Widget"));
   });
 
-  it("makes PolicyReports that the API server accepts, also a second time", async () => {
+  it("writes PolicyReports that the API server accepts, also if they exist already", async () => {
     const none = await runAudit(folder, [...webhookOptions, "-o", "policyreport"]);
     assert.match(
       none.stderr,
@@ -612,7 +619,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
         assert.doesNotMatch(stderr, /does not serve reports/);
         const { items } = JSON.parse(stdout);
         assert.deepEqual(
-          items.map(({ metadata }: Found) => `${metadata.namespace}/${metadata.name}`).toSorted(),
+          items.map(({ metadata }: AnyObject) => `${metadata.namespace}/${metadata.name}`).toSorted(),
           ["default", "n0", "n1", "n2", "n3", "n4", "n5"].map((name) => `${name}/postern`),
         );
         for (const item of items) {

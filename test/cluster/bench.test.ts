@@ -19,7 +19,7 @@ import { compareValidators } from "../bench/validators.ts";
 import { requireBinaries } from "../control-plane/binaries.ts";
 import { needs } from "../parts.ts";
 
-// Runs the sections of npm run bench, with too few rounds for meaningful times.
+// Runs the sections of npm run bench with few rounds, so their times mean nothing.
 
 describe("npm run bench, through an API server", await needs("API server", "Go webhook", "Kubernetes module"), () => {
   let folder: string;
@@ -33,7 +33,7 @@ describe("npm run bench, through an API server", await needs("API server", "Go w
     ...comparisons.map(({ added }) => added.median),
   ];
 
-  it("measures one call of each server, after all have returned equal pods", async () => {
+  it("measures one call of each server, after it has checked that all return equal pods", async () => {
     const binaries = await requireBinaries();
     const { measured, comparisons } = await compareWebhookCallTimes(
       binaries,
@@ -57,7 +57,7 @@ describe("npm run bench, through an API server", await needs("API server", "Go w
       assert.ok(cpu !== undefined && cpu >= 0, `${what} has used ${cpu} ms`);
   });
 
-  it("compares what check finds with what the API server refuses", async () => {
+  it("compares the objects that check denies with those that the API server refuses", async () => {
     const files = 300;
     const { refused, rows } = await compareValidators(await requireBinaries(), await findValidators(), folder, {
       files,
@@ -86,7 +86,7 @@ describe("npm run bench, through an API server", await needs("API server", "Go w
     );
   });
 
-  it("measures a cluster's writes, with the calls that rules need and no others", async () => {
+  it("measures a cluster's writes, which cause only the calls that rules need", async () => {
     const { ways } = await measureTrace(await requireBinaries(), await findBenchControllerRuntimeWebhook(), folder, 1);
     const names = ["each rule alone", "mutators of Pods in a group", "and the policies in the API server"];
     assert.deepEqual(
@@ -121,7 +121,7 @@ describe("npm run bench, through an API server", await needs("API server", "Go w
 });
 
 describe("npm run bench, of a check", () => {
-  it("measures a check and its floor, and throws if the check fails", async () => {
+  it("measures a check and the work that no check can avoid, and throws if the check fails", async () => {
     const folder = await mkdtemp(join(tmpdir(), "postern-bench-"));
     try {
       const { bytes, seconds, memory, overRules, overParser, overReader } = await measureCheck(folder, 1, 40);

@@ -16,35 +16,40 @@ import {
 } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
-// Sends the cases of a sixth of the rules to a real API server, and those of ports to API servers with the compiled-in
-// plugins. parity.test.ts compares another sixth.
+// Sends the cases of a sixth of the rules to a real API server. The cases of ports are also sent to API servers with
+// the compiled-in plugins. parity.test.ts compares another sixth.
 const catalogue = await readCatalogue();
-const chosen = chooseSixth(catalogue, 0);
-/** The rules whose cases a test below changes are always there. */
+const chosenRules = chooseSixth(catalogue, 0);
+/** The rules whose cases a test below changes. They are used even if they are not in the chosen sixth. */
 const changed = ["deny-service-external-ips", "default-toleration-seconds"];
 
-// Adding a rule or a case doesn't break the unit tests, but the table is written by an API server.
+// This is not a unit test, because a new rule or case must not break those: only an API server can write the table.
 it("docs/background/parity.md has the cases of every rule", async () => {
   const page = await readFile(new URL("../../docs/background/parity.md", import.meta.url), "utf8");
   const [, table = ""] = page.split("<!-- Written by npm run parity -- --requests 0 --write. -->");
   const rows = [...table.matchAll(/^\| ([a-z-]+) \| (\d+) \|/gm)].map(([, name, count]) => [name, Number(count)]);
-  const wanted = await Promise.all(catalogue.map(async (listed) => [listed.name, (await readCases(listed)).length]));
-  assert.deepEqual(rows, wanted, "npm run parity -- --requests 0 --write writes the table");
+  const expectedRows = await Promise.all(
+    catalogue.map(async (listed) => [listed.name, (await readCases(listed)).length]),
+  );
+  assert.deepEqual(rows, expectedRows, "npm run parity -- --requests 0 --write writes the table");
 });
 
 describe("the cases of rules, on a real API server", await needs("API server"), async () => {
-  const all = await readCasesAndUpstreamOutcomes(
-    catalogue.filter((listed) => chosen.includes(listed) || changed.includes(listed.name)),
+  const rowsOfRules = await readCasesAndUpstreamOutcomes(
+    catalogue.filter((listed) => chosenRules.includes(listed) || changed.includes(listed.name)),
   );
   let servers: CaseChecker;
 
   before(async () => {
-    const opened = all.map(({ listed, cases, outcomes }) => ({ listed, cases: [...cases, ...outcomes] }));
-    servers = await openCaseServers(await requireBinaries(), opened);
+    const casesAndOutcomes = rowsOfRules.map(({ listed, cases, outcomes }) => ({
+      listed,
+      cases: [...cases, ...outcomes],
+    }));
+    servers = await openCaseServers(await requireBinaries(), casesAndOutcomes);
   });
   after(() => servers?.stop());
 
-  for (const { listed, cases, outcomes } of all) {
+  for (const { listed, cases, outcomes } of rowsOfRules) {
     it(`has the outcomes of ${listed.name}'s cases and of its plugin`, async (test) => {
       const { differences, asSaid, beside, alone } = await servers.check(listed, cases);
       for (const { name, reason } of beside?.leftOut ?? [])
@@ -64,9 +69,9 @@ describe("the cases of rules, on a real API server", await needs("API server"), 
   }
 
   it("reports a case with another outcome", async () => {
-    /** Returns the differences of a rule's first case once the case is changed. */
+    /** Changes the first case of a rule. Returns its differences from the API server's outcome. */
     const checkChanged = async (rule: string, change: (entry: Case) => Case) => {
-      const { listed, cases } = all.find(({ listed }) => listed.name === rule) ?? assert.fail();
+      const { listed, cases } = rowsOfRules.find(({ listed }) => listed.name === rule) ?? assert.fail();
       const { asSaid, differences } = await servers.check(listed, cases.slice(0, 1).map(change));
       assert.equal(asSaid, 0);
       return differences.map(({ diff }) => diff).join("\n");
@@ -98,7 +103,7 @@ describe("the cases of rules, on a real API server", await needs("API server"), 
     }
   });
 
-  it("calls rules for a large pod within the cost limit of conditions", async () => {
+  it("calls rules for a large pod, because the match conditions stay within the cost limit", async () => {
     const postern = await serveCatalogueForTests(`rules:
       allowed-registries: { settings: { registries: [docker.io, ghcr.io, quay.io, registry.k8s.io] } }
       security-context-deny:`);

@@ -32,8 +32,8 @@ import { needsApiServer } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { createObserver, registerWitness } from "./witness.ts";
 
-// The verdict of `check` on a manifest equals the outcome on a real API server that calls the same rules: in the newest
-// minor of Kubernetes or in another one.
+// The verdict of `check` on a manifest must equal the outcome on a real API server that calls the same rules, in the
+// newest minor of Kubernetes or in another one.
 type Fields = Record<string, unknown>;
 
 const catalogue = await readCatalogue();
@@ -44,8 +44,8 @@ const { rules, stateful, kinds, namespaces } = readRows<{
   namespaces: string[];
 }>(import.meta.filename);
 
-const createManifest = (odd: boolean) => {
-  const { buildObject } = createObjectGenerators(odd);
+const createManifest = (hasFaults: boolean) => {
+  const { buildObject } = createObjectGenerators(hasFaults);
   return fc
     .constantFrom(...kinds)
     .chain((kind) =>
@@ -64,13 +64,13 @@ for (const minor of chooseMinors(POSTERN_RUNS, 0))
     let cluster: TestCluster;
     let admin: TestClusterClient;
     const stops: (() => Promise<unknown>)[] = [];
-    const seen = new Map<string, Fields>();
+    const seenObjects = new Map<string, Fields>();
 
     before(async () => {
       const binaries = await requireBinaries(minor);
       folder = await mkdtemp(join(tmpdir(), "postern-checked-"));
       const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-      const scripted = await openScriptedWebhookEndpoints(certificate, { witness: createObserver(seen) });
+      const scripted = await openScriptedWebhookEndpoints(certificate, { witness: createObserver(seenObjects) });
       const { defaultOn } = await listPlugins(binaries);
       const disable = defaultOn.filter((plugin) => !webhookPlugins.includes(plugin));
       const flags = listParityObjectFlags(binaries.minor);
@@ -89,7 +89,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 0))
       stops.push(postern.stop);
       await applyConfigurations(admin, extendWebhookTimeoutsForTests(postern.manifests()), scripted.announcer);
 
-      await registerWitness(admin, scripted.url, certificate.ca, seen);
+      await registerWitness(admin, scripted.url, certificate.ca, seenObjects);
     });
     after(async () => {
       await Promise.all(stops.map((stop) => stop()));
@@ -104,22 +104,26 @@ for (const minor of chooseMinors(POSTERN_RUNS, 0))
     };
 
     const runs = Number(POSTERN_RUNS ?? 50);
-    for (const odd of [false, true])
-      it(`equals the API server's for ${odd ? "manifests that are partly wrong" : "manifests"}`, async () => {
+    for (const hasFaults of [false, true])
+      it(`equals the API server's for ${hasFaults ? "manifests that are partly wrong" : "manifests"}`, async () => {
         const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
         const sample = fc
-          .sample(createManifest(odd), { seed, numRuns: runs })
+          .sample(createManifest(hasFaults), { seed, numRuns: runs })
           .map(({ kind, object, namespace }, index) => {
-            const place = parityGeneratedKinds[kind].namespaced ? { namespace } : {};
-            const metadata = { ...Object(object.metadata), name: `${odd ? "odd" : "one"}-${index}`, ...place };
+            const namespaceField = parityGeneratedKinds[kind].namespaced ? { namespace } : {};
+            const metadata = {
+              ...Object(object.metadata),
+              name: `${hasFaults ? "odd" : "one"}-${index}`,
+              ...namespaceField,
+            };
             return { kind, namespace, object: JSON.parse(JSON.stringify({ ...object, metadata })) };
           });
         const buildPath = (name: string) => join(folder, name);
         const items = sample.map(({ object }) => object);
         await writeFile(buildPath("manifests.json"), JSON.stringify({ apiVersion: "v1", kind: "List", items }));
-        const present = await Promise.all(stateful.map((path) => admin({ method: "GET", path })));
+        const storedAnswers = await Promise.all(stateful.map((path) => admin({ method: "GET", path })));
         // The items of a list have no kind and apiVersion.
-        const state = present.flatMap(({ body }) =>
+        const state = storedAnswers.flatMap(({ body }) =>
           (Array.isArray(body.items) ? body.items : []).map((item) => ({
             apiVersion: body.apiVersion,
             kind: String(body.kind).replace(/List$/, ""),
@@ -150,27 +154,35 @@ for (const minor of chooseMinors(POSTERN_RUNS, 0))
         for await (const evaluation of check.evaluations) evaluations.set(evaluation.checked.name, evaluation);
         assert.deepEqual(check.faults, []);
 
-        const different: string[] = [];
+        const differences: string[] = [];
         const verdicts: Record<string, number> = {};
         const compareObject = async ({ kind, namespace, object }: (typeof sample)[number]) => {
-          const ours = evaluations.get(object.metadata.name);
-          assert.ok(ours);
-          for (let left = 2; ; left--) {
+          const evaluation = evaluations.get(object.metadata.name);
+          assert.ok(evaluation);
+          for (let triesLeft = 2; ; triesLeft--) {
             const answer = await create(kind, namespace, object);
-            const [wanted, actual] = compareOutcomes(answer, seen.get(object.metadata.name), ours, minor);
-            const isAlike = isDeepStrictEqual(actual, wanted);
-            // The API server skips a rule that took too long on a busy machine.
-            if (!isAlike && left > 0) continue;
+            const [serverOutcome, checkOutcome] = compareOutcomes(
+              answer,
+              seenObjects.get(object.metadata.name),
+              evaluation,
+              minor,
+            );
+            const isAlike = isDeepStrictEqual(checkOutcome, serverOutcome);
+            // On a busy machine, the API server may skip a rule that took too long. Then the object is compared again.
+            if (!isAlike && triesLeft > 0) continue;
             verdicts[answer.code] = (verdicts[answer.code] ?? 0) + 1;
             if (!isAlike)
-              different.push(`${formatAnswerDiff(toAnswer(wanted), toAnswer(actual))}\n${JSON.stringify(object)}`);
+              differences.push(
+                `${formatAnswerDiff(toAnswer(serverOutcome), toAnswer(checkOutcome))}\n${JSON.stringify(object)}`,
+              );
             break;
           }
         };
         for (let start = 0; start < sample.length; start += 6)
           await Promise.all(sample.slice(start, start + 6).map(compareObject));
-        assert.deepEqual(different.slice(0, 3), [], `${different.length} of ${runs} with seed ${seed}`);
-        for (const code of [201, 403, ...(odd ? [422] : [])]) assert.ok(verdicts[code], `${JSON.stringify(verdicts)}`);
+        assert.deepEqual(differences.slice(0, 3), [], `${differences.length} of ${runs} with seed ${seed}`);
+        for (const code of [201, 403, ...(hasFaults ? [422] : [])])
+          assert.ok(verdicts[code], `${JSON.stringify(verdicts)}`);
       });
   });
 
@@ -179,34 +191,34 @@ const toAnswer = (body: unknown) => ({ code: 0, warnings: [], body });
 /** The API server's outcome and check's outcome, reduced to the parts that can be compared. */
 const compareOutcomes = (
   answer: TestClusterResponse,
-  last: Fields | undefined,
+  lastSeen: Fields | undefined,
   { checked, after }: ObjectEvaluation,
   minor: string,
 ): [unknown, unknown] => {
   const { code, body, warnings } = answer;
   const denials = checked.denials.map(({ rule, message }) => `${rule}: ${message}`);
   const [, hook = "", text] = /^admission webhook "(.*?)" denied the request: (.*)$/s.exec(String(body.message)) ?? [];
-  const theirs = `${hook.replace(/\.postern\.dev$/, "").replace(/^.*\./, "")}: ${text}`;
-  // Several rules may deny the object; the API server names only one.
-  const verdict = denials.includes(theirs) ? theirs : denials.join("; ");
-  const { managedFields: _, ...metadata } = Object(last?.metadata);
-  // The witness gets an object before the API server prepares it for storage.
-  const object = last && prepareForStorage({ ...last, metadata } as KubernetesObject, minor);
-  const ours = checked.warnings.map(({ rule, text }) => `${rule} ${text}`);
+  const denialOfServer = `${hook.replace(/\.postern\.dev$/, "").replace(/^.*\./, "")}: ${text}`;
+  // If several rules deny the object, the API server names only one of them.
+  const verdict = denials.includes(denialOfServer) ? denialOfServer : denials.join("; ");
+  const { managedFields: _, ...metadata } = Object(lastSeen?.metadata);
+  // The witness, a webhook, gets an object before the API server prepares it for storage.
+  const object = lastSeen && prepareForStorage({ ...lastSeen, metadata } as KubernetesObject, minor);
+  const ruleWarnings = checked.warnings.map(({ rule, text }) => `${rule} ${text}`);
   if (code === 201)
     return [
-      { object, warnings: warnings.filter(isOfRule).sort(), denied: "" },
-      { object: after, warnings: [...new Set(ours)].filter(isOfRule).sort(), denied: verdict },
+      { object, warnings: warnings.filter(isWarningOfRule).sort(), denied: "" },
+      { object: after, warnings: [...new Set(ruleWarnings)].filter(isWarningOfRule).sort(), denied: verdict },
     ];
-  // The API server refuses an invalid object between the two phases; the results of the first phase must still be
+  // The API server refuses an invalid object between the two phases. The results of the first phase must still be
   // equal.
   if (hook === "")
     return [
       { code, object },
       { code: denials.length > 0 && code === 400 ? 400 : 422, object: after ?? undefined },
     ];
-  return [{ denied: theirs }, { denied: verdict }];
+  return [{ denied: denialOfServer }, { denied: verdict }];
 };
 
-/** Reports whether a rule gave the warning; the API server adds its own. */
-const isOfRule = (warning: string) => / would (deny|change): /.test(warning);
+/** Reports whether a warning comes from a rule, and not from the API server itself. */
+const isWarningOfRule = (warning: string) => / would (deny|change): /.test(warning);

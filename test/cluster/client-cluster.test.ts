@@ -63,7 +63,7 @@ const program = `
 
 describe("the client's package", () => {
   before(() => writeFile(join(project, "program.js"), program));
-  /** Runs a program in its folder. */
+  /** Runs a program in its own folder. */
   const runProgram = async (folder: string, file: string) => {
     const { stdout } = await run(process.execPath, [file], { cwd: folder });
     return JSON.parse(stdout);
@@ -91,7 +91,7 @@ describe("the client's package", () => {
     ["esm", "bundle.mjs"],
     ["cjs", "bundle.cjs"],
   ] as const)
-    it(`works in a bundle (${format}), but for scripts`, async () => {
+    it(`works in a bundle (${format}), except for policies with scripts`, async () => {
       await bundle(format, join(project, file));
       const { code, message } = await runProgram(project, file);
       assert.equal(code, 500);
@@ -106,7 +106,7 @@ describe("the client's package", () => {
       requireChanges(await runProgram(project, file));
     });
 
-  it("works in a bundle without it, with scripts", async () => {
+  it("works with a bundle that imports it, also for policies with scripts", async () => {
     await bundle("esm", join(project, "bundle.mjs"), { external: ["postern"] });
     requireChanges(await runProgram(project, "bundle.mjs"));
   });
@@ -140,7 +140,7 @@ describe("the client's package", () => {
   });
 });
 
-/** Returns a promise in the form of the module's HTTP libraries. */
+/** Returns a promise in the form in which the HTTP libraries of @kubernetes/client-node return it. */
 const toLibraryPromise = <T>(answer: Promise<T>) => ({ toPromise: () => answer });
 
 describe("the client's README", () => {
@@ -170,7 +170,7 @@ const nowhere = {
 };
 
 /** A program that creates a ConfigMap by fetch, and prints the code and the text of the answer. */
-const fetching = `
+const fetchProgram = `
   import { guard, readClusterPolicies } from "postern/client";
   const { SERVER, TOKEN } = process.env;
   const headers = { authorization: "Bearer " + TOKEN, "content-type": "application/json" };
@@ -184,7 +184,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
   let config: KubeConfig;
   let guarded: KubeConfig;
   let pods: CoreV1Api;
-  let plain: CoreV1Api;
+  let unguardedPods: CoreV1Api;
   let postern: typeof client;
   const namespace = "default";
   const outcomes: string[] = [];
@@ -213,7 +213,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
       metadata: { name: "owners", labels: { of: "teams" } },
       data: { team: "red" },
     });
-    const onPods = [{ apiVersion: "v1", kind: "Pod" }];
+    const podSelectors = [{ apiVersion: "v1", kind: "Pod" }];
     const owner = {
       type: "annotations",
       operation: "add",
@@ -227,16 +227,20 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     await requireCreated(
       `${policyPath}/clusteroverridepolicies`,
       buildPolicy("ClusterOverridePolicy", "owner", {
-        resourceSelectors: onPods,
-        overrideRules: [{ overriders: { template: owner, cue: scripted } }],
+        resourceSelectors: podSelectors,
+        overrideRules: [{ overriders: { template: owner, cue: cueScript } }],
       }),
     );
-    const kept = { cond: "Exist", dataRef: { from: "current", path: "/metadata/labels/keep" }, message: "it is kept" };
+    const keepCondition = {
+      cond: "Exist",
+      dataRef: { from: "current", path: "/metadata/labels/keep" },
+      message: "it is kept",
+    };
     await requireCreated(
       `${policyPath}/clustervalidatepolicies`,
       buildPolicy("ClusterValidatePolicy", "kept", {
-        resourceSelectors: onPods,
-        validateRules: [{ targetOperations: ["DELETE"], template: { type: "condition", condition: kept } }],
+        resourceSelectors: podSelectors,
+        validateRules: [{ targetOperations: ["DELETE"], template: { type: "condition", condition: keepCondition } }],
       }),
     );
 
@@ -256,13 +260,13 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
         void outcomes.push(`${rule} ${phase} ${failure?.message ?? decision?.operations}`),
     });
     pods = guarded.makeApiClient(CoreV1Api);
-    plain = config.makeApiClient(CoreV1Api);
+    unguardedPods = config.makeApiClient(CoreV1Api);
   });
   after(() => cluster?.stop());
 
   it("trust the CA in NODE_EXTRA_CA_CERTS if they use fetch", async () => {
     await writeFile(join(project, "ca.crt"), cluster.ca);
-    await writeFile(join(project, "fetching.js"), fetching);
+    await writeFile(join(project, "fetching.js"), fetchProgram);
     const env = { PATH: process.env.PATH, SERVER: cluster.server, TOKEN: cluster.getToken("admin") };
     const runFetching = async (variables: object) =>
       (await run(process.execPath, ["fetching.js"], { cwd: project, env: { ...env, ...variables } })).stdout.trim();
@@ -270,7 +274,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     assert.match(await runFetching({}), /^500 .*fetch failed: .*certificate/);
   });
 
-  const scripted = `
+  const cueScript = `
     object: _
     if object.metadata.labels == _|_ {
       patches: [{ op: "add", path: "/metadata/labels", value: { guarded: "yes" } }]
@@ -282,7 +286,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     metadata: { name, ...(labels && { labels }) },
     spec: { containers: [{ name: "c", image: "i", imagePullPolicy: "IfNotPresent" }] },
   });
-  const readPod = (name: string) => plain.readNamespacedPod({ name, namespace });
+  const readPod = (name: string) => unguardedPods.readNamespacedPod({ name, namespace });
   const requireStoredChanges = async (name: string) => {
     const { metadata, spec } = await readPod(name);
     assert.equal(spec?.containers[0]?.imagePullPolicy, "Always");
@@ -298,7 +302,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
   it("replace a Namespace's finalizers, whose subresource can't be read", async () => {
     const admits: { default: Rule } = await importInstalled("functions/always-admit/rule.js");
     const guardedConfig = postern.guardConfig(config, { rules: { "always-admit": { rule: admits.default } } });
-    const namespace = await plain.createNamespace({ body: { metadata: { name: "finalized" } } });
+    const namespace = await unguardedPods.createNamespace({ body: { metadata: { name: "finalized" } } });
     const body = { ...namespace, spec: { finalizers: ["example.com/own"] } };
     const answer = await guardedConfig.makeApiClient(CoreV1Api).replaceNamespaceFinalize({ name: "finalized", body });
     assert.deepEqual(answer.spec?.finalizers, ["example.com/own"]);
@@ -316,7 +320,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
   ];
   for (const [name, strategy, body] of patches)
     it(`patch an object: ${name}`, async () => {
-      await plain.deleteNamespacedPod({ name: "patched", namespace, gracePeriodSeconds: 0 }).catch(() => {});
+      await unguardedPods.deleteNamespacedPod({ name: "patched", namespace, gracePeriodSeconds: 0 }).catch(() => {});
       await pods.createNamespacedPod({ namespace, body: buildPod("patched", { first: "1" }) });
       const options = {
         name: "patched",
@@ -325,29 +329,31 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
         fieldManager: "test",
         force: strategy === PatchStrategy.ServerSideApply,
       };
-      const { force, ...usual } = options;
-      await pods.patchNamespacedPod(force ? options : usual, setHeaderOptions("Content-Type", strategy));
+      const { force, ...optionsWithoutForce } = options;
+      await pods.patchNamespacedPod(force ? options : optionsWithoutForce, setHeaderOptions("Content-Type", strategy));
       await requireStoredChanges("patched");
       assert.equal((await readPod("patched")).metadata?.labels?.more, "1");
     });
 
-  it("patch an object again if another client was faster", async () => {
+  it("patch an object again if another client changed it meanwhile", async () => {
     await pods.createNamespacedPod({ namespace, body: buildPod("raced") });
     const name = "raced";
     const merge = setHeaderOptions("Content-Type", PatchStrategy.MergePatch);
-    const sends = new IsomorphicFetchHttpLibrary();
+    const library = new IsomorphicFetchHttpLibrary();
     let races = 2;
-    const racing = {
+    const libraryWithRaces = {
       send: (request: RequestContext) => {
         const isLast = request.getHttpMethod() === "PATCH" && !request.getUrl().includes("dryRun");
-        if (!isLast || races-- <= 0) return sends.send(request);
+        if (!isLast || races-- <= 0) return library.send(request);
         const body = { metadata: { labels: { race: String(races) } } };
         return toLibraryPromise(
-          plain.patchNamespacedPod({ name, namespace, body }, merge).then(() => sends.send(request).toPromise()),
+          unguardedPods
+            .patchNamespacedPod({ name, namespace, body }, merge)
+            .then(() => library.send(request).toPromise()),
         );
       },
     };
-    const httpApi = postern.guardLibrary(racing as never, { policies: postern.readClusterPolicies });
+    const httpApi = postern.guardLibrary(libraryWithRaces as never, { policies: postern.readClusterPolicies });
     const baseServer = new ServerConfiguration(cluster.server, {});
     const client = new CoreV1Api(
       createConfiguration({ baseServer, authMethods: { default: config }, httpApi: httpApi as never }),

@@ -20,18 +20,21 @@ describe("the table of compiled-in plugins", async () => {
       async () => {
         const binaries = await requireBinaries(minor);
         const { all, defaultOn } = await listPlugins(binaries);
-        const here = Object.entries(compiledInPlugins).filter(
+        const pluginsOfMinor = Object.entries(compiledInPlugins).filter(
           ([, { first = minor, last = minor }]) =>
             toNumber(first) <= toNumber(minor) && toNumber(minor) <= toNumber(last),
         );
-        assert.deepEqual(here.map(([name]) => name).sort(), all.toSorted());
-        assert.deepEqual(here.flatMap(([name, { isOn }]) => (isOn ? [name] : [])).sort(), defaultOn.toSorted());
+        assert.deepEqual(pluginsOfMinor.map(([name]) => name).sort(), all.toSorted());
+        assert.deepEqual(
+          pluginsOfMinor.flatMap(([name, { isOn }]) => (isOn ? [name] : [])).sort(),
+          defaultOn.toSorted(),
+        );
 
         const { stdout: help } = await promisify(execFile)(binaries.apiserver, ["--help"], { maxBuffer: 2 ** 24 });
-        for (const [plugin, { gate }] of here) {
+        for (const [plugin, { gate }] of pluginsOfMinor) {
           if (!gate) continue;
           const isOff = gate.onSince === undefined || toNumber(minor) < toNumber(gate.onSince);
-          // Gates of features that are generally available aren't listed.
+          // The API server doesn't list the feature gates of features that are generally available.
           assert.equal(new RegExp(`:${gate.name}=.*default=false`).test(help), isOff, `${gate.name} of ${plugin}`);
         }
       },

@@ -52,12 +52,12 @@ describe("the console beside a real API server", await needs("API server", "chro
     return cluster.admin({ method: "POST", path: "/api/v1/namespaces/default/pods", body: pod });
   };
 
-  it("shows a review as it comes, with what a group's member changed", async (test) => {
+  it("shows a review at once, with the change by a member of a group", async (test) => {
     const page = await browser.newPage();
     page.setDefaultTimeout(60_000);
     await page.goto(gateway.console);
     await page.getByText("connected", { exact: true }).waitFor();
-    // The API server calls new webhooks only some time after they were written.
+    // The API server calls new webhooks only some time after they were registered.
     await waitUntil(
       "the API server did not call the validating webhook",
       async () => (await create("first", "docker.io/nginx:1")).code === 403,

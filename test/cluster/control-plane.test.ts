@@ -30,16 +30,19 @@ import {
   startKubelets,
 } from "./kubelets.ts";
 
-// A control plane with its default times, and thirty rules whose endpoints all have a fault. It must keep its leaders and
-// nodes, and a Deployment must roll. A run with POSTERN_FAULT_SECONDS=120 also prints the table of docs/background/outages.md.
-const seconds = Number(process.env.POSTERN_FAULT_SECONDS || 16);
+// Tests a control plane with its default times, and thirty rules whose endpoints all have a fault. The control plane
+// must keep its leaders and nodes, and must roll a Deployment. A run with POSTERN_FAULT_SECONDS=120 also prints the
+// tables of docs/how-to/outages.md.
+const faultSeconds = Number(process.env.POSTERN_FAULT_SECONDS || 16);
 const programs = ["kube-controller-manager", "kube-scheduler"] as const;
-const nodes = 50;
+const nodeCount = 50;
 const replicas = 20;
-/** How often each write is repeated within a fault, at most. */
+/** The largest number of repetitions of a write during a fault. */
 const rounds = 20;
 
-/** The sections of thirty rules. The shorter timeouts keep the waits within 20 seconds. */
+/**
+ * The sections of thirty rules in postern.yaml. With these timeouts, the API server waits at most 20 seconds in total.
+ */
 const sections: Record<string, object> = {
   "allowed-registries": { settings: { registries: ["registry.example.com"] } },
   "always-pull-images": {},
@@ -77,7 +80,7 @@ const groups = {
   guards: ["service-account", "always-pull-images", "pod-node-selector", "pod-toleration-restriction"],
 };
 
-/** Returns a policy for every write of every resource, with its binding. */
+/** Returns a policy that matches every write of every resource, with its binding. */
 function buildPolicy(kind: "Mutating" | "Validating") {
   const [apiVersion, name] = ["admissionregistration.k8s.io/v1", "everything"];
   const everything = { apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["CREATE", "UPDATE"] };
@@ -85,7 +88,7 @@ function buildPolicy(kind: "Mutating" | "Validating") {
     expression: `has(object.metadata) && "seen" in object.metadata.?annotations.orValue({})
       ? [] : [JSONPatch{op: "test", path: "/kind", value: object.kind}]`,
   };
-  const work =
+  const policySpec =
     kind === "Mutating"
       ? { reinvocationPolicy: "Never", mutations: [{ patchType: "JSONPatch", jsonPatch }] }
       : { validations: [{ expression: `!("forbidden" in object.metadata.?labels.orValue({}))` }] };
@@ -95,7 +98,7 @@ function buildPolicy(kind: "Mutating" | "Validating") {
       apiVersion,
       kind: `${kind}AdmissionPolicy`,
       metadata: { name },
-      spec: { failurePolicy: "Fail", matchConstraints: { resourceRules: [everything] }, ...work },
+      spec: { failurePolicy: "Fail", matchConstraints: { resourceRules: [everything] }, ...policySpec },
     },
     {
       apiVersion,
@@ -106,10 +109,10 @@ function buildPolicy(kind: "Mutating" | "Validating") {
   ];
 }
 
-const inDefault = (resource: string, api = "/api/v1") => `${api}/namespaces/default/${resource}`;
-const deployments = inDefault("deployments", "/apis/apps/v1");
-const slices = inDefault("endpointslices", "/apis/discovery.k8s.io/v1");
-const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+const getDefaultPath = (resource: string, api = "/api/v1") => `${api}/namespaces/default/${resource}`;
+const deploymentsPath = getDefaultPath("deployments", "/apis/apps/v1");
+const slicesPath = getDefaultPath("endpointslices", "/apis/discovery.k8s.io/v1");
+const leasesPath = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 const buildPod = (spec: object = {}) => ({
   metadata: { generateName: "probe-", labels: { app: "probe" } },
   spec: { containers: [{ name: "a", image: "registry.example.com/app:1" }], ...spec },
@@ -129,7 +132,7 @@ const buildDeployment = (name: string, count: number) => ({
   },
 });
 
-/** Reports whether a write is one of those that a control plane needs at any time. */
+/** Reports whether a control plane needs a write at any time, such as a lease's renewal. */
 const isVital = (write: string) => /leases|\/status|events|endpointslices/.test(write);
 
 const formatTime = (milliseconds: number, isRefused = false) =>
@@ -150,13 +153,13 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
   const stack = new AsyncDisposableStack();
   /** The times of writes by failure policy and fault, for the table. */
   const times = { Ignore: new Map<string, Map<string, string>>(), Fail: new Map<string, Map<string, string>>() };
-  const running = new Map<string, RunningProgram>();
-  const ended = new Set<string>();
+  const runningPrograms = new Map<string, RunningProgram>();
+  const endedPrograms = new Set<string>();
   let cluster: TestCluster;
   let admin: TestClusterClient;
   let kubelets: Awaited<ReturnType<typeof startKubelets>>;
   let endpoints: Awaited<ReturnType<typeof openFaultyEndpoints>>;
-  let register: (policy: "Fail" | "Ignore") => Promise<void>;
+  let registerRules: (policy: "Fail" | "Ignore") => Promise<void>;
 
   const post = (path: string, body: object) => admin({ method: "POST", path, body });
   const create = async (path: string, body: object): Promise<any> => {
@@ -168,7 +171,7 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
   const patch = (path: string, body: object) =>
     admin({ method: "PATCH", path, contentType: "application/merge-patch+json", body });
   const readLeader = async (name: string) => {
-    const { spec } = await read(`${leases}/${name}`);
+    const { spec } = await read(`${leasesPath}/${name}`);
     return spec === undefined ? undefined : `${spec.holderIdentity} after ${spec.leaseTransitions} changes`;
   };
   const readLeaders = () => Promise.all(programs.map(readLeader));
@@ -182,7 +185,7 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
       .map(({ metadata }: any) => metadata.name);
   };
   const hasRolled = async () => {
-    const { metadata, spec, status } = await read(`${deployments}/web`);
+    const { metadata, spec, status } = await read(`${deploymentsPath}/web`);
     const counts = [status.replicas, status.updatedReplicas, status.availableReplicas];
     return status.observedGeneration === metadata.generation && counts.every((count) => count === spec.replicas);
   };
@@ -191,7 +194,7 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
     const { path: folder } = stack.use(await mkdtempDisposable(join(tmpdir(), "postern-control-plane-")));
     const binaries = await requireBinaries();
     const scheduler = await findScheduler();
-    cluster = await bootCluster(binaries, { users: buildKubeletUsers(nodes) });
+    cluster = await bootCluster(binaries, { users: buildKubeletUsers(nodeCount) });
     stack.defer(cluster.stop);
     admin = cluster.admin;
 
@@ -203,9 +206,12 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
     const catalogue = (await readCatalogue()).filter(({ name }) => Object.hasOwn(sections, name));
     const guards = catalogue.filter(({ rule, name }) => rule.guards || name === "validating-admission-policy");
     const buildConfig = (policy: "Fail" | "Ignore") => {
-      const open = Object.entries(sections).map(([name, section]) => [name, { ...section, failurePolicy: "Ignore" }]);
-      const closed = guards.map(({ name }) => [name, { ...sections[name], failurePolicy: policy }]);
-      return JSON.stringify({ rules: Object.fromEntries([...open, ...closed]), groups });
+      const openSections = Object.entries(sections).map(([name, section]) => [
+        name,
+        { ...section, failurePolicy: "Ignore" },
+      ]);
+      const closedSections = guards.map(({ name }) => [name, { ...sections[name], failurePolicy: policy }]);
+      return JSON.stringify({ rules: Object.fromEntries([...openSections, ...closedSections]), groups });
     };
     endpoints = await openFaultyEndpoints(() => served.url);
     stack.defer(endpoints.stop);
@@ -216,12 +222,12 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
     });
     stack.defer(served.stop);
     const signer = createTestSigner(1);
-    register = async (policy) => {
+    registerRules = async (policy) => {
       const text = buildConfig(policy);
       served.serve(text);
       const [name, local] = chooseCluster(parseConfig(text, catalogue), undefined);
       const url = `${endpoints.url}/${signer.segment(name, 1)}`;
-      // Entries that could delay a write too long are an error here.
+      // Throws if webhook entries could delay a write for too long.
       const manifests = buildWebhookConfigurations(catalogue, local, {
         name: "postern",
         address: (rule, path) => `${url}/${rule}/${path}`,
@@ -231,7 +237,7 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
       await applyConfigurations(admin, manifests, announcer);
     };
 
-    kubelets = await startKubelets(cluster, nodes);
+    kubelets = await startKubelets(cluster, nodeCount);
     stack.defer(kubelets.stop);
     const kubeconfig = join(folder, "kubeconfig");
     await writeFile(kubeconfig, buildKubeconfig({ test: cluster }), { mode: 0o600 });
@@ -239,8 +245,8 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
     const start = (name: (typeof programs)[number], file: string, extraFlags: string[] = []) => {
       const program = startProgram(file, [...flags, ...extraFlags]);
       stack.defer(program.stop);
-      running.set(name, program);
-      program.ended.then(() => ended.add(name));
+      runningPrograms.set(name, program);
+      program.ended.then(() => endedPrograms.add(name));
     };
     start("kube-controller-manager", binaries.controllerManager, ["--use-service-account-credentials"]);
     start("kube-scheduler", scheduler?.program ?? "");
@@ -248,13 +254,13 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
       (await readLeaders()).every((leader) => leader !== undefined),
     );
     await waitUntil("the default service account is missing", async () =>
-      Boolean((await read(inDefault("serviceaccounts/default"))).metadata?.uid),
+      Boolean((await read(getDefaultPath("serviceaccounts/default"))).metadata?.uid),
     );
-    await create(deployments, buildDeployment("web", replicas));
-    await create(deployments, buildDeployment("idle", 0));
-    await create(inDefault("pods"), { ...buildPod({ nodeName: "node-1" }), metadata: { name: "placed" } });
-    await create(slices, { metadata: { name: "slice" }, addressType: "IPv4", endpoints: [] });
-    await create(leases, { metadata: { name: "probe" } });
+    await create(deploymentsPath, buildDeployment("web", replicas));
+    await create(deploymentsPath, buildDeployment("idle", 0));
+    await create(getDefaultPath("pods"), { ...buildPod({ nodeName: "node-1" }), metadata: { name: "placed" } });
+    await create(slicesPath, { metadata: { name: "slice" }, addressType: "IPv4", endpoints: [] });
+    await create(leasesPath, { metadata: { name: "probe" } });
     await waitUntil("the Deployment does not run", hasRolled);
   });
   after(async () => {
@@ -264,33 +270,33 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
   });
 
   /**
-   * Returns a function that writes as clients do until a fault ends, and returns the longest time of each write, and whether
-   * it was refused.
+   * Returns a function that writes as clients do until a fault ends. It returns the longest time of each write, and
+   * whether the write was refused.
    */
   const prepareWrites = async () => {
     const kubelet = kubelets.getClient("node-1");
-    const unbound: string[] = [];
-    while (unbound.length < rounds)
-      unbound.push((await create(inDefault("pods"), buildPod({ schedulerName: "none" }))).metadata.name);
+    const unboundPods: string[] = [];
+    while (unboundPods.length < rounds)
+      unboundPods.push((await create(getDefaultPath("pods"), buildPod({ schedulerName: "none" }))).metadata.name);
     const bind = async (name: string) => {
       const target = { kind: "Node", name: "node-2" };
-      return post(inDefault(`pods/${name}/binding`), { metadata: { name }, target });
+      return post(getDefaultPath(`pods/${name}/binding`), { metadata: { name }, target });
     };
     const unnamed = { metadata: { generateName: "probe-" } };
     const event = { ...unnamed, involvedObject: { kind: "Pod", namespace: "default", name: "placed" } };
     const now = () => String(Date.now());
     const writes: Record<string, () => ReturnType<TestClusterClient>> = {
-      "UPDATE leases of leaders": () => patch(`${leases}/probe`, { spec: { holderIdentity: now() } }),
+      "UPDATE leases of leaders": () => patch(`${leasesPath}/probe`, { spec: { holderIdentity: now() } }),
       "UPDATE leases of nodes": () => kubelet(buildLeaseRenewal("node-1")),
       "UPDATE nodes/status": () => kubelet(buildNodeStatusPatch("node-1")),
-      "UPDATE pods/status": () => kubelet(buildPodStatusPatch(inDefault("pods/placed"))),
-      "CREATE events": () => post(inDefault("events"), event),
-      "UPDATE endpointslices": () => patch(`${slices}/slice`, { metadata: { labels: { at: now() } } }),
-      "CREATE pods": () => post(inDefault("pods"), buildPod({ schedulerName: "none" })),
-      "CREATE pods/binding": () => bind(unbound.pop() ?? ""),
-      "CREATE serviceaccounts/token": () => post(inDefault("serviceaccounts/default/token"), { spec: {} }),
-      "UPDATE deployments": () => patch(`${deployments}/idle`, { metadata: { annotations: { at: now() } } }),
-      "CREATE configmaps": () => post(inDefault("configmaps"), unnamed),
+      "UPDATE pods/status": () => kubelet(buildPodStatusPatch(getDefaultPath("pods/placed"))),
+      "CREATE events": () => post(getDefaultPath("events"), event),
+      "UPDATE endpointslices": () => patch(`${slicesPath}/slice`, { metadata: { labels: { at: now() } } }),
+      "CREATE pods": () => post(getDefaultPath("pods"), buildPod({ schedulerName: "none" })),
+      "CREATE pods/binding": () => bind(unboundPods.pop() ?? ""),
+      "CREATE serviceaccounts/token": () => post(getDefaultPath("serviceaccounts/default/token"), { spec: {} }),
+      "UPDATE deployments": () => patch(`${deploymentsPath}/idle`, { metadata: { annotations: { at: now() } } }),
+      "CREATE configmaps": () => post(getDefaultPath("configmaps"), unnamed),
       "CREATE namespaces": () => post("/api/v1/namespaces", unnamed),
     };
     const repeat = async (name: string, write: () => ReturnType<TestClusterClient>, end: number) => {
@@ -299,11 +305,11 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
       for (let round = 0; round < rounds && Date.now() < end; round += 1) {
         const start = Date.now();
         const { code } = await write();
-        // Later answers may be due to the end of the fault.
+        // Later answers don't count, because the fault may have ended before them.
         if (Date.now() >= end) break;
         longest = Math.max(longest, Date.now() - start);
         isRefused ||= code >= 300;
-        await wait((seconds * 1000) / rounds);
+        await wait((faultSeconds * 1000) / rounds);
       }
       return { name, longest, isRefused };
     };
@@ -313,7 +319,7 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
   const isChosen = choosePart("control plane", endpointFaults.length);
   for (const policy of ["Ignore", "Fail"] as const)
     describe(`whose guards have failurePolicy ${policy}`, () => {
-      before(() => register(policy));
+      before(() => registerRules(policy));
 
       for (const [index, fault] of endpointFaults.entries())
         if (isChosen(index + (policy === "Fail" ? 1 : 0)))
@@ -322,32 +328,34 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
             kubelets.failures.length = 0;
             const measureWrites = await prepareWrites();
             const annotations = { roll: `${policy} ${fault}` };
-            const { code } = await patch(`${deployments}/web`, { spec: { template: { metadata: { annotations } } } });
+            const { code } = await patch(`${deploymentsPath}/web`, {
+              spec: { template: { metadata: { annotations } } },
+            });
             assert.equal(code, 200);
             await endpoints.begin(fault);
             const start = Date.now();
-            const end = start + seconds * 1000;
-            const lost = new Set<string>();
+            const end = start + faultSeconds * 1000;
+            const lostNodes = new Set<string>();
             const watchNodes = async () => {
-              for (; Date.now() < end; await wait(1000)) for (const node of await listLostNodes()) lost.add(node);
+              for (; Date.now() < end; await wait(1000)) for (const node of await listLostNodes()) lostNodes.add(node);
             };
             const watchRoll = async () => {
               for (; Date.now() < end; await wait(500)) if (await hasRolled()) return Date.now() - start;
               return undefined;
             };
             const endFault = async () => {
-              await wait(seconds * 1000 + 100);
+              await wait(faultSeconds * 1000 + 100);
               await endpoints.begin();
             };
-            const all = [measureWrites(end), watchRoll(), watchNodes(), endFault()] as const;
-            const [measured, rolledAfter] = await Promise.all(all);
+            const tasks = [measureWrites(end), watchRoll(), watchNodes(), endFault()] as const;
+            const [measured, rolledAfter] = await Promise.all(tasks);
             assert.deepEqual(
-              [...ended].map((name) => `${name}: ${running.get(name)?.tail().slice(-600)}`),
+              [...endedPrograms].map((name) => `${name}: ${runningPrograms.get(name)?.tail().slice(-600)}`),
               [],
             );
             assert.deepEqual(await readLeaders(), leaders);
-            assert.deepEqual([...lost], []);
-            // A guard that fails closed also keeps a kubelet from deleting its Pod. The kubelet tries again.
+            assert.deepEqual([...lostNodes], []);
+            // A guard that fails closed also refuses a kubelet's deletion of its Pod. The kubelet tries again.
             const isExpected = (failure: string) => policy === "Fail" && failure.includes(": DELETE ");
             assert.deepEqual(
               kubelets.failures.filter((failure) => !isExpected(failure)),
@@ -355,8 +363,8 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
             );
             const refused = measured.filter(({ isRefused }) => isRefused).map(({ name }) => name);
             assert.deepEqual(policy === "Ignore" ? refused : refused.filter(isVital), []);
-            await waitUntil("the Deployment did not roll", hasRolled, 120_000 + 3 * seconds * 1000);
-            await admin({ method: "DELETE", path: inDefault("pods?labelSelector=app%3Dprobe") });
+            await waitUntil("the Deployment did not roll", hasRolled, 120_000 + 3 * faultSeconds * 1000);
+            await admin({ method: "DELETE", path: getDefaultPath("pods?labelSelector=app%3Dprobe") });
             const column = measured.map(
               ({ name, longest, isRefused }) => [name, formatTime(longest, isRefused)] as const,
             );

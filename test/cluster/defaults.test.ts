@@ -23,8 +23,8 @@ import { needsApiServer } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { createObserver, registerWitness } from "./witness.ts";
 
-// The defaults of infra/apiserver are compared with what webhooks of a real API server get: in the newest minor of
-// Kubernetes or in another one. All minors get objects with the newest one's fields.
+// Compares the defaults that infra/apiserver sets with those in the objects that a real API server sends to webhooks,
+// in the newest minor of Kubernetes or in another one. All minors get objects with the fields of the newest minor.
 type Fields = Record<string, unknown>;
 const types: Record<string, Record<string, string>> = table.types;
 
@@ -37,59 +37,67 @@ const { likely, amounts, often, clusterWide } = readRows<{
 const resources = ["cpu", "memory", "hugepages-2Mi", "example.com/gpu"];
 const words = ["", "a", "b", "app:1"];
 
-/** Returns an arbitrary for values of a type, mostly valid ones. Deep values are small. */
-const createArbitrary = (word: string, member: string, depth: number, odd: boolean): Arbitrary<unknown> => {
-  const right = createValidArbitrary(word.replace("?", ""), member, depth, odd);
-  return odd
-    ? fc.oneof(
-        { weight: 60, arbitrary: right },
-        { weight: 1, arbitrary: fc.constantFrom(null, "x", 7, [], {}, true, [null]) },
-      )
-    : right;
+/**
+ * Returns an arbitrary for values of a type, as infra/apiserver/defaults/types.json writes it: "[Container" is a list
+ * of containers, "{quantity" a map of quantities, "?" marks an optional member. `member` is the field's name. If `odd`
+ * is true, some values are invalid. Deep values are small.
+ */
+const createArbitrary = (type: string, member: string, depth: number, odd: boolean): Arbitrary<unknown> => {
+  const valid = createValidArbitrary(type.replace("?", ""), member, depth, odd);
+  if (!odd) return valid;
+  const invalid = fc.constantFrom<unknown>(null, "x", 7, [], {}, true, [null]);
+  return fc.oneof({ weight: 60, arbitrary: valid }, { weight: 1, arbitrary: invalid });
 };
 
-const createValidArbitrary = (word: string, member: string, depth: number, odd: boolean): Arbitrary<unknown> => {
-  const [first, rest] = [word[0], word.slice(1)];
-  const several = { maxLength: depth > 4 ? 1 : 2 };
+/** Returns an arbitrary for values of a type. Only the members of lists, maps and structs may be invalid. */
+const createValidArbitrary = (type: string, member: string, depth: number, odd: boolean): Arbitrary<unknown> => {
+  const [first, rest] = [type[0], type.slice(1)];
+  const lengths = { maxLength: depth > 4 ? 1 : 2 };
   if (first === "*") return createArbitrary(rest, member, depth, odd);
-  if (first === "[") return fc.array(createArbitrary(rest, member, depth, odd), several);
+  if (first === "[") return fc.array(createArbitrary(rest, member, depth, odd), lengths);
   if (first === "{") {
     const keys = fc.constantFrom(
       ...(rest === "quantity" ? resources : ["a", "example.com/b", "pod.beta.kubernetes.io/init-containers"]),
     );
     return fc.dictionary(keys, createArbitrary(rest, "", depth, odd), { maxKeys: 2 });
   }
-  if (word === "ObjectMeta" && depth === 1)
+  if (type === "ObjectMeta" && depth === 1)
     return createStructArbitrary("ObjectMeta", depth, odd, ["labels", "annotations", "finalizers"]);
-  const usual = likely[member];
-  if (usual && (word === "text" || word === "flag")) return fc.constantFrom(...usual);
+  const likelyValues = likely[member];
+  if (likelyValues && (type === "text" || type === "flag")) return fc.constantFrom(...likelyValues);
   const simple: Record<string, Arbitrary<unknown>> = {
     text: fc.constantFrom(...words),
     flag: fc.boolean(),
     number: fc.constantFrom(0, 1, 2, -1, 80),
-    quantity: fc.constantFrom(...(odd ? amounts : amounts.filter((one) => one !== "" && one !== "one"))),
+    // The amounts "" and "one" aren't valid quantities.
+    quantity: fc.constantFrom(...(odd ? amounts : amounts.filter((amount) => amount !== "" && amount !== "one"))),
     either: fc.constantFrom<unknown>(0, "", 80, "http", "25%"),
     bytes: fc.constantFrom("", "YQ==", "YQ\n==\n"),
     time: fc.constantFrom("2026-11-01T00:00:00Z", "2026-11-01T01:02:03.456+02:00"),
     microtime: fc.constantFrom("2026-11-01T00:00:00.123456Z", "2026-11-01T01:02:03.000000+02:00"),
     any: fc.constant({}),
   };
-  return simple[word] ?? createStructArbitrary(word, depth, odd);
+  return simple[type] ?? createStructArbitrary(type, depth, odd);
 };
 
+/** Returns an arbitrary for objects of a struct, with some of its members, or only of those that `only` lists. */
 const createStructArbitrary = (name: string, depth: number, odd: boolean, only?: string[]): Arbitrary<Fields> => {
   const members = Object.entries(types[name] ?? {}).filter(([member]) => only?.includes(member) ?? true);
-  const getChance = (member: string) =>
-    often.includes(member) ? 0.85 : depth > 6 ? 0.06 : members.length > 15 ? 0.2 : 0.45;
+  /** Returns the probability that an object has the member. */
+  const getChance = (member: string): number => {
+    if (often.includes(member)) return 0.85;
+    if (depth > 6) return 0.06;
+    return members.length > 15 ? 0.2 : 0.45;
+  };
   return fc
     .array(fc.double({ min: 0, max: 1, noNaN: true }), { minLength: members.length + 1, maxLength: members.length + 1 })
     .chain((dice) => {
       const chosen = members.filter(([member], index) => (dice[index] ?? 1) < getChance(member));
       const record = Object.fromEntries(
-        chosen.map(([member, word]) => [member, createArbitrary(word, member, depth + 1, odd)]),
+        chosen.map(([member, type]) => [member, createArbitrary(type, member, depth + 1, odd)]),
       );
-      const stray = odd && (dice[members.length] ?? 1) < 0.02 ? { [`${name.toLowerCase()}X`]: fc.constant(1) } : {};
-      return fc.record({ ...record, ...stray });
+      const hasUnknownField = odd && (dice[members.length] ?? 1) < 0.02;
+      return fc.record({ ...record, ...(hasUnknownField && { [`${name.toLowerCase()}X`]: fc.constant(1) }) });
     });
 };
 
@@ -97,31 +105,39 @@ const listKinds = (minor: string) =>
   Object.entries<Record<string, string>>(selectMinor(table, olderTables, minor).kinds).flatMap(([apiVersion, kinds]) =>
     Object.entries(kinds).map(([kind, type]) => ({ apiVersion, kind, type })),
   );
-const formPlural = (kind: string) =>
-  /(s|x)$/.test(kind) ? `${kind}es` : kind.endsWith("y") ? `${kind.slice(0, -1)}ies` : `${kind}s`;
+const formPlural = (kind: string): string => {
+  if (/(s|x)$/.test(kind)) return `${kind}es`;
+  return kind.endsWith("y") ? `${kind.slice(0, -1)}ies` : `${kind}s`;
+};
+/** Returns the path for creations of a kind as a dry run. */
 const getPath = (apiVersion: string, kind: string) => {
   const root = apiVersion.includes("/") ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
-  const home = clusterWide.includes(kind) ? "" : "/namespaces/default";
-  return `${root}${home}/${formPlural(kind.toLowerCase())}?dryRun=All&fieldValidation=Warn`;
+  const namespacePath = clusterWide.includes(kind) ? "" : "/namespaces/default";
+  return `${root}${namespacePath}/${formPlural(kind.toLowerCase())}?dryRun=All&fieldValidation=Warn`;
 };
 
 const createAnyObject = (minor: string, odd: boolean): Arbitrary<Fields> => {
   const kinds = listKinds(minor);
-  const usual = kinds.filter(({ kind }) => ["Pod", "Pod", "Deployment", "Service", "Job"].includes(kind));
+  // Usual kinds occur twice in the list, so that they are chosen twice as often.
+  const usualKinds = kinds.filter(({ kind }) => ["Pod", "Deployment", "Service", "Job"].includes(kind));
   return fc
-    .constantFrom(...kinds, ...usual)
+    .constantFrom(...kinds, ...usualKinds)
     .chain(({ apiVersion, kind, type }) =>
       createStructArbitrary(type, 0, odd).map((fields): Fields => ({ ...fields, apiVersion, kind })),
     );
 };
 
-/** Returns an arbitrary for Pods and templates that an API server still changes after mutating webhooks. */
+/** Returns an arbitrary for Pods and Deployments in which an API server changes fields after the mutating webhooks. */
 const createUnpreparedObject = (): Arbitrary<Fields> => {
-  const pick = <T>(...values: T[]) => fc.constantFrom(undefined, ...values);
-  const amounts = { cpu: pick("1", "500m", "3"), memory: pick("1Gi", "1073741824"), "hugepages-2Mi": pick("4Mi") };
+  const pickOrOmit = <T>(...values: T[]) => fc.constantFrom(undefined, ...values);
+  const amounts = {
+    cpu: pickOrOmit("1", "500m", "3"),
+    memory: pickOrOmit("1Gi", "1073741824"),
+    "hugepages-2Mi": pickOrOmit("4Mi"),
+  };
   const resources = fc.record({ limits: fc.record(amounts), requests: fc.record(amounts) });
   const container = fc
-    .tuple(fc.record(amounts), pick("Always"))
+    .tuple(fc.record(amounts), pickOrOmit("Always"))
     .map(([limits, restartPolicy]) => ({ image: "app:1", resources: { limits }, restartPolicy }));
   const spec = fc
     .tuple(
@@ -134,7 +150,7 @@ const createUnpreparedObject = (): Arbitrary<Fields> => {
       containers: containers.map(({ restartPolicy: _, ...rest }, index) => ({ ...rest, name: `c${index}` })),
       initContainers: initContainers.map((rest, index) => ({ ...rest, name: `i${index}` })),
     }));
-  const annotations = pick({ "pod.beta.kubernetes.io/init-containers": "a", note: "b" });
+  const annotations = pickOrOmit({ "pod.beta.kubernetes.io/init-containers": "a", note: "b" });
   const labels = { app: "a" };
   return fc.tuple(spec, annotations, fc.boolean()).map(([spec, annotations, isPod]) =>
     isPod
@@ -147,13 +163,11 @@ const createUnpreparedObject = (): Arbitrary<Fields> => {
   );
 };
 
-/** Returns annotations and pod-level resources of a Pod, or the annotations of a pod template. */
+/** Returns the annotations and the pod-level resources of a Pod or of an object's pod template. */
 const selectPreparedFields = ({ kind, metadata, spec }: Fields) => {
-  const part =
-    kind === "Pod"
-      ? { metadata, spec }
-      : Object(Object(spec).template ?? Object(Object(spec).jobTemplate).spec?.template);
-  return { annotations: Object(part.metadata).annotations, resources: Object(part.spec).resources };
+  const { template, jobTemplate } = Object(spec);
+  const pod = kind === "Pod" ? { metadata, spec } : Object(template ?? Object(jobTemplate).spec?.template);
+  return { annotations: Object(pod.metadata).annotations, resources: Object(pod.spec).resources };
 };
 
 const toAnswer = (body: unknown) => ({ code: 0, warnings: [], body });
@@ -166,7 +180,8 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
     let scripted: Awaited<ReturnType<typeof openScriptedWebhookEndpoints>>;
     let cluster: TestCluster;
     let admin: TestClusterClient;
-    const seen = new Map<string, Fields>();
+    /** The objects that the mutating and the validating webhook got, by name. */
+    const seenObjects = new Map<string, Fields>();
     const validated = new Map<string, Fields>();
 
     before(async () => {
@@ -174,13 +189,13 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       folder = await mkdtemp(join(tmpdir(), "postern-defaults-"));
       const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
       scripted = await openScriptedWebhookEndpoints(certificate, {
-        witness: createObserver(seen),
+        witness: createObserver(seenObjects),
         validated: createObserver(validated),
       });
       const disable = (await listPlugins(binaries)).defaultOn.filter((plugin) => !webhookPlugins.includes(plugin));
       cluster = await bootCluster(binaries, { disable });
       admin = cluster.admin;
-      await registerWitness(admin, scripted.url, certificate.ca, seen);
+      await registerWitness(admin, scripted.url, certificate.ca, seenObjects);
       const kind = "ValidatingWebhookConfiguration";
       await registerWitness(admin, scripted.url, certificate.ca, validated, kind, "validated");
     });
@@ -198,9 +213,9 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       );
       const before = structuredClone(object);
       const ours = fillDefaults(object, minor);
-      assert.deepEqual(object, before, "the given object stays as it is");
+      assert.deepEqual(object, before, "fillDefaults doesn't change the given object");
       const answer = await create(getPath(String(apiVersion), String(kind)), object);
-      const theirs = seen.get(name);
+      const theirs = seenObjects.get(name);
       const verdict = answer.code === 201 ? "admitted" : theirs ? "invalid" : "refused";
       const context = `${JSON.stringify(object)}, answered ${answer.code} ${answer.body.message}`;
       const { managedFields: _, ...metadata } = Object(theirs?.metadata);
@@ -233,9 +248,10 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
 
     /** Creates an object in a dry run, and tries again after a failure of the connection. */
     const create = async (path: string, body: unknown): Promise<TestClusterResponse> => {
-      for (let left = 3; ; left--) {
+      // After an answer 500, the creation is tried up to three more times.
+      for (let retries = 3; ; retries--) {
         const answer = await admin({ method: "POST", path, body });
-        if (answer.code !== 500 || left === 0) return answer;
+        if (answer.code !== 500 || retries === 0) return answer;
       }
     };
 

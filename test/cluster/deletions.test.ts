@@ -17,8 +17,9 @@ import {
 } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
-// Tests sequences of deletions with a real API server, which cases of single requests can't express.
-describe("pods that have to clean up, on a real API server", await needs("API server"), () => {
+// Tests sequences of deletions with a real API server. Cases can't contain sequences, because a case is a single
+// request.
+describe("pods that have to clean up before their deletion, on a real API server", await needs("API server"), () => {
   const calls: string[] = [];
   const workload = createServer(({ method, url }, response) => {
     calls.push(`${method} ${url}`);
@@ -26,33 +27,33 @@ describe("pods that have to clean up, on a real API server", await needs("API se
   });
   let cluster: TestCluster;
   const stops: (() => Promise<unknown>)[] = [];
-  const send = async (call: TestClusterRequest) => {
+  const sendRequest = async (call: TestClusterRequest) => {
     const { code, body } = await cluster.admin(call);
     return { code, body };
   };
   const getPodsPath = (namespace: string) => `/api/v1/namespaces/${namespace}/pods`;
-  const pods = getPodsPath("default");
+  const podsPath = getPodsPath("default");
   const contentType = "application/merge-patch+json";
   const createPod = async (name: string, labels: object, namespace = "default", ownerReferences: object[] = []) => {
     const path = getPodsPath(namespace);
     const spec = { nodeName: "n1", containers: [{ name: "c", image: "c" }] };
-    const { code, body } = await send({
+    const { code, body } = await sendRequest({
       method: "POST",
       path,
       body: { metadata: { name, labels, ownerReferences }, spec },
     });
     assert.equal(code, 201, String(body.message));
     const status = { phase: "Running", podIP: "127.0.0.1", podIPs: [{ ip: "127.0.0.1" }] };
-    await send({ method: "PATCH", path: `${path}/${name}/status`, body: { status }, contentType });
+    await sendRequest({ method: "PATCH", path: `${path}/${name}/status`, body: { status }, contentType });
   };
-  const deletePod = async (name: string, query = "", path = pods) =>
-    (await send({ method: "DELETE", path: `${path}/${name}${query}` })).code;
+  const deletePod = async (name: string, query = "", path = podsPath) =>
+    (await sendRequest({ method: "DELETE", path: `${path}/${name}${query}` })).code;
   const evict = async (name: string) => {
     const body = { apiVersion: "policy/v1", kind: "Eviction", metadata: { name, namespace: "default" } };
-    return (await send({ method: "POST", path: `${pods}/${name}/eviction`, body })).code;
+    return (await sendRequest({ method: "POST", path: `${podsPath}/${name}/eviction`, body })).code;
   };
-  const readPod = async (name: string) => send({ method: "GET", path: `${pods}/${name}` });
-  const guarded = { "deletion-guard.postern.dev/cleans-up": "" };
+  const readPod = async (name: string) => sendRequest({ method: "GET", path: `${podsPath}/${name}` });
+  const guardedLabels = { "deletion-guard.postern.dev/cleans-up": "" };
 
   before(async () => {
     const binaries = await requireBinaries();
@@ -72,7 +73,7 @@ describe("pods that have to clean up, on a real API server", await needs("API se
     const postern = await serveCatalogueForTests(JSON.stringify({ rules }), openCapabilities);
     stops.push(postern.stop);
     await createTestWebhookConfigurations(cluster.admin, extendWebhookTimeoutsForTests(postern.manifests()));
-    await createPod("probe", guarded);
+    await createPod("probe", guardedLabels);
     await waitUntilWebhooksCalled(
       () => deletePod("probe", "?dryRun=All"),
       () => postern.reports.length > 0,
@@ -83,52 +84,52 @@ describe("pods that have to clean up, on a real API server", await needs("API se
     for (const stop of stops.reverse()) await stop();
   });
 
-  it("are not deleted until they have finished, and are notified once", async () => {
-    await createPod("a", guarded);
+  it("are not deleted until they have finished, and get only one request to clean up", async () => {
+    await createPod("a", guardedLabels);
     assert.equal(await deletePod("a"), 403);
     assert.equal(await deletePod("a", "?gracePeriodSeconds=0"), 403);
     assert.equal(await evict("a"), 429);
     assert.deepEqual(calls.splice(0), ["POST /default/a"]);
     assert.equal(Object((await readPod("a")).body.metadata).deletionTimestamp, undefined);
     const metadata = { annotations: { "deletion-guard.postern.dev/finished": "true" } };
-    await send({ method: "PATCH", path: `${pods}/a`, body: { metadata }, contentType });
+    await sendRequest({ method: "PATCH", path: `${podsPath}/a`, body: { metadata }, contentType });
     assert.equal(await evict("a"), 201);
-    // The kubelet deletes the pod at once when its containers have ended.
+    // This is the deletion that the kubelet sends after the containers have ended.
     assert.equal(await deletePod("a", "?gracePeriodSeconds=0"), 200);
     assert.equal((await readPod("a")).code, 404);
   });
-  it("are not deleted with a collection", async () => {
-    await createPod("b", { app: "x", ...guarded });
-    const { code } = await send({ method: "DELETE", path: `${pods}?labelSelector=app%3Dx` });
+  it("are not deleted by a deletion of a collection", async () => {
+    await createPod("b", { app: "x", ...guardedLabels });
+    const { code } = await sendRequest({ method: "DELETE", path: `${podsPath}?labelSelector=app%3Dx` });
     assert.equal(code, 403);
     assert.deepEqual(calls.splice(0), ["POST /default/b"]);
     assert.equal((await readPod("b")).code, 200);
   });
-  it("are deleted by the garbage collector after their owner, once they have finished", async () => {
+  it("are deleted by the garbage collector after their owner, when they have finished", async () => {
     const path = "/apis/apps/v1/namespaces/default/replicasets";
     const labels = { app: "owned" };
     const template = { metadata: { labels }, spec: { containers: [{ name: "c", image: "c" }] } };
     const body = { metadata: { name: "owner" }, spec: { replicas: 1, selector: { matchLabels: labels }, template } };
-    const owner = await send({ method: "POST", path, body });
+    const owner = await sendRequest({ method: "POST", path, body });
     const { uid } = Object(owner.body.metadata);
     const reference = { apiVersion: "apps/v1", kind: "ReplicaSet", name: "owner", uid };
-    await createPod("owned", { ...labels, ...guarded }, "default", [reference]);
-    await send({ method: "DELETE", path: `${path}/owner?propagationPolicy=Background` });
+    await createPod("owned", { ...labels, ...guardedLabels }, "default", [reference]);
+    await sendRequest({ method: "DELETE", path: `${path}/owner?propagationPolicy=Background` });
     await waitUntil("the garbage collector's deletion is not refused", async () => calls.length > 0);
     assert.deepEqual(calls.splice(0), ["POST /default/owned"]);
     assert.equal(Object((await readPod("owned")).body.metadata).deletionTimestamp, undefined);
     const metadata = { annotations: { "deletion-guard.postern.dev/finished": "true" } };
-    await send({ method: "PATCH", path: `${pods}/owned`, body: { metadata }, contentType });
+    await sendRequest({ method: "PATCH", path: `${podsPath}/owned`, body: { metadata }, contentType });
     await waitUntil("the garbage collector does not delete the pod", async () => {
       const { body } = await readPod("owned");
       return Object(body.metadata).deletionTimestamp !== undefined;
     });
   });
-  it("are deleted with their namespace", async () => {
-    await send({ method: "POST", path: "/api/v1/namespaces", body: { metadata: { name: "shop" } } });
-    await createPod("c", guarded, "shop");
+  it("are deleted without cleaning up if their namespace is being deleted", async () => {
+    await sendRequest({ method: "POST", path: "/api/v1/namespaces", body: { metadata: { name: "shop" } } });
+    await createPod("c", guardedLabels, "shop");
     assert.equal(await deletePod("c", "", getPodsPath("shop")), 403);
-    await send({ method: "DELETE", path: "/api/v1/namespaces/shop" });
+    await sendRequest({ method: "DELETE", path: "/api/v1/namespaces/shop" });
     assert.equal(await deletePod("c", "", getPodsPath("shop")), 200);
   });
 });

@@ -27,7 +27,8 @@ import { type ConfigurationUseDetector, openScriptedWebhookEndpoints } from "../
 import { createTestSigner } from "../parity/test-key.ts";
 import { needs } from "../parts.ts";
 
-// A real API server calls rules through Postern's gateway. The tests check its calls and how it handles the responses.
+// A real API server calls rules through Postern's gateway. The tests check the calls, and how the API server handles
+// the responses.
 const catalogue = await readCatalogue();
 const selectRules = (...names: string[]) => catalogue.filter(({ name }) => names.includes(name));
 
@@ -55,7 +56,7 @@ const configMaps = [
   { apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE" as const] },
 ];
 const pods = configMaps.map((match) => ({ ...match, resources: ["pods"], operations: ["CREATE", "UPDATE"] as const }));
-/** Returns the match and the condition for config maps of one name. */
+/** Returns a match and a condition with which a rule is called for ConfigMaps of one name. */
 const matchByName = (name: string) => ({
   match: configMaps,
   matchConditions: { "is-meant": `object.metadata.name == "${name}"` },
@@ -114,8 +115,8 @@ describe("a real API server that calls Postern", await needs("API server"), () =
 
   /** Returns the annotations of an answered request in the audit log of the first cluster. */
   const readAuditAnnotations = async ({ auditId = "" }: TestClusterResponse): Promise<[string, string][]> => {
-    const found = await clusterOne.readAuditAnnotations([auditId]);
-    return Object.entries(found.get(auditId) ?? {});
+    const annotations = await clusterOne.readAuditAnnotations([auditId]);
+    return Object.entries(annotations.get(auditId) ?? {});
   };
 
   describe("calls a rule again if a later mutating rule changed the object:", () => {
@@ -148,7 +149,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     const formatReports = (reports: AnsweredReviewFacts[]) =>
       reports.map(({ rule, phase, operations }) => `${rule} ${phase} ${operations}`);
 
-    it("the object is complete after two rounds", async () => {
+    it("the object has all changes after two rounds", async () => {
       const never = createPod({ name: "twice" }, {}, { imagePullPolicy: "Never" });
       const [answer, reports] = await postern.during(() => create(clusterOne.admin, getPath("pods"), never));
       assert.equal(answer.code, 201);
@@ -162,7 +163,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
         ],
       );
       const earlier = ["count mutate 1", "always-pull-images mutate 1"];
-      // The later rule is called again because the earlier rules changed the object in round two.
+      // In round two, the earlier rules change the object, so the API server calls the later rule again.
       assert.deepEqual(formatReports(reports), [...earlier, "sidecar mutate 1", ...earlier, "sidecar mutate 0"]);
     });
 
@@ -195,7 +196,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     });
   });
 
-  it("calls rules in the order of the compiled-in plugins, whatever the order in postern.yaml", async () => {
+  it("calls rules in the order of the compiled-in plugins, and not in the order of postern.yaml", async () => {
     const names = ["default-requests-and-limits", "extended-resource-toleration", "default-toleration-seconds"];
     const yaml = `rules: { default-requests-and-limits: { settings: { requests: { cpu: 100m } } }, ${names.slice(1).join(": , ")}: , always-pull-images: }`;
     await runWhileServing(selectRules(...names, "always-pull-images"), yaml, async (postern) => {
@@ -254,7 +255,8 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       "gives-405": changeRequest({ method: "GET" }),
       "gives-415": changeRequest({ headers: { "content-type": "text/plain" } }),
     };
-    // The config map is small enough to be stored; the API server encodes each character in six bytes.
+    // The ConfigMap is small enough to be stored. In a review, it has six times as many bytes, because the API server
+    // writes each `<` as \u003c.
     const large = { text: "<".repeat(1_000_000) };
     const throwError = () => {
       throw new Error("what a rule may not do");
@@ -315,7 +317,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       });
   });
 
-  it("gets a response before it has sent all of a body that is too large for API Gateway", async () => {
+  it("gets a response to a body that is too large for API Gateway before it has sent all of the body", async () => {
     const rules = [buildTestRule("vast", createPhaseRule("mutate", { summary: "Sees it before it is validated." }))];
     await runWhileServing(rules, "rules: { vast: { failurePolicy: Fail } }", async () => {
       const answer = await create(
@@ -361,7 +363,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
         ],
       ];
       for (const [resource, fate, body, annotations] of table)
-        it(`gets a report of what would be ${fate}, and no change or denial`, async () => {
+        it(`reports that an object would be ${fate}, and neither changes nor denies it`, async () => {
           const answer = await create(clusterOne.admin, getPath(resource), body);
           assert.equal(answer.code, 201);
           const warnings = answer.warnings.filter((text) => / would (deny|change): /.test(text));
@@ -369,15 +371,15 @@ describe("a real API server that calls Postern", await needs("API server"), () =
             return `${key.replace(".postern.dev/would-", " would ")}: ${what}`;
           });
           assert.deepEqual(warnings, mode === "warn" ? sentences : []);
-          const kept = await clusterOne.admin({ method: "GET", path: `${getPath(resource)}/${mode}` });
-          assert.partialDeepStrictEqual(kept.body.spec, body.spec);
+          const storedObject = await clusterOne.admin({ method: "GET", path: `${getPath(resource)}/${mode}` });
+          assert.partialDeepStrictEqual(storedObject.body.spec, body.spec);
           const notes = await readAuditAnnotations(answer);
           const ours = notes.filter(([key]) => key.includes(".postern.dev/"));
           assert.deepEqual(Object.fromEntries(ours), mode === "audit" ? annotations : {});
         });
     });
 
-  describe("does not call rules for what is exempt:", () => {
+  describe("does not call rules for exempt requests:", () => {
     let postern: Serving;
     const looking = rule({ summary: "Looks at it.", timeoutSeconds: 2, match: configMaps, mutate() {}, validate() {} });
     const exemptions: Record<string, string> = {
@@ -409,7 +411,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     after(() => postern.stop());
 
     const allRules = Object.keys(exemptions);
-    const table: [string, "admin" | "jane", string, string[]][] = [
+    const table: [sentence: string, user: "admin" | "jane", namespace: string, exemptRules: string[]][] = [
       ["nothing is exempt by default", "admin", "default", []],
       ["a namespace by name", "admin", "spared", ["namespaces", "both"]],
       ["a namespace by label", "admin", "labelled", ["labels"]],
@@ -432,7 +434,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       });
   });
 
-  it("calls rules for a namespace that states the name label of an exempt one; mutating rules miss it while its name isn't generated", async () => {
+  it("calls rules for a namespace that has the name label of an exempt one but another name", async () => {
     const namespaces = configMaps.map((match) => ({ ...match, resources: ["namespaces"] }));
     const looking = rule({ summary: "Looks at it.", match: namespaces, mutate() {}, validate() {} });
     await runWhileServing(
@@ -457,7 +459,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     );
   });
 
-  it("still serves kube-system if no endpoint responds and all entries fail closed, so that the cluster can repair itself", async () => {
+  it("still serves kube-system if no endpoint responds and all entries fail closed", async () => {
     const everything = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*" as const] }];
     const rules = [
       buildTestRule("everything", rule({ summary: "Validates everything.", match: everything, validate() {} })),
@@ -476,7 +478,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     assert.equal((await create(clusterOne.admin, getPath("configmaps"), createConfigMap("healed"))).code, 201);
   });
 
-  it("stores leases, events and the status of nodes while the endpoint of a rule for everything hangs", async () => {
+  it("stores leases, events and the status of nodes while the endpoint of a rule for all resources hangs", async () => {
     const { admin } = clusterOne;
     const everything = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*" as const] }];
     const rules = (["mutate", "validate"] as const).map((phase) =>
@@ -592,8 +594,8 @@ describe("a real API server that calls Postern", await needs("API server"), () =
         const [answer, reports] = await postern.during(() =>
           create(clusterOne.admin, getPath("services"), createService(`wrong-${index}`, ["192.0.2.1"])),
         );
-        const frame = 'failed calling webhook "deny-service-external-ips.postern.dev": failed to call webhook:';
-        assert.equal(answer.body.message, `Internal error occurred: ${frame} there is nothing here`);
+        const prefix = 'failed calling webhook "deny-service-external-ips.postern.dev": failed to call webhook:';
+        assert.equal(answer.body.message, `Internal error occurred: ${prefix} there is nothing here`);
         assert.deepEqual(
           reports.map(({ code, cluster }) => [code, cluster]),
           [[404, undefined]],
@@ -634,19 +636,19 @@ describe("a real API server that calls Postern", await needs("API server"), () =
         try {
           await postern.apply();
           crowd.start();
-          await crowd.further();
+          await crowd.waitForMorePods();
           for (const stage of stages) {
             await stage(postern);
-            // A key may be removed only after the requests under way have been answered.
-            await crowd.further();
+            // The next stage may remove a key only after the requests that use it have been answered.
+            await crowd.waitForMorePods();
           }
           const answers = await crowd.stop();
           const failed = answers.filter(({ code }) => code !== 201).map(({ body }) => body.message);
           assert.deepEqual(failed, []);
           const policies = answers.map(({ body }) => (body as Pod).spec?.containers[0]?.imagePullPolicy);
           assert.deepEqual([...new Set(policies)], ["Always"]);
-          const used = postern.reports.map(({ key }) => key);
-          assert.deepEqual([...new Set(used)], keys);
+          const usedKeys = postern.reports.map(({ key }) => key);
+          assert.deepEqual([...new Set(usedKeys)], keys);
         } finally {
           await crowd.stop();
           await postern.stop();
@@ -655,11 +657,11 @@ describe("a real API server that calls Postern", await needs("API server"), () =
   });
 });
 
-/** Creates a rule that does nothing in one phase. */
+/** Creates a rule for one phase that does nothing, unless the definition has a function for it. */
 const createPhaseRule = (phase: Phase, definition: Partial<Rule>): Rule =>
   ({ match: configMaps, [phase]: () => {}, ...definition }) as Rule;
 
-/** Returns a response without the fields that always differ. */
+/** Returns a response without the fields that differ between any two responses. */
 const dropVaryingFields = ({ code, body, warnings }: TestClusterResponse) => {
   const differing = new Set([
     "uid",
@@ -678,7 +680,7 @@ const createCrowd = (client: TestClusterClient) => {
   const counts = Array.from({ length: 8 }, () => 0);
   const answers: TestClusterResponse[] = [];
   let going = true;
-  let all: Promise<unknown> = Promise.resolve();
+  let clients: Promise<unknown> = Promise.resolve();
   const run = async (index: number) => {
     while (going) {
       const body = createPod({ generateName: "crowd-" }, {}, { imagePullPolicy: "Never" });
@@ -688,10 +690,10 @@ const createCrowd = (client: TestClusterClient) => {
   };
   return {
     start: () => {
-      all = Promise.all(counts.map((_, index) => run(index)));
+      clients = Promise.all(counts.map((_, index) => run(index)));
     },
     /** Waits until each client has created five more pods. */
-    further: async () => {
+    waitForMorePods: async () => {
       const wanted = counts.map((count) => count + 5);
       await waitUntil("pods are no longer answered", () =>
         counts.every((count, index) => count >= (wanted[index] ?? 0)),
@@ -699,7 +701,7 @@ const createCrowd = (client: TestClusterClient) => {
     },
     stop: async () => {
       going = false;
-      await all;
+      await clients;
       return answers;
     },
   };

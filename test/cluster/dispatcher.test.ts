@@ -28,17 +28,20 @@ import {
 import { createSet, type ScriptedSet } from "./dispatcher/sets.ts";
 import { createWrite, listFixtureCalls, listObjectCalls } from "./dispatcher/writes.ts";
 
-// Random webhook configurations and writes are sent to real API servers of the newest minor and of another one. Their
-// calls and responses are compared with those of our admission chain. The default seed is fixed, because its 400 writes
-// cover every case: each minor gets half of them. POSTERN_PAIRS and POSTERN_SEED choose others, for the minor of POSTERN_KUBERNETES.
+// Sends random webhook configurations and writes to real API servers, of the newest minor and of another one. The calls
+// and responses of the API servers are compared with those of Postern's admission chain. The default seed is fixed,
+// because its 400 writes cover every case; each minor gets half of them. POSTERN_PAIRS and POSTERN_SEED choose other
+// writes, for the minor of POSTERN_KUBERNETES.
 const { POSTERN_PAIRS, POSTERN_SEED } = process.env;
 const minors = chooseMinors(POSTERN_PAIRS);
 const pairCount = Number(POSTERN_PAIRS ?? 400 / minors.length);
 const seed = Number((POSTERN_PAIRS && POSTERN_SEED) ?? 20261121);
-const perSet = 50;
-const atOnce = 12;
+const writesPerSet = 50;
+const simultaneousWrites = 12;
+/** The key of the user's extra field that holds the word by which the test recognizes a write. */
 const wordKey = "postern-word";
 
+/** `again` counts writes for which a webhook was called twice, `unseen` those for which no webhook was called. */
 const counts = { refused: 0, calls: 0, again: 0, unseen: 0 };
 
 for (const [place, minor] of minors.entries())
@@ -49,7 +52,8 @@ for (const [place, minor] of minors.entries())
     let scripted: Awaited<ReturnType<typeof openScriptedWebhookEndpoints>>;
     let announcer: ConfigurationUseDetector;
     let log: FileHandle;
-    let logged = 0;
+    /** The number of bytes of the audit log that were read. */
+    let readBytes = 0;
     const calls = new Map<string, Call[]>();
     const scripts: Record<string, TestEndpointScript> = {};
 
@@ -71,7 +75,7 @@ for (const [place, minor] of minors.entries())
         `--audit-log-path=${join(folder, "audit.log")}`,
       ];
       const { defaultOn } = await listPlugins(binaries);
-      const disable = defaultOn.filter((one) => !webhookPlugins.includes(one) && one !== "NamespaceLifecycle");
+      const disable = defaultOn.filter((plugin) => !webhookPlugins.includes(plugin) && plugin !== "NamespaceLifecycle");
       cluster = await bootCluster(binaries, { disable, flags });
       log = await open(join(folder, "audit.log"));
       for (const call of listFixtureCalls()) assert.equal((await cluster.admin(call)).code, 201);
@@ -83,7 +87,7 @@ for (const [place, minor] of minors.entries())
       await rm(folder, { recursive: true, force: true });
     });
 
-    /** Makes hooks answer by the scripts of a set, and records their calls. */
+    /** Lets the endpoints answer by the scripts of a set, and records the calls. */
     const serve = (set: ScriptedSet) => {
       const names = new Map(
         set.manifests.flatMap(({ webhooks }) =>
@@ -92,7 +96,7 @@ for (const [place, minor] of minors.entries())
       );
       for (const [key, { answer }] of Object.entries(set.scripts))
         scripts[key] = (review) => {
-          // The API server sends these fields.
+          // The API server always sends these fields, but the parameter's type leaves them optional.
           const { apiVersion, request } = review as unknown as { apiVersion: string; request: AdmissionRequest };
           const [word = ""] = request.userInfo.extra?.[wordKey] ?? [];
           calls.get(word)?.push({ hook: names.get(key) ?? key, request });
@@ -102,47 +106,50 @@ for (const [place, minor] of minors.entries())
 
     /** Returns the audit annotations of writes, by the word that each write carries. */
     const readAnnotations = async (words: ReadonlySet<string>) => {
-      const found = new Map<string, Record<string, string>>();
+      const foundAnnotations = new Map<string, Record<string, string>>();
       await waitUntil("the audit log is incomplete", async () => {
         const { size } = await log.stat();
-        const { buffer } = await log.read({ buffer: Buffer.alloc(size - logged), position: logged });
+        const { buffer } = await log.read({ buffer: Buffer.alloc(size - readBytes), position: readBytes });
         const end = buffer.lastIndexOf("\n") + 1;
-        logged += end;
+        readBytes += end;
         for (const line of buffer.toString("utf8", 0, end).split("\n")) {
           const [, word] = /"postern-word":\["(\w+)"\]/.exec(line) ?? [];
-          if (word === undefined || !words.has(word) || found.has(word)) continue;
+          if (word === undefined || !words.has(word) || foundAnnotations.has(word)) continue;
           const notes: [string, string][] = Object.entries(JSON.parse(line).annotations ?? {});
-          found.set(
+          foundAnnotations.set(
             word,
             Object.fromEntries(
               notes.filter(([key]) => !/^(authorization|pod-security|apiserver\.latency)\b/.test(key)),
             ),
           );
         }
-        return [...words].every((word) => found.has(word));
+        return [...words].every((word) => foundAnnotations.has(word));
       });
-      return found;
+      return foundAnnotations;
     };
-    const sets = Math.ceil(pairCount / perSet);
+    // With two minors, one gets the sets 0, 2, 4, … and the other one the sets 1, 3, 5, …
+    const sets = Math.ceil(pairCount / writesPerSet);
     const numbers = Array.from({ length: sets }, (_, index) => index * minors.length + minors.length - 1 - place);
     for (const number of numbers)
-      it(`for set ${number} of configurations of seed ${seed}`, async (context) => {
+      it(`for the writes under set ${number} of configurations, with seed ${seed}`, async (context) => {
         const random = createRandom(seed * 1000 + number);
         const set = createSet(number, scripted.url, certificate.ca, random);
         serve(set);
         context.after(() => deleteTestWebhookConfigurations(cluster.admin, set.manifests, announcer));
         await applyConfigurations(cluster.admin, set.manifests, announcer);
         const manifests = set.manifests.map((manifest) => announcer.announce(manifest).body);
-        const writes = Array.from({ length: perSet }, (_, index) => createWrite(number * perSet + index, random));
+        const writes = Array.from({ length: writesPerSet }, (_, index) =>
+          createWrite(number * writesPerSet + index, random),
+        );
         const happened = new Map<string, Omit<ObservedWrite, "annotations">>();
         const users = [
           { username: "jane", groups: ["developers"] },
           { username: "joe", groups: ["system:masters"], extra: { shoe: ["42"] } },
         ];
-        const left = writes.map((write, index) => ({ write, word: `w${number}x${index}`, user: random.pick(users) }));
-        const sentWrites = new Map(left.map((one) => [one.word, one]));
+        const unsent = writes.map((write, index) => ({ write, word: `w${number}x${index}`, user: random.pick(users) }));
+        const sentWrites = new Map(unsent.map((planned) => [planned.word, planned]));
         const sendWrites = async () => {
-          for (let next = left.shift(); next; next = left.shift()) {
+          for (let next = unsent.shift(); next; next = unsent.shift()) {
             const { write, word, user } = next;
             calls.set(word, []);
             const answer = await cluster.admin({
@@ -152,32 +159,32 @@ for (const [place, minor] of minors.entries())
             happened.set(word, { answer, calls: calls.get(word) ?? [] });
           }
         };
-        await Promise.all(Array.from({ length: atOnce }, sendWrites));
+        await Promise.all(Array.from({ length: simultaneousWrites }, sendWrites));
         const notes = await readAnnotations(new Set(happened.keys()));
 
         const unexplained: string[] = [];
         await Promise.all(
           [...happened].map(async ([word, { answer, calls }]) => {
-            const seen = findFirstRequest(calls);
-            if (seen === undefined) {
+            const firstRequest = findFirstRequest(calls);
+            if (firstRequest === undefined) {
               counts.unseen++;
               const [, , group = "", , resource = ""] = sentWrites.get(word)?.write.path.split(/[/?]/) ?? [];
               if (!isExempt({ group, resource }, minor) || calls.length > 0 || answer.code !== 201)
                 unexplained.push(`unseen: ${JSON.stringify(answer)}`);
               return;
             }
-            const trace = await predict(set, manifests, seen, minor);
+            const trace = await predict(set, manifests, firstRequest, minor);
             const lines = listDifferences(trace, { answer, calls, annotations: notes.get(word) ?? {} });
             counts.refused += trace.allowed ? 0 : 1;
             counts.calls += calls.length;
             counts.again += trace.steps.some(({ round, outcome }) => round === 1 && outcome === "called") ? 1 : 0;
             if (lines.length === 0) return;
             const { write } = sentWrites.get(word) ?? {};
-            const acts = trace.steps
+            const steps = trace.steps
               .filter(({ outcome }) => outcome !== "skipped")
               .map(({ hook, round }) => `${round} ${hook}: ${describeScript(set, hook)}`);
             unexplained.push(
-              `${write?.method} ${write?.path} ${JSON.stringify(write?.body)}\n${[...lines, ...acts].join("\n")}`,
+              `${write?.method} ${write?.path} ${JSON.stringify(write?.body)}\n${[...lines, ...steps].join("\n")}`,
             );
           }),
         );
@@ -190,7 +197,7 @@ for (const [place, minor] of minors.entries())
   });
 
 describe("the random writes", await needsApiServer(minors.at(-1) ?? ""), () => {
-  it("include refusals, reinvocations and few unseen writes", (context) => {
+  it("include refusals and reinvocations, and webhooks are called for at least nine of ten writes", (context) => {
     context.diagnostic(JSON.stringify(counts));
     assert.ok(counts.refused > 0 && counts.again > 0 && counts.unseen < (pairCount * minors.length) / 10);
   });
@@ -198,6 +205,6 @@ describe("the random writes", await needsApiServer(minors.at(-1) ?? ""), () => {
 
 /** Returns the description of a hook's script. */
 const describeScript = (set: ScriptedSet, hook: string) => {
-  const found = set.manifests.flatMap(({ webhooks }) => webhooks).find(({ name }) => name === hook);
-  return found && set.scripts[getHookKey(found)]?.what;
+  const entry = set.manifests.flatMap(({ webhooks }) => webhooks).find(({ name }) => name === hook);
+  return entry && set.scripts[getHookKey(entry)]?.what;
 };

@@ -4,11 +4,11 @@ import { setTimeout as wait } from "node:timers/promises";
 import type { GatewayHandler } from "../../infra/serve/gateway.ts";
 import { listen } from "../listen.ts";
 
-/** What endpoints do instead of answering. */
+/** The faults that all endpoints can have. Each name says what the endpoints do. */
 export const endpointFaults = ["hang", "reset connections", "answer after 2.9 s", "are down", "answer 500"] as const;
 export type EndpointFault = (typeof endpointFaults)[number];
 
-/** Opens a proxy in front of a gateway. All endpoints behind it can have a fault. */
+/** Opens a proxy in front of a gateway. The proxy can give all endpoints of the gateway a fault. */
 export const openFaultyEndpoints = async (getGatewayUrl: () => string) => {
   let fault: EndpointFault | undefined;
   const open = new Set<Socket>();
@@ -26,7 +26,7 @@ export const openFaultyEndpoints = async (getGatewayUrl: () => string) => {
 
   return {
     url: `https://127.0.0.1:${port}`,
-    /** Begins a fault, or ends it without an argument. */
+    /** Begins a fault. Without an argument, it ends the fault. */
     begin: async (wanted?: EndpointFault) => {
       if (fault === "are down") await once(server.listen(port, "127.0.0.1"), "listening");
       fault = wanted;
@@ -35,7 +35,7 @@ export const openFaultyEndpoints = async (getGatewayUrl: () => string) => {
         if (fault === "hang") socket.unpipe().pause();
         else socket.resetAndDestroy();
     },
-    /** Returns a handler that has the faults of an answer. */
+    /** Returns a handler with the faults that concern answers: a late answer, and the answer 500. */
     wrap:
       (handler: GatewayHandler): GatewayHandler =>
       async (request) => {

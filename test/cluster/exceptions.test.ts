@@ -13,12 +13,13 @@ import { applyConfigurations, extendWebhookTimeoutsForTests, serveTestRules } fr
 import { openScriptedWebhookEndpoints } from "../parity/scripted-endpoints.ts";
 import { needs } from "../parts.ts";
 
-// An exception on a real API server: it lets an object through, and ends without any change of the entries or the server.
+// Tests on a real API server that an exception lets an object through, and that it ends without a change of the webhook
+// entries and of the endpoint.
 
 const names = ["allowed-registries", "always-pull-images", "default-toleration-seconds"];
 const catalogue = (await readCatalogue()).filter(({ name }) => names.includes(name));
 
-/** Returns a postern.yaml with an exception that ends at a time. */
+/** Returns a postern.yaml with an exception that ends at the given time. */
 const buildConfig = (until: string): string => {
   const exceptions = [{ namespaces: ["legacy"], until, owner: "team-billing", reason: "old base image, OPS-231" }];
   const rules = {
@@ -75,29 +76,30 @@ describe("an exception on a real API server", await needs("API server"), () => {
   };
   const getSpec = ({ body }: TestClusterResponse) => Object(body).spec;
 
-  it("isn't in the entries", () => {
+  it("is not in the webhook entries", () => {
     const entries = postern.manifests().flatMap(({ webhooks }) => webhooks);
     assert.equal(entries.length, 3);
     for (const entry of entries) assert.doesNotMatch(JSON.stringify(entry), /legacy|billing/);
   });
 
-  it("lets an object through unchanged, says so in the audit log, and ends without a deployment", async () => {
+  it("allows an object unchanged, is in the audit log, and ends without a deployment", async () => {
     const before = postern.manifests();
     const end = Math.ceil(Date.now() / 1000) * 1000 + 10_000;
     const until = new Date(end).toISOString().replace(".000", "");
     const text = `until ${until} (team-billing): old base image, OPS-231`;
     postern.serve(buildConfig(until));
-    const excepted = await createPod("before", "legacy");
+    const answer = await createPod("before", "legacy");
     assert.ok(Date.now() < end, "the machine was too slow to ask before the end");
-    assert.equal(excepted.code, 201, String(excepted.body.message));
-    assert.deepEqual(excepted.warnings, []);
-    assert.deepEqual(await readExceptions(excepted), {
+    assert.equal(answer.code, 201, String(answer.body.message));
+    assert.deepEqual(answer.warnings, []);
+    assert.deepEqual(await readExceptions(answer), {
       "allowed-registries.postern.dev/exception": text,
       "always-pull-images.postern.dev/exception": text,
       "mutators.postern.dev/always-pull-images.exception": text,
     });
-    // The other member of the group changes the pod: an image with a tag has the policy IfNotPresent by default.
-    const { tolerations, containers } = getSpec(excepted);
+    // Only the other member of the group has changed the pod. IfNotPresent is the default policy of an image with a
+    // tag.
+    const { tolerations, containers } = getSpec(answer);
     assert.deepEqual([tolerations.length, containers[0].imagePullPolicy], [2, "IfNotPresent"]);
     await assertDenied(await createPod("before", "shop"));
 

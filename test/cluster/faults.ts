@@ -4,13 +4,16 @@ import type { ServerCertificate } from "../../infra/keys/keys.ts";
 import type { TestCluster } from "../control-plane/cluster.ts";
 import { listen } from "../listen.ts";
 
-/** The faults of the next requests, one after another; later requests succeed. */
+/** A fault of a request. */
 export type Fault =
+  /** The request is late by this many milliseconds. */
   | { milliseconds: number }
+  /** The proxy answers in place of the API server. */
   | { status: number; headers?: Record<string, string>; body?: string | Buffer }
+  /** The connection breaks before or amid the API server's answer. */
   | { broken: "before" | "amid" };
 
-/** Opens a proxy in front of an API server, which causes faults on demand. */
+/** Opens a proxy in front of an API server. The proxy causes faults on demand. */
 export const openFaulty = async ({ server, ca }: TestCluster, certificate: ServerCertificate) => {
   const faults: Fault[] = [];
   const open = new Set<object>();
@@ -38,8 +41,9 @@ export const openFaulty = async ({ server, ca }: TestCluster, certificate: Serve
   });
   return {
     url: `https://127.0.0.1:${await listen(listener)}`,
+    /** The faults of the next requests, in their order. Requests after these succeed. */
     faults,
-    /** The requests since this list was emptied. */
+    /** The requests since a caller emptied this list, such as "GET /api/v1/pods". */
     paths,
     /** Closes idle connections, as a load balancer does. */
     hangUp: () => listener.closeIdleConnections(),

@@ -11,9 +11,10 @@ export interface FaultyObject {
   fault: string;
 }
 
+/** Stands for a value that is removed from its object. */
 const removed = Symbol("removed");
 
-/** Returns values that are likely to be wrong in place of this one. */
+/** Returns values that probably make an object invalid in place of this value. */
 const listWrongValues = (value: unknown): unknown[] => {
   const common = [removed, null, 7, true, "No such value!", ["a"], { unknownField: 1 }];
   if (typeof value === "string")
@@ -25,12 +26,13 @@ const listWrongValues = (value: unknown): unknown[] => {
   return common;
 };
 
-/** Lists the paths of all values within a value. */
+/** Lists the paths of all values within a value, such as ["spec", "replicas"]. */
 const listPaths = (value: unknown, path: Path = []): Path[] => {
   const members = Array.isArray(value) ? [...value.entries()] : isMap(value) ? Object.entries(value) : [];
   return members.flatMap(([key, member]) => [[...path, key], ...listPaths(member, [...path, key])]);
 };
 
+/** Returns a copy of an object with another value at a path. The value `removed` removes the member or item. */
 const setAt = (object: KubernetesObject, path: Path, value: unknown): KubernetesObject => {
   const copy = structuredClone(object);
   const last = path.at(-1) ?? "";
@@ -45,8 +47,8 @@ const getAt = (object: unknown, path: Path): unknown =>
   path.reduce<unknown>((inner, step) => Reflect.get(Object(inner), step), object);
 
 /**
- * Generates objects with one fault each. Which API the object belongs to stays, and in which namespace it is. `isChanged`
- * says which fields are changed.
+ * Generates copies of objects with one fault each; about one copy in 31 has none. Only values whose path `isChanged`
+ * accepts are changed. The apiVersion, the kind and the namespace stay as they are.
  */
 export const generateFaultyObject = (
   objects: readonly KubernetesObject[],
@@ -60,8 +62,8 @@ export const generateFaultyObject = (
     if (paths.length === 0) return valid;
     const faulty = fc.constantFrom(...paths).chain((path) =>
       fc.constantFrom(...listWrongValues(getAt(object, path))).map((value): FaultyObject => {
-        const shown = value === removed ? "is removed" : `= ${JSON.stringify(value)?.slice(0, 80)}`;
-        return { object: setAt(object, path, value), fault: `${path.join(".")} ${shown}` };
+        const change = value === removed ? "is removed" : `= ${JSON.stringify(value)?.slice(0, 80)}`;
+        return { object: setAt(object, path, value), fault: `${path.join(".")} ${change}` };
       }),
     );
     return fc.oneof({ weight: 30, arbitrary: faulty }, { weight: 1, arbitrary: valid });

@@ -28,8 +28,8 @@ import { type ConfigurationUseDetector, openScriptedWebhookEndpoints } from "../
 import { deleteWithFinalizers, sendSequence } from "../parity/sequence-sender.ts";
 import { needs } from "../parts.ts";
 
-// A group of mutating rules must have the same effect as its members one by one, on a real API server. Rules that read
-// the cluster, and rules that need an exemption, are left out.
+// On a real API server, a group of mutating rules must have the same effect as its members have one by one. Rules that
+// read the cluster and rules that need an exemption aren't members of the tested group.
 const mutators = (await readCatalogue()).filter(
   ({ rule, phases }) =>
     phases.includes("mutate") &&
@@ -58,8 +58,8 @@ describe("a group on a real API server", await needs("API server"), () => {
     certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
     scripted = await openScriptedWebhookEndpoints(certificate);
     announcer = scripted.announcer;
-    const ported = mutators.map(({ rule: { upstreamPlugin } }) => upstreamPlugin?.plugin);
-    const disable = (await listPlugins(binaries)).defaultOn.filter((plugin) => ported.includes(plugin));
+    const reimplemented = mutators.map(({ rule: { upstreamPlugin } }) => upstreamPlugin?.plugin);
+    const disable = (await listPlugins(binaries)).defaultOn.filter((plugin) => reimplemented.includes(plugin));
     [clusterOne, clusterTwo] = await Promise.all([
       bootCluster(binaries, { disable }),
       bootCluster(binaries, { disable }),
@@ -70,6 +70,7 @@ describe("a group on a real API server", await needs("API server"), () => {
     await rm(folder, { recursive: true, force: true });
   });
 
+  /** Serves rules and registers their webhooks in a cluster. `stop` also removes the webhooks. */
   const startServing = async (rules: CatalogueRule[], yaml: string, cluster: TestCluster) => {
     const postern = await serveTestRules(rules, yaml, { certificate });
     await applyConfigurations(cluster.admin, extendWebhookTimeoutsForTests(postern.manifests()), announcer);
@@ -80,7 +81,7 @@ describe("a group on a real API server", await needs("API server"), () => {
     return { ...postern, stop };
   };
 
-  it("changes and refuses objects as its members do one by one, with fewer calls", async () => {
+  it("changes and refuses objects as its members do one by one, and needs fewer calls", async () => {
     const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
     const settings = "{ settings: { requests: { cpu: 100m } } }";
     const rules = mutators.map(({ name }) => `${name}: ${name === "default-requests-and-limits" ? settings : ""}`);
@@ -122,7 +123,7 @@ describe("a group on a real API server", await needs("API server"), () => {
     }
   });
 
-  it("makes the calls fewer that the API server makes for usual writes, as predicted", async () => {
+  it("reduces the API server's calls for usual writes by the predicted number", async () => {
     const createEverywhereRule = (name: string) =>
       buildTestRule(
         name,
@@ -134,7 +135,7 @@ describe("a group on a real API server", await needs("API server"), () => {
           },
         }),
       );
-    // The API server calls the first rule again after each change.
+    // The API server calls the rule `everywhere` again after later rules have changed the object.
     const rules = [createEverywhereRule("everywhere"), ...mutators, createEverywhereRule("also-everywhere")];
     const configs: Record<string, object> = {
       "default-requests-and-limits": { settings: { requests: { cpu: "100m" } } },
@@ -142,15 +143,16 @@ describe("a group on a real API server", await needs("API server"), () => {
         settings: { replaceDefaults: true, notReadySeconds: 60, unreachableSeconds: 60 },
       },
     };
-    const named = Object.fromEntries(rules.map(({ name }) => [name, configs[name] ?? null]));
+    const configuredRules = Object.fromEntries(rules.map(({ name }) => [name, configs[name] ?? null]));
     const readCluster = (groups: object) => {
-      const cluster = parseConfig(JSON.stringify({ rules: named, groups }), rules).clusters.get("local");
+      const cluster = parseConfig(JSON.stringify({ rules: configuredRules, groups }), rules).clusters.get("local");
       assert.ok(cluster);
       return cluster;
     };
     const advice = await findBestGroup(rules, readCluster({}));
     assert.ok(advice && advice.writes.length > 5);
-    const sums: number[] = [];
+    /** The predicted calls of all usual writes: without the group, and with it. */
+    const totalCalls: number[] = [];
     for (const [cluster, groups] of [
       [clusterOne, {}],
       [clusterTwo, { [advice.group.name]: advice.group.members }],
@@ -158,7 +160,7 @@ describe("a group on a real API server", await needs("API server"), () => {
       const predicted = await countSerialCalls(rules, readCluster(groups));
       const isRepeated = ({ mutating }: (typeof predicted)[number]) => new Set(mutating).size < mutating.length;
       assert.ok(predicted.some(isRepeated));
-      const postern = await startServing(rules, JSON.stringify({ rules: named, groups }), cluster);
+      const postern = await startServing(rules, JSON.stringify({ rules: configuredRules, groups }), cluster);
       try {
         // The namespace comes last in the list; the other objects need it.
         for (const [index, { write, object }] of [...usualWrites.entries()].toReversed()) {
@@ -168,9 +170,9 @@ describe("a group on a real API server", await needs("API server"), () => {
           );
           assert.equal(code, 201, `${write}: ${JSON.stringify(body)}`);
           // The API server itself creates an IPAddress for a Service.
-          const own = reports.filter(({ request }) => request?.kind.kind === object.kind);
-          const mutating = own.filter(({ phase }) => phase === "mutate").map((report) => report.rule);
-          const validates = own.some(({ phase }) => phase === "validate");
+          const objectReports = reports.filter(({ request }) => request?.kind.kind === object.kind);
+          const mutating = objectReports.filter(({ phase }) => phase === "mutate").map((report) => report.rule);
+          const validates = objectReports.some(({ phase }) => phase === "validate");
           assert.deepEqual(
             [mutating, mutating.length + Number(validates)],
             [predicted[index]?.mutating, predicted[index]?.calls],
@@ -180,10 +182,10 @@ describe("a group on a real API server", await needs("API server"), () => {
       } finally {
         await postern.stop();
       }
-      sums.push(predicted.reduce((sum, { calls }) => sum + calls, 0));
+      totalCalls.push(predicted.reduce((sum, { calls }) => sum + calls, 0));
     }
     const saved = advice.writes.reduce((sum, { calls, grouped }) => sum + calls - grouped, 0);
-    assert.equal(sums[1], Number(sums[0]) - saved);
+    assert.equal(totalCalls[1], Number(totalCalls[0]) - saved);
   });
 
   describe("applies to each member", () => {
@@ -201,7 +203,7 @@ describe("a group on a real API server", await needs("API server"), () => {
     const refusing = buildTestRule(
       "refuses",
       rule<Pod>({
-        summary: "Refuses pods that ask for it.",
+        summary: "Refuses pods that have the annotation refuse.",
         match: pods,
         mutate: ({ metadata }) =>
           metadata?.annotations?.refuse && { refuse: { code: 422, reason: "Invalid", message: "asked for" } },
@@ -247,8 +249,8 @@ describe("a group on a real API server", await needs("API server"), () => {
       const [{ body }, reports] = await postern.during(() => create(clusterOne.as("jane"), createPod("spared-user")));
       assert.deepEqual(Object((body as Pod).metadata?.labels), { acts: "yes" });
       assert.equal(reports.length, 1);
-      const [spared, none] = await postern.during(() => create(clusterOne.admin, createPod("spared"), "spared"));
-      assert.deepEqual([spared.code, (spared.body as Pod).metadata?.labels, none], [201, undefined, []]);
+      const [answer, noReports] = await postern.during(() => create(clusterOne.admin, createPod("spared"), "spared"));
+      assert.deepEqual([answer.code, (answer.body as Pod).metadata?.labels, noReports], [201, undefined, []]);
     });
 
     it("its refusal, with the name of the rule", async () => {

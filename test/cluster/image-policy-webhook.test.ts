@@ -15,7 +15,8 @@ import { applyConfigurations, extendWebhookTimeoutsForTests, serveTestRules } fr
 import { openScriptedWebhookEndpoints, type TestEndpointScript } from "../parity/scripted-endpoints.ts";
 import { needs } from "../parts.ts";
 
-// The plugin and the rule ask a backend that requires a client certificate. It must get equally many calls from both.
+// The plugin and the rule both call a backend that requires a client certificate. It must get equally many calls from
+// both.
 const catalogue = (await readCatalogue()).filter(({ name }) => name === "image-policy-webhook");
 const variants = {
   approvals: { allowTTL: 1800, denyTTL: 1, retryBackoff: 1 },
@@ -23,7 +24,7 @@ const variants = {
 } as const;
 type Variant = keyof typeof variants;
 
-/** The answers to the calls for an image; the last one repeats. */
+/** The answers to the calls for an image. The last one is repeated. */
 const answers: Record<string, ReturnType<TestEndpointScript>[]> = {
   approved: [{ body: '{"status": {"allowed": true}}' }],
   denied: [{ body: '{"status": {"allowed": false, "reason": "unsigned"}}' }],
@@ -42,7 +43,7 @@ const answers: Record<string, ReturnType<TestEndpointScript>[]> = {
   "another-status": [{ code: 207, body: '{"status": {"allowed": true}}' }],
   unknown: [{ body: '{"kind": "Status", "apiVersion": "v1", "status": "Failure"}' }],
 };
-/** The calls that two pods with one image cause, the second one after more than a second. */
+/** The numbers of calls for two pods with the same image. The second pod is created more than a second later. */
 const calls: Record<Variant, Record<keyof typeof answers, number>> = {
   approvals: {
     approved: 1,
@@ -82,14 +83,14 @@ describe("image-policy-webhook beside its plugin", await needs("API server"), ()
   let upstream: Record<Variant, TestCluster>;
   let ours: Record<Variant, TestCluster>;
 
-  /** Answers by the image and by the number of calls that its variant got for it. */
+  /** Answers a call by its image and by the number of earlier calls of the same variant for this image. */
   const createScript =
     (side: string): TestEndpointScript =>
     (review) => {
       const [image = ""] = Object(Object(review).spec).containers.map((one: { image: string }) => one.image);
       const call = `${side} ${image}`;
       const replies = answers[image.split("/")[1]?.split(":")[0] ?? ""] ?? [];
-      const count = received.filter((one) => one === call).length;
+      const count = received.filter((receivedCall) => receivedCall === call).length;
       received.push(call);
       return replies[Math.min(count, replies.length - 1)];
     };
@@ -141,7 +142,10 @@ describe("image-policy-webhook beside its plugin", await needs("API server"), ()
   });
   after(() => stack.disposeAsync());
 
-  /** Creates a pod for each answer; returns the API server's answers. A denial by a webhook begins with its name. */
+  /**
+   * Creates a pod for each answer, and returns the API server's answers, without the webhook's name at the start of a
+   * denial.
+   */
   const createPods = ({ admin }: TestCluster, variant: Variant) =>
     Promise.all(
       Object.keys(answers).map(async (name) => {
@@ -150,7 +154,7 @@ describe("image-policy-webhook beside its plugin", await needs("API server"), ()
         const path = "/api/v1/namespaces/default/pods?dryRun=All";
         const { code, body } = await admin({ method: "POST", path, body: pod });
         const message = String(body.message).replace(/^admission webhook "\S+" denied the request: /, "");
-        // The rule refuses with a text of its own if the backend gives no usable answer.
+        // If the backend gives no usable answer, the rule's text differs from the plugin's.
         return { name, code, ...(isUsable(name) && { message }) };
       }),
     );
@@ -179,7 +183,7 @@ describe("image-policy-webhook beside its plugin", await needs("API server"), ()
       for (const side of ["upstream", "ours"])
         for (const [name, count] of Object.entries(calls[variant])) {
           const call = `${side} ${variant}/${name}:1`;
-          assert.equal(received.filter((one) => one === call).length, count, call);
+          assert.equal(received.filter((receivedCall) => receivedCall === call).length, count, call);
         }
     });
 });

@@ -17,12 +17,12 @@ import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { runVerb } from "../verb.ts";
 
-/** A request, and the highest code of the answers of the server with the plugins. */
+/** A request, and the highest status code with which the server with the plugins answers it. */
 interface Row {
   name: string;
   user?: "admin" | "system:node:n1";
   request: TestClusterRequest;
-  /** How often it is sent, at the same time. Of the answers, one with each code is compared. */
+  /** The number of times that it is sent, all at once. For each status code, one answer is compared. */
   times?: number;
   code: number;
 }
@@ -33,7 +33,8 @@ const { flags, configuration, rules, requests } = readRows<{
   requests: Row[];
 }>(import.meta.filename);
 
-// The self-managed API server has the flags. The managed one has only NodeRestriction, and calls the imported rules.
+// A self-managed API server has plugins by its flags. A managed API server has only the plugin NodeRestriction, and
+// calls the rules that were imported from these flags.
 describe("an imported postern.yaml", await needs("API server"), () => {
   const stack = new AsyncDisposableStack();
   let selfManaged: TestCluster;
@@ -47,7 +48,7 @@ describe("an imported postern.yaml", await needs("API server"), () => {
       .toSorted((left, right) => left.code - right.code)
       .map(({ code, body: { message, spec } }) => ({
         code,
-        // A denial by a webhook begins with its name.
+        // A denial by a webhook begins with the webhook's name, which is removed here.
         message: message && String(message).replace(/^admission webhook "\S+" denied the request: /, ""),
         spec,
       }));
@@ -65,7 +66,7 @@ describe("an imported postern.yaml", await needs("API server"), () => {
     [selfManaged, managed] = clusters as [TestCluster, TestCluster];
     await writeFile(join(folder, "kubeconfig"), buildKubeconfig({ managed }));
 
-    // The API server has a metric of a plugin once it has called it.
+    // An API server has a metric of each plugin that it has called.
     await managed.admin({ method: "POST", path: "/api/v1/nodes", body: { metadata: { name: "n2" } } });
     await selfManaged.admin({ method: "POST", path: "/api/v1/nodes", body: { metadata: { name: "n2" } } });
     const options = ["--flags", flags.join(" "), "--config", config, "--live", "--kubeconfig", "kubeconfig"];

@@ -13,18 +13,18 @@ import { close, listen } from "../listen.ts";
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 
-/** What a kubeconfig has. FOLDER, SERVER, CA, CERT and KEY stand for values that the test makes. */
+/** A kubeconfig, and the expected requests. FOLDER, SERVER, CA, CERT and KEY stand for values that the test creates. */
 interface Row {
   it: string;
   user?: object;
   cluster?: object;
-  /** Other files of the variable KUBECONFIG, before the one with the user and the cluster. */
+  /** The files in the variable KUBECONFIG that precede the one with the user and the cluster. */
   before?: object[];
-  /** What the plugin prints. */
+  /** The output of the plugin. */
   prints?: unknown;
-  /** What the server gets from both. */
+  /** The headers and other facts of the request that the server gets from kubectl and from Postern. */
   sends?: object;
-  /** What the plugin gets from both. */
+  /** The value of KUBERNETES_EXEC_INFO that the plugin gets from kubectl and from Postern. */
   info?: object;
   /** Postern's sentence, as a regular expression, if it refuses the kubeconfig. */
   says?: string;
@@ -34,7 +34,7 @@ const { rows, differing } = readRows<{ rows: Row[]; differing: Row[] }>(import.m
 
 const folder = await createTestFolder();
 
-// Postern and kubectl read the same kubeconfigs, and send the same to an API server.
+// Tests that Postern and kubectl send the same requests to an API server if they read the same kubeconfigs.
 describe("a kubeconfig", await needs("kubectl"), () => {
   let certificate: ServerCertificate;
   let server: Server;
@@ -59,11 +59,15 @@ describe("a kubeconfig", await needs("kubectl"), () => {
     server = createServer(
       { cert, key, requestCert: true, rejectUnauthorized: false },
       ({ headers, socket, url }, response) => {
-        const shown = Object.entries(headers).filter(([name]) => /^authorization$|^impersonate-/.test(name));
+        const comparedHeaders = Object.entries(headers).filter(([name]) => /^authorization$|^impersonate-/.test(name));
         assert.ok(socket instanceof TLSSocket);
         const hasCertificate = socket.getPeerCertificate().raw !== undefined;
         const pathIfOther = url === "/version" ? {} : { path: url };
-        sent.push({ ...Object.fromEntries(shown), ...(hasCertificate && { certificate: true }), ...pathIfOther });
+        sent.push({
+          ...Object.fromEntries(comparedHeaders),
+          ...(hasCertificate && { certificate: true }),
+          ...pathIfOther,
+        });
         response.writeHead(200, { "content-type": "application/json" }).end('{"major":"1","minor":"37"}');
       },
     );
@@ -74,8 +78,8 @@ describe("a kubeconfig", await needs("kubectl"), () => {
     await close(server);
   });
 
-  /** Replaces the names of values, in base64 after BASE64. */
-  const fill = (content: unknown): string => {
+  /** Replaces the names of values with the values; after BASE64_, with the values in base64. */
+  const insertValues = (content: unknown): string => {
     const values = { FOLDER: folder, SERVER: url, CA: certificate.ca, CERT: certificate.cert, KEY: certificate.key };
     return JSON.stringify(content ?? "").replace(/\b(BASE64_)?(FOLDER|SERVER|CA|CERT|KEY)\b/g, (_, base64, name) => {
       const value = values[name as keyof typeof values];
@@ -84,25 +88,27 @@ describe("a kubeconfig", await needs("kubectl"), () => {
   };
 
   /** Writes the kubeconfigs of a row, and returns the value of the variable KUBECONFIG that names them. */
-  const prepare = async ({ user = {}, cluster, before: others = [], prints }: Row): Promise<string> => {
-    const main = {
+  const writeKubeconfigs = async ({ user = {}, cluster, before: others = [], prints }: Row): Promise<string> => {
+    const mainFile = {
       "current-context": "now",
       contexts: [{ name: "now", context: { cluster: "c", user: "u" } }],
       clusters: [{ name: "c", cluster: { server: "SERVER", "certificate-authority": "own-ca.crt", ...cluster } }],
       users: [{ name: "u", user }],
     };
-    const files = [...others, main].map((content, index) => ({ content, file: join(folder, `config-${index}`) }));
-    for (const { content, file } of files) await writeFile(file, stringify(JSON.parse(fill(content))));
-    const printed = JSON.parse(fill(prints));
+    const files = [...others, mainFile].map((content, index) => ({ content, file: join(folder, `config-${index}`) }));
+    for (const { content, file } of files) await writeFile(file, stringify(JSON.parse(insertValues(content))));
+    const printed = JSON.parse(insertValues(prints));
     await writeFile(join(folder, "printed"), typeof printed === "string" ? printed : JSON.stringify(printed));
     await writeFile(join(folder, "info"), "");
     sent = [];
-    // Of several files, those that don't exist are skipped.
+    // kubectl and Postern skip missing files if there are several.
     const missing = others.length > 0 ? [join(folder, "nowhere")] : [];
     return [...missing, ...files.map(({ file }) => file)].join(delimiter);
   };
 
-  /** Returns what kubectl or Postern sends, and its error if it refuses the kubeconfig. */
+  /**
+   * Returns the request that kubectl or Postern sends, the plugin's input, and the error if the kubeconfig is refused.
+   */
   const observe = async (ask: () => Promise<unknown>) => {
     sent = [];
     const error = await ask().then(
@@ -113,7 +119,7 @@ describe("a kubeconfig", await needs("kubectl"), () => {
     return { sends: sent[0], ...(error !== undefined && { error }), ...(info !== "" && { info: JSON.parse(info) }) };
   };
   const observeBoth = async (row: Row) => {
-    const files = await prepare(row);
+    const files = await writeKubeconfigs(row);
     const kubectl = await observe(() => runKubectl(["get", "--raw", "/version"], "", { KUBECONFIG: files }));
     await writeFile(join(folder, "info"), "");
     process.env.KUBECONFIG = files;
@@ -127,7 +133,7 @@ describe("a kubeconfig", await needs("kubectl"), () => {
       if (row.says === undefined) {
         assert.deepEqual(postern, kubectl);
         assert.deepEqual(postern.sends, row.sends);
-        if (row.info) assert.deepEqual(postern.info, JSON.parse(fill(row.info)));
+        if (row.info) assert.deepEqual(postern.info, JSON.parse(insertValues(row.info)));
         return;
       }
       assert.deepEqual([kubectl.sends, postern.sends], [undefined, undefined]);

@@ -12,7 +12,7 @@ import { waitUntil } from "../parity/rule-server.ts";
 import { needs, needsApiServer } from "../parts.ts";
 import { readRows } from "../rows.ts";
 
-// What kubectl apply makes of a stored object that was not applied before.
+// Compares check with kubectl apply for stored objects that were not applied before.
 
 type GivenObject = KubernetesObject & { [field: string]: unknown };
 interface Row<Value = GivenObject> {
@@ -68,7 +68,7 @@ for (const minor of chooseMinors(undefined, 0))
     });
     after(() => cluster?.stop());
 
-    /** Returns what the comparison is about. */
+    /** Returns the compared fields of an object. */
     const select = ({ metadata, status, ...rest }: GivenObject) => {
       const { labels, finalizers, ownerReferences } = Object(metadata);
       return { ...rest, metadata: { labels, finalizers, ownerReferences } };
@@ -77,18 +77,21 @@ for (const minor of chooseMinors(undefined, 0))
     for (const [index, { name, stored, manifest }] of rows.entries())
       it(`merges ${name} as check does`, async () => {
         const metadata = { name: `row-${index}`, namespace: "default" };
-        const place = (object: KubernetesObject) => ({ ...object, metadata: { ...object.metadata, ...metadata } });
+        const addMetadata = (object: KubernetesObject) => ({
+          ...object,
+          metadata: { ...object.metadata, ...metadata },
+        });
         const created = await cluster.admin({
           method: "POST",
-          path: getCollectionPath(place(stored)),
-          body: place(stored),
+          path: getCollectionPath(addMetadata(stored)),
+          body: addMetadata(stored),
         });
         assert.equal(created.code, 201, String(created.body.message));
         const old = created.body as KubernetesObject;
-        const given = place(manifest);
-        const applied = await applyByKubectl(cluster.admin, given);
+        const givenObject = addMetadata(manifest);
+        const applied = await applyByKubectl(cluster.admin, givenObject);
         assert.equal(applied?.code, 200, String(applied?.body.message));
-        const merged = fillDefaults(addOmitted(given, old), minor).object as GivenObject;
+        const merged = fillDefaults(addOmitted(givenObject, old), minor).object as GivenObject;
         assert.deepEqual(select(merged), select(applied.body));
       });
   });

@@ -23,20 +23,21 @@ export const startKubelets = async (cluster: TestCluster, count: number) => {
   const ended = new AbortController();
   const { signal } = ended;
   const failures: string[] = [];
-  /** Sends a request as a kubelet, and records a failure. */
+  /** Sends a request as the kubelet of a node, and records it if it fails. */
   const send = async (node: string, request: TestClusterRequest) => {
     const answer = await getClient(node)(request).catch((error: Error) => ({ code: 0, body: error }));
-    // A Pod can be deleted meanwhile.
+    // An answer 404 is no failure, because the Pod can have been deleted.
     if (signal.aborted || answer.code === 404 || (answer.code >= 200 && answer.code < 300)) return;
     failures.push(`${node}: ${request.method} ${request.path}: ${answer.code} ${answer.body.message}`);
   };
   const getClient = (node: string): TestClusterClient => {
-    const found = clients.get(node);
-    if (found === undefined) throw new Error(`there is no kubelet of ${node}`);
-    return found.client;
+    const client = clients.get(node);
+    if (client === undefined) throw new Error(`there is no kubelet of ${node}`);
+    return client.client;
   };
 
-  const beat = async (node: string) => {
+  /** Sends heartbeats of a node until the end. */
+  const sendHeartbeats = async (node: string) => {
     await wait(Math.random() * heartbeat, undefined, { signal });
     for (;;) {
       const pause = wait(heartbeat, undefined, { signal });
@@ -44,7 +45,8 @@ export const startKubelets = async (cluster: TestCluster, count: number) => {
     }
   };
   const busy = new Set<string>();
-  const follow = async ({ metadata, spec, status }: Pod) => {
+  /** Writes that a Pod runs if it is new, and removes it if it is being deleted. */
+  const updatePod = async ({ metadata, spec, status }: Pod) => {
     const path = `/api/v1/namespaces/${metadata?.namespace}/pods/${metadata?.name}`;
     const isLeaving = metadata?.deletionTimestamp !== undefined;
     if (!clients.has(spec?.nodeName ?? "") || busy.has(path) || !(isLeaving || status?.phase === "Pending")) return;
@@ -53,10 +55,10 @@ export const startKubelets = async (cluster: TestCluster, count: number) => {
     await send(spec?.nodeName ?? "", isLeaving ? removal : buildPodStatusPatch(path));
     busy.delete(path);
   };
-  const followPods = async () => {
+  const updatePods = async () => {
     for (; ; await wait(500, undefined, { signal })) {
       const { body } = await cluster.admin({ method: "GET", path: "/api/v1/pods?fieldSelector=spec.nodeName!=" });
-      for (const pod of Object(body.items ?? [])) follow(pod);
+      for (const pod of Object(body.items ?? [])) updatePod(pod);
     }
   };
 
@@ -66,13 +68,13 @@ export const startKubelets = async (cluster: TestCluster, count: number) => {
     }),
   );
   if (failures.length > 0) throw new Error(`kubelets could not register: ${failures.join("; ")}`);
-  const loops = [...[...clients.keys()].map(beat), followPods()].map((loop) =>
+  const loops = [...[...clients.keys()].map(sendHeartbeats), updatePods()].map((loop) =>
     loop.catch((error) => {
       if (!signal.aborted) failures.push(String(error));
     }),
   );
   return {
-    /** What failed since this list was emptied. */
+    /** The failed requests since a caller emptied the list. */
     failures,
     getClient,
     stop: async () => {

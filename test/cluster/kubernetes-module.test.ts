@@ -19,8 +19,9 @@ import { type FaultyObject, generateFaultyObject, type Path } from "./faulty-obj
 import { type ComparedRequest, createComparison } from "./kubernetes-module.ts";
 import { findPublishedManifests } from "./published.ts";
 
-// Kubernetes' handlers in this process answer as an API server does, whose admission plugins are off. POSTERN_RUNS is the
-// number of requests in each test; POSTERN_KUBERNETES is the minor to emulate and to compare with.
+// The module runs Kubernetes' own handlers in this process. Its answers must be those of an API server without
+// admission plugins. POSTERN_RUNS is the number of requests in each test. POSTERN_KUBERNETES is the minor that the
+// module emulates, and that the API server has.
 const { POSTERN_RUNS, POSTERN_SEED, POSTERN_KUBERNETES: minor = newestMinor } = process.env;
 const olderMinor = minor === newestMinor ? undefined : minor;
 const runs = Number(POSTERN_RUNS ?? 200);
@@ -32,8 +33,8 @@ const custom = readRows<{ definition: KubernetesObject; objects: KubernetesObjec
 const { skip } = await needs("API server", "Kubernetes module");
 const published = (await needs("published manifests")).skip === false;
 
-/** Kinds of which nothing is stored. What most of them answer depends on the users of a cluster. */
-const transient = [
+/** Kinds whose objects an API server never stores. Most answers to them depend on the users of a cluster. */
+const unstoredKinds = [
   "Binding",
   "ComponentStatus",
   "LocalSubjectAccessReview",
@@ -45,7 +46,7 @@ const transient = [
 ];
 
 /** Kinds whose conditions the API server itself writes after a creation. */
-const withConditions = ["APIService", "FlowSchema"];
+const kindsWithConditions = ["APIService", "FlowSchema"];
 
 describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`, { skip }, () => {
   let cluster: TestCluster;
@@ -70,7 +71,7 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
     await cluster?.stop();
   });
 
-  /** Compares requests, and fails with the first differences whose cause isn't known. */
+  /** Sends requests to both, and fails with the first 20 differences whose cause isn't known. */
   const compareAll = async (t: TestContext, requests: readonly (ComparedRequest & { fault: string })[]) => {
     const { compare } = createComparison(cluster.admin, module, kinds, olderMinor);
     const counts: Record<string, number> = { refused: 0 };
@@ -85,6 +86,7 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
     t.diagnostic(`seed ${seed}, ${requests.length} requests: ${JSON.stringify(counts)}`);
     assert.deepEqual(unknown.slice(0, 20).join("\n\n"), "", `${unknown.length} of ${requests.length} differ`);
   };
+  /** Returns generated objects with one fault each. */
   const draw = (objects: readonly KubernetesObject[], isChanged?: (path: Path) => boolean): FaultyObject[] =>
     fc.sample(generateFaultyObject(objects, isChanged), { numRuns: runs, seed });
   const toCreation = (faulty: FaultyObject) => ({ verb: "create" as const, ...faulty });
@@ -97,16 +99,17 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
       oldObject: stored.find(({ metadata }) => Object(metadata).uid === Object(object.metadata).uid) ?? object,
       ...(subresource && { subresource }),
     });
+  /** Creates objects in the API server, and adds them to `stored` as the API server returns them. */
   const store = async (objects: readonly KubernetesObject[]) => {
     const { send, read } = createComparison(cluster.admin, module, kinds, olderMinor);
     const created: KubernetesObject[] = [];
     for (const object of objects) {
       const { code, body } = await send({ verb: "create", object }, "");
-      if (code === 201 && !transient.includes(object.kind ?? "")) created.push(body as KubernetesObject);
+      if (code === 201 && !unstoredKinds.includes(object.kind ?? "")) created.push(body as KubernetesObject);
     }
     for (const object of created) {
       let current = object;
-      if (withConditions.includes(object.kind ?? ""))
+      if (kindsWithConditions.includes(object.kind ?? ""))
         await waitUntil(`${object.kind} has no conditions`, async () => {
           current = await read(object);
           return JSON.stringify(current).includes('"lastTransitionTime"');
@@ -114,11 +117,11 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
       stored.push(current);
     }
   };
-  /** Gives a definition to both, and waits until the API server serves its kinds. */
+  /** Creates CustomResourceDefinitions in both, and waits until the API server serves their kinds. */
   const define = async (definitions: readonly KubernetesObject[]) => {
-    const from = stored.length;
+    const countBefore = stored.length;
     await store(definitions);
-    const accepted = stored.slice(from).map(({ metadata }) => metadata?.name);
+    const accepted = stored.slice(countBefore).map(({ metadata }) => metadata?.name);
     for (const definition of definitions.filter(({ metadata }) => accepted.includes(metadata?.name))) {
       const [apiVersion = "", kind = ""] = [definition.apiVersion, definition.kind];
       const name = definition.metadata?.name ?? "";
@@ -130,47 +133,47 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
     }
   };
 
-  it("has a valid object of each kind that is stored", () => {
-    const all = Object.entries(builtInKinds).flatMap(([apiVersion, kinds]) =>
+  it("is tested with a valid object of each kind that an API server stores", () => {
+    const builtIn = Object.entries(builtInKinds).flatMap(([apiVersion, kinds]) =>
       Object.keys(kinds).map((kind) => ({ apiVersion, kind })),
     );
-    const missing = all.filter(
-      (one) =>
-        getKind(one)?.off === false &&
-        !transient.includes(one.kind) &&
-        !valid.some(({ apiVersion, kind }) => apiVersion === one.apiVersion && kind === one.kind),
-    );
+    const hasValidObject = (wanted: { apiVersion: string; kind: string }) =>
+      valid.some(({ apiVersion, kind }) => apiVersion === wanted.apiVersion && kind === wanted.kind);
+    const missing = builtIn
+      .filter((type) => getKind(type)?.off === false && !unstoredKinds.includes(type.kind))
+      .filter((type) => !hasValidObject(type));
     assert.deepEqual(missing, []);
   });
 
-  it("creates valid objects and those with one fault", (t) =>
+  it("answers creations of valid objects and of objects with one fault as the API server does", (t) =>
     compareAll(t, [...served.map((object) => ({ object, fault: "none" })), ...draw(served)].map(toCreation)));
 
-  it("updates stored objects with one change", async (t) => {
+  it("answers updates with one change as the API server does", async (t) => {
     await store(served.filter(({ kind }) => kind !== "CustomResourceDefinition"));
     assert.ok(stored.length > 60, String(stored.length));
-    const isOfUser = ([first, second]: Path) =>
+    const isSetByUsers = ([first, second]: Path) =>
       first !== "metadata" || /^(name|labels|annotations|finalizers|ownerReferences)$/.test(String(second));
-    await compareAll(t, draw(stored, isOfUser).map(toUpdate()));
+    await compareAll(t, draw(stored, isSetByUsers).map(toUpdate()));
   });
 
-  it("updates the status and the scale of stored objects", async (t) => {
-    const having = (subresource: string) => stored.filter((one) => getKind(one)?.subresources.includes(subresource));
-    const scales = having("scale").map(({ metadata }) => ({
+  it("answers updates of the subresources status and scale as the API server does", async (t) => {
+    const findWithSubresource = (subresource: string) =>
+      stored.filter((object) => getKind(object)?.subresources.includes(subresource));
+    const scales = findWithSubresource("scale").map(({ metadata }) => ({
       apiVersion: "autoscaling/v1",
       kind: "Scale",
       metadata: { name: metadata?.name, namespace: metadata?.namespace, uid: Object(metadata).uid },
       spec: { replicas: 2 },
     }));
     await compareAll(t, [
-      ...draw(having("status"), ([first]) => first === "status").map(toUpdate("status")),
+      ...draw(findWithSubresource("status"), ([first]) => first === "status").map(toUpdate("status")),
       ...draw(scales as KubernetesObject[], ([first, second]) => first === "spec" || second === "name").map(
         toUpdate("scale"),
       ),
     ]);
   });
 
-  it("deletes stored objects", async (t) => {
+  it("answers deletions as the API server does", async (t) => {
     const options = ["Background", "Foreground", "Orphan"].map((propagationPolicy) => ({
       apiVersion: "v1",
       kind: "DeleteOptions",
@@ -190,35 +193,35 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
     await compareAll(t, deletions);
   });
 
-  it("creates and updates custom resources", async (t) => {
+  it("answers creations and updates of custom resources as the API server does", async (t) => {
     await define([custom.definition]);
     kinds = buildKindIndex([...valid], minor);
     await compareAll(
       t,
       [...custom.objects.map((object) => ({ object, fault: "none" })), ...draw(custom.objects)].map(toCreation),
     );
-    const from = stored.length;
+    const countBefore = stored.length;
     await store(custom.objects);
-    const isOfSpec = ([first]: Path) => first === "spec";
-    await compareAll(t, draw(stored.slice(from), isOfSpec).map(toUpdate()));
+    const isInSpec = ([first]: Path) => first === "spec";
+    await compareAll(t, draw(stored.slice(countBefore), isInSpec).map(toUpdate()));
   });
 
-  it("creates what other projects published", { skip: !published }, async (t) => {
+  it("answers creations of other projects' manifests as the API server does", { skip: !published }, async (t) => {
     const folder = (await findPublishedManifests()) ?? "";
     const isChosen = choosePart("published manifests for the module", 3, seed, POSTERN_RUNS === undefined);
     const input = await readInput([folder]);
-    const named = input.manifests.map(({ object, source, line }) => ({
+    const located = input.manifests.map(({ object, source, line }) => ({
       object: object as KubernetesObject,
       fault: `${relative(folder, source.name)}:${line}`,
     }));
-    const definitions = named.filter(({ object }) => object.kind === "CustomResourceDefinition");
+    const definitions = located.filter(({ object }) => object.kind === "CustomResourceDefinition");
     await compareAll(t, definitions.filter((_, index) => isChosen(index)).map(toCreation));
     const unique = new Map(definitions.map(({ object }) => [object.metadata?.name, object]));
-    await define([...unique.values()].filter((one) => one.apiVersion === "apiextensions.k8s.io/v1"));
+    await define([...unique.values()].filter((definition) => definition.apiVersion === "apiextensions.k8s.io/v1"));
     kinds = buildKindIndex([...unique.values(), ...valid], minor);
-    const others = named.filter(
-      ({ object }) => getKind(object)?.off === false && !definitions.some((one) => one.object === object),
+    const otherObjects = located.filter(
+      ({ object }) => getKind(object)?.off === false && !definitions.some((definition) => definition.object === object),
     );
-    await compareAll(t, others.filter((_, index) => isChosen(index)).map(toCreation));
+    await compareAll(t, otherObjects.filter((_, index) => isChosen(index)).map(toCreation));
   });
 });

@@ -12,28 +12,34 @@ import { formatAnswerDiff } from "../parity/compare.ts";
 /** An object that is sent to an API server and to the module. */
 export interface ComparedRequest {
   verb: "create" | "update" | "delete";
-  /** The object that is sent: those of a deletion are its options, which state the dry run themselves. */
+  /** The object that is sent. For a deletion, that are the DeleteOptions, with `dryRun` in them. */
   object: KubernetesObject;
   /** The stored object, which only the module gets. */
   oldObject?: KubernetesObject;
   subresource?: string;
 }
 
-/** Whether both answers are equal, and else why, if the reason is known. */
+/** The comparison of the API server's answer with the module's. */
 export interface ComparedAnswers {
+  /** True if the API server refuses the request. */
   isRefused: boolean;
-  /** `equal`, `unknown`, or what the API server has that the module hasn't. */
+  /** `equal`, `unknown`, or the known reason of the difference, such as `the name is taken in the cluster`. */
   cause: string;
+  /** The differences. */
   text: string;
 }
 
 /** Sends requests to an API server. */
 export const createSender = (admin: TestClusterClient, kinds: KindIndex) => {
+  /** Returns the resource of an object's kind, and its namespace if the kind is namespaced. */
   const locate = ({ apiVersion = "", kind = "", metadata }: KubernetesObject) => {
-    const found = kinds.of(apiVersion, kind);
+    const kindEntry = kinds.of(apiVersion, kind);
     const { namespace = "default" } = Object(metadata);
     const isNamed = typeof namespace === "string" && namespace !== "";
-    return { resource: found?.resource.resource, namespace: found?.namespaced && isNamed ? namespace : undefined };
+    return {
+      resource: kindEntry?.resource.resource,
+      namespace: kindEntry?.namespaced && isNamed ? namespace : undefined,
+    };
   };
   const getPath = (of: KubernetesObject, { verb, subresource }: ComparedRequest): string => {
     const { resource, namespace } = locate(of);
@@ -51,8 +57,8 @@ export const createSender = (admin: TestClusterClient, kinds: KindIndex) => {
 };
 
 /**
- * Sends requests to an API server and to the module, and compares the answers. An emulated minor has the newest code, so
- * only its verdicts must be equal: what else differs has a cause.
+ * Sends requests to an API server and to the module, and compares the answers. If the module emulates an older minor,
+ * it still runs the newest code. Then only the verdicts must be equal; for other differences a cause is returned.
  */
 export const createComparison = (
   admin: TestClusterClient,
@@ -61,7 +67,7 @@ export const createComparison = (
   olderMinor?: string,
 ) => {
   const { locate, send, read } = createSender(admin, kinds);
-  const ask = ({ verb, object, oldObject, subresource }: ComparedRequest): Promise<KubernetesAnswer> => {
+  const callModule = ({ verb, object, oldObject, subresource }: ComparedRequest): Promise<KubernetesAnswer> => {
     const of = oldObject ?? object;
     const { namespace } = locate(of);
     const { apiVersion = "", kind = "" } = of;
@@ -83,14 +89,14 @@ export const createComparison = (
       if (olderMinor !== undefined && error.code === "ECONNRESET") return undefined;
       throw error;
     });
-    const [server, ours] = await Promise.all([sent, ask(request)]);
+    const [server, ours] = await Promise.all([sent, callModule(request)]);
     if (server === undefined) return { isRefused: true, cause: "an older minor panics", text: "" };
     return compareAnswers(request, server, ours, olderMinor);
   };
   return { send, read, compare };
 };
 
-/** Fields that a server fills by its clock, its storage or at random. */
+/** Fields that a server sets from its clock or its storage, or at random. */
 const serverFields = ["uid", "creationTimestamp", "deletionTimestamp", "resourceVersion", "managedFields", "selfLink"];
 
 interface ComparedAnswer {
@@ -99,14 +105,14 @@ interface ComparedAnswer {
   body: JsonMap;
 }
 
-/** Leaves out what messages of an emulated minor print otherwise: repeated causes, and Go values. */
+/** Reduces a refusal to its reason and fields: an older minor repeats causes, and prints Go values otherwise. */
 const reduceAnswer = ({ body, ...answer }: ComparedAnswer): ComparedAnswer => {
   const causes = toList(toMap(body.details).causes);
   const fields = [...new Set(causes.map(toField))].sort();
   return { ...answer, body: causes.length > 0 ? { reason: body.reason, fields } : body };
 };
 
-/** Returns what an older minor does otherwise, if its verdict is that of the module. */
+/** Returns how an older minor's answer differs, if both answers have the same verdict. */
 const findOlderCause = (wanted: ComparedAnswer, actual: ComparedAnswer, ours: KubernetesAnswer): string | undefined => {
   if (wanted.code >= 300) return ours.status && "an older minor refuses it with other fields";
   if (ours.object === undefined) return undefined;
@@ -122,11 +128,11 @@ const compareAnswers = (
 ): ComparedAnswers => {
   const reduce = olderMinor ? reduceAnswer : (answer: ComparedAnswer) => answer;
   const wanted = reduce({ code: server.code, warnings: server.warnings, body: normalize(server.body, object) });
-  const given = ours.object ?? ours.status;
+  const ourObject = ours.object ?? ours.status;
   const actual = reduce({
     code: ours.object ? (server.code < 300 ? server.code : 200) : (ours.status?.code ?? 0),
     warnings: [...ours.warnings],
-    body: normalize(given === undefined ? { ...ours } : { ...given }, object),
+    body: normalize(ourObject === undefined ? { ...ours } : { ...ourObject }, object),
   });
   const isRefused = server.code >= 300;
   if (isDeepStrictEqual(actual, wanted)) return { isRefused, cause: "equal", text: "" };
@@ -141,7 +147,7 @@ const compareAnswers = (
   return { isRefused, cause, text };
 };
 
-/** Returns what the API server has that the module hasn't, if answers differ by it. */
+/** Returns the known reason why the API server's answer (as JSON) differs from the module's message, or "unknown". */
 const findCause = (server: string, ours: string, olderMinor: string | undefined): string => {
   if (olderMinor && /unknown field/.test(server)) return "an older minor doesn't know a field";
   // 1.34 keeps fields of devices though their gates are off.
@@ -157,31 +163,34 @@ const findCause = (server: string, ours: string, olderMinor: string | undefined)
   return "unknown";
 };
 
-/** Returns the field of a cause, which is JSON if there are several. */
+/** Returns the field of a cause. If there are several causes, `normalize` has turned each into JSON. */
 const toField = (cause: unknown) => String(toMap(typeof cause === "string" ? JSON.parse(cause) : cause).field);
 
 const toMutable = (answer: ComparedAnswer) => ({ ...answer, warnings: [...answer.warnings] });
 
+/** Returns an answer's body with random and server-set values removed or replaced by words such as UID. */
 const normalize = (body: Record<string, unknown>, requested: KubernetesObject): JsonMap => {
   const uid = String(Object(body.metadata).uid ?? "");
   const text = JSON.stringify(body, (_, value) => (typeof value === "bigint" ? String(value) : value));
-  const { name, generateName: generated } = Object(requested.metadata);
-  // A server gives a LimitRange without a name the text of a uid.
-  const given = name || generated ? undefined : Object(body.metadata).name;
-  const random = new RegExp(`${RegExp.escape(typeof generated === "string" ? generated : "\0")}[a-z0-9]{5}\\b`, "g");
+  const { name, generateName } = Object(requested.metadata);
+  // A server gives a LimitRange without a name a uid as its name.
+  const serverName = name || generateName ? undefined : Object(body.metadata).name;
+  // Matches a generated name, such as web-x7k2p. Without a generateName, \0 makes it match nothing.
+  const prefix = typeof generateName === "string" ? generateName : "\0";
+  const generatedName = new RegExp(`${RegExp.escape(prefix)}[a-z0-9]{5}\\b`, "g");
   const copy = JSON.parse(
     text
-      .replaceAll(random, "RANDOM")
+      .replaceAll(generatedName, "RANDOM")
       .replaceAll(uid || "UID", "UID")
-      .replaceAll(typeof given === "string" ? given : "NAME", "NAME")
+      .replaceAll(typeof serverName === "string" ? serverName : "NAME", "NAME")
       .replaceAll(/"(last(?:Phase)?TransitionTime|timeAdded)":"[^"]*"/g, '"$1":"now"'),
   );
   if (copy.metadata !== undefined && copy.kind !== "Status") {
     for (const field of serverFields) delete copy.metadata[field];
-    // A deletion adds finalizers in any order.
+    // A deletion adds finalizers in a random order.
     if (requested.kind === "DeleteOptions") copy.metadata.finalizers?.sort();
   }
-  // The order of causes at labels is random, as that of a map in Go.
+  // Causes about labels have the random order of Go's maps.
   if (copy.details?.causes?.length > 1) {
     copy.details.causes = copy.details.causes.map((cause: unknown) => JSON.stringify(cause)).sort();
     copy.message = String(copy.message)
@@ -189,6 +198,7 @@ const normalize = (body: Record<string, unknown>, requested: KubernetesObject): 
       .split(/(?<=invalid:)|, /)
       .sort();
   }
+  // Addresses and node ports that the request doesn't state are allocated at random.
   if (copy.kind === "Service" && copy.spec) {
     for (const field of ["clusterIP", "clusterIPs", "healthCheckNodePort"])
       if (!Object.hasOwn(Object(Reflect.get(requested, "spec")), field)) delete copy.spec[field];

@@ -7,23 +7,27 @@ import { printSchemas, schemasFile } from "../generate/openapi-schemas.ts";
 import { buildTypeFiles, readOpenApiDocuments, typesFolder } from "../generate/openapi-types.ts";
 import { needs } from "../parts.ts";
 
-describe("what the newest API server publishes (npm run kubernetes-types writes it)", await needs("API server"), () => {
-  const documents = Promise.withResolvers<Awaited<ReturnType<typeof readOpenApiDocuments>>>();
-  before(() => readOpenApiDocuments().then(documents.resolve, documents.reject));
+describe(
+  "the OpenAPI documents of the newest API server (npm run kubernetes-types reads them)",
+  await needs("API server"),
+  () => {
+    const documents = Promise.withResolvers<Awaited<ReturnType<typeof readOpenApiDocuments>>>();
+    before(() => readOpenApiDocuments().then(documents.resolve, documents.reject));
 
-  it("has the types of lib/kubernetes", async () => {
-    const published = buildTypeFiles((await documents.promise).types);
-    const files = globSync("*/*.ts", { cwd: typesFolder });
-    assert.deepEqual(files.sort(), [...published.keys()].sort());
-    const differing = await Promise.all(
-      files.map(async (file) =>
-        (await readFile(join(typesFolder, file), "utf8")) === published.get(file) ? [] : file,
-      ),
-    );
-    assert.deepEqual(differing.flat(), []);
-  });
+    it("have the types of lib/kubernetes", async () => {
+      const published = buildTypeFiles((await documents.promise).types);
+      const files = globSync("*/*.ts", { cwd: typesFolder });
+      assert.deepEqual(files.sort(), [...published.keys()].sort());
+      const differing = await Promise.all(
+        files.map(async (file) =>
+          (await readFile(join(typesFolder, file), "utf8")) === published.get(file) ? [] : file,
+        ),
+      );
+      assert.deepEqual(differing.flat(), []);
+    });
 
-  it("has the schemas of built-in kinds that patches are merged with", async () => {
-    assert.equal(await readFile(schemasFile, "utf8"), printSchemas((await documents.promise).schemas));
-  });
-});
+    it("have the schemas of built-in kinds by which patches are merged", async () => {
+      assert.equal(await readFile(schemasFile, "utf8"), printSchemas((await documents.promise).schemas));
+    });
+  },
+);

@@ -17,12 +17,15 @@ import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { type Fault, openFaulty } from "./faults.ts";
 
-// The answers that a rule gets if the connection to a real API server is slow, breaks, or leads to another cluster's
-// server.
+// A rule reads a real API server over a connection that is slow, breaks, or leads to the API server of another cluster.
+// These tests state the results that the rule gets.
+
 const namespaces = { group: "", resource: "namespaces" };
 const limitranges = { group: "", resource: "limitranges" };
+/** Lets a read ask the API server even if the answer is in the cache. */
 const fresh = { maxAge: 0 };
 
+/** A wrong answer of the API server to the named call, and the sentence with which the call fails. */
 interface WrongAnswer {
   answer: string;
   call?: string;
@@ -74,7 +77,7 @@ describe("a cluster that is read", await needs("API server"), () => {
     for (const folder of folders) await rm(folder, { recursive: true, force: true });
   });
 
-  /** Opens capabilities with an empty cache. */
+  /** Creates an empty cache, and returns a function that opens capabilities with it for `milliseconds`. */
   const connect = (change: Partial<ApiServerConnection> = {}) => {
     const credentials = { token: clusterOne.getToken("admin") };
     const openCapabilities = createLiveCapabilities({ prod: { server: proxy.url, ca, credentials, ...change } });
@@ -91,6 +94,7 @@ describe("a cluster that is read", await needs("API server"), () => {
     return true;
   };
   const read = (capabilities: Capabilities) => capabilities.get(namespaces, "a", undefined, fresh);
+  /** Asserts that a read of the namespace `a` fails with this sentence. */
   const requireFailure = (sentence: RegExp, capabilities = connect()()) =>
     assert.rejects(read(capabilities), expectFailure(sentence));
 
@@ -124,9 +128,9 @@ describe("a cluster that is read", await needs("API server"), () => {
 
     it("still answers after many responses that can't be unpacked", async () => {
       const open = connect();
-      const odd = { status: 200, headers: { "content-encoding": "gzip" }, body: "x".repeat(100_000) };
+      const notGzip = { status: 200, headers: { "content-encoding": "gzip" }, body: "x".repeat(100_000) };
       for (let time = 0; time < 10; time++) {
-        proxy.faults.push(odd);
+        proxy.faults.push(notGzip);
         await requireFailure(/incorrect header check/, open());
       }
       assert.equal((await read(open()))?.metadata?.name, "a");
@@ -151,7 +155,7 @@ describe("a cluster that is read", await needs("API server"), () => {
       proxy.faults.push(busy);
       await requireFailure(/: the API server answers 429: busy$/, connect()(500));
     });
-    it("fails with a sentence if it still fails", async () => {
+    it("fails with the API server's message after three answers 500", async () => {
       proxy.faults.push(...Array(3).fill({ status: 500, body: '{"message": "no leader"}' }));
       await requireFailure(/"prod": the API server answers 500: no leader$/);
     });
@@ -163,7 +167,7 @@ describe("a cluster that is read", await needs("API server"), () => {
     };
     for (const { answer, call = "", fault, failure } of readRows<WrongAnswer[]>(import.meta.filename))
       it(`fails for an answer ${answer}`, async () => {
-        // A lost connection is tried three times; after any other answer, the later faults are left over.
+        // After a lost connection, the call is made again, and uses up three faults. Other answers use up one.
         proxy.faults.push(fault, fault, fault);
         await assert.rejects((calls[call] ?? read)(connect()()), expectFailure(new RegExp(failure)));
         assert.equal(proxy.faults.length, "broken" in fault ? 0 : 2);
@@ -176,18 +180,18 @@ describe("a cluster that is read", await needs("API server"), () => {
     it("reports a conflict and a webhook's refusal as failures, not as answers about the object", async () => {
       const conflict = { kind: "Status", reason: "Conflict", message: "try again", code: 409 };
       proxy.faults.push({ status: 409, body: JSON.stringify(conflict) });
-      const make = () => connect()().create(namespaces, buildNamespace("made"));
-      await assert.rejects(make(), expectFailure(/the API server answers 409: try again$/));
+      const createNamespace = () => connect()().create(namespaces, buildNamespace("made"));
+      await assert.rejects(createNamespace(), expectFailure(/the API server answers 409: try again$/));
       proxy.faults.push({ status: 403, body: '{"message":"Forbidden"}' });
-      await assert.rejects(make(), expectFailure(/the API server answers 403: Forbidden/));
+      await assert.rejects(createNamespace(), expectFailure(/the API server answers 403: Forbidden/));
     });
 
-    it("is not called with a token that no header can carry", async () => {
+    it("is not called if the token has a line break, which no HTTP header can have", async () => {
       const credentials = { token: "a\nb" };
       await requireFailure(/it can't be asked: Invalid character in header/, connect({ credentials })());
     });
 
-    it("has no object with an impossible name, however long", async () => {
+    it("returns undefined for a name that no object can have, without a call", async () => {
       for (const name of ["x".repeat(300_000), "\ud800"])
         assert.equal(await connect()().get(namespaces, name), undefined);
       assert.deepEqual(proxy.paths, []);
@@ -214,7 +218,7 @@ describe("a cluster that is read", await needs("API server"), () => {
     it("reports that the API server refuses the token", async () => {
       const credentials = { token: "wrong" };
       await requireFailure(/answers 401: Unauthorized$/, connect({ credentials })());
-      assert.equal(proxy.paths.length, 2, "it may have been an old token");
+      assert.equal(proxy.paths.length, 2, "the read is repeated, because the first token could have expired");
     });
 
     it("fails if its token was revoked", async () => {
@@ -228,7 +232,7 @@ describe("a cluster that is read", await needs("API server"), () => {
       await requireFailure(/answers 401: Unauthorized$/, open());
     });
 
-    it("trusts an old and a new CA during a change, and no other", async () => {
+    it("is trusted by any CA of the connection, such as the old and the new one, and by no other CA", async () => {
       const bothCas = `${ca}\n${otherCa}`;
       for (const server of [proxy.url, otherProxy.url])
         assert.equal((await read(connect({ server, ca: bothCas })()))?.metadata?.name, "a");
@@ -244,14 +248,14 @@ describe("a cluster that is read", await needs("API server"), () => {
   });
 
   describe("from memory", () => {
-    it("is called once for repeated questions", async () => {
+    it("is called once for repeated reads of the same object or list", async () => {
       const open = connect();
       for (let time = 0; time < 3; time++) await open().get(namespaces, "a");
       await Promise.all([open().list(limitranges, "a"), open().list(limitranges, "a")]);
       assert.deepEqual(proxy.paths, ["GET /api/v1/namespaces/a", "GET /api/v1/namespaces/a/limitranges?limit=500"]);
     });
 
-    it("is called again for fresh answers, and for objects that were missing", async () => {
+    it("is called again for reads with maxAge 0, and for objects that didn't exist at the last read", async () => {
       const open = connect();
       for (let time = 0; time < 2; time++) await open().get(namespaces, "a", undefined, fresh);
       assert.equal(await open().get(namespaces, "later"), undefined);
@@ -264,7 +268,7 @@ describe("a cluster that is read", await needs("API server"), () => {
       const open = connect();
       const first = open();
       await first.get(namespaces, "b");
-      assert.equal(first.anew?.(), undefined, "all was of now");
+      assert.equal(first.anew?.(), undefined, "no answer came from the cache");
       const second = open();
       await second.get(namespaces, "b");
       const anew = second.anew?.();
@@ -275,17 +279,17 @@ describe("a cluster that is read", await needs("API server"), () => {
     });
   });
 
-  it("is called again by the callers that waited for an unanswered question", async () => {
+  it("is called again by callers that waited for another caller's read, if that read gets no answer", async () => {
     const open = connect();
     proxy.faults.push({ milliseconds: 3000 });
     const hasty = open(500).get(namespaces, "a");
-    const others = [0, 1].map(() => open(6000).get(namespaces, "a"));
+    const laterReads = [0, 1].map(() => open(6000).get(namespaces, "a"));
     await assert.rejects(hasty, expectFailure(/did not answer in time$/));
-    for (const found of await Promise.all(others)) assert.equal(found?.metadata?.name, "a");
+    for (const namespace of await Promise.all(laterReads)) assert.equal(namespace?.metadata?.name, "a");
     assert.equal(proxy.paths.length, 2);
   });
 
-  it("is read again for an object that another client is about to create, for the stated time", async () => {
+  it("is read again until an object exists, for the time that `patience` states", async () => {
     const patient = { maxAge: 0, patience: 3 };
     const soon = connect()().get(namespaces, "soon", undefined, patient);
     while (proxy.paths.length < 2) await wait(20);
@@ -295,13 +299,13 @@ describe("a cluster that is read", await needs("API server"), () => {
     proxy.paths.length = 0;
     const open = connect();
     assert.equal(await open(700).get(namespaces, "never", undefined, patient), undefined);
-    assert.ok(proxy.paths.length > 1, "it was looked for again");
+    assert.ok(proxy.paths.length > 1, "the read was repeated");
     proxy.paths.length = 0;
     assert.equal(await open().get(namespaces, "never", undefined, fresh), undefined);
     assert.equal(proxy.paths.length, 1);
   });
 
-  it("is read in pages, whole", async () => {
+  it("is read in three pages for a list of 1100 objects", async () => {
     const names = Array.from({ length: 1100 }, (_, index) => `n${String(index).padStart(4, "0")}`);
     for (let start = 0; start < names.length; start += 50)
       await Promise.all(
@@ -309,15 +313,15 @@ describe("a cluster that is read", await needs("API server"), () => {
           .slice(start, start + 50)
           .map((name) => create(clusterOne, "namespaces/default/limitranges", buildLimitRange(name))),
       );
-    const found = await connect()(10_000).list(limitranges, "default");
+    const limitRanges = await connect()(10_000).list(limitranges, "default");
     assert.deepEqual(
-      found.map(({ metadata }) => metadata?.name),
+      limitRanges.map(({ metadata }) => metadata?.name),
       names,
     );
     assert.equal(proxy.paths.length, 3);
   });
 
-  it("is never confused with another, with any number of callers and any size of memory", async () => {
+  it("is never confused with another cluster, even with many callers and a small cache", async () => {
     const clusters = { one: clusterOne, two: clusterTwo };
     const question = fc.record({
       cluster: fc.constantFrom("one" as const, "two" as const),
@@ -336,14 +340,14 @@ describe("a cluster that is read", await needs("API server"), () => {
         const answers = questions.map(async ({ cluster, name, lists, maxAge }) => {
           const capabilities = openCapabilities(cluster, 8000);
           if (lists) {
-            const found = await capabilities.list(limitranges, name, { maxAge });
+            const items = await capabilities.list(limitranges, name, { maxAge });
             assert.deepEqual(
-              found.map(({ metadata }) => metadata?.name),
+              items.map(({ metadata }) => metadata?.name),
               [`of-${cluster}`],
             );
           } else {
-            const found = await capabilities.get(namespaces, name, undefined, { maxAge });
-            assert.equal(found?.metadata?.annotations?.cluster, cluster);
+            const namespace = await capabilities.get(namespaces, name, undefined, { maxAge });
+            assert.equal(namespace?.metadata?.annotations?.cluster, cluster);
           }
         });
         await Promise.all(answers);

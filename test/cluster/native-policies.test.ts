@@ -19,7 +19,7 @@ import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
 import { serveTestRules, waitUntil } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
-// Policies that a cluster evaluates itself, in real API servers: clients write all the time while policies move between
+// Tests policies that real API servers evaluate themselves. Clients write all the time while policies move between
 // their webhook entries and the API server, before and after an upgrade of the cluster.
 
 const apiVersion = "admissionregistration.k8s.io/v1";
@@ -73,7 +73,7 @@ const catalogue = (await readCatalogue()).filter(({ name }) => name.endsWith("-a
 const name = "postern";
 
 describe("policies in a cluster whose plugin for them is off", await needs("API server"), () => {
-  it("keep their entries", async () => {
+  it("keep their webhook entries", async () => {
     const folder = await mkdtemp(join(tmpdir(), "postern-native-"));
     const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
     const yaml = buildYaml(buildPolicies("team"));
@@ -101,7 +101,7 @@ describe("policies in a cluster whose plugin for them is off", await needs("API 
 
 const template = "Object.spec.template.spec";
 const initContainers = [{ name: "a", image: "i" }];
-/** Values that only some minors convert; the labels of objects name them. */
+/** Mutations with values that only some minors convert. A label of an object names the mutation. */
 const mutations: Record<string, { expression: string; becomes: object }> = {
   object: {
     expression: `[JSONPatch{op: 'add', path: '/spec/template/spec/initContainers/0', value: ${template}.initContainers{name: 'a', image: 'i'}}]`,
@@ -160,7 +160,7 @@ for (const minor of chooseMinors())
       before(async () => {
         folder = await mkdtemp(join(tmpdir(), "postern-native-"));
         const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-        // With conditions, API servers of 1.37 convert no part of the object in a JSON patch.
+        // If a policy has conditions, API servers of 1.37 convert no part of an object in a JSON patch.
         const yaml = buildYaml(policies, {});
         rules = await serveTestRules(catalogue, yaml, { certificate });
         cluster = await bootCluster(await requireBinaries(minor));
@@ -177,7 +177,7 @@ for (const minor of chooseMinors())
       });
 
       for (const [policy, { becomes }] of Object.entries(mutations))
-        it(`do the same wherever they are evaluated: ${policy}`, async () => {
+        it(`make the same change in the API server and in Postern: ${policy}`, async () => {
           const labels = { app: "a" };
           const containers = [{ name: "c", image: "i" }];
           const spec = { containers, initContainers: [{ name: "z", image: "i" }] };
@@ -187,16 +187,16 @@ for (const minor of chooseMinors())
           };
           const path = "/apis/apps/v1/namespaces/default/deployments?dryRun=All";
           await waitUntil(`the policy ${policy} has no effect`, async () => {
-            const { code, body: said } = await cluster.admin({ method: "POST", path, body });
-            assert.equal(code, 201, JSON.stringify(said));
-            const found = { ...Object(said.metadata), ...Object(Object(said.spec).template).spec };
-            return Object.entries(becomes).every(([key, value]) => isPartOf(value, found[key]));
+            const { code, body: created } = await cluster.admin({ method: "POST", path, body });
+            assert.equal(code, 201, JSON.stringify(created));
+            const fields = { ...Object(created.metadata), ...Object(Object(created.spec).template).spec };
+            return Object.entries(becomes).every(([key, value]) => isPartOf(value, fields[key]));
           });
         });
     },
   );
 
-/** Reports whether a value has all members of another one, and lists as many elements. */
+/** Reports whether `whole` has all members of `part`. Lists must have the same length. */
 const isPartOf = (part: unknown, whole: unknown): boolean => {
   if (typeof part !== "object" || part === null) return part === whole;
   if (Array.isArray(part) && part.length !== Object(whole).length) return false;
@@ -213,7 +213,7 @@ describe("policies in a cluster that is upgraded", suite, () => {
   let yaml = buildYaml(buildPolicies("team"));
 
   const boot = async (minor: string, store?: string) => {
-    // etcd 3.7 ends on data that 3.5 wrote, so the newest one keeps the data of both minors.
+    // etcd 3.7 can't read data of etcd 3.5, so the newest etcd stores the data of both minors.
     const { etcd } = await requireBinaries(newer);
     cluster = await bootCluster({ ...(await requireBinaries(minor)), etcd }, store === undefined ? {} : { store });
     const file = join(folder, "kubeconfig");
@@ -231,7 +231,7 @@ describe("policies in a cluster that is upgraded", suite, () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  /** Returns the objects of a deployment; without `policySupport`, all policies have entries. */
+  /** Returns the objects of a deployment. Without `policySupport`, all policies have webhook entries. */
   const buildWanted = (policySupport?: PolicySupport) => {
     const [, config] = chooseCluster(parseConfig(yaml, catalogue), undefined);
     return [
@@ -255,8 +255,9 @@ describe("policies in a cluster that is upgraded", suite, () => {
     });
 
   /**
-   * Lets eight clients write objects that must be refused, and objects that must be changed, from before a move until some
-   * hundreds of writes after it, and until `isMoved` is true of how many objects each side has refused.
+   * Lets eight clients write objects that must be refused, and objects that must be changed. They start before a move,
+   * and stop hundreds of writes after it, once `isMoved` is true for the numbers of objects that the entry and the API
+   * server have refused.
    */
   const writeDuring = async (
     act: () => Promise<unknown>,
@@ -304,7 +305,7 @@ describe("policies in a cluster that is upgraded", suite, () => {
   const validating = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
   const mutating = ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"];
 
-  it("move into the API server before their entries go, and back, as far as the older API server evaluates them", async () => {
+  it("move before their entries are deleted, and back, if the older API server can evaluate them", async () => {
     const support = await readPolicySupport(api);
     assert.equal(support.kubernetes, older);
     await apply(buildWanted());
@@ -333,7 +334,7 @@ describe("policies in a cluster that is upgraded", suite, () => {
     await apply(buildWanted(support));
   });
 
-  it("move after the upgrade, mutating ones, too, and back", async () => {
+  it("move into the API server after the upgrade, also mutating policies, and back", async () => {
     const store = join(folder, "data");
     await cluster.keep(store);
     await boot(newer, store);
@@ -355,7 +356,7 @@ describe("policies in a cluster that is upgraded", suite, () => {
     assert.deepEqual(await listKinds(), [...configurations, ...mutating, ...validating].sort());
   });
 
-  it("are labelled, and corrected after an edit", async () => {
+  it("have a label in the API server, and are corrected after an edit", async () => {
     const wanted = buildWanted(await readPolicySupport(api));
     const [policy] = (await readAll()).filter(({ kind }) => kind === "ValidatingAdmissionPolicy");
     assert.ok(policy);
@@ -376,7 +377,7 @@ describe("policies in a cluster that is upgraded", suite, () => {
     assert.deepEqual(await listSentences(wanted), []);
   });
 
-  it("are updated", async () => {
+  it("are updated in the API server", async () => {
     yaml = buildYaml(buildPolicies("owner", ["Warn"]));
     const wanted = buildWanted(await readPolicySupport(api));
     assert.deepEqual(await apply(wanted), [
@@ -386,7 +387,7 @@ describe("policies in a cluster that is upgraded", suite, () => {
     await waitUntil("the change has no effect", async () => (await write({ team: "a" })).code === 201);
   });
 
-  it("are adopted without their labels, and removed, and others of the same form are not", async () => {
+  it("are adopted and removed without their labels; others with similar names or labels are kept", async () => {
     const [policy] = (await readAll()).filter(({ kind }) => kind === "ValidatingAdmissionPolicy");
     assert.ok(policy);
     assert.ok(await api.replace({ ...policy, metadata: { ...policy.metadata, labels: {} } }));

@@ -18,9 +18,10 @@ import {
 } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
-// The types that CEL gives to numbers: in a policy that the API server evaluates, and in the same policy in the rule.
+// Tests which types numbers have in CEL: in a policy that the API server evaluates, and in the same policy as a setting
+// of the rule.
 
-/** A policy that warns of the types of these values, and its binding. */
+/** Returns a policy and its binding. The policy's warning names the types of these values. */
 const buildPolicies = (name: string, rule: object, values: readonly string[]) => {
   const apiVersion = "admissionregistration.k8s.io/v1";
   const resourceRules = [{ ...rule, apiVersions: ["v1"], operations: ["CREATE", "UPDATE"] }];
@@ -43,7 +44,7 @@ const buildPolicies = (name: string, rule: object, values: readonly string[]) =>
     },
   ];
 };
-const buildAll = (prefix: string) => [
+const buildAllPolicies = (prefix: string) => [
   ...buildPolicies(`${prefix}-counters`, { apiGroups: ["example.com"], resources: ["counters"] }, [
     "object.spec.count",
     "object.spec.any.n",
@@ -54,18 +55,23 @@ const buildAll = (prefix: string) => [
   ]),
 ];
 
-// TypeScript's types lack this function.
+// This function is missing in TypeScript's types.
 const { rawJSON } = JSON as JSON & { rawJSON(text: string): object };
-const [one, thousand] = [rawJSON("1.0"), rawJSON("1e3")];
+const [onePointZero, thousand] = [rawJSON("1.0"), rawJSON("1e3")];
 
 const metadata = { name: "a", namespace: "default" };
-const counter = { apiVersion: "example.com/v1", kind: "Counter", metadata, spec: { count: one, any: { n: thousand } } };
+const counter = {
+  apiVersion: "example.com/v1",
+  kind: "Counter",
+  metadata,
+  spec: { count: onePointZero, any: { n: thousand } },
+};
 const revision = {
   apiVersion: "apps/v1",
   kind: "ControllerRevision",
   metadata,
   revision: 1,
-  data: { n: one, m: thousand },
+  data: { n: onePointZero, m: thousand },
 };
 
 describe("a number with a fraction or an exponent that is an integer", await needs("API server"), () => {
@@ -79,14 +85,14 @@ describe("a number with a fraction or an exponent that is an integer", await nee
     stack.defer(cluster.stop);
     admin = cluster.admin;
     const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-    const rules = { "validating-admission-policy": { settings: { policies: buildAll("own") } } };
+    const rules = { "validating-admission-policy": { settings: { policies: buildAllPolicies("own") } } };
     const served = await serveTestRules(await readCatalogue(), JSON.stringify({ rules }), { certificate });
     stack.defer(served.stop);
     const fields = {
       count: { type: "integer" },
       any: { type: "object", "x-kubernetes-preserve-unknown-fields": true },
     };
-    for (const object of [buildKindDefinition("Counter", fields), ...buildAll("native")]) {
+    for (const object of [buildKindDefinition("Counter", fields), ...buildAllPolicies("native")]) {
       const { code, body } = await send("POST", object as KubernetesObject);
       assert.equal(code, 201, String(body.message));
     }
@@ -101,7 +107,10 @@ describe("a number with a fraction or an exponent that is an integer", await nee
 
   const send = (method: "POST" | "PATCH", body: object, rest = "") =>
     admin({ method, path: `${getCollectionPath(body as KubernetesObject)}${rest}`, body });
-  /** Sends an object, and then a change of its labels; returns the types of its values for both policies in both requests. */
+  /**
+   * Creates an object and changes its labels. Returns the types of its values in both policies for each of the
+   * requests.
+   */
   const listTypes = async (object: KubernetesObject) => {
     const created = await send("POST", object);
     assert.equal(created.code, 201, String(created.body.message));
@@ -115,14 +124,14 @@ describe("a number with a fraction or an exponent that is an integer", await nee
     );
   };
 
-  it("is a double in a custom resource for the API server at first, and an int for the rule and later", async () => {
+  it("is a double for the API server when a custom resource is created, and later an int as for the rule", async () => {
     assert.deepEqual(await listTypes(counter), [
       { native: "double double", own: "int int" },
       { native: "int int", own: "int int" },
     ]);
   });
 
-  it("is a double in the data of a ControllerRevision for the API server, and an int for the rule", async () => {
+  it("is a double for the API server in the data of a ControllerRevision, but an int for the rule", async () => {
     const types = { native: "double double", own: "int int" };
     assert.deepEqual(await listTypes(revision), [types, types]);
   });

@@ -11,7 +11,7 @@ import { needs } from "../parts.ts";
 describe("the pages whose commands call an API server", await needs("API server", "kubectl"), () =>
   testPages("cluster", async (folder) => {
     const { program = "" } = (await findKubectl()) ?? {};
-    // No controller creates the ServiceAccount of a namespace, without which the plugin refuses each Pod.
+    // There is no controller that creates the ServiceAccounts of namespaces. Without them, the plugin refuses each Pod.
     const cluster = await bootCluster(await requireBinaries(), { disable: ["ServiceAccount"] });
     const kubeconfig = join(folder, "kubeconfig");
     await writeFile(kubeconfig, buildKubeconfig({ local: cluster }), { mode: 0o600 });

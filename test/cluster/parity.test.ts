@@ -13,9 +13,10 @@ import { measureParity } from "../parity/parity.ts";
 import { listPluginPorts } from "../parity/plugins.ts";
 import { needs, needsApiServer } from "../parts.ts";
 
-// Compares a sixth of the ports with their plugins, by generated requests: on the newest minor of Kubernetes and on another
-// one in turn. cases.test.ts has the cases of another sixth. `npm run parity -- --minor 1.33,1.37` compares all on each.
-const apiserver = await needs("API server");
+// Compares a sixth of the ports with their plugins by generated requests, on the newest minor of Kubernetes and on one
+// other minor in turn. cases.test.ts sends the cases of another sixth. `npm run parity -- --minor 1.33,1.37` compares
+// all ports on each of these minors.
+const needsApiserver = await needs("API server");
 const ports = listPluginPorts(await readCatalogue());
 
 describe("npm run parity", () => {
@@ -43,7 +44,7 @@ describe("npm run parity", () => {
     assert.deepEqual([code, stdout], [2, ""]);
   });
 
-  it("writes no results of other settings, and none of a rule with other requests than those of the page", async () => {
+  it("writes no results with other settings or other requests than those in docs/background/parity.md", async () => {
     const refused: [words: string[], sentence: RegExp][] = [
       [["--config", "postern.yaml"], /^--write needs the settings of the plugins; leave out --config\n$/],
       [
@@ -58,7 +59,7 @@ describe("npm run parity", () => {
     }
   });
 
-  it("shows with one small request that a rule has other settings than its plugin", apiserver, async () => {
+  it("prints one short request that a rule with other settings answers differently", needsApiserver, async () => {
     const config = join(folder, "other.yaml");
     await writeFile(config, "rules: { default-toleration-seconds: { settings: { unreachableSeconds: 7 } } }\n");
     const sizes = ["--minor", newestMinor, "--seed", "7", "--requests", "30"];
@@ -66,26 +67,27 @@ describe("npm run parity", () => {
     const { code, stdout, stderr } = await runParity(words);
     assert.equal(code, 1, stdout + stderr);
     assert.match(stdout, /\nRULE .* SAVED\ndefault-toleration-seconds +30 /);
-    const [, first = ""] = /\n\n(default-toleration-seconds differs[\s\S]*?)\n\n/.exec(stdout) ?? [];
-    const [says, call = "", ...rest] = first.split("\n");
-    assert.equal(says, "default-toleration-seconds differs from upstream (-) in the answer to the last of");
+    const [, firstDifference = ""] = /\n\n(default-toleration-seconds differs[\s\S]*?)\n\n/.exec(stdout) ?? [];
+    const [sentence, call = "", ...rest] = firstDifference.split("\n");
+    assert.equal(sentence, "default-toleration-seconds differs from upstream (-) in the answer to the last of");
     assert.match(call, /^ {2}(POST|PATCH) \/api\/v1\/namespaces\/default\/pods\S* as admin /);
     assert.ok(call.length < 400, call);
-    assert.ok(rest.includes('-           "tolerationSeconds": 300'), first);
-    assert.ok(rest.includes('+           "tolerationSeconds": 7'), first);
+    assert.ok(rest.includes('-           "tolerationSeconds": 300'), firstDifference);
+    assert.ok(rest.includes('+           "tolerationSeconds": 7'), firstDifference);
     assert.equal(rest.at(-1), `To repeat: npm run parity -- ${words.join(" ")}`);
   });
 });
 
+/** Each seed generates other requests. */
 const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
-/** Each seed generates other requests. `npm run parity -- --requests 1000` sends more. */
+/** The number of requests for each port. `npm run parity -- --requests 1000` sends more. */
 const requests = 40;
 
-for (const [minor, chosen] of choosePorts(ports))
+for (const [minor, chosenPorts] of choosePorts(ports))
   describe(`with Kubernetes ${minor}`, { ...(await needsApiServer(minor)), concurrency: 2 }, async () => {
     const plugins = await requireBinaries(minor).then(listPlugins, () => undefined);
 
-    for (const port of chosen) {
+    for (const port of chosenPorts) {
       const { plugin } = port.rule.upstreamPlugin;
       const skip = plugins?.all.includes(plugin) ? false : `Kubernetes ${minor} has no ${plugin}`;
       it(`${port.name} answers as ${plugin} does`, { skip }, async (context) => {
@@ -103,7 +105,7 @@ for (const [minor, chosen] of choosePorts(ports))
     }
   });
 
-describe("with matchConditions", apiserver, () => {
+describe("with matchConditions", needsApiserver, () => {
   it("counts a failed condition as an unexplained difference", async () => {
     const port = ports.find(({ name }) => name === "deny-service-external-ips");
     assert.ok(port);

@@ -13,7 +13,7 @@ import { needs } from "../parts.ts";
 import { type GitHub, type GitLabJob, readPipeline, runBash, toGitHubScript, toGitLabScript } from "../pipelines.ts";
 import { readRows } from "../rows.ts";
 
-// The jobs `live` of the pipelines, night after night: they fail if a denial is new, or if something can't be read.
+// Tests the nightly job `live` of the pipelines. It fails if there is a new denial, or if something can't be read.
 const github = toGitHubScript(await readPipeline<GitHub>("github"), "live");
 const { live: gitlabJob = {} } = await readPipeline<Record<string, GitLabJob>>("gitlab");
 const gitlab = toGitLabScript(gitlabJob, { LIVE: gitlabJob.variables?.LIVE ?? "" });
@@ -25,7 +25,7 @@ const reader = await readFile(fileURLToPath(new URL("../../infra/pipelines/live-
 describe("the nightly check of a cluster", await needs("API server"), () => {
   let cluster: TestCluster;
   let checkout: Checkout;
-  let known: string;
+  let knownPod: string;
 
   const apply = async (object: object) => {
     const path = `${getObjectApiPath(object)}?fieldManager=test&fieldValidation=Strict`;
@@ -34,12 +34,12 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
     assert.ok(code === 200 || code === 201, JSON.stringify(body));
   };
   const pods = "/api/v1/namespaces/shop/pods";
-  /** Waits until the controller has made a Pod, other than this one. */
+  /** Waits until the controller has created another Pod than this one. */
   const waitForPod = async (other?: string): Promise<string> => {
     const { body } = await cluster.admin({ method: "GET", path: pods });
     const names = Object(body).items.map(({ metadata }: { metadata: { name: string } }) => metadata.name);
-    const found = names.find((name: string) => name !== other);
-    return found ?? wait(100).then(() => waitForPod(other));
+    const podName = names.find((name: string) => name !== other);
+    return podName ?? wait(100).then(() => waitForPod(other));
   };
 
   before(async () => {
@@ -48,7 +48,7 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
       bootCluster(await requireBinaries(), { rbac: true, controllers, users: { nightly: ["postern-live"] } }),
       openCheckout(["allowed-registries", "deny-service-external-ips"]),
     ]);
-    known = join(checkout.folder, "postern-check/known.sarif");
+    knownPod = join(checkout.folder, "postern-check/known.sarif");
     await chmod(await checkout.write("bin/npm", "#!/bin/sh\n"), 0o755);
     await checkout.write("postern.yaml", config);
     const unreachable = { ...cluster, server: "https://127.0.0.1:1" };
@@ -63,7 +63,7 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
     await checkout?.remove();
   });
 
-  /** Runs the job at GitHub; returns its exit code, the lines of its summary and the reports in its folder. */
+  /** Runs the job of GitHub. Returns its exit code, the lines of its summary, and the reports in its folder. */
   const run = async (name = "shop") => {
     const summary = await checkout.write("summary", "");
     const env = { GITHUB_STEP_SUMMARY: summary, PATH: `${checkout.folder}/bin:${process.env.PATH}`, CLUSTER: name };
@@ -78,7 +78,7 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
     return runs[0].results;
   };
 
-  it("takes every denial as new the first time, and writes all reports", async () => {
+  it("reports every denial as new in the first run, and writes all reports", async () => {
     const { code, lines, errors, files } = await run();
     assert.equal(code, 1);
     assert.equal(lines[0], "### What is new in shop");
@@ -92,7 +92,7 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
     assert.equal(shop.summary.fail, 2);
   });
 
-  it("passes if only what was denied before is denied, and shows nothing of it but in the reports", async () => {
+  it("passes if all denials are known, and shows them only in the reports", async () => {
     const { code, lines, errors } = await run();
     assert.equal(code, 0, lines.join("\n"));
     assertEnd(lines, "5 objects: 3 allowed, 2 denied (0 new)");
@@ -101,7 +101,7 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
     assert.equal((await readResults("check.sarif")).length, 2);
   });
 
-  it("knows the finding again if a controller replaced the Pod", async () => {
+  it("recognizes a known finding after a controller has replaced the Pod", async () => {
     const pod = await waitForPod();
     await cluster.admin({ method: "DELETE", path: `${pods}/${pod}?gracePeriodSeconds=0` });
     assert.notEqual(await waitForPod(pod), pod);
@@ -112,7 +112,7 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
 
   it("fails for a cluster that it can't reach or read, says so, and keeps the known findings", async () => {
     await apply(newcomer);
-    const before = await readFile(known, "utf8");
+    const before = await readFile(knownPod, "utf8");
     for (const [name, sentence] of [
       ["gone", /^the kinds of the cluster can't be read: .*ECONNREFUSED/],
       ["closed", /^services could not be read whole: the API server answers 403: .*User "jane" cannot list/],
@@ -123,11 +123,11 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
         lines.some((line) => sentence.test(line)),
         lines.join("\n"),
       );
-      assert.equal(await readFile(known, "utf8"), before);
+      assert.equal(await readFile(knownPod, "utf8"), before);
     }
   });
 
-  it("fails for a new denial, shows that one alone, and knows it the next time", async () => {
+  it("fails for a new denial, shows only this one, and knows it in the next run", async () => {
     const { code, lines, errors } = await run();
     assert.equal(code, 1);
     const denied = lines.filter((line) => line.endsWith(" denied") && !line.includes(": "));
@@ -142,8 +142,8 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
     ["{", "is not a SARIF report of postern check"],
     ['{"runs":[{"tool":{"driver":{"name":"Other"}},"results":[]}]}', "is not a SARIF report of postern check"],
   ] as const)
-    it(`takes every denial as new if the known findings are ${JSON.stringify(text)}, and says why`, async () => {
-      await writeFile(known, text);
+    it(`reports every denial as new if the known findings are ${JSON.stringify(text)}, and says why`, async () => {
+      await writeFile(knownPod, text);
       const { code, lines } = await run();
       assert.equal(code, 1);
       assert.ok(lines.includes(`postern-check/known.sarif ${why}, so every finding is new`), lines.join("\n"));
@@ -151,9 +151,9 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
       assert.equal((await run()).code, 0);
     });
 
-  it("does the same at GitLab", async () => {
+  it("works in the same way at GitLab", async () => {
     const env = { PATH: `${checkout.folder}/bin:${process.env.PATH}`, CLUSTER: "shop" };
-    await rm(known);
+    await rm(knownPod);
     const codes = [];
     for (const _ of ["first", "again"]) codes.push((await runBash(checkout.folder, gitlab, env)).code);
     assert.deepEqual(codes, [1, 0]);

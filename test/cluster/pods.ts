@@ -1,16 +1,17 @@
 import fc, { type Arbitrary } from "fast-check";
 import { readRows } from "../rows.ts";
 
-// Generates pods with all fields that the Pod Security checks read, and with similar ones.
+// Generates pods with all fields that the Pod Security checks read, and with some fields that those checks ignore.
 
 const texts = readRows<Record<"odd" | "capabilities" | "sysctls" | "volumeSources" | "seLinuxTypes", string[]>>(
   import.meta.filename,
 );
 const chooseFrom = <T>(...values: T[]): Arbitrary<T> => fc.constantFrom(...values);
+/** Generates objects with any of these members. */
 const createRecord = (model: Record<string, Arbitrary<unknown>>) => fc.record(model, { requiredKeys: [] });
-/** Generates a value in one of `of` cases, and undefined otherwise. */
-const makeOptional = <T>(value: Arbitrary<T>, of = 4): Arbitrary<T | undefined> =>
-  fc.oneof({ weight: of - 1, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary: value });
+/** Generates a value once in `cases` cases, and undefined in the others: `makeOptional(flag, 3)` in a third of them. */
+const makeOptional = <T>(value: Arbitrary<T>, cases = 4): Arbitrary<T | undefined> =>
+  fc.oneof({ weight: cases - 1, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary: value });
 
 const odd = chooseFrom(...texts.odd);
 const profileType = chooseFrom("RuntimeDefault", "Localhost", "Unconfined", "", "runtime/default", "localhost/a", "😀");
@@ -33,7 +34,8 @@ const capabilities = makeOptional(
   2,
 );
 
-const shared = {
+/** Fields of the security contexts of pods and of containers. */
+const sharedFields = {
   appArmorProfile: profile,
   seccompProfile: profile,
   runAsNonRoot: flag,
@@ -42,16 +44,16 @@ const shared = {
   windowsOptions,
 };
 const sysctl = chooseFrom(...texts.sysctls);
-const ofPod = createRecord({
-  ...shared,
+const podSecurityContext = createRecord({
+  ...sharedFields,
   sysctls: makeOptional(fc.array(fc.record({ name: sysctl, value: chooseFrom("0") }), { maxLength: 4 }), 2),
   fsGroup: chooseFrom(0),
 });
-/** Half of the containers have the fields that the level restricted requires. */
-const ofContainer = fc
+/** Half of the containers get the fields that the level `restricted` requires, and half a required seccompProfile. */
+const containerSecurityContext = fc
   .tuple(
     createRecord({
-      ...shared,
+      ...sharedFields,
       capabilities,
       allowPrivilegeEscalation: flag,
       privileged: flag,
@@ -75,7 +77,7 @@ const container = fc.record(
   {
     name: chooseFrom("a", "b", "c", "c", 'quoted"', "😀", "\ue000"),
     image: chooseFrom("a", "b"),
-    securityContext: ofContainer,
+    securityContext: containerSecurityContext,
     livenessProbe: probe,
     readinessProbe: probe,
     startupProbe: probe,
@@ -85,7 +87,7 @@ const container = fc.record(
   { requiredKeys: ["name", "image"] },
 );
 
-// The API server adds a source to a volume without one.
+// Each volume has a source, because the API server adds one to a volume without a source.
 const volume = fc
   .tuple(chooseFrom("v", "w", 'x"'), fc.subarray(texts.volumeSources, { minLength: 1, maxLength: 2 }))
   .map(([name, chosen]) => ({ name, ...Object.fromEntries(chosen.map((source) => [source, {}])) }));
@@ -94,6 +96,7 @@ const annotations = fc
   .array(
     fc.tuple(
       chooseFrom(
+        // No container has the name "d".
         ...["a", "b", "d"].map((name) => `container.apparmor.security.beta.kubernetes.io/${name}`),
         ...["a", "b", 'quoted"', "d"].map((name) => `container.seccomp.security.alpha.kubernetes.io/${name}`),
         "seccomp.security.alpha.kubernetes.io/pod",
@@ -114,7 +117,7 @@ const spec = fc.record(
     containers: fc.array(container, { maxLength: 3 }),
     initContainers: makeOptional(fc.array(container, { maxLength: 2 }), 3),
     ephemeralContainers: makeOptional(fc.array(container, { maxLength: 2 }), 4),
-    securityContext: ofPod,
+    securityContext: podSecurityContext,
     volumes: makeOptional(fc.array(volume, { maxLength: 3 }), 2),
     os: makeOptional(chooseFrom({ name: "windows" }, { name: "linux" }, { name: "Windows" })),
     hostNetwork: flag,

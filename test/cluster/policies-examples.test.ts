@@ -31,7 +31,7 @@ import {
 } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
-// Policies in a real cluster: the shipped examples, policies with faults, and hostile policies.
+// Tests policies in a real cluster: kinitiras' example policies, policies with faults, and hostile policies.
 const buildOverridePolicy = (name: string, overriders: object) =>
   buildFixturePolicy("ClusterOverridePolicy", name, {
     resourceSelectors: allPodsResourceSelectors,
@@ -43,11 +43,11 @@ const buildReferenceTemplate = (reference: object) => {
   const template = { type: "annotations", operation: "add", path: "a", valueRef: { path: "data.a", ...reference } };
   return { template };
 };
-const endless = `import "list"
+const endlessScript = `import "list"
 object: _
 x: list.Range(0, 100000000 * len(object.spec.containers), 1)
 patches: [for i in x {op: "add", path: "/metadata/annotations/\\(i)", value: "a"}]`;
-const growing = `import "strings"
+const growingScript = `import "strings"
 object: _
 x: strings.Repeat("x", 1000000000 * len(object.spec.containers))
 patches: [{op: "add", path: "/metadata/annotations/a", value: x}]`;
@@ -65,11 +65,11 @@ describe("policies in a real API server", await needs("API server"), () => {
     service = await openService(answers);
     const settings = { intercept: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"] }] };
     const http = { hosts: [new URL(service.url).host, "169.254.169.254", "10.1.2.3"], addresses: ["127.0.0.1/32"] };
-    const applying = { failurePolicy: "Fail", settings: { ...settings, http } };
-    const rules = { "policy-override": applying, "policy-validate": applying };
+    const ruleConfig = { failurePolicy: "Fail", settings: { ...settings, http } };
+    const rules = { "policy-override": ruleConfig, "policy-validate": ruleConfig };
     const yaml = stringify({ rules: { ...rules, "policy-admission": { failurePolicy: "Fail" } } });
     const connection = { server: cluster.server, ca: cluster.ca, credentials: { token: cluster.getToken("admin") } };
-    // Nothing is cached: a policy applies as soon as it exists.
+    // The rules cache nothing, so a policy applies as soon as it exists.
     postern = await serveCatalogueForTests(
       yaml,
       createLiveCapabilities({ local: connection }, { memory: createAnswerCache({ entries: 0, bytes: 0 }) }),
@@ -101,7 +101,7 @@ describe("policies in a real API server", await needs("API server"), () => {
   /** Creates an object that a request needs. */
   const createObject = async (object: KubernetesObject) => {
     const { admin } = cluster;
-    // This cluster has no controller that would finish the deletion of a namespace.
+    // This cluster has no controller that finishes the deletion of a namespace.
     const isKept = object.kind === "Namespace";
     if (!isKept) await admin({ method: "DELETE", path: `${getFixtureApiPath(object)}?gracePeriodSeconds=0` });
     const answer = isKept
@@ -110,19 +110,21 @@ describe("policies in a real API server", await needs("API server"), () => {
     assert.ok(answer.code < 300, getMessage(answer));
   };
 
-  for (const one of kinitirasExampleCases)
-    it(one.id, async () => {
-      const { operation, expect, cluster: there = [], http = [] } = one;
-      const named = operation === "DELETE" ? one.oldObject : one.object;
-      assert.ok(named);
-      // An object that exists can't be created.
+  for (const exampleCase of kinitirasExampleCases)
+    it(exampleCase.id, async () => {
+      const { operation, expect, cluster: neighbours = [], http = [] } = exampleCase;
+      const namedObject = operation === "DELETE" ? exampleCase.oldObject : exampleCase.object;
+      assert.ok(namedObject);
+      // An object that exists already can't be created again.
       const isNew = operation === "CREATE";
-      const object = isNew ? { ...named, metadata: { ...named.metadata, name: `${named.metadata?.name}-new` } } : named;
-      for (const neighbour of there) await createObject(mergeWithDefaults(workload, neighbour));
-      if (!isNew) await createObject(one.oldObject ?? object);
+      const object = isNew
+        ? { ...namedObject, metadata: { ...namedObject.metadata, name: `${namedObject.metadata?.name}-new` } }
+        : namedObject;
+      for (const neighbour of neighbours) await createObject(mergeWithDefaults(requiredFields, neighbour));
+      if (!isNew) await createObject(exampleCase.oldObject ?? object);
       answers.clear();
       for (const { path, body } of http) answers.set(path, body);
-      const policies: KinitirasFixtureObject[] = one.policies.map((policy) =>
+      const policies: KinitirasFixtureObject[] = exampleCase.policies.map((policy) =>
         JSON.parse(JSON.stringify(policy).replaceAll("http://mock/", `${service.url}/`)),
       );
       try {
@@ -131,7 +133,7 @@ describe("policies in a real API server", await needs("API server"), () => {
           assert.equal(code < 300, expect.policy !== "rejected", String(body.message));
         }
         if (expect.policy === "rejected") return;
-        const { method, path } = ways[operation];
+        const { method, path } = requestsByOperation[operation];
         const answer = await cluster.admin({
           method,
           path: `${path(object)}?dryRun=All`,
@@ -140,7 +142,7 @@ describe("policies in a real API server", await needs("API server"), () => {
         if (expect.error) {
           assert.equal(answer.code, 500);
           assert.match(getMessage(answer), /Policy .*Rules\[\d+\]: /);
-        } else if (isRefusedByKubernetes(one)) {
+        } else if (isRefusedByKubernetes(exampleCase)) {
           assert.equal(answer.code, 422);
           assert.match(getMessage(answer), /spec\.affinity\.nodeAffinity\.preferred\S+matchFields\[0\]\.key/);
           return;
@@ -162,8 +164,9 @@ describe("policies in a real API server", await needs("API server"), () => {
     assert.ok(answer.code < 300, `${object.kind} ${object.metadata.name}: ${getMessage(answer)}`);
     return answer;
   };
-  const remove = (object: KubernetesObject) => cluster.admin({ method: "DELETE", path: getFixtureApiPath(object) });
-  /** Creates an object on a dry run. */
+  const deleteObject = (object: KubernetesObject) =>
+    cluster.admin({ method: "DELETE", path: getFixtureApiPath(object) });
+  /** Creates an object in a dry run. */
   const tryCreate = (object: KubernetesObject): Promise<TestClusterResponse> =>
     cluster.admin({ method: "POST", path: `${getFixtureCollectionPath(object)}?dryRun=All`, body: object });
 
@@ -177,40 +180,40 @@ describe("policies in a real API server", await needs("API server"), () => {
     const refused = await applyObject(cluster.admin, broken);
     assert.equal(refused.code, 403);
     assert.match(getMessage(refused), /spec\.validateRules\[0\]\.template\.condition\.dataRef\.path/);
-    const scripted = await applyObject(
+    const withWrongScript = await applyObject(
       cluster.admin,
       buildValidatePolicy("broken", "object: _\nvalidate: {valid: objekt.a}"),
     );
-    assert.match(getMessage(scripted), /spec\.validateRules\[0\]\.cue.*reference "objekt" not found/s);
+    assert.match(getMessage(withWrongScript), /spec\.validateRules\[0\]\.cue.*reference "objekt" not found/s);
     await requireApplied(buildValidatePolicy("broken", "object: _\nvalidate: {valid: object.a}"));
-    await remove(broken);
-    const tool = await applyObject(
+    await deleteObject(broken);
+    const withImport = await applyObject(
       cluster.admin,
       buildOverridePolicy("tool", { cue: 'import "tool/exec"\npatches: []' }),
     );
-    assert.equal(tool.code, 403);
-    assert.match(getMessage(tool), /tool\/exec/);
+    assert.equal(withImport.code, 403);
+    assert.match(getMessage(withImport), /tool\/exec/);
   });
 
-  it("can't refuse their own correction", async () => {
+  it("can't refuse updates of themselves", async () => {
     const failing = buildOverridePolicy("failing", { plaintext: [{ op: "remove", path: "/metadata/nothing" }] });
     await requireApplied(buildValidatePolicy("everything", 'validate: {valid: false, reason: "nothing is let in"}'));
     await requireApplied(failing);
-    const blamed = await tryCreate(buildFixturePod("a"));
-    assert.equal(blamed.code, 500);
-    assert.match(getMessage(blamed), /ClusterOverridePolicy failing, overrideRules\[0\]: /);
-    await remove(failing);
+    const answer = await tryCreate(buildFixturePod("a"));
+    assert.equal(answer.code, 500);
+    assert.match(getMessage(answer), /ClusterOverridePolicy failing, overrideRules\[0\]: /);
+    await deleteObject(failing);
     const service = { apiVersion: "v1", kind: "Service", metadata: { name: "s" }, spec: { ports: [{ port: 1 }] } };
     for (const object of [buildFixturePod("a"), service])
       assert.match(getMessage(await tryCreate(object)), /denied the request: nothing is let in$/);
     await requireApplied(buildValidatePolicy("everything", "validate: {valid: true}"));
     assert.equal((await tryCreate(buildFixturePod("a"))).code, 201);
-    await remove(buildValidatePolicy("everything", ""));
+    await deleteObject(buildValidatePolicy("everything", ""));
   });
 
-  const hostile: [name: string, overriders: object, sentence: RegExp][] = [
-    ["a script that never ends", { cue: endless }, /the script (did not end in time|needs more than)/],
-    ["a script that grows", { cue: growing }, /the script needs more than|more than \d+ characters/],
+  const hostileOverriders: [name: string, overriders: object, sentence: RegExp][] = [
+    ["a script that never ends", { cue: endlessScript }, /the script (did not end in time|needs more than)/],
+    ["a script that grows", { cue: growingScript }, /the script needs more than|more than \d+ characters/],
     [
       "the metadata service",
       buildReferenceTemplate({ from: "http", http: { url: "http://169.254.169.254/latest/" } }),
@@ -228,7 +231,7 @@ describe("policies in a real API server", await needs("API server"), () => {
       /Secrets are read only if the setting reads lists them/,
     ],
   ];
-  for (const [name, overriders, sentence] of hostile)
+  for (const [name, overriders, sentence] of hostileOverriders)
     it(`fail with a sentence for ${name}`, async () => {
       const policy = buildOverridePolicy("hostile", overriders);
       await requireApplied(policy);
@@ -238,21 +241,21 @@ describe("policies in a real API server", await needs("API server"), () => {
         assert.match(String(body.message), /ClusterOverridePolicy hostile, overrideRules\[0\]: /);
         assert.match(String(body.message), sentence);
       } finally {
-        await remove(policy);
+        await deleteObject(policy);
       }
       assert.equal((await tryCreate(buildFixturePod("a"))).code, 201);
     });
 
   it("are applied only to their objects, also a thousand policies and a megabyte", async () => {
-    const others = Array.from({ length: 1000 }, (_, index) =>
+    const otherPolicies = Array.from({ length: 1000 }, (_, index) =>
       buildFixturePolicy(
         "ClusterOverridePolicy",
         `other-${index}`,
         buildAnnotatingPolicySpec("a", "b", [{ apiVersion: "v1", kind: "Pod", name: `p-${index}` }]),
       ),
     );
-    for (let done = 0; done < others.length; done += 16)
-      await Promise.all(others.slice(done, done + 16).map(requireApplied));
+    for (let first = 0; first < otherPolicies.length; first += 16)
+      await Promise.all(otherPolicies.slice(first, first + 16).map(requireApplied));
     const large = {
       ...buildFixturePod("p-500"),
       kind: "ConfigMap",
@@ -278,22 +281,22 @@ describe("policies in a real API server", await needs("API server"), () => {
   });
 });
 
-/** Reports whether the API server refuses the affinity that the example's policy sets. */
+/** Reports whether a case is one in which the API server itself refuses the affinity that the policy sets. */
 const isRefusedByKubernetes = ({ id }: { id: string }) => id.startsWith("affinity/");
 
-/** Fields that workloads must have and that cases leave out. */
+/** Fields that workloads must have, and that the cases don't have. */
 const labels = { app: "web" };
 const { spec } = buildFixturePod("any");
-const workload = { spec: { selector: { matchLabels: labels }, template: { metadata: { labels }, spec } } };
+const requiredFields = { spec: { selector: { matchLabels: labels }, template: { metadata: { labels }, spec } } };
 
-const ways = {
+const requestsByOperation = {
   CREATE: { method: "POST", path: getFixtureCollectionPath },
   UPDATE: { method: "PUT", path: getFixtureApiPath },
   DELETE: { method: "DELETE", path: getFixtureApiPath },
   CONNECT: { method: "GET", path: getFixtureApiPath },
 } as const;
 
-/** Returns the expected part of an object: the API server adds defaults. */
+/** Returns the fields of an object that the case expects, because the API server also adds defaults. */
 const keepExpected = (expected: unknown, actual: unknown, comparesAll = false): unknown => {
   if (comparesAll) return normalizeObjectForComparison(actual);
   if (Array.isArray(expected) && Array.isArray(actual))

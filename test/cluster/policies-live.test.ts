@@ -27,10 +27,10 @@ import {
 import { waitUntil } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
-// Policies in a real cluster, set up by the commands in the READMEs: with the shipped CRDs, with only the rights in
-// Postern's manifests, and with the entries that the policies need.
+// Tests policies in a real cluster that is set up by the commands in the READMEs: with the shipped CRDs, with only the
+// rights in Postern's manifests, and with the entries that the policies need.
 const root = fileURLToPath(new URL("../..", import.meta.url));
-/** The time in milliseconds for which a changed policy may have no effect yet. */
+/** The milliseconds within which a changed policy must take effect. */
 const staleness = 10_000;
 
 describe("policies on a real API server", await needs("API server"), () => {
@@ -145,11 +145,11 @@ describe("policies on a real API server", await needs("API server"), () => {
     });
   });
 
-  it("warns of a policy whose requests no entry sends, and applies it after the entries are renewed", async () => {
+  it("warns of a policy that needs new entries, and applies it after the entries are renewed", async () => {
     const policy = buildFixturePolicy("ClusterOverridePolicy", "owner", buildAnnotatingPolicySpec("owner", "web"));
     const { warnings, body } = await requireApplied(policy);
     assert.ok(
-      warnings.some((one) => /policy-override.*pods.*postern manifests/i.test(one)),
+      warnings.some((warning) => /policy-override.*pods.*postern manifests/i.test(warning)),
       warnings.join("\n"),
     );
     const [rule] = Object(body.spec).overrideRules;
@@ -176,7 +176,7 @@ describe("policies on a real API server", await needs("API server"), () => {
     await remove(buildFixturePolicy("ClusterOverridePolicy", "other", {}));
   });
 
-  it("does not change a policy that is applied again as its author wrote it", async () => {
+  it("does not change a policy when its author applies it again", async () => {
     const spec = {
       ...buildAnnotatingPolicySpec("again", "a"),
       overrideRules: [...buildAnnotatingPolicySpec("again", "a").overrideRules, { overriders: {} }],
@@ -205,7 +205,7 @@ describe("policies on a real API server", await needs("API server"), () => {
     }
   });
 
-  it("uses a changed policy, and drops a deleted one, within ten seconds", async () => {
+  it("uses a changed policy, and stops using a deleted one, within ten seconds", async () => {
     await requireApplied(
       buildFixturePolicy("ClusterOverridePolicy", "owner", buildAnnotatingPolicySpec("owner", "api")),
     );

@@ -15,28 +15,34 @@ import { applyEdits } from "../parity/sequence-sender.ts";
 
 export type NamedObject = KubernetesObject & { metadata: { name: string; namespace?: string } };
 
-/** A namespace, what plugins read in it, and objects that are created there and changed afterwards. */
+/** A namespace, the objects that plugins read in the namespace, and the steps that create and change other objects. */
 export interface ObjectSet {
+  /** `isEnding` is true if the namespace is being deleted. */
   namespace: { name: string; labels?: Record<string, string>; isMissing?: boolean; isEnding?: boolean };
-  /** What is created in the namespace first; the API server may refuse some of it. */
+  /** Objects that are created before the steps, such as a ResourceQuota. The API server may refuse some of them. */
   surroundings: NamedObject[];
   steps: CreationStep[];
 }
 
-/** An object, and what follows its creation. The last object of a set is created after all other steps. */
+/** An object, and the request that follows its creation. */
 export interface CreationStep {
   object: NamedObject;
+  /** True if the object has an unusual field or name. */
   isEdge: boolean;
+  /** The request that follows the creation. */
   next: "none" | "update" | "patch" | "delete" | "subresource";
+  /** The subresource that the request writes, if `next` is "subresource". */
   subresource: string | undefined;
+  /** The changes that the request makes. */
   edits: FieldEdit[];
 }
 
+/** A row that is chosen at random. Its share is its weight beside the other rows of the table. */
 interface Row {
   share: number;
 }
 
-/** The tables of predicted.test.yaml. */
+/** The tables of predicted.test.yaml. A number is the weight of its key. */
 export interface SetTables {
   namespaces: (Row & Partial<ObjectSet["namespace"]>)[];
   accounts: (Row & JsonMap)[];
@@ -48,15 +54,19 @@ export interface SetTables {
   names: Record<string, number>;
 }
 
+/** Generates one of the values. */
 const pick = <T>(...values: T[]) => fc.constantFrom(...values);
+/** Generates one of the rows, without its share. */
 const pickRow = <T extends Row>(rows: readonly T[]) =>
   fc.oneof(...rows.map(({ share, ...row }) => ({ weight: share, arbitrary: fc.constant(row) })));
+/** Generates one of the names. Each name has a weight. */
 const pickName = <T extends string>(shares: Record<T, number>): Arbitrary<T> =>
   fc.oneof(...Object.entries<number>(shares).map(([name, weight]) => ({ weight, arbitrary: fc.constant(name as T) })));
+/** Generates objects with any of these members. */
 const optional = <T extends object>(members: { [Name in keyof T]: Arbitrary<T[Name]> }) =>
   fc.record(members, { requiredKeys: [] });
 
-// Each request is at most each limit, for else the API server would find the object invalid.
+// No request is larger than a limit, because the API server would refuse such an object as invalid.
 const requests = optional({ cpu: pick("100m", "500m"), memory: pick("64Mi") });
 const limits = optional({ cpu: pick("500m", "1"), memory: pick("64Mi", "1Gi") });
 const workload = fc
@@ -69,13 +79,13 @@ const workload = fc
   })
   .map((container) => ({ containers: [{ name: "c", ...container }] }));
 const podFields = optional({ priorityClassName: pick("high"), activeDeadlineSeconds: pick(60) });
-/** Objects that a set's quota counts and its limits are about. */
+/** Generates objects that the set's ResourceQuota counts or its LimitRange limits. */
 const smallObject: Arbitrary<JsonMap> = fc.oneof(
   {
     weight: 5,
     arbitrary: fc
       .tuple(workload, fc.oneof(pick({}), podFields))
-      .map(([spec, more]) => ({ apiVersion: "v1", kind: "Pod", spec: { ...spec, ...more } })),
+      .map(([spec, extraFields]) => ({ apiVersion: "v1", kind: "Pod", spec: { ...spec, ...extraFields } })),
   },
   pick("ClusterIP", "NodePort", "LoadBalancer").map((type) => {
     return { apiVersion: "v1", kind: "Service", spec: { type, ports: [{ port: 80 }] } };
@@ -92,6 +102,7 @@ const smallObject: Arbitrary<JsonMap> = fc.oneof(
   }),
 );
 
+/** Generates the hard limits of a ResourceQuota. */
 const hard = optional({
   pods: pick("0", "1", "2"),
   "requests.cpu": pick("500m", "1", "2"),
@@ -106,6 +117,7 @@ const hard = optional({
   secrets: pick("1"),
   "count/deployments.apps": pick("0", "1"),
 });
+/** Generates one of the limits in a LimitRange. */
 const limitItem = fc.oneof(
   {
     weight: 3,
@@ -124,48 +136,50 @@ const limitItem = fc.oneof(
   optional({ storage: pick("2Gi") }).map((max) => ({ type: "PersistentVolumeClaim", max, min: { storage: "1Gi" } })),
 );
 
-/** What an object is made of, and how it may be changed. */
+/** The fields of an object, changes for an update of it, and a change of one of its subresources. */
 interface Source {
   body: JsonMap;
   edits: FieldEdit[];
   subresource: [name: string, edit: FieldEdit] | undefined;
 }
 
+/** Generates bodies with edits that fit their kinds. */
 const generateSource = (
   body: Arbitrary<JsonMap>,
   { common, edits, subresources }: ObjectGenerators,
 ): Arbitrary<Source> =>
   body.chain((body) => {
     const kind = (Object.keys(parityGeneratedKinds) as GeneratedKind[]).find(
-      (one) => parityGeneratedKinds[one].kind === body.kind,
+      (name) => parityGeneratedKinds[name].kind === body.kind,
     );
-    const label = generateFieldEdit("metadata.labels.app", pick("x", "y"));
-    const own = kind ? [...edits[kind], ...edits[kind], ...common] : [];
-    const below = kind ? Object.entries(subresources[kind]) : [];
+    const labelEdit = generateFieldEdit("metadata.labels.app", pick("x", "y"));
+    // The edits of the kind occur twice, so that they are chosen twice as often as the common ones.
+    const kindEdits = kind ? [...edits[kind], ...edits[kind], ...common] : [];
+    const subresourceEdits = (kind ? Object.entries(subresources[kind]) : []).map(([name, edit]) =>
+      edit.map((edit): Source["subresource"] => [name, edit]),
+    );
     return fc.record({
       body: fc.constant(body),
-      edits: fc.array(fc.oneof(label, ...own), { minLength: 1, maxLength: 2 }),
-      subresource: fc.oneof(
-        ...(below.length === 0
-          ? [fc.constant(undefined)]
-          : below.map(([name, edit]) => edit.map((edit): Source["subresource"] => [name, edit]))),
-      ),
+      edits: fc.array(fc.oneof(labelEdit, ...kindEdits), { minLength: 1, maxLength: 2 }),
+      subresource: fc.oneof(...(subresourceEdits.length === 0 ? [fc.constant(undefined)] : subresourceEdits)),
     });
   });
 
-/** Returns the object with which sequences of requests begin, for some kinds of objects only. */
+/** Generates the object of a sequence's first request. */
 const takeFirst = (sequences: Arbitrary<RequestSequence>): Arbitrary<JsonMap> =>
   sequences
-    // Counters have integers that JavaScript can't read in the API server's answers.
+    // Objects of the kind `counters` have integers that are too large for JSON.parse.
     .filter(({ kind }) => kind !== "counters")
     .map(({ steps: [first] }) => (first && "body" in first ? (first.body as JsonMap) : {}));
 
-/** Returns the name of a set's object, with what makes it an edge case. */
-const buildName = (base: string, more: string): string => {
-  const length = { long: 253, longer: 254 }[more];
-  return length === undefined ? `${base}${more}` : base.padEnd(length, "x");
+/** Returns a name that ends with this text; "long" and "longer" stand for a name of 253 or 254 characters. */
+const buildName = (base: string, end: string): string => {
+  // A name has at most 253 characters.
+  const length = { long: 253, longer: 254 }[end];
+  return length === undefined ? `${base}${end}` : base.padEnd(length, "x");
 };
 
+/** Generates steps. `name` is the end of the object's name, for buildName. */
 const generateStep = ({
   objects,
   verbs,
@@ -173,42 +187,44 @@ const generateStep = ({
   rows,
   names,
 }: SetTables): Arbitrary<Omit<CreationStep, "object"> & { body: JsonMap; name: string }> => {
-  const valid = createObjectGenerators(false);
-  const odd = createObjectGenerators(true);
-  const chosen = {
+  const validGenerators = createObjectGenerators(false);
+  const oddGenerators = createObjectGenerators(true);
+  const specialBodies = {
     small: smallObject,
     validated: takeFirst(validatingPolicyScenarios.policies),
     mutated: takeFirst(mutatingPolicyScenarios.mutatingPolicies),
   };
-  const policies = fc
+  // A label such as `p7: "on"` makes policy 7 apply to the object.
+  const policyLabels = fc
     .array(fc.nat(149), { maxLength: 2 })
-    .map((all) => Object.fromEntries(all.map((index) => [`p${index}`, "on"])));
+    .map((numbers) => Object.fromEntries(numbers.map((number) => [`p${number}`, "on"])));
   const generateBody = (name: string, generators: ObjectGenerators): Arbitrary<JsonMap> =>
-    name in chosen
-      ? chosen[name as keyof typeof chosen]
-      : fc.tuple(generators.buildObject(name as GeneratedKind), policies).map(([body, labels]) => {
+    name in specialBodies
+      ? specialBodies[name as keyof typeof specialBodies]
+      : fc.tuple(generators.buildObject(name as GeneratedKind), policyLabels).map(([body, labels]) => {
           const metadata = Object(body.metadata);
           return { ...body, metadata: { ...metadata, labels: { ...metadata.labels, ...labels } } };
         });
   return fc.tuple(pickName(objects), pickName(edges)).chain(([name, edge]) => {
-    const generators = edge === "odd" ? odd : valid;
+    const generators = edge === "odd" ? oddGenerators : validGenerators;
     return generateSource(generateBody(name, generators), generators).chain((source) => {
-      const fitting = rows.filter(({ kinds }) => kinds === undefined || kinds.includes(String(source.body.kind)));
+      const kindRows = rows.filter(({ kinds }) => kinds === undefined || kinds.includes(String(source.body.kind)));
       return fc
         .record({
-          row: pick(...fitting),
+          row: pick(...kindRows),
           next: pickName(verbs),
           name: edge === "none" ? fc.constant("") : pickName(names),
         })
         .map(({ row, next, name }) => {
           const { subresource: [subresource, edit] = [], body } = source;
-          const edits = row.path.split(".").map((part) => (/^\d+$/.test(part) ? Number(part) : part));
+          const path = row.path.split(".").map((part) => (/^\d+$/.test(part) ? Number(part) : part));
+          const writesSubresource = next === "subresource";
           return {
-            body: edge === "row" ? applyEdits(body, [{ path: edits, value: row.value }]) : body,
+            body: edge === "row" ? applyEdits(body, [{ path, value: row.value }]) : body,
             isEdge: edge !== "none",
-            next: next === "subresource" && subresource === undefined ? "patch" : next,
-            subresource: next === "subresource" ? subresource : undefined,
-            edits: next === "subresource" && edit ? [edit] : source.edits,
+            next: writesSubresource && subresource === undefined ? "patch" : next,
+            subresource: writesSubresource ? subresource : undefined,
+            edits: writesSubresource && edit ? [edit] : source.edits,
             name,
           };
         });
@@ -216,10 +232,10 @@ const generateStep = ({
   });
 };
 
-/** Makes an integer one that JavaScript reads in the API server's answers. */
+/** Replaces an integer that is too large for JSON.parse by a small one. */
 const roundInteger = (_: string, value: unknown) => (typeof value === "bigint" ? Number(value % 1000n) : value);
 
-/** Returns generated sets, whose namespaces have different names. The first sets have one of each row of namespaces. */
+/** Returns generated sets. Set 0 has the namespace of row 0, set 1 that of row 1; when the rows end, a row is drawn. */
 export const generateSets = (tables: SetTables, count: number, seed: number): ObjectSet[] => {
   const set = fc.record({
     namespace: pickRow(tables.namespaces),
@@ -230,28 +246,37 @@ export const generateSets = (tables: SetTables, count: number, seed: number): Ob
     steps: fc.array(generateStep(tables), { minLength: 3, maxLength: 5 }),
   });
   return fc.sample(set, { seed, numRuns: count }).map(({ account, steps, ...parts }, index) => {
-    const own = `set-${index}`;
+    const setName = `set-${index}`;
     const namespace = tables.namespaces[index] ?? parts.namespace;
-    const { name: home = own } = namespace;
-    const place = (kind: string, name: string) => ({ apiVersion: "v1", kind, metadata: { name, namespace: home } });
-    const { metadata: more, ...fields } = account;
-    const user = place("ServiceAccount", "default");
+    // Most rows have no name: then the set gets a namespace that no other set uses.
+    const { name: namespaceName = setName } = namespace;
+    const buildHead = (kind: string, name: string) => {
+      return { apiVersion: "v1", kind, metadata: { name, namespace: namespaceName } };
+    };
+    const { metadata: accountMetadata, ...accountFields } = account;
+    const serviceAccount = buildHead("ServiceAccount", "default");
     const { hard = {}, scopes = {} } = parts.quota ?? {};
+    // The API server accepts only `pods` in a quota with the scope BestEffort.
     const isBestEffort = "scopes" in scopes && (scopes.scopes as string[])[0] === "BestEffort";
-    const counted = isBestEffort ? { pods: hard.pods ?? "1" } : hard;
+    const allowedHard = isBestEffort ? { pods: hard.pods ?? "1" } : hard;
     const surroundings = [
-      { ...user, ...fields, metadata: { ...user.metadata, ...Object(more) } },
-      ...(parts.limits ? [{ ...place("LimitRange", "limits"), spec: { limits: parts.limits } }] : []),
-      ...(parts.quota ? [{ ...place("ResourceQuota", "quota"), spec: { hard: counted, ...scopes } }] : []),
-      ...(parts.parameters ? [{ ...place("ConfigMap", "limits"), data: { most: parts.parameters } }] : []),
+      {
+        ...serviceAccount,
+        ...accountFields,
+        metadata: { ...serviceAccount.metadata, ...Object(accountMetadata) },
+      },
+      ...(parts.limits ? [{ ...buildHead("LimitRange", "limits"), spec: { limits: parts.limits } }] : []),
+      ...(parts.quota ? [{ ...buildHead("ResourceQuota", "quota"), spec: { hard: allowedHard, ...scopes } }] : []),
+      ...(parts.parameters ? [{ ...buildHead("ConfigMap", "limits"), data: { most: parts.parameters } }] : []),
     ];
     return {
-      namespace: { ...namespace, name: home },
-      surroundings: home === own ? (surroundings as NamedObject[]) : [],
-      steps: steps.map(({ body, name, ...step }, at): CreationStep => {
+      namespace: { ...namespace, name: namespaceName },
+      surroundings: namespaceName === setName ? (surroundings as NamedObject[]) : [],
+      steps: steps.map(({ body, name: nameEnd, ...step }, stepIndex): CreationStep => {
         const isNamespaced = body.kind !== "PersistentVolume" && body.kind !== "PriorityClass";
-        const placed = { name: buildName(`${own}-${at}`, name), ...(isNamespaced && { namespace: home }) };
-        const object = { ...body, metadata: { ...Object(body.metadata), ...placed } };
+        const name = buildName(`${setName}-${stepIndex}`, nameEnd);
+        const metadata = { ...Object(body.metadata), name, ...(isNamespaced && { namespace: namespaceName }) };
+        const object = { ...body, metadata };
         return { ...step, object: JSON.parse(JSON.stringify(object, roundInteger)) };
       }),
     };

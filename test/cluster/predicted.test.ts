@@ -32,16 +32,17 @@ import {
   predictedUser,
 } from "./prediction.ts";
 
-// What `check` says of manifests and reviews equals what a real API server says with the plugins that it has on by default.
+// Tests that the verdicts of `check` about manifests and reviews equal the answers of a real API server with its
+// default plugins.
 
 const tables = readRows<SetTables & { state: string[] }>(import.meta.filename);
 const { POSTERN_RUNS, POSTERN_SEED } = process.env;
-/** How many sets share a check, and its state. */
+/** The number of sets that are checked together, with one state. */
 const batchSize = 250;
 
 /**
- * Returns policies of which some have a condition that is an error since 1.37. Ports evaluate policies with the functions of
- * the newest minor, so their comparisons have no such condition.
+ * Returns policies, some of which have a condition that is an error since Kubernetes 1.37. Rules that reimplement
+ * plugins evaluate policies with the functions of the newest minor, so their comparisons have no such condition.
  */
 const addVersionedCondition = (set: PolicySet): PolicySet => {
   const condition = {
@@ -61,14 +62,14 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
   describe(`the prediction of check for Kubernetes ${minor}`, skip ? { skip } : await needsApiServer(minor), () => {
     let cluster: PredictedCluster;
     let admin: TestClusterClient;
-    /** What the cluster has before the sets. */
+    /** The objects in the cluster before the sets are created. */
     let shared: KubernetesObject[];
     const kinds = buildKindIndex([], minor);
 
     before(async () => {
       const fill = async (as: TestClusterClient) => {
         await createParityTestObjects(as, minor);
-        // No controller creates the accounts.
+        // There is no controller that creates service accounts.
         for (const { name } of tables.namespaces) {
           const path = `/api/v1/namespaces/${name}/serviceaccounts`;
           if (name) await as({ method: "POST", path, body: { metadata: { name: "default" } } });
@@ -80,7 +81,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
         ...listParityObjectFlags(minor),
       ];
       cluster = await bootPredictedCluster(minor, [], { flags, fill });
-      // A busy API server doesn't always read a policy's parameter in time. It has stored nothing then.
+      // If a busy API server doesn't read a policy's parameter in time, it stores nothing, and the write is repeated.
       admin = async (call) => {
         for (let turn = 1; ; turn++) {
           const answer = await cluster.admin(call);
@@ -92,19 +93,20 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
         (object) => !validatingPolicySet.surroundings.includes(object),
       );
       const isOn = isEffectiveByDefault("MutatingAdmissionPolicy", minor);
-      const harmless = { ...mutatingPolicySet, policies: keepHarmless(mutatingPolicySet.policies, minor) };
+      const withoutHarmful = { ...mutatingPolicySet, policies: keepHarmless(mutatingPolicySet.policies, minor) };
       const mutating = isOn ? {} : { policies: [], lastPolicy: [], refused: [] };
-      await createPolicies(admin, { ...addVersionedCondition(harmless), ...mutating, surroundings }, minor);
+      await createPolicies(admin, { ...addVersionedCondition(withoutHarmful), ...mutating, surroundings }, minor);
       shared = await cluster.readLists(tables.state);
     });
     after(() => cluster?.stop());
 
-    /** The objects of a batch as they are stored, by their paths. */
+    /** The stored objects of a batch, by their paths. */
     type Stored = Map<string, NamedObject>;
+    /** Adds the object of an answer to the stored objects. */
     const store = (stored: Stored, method: string, { code, body }: TestClusterResponse) => {
       if (code >= 300 || !Object(body.metadata).name) return;
       const object = body as unknown as NamedObject;
-      // A deletion answers with a Status, or with the object that remains until its finalizers are gone.
+      // The answer to a deletion is a Status, or the object if it remains until its finalizers are removed.
       if (method !== "DELETE" || object.kind !== "Status") stored.set(getObjectApiPath(object), object);
     };
 
@@ -118,48 +120,57 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
         return answer.code < 300;
       };
       const metadata = { name, labels, ...(isEnding && { finalizers: ["example.com/stay"] }) };
-      const home = "/api/v1/namespaces";
-      assert.ok(await send("POST", home, { apiVersion: "v1", kind: "Namespace", metadata }));
+      const namespacesPath = "/api/v1/namespaces";
+      assert.ok(await send("POST", namespacesPath, { apiVersion: "v1", kind: "Namespace", metadata }));
       for (const object of surroundings) {
         const { hard = {} } = Object(Object(object).spec);
         const isCreated = await send("POST", getCollectionPath(object), object);
-        // No controller counts what is used.
+        // There is no controller that counts the used amounts.
         const used = Object.fromEntries(Object.keys(hard).map((name) => [name, "0"]));
         const status = { status: { hard, used } };
         if (object.kind === "ResourceQuota" && isCreated)
           assert.ok(await send("PATCH", `${getObjectApiPath(object)}/status`, status));
       }
-      if (isEnding) assert.ok(await send("DELETE", `${home}/${name}`));
+      if (isEnding) assert.ok(await send("DELETE", `${namespacesPath}/${name}`));
     };
 
-    /** Reads what quotas of the stored objects have in use now. */
+    /** Reads the ResourceQuotas of the stored objects again, with the amounts in use now. */
     const readQuotas = async (stored: Stored) => {
       const quotas = (await cluster.readLists(["/api/v1/resourcequotas"])) as NamedObject[];
       for (const quota of quotas) if (stored.has(getObjectApiPath(quota))) stored.set(getObjectApiPath(quota), quota);
     };
 
     /**
-     * Waits until the API server's plugins, which read from caches, know what was created: a quota that is created last
-     * refuses.
+     * Waits until the API server's plugins, which read from caches, know the created objects. A quota that is created
+     * last must refuse an object.
      */
     const waitForQuotas = async () => {
       const name = `refuses-${count++}`;
-      const home = `/api/v1/namespaces/${name}`;
+      const namespacePath = `/api/v1/namespaces/${name}`;
       assert.equal(
         (await admin({ method: "POST", path: "/api/v1/namespaces", body: { metadata: { name } } })).code,
         201,
       );
       const quota = { metadata: { name }, spec: { hard: { secrets: "0" } } };
-      assert.equal((await admin({ method: "POST", path: `${home}/resourcequotas`, body: quota })).code, 201);
+      assert.equal((await admin({ method: "POST", path: `${namespacePath}/resourcequotas`, body: quota })).code, 201);
       const status = { status: { ...quota.spec, used: { secrets: "0" } } };
       const contentType = "application/merge-patch+json";
-      await admin({ method: "PATCH", path: `${home}/resourcequotas/${name}/status`, body: status, contentType });
-      const secret = { method: "POST", path: `${home}/secrets?dryRun=All`, body: { metadata: { name } } } as const;
+      await admin({
+        method: "PATCH",
+        path: `${namespacePath}/resourcequotas/${name}/status`,
+        body: status,
+        contentType,
+      });
+      const secret = {
+        method: "POST",
+        path: `${namespacePath}/secrets?dryRun=All`,
+        body: { metadata: { name } },
+      } as const;
       await waitUntil("the last quota has no effect", async () => (await admin(secret)).code === 403);
     };
     let count = 0;
 
-    /** Returns the objects that a namespace's manifests have without the rest of the cluster. */
+    /** Returns the manifests of a namespace, without the other objects of the cluster. */
     const listManifests = ({ steps }: ObjectSet): object[] => [
       ...steps.slice(0, -1).map(({ object }) => object),
       ...steps
@@ -175,7 +186,8 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       const path = getObjectApiPath(object);
       const answer = await admin({ method: "PUT", path, body });
       if (!isByValidation(answer)) return answer;
-      // kubectl apply leaves what a manifest leaves out as it is. If it can't make a patch by the schema, it sends nothing.
+      // kubectl apply keeps the fields that a manifest doesn't have. If it can't build a patch by the schema, it sends
+      // no request.
       const contentType = "application/merge-patch+json";
       return (await applyByKubectl(admin, object)) ?? admin({ method: "PATCH", path, body: object, contentType });
     };
@@ -187,7 +199,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       review: object;
     }
 
-    /** Returns the request of a later step as it is sent to the API server, and as a review of it. */
+    /** Returns the request that follows a creation, in two forms: as it is sent to the API server, and as a review. */
     const buildLaterStep = async (
       { object: first, edits, subresource, ...step }: CreationStep,
       stored: Stored,
@@ -199,15 +211,15 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       const next = isLast ? "create" : step.next;
       if (kind === undefined || next === "none" || next === "update" || (before === undefined) !== isLast) return [];
       const isScale = next === "subresource" && subresource === "scale";
-      const below = next === "subresource" ? `/${subresource}` : "";
-      const old = isScale ? (await admin({ method: "GET", path: `${path}${below}` })).body : before;
+      const subpath = next === "subresource" ? `/${subresource}` : "";
+      const old = isScale ? (await admin({ method: "GET", path: `${path}${subpath}` })).body : before;
       const now: Scaled & object = next === "delete" || old === undefined ? first : applyEdits(old, edits);
-      // A Scale's zero isn't in JSON.
+      // The JSON of a Scale omits a zero.
       if (isScale && now.spec?.replicas === 0) delete now.spec.replicas;
       const calls: Record<string, [operation: string, LaterStep["call"]]> = {
         Create: ["CREATE", { method: "POST", path: getCollectionPath(first), body: first }],
         Delete: ["DELETE", { method: "DELETE", path: `${path}?gracePeriodSeconds=0` }],
-        Update: ["UPDATE", { method: "PUT", path: `${path}${below}`, body: now }],
+        Update: ["UPDATE", { method: "PUT", path: `${path}${subpath}`, body: now }],
         Patch: ["UPDATE", { method: "PATCH", path, ...buildJsonPatch(old ?? {}, now) }],
       };
       const options = { create: "Create", delete: "Delete", patch: "Patch" }[String(next)] ?? "Update";
@@ -217,7 +229,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
         uid: path,
         kind: isScale ? { group: "autoscaling", version: "v1", kind: "Scale" } : kind.kind,
         resource: kind.resource,
-        ...(below && { subResource: subresource }),
+        ...(subpath && { subResource: subresource }),
         name,
         ...(namespace && { namespace }),
         operation,
@@ -231,7 +243,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       return call ? [{ object: first, call, review }] : [];
     };
 
-    /** Compares sets, each with the batch's others, and counts the outcomes. */
+    /** Compares the sets of a batch, which share one cluster, and counts the outcomes. */
     const compareBatch = async (sets: readonly ObjectSet[], tally: Tally) => {
       const stored: Stored = new Map();
       await forEachSix(sets, (set) => createNamespace(set, stored));
@@ -241,39 +253,41 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       const manifests = sets.flatMap(listManifests);
       const first = await cluster.predictIn(state, { manifests });
       assert.equal(first.evaluations.length, manifests.length);
-      const given = sets.flatMap(({ namespace, surroundings }): object[] => {
+      const namespacesAndSurroundings = sets.flatMap(({ namespace, surroundings }): object[] => {
         const { name, labels, isMissing, isEnding } = namespace;
-        const home = { apiVersion: "v1", kind: "Namespace", metadata: { name, labels } };
-        return isMissing || isEnding || isShared(namespace)
-          ? []
-          : [home, ...surroundings.filter((one) => stored.has(getObjectApiPath(one)))];
+        if (isMissing || isEnding || isShared(namespace)) return [];
+        const namespaceObject = { apiVersion: "v1", kind: "Namespace", metadata: { name, labels } };
+        return [namespaceObject, ...surroundings.filter((object) => stored.has(getObjectApiPath(object)))];
       });
       const policies = shared.filter(({ kind }) => /AdmissionPolicy|CustomResourceDefinition/.test(String(kind)));
-      const known = { manifests: [...policies, ...given, ...manifests] };
-      const alone = await cluster.predictIn([], known);
-      const assumed = await cluster.predictIn([], known, false);
-      const guesses = takeByName(alone.evaluations.slice());
-      const assumedGuesses = takeByName(assumed.evaluations.slice());
-      const queue = takeByName(manifests as NamedObject[], ({ metadata }) => metadata.name);
+      // Without --state, check knows only the manifests: those of the sets, and the objects that affect them.
+      const withoutState = { manifests: [...policies, ...namespacesAndSurroundings, ...manifests] };
+      const strict = await cluster.predictIn([], withoutState);
+      const assumed = await cluster.predictIn([], withoutState, false);
+      const takeStrict = takeByName(strict.evaluations.slice());
+      const takeAssumed = takeByName(assumed.evaluations.slice());
+      const takeManifest = takeByName(manifests as NamedObject[], ({ metadata }) => metadata.name);
       const bySet = Map.groupBy(first.evaluations, ({ checked }) => readSet(checked.name));
       await forEachSix([...bySet.values()], async (evaluations) => {
         for (const ours of evaluations) {
-          const object = queue(ours.checked.name) as NamedObject;
+          const object = takeManifest(ours.checked.name) as NamedObject;
           const answer = await sendManifest(object, stored);
           store(stored, "POST", answer);
           tally.compare(answer, ours, object);
-          const guess = guesses(ours.checked.name);
-          if (guess) tally.compareAlone(answer, guess, object);
-          const assumedGuess = assumedGuesses(ours.checked.name);
-          if (assumedGuess) tally.compareAssumed(answer, assumedGuess, object);
+          const strictPrediction = takeStrict(ours.checked.name);
+          if (strictPrediction) tally.compareStrict(answer, strictPrediction, object);
+          const assumedPrediction = takeAssumed(ours.checked.name);
+          if (assumedPrediction) tally.compareAssumed(answer, assumedPrediction, object);
         }
       });
 
       await readQuotas(stored);
       const later = await Promise.all(
         sets.map(async ({ steps }) => {
-          const all = await Promise.all(steps.map((step, at) => buildLaterStep(step, stored, at === steps.length - 1)));
-          return all.flat();
+          const laterSteps = await Promise.all(
+            steps.map((step, index) => buildLaterStep(step, stored, index === steps.length - 1)),
+          );
+          return laterSteps.flat();
         }),
       );
       const reviews = later.flat().map(({ review }) => review);
@@ -292,7 +306,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
 
     const runs = Number(POSTERN_RUNS ?? 60);
     const seed = Number(POSTERN_SEED ?? randomInt(2 ** 31));
-    it("equals what the API server does with sets of objects under policies, quotas and limits", async (t) => {
+    it("equals the API server's behaviour for sets of objects under policies, quotas and limits", async (t) => {
       const sets = generateSets(tables, runs, seed);
       const tally = createTally(minor);
       for (let start = 0; start < sets.length; start += batchSize)
@@ -315,7 +329,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
     });
   });
 
-/** Leaves out the policies on which API servers of a minor panic, with their bindings. */
+/** Removes the policies that make API servers of a minor panic, and their bindings. */
 const keepHarmless = (objects: PolicySet["policies"], minor: string): PolicySet["policies"] => {
   const harmful = objects
     .filter((object) => object.kind === "MutatingAdmissionPolicy")
@@ -327,7 +341,7 @@ const keepHarmless = (objects: PolicySet["policies"], minor: string): PolicySet[
   });
 };
 
-/** Returns the body of a PATCH that makes one object another. */
+/** Returns the body of a PATCH that changes one object into the other. */
 const buildJsonPatch = (before: object, now: object) => ({
   contentType: "application/json-patch+json",
   body: [
@@ -338,36 +352,41 @@ const buildJsonPatch = (before: object, now: object) => ({
   ],
 });
 
-/** Calls a function with each element, six at a time. */
-const forEachSix = async <T>(all: readonly T[], call: (element: T) => Promise<unknown>): Promise<void> => {
-  const rest = all[Symbol.iterator]();
+/** Calls a function with each element. At most six calls run at the same time. */
+const forEachSix = async <T>(elements: readonly T[], call: (element: T) => Promise<unknown>): Promise<void> => {
+  const rest = elements[Symbol.iterator]();
   const work = async () => {
     for (const element of rest) await call(element);
   };
   await Promise.all(Array.from({ length: 6 }, work));
 };
 
-/** Returns a function that takes the next element of a name. */
+/** Returns a function that returns the next element with a name. */
 const takeByName = <T>(
-  all: readonly T[],
+  elements: readonly T[],
   getName = (element: T) => (element as ObjectEvaluation).checked.name,
 ): ((name: string) => T | undefined) => {
-  const byName = Map.groupBy(all, getName);
+  const byName = Map.groupBy(elements, getName);
   return (name) => byName.get(name)?.shift();
 };
 
+/** Reports whether several sets share a namespace: those that the table names. */
 const isShared = ({ name }: ObjectSet["namespace"]): boolean => tables.namespaces.some((row) => row.name === name);
 
+/** Returns the set in an object's name: `set-3` in `set-3-1x`. */
 const readSet = (name: string): string => /^set-\d+/.exec(name)?.[0] ?? "";
 
+/** Compares predictions with the API server's answers, and counts the outcomes. */
 interface Tally {
   counts: Record<string, number>;
+  /** How often each reason made a prediction undecided. */
   reasons: Map<string, number>;
+  /** Descriptions of the differences. */
   different: string[];
   compare(answer: TestClusterResponse, ours: ObjectEvaluation, sent: object): void;
-  /** Compares what check says without --state, with --strict. */
-  compareAlone(answer: TestClusterResponse, ours: ObjectEvaluation, sent: object): void;
-  /** Compares what check denies in the cluster that it assumes. */
+  /** Compares check's results without --state and with --strict. */
+  compareStrict(answer: TestClusterResponse, ours: ObjectEvaluation, sent: object): void;
+  /** Compares the objects that check denies in an assumed cluster. */
   compareAssumed(answer: TestClusterResponse, ours: ObjectEvaluation, sent: object): void;
 }
 
@@ -390,6 +409,7 @@ const createTally = (minor: string): Tally => {
       if (verdict === "undecided") {
         count("undecided");
         for (const reason of undecided) {
+          // Names of objects (set-3-1x), texts in quotes and names of policies (p7) are left out.
           const general = reason.replaceAll(/set-\d+(-\d)?[^ ;,]*|"[^"]*"|\bp\d+\S*/g, "…");
           reasons.set(general, (reasons.get(general) ?? 0) + 1);
         }
@@ -402,7 +422,7 @@ const createTally = (minor: string): Tally => {
       if (difference === undefined) return;
       report(difference, sent, ours.checked);
     },
-    compareAlone: (answer, ours, sent) => {
+    compareStrict: (answer, ours, sent) => {
       const { verdict } = ours.checked;
       count("without state");
       if (verdict === "undecided") return count("undecided without state");
@@ -413,7 +433,7 @@ const createTally = (minor: string): Tally => {
     compareAssumed: (answer, ours, sent) => {
       const { verdict, denials } = ours.checked;
       count(`${verdict} by assumptions`);
-      // No controller creates the ConfigMap kube-root-ca.crt of a namespace here, which a quota counts.
+      // In other clusters, a controller creates the ConfigMap kube-root-ca.crt in each namespace, and quotas count it.
       const isCountedElsewhere = denials.every(({ message }) => /exceeded quota: .*\bconfigmaps=/.test(message));
       if (verdict === "denied" && answer.code < 300 && !isCountedElsewhere)
         report("denied by assumptions", sent, ours.checked);

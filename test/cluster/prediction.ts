@@ -15,18 +15,20 @@ import { bootCluster, type TestClusterOptions } from "../control-plane/cluster.t
 import { startSharedKubernetes } from "../kubernetes.ts";
 import { formatAnswerDiff } from "../parity/compare.ts";
 
-/** A test cluster with the plugins that are on by default, and what check says of manifests for it. */
+/** A test cluster with the plugins that are on by default, and functions that run check for this cluster. */
 export interface PredictedCluster {
   admin: TestClusterClient;
   /** Writes manifests to a file and returns its path. */
   writeManifests(items: readonly object[]): Promise<string>;
-  /** Returns the objects of lists, which are read by these paths. */
+  /** Reads the lists at these paths from the cluster, and returns their objects. */
   readLists(paths: readonly string[]): Promise<KubernetesObject[]>;
   /** Returns the evaluations of the manifests in these files, as creations in the present state of the cluster. */
   predict(paths: readonly string[]): Promise<ObjectEvaluation[]>;
-  /** Returns the evaluations of the manifests in these files, as creations in a cluster that is assumed. */
+  /** Returns the evaluations of the manifests in these files, as creations in a cluster whose state check assumes. */
   predictAssumed(paths: readonly string[]): Promise<ObjectEvaluation[]>;
-  /** Returns the evaluations of manifests and reviews in a state, and the notes of the check. */
+  /**
+   * Returns the evaluations of manifests and reviews in a cluster with the objects of `state`, and the check's notes.
+   */
   predictIn(
     state: readonly object[],
     given: { manifests?: readonly object[]; reviews?: readonly object[] },
@@ -36,8 +38,8 @@ export interface PredictedCluster {
 }
 
 /**
- * Boots a test cluster; `fill` creates objects while plugins are off. `statePaths` are the paths of the objects that plugins
- * read.
+ * Boots a test cluster. `fill` creates objects before the plugins are turned on. `statePaths` are the paths of the
+ * lists of objects that plugins read.
  */
 export const bootPredictedCluster = async (
   minor: string,
@@ -112,6 +114,7 @@ export const bootPredictedCluster = async (
   };
   const predictAssumed = async (paths: readonly string[]): Promise<ObjectEvaluation[]> =>
     (await runCheck({ paths, reviews: [], state: [] }, "CREATE", false)).evaluations;
+  /** Writes objects to a file and returns its path in a list; without objects, the list is empty. */
   const writeIfAny = async (items: readonly object[] = []) => (items.length > 0 ? [await writeManifests(items)] : []);
   const predictIn: PredictedCluster["predictIn"] = async (state, { manifests, reviews }, isStrict) => {
     const paths = await writeIfAny(manifests);
@@ -128,18 +131,18 @@ export const describeDifference = (...compared: Parameters<typeof compareOutcome
 
 const toAnswer = (body: unknown) => ({ code: 0, warnings: [], body });
 
-/** The user of all requests. */
+/** The user who sends all compared requests. */
 export const predictedUser = { username: "admin", groups: ["system:masters", "system:authenticated"] };
 
-/** Reports whether the API server refused an object between both phases of admission, because it is invalid. */
+/** Reports whether the API server refused an object as invalid: it validates objects after the mutating admission. */
 export const isByValidation = ({ code, body }: TestClusterResponse): boolean =>
   (code === 422 && !isByPolicy(body.message)) || isByAllocation(body);
 
-/** Reports whether the API server could allocate no address to a Service, which it tries before it looks at the name. */
+/** Reports whether the API server could allocate no address for a Service. It allocates before it validates. */
 const isByAllocation = ({ message }: TestClusterResponse["body"]): boolean =>
   /\bfailed to allocate\b/.test(String(message));
 
-/** Returns the faults of an object that the API server refuses as invalid; undefined if it looks at none. */
+/** Returns the faults that the API server reports for an invalid object; undefined if it failed before validation. */
 const listFaults = (answer: TestClusterResponse): string[] | undefined => {
   const causes: Record<string, string>[] = Object(answer.body.details).causes ?? [];
   return isByAllocation(answer.body)
@@ -147,23 +150,28 @@ const listFaults = (answer: TestClusterResponse): string[] | undefined => {
     : causes.map(({ field, message = "" }) => `${field}: ${message.split("\n", 1)[0]}`);
 };
 
-/** Returns the faults for which check says that API validation refuses an object. */
+/** Returns the faults of an object that check reports in the name of API validation. */
 const listPredictedFaults = ({ denials }: ObjectEvaluation["checked"]): string[] =>
   denials
     .filter(({ rule }) => rule === "API validation")
     .map(({ message }) => message.replace(/; \S[^;]* changed the object$/, ""));
 
-/** Reports whether a fault of two lists is about the same part of an object. */
-const haveCommonPart = (faults: readonly string[], others: readonly string[]): boolean => {
-  const [fields, otherFields] = [faults, others].map((all) => all.map((fault) => fault.split(": ", 1)[0] ?? ""));
-  return !!fields?.some((one) => otherFields?.some((other) => one.startsWith(other) || other.startsWith(one)));
+/**
+ * Reports whether both lists have a fault of the same field, or of a field and a part of it: `spec` and `spec.type`.
+ */
+const haveCommonPart = (faults: readonly string[], otherFaults: readonly string[]): boolean => {
+  const getField = (fault: string) => fault.split(": ", 1)[0] ?? "";
+  const otherFields = otherFaults.map(getField);
+  return faults
+    .map(getField)
+    .some((field) => otherFields.some((other) => field.startsWith(other) || other.startsWith(field)));
 };
 
 const isByPolicy = (message: unknown): boolean => / denied request: /.test(String(message));
 
 /**
- * Returns the API server's outcome and check's, reduced to the parts that can be compared. The API server validates an
- * object between both phases of admission; what validating plugins would say of an invalid one, it doesn't ask.
+ * Returns the API server's outcome and check's outcome, reduced to the parts that can be compared. The API server
+ * validates an object before it calls validating plugins, so it doesn't call them for an invalid object.
  */
 const compareOutcomes = (
   answer: TestClusterResponse,
@@ -173,21 +181,21 @@ const compareOutcomes = (
   const { code, body, warnings } = answer;
   const random = createRandomNamePattern(Object(subject.manifest.object.metadata).generateName);
   const sortParts = (message: unknown) => sortLimits(String(message).replaceAll(random, "RANDOM"));
-  // The order among policies is random in the API server.
+  // If several policies refuse an object, the API server's message is that of any of them.
   const denial =
     checked.denials.find(({ message }) => sortParts(message) === sortParts(body.message)) ?? checked.denials[0];
-  // check says in its own words, with the field, why an object can't be read.
+  // For an object that can't be read, check's message differs from the API server's: only the codes are compared.
   if (code === 400) return [code, denial?.code];
   if (isByValidation(answer)) {
     const [theirs, ours] = [listFaults(answer), listPredictedFaults(checked)];
-    // An emulated minor prints values as the newest one does, and the newest one may say more exactly what is wrong.
+    // For an older minor, check prints values as the newest minor does, and may name a field more exactly.
     if (theirs && minor !== newestKubernetes) return [true, haveCommonPart(theirs, ours)];
     return [theirs && [...new Set(theirs)].sort(), theirs && [...new Set(ours)].sort()];
   }
-  // Go's words for a patch of a policy that makes an object unreadable; check looks at the policy's next mutation, too.
+  // A policy's patch made the object unreadable. The API server's message is from Go, so check's text isn't compared.
   if (code === 500 && /json: cannot unmarshal|strict decoding/.test(String(body.message)))
     return [true, denial !== undefined];
-  // Of a plugin or a policy that check can't decide, the API server may show the refusal.
+  // The refusal may come from a plugin or a policy for which check reports "undecided".
   if ((code === 403 || isByPolicy(body.message)) && checked.undecided.length > 0) return [true, denial !== undefined];
   if (code >= 300)
     return [
@@ -204,19 +212,19 @@ const compareOutcomes = (
 };
 
 /**
- * Sorts what LimitRanger lists, which has the random order of Go's maps; and replaces the no-break space that the package
- * of protobuf puts into its errors in some programs.
+ * Sorts the violations that LimitRanger lists in the random order of Go's maps. Also replaces the no-break space that
+ * Go's protobuf package puts into its errors in some programs.
  */
 const sortLimits = (message: string): string =>
   message
     .replaceAll("\u00a0", " ")
     .replace(/(?<=is forbidden: \[)(?=m|\S+ max limit ).*(?=\]$)/, (parts) => parts.split(", ").sort().join());
 
-/** Matches the end of a quoted name that an API server drew. */
+/** Matches the random end of a generated name in quotes: `x7k2p` in `"web-x7k2p"`. */
 const createRandomNamePattern = (generateName: string | undefined): RegExp =>
   new RegExp(`(?<="${RegExp.escape(generateName ?? "\0")})[a-z0-9]{5}(?=")`, "g");
 
-/** Returns an object without what the API server sets by its clock, at random, or by what its storage has. */
+/** Returns an object without the fields that the API server sets from its clock or its storage, or at random. */
 const dropServerFields = (object: unknown): unknown => {
   const { uid, generateName } = Object(Object(object).metadata);
   const random = createRandomNamePattern(generateName);
@@ -240,7 +248,9 @@ const serverFields = [
   "healthCheckNodePort",
 ];
 
-/** Returns values without the part of volume names that the ServiceAccount plugin draws by lot. */
+/**
+ * Replaces the random end of the volume names that the ServiceAccount plugin creates, such as kube-api-access-x7k2p.
+ */
 const withoutRandomNames = <T>(values: T): T =>
   JSON.parse(JSON.stringify(values).replaceAll(/(?<=kube-api-access-)[a-z0-9]{5}/g, "…"));
 

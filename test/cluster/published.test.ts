@@ -14,9 +14,14 @@ import { readRows } from "../rows.ts";
 import { bootPredictedCluster, describeDifference, type PredictedCluster } from "./prediction.ts";
 import { findPublishedManifests } from "./published.ts";
 
-// What `check` says of manifests that other projects published equals what a real API server says of them.
+// The results of `check` for manifests that other projects published must equal the answers of a real API server.
 
-const { state, first, alone, known } = readRows<{
+const {
+  state,
+  first: kindsToCreateFirst,
+  alone: separateKinds,
+  known: knownDifferences,
+} = readRows<{
   state: string[];
   first: string[];
   alone: string[];
@@ -40,11 +45,11 @@ for (const minor of chooseMinors(undefined, 1))
       const isServed = ({ object }: Manifest) =>
         kinds.of(String(object.apiVersion), String(object.kind))?.off === false;
       const isChosen = choosePart("published manifests", 3);
-      const isNeeded = (manifest: Manifest) => first.includes(String(manifest.object.kind));
+      const isNeeded = (manifest: Manifest) => kindsToCreateFirst.includes(String(manifest.object.kind));
       const served = input.manifests.filter(isServed);
       manifests = served.filter((manifest, index) => isNeeded(manifest) || isChosen(index));
       const fill = async (admin: TestClusterClient) => {
-        // One manifest is the Service that the API server also creates, sometimes only after it is ready.
+        // One of the manifests is a Service that the API server also creates, sometimes only after it is ready.
         const path = "/api/v1/namespaces/default/services/kubernetes";
         await waitUntil(
           "there is no Service kubernetes",
@@ -67,18 +72,18 @@ for (const minor of chooseMinors(undefined, 1))
       const path = `${toApiPath(String(object.apiVersion))}${collection}?fieldValidation=Strict${query}`;
       return cluster.admin({ method: "POST", path, body: object });
     };
-    /** Creates all namespaces with their account, which no controller does here. */
+    /** Creates all namespaces with their ServiceAccounts, because there is no controller that creates these. */
     const createNamespaces = async () => {
-      const named = manifests.map(({ object }) => Object(object.metadata).namespace);
-      for (const namespace of new Set(["default", ...named.filter((name) => name !== undefined)])) {
+      const namespacesOfManifests = manifests.map(({ object }) => Object(object.metadata).namespace);
+      for (const namespace of new Set(["default", ...namespacesOfManifests.filter((name) => name !== undefined)])) {
         await create({ apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } });
         await create({ apiVersion: "v1", kind: "ServiceAccount", metadata: { name: "default", namespace } });
       }
     };
 
     const counts: Record<string, number> = {};
-    const different = new Map<string, string>();
-    /** Predicts manifests together, and compares each with what the API server says of it alone. */
+    const differences = new Map<string, string>();
+    /** Predicts manifests together, and compares each prediction with the API server's answer to this manifest. */
     const compareAll = async (selected: readonly Manifest[]) => {
       if (selected.length === 0) return;
       const paths = [await cluster.writeManifests(selected.map(({ object }) => object))];
@@ -86,46 +91,52 @@ for (const minor of chooseMinors(undefined, 1))
         (evaluations) => new Map(evaluations.map((evaluation) => [evaluation.subject.manifest.path[1], evaluation])),
       );
       for (const [index, manifest] of selected.entries()) {
-        const ours = byIndex?.get(index);
-        assert.ok(ours, getName(manifest));
+        const evaluation = byIndex?.get(index);
+        assert.ok(evaluation, getName(manifest));
         const answer = await create(manifest.object, "&dryRun=All");
-        const { verdict } = ours.checked;
-        const guess = assumed?.get(index)?.checked;
-        counts[`${guess?.verdict} by assumptions`] = (counts[`${guess?.verdict} by assumptions`] ?? 0) + 1;
-        if (guess?.verdict === "denied" && answer.code < 300)
-          different.set(getName(manifest), `${getName(manifest)} is denied wrongly: ${JSON.stringify(guess.denials)}`);
+        const { verdict } = evaluation.checked;
+        const assumedResult = assumed?.get(index)?.checked;
+        counts[`${assumedResult?.verdict} by assumptions`] =
+          (counts[`${assumedResult?.verdict} by assumptions`] ?? 0) + 1;
+        if (assumedResult?.verdict === "denied" && answer.code < 300)
+          differences.set(
+            getName(manifest),
+            `${getName(manifest)} is denied wrongly: ${JSON.stringify(assumedResult.denials)}`,
+          );
         counts[`${answer.code} ${verdict}`] = (counts[`${answer.code} ${verdict}`] ?? 0) + 1;
-        const difference = describeDifference(answer, ours, minor);
-        // The handlers have the fields of the newest minor.
+        const difference = describeDifference(answer, evaluation, minor);
+        // Kubernetes' handlers, which check uses, have the fields of the newest minor.
         const isNewer =
           minor !== newestMinor && answer.code === 400 && /unknown field/.test(String(answer.body.message));
         if (difference !== undefined && isNewer) counts["with newer fields"] = (counts["with newer fields"] ?? 0) + 1;
         else if (difference !== undefined)
-          different.set(getName(manifest), `${getName(manifest)} is a ${getKind(manifest)}\n${difference}`);
+          differences.set(getName(manifest), `${getName(manifest)} is a ${getKind(manifest)}\n${difference}`);
       }
     };
 
-    it("equals what the API server says, but for known differences", async (t) => {
+    it("get the same answers from check and from the API server, except for known differences", async (t) => {
       const byKind = Map.groupBy(manifests, ({ object }) => String(object.kind));
-      for (const kind of first) {
+      for (const kind of kindsToCreateFirst) {
         const selected = byKind.get(kind) ?? [];
         await compareAll(selected);
         for (const { object } of selected) await create(object);
         if (kind === "Namespace") await createNamespaces();
       }
-      const others = manifests.filter(({ object }) => !first.includes(String(object.kind)));
-      for (const part of Map.groupBy(others, ({ object }) => alone.includes(String(object.kind))).values())
+      const otherManifests = manifests.filter(({ object }) => !kindsToCreateFirst.includes(String(object.kind)));
+      for (const part of Map.groupBy(otherManifests, ({ object }) =>
+        separateKinds.includes(String(object.kind)),
+      ).values())
         await compareAll(part);
       t.diagnostic(`${manifests.length} manifests: ${JSON.stringify(counts)}`);
 
       assert.ok(manifests.length >= 500, `${manifests.length} manifests`);
       for (const outcome of ["201 allowed", "403 denied"]) assert.ok(counts[outcome], JSON.stringify(counts));
       assert.ok((counts["with newer fields"] ?? 0) <= 5, JSON.stringify(counts));
-      const expected = new Set(Object.values(known).flat());
-      const unknown = [...different].filter(([name]) => !expected.has(name)).map(([, text]) => text);
+      const expected = new Set(Object.values(knownDifferences).flat());
+      const unknown = [...differences].filter(([name]) => !expected.has(name)).map(([, text]) => text);
       assert.deepEqual(unknown.slice(0, 3), [], `${unknown.length} of ${manifests.length}`);
       const names = new Set(manifests.map(getName));
-      const vanished = [...expected].filter((name) => names.has(name) && !different.has(name));
-      assert.deepEqual(vanished, [], "these don't differ any more");
+      const resolvedDifferences = [...expected].filter((name) => names.has(name) && !differences.has(name));
+      assert.deepEqual(resolvedDifferences, [], "these don't differ any more");
     });
   });

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { parse } from "yaml";
 import { cacheFolder, runCommand } from "../../infra/kubernetes/build/go-programs.ts";
 
-// Manifests of other projects, from their Go modules and npm packages.
+// Downloads manifests of other projects from their Go modules and npm packages.
 
 interface Package {
   name: string;
@@ -20,7 +20,7 @@ const table = readFileSync(new URL("published.yaml", import.meta.url), "utf8");
 const digest = createHash("sha256").update(table).digest("hex").slice(0, 12);
 const folder = join(cacheFolder, `published-${digest}`);
 
-/** Returns the folder of the manifests, which has a folder for each package; undefined if they weren't downloaded yet. */
+/** Returns the folder with a folder of manifests for each package; undefined if they weren't downloaded yet. */
 export const findPublishedManifests = async (): Promise<string | undefined> =>
   existsSync(folder) ? folder : undefined;
 
@@ -46,7 +46,7 @@ const isManifestOrFolder = async (path: string): Promise<boolean> =>
   /\.(ya?ml|json)$/.test(path) || (await stat(path)).isDirectory();
 
 const downloadModule = async (name: string, scratch: string) => {
-  // The folder has no go.mod, so that no other module counts.
+  // The folder has no go.mod, so that no other module affects the download.
   const { Sum, Dir } = JSON.parse(await runCommand(scratch, "go", "mod", "download", "-json", name));
   return { found: Sum, sources: Dir };
 };

@@ -18,7 +18,8 @@ import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 
-// Tests what `postern record` writes for a real API server's reviews of rules that read the cluster.
+// Tests the recordings that `postern record` writes for the reviews of a real API server. Some of the rules read the
+// cluster.
 const program = fileURLToPath(new URL("../../infra/postern.js", import.meta.url));
 const rules = {
   "namespace-lifecycle": {},
@@ -36,7 +37,7 @@ const rules = {
 
 type Row = TestClusterRequest & { code: number };
 const rows = readRows<{ before: Row[]; after: Row[] }>(import.meta.filename);
-const early = {
+const firstPod = {
   apiVersion: "v1",
   kind: "Pod",
   metadata: { name: "early" },
@@ -77,13 +78,13 @@ describe("recordings of the gateway", await needs("API server"), () => {
       if (!body.kind.endsWith("WebhookConfiguration")) continue;
       assert.equal((await cluster.admin({ method: "POST", path: getCollectionPath(body), body })).code, 201);
     }
-    const dry = {
+    const dryRunRequest = {
       method: "POST" as const,
       path: "/api/v1/namespaces/default/pods?dryRun=All",
-      body: early,
+      body: firstPod,
     };
     for (let time = 0; time < 1000 && !printed.includes("Pod default/early"); time++) {
-      await cluster.admin(dry);
+      await cluster.admin(dryRunRequest);
       await wait(100);
     }
   });
@@ -100,7 +101,7 @@ describe("recordings of the gateway", await needs("API server"), () => {
       if (part !== undefined) return part;
       await wait(100);
     }
-    return assert.fail(`it did not say ${what}: ${printed}`);
+    return assert.fail(`it did not print ${what}: ${printed}`);
   };
   const buildEvent = (name: string) => ({
     apiVersion: "v1",
@@ -118,7 +119,7 @@ describe("recordings of the gateway", await needs("API server"), () => {
     const codes = await Promise.all(
       ["a", "b", "c"].map((name) => send({ method: "POST", path, body: buildEvent(name), code: 0 })),
     );
-    // Any of three parallel requests may be the one over the limit.
+    // Any of the three parallel requests may be the one that exceeds the limit.
     assert.deepEqual(codes.toSorted(), [201, 201, 429]);
     for (const row of rows.after) assert.equal(await send(row), row.code, row.path);
 

@@ -27,7 +27,7 @@ const spec = {
   template: { metadata: { labels }, spec: { containers } },
 };
 
-// The rule has only the rights that its ClusterRole gives. Its webhook isn't registered, so nothing is reviewed.
+// The rule has only the rights of its ClusterRole. Its webhook isn't registered, so it gets no reviews.
 describe("a recount of a real API server", await needs("API server"), () => {
   let cluster: TestCluster;
   before(async () => {
@@ -64,7 +64,7 @@ describe("a recount of a real API server", await needs("API server"), () => {
     return create(workload);
   };
 
-  it("counts what was there before, page by page, and what was deleted since", async () => {
+  it("counts existing objects, page by page, and notices deleted ones", async () => {
     const { reconcile } = await openRule(join(import.meta.dirname, "../../functions", rule));
     const ledger = createMemoryLedger();
     const { server, ca, getToken } = cluster;

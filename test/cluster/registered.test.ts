@@ -12,15 +12,16 @@ import { waitUntil } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 import { runVerb } from "../verb.ts";
 
-// What kubectl applies, prunes and removes by the commands of docs/how-to/serve.md, and what postern status says of it.
+// Tests the commands of docs/how-to/serve.md by which kubectl applies, prunes and removes objects, and the output of
+// postern status about these objects.
 
-/** Returns the words after `kubectl` of the page's command that matches a pattern. */
+/** Finds the command on the page that matches a pattern, and returns its words after `kubectl`. */
 const readCommand = async (pattern: RegExp): Promise<string[]> => {
   const page = await readFile(new URL("../../docs/how-to/serve.md", import.meta.url), "utf8");
   const blocks = [...page.matchAll(/^```sh\n(.*?)^```/gms)].map(([, text = ""]) => text.replaceAll(/\\\n\s*/g, ""));
-  const found = blocks.filter((text) => pattern.test(text));
-  assert.equal(found.length, 1, `${pattern}`);
-  return found[0]?.split("kubectl ")[1]?.trim().split(/\s+/) ?? [];
+  const commands = blocks.filter((text) => pattern.test(text));
+  assert.equal(commands.length, 1, `${pattern}`);
+  return commands[0]?.split("kubectl ")[1]?.trim().split(/\s+/) ?? [];
 };
 const [pruneCommand, setCommand, removeCommand] = await Promise.all(
   [/--prune-allowlist/, /--applyset/, /kubectl delete/].map(readCommand),
@@ -49,7 +50,7 @@ const binding = {
   metadata: policy.metadata,
   spec: { policyName: policy.metadata.name, validationActions: ["Deny"] },
 };
-const all = {
+const allRules = {
   "limit-ranger": {},
   "always-pull-images": { failurePolicy: "Fail" },
   "validating-admission-policy": { settings: { policies: [policy, binding] } },
@@ -117,7 +118,7 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
     `mutatingwebhookconfiguration/${name}`,
     `validatingwebhookconfiguration/${name}`,
   ];
-  /** Waits until a pod is admitted, or refused because the entry of a rule can't be called. */
+  /** Waits until the API server admits a pod, or refuses it because the endpoint of a rule can't be called. */
   const awaitPod = (expected: "admitted" | "refused") =>
     waitUntil(`no pod was ${expected}`, async () => {
       const pod = {
@@ -137,10 +138,10 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
     const applyAs = (name: string, text: string) => kubectl(useName(apply, name), text, variables);
 
     it(`keeps nothing of rules that were turned off, and all of another name, if applied ${mode}`, async () => {
-      await applyAs("postern", await print(all));
-      await applyAs("other", await print(all, "other"));
+      await applyAs("postern", await print(allRules));
+      await applyAs("other", await print(allRules, "other"));
       assert.deepEqual(await listObjects(), [...objectsOf("other"), ...objectsOf("postern")].sort());
-      const { registered, sentences, code } = await readStatus(all);
+      const { registered, sentences, code } = await readStatus(allRules);
       assert.deepEqual([sentences, code], [[], 0]);
       assert.deepEqual(registered.others, ["other"]);
       assert.ok(registered.objects.every(({ since }: { since: string }) => Date.parse(since) <= Date.now()));
@@ -157,14 +158,14 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
       assert.deepEqual(await listObjects(), configurationsOf("other"));
     });
 
-    it(`labels what was applied before, and status names what stays without a label, if applied ${mode}`, async () => {
-      const old = (await print(all)).replaceAll(/^ +app.kubernetes.io\/instance: .*\n/gm, "");
+    it(`labels objects that were applied without labels, and status names unneeded ones, if applied ${mode}`, async () => {
+      const old = (await print(allRules)).replaceAll(/^ +app.kubernetes.io\/instance: .*\n/gm, "");
       await kubectl(["apply", "-f", "-", ...(mode === "server-side" ? ["--server-side"] : [])], old);
-      const { "limit-ranger": _, ...fewer } = all;
+      const { "limit-ranger": _, ...fewer } = allRules;
       await applyAs("postern", await print(fewer));
-      const left = await runPostern("status", fewer, "postern");
-      assert.equal(left.code, 1);
-      const [, differences, deletion = ""] = /((?: {2}~ .*\n)+)\nkubectl (.*)\n$/.exec(left.stdout) ?? [];
+      const status = await runPostern("status", fewer, "postern");
+      assert.equal(status.code, 1);
+      const [, differences, deletion = ""] = /((?: {2}~ .*\n)+)\nkubectl (.*)\n$/.exec(status.stdout) ?? [];
       assert.equal(
         differences,
         "  ~ ClusterRoleBinding postern:limit-ranger should not be there\n  ~ ClusterRole postern:limit-ranger should not be there\n",
@@ -176,8 +177,8 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
     });
   }
 
-  it("leaves a ServiceAccount that is no longer needed, which status names", async () => {
-    const { "limit-ranger": _, ...fewer } = all;
+  it("leaves an unneeded ServiceAccount, and status names it", async () => {
+    const { "limit-ranger": _, ...fewer } = allRules;
     const text = await print(fewer);
     const account = {
       apiVersion: "v1",
@@ -191,7 +192,7 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
     assert.equal((await runPostern("status", fewer, "postern")).code, 0);
   });
 
-  it("quotes the name of a role that a shell would take for a command", async () => {
+  it("prints the name of a role in quotes if a shell would take it for a command", async () => {
     const name = "postern:It's; $(touch x)";
     const metadata = { name, labels: { "app.kubernetes.io/managed-by": "postern" } };
     const role = { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole", metadata, rules: [] };
@@ -206,18 +207,18 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
     assert.equal((await runPostern("status", {}, "postern")).code, 0);
   });
 
-  it("applies selectors with the texts that were written", async () => {
-    await kubectl(["apply", "-f", "-"], await print(all));
+  it("applies selectors with exactly the texts of postern.yaml", async () => {
+    await kubectl(["apply", "-f", "-"], await print(allRules));
     const { spec } = JSON.parse(await kubectl(["get", "validatingadmissionpolicy", "postern.no-exec", "-o", "json"]));
     assert.deepEqual(spec.matchConstraints.objectSelector, { matchLabels: { y: "on" } });
   });
 
-  it("is compared by status, which hides the key", async () => {
+  it("is compared with the cluster by status, which hides the key", async () => {
     assert.deepEqual(
-      (await readStatus(all)).sentences.filter((sentence) => !sentence.endsWith(" is missing")),
+      (await readStatus(allRules)).sentences.filter((sentence) => !sentence.endsWith(" is missing")),
       [],
     );
-    const text = await print({ ...all, "default-toleration-seconds": {} });
+    const text = await print({ ...allRules, "default-toleration-seconds": {} });
     const [key = ""] = /(?<=\/local\.)[^/]+/.exec(text) ?? [];
     assert.equal(key.length, 86);
     await kubectl(["apply", "-f", "-"], text);
@@ -233,7 +234,7 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
       },
     ]);
     await change("mutatingwebhookconfiguration", [{ op: "remove", path: "/webhooks/1" }]);
-    const { "validating-admission-policy": _, ...fewer } = all;
+    const { "validating-admission-policy": _, ...fewer } = allRules;
     const { stdout, code } = await runPostern("status", fewer, "postern");
     assert.equal(code, 1);
     assert.doesNotMatch(stdout, new RegExp(key));

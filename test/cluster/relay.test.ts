@@ -22,8 +22,9 @@ import { needs } from "../parts.ts";
 import { runVerb } from "../verb.ts";
 import { type RelaySurroundings, relayObjects, startRelay } from "./relay.ts";
 
-// An API server, the relay of docs/relay.yaml and the gateway. The Service has an address of loopback, which an API server
-// assigns if that is its range: it connects to the address of a Service itself, and no kube-proxy is needed.
+// Tests the relay of docs/relay.yaml between an API server and the gateway. The Service of the relay has a loopback
+// address. The API server assigns it if its range of Service addresses contains it. It then connects to the address
+// itself, so no kube-proxy is needed.
 
 const address = "127.53.0.10";
 const segment = createTestSigner(1).segment("local");
@@ -47,11 +48,11 @@ describe("a relay between an API server and the gateway", await needs("API serve
   let folder = "";
   let port = 0;
   let cluster: TestCluster;
-  let rules: Awaited<ReturnType<typeof openGateway>>;
+  let gateway: Awaited<ReturnType<typeof openGateway>>;
   let surroundings: RelaySurroundings;
   let relays: RunningProgram[] = [];
-  /** What each review waits for. */
-  let held: Promise<unknown> = Promise.resolve();
+  /** A promise for which each review waits. */
+  let reviewGate: Promise<unknown> = Promise.resolve();
 
   const openGateway = async (keys: string) => {
     const catalogue = (await readCatalogue()).filter(({ name }) => yaml.includes(`${name}:`));
@@ -59,18 +60,18 @@ describe("a relay between an API server and the gateway", await needs("API serve
     return serveTestRules(catalogue, yaml, {
       certificate,
       before: (_, handler) => async (review) => {
-        await held;
+        await reviewGate;
         return handler(review);
       },
     });
   };
-  /** Ends the relays, and starts others. */
+  /** Stops the relays, and starts new ones. */
   const replaceRelays = async (count: number, changed: Partial<RelaySurroundings> = {}) => {
     await Promise.all(relays.map(({ stop }) => stop()));
     relays = [];
     while (relays.length < count) relays.push(await startRelay(folder, { ...surroundings, ...changed }));
   };
-  const create = (object: { apiVersion: string; kind: string; metadata: { name: string } }, query = "") =>
+  const createObject = (object: { apiVersion: string; kind: string; metadata: { name: string } }, query = "") =>
     cluster.admin({ method: "POST", path: `${getCollectionPath(object)}${query}`, body: object });
   const runPostern = async (...words: string[]) => {
     const { code, stdout, stderr } = await runVerb(folder, [...words, "--config", join(folder, "postern.yaml")]);
@@ -79,14 +80,14 @@ describe("a relay between an API server and the gateway", await needs("API serve
   };
   const printManifests = () =>
     runPostern("manifests", "--service", `postern-relay/postern-relay:${port}`, "--ca", "relay.crt", "-o", "json");
-  /** Sends the head of a review to the relay itself, and returns the code of the answer. */
+  /** Sends only the head of a review directly to the relay, and returns the code of the answer. */
   const sendHead = async (headers: Record<string, string | number>): Promise<number | undefined> => {
     const ca = await readFile(join(folder, "relay.crt"));
     const options = { method: "POST", ca, headers, servername: "postern-relay.postern-relay.svc" };
-    const sent = request(`https://${address}:${port}/always-pull-images/mutate`, options);
-    sent.flushHeaders();
-    const [response]: IncomingMessage[] = await once(sent, "response");
-    sent.destroy();
+    const reviewHead = request(`https://${address}:${port}/always-pull-images/mutate`, options);
+    reviewHead.flushHeaders();
+    const [response]: IncomingMessage[] = await once(reviewHead, "response");
+    reviewHead.destroy();
     return response?.statusCode;
   };
 
@@ -98,12 +99,12 @@ describe("a relay between an API server and the gateway", await needs("API serve
     const command = commands.find((text) => text.startsWith("openssl req ")) ?? assert.fail("no command");
     execFileSync("sh", ["-c", command], { cwd: folder, stdio: "ignore" });
     await writeFile(join(folder, "postern.yaml"), yaml);
-    rules = await openGateway("keys");
+    gateway = await openGateway("keys");
     surroundings = {
       service: `${address}:${port}`,
       certificate: join(folder, "relay.crt"),
       systemCa: join(folder, "keys/ca.crt"),
-      postern: new URL(rules.url).host,
+      postern: new URL(gateway.url).host,
       host: "localhost",
       key: segment,
     };
@@ -111,25 +112,25 @@ describe("a relay between an API server and the gateway", await needs("API serve
     for (const object of relayObjects) {
       const isService = object.kind === "Service";
       const spec = { ...object.spec, clusterIP: address, ports: [{ port, targetPort: "reviews" }] };
-      const { code, body } = await create(isService ? { ...object, spec } : object);
+      const { code, body } = await createObject(isService ? { ...object, spec } : object);
       assert.equal(code, 201, JSON.stringify(body));
     }
     await replaceRelays(2);
     for (const object of JSON.parse(await printManifests()).items)
-      assert.equal((await create(object)).code, 201, object.kind);
+      assert.equal((await createObject(object)).code, 201, object.kind);
     await waitUntil("the API server does not call the relay", async () => {
-      const { code } = await create(buildService("first", ["192.0.2.1"]), "?dryRun=All");
+      const { code } = await createObject(buildService("first", ["192.0.2.1"]), "?dryRun=All");
       return code === 403;
     });
   });
   after(async () => {
     await cluster?.stop();
     await replaceRelays(0);
-    await rules?.stop();
+    await gateway?.stop();
     await rm(folder, { recursive: true, force: true });
   });
 
-  it("has entries without a URL and without a key, which exempt its namespace", async () => {
+  it("has entries that have no URL and no key, and exempt the relay's namespace", async () => {
     const text = await printManifests();
     assert.ok(!text.includes(segment.split(".")[1] ?? ""));
     const entries = JSON.parse(text).items.flatMap(({ webhooks = [] }) => webhooks);
@@ -150,7 +151,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
     assert.match(await runPostern("check", manifest), /\n7 objects: 6 allowed, 1 changed\n$/);
   });
 
-  it("is what postern status says of the cluster", async () => {
+  it("is named by postern status", async () => {
     await writeFile(join(folder, "kubeconfig"), buildKubeconfig({ local: cluster }));
     const stdout = await runPostern("status", "--kubeconfig", "kubeconfig");
     assert.match(stdout, new RegExp(`, calls the relay postern-relay/postern-relay:${port}\n`));
@@ -158,21 +159,21 @@ describe("a relay between an API server and the gateway", await needs("API serve
   });
 
   it("forwards requests that are changed, denied and admitted", async () => {
-    const { code, body } = await create(buildPod("changed"));
+    const { code, body } = await createObject(buildPod("changed"));
     assert.equal(code, 201, JSON.stringify(body));
     assert.match(JSON.stringify(body.spec), /"imagePullPolicy":"Always"/);
-    const denied = await create(buildService("denied", ["192.0.2.1"]));
+    const denied = await createObject(buildService("denied", ["192.0.2.1"]));
     assert.equal(denied.code, 403);
     assert.match(
       readMessage(denied),
       /denied the request: services "denied" is forbidden: Use of external IPs is denied/,
     );
-    assert.equal((await create(buildService("admitted"))).code, 201);
+    assert.equal((await createObject(buildService("admitted"))).code, 201);
   });
 
   it("forwards the largest reviews", async () => {
-    const [{ code, body }, reports] = await rules.during(() =>
-      create(buildPod("large", ["x".repeat(2_900_000)]), "?dryRun=All"),
+    const [{ code, body }, reports] = await gateway.during(() =>
+      createObject(buildPod("large", ["x".repeat(2_900_000)]), "?dryRun=All"),
     );
     assert.equal(code, 201, JSON.stringify(body).slice(0, 500));
     assert.deepEqual(
@@ -181,52 +182,52 @@ describe("a relay between an API server and the gateway", await needs("API serve
     );
   });
 
-  it("refuses larger ones, and those of unknown length", async () => {
-    const [codes, reports] = await rules.during(() =>
+  it("refuses larger reviews, and reviews of unknown length", async () => {
+    const [codes, reports] = await gateway.during(() =>
       Promise.all([sendHead({ "content-length": 10 * 1024 * 1024 + 1 }), sendHead({ "transfer-encoding": "chunked" })]),
     );
     assert.deepEqual(codes, [413, 413]);
     assert.deepEqual(reports, []);
   });
 
-  it("goes on with one of two replicas", async () => {
+  it("still works if one of two replicas stops", async () => {
     await relays.shift()?.stop();
     for (let number = 0; number < 20; number++)
-      assert.equal((await create(buildPod(`one-${number}`), "?dryRun=All")).code, 201);
+      assert.equal((await createObject(buildPod(`one-${number}`), "?dryRun=All")).code, 201);
   });
 
   it("answers before the API server's own timeout if Postern is slow", async () => {
     const { promise, resolve } = Promise.withResolvers();
-    held = promise;
+    reviewGate = promise;
     try {
-      const { code, body } = await create(buildPod("slow"));
+      const { code, body } = await createObject(buildPod("slow"));
       assert.equal(code, 500);
       assert.match(
         String(body.message),
         /"always-pull-images\.postern\.dev": .*: Postern did not answer the relay in time$/,
       );
-      assert.equal((await create(buildService("slow", ["192.0.2.1"]), "?dryRun=All")).code, 201);
+      assert.equal((await createObject(buildService("slow", ["192.0.2.1"]), "?dryRun=All")).code, 201);
     } finally {
       resolve(undefined);
-      held = Promise.resolve();
+      reviewGate = Promise.resolve();
     }
   });
 
-  it("forwards nothing to a server with a certificate of another CA or another name", async () => {
-    const other = await openGateway("other");
+  it("forwards nothing to a server whose certificate has another CA or another name", async () => {
+    const otherGateway = await openGateway("other");
     try {
-      for (const changed of [{ postern: new URL(other.url).host }, { host: "rules.example.com" }]) {
+      for (const changed of [{ postern: new URL(otherGateway.url).host }, { host: "rules.example.com" }]) {
         await replaceRelays(1, changed);
-        const [refused, reports] = await rules.during(() => create(buildPod("unknown")));
+        const [refused, reports] = await gateway.during(() => createObject(buildPod("unknown")));
         assert.equal(refused.code, 500);
         assert.match(readMessage(refused), /: the relay reached no Postern$/);
-        assert.deepEqual([...reports, ...other.reports], []);
+        assert.deepEqual([...reports, ...otherGateway.reports], []);
         const readLog = () => relays[0]?.tail() ?? "";
         await waitUntil("the relay logs nothing", () => readLog().includes("/always-pull-images/mutate?timeout=3s"));
         assert.ok(!readLog().includes(segment));
       }
     } finally {
-      await other.stop();
+      await otherGateway.stop();
     }
   });
 
@@ -235,28 +236,28 @@ describe("a relay between an API server and the gateway", await needs("API serve
     execFileSync("openssl", words, { cwd: folder, stdio: "ignore" });
     await copyFile(join(folder, "relay.key"), join(folder, "expired.key"));
     await replaceRelays(1, { certificate: join(folder, "expired.crt") });
-    const [refused, reports] = await rules.during(() => create(buildPod("expired")));
+    const [refused, reports] = await gateway.during(() => createObject(buildPod("expired")));
     assert.match(readMessage(refused), /tls: failed to verify certificate: x509: certificate has expired/);
     assert.deepEqual(reports, []);
   });
 
-  it("leaves its own namespace writable when no replica is there, where its pods keep to Pod Security", async () => {
+  it("leaves its namespace writable if no replica runs, and its pods meet Pod Security", async () => {
     await replaceRelays(0);
-    const refused = await create(buildPod("down"));
+    const refused = await createObject(buildPod("down"));
     assert.equal(refused.code, 500);
     assert.match(
       readMessage(refused),
       /failed calling webhook "always-pull-images\.postern\.dev": failed to call webhook: Post "https:\/\/postern-relay\.postern-relay\.svc:\d+\/always-pull-images\/mutate\?timeout=3s": .*connection refused$/,
     );
-    assert.equal((await create(buildService("open", ["192.0.2.1"]))).code, 201);
+    assert.equal((await createObject(buildService("open", ["192.0.2.1"]))).code, 201);
     const { spec } = relayObjects.find(({ kind }) => kind === "Deployment").spec.template;
     const metadata = { name: "relay", namespace: "postern-relay" };
     const replica = { apiVersion: "v1", kind: "Pod", metadata, spec };
-    const answer = await create(replica);
+    const answer = await createObject(replica);
     assert.equal(answer.code, 201, readMessage(answer));
     assert.deepEqual(answer.warnings, []);
-    assert.equal((await create(buildPod("lax", [], "postern-relay"))).code, 403);
+    assert.equal((await createObject(buildPod("lax", [], "postern-relay"))).code, 403);
     await replaceRelays(2);
-    assert.equal((await create(buildPod("up"))).code, 201);
+    assert.equal((await createObject(buildPod("up"))).code, 201);
   });
 });

@@ -6,11 +6,11 @@ import { setTimeout as wait } from "node:timers/promises";
 import { parseAllDocuments } from "yaml";
 import { type RunningProgram, startProgram } from "../control-plane/process.ts";
 
-// Runs the relay of docs/relay.yaml: Debian's HAProxy with the configuration that the manifest has.
+// Runs the relay of docs/relay.yaml: Debian's HAProxy with the configuration from the manifest.
 
 const program = "/usr/sbin/haproxy";
 
-/** Returns why there is no relay, if so. */
+/** Returns the reason why the relay can't run here; undefined if it can. */
 export const findMissingRelay = (): string | undefined => {
   if (!existsSync(program)) return "HAProxy is not here: apt-get install haproxy installs it";
   return spawnSync("openssl", ["version"]).status === 0
@@ -23,15 +23,17 @@ export const relayObjects = parseAllDocuments(
   readFileSync(new URL("../../docs/relay.yaml", import.meta.url), "utf8"),
 ).map((document) => document.toJS());
 
-/** What a pod of the relay has from its surroundings. */
+/** The addresses and files that a pod of the relay uses. */
 export interface RelaySurroundings {
   /** The address and the port of the Service. */
   service: string;
-  /** The files with the relay's certificate and with the CA that stands for those of the system. */
+  /** The file with the relay's certificate. */
   certificate: string;
+  /** The file with the CA that replaces the CAs of the system. */
   systemCa: string;
-  /** The address of Postern, the host by which the relay knows it, and the key. */
+  /** The address of Postern. */
   postern: string;
+  /** The host name of Postern. */
   host: string;
   key: string;
 }
@@ -42,7 +44,7 @@ export const startRelay = async (
   { service, certificate, systemCa, postern, host, key }: RelaySurroundings,
 ): Promise<RunningProgram> => {
   const config: string = relayObjects.find(({ kind }) => kind === "ConfigMap").data["haproxy.cfg"];
-  // Only addresses and files are other ones.
+  // The manifest's configuration is used, with other addresses and files.
   const text = config
     .replace("bind :8443 ssl crt /tls/tls.crt\n", `bind ${service} ssl crt ${certificate}\n`)
     .replace("@system-ca", systemCa)
@@ -67,6 +69,8 @@ const countListeners = (service: string): number => {
   const [address = "", port] = service.split(":");
   const bytes = address.split(".").reverse();
   const toHex = (number: unknown, digits: number) => Number(number).toString(16).toUpperCase().padStart(digits, "0");
-  const place = ` ${bytes.map((byte) => toHex(byte, 2)).join("")}:${toHex(port, 4)} 00000000:0000 0A `;
-  return readFileSync("/proc/net/tcp", "utf8").split(place).length - 1;
+  // In /proc/net/tcp, a line has the local address as `0100007F:1F90`, the remote address, and the state 0A: it
+  // listens.
+  const listening = ` ${bytes.map((byte) => toHex(byte, 2)).join("")}:${toHex(port, 4)} 00000000:0000 0A `;
+  return readFileSync("/proc/net/tcp", "utf8").split(listening).length - 1;
 };

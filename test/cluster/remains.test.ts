@@ -16,14 +16,15 @@ import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
 import { waitUntil } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
-// A quota of three CPUs, and a workload with two Pods that finalizers keep after the workload has gone.
+// Tests a quota of three CPUs with a workload whose two Pods still run, because of finalizers, after the workload is
+// gone.
 
 const rule = "workload-quota";
 const settings = { quotas: [{ name: "q", hard: { "requests.cpu": 3 } }] };
-const kept = "example.com/kept";
+const keptFinalizer = "example.com/kept";
 const labels = { app: "a" };
 const template = {
-  metadata: { labels, finalizers: [kept] },
+  metadata: { labels, finalizers: [keptFinalizer] },
   spec: {
     restartPolicy: "Never",
     containers: [{ name: "c", image: "c", resources: { requests: { cpu: "1" } } }],
@@ -44,7 +45,7 @@ const buildWorkload = (kind: keyof typeof kinds, namespace: string, name: string
   return { apiVersion: kinds[kind].apiVersion, kind, metadata: { name, namespace }, spec };
 };
 
-/** How a workload goes, although its Pods stay: a deletion, or a patch of what it was. */
+/** Ways in which a workload ends although its Pods stay: a deletion, or a patch of its spec. */
 const ways: [sentence: string, kind: keyof typeof kinds, way: { spec: object } | "deleted" | "deleted before"][] = [
   ["a Deployment that is deleted", "Deployment", "deleted"],
   ["a Deployment that is scaled down", "Deployment", { spec: { replicas: 0 } }],
@@ -53,7 +54,7 @@ const ways: [sentence: string, kind: keyof typeof kinds, way: { spec: object } |
   ["a Job that is suspended", "Job", { spec: { suspend: true } }],
 ];
 
-describe("what still runs of a workload, in a real API server", await needs("API server"), () => {
+describe("Pods that still run after their workload has ended, in a real API server", await needs("API server"), () => {
   let cluster: TestCluster;
   before(async () => {
     cluster = await bootCluster(await requireBinaries(), {
@@ -90,7 +91,7 @@ describe("what still runs of a workload, in a real API server", await needs("API
   const listItems = async (path: string): Promise<KubernetesObject[]> => Object((await send("GET", path)).items);
 
   for (const [index, [sentence, kind, way]] of ways.entries())
-    it(`counts until it ends: ${sentence}`, async () => {
+    it(`count against the quota until they are gone, for ${sentence}`, async () => {
       const namespace = `n${index}`;
       await create({ apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } });
       await waitUntil("there is no service account", async () => {
@@ -108,8 +109,12 @@ describe("what still runs of a workload, in a real API server", await needs("API
       const quota = { quotas: [{ ...settings.quotas[0], namespaces: [namespace], unseen: "100%" }] };
       const start = Date.now();
       let time = start;
-      /** Asks the rule about a write, and returns the sentence of a refusal. */
-      const ask = async (operation: Operation, name: string, objects: { object?: object; oldObject?: object }) => {
+      /** Lets the rule evaluate a write, and returns the sentence of a refusal. */
+      const evaluateWrite = async (
+        operation: Operation,
+        name: string,
+        objects: { object?: object; oldObject?: object },
+      ) => {
         const [group = "", version = ""] = kinds[kind].apiVersion.split("/");
         const request = {
           uid: String(time),
@@ -126,11 +131,11 @@ describe("what still runs of a workload, in a real API server", await needs("API
         return outcome.status?.message;
       };
       const next = buildWorkload(kind, namespace, "next");
-      const askForNext = () => ask("CREATE", "next", { object: next });
+      const askForNext = () => evaluateWrite("CREATE", "next", { object: next });
       const recount = () => reconcile(openLive("east", 30_000), quota, () => time, time + 1);
 
       const first = buildWorkload(kind, namespace, "first");
-      assert.equal(await ask("CREATE", "first", { object: first }), undefined);
+      assert.equal(await evaluateWrite("CREATE", "first", { object: first }), undefined);
       await create(first);
       const pods = `/api/v1/namespaces/${namespace}/pods`;
       await waitUntil("there are not two Pods", async () => (await listItems(pods)).length === 2);
@@ -139,14 +144,14 @@ describe("what still runs of a workload, in a real API server", await needs("API
       const before = await send("GET", path);
       if (typeof way === "object") {
         const object = { ...before, spec: { ...toMap(before.spec), ...way.spec } };
-        assert.equal(await ask("UPDATE", "first", { object, oldObject: before }), undefined);
+        assert.equal(await evaluateWrite("UPDATE", "first", { object, oldObject: before }), undefined);
         await send("PATCH", path, way);
       } else {
-        assert.equal(await ask("DELETE", "first", { oldObject: before }), undefined);
+        assert.equal(await evaluateWrite("DELETE", "first", { oldObject: before }), undefined);
         const replicaSets = `/apis/apps/v1/namespaces/${namespace}/replicasets`;
         if (way === "deleted before")
           for (const { metadata } of await listItems(replicaSets))
-            await send("PATCH", `${replicaSets}/${metadata?.name}`, { metadata: { finalizers: [kept] } });
+            await send("PATCH", `${replicaSets}/${metadata?.name}`, { metadata: { finalizers: [keptFinalizer] } });
         await send("DELETE", path, { propagationPolicy: "Background" });
       }
       await waitUntil("the workload still has its Pods", async () => {
@@ -155,7 +160,7 @@ describe("what still runs of a workload, in a real API server", await needs("API
         return way === "deleted before" ? code === 404 : leaving.length === 2;
       });
 
-      // A refusal finds that Pods run, and the recount counts them.
+      // When a write is refused, the rule finds that Pods still run, and the recount counts them.
       time = start + 80_000;
       assert.match((await askForNext()) ?? "", /used: requests\.cpu=2, .*; 1 objects .* may have Pods that still run/);
       assert.match((await recount()) ?? "", /charged [12] that weren't counted/);

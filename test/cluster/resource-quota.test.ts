@@ -18,12 +18,12 @@ import {
 import { needs } from "../parts.ts";
 
 /**
- * The seconds for which clients create pods; each round fills the quota of another namespace. Less than 300: the quota
- * controller then counts all quotas again, and may overwrite a charge.
+ * The seconds for which clients create pods. Each round fills the quota of another namespace. There must be less than
+ * 300 seconds, because the quota controller then counts all quotas again, and may overwrite a charge.
  */
 const { POSTERN_QUOTA_SECONDS } = process.env;
 const seconds = Number(POSTERN_QUOTA_SECONDS ?? 2);
-/** On a slow machine, more clients of one quota would wait for each other for longer than a review has time. */
+/** With more clients of one quota, a review on a slow machine would not have enough time. */
 const clients = POSTERN_QUOTA_SECONDS === undefined ? 8 : 32;
 
 // The API server's own plugin is off, and kube-controller-manager runs the quota controller. The rule has only the rights
@@ -76,42 +76,42 @@ describe("quotas on a real API server that doesn't enforce them itself", await n
     for (const stop of stops.reverse()) await stop();
   });
 
-  const readQuota = async (home: string): Promise<ResourceQuota> =>
-    (await cluster.admin({ method: "GET", path: `${home}/resourcequotas/q` })).body;
-  const listRequests = async (home: string): Promise<number[]> => {
-    const { body } = await cluster.admin({ method: "GET", path: `${home}/pods` });
+  const readQuota = async (namespacePath: string): Promise<ResourceQuota> =>
+    (await cluster.admin({ method: "GET", path: `${namespacePath}/resourcequotas/q` })).body;
+  const listRequests = async (namespacePath: string): Promise<number[]> => {
+    const { body } = await cluster.admin({ method: "GET", path: `${namespacePath}/pods` });
     const pods = body.items as Pod[];
     return pods.map(({ spec }) => parseCpu(spec?.containers[0]?.resources?.requests?.cpu));
   };
 
   /** Creates a namespace with a quota, and waits for the quota controller. Returns the namespace's path. */
   const openNamespace = async (name: string, hard: Record<string, string>): Promise<string> => {
-    const home = `/api/v1/namespaces/${name}`;
+    const namespacePath = `/api/v1/namespaces/${name}`;
     await cluster.admin({ method: "POST", path: "/api/v1/namespaces", body: { metadata: { name } } });
     const body = { metadata: { name: "q" }, spec: { hard } };
-    await cluster.admin({ method: "POST", path: `${home}/resourcequotas`, body });
+    await cluster.admin({ method: "POST", path: `${namespacePath}/resourcequotas`, body });
     await waitUntil(
       "the quota controller doesn't count",
-      async () => (await readQuota(home)).status?.used !== undefined,
+      async () => (await readQuota(namespacePath)).status?.used !== undefined,
     );
-    return home;
+    return namespacePath;
   };
-  const createPod = async (home: string, create = cluster.admin, cpu = "100m") => {
+  const createPod = async (namespacePath: string, create = cluster.admin, cpu = "100m") => {
     const body = {
       metadata: { generateName: "p-" },
       spec: { containers: [{ name: "c", image: "i", resources: { requests: { cpu } } }] },
     };
-    return create({ method: "POST", path: `${home}/pods`, body });
+    return create({ method: "POST", path: `${namespacePath}/pods`, body });
   };
 
   it(`never hold more than they allow while ${clients} clients create pods at once, for ${seconds} seconds`, async (context) => {
     const counts = { created: 0, refused: 0, conflicts: 0 };
     const end = Date.now() + seconds * 1000;
     for (let round = 0; round === 0 || Date.now() < end; round++) {
-      const home = await openNamespace(`crowd-${round}`, { "requests.cpu": "12", pods: "60" });
+      const namespacePath = await openNamespace(`crowd-${round}`, { "requests.cpu": "12", pods: "60" });
       const fill = async (create: typeof cluster.admin, index: number) => {
         for (let turn = 0; ; turn++) {
-          const { code, body } = await createPod(home, create, `${50 + ((index * 37 + turn * 101) % 300)}m`);
+          const { code, body } = await createPod(namespacePath, create, `${50 + ((index * 37 + turn * 101) % 300)}m`);
           if (code === 201) counts.created += 1;
           else if (code === 409) counts.conflicts += 1;
           else {
@@ -122,21 +122,22 @@ describe("quotas on a real API server that doesn't enforce them itself", await n
         }
       };
       await Promise.all(creators.map(fill));
-      const requests = await listRequests(home);
+      const requests = await listRequests(namespacePath);
       const sum = requests.reduce((left, right) => left + right, 0);
       assert.ok(sum <= 12_000 && requests.length <= 60, `${sum} of 12000, ${requests.length} of 60`);
-      // Nothing else refused a pod after it was charged, so that what is charged is what is stored.
-      const { used = {} } = (await readQuota(home)).status ?? {};
+      // No other plugin refused a pod after its charge, so the charged amount is the stored amount.
+      const { used = {} } = (await readQuota(namespacePath)).status ?? {};
       assert.deepEqual([parseCpu(used["requests.cpu"]), Number(used.pods)], [sum, requests.length]);
     }
     context.diagnostic(JSON.stringify(counts));
   });
 
-  // A Secret is deleted by one write, and the controller counts once. A pod is deleted by two: the second count may come after
-  // the next pod is charged and before the controller sees that pod, and overwrite the charge.
-  it("have room again after a Secret is deleted: the quota controller counts anew", async () => {
-    const home = await openNamespace("healing", { secrets: "2" });
-    const path = `${home}/secrets`;
+  // A Secret is deleted by one write, and the controller counts once. A pod is deleted by two writes. The second count
+  // may come after the next pod is charged and before the controller sees that pod, and would then overwrite the
+  // charge.
+  it("allow a new Secret after one is deleted, because the quota controller counts again", async () => {
+    const namespacePath = await openNamespace("healing", { secrets: "2" });
+    const path = `${namespacePath}/secrets`;
     const createSecret = (name: string) => cluster.admin({ method: "POST", path, body: { metadata: { name } } });
     assert.equal((await createSecret("a")).code, 201);
     assert.equal((await createSecret("b")).code, 201);
@@ -146,7 +147,7 @@ describe("quotas on a real API server that doesn't enforce them itself", await n
     );
     await cluster.admin({ method: "DELETE", path: `${path}/a` });
     await waitUntil("the quota controller doesn't count the deletion", async () => {
-      return (await readQuota(home)).status?.used?.secrets === "1";
+      return (await readQuota(namespacePath)).status?.used?.secrets === "1";
     });
     assert.equal((await createSecret("c")).code, 201);
     assert.equal((await createSecret("d")).code, 403);

@@ -11,27 +11,30 @@ import { getCollectionPath } from "../control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
 import { needs } from "../parts.ts";
 
-// Tests the printed roles on a real API server with RBAC: they allow all that each rule needs, and nothing else.
-const asking = (await readCatalogue()).filter(({ rule }) => asksCluster(rule));
+// Tests the printed roles on a real API server with RBAC. They must allow the requests that each rule needs, and no
+// others.
+const rulesThatAskClusters = (await readCatalogue()).filter(({ rule }) => asksCluster(rule));
 
 describe("a rule's rights on a real API server", await needs("API server"), () => {
   let cluster: TestCluster;
-  let all: { group: string; version: string; resource: string }[];
+  let allKinds: { group: string; version: string; resource: string }[];
 
   before(async () => {
     const binaries = await requireBinaries();
     const users = Object.fromEntries(
-      asking.map(({ name }) => [`function:${name}`, [buildKubernetesGroupName("postern", name)]]),
+      rulesThatAskClusters.map(({ name }) => [`function:${name}`, [buildKubernetesGroupName("postern", name)]]),
     );
     cluster = await bootCluster(binaries, { rbac: true, users });
-    const rules = asking.map(({ name }) => `${name}: { mode: audit, exempt: { users: [nobody] } }`).join(", ");
-    const [local] = parseConfig(`rules: { ${rules} }`, asking.map(deleteSettingsCheck)).clusters.values();
+    const rules = rulesThatAskClusters
+      .map(({ name }) => `${name}: { mode: audit, exempt: { users: [nobody] } }`)
+      .join(", ");
+    const [local] = parseConfig(`rules: { ${rules} }`, rulesThatAskClusters.map(deleteSettingsCheck)).clusters.values();
     assert.ok(local);
-    for (const object of buildFunctionRbacObjects(asking, local, "postern")) {
+    for (const object of buildFunctionRbacObjects(rulesThatAskClusters, local, "postern")) {
       const { code, body } = await cluster.admin({ method: "POST", path: getCollectionPath(object), body: object });
       assert.equal(code, 201, String(body.message));
     }
-    all = await listResources(cluster);
+    allKinds = await listResources(cluster);
   });
   after(() => cluster?.stop());
 
@@ -41,19 +44,20 @@ describe("a rule's rights on a real API server", await needs("API server"), () =
     return createLiveCapabilities({ local: { server, ca, credentials } })("local", 10_000);
   };
 
-  for (const { name, rule } of asking) {
+  for (const { name, rule } of rulesThatAskClusters) {
     const settings = rule.settings ?? {};
-    const used = Object.values(rule.needs ?? {}).filter(({ isUsed }) => isUsed?.(settings) ?? true);
-    const needs = used.flatMap((need) => listQuestions(need, settings));
-    it(`let ${name} read and create what it needs`, async () => {
-      // RBAC is checked first: an unserved kind or an invalid object is refused only after that.
+    const usedNeeds = Object.values(rule.needs ?? {}).filter(({ isUsed }) => isUsed?.(settings) ?? true);
+    const needs = usedNeeds.flatMap((need) => listQuestions(need, settings));
+    it(`let ${name} read and create the objects that it needs`, async () => {
+      // The API server checks RBAC first. The refusal of an unserved kind or an invalid object thus shows that RBAC
+      // allows the request.
       for (const need of needs)
         assert.match(await askCluster(openCapabilities(name), need), /^$|the API server answers (400|404)/);
     });
 
     it(`let ${name} read nothing else`, async () => {
       const capabilities = openCapabilities(name);
-      for (const { group, version, resource } of all)
+      for (const { group, version, resource } of allKinds)
         for (const verb of ["get", "list"] as const) {
           const isNeeded = needs.some(
             (need) => need.verb === verb && need.kind?.group === group && need.kind.resource === resource,
@@ -66,14 +70,14 @@ describe("a rule's rights on a real API server", await needs("API server"), () =
   }
 });
 
-/** Returns the single questions of a need with these settings. */
+/** Returns the questions to the API server that a need allows with these settings. */
 function listQuestions({ verb, kind, kinds }: Need<unknown>, settings: object): Pick<Need<unknown>, "verb" | "kind">[] {
   if (!kinds) return [{ verb, ...(kind && { kind }) }];
   const read = kinds(settings).flatMap((kind) => (["get", "list"] as const).map((verb) => ({ verb, kind })));
   return [...read, { verb: "discover" }];
 }
 
-/** Asks a question, and returns the error's message or an empty text. */
+/** Sends a question to the API server. Returns the error's message, or an empty text. */
 const askCluster = (
   capabilities: ReturnType<ReturnType<typeof createLiveCapabilities>>,
   { verb, kind = { group: "", resource: "" } }: Pick<Need<unknown>, "verb" | "kind">,
@@ -93,7 +97,9 @@ const askCluster = (
   );
 };
 
-/** Removes the check of settings: required settings don't change the rule's rights. */
+/**
+ * Removes the check of settings, so that rules need no settings here. Required settings don't change the rule's rights.
+ */
 const deleteSettingsCheck = (listed: CatalogueRule): CatalogueRule => {
   const { checkSettings: _, ...rule } = listed.rule;
   return { ...listed, rule };
@@ -101,9 +107,11 @@ const deleteSettingsCheck = (listed: CatalogueRule): CatalogueRule => {
 
 const listResources = async ({ admin }: TestCluster) => {
   const { body } = await admin({ method: "GET", path: "/apis" });
-  const groups = (body.groups as { preferredVersion: { groupVersion: string } }[]).map((one) => one.preferredVersion);
+  const groups = (body.groups as { preferredVersion: { groupVersion: string } }[]).map(
+    (group) => group.preferredVersion,
+  );
   const versions = ["v1", ...groups.map(({ groupVersion }) => groupVersion)];
-  const lists = versions.map(async (groupVersion) => {
+  const requests = versions.map(async (groupVersion) => {
     const { resources } = (await admin({ method: "GET", path: toApiPath(groupVersion) })).body as {
       resources: { name: string; verbs: string[] }[];
     };
@@ -111,5 +119,5 @@ const listResources = async ({ admin }: TestCluster) => {
     const read = resources.filter(({ name, verbs }) => !name.includes("/") && verbs.includes("list"));
     return read.map(({ name }) => ({ group, version, resource: name }));
   });
-  return (await Promise.all(lists)).flat();
+  return (await Promise.all(requests)).flat();
 };

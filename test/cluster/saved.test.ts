@@ -15,7 +15,7 @@ import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { runVerb } from "../verb.ts";
 
-// `npx postern check --live --save FILE` writes what `--state` needs of a cluster.
+// Tests that `npx postern check --live --save FILE` writes all objects of a cluster that `--state` needs.
 interface Table {
   cluster: string;
   saved: string[];
@@ -31,10 +31,10 @@ describe("a cluster that is saved", await needs("API server", "Kubernetes module
   /** The file that a check of the complete cluster saved. */
   let savedText = "";
 
-  const create = ({ apiVersion = "", kind = "", ...rest }: KubernetesObject, query = "") => {
-    const served = kinds.of(apiVersion, kind);
-    const home = served?.namespaced ? `/namespaces/${rest.metadata?.namespace}` : "";
-    const path = `${toApiPath(apiVersion)}${home}/${served?.resource.resource}${query}`;
+  const createObject = ({ apiVersion = "", kind = "", ...rest }: KubernetesObject, query = "") => {
+    const kindEntry = kinds.of(apiVersion, kind);
+    const namespacePath = kindEntry?.namespaced ? `/namespaces/${rest.metadata?.namespace}` : "";
+    const path = `${toApiPath(apiVersion)}${namespacePath}/${kindEntry?.resource.resource}${query}`;
     return cluster.admin({ method: "POST", path, body: { apiVersion, kind, ...rest } });
   };
   const check = (...words: string[]) => runVerb(folder, ["check", ...words]);
@@ -43,7 +43,7 @@ describe("a cluster that is saved", await needs("API server", "Kubernetes module
     folder = await createTestFolder();
     cluster = await bootCluster(await requireBinaries(), { disable: ["ServiceAccount", "ResourceQuota"], rbac: true });
     for (const object of objects) {
-      const { code, body } = await create(object);
+      const { code, body } = await createObject(object);
       assert.equal(code, 201, String(body.message));
     }
     await writeFile(join(folder, "kubeconfig"), buildKubeconfig({ c: cluster }));
@@ -55,16 +55,16 @@ describe("a cluster that is saved", await needs("API server", "Kubernetes module
   });
   after(() => cluster.stop());
 
-  it("is a file with what a check reads, sorted, and with nothing else", () => {
-    const found = parseAllDocuments(savedText).map((document) => document.toJS());
-    const names = found.map(
+  it("is a sorted file with the objects that a check reads, and with no others", () => {
+    const savedObjects = parseAllDocuments(savedText).map((document) => document.toJS());
+    const names = savedObjects.map(
       ({ kind, metadata: { namespace, name } }) => `${kind} ${namespace ? `${namespace}/` : ""}${name}`,
     );
     assert.deepEqual(
       names.filter((name) => !/^Namespace (default|kube-)|^PriorityClass system-/.test(name)),
       table.saved,
     );
-    for (const { metadata } of found)
+    for (const { metadata } of savedObjects)
       assert.deepEqual(
         Object.keys(metadata).filter((key) => !/^(name|namespace|labels|annotations|creationTimestamp)$/.test(key)),
         [],
@@ -73,12 +73,12 @@ describe("a cluster that is saved", await needs("API server", "Kubernetes module
     assert.match(savedText, /owner: team-shop/);
   });
 
-  it("has equal verdicts by the file and in the cluster", async () => {
-    // Policies begin to count some time after they were created.
+  it("gives the same verdicts with the file and in the cluster", async () => {
+    // Policies have an effect only some time after their creation.
     const [refused] = table.manifests;
     await waitUntil(
       "the policy has no effect",
-      async () => (await create(refused?.object ?? {}, "?dryRun=All")).code === 422,
+      async () => (await createObject(refused?.object ?? {}, "?dryRun=All")).code === 422,
     );
     for (const [index, { verdict, object }] of table.manifests.entries()) {
       await writeFile(join(folder, "object.yaml"), stringify(object));
@@ -93,19 +93,19 @@ describe("a cluster that is saved", await needs("API server", "Kubernetes module
       const [checked] = JSON.parse(stdout || "{}").objects ?? [];
       assert.equal(checked?.verdict, verdict, `object ${index}: ${stdout}${stderr}`);
       if (verdict === "undecided") continue;
-      const { code, body } = await create(object, "?dryRun=All&fieldValidation=Strict");
+      const { code, body } = await createObject(object, "?dryRun=All&fieldValidation=Strict");
       assert.equal(code < 300 ? "allowed" : "denied", verdict, `object ${index}: ${body.message}`);
     }
   });
 
-  it("is not saved in part, if the user may not read everything", async () => {
+  it("is not saved in part if the user may not read everything", async () => {
     const { code, stderr } = await check("--live", "--kubeconfig", "janes", "--save", "janes.yaml");
     assert.equal(code, 3, stderr);
     assert.match(stderr, /^namespaces can't be read, so nothing is saved: /m);
     assert.ok(!(await readdir(folder)).some((name) => name.startsWith("janes.yaml")));
   });
 
-  it("has what is in no namespace, also if only some namespaces are saved", async () => {
+  it("is saved with all objects outside namespaces, even if --namespace limits it to some namespaces", async () => {
     const options = "--live --kubeconfig kubeconfig --namespace default --save default.yaml";
     const { code, stderr } = await check(...options.split(" "));
     assert.equal(code, 0, stderr);
@@ -117,7 +117,7 @@ describe("a cluster that is saved", await needs("API server", "Kubernetes module
     assert.ok(!parse(part).some(({ kind, metadata }) => kind === "LimitRange" || metadata.name === "shop"));
   });
 
-  it("may be empty: then nothing exists", async () => {
+  it("may be an empty file, and then has no objects", async () => {
     await writeFile(join(folder, "empty.yaml"), "# nothing\n");
     await writeFile(join(folder, "object.yaml"), stringify(table.manifests[1]?.object));
     const { code, stdout } = await check("object.yaml", "--state", "empty.yaml");

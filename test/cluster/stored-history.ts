@@ -11,9 +11,9 @@ export interface StoredWrite {
   revision: number;
   /** The object's group, resource, namespace and name. */
   object: string;
-  /** What the object has since then; undefined if it was deleted. */
+  /** The amounts that the object uses after the write; undefined if the write deleted it. */
   amounts: Amounts | undefined;
-  /** The write was stored at an unknown time between these two, in milliseconds of this process's clock. */
+  /** The write was stored at an unknown time between `after` and `before`, in milliseconds of this process's clock. */
   after: number;
   before: number;
 }
@@ -26,10 +26,10 @@ export interface StoredObject {
 }
 
 /**
- * Watches collections of a cluster from when they are empty, and notes each write.
+ * Watches collections of a cluster, which must be empty, and records each write.
  *
- * The time of a write is known only in part. It was stored before its watch event arrived. It was stored after each
- * write with a smaller revision, and after the request that caused it was sent. `noteCause` says when that was, if the
+ * The exact time of a write is unknown. A write was stored before its watch event arrived. It was stored after each
+ * write with a smaller revision, and after its request was sent. `noteCause` states when the request was sent, if the
  * answer proves which write the request caused.
  */
 export const watchWrites = async (
@@ -73,23 +73,25 @@ export const watchWrites = async (
     /** The objects that are stored now, as far as events have arrived. */
     stored,
     faults,
-    /** Notes that a write was caused by a request that was sent at a time: a write by its revision, a deletion by the uid. */
+    /**
+     * Records when the request of a write was sent. `cause` is the write's revision, or the uid of a deleted object.
+     */
     noteCause: (cause: string, sent: number) => {
       causes.set(cause, Math.min(sent, causes.get(cause) ?? sent));
     },
     /** Returns the writes in the order of their revisions. */
     readWrites: (): StoredWrite[] => {
       const sorted = writes.toSorted((left, right) => left.revision - right.revision);
-      let last = 0;
+      let latestSent = 0;
       const bounded = sorted.map(({ cause, ...write }) => {
-        last = Math.max(last, causes.get(cause) ?? 0);
-        return { ...write, after: last };
+        latestSent = Math.max(latestSent, causes.get(cause) ?? 0);
+        return { ...write, after: latestSent };
       });
-      // The event of a later write may have arrived first, because each collection has a watch of its own.
-      let first = Number.POSITIVE_INFINITY;
+      // The event of a later write may have arrived earlier, because each collection has its own watch.
+      let earliestArrival = Number.POSITIVE_INFINITY;
       for (const write of bounded.toReversed()) {
-        first = Math.min(first, write.before);
-        write.before = first;
+        earliestArrival = Math.min(earliestArrival, write.before);
+        write.before = earliestArrival;
       }
       return bounded;
     },
@@ -99,7 +101,7 @@ export const watchWrites = async (
   };
 };
 
-/** The largest sums of a history: at some moment at least `certain` was stored, and at no moment more than `possible`. */
+/** The bounds of a history's largest sum: at some moment, at least `certain` was stored; never more than `possible`. */
 export interface HighestSum {
   certain: number;
   possible: number;
@@ -108,9 +110,10 @@ export interface HighestSum {
 /**
  * Returns the largest sum of an amount in several clusters at one moment.
  *
- * A cluster's sums follow each other in the order of its revisions. At a time t, the cluster has one of the sums from the
- * one after the last write that was certainly stored before t, to the one after the last write that may have been stored
- * before t. So the smallest of these, added over the clusters, was stored at t, and not more than the largest.
+ * Each write of a cluster changes the cluster's sum. At a time t, some writes were certainly stored, and some later
+ * writes were perhaps stored. The sum at t is one of the sums after the last certain write up to the last possible
+ * write. At least the smallest of these sums was stored at t, and at most the largest. The bounds of all clusters are
+ * added.
  */
 export const findHighestSum = (
   clusters: readonly StoredWrite[][],
@@ -129,7 +132,10 @@ export const findHighestSum = (
   return highest;
 };
 
-/** Returns a function that gives the least and the most of a cluster's possible sums at times that never decrease. */
+/**
+ * Returns a function that gives the smallest and the largest possible sum at a time. The times of calls mustn't
+ * decrease.
+ */
 const createSumReader = (writes: StoredWrite[], count: (write: StoredWrite) => number) => {
   const amounts = new Map<string, number>();
   let total = 0;
@@ -151,7 +157,7 @@ const createSumReader = (writes: StoredWrite[], count: (write: StoredWrite) => n
 
 const sum = (numbers: number[]) => numbers.reduce((left, right) => left + right, 0);
 
-/** Returns what an object had during a whole period, by its writes; undefined if it changed, was absent, or it is unknown. */
+/** Returns an object's amounts during a period; undefined if they changed, are unknown, or the object didn't exist. */
 export const findUnchanged = (writes: readonly StoredWrite[], start: number, end: number): Amounts | undefined => {
   const index = writes.findLastIndex(({ before }) => before <= start);
   const next = writes[index + 1];

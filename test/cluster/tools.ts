@@ -9,12 +9,13 @@ import { buildKubectl } from "../kubectl/kubectl.ts";
 import { buildPodSecurityEvaluator } from "../parity/pod-security/evaluator.ts";
 import { downloadPublishedManifests } from "./published.ts";
 
-// Builds what tests with an API server need, unless it was built before. `--minor 1.33,1.34` builds only the control
-// planes of these minors; without it, a run with a seed also needs the minor that its seed chooses.
+// Builds the programs that tests with an API server need, unless they were built before. With `--minor 1.33,1.34`, it
+// builds only the control planes of these minors. Without this option, it builds the newest minor; if POSTERN_SEED is
+// set, also the minor that the seed chooses.
 const { minor } = parseArgs({ options: { minor: { type: "string" } } }).values;
 const minors = minor?.split(",") ?? [newestMinor, ...(process.env.POSTERN_SEED ? [chooseOtherMinor()] : [])];
 const builds = [
-  ...minors.map((one) => () => buildBinaries(one)),
+  ...minors.map((name) => () => buildBinaries(name)),
   ...(minor === undefined
     ? [
         buildScheduler,
@@ -23,7 +24,7 @@ const builds = [
         buildActionlint,
         buildKubectl,
         buildBuilders,
-        ...celMinors.map((one) => () => buildCelEvaluator(one)),
+        ...celMinors.map((name) => () => buildCelEvaluator(name)),
         downloadPublishedManifests,
       ]
     : []),

@@ -3,7 +3,7 @@ import type { TestClusterClient } from "../control-plane/client.ts";
 import { waitUntilWebhooksCalled } from "../parity/rule-server.ts";
 import { buildReviewAnswer, type TestEndpointScript } from "../parity/scripted-endpoints.ts";
 
-/** Objects by name, as a webhook got them. */
+/** The objects that a webhook got, by name. */
 export type Seen = Map<string, Record<string, unknown>>;
 
 /** Returns a script that stores every object that it gets. */
@@ -16,8 +16,8 @@ export const createObserver =
   };
 
 /**
- * Registers a webhook that mutates or validates and is called after all others, at `/witness` or another path, and waits
- * until it is.
+ * Registers a mutating or validating webhook at `/witness` or another path, and waits until the API server calls it.
+ * The API server calls this webhook after all others.
  */
 export const registerWitness = async (
   admin: TestClusterClient,

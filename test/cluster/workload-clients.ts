@@ -2,16 +2,16 @@ import type { Random } from "../../infra/testing/random.ts";
 import type { TestClusterRequest } from "../control-plane/client.ts";
 import type { Amounts, StoredObject } from "./stored-history.ts";
 
-// Deployments and MPIJobs, and random writes of them.
+// Chooses random writes of Deployments and MPIJobs.
 
-/** The collections of all namespaces, by group and resource. */
+/** The paths of the collections, by group and resource. */
 export const collections = {
   "apps/deployments": "/apis/apps/v1/deployments",
   "kubeflow.org/mpijobs": "/apis/kubeflow.org/v2beta1/mpijobs",
 };
 export const resources = Object.keys(collections) as (keyof typeof collections)[];
 
-/** The annotation with the number of the request that wrote an object last. */
+/** The annotation of an object that states the number of the last request that wrote the object. */
 export const requestAnnotation = "test.example.com/request";
 
 export const mpiJobCrd = {
@@ -57,20 +57,20 @@ interface Workload extends StoredObject {
 }
 
 const isJob = (spec: object): spec is MpiJobSpec => "mpiReplicaSpecs" in spec;
-/** Reports whether a job has ended. With the policy None, its Pods stay, so that it still counts. */
+/** Reports whether a job has ended and its Pods are gone. With the policy None, the Pods stay and are still counted. */
 const hasEnded = (spec: MpiJobSpec, { status }: Pick<StoredObject, "status">) =>
   spec.runPolicy.cleanPodPolicy === "All" && (status?.conditions?.some(({ type }) => type === "Succeeded") ?? false);
-/** Returns the part of a spec whose number of Pods changes. */
+/** Returns the part of a spec that a change of the scale changes: a Deployment's spec, or an MPIJob's workers. */
 const getScaled = (spec: Workload["spec"]): DeploymentSpec => (isJob(spec) ? spec.mpiReplicaSpecs.Worker : spec);
 
-/** Returns what an object uses, by the names of quotas. */
+/** Returns the amounts that an object uses, by their names in quotas. */
 export const measureWorkload = (
   object: string,
   stored: Pick<StoredObject, "spec" | "status"> & { metadata?: object },
 ): Amounts => {
   const [group, resource] = object.split("/");
   const count = { [`count/${resource}.${group}`]: 1 };
-  // What it controls is counted by itself.
+  // An object that is being deleted uses no amounts here: the objects that it controls are counted separately.
   if ("deletionTimestamp" in (stored.metadata ?? {})) return count;
   // Only `chooseWrite` makes these objects.
   const { spec } = stored as Workload;
@@ -84,11 +84,13 @@ export const measureWorkload = (
 export interface Write {
   what: "create" | "replace" | "patch" | "scale" | "end" | "return" | "delete" | "release";
   request: TestClusterRequest;
-  /** What the object uses if the API server stores the write. */
+  /** The amounts that the object uses if the API server stores the write. */
   wanted: Amounts;
 }
 
-/** Returns a random write of an object, by what is stored of it: one that makes it larger, or one that makes it smaller. */
+/**
+ * Returns a random write for the stored state of an object. `isUpward` chooses whether the object uses more or less.
+ */
 export const chooseWrite = (
   random: Random,
   object: string,
@@ -98,8 +100,8 @@ export const chooseWrite = (
 ): Write => {
   const [group, resource, namespace = "", name = ""] = object.split("/");
   const collection = collections[`${group}/${resource}` as keyof typeof collections];
-  const all = collection.replace(/\w+$/, `namespaces/${namespace}/$&`);
-  const path = `${all}/${name}`;
+  const namespaceCollection = collection.replace(/\w+$/, `namespaces/${namespace}/$&`);
+  const path = `${namespaceCollection}/${name}`;
   const contentType = "application/merge-patch+json";
   const annotations = { [requestAnnotation]: number };
   const size = random.drawBelow(9);
@@ -108,7 +110,8 @@ export const chooseWrite = (
     const spec = resource === "mpijobs" ? buildMpiJobSpec(random, size) : buildDeploymentSpec(random, size);
     const apiVersion = collection.slice("/apis/".length, collection.lastIndexOf("/"));
     const body = { apiVersion, kind: resource === "mpijobs" ? "MPIJob" : "Deployment", metadata, spec };
-    return { what: "create", request: { method: "POST", path: all, body }, wanted: measureWorkload(object, body) };
+    const request: TestClusterRequest = { method: "POST", path: namespaceCollection, body };
+    return { what: "create", request, wanted: measureWorkload(object, body) };
   }
   if (stored.metadata.deletionTimestamp !== undefined) {
     const body = { metadata: { finalizers: null, annotations } };

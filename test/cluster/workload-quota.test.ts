@@ -41,8 +41,10 @@ import {
   type Write,
 } from "./workload-clients.ts";
 
-// The proof of workload-quota: two API servers and one ledger. The rule's bundle runs under Lambda's own runtime client,
-// in processes that are killed at random moments. Another webhook denies a third of the requests.
+// Proves that clusters never store more than a quota of workload-quota allows. There are two API servers and one
+// ledger. The rule's bundle runs under Lambda's own runtime client, in processes that are killed at random moments.
+// Another webhook denies a third of the requests. POSTERN_QUOTA_SECONDS=300 runs the whole proof: 64 clients write for
+// five minutes, and the recount starts 70 s after the last write.
 //
 // POSTERN_QUOTA_SECONDS=300 is the whole proof: 64 clients for five minutes, and 70 s of quiet before the recount.
 const { POSTERN_QUOTA_SECONDS, POSTERN_SEED } = process.env;
@@ -50,7 +52,9 @@ const isLongRun = POSTERN_QUOTA_SECONDS !== undefined;
 const seconds = Number(POSTERN_QUOTA_SECONDS ?? 12);
 const [clients, functions] = isLongRun ? [64, 12] : [12, 4];
 const seed = Number(POSTERN_SEED ?? 1);
-/** The milliseconds until no admitted write can come any more, by the README of the rule, and one second. */
+/**
+ * The milliseconds after which no admitted write can be stored any more, as the rule's README states, and one second.
+ */
 const quiet = 71_000;
 /** The milliseconds until the next recount begins. */
 const recountInterval = 10 * 60_000;
@@ -59,7 +63,7 @@ const rule = "workload-quota";
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const names = ["east", "west"] as const;
 const namespaces = ["a", "b"];
-/** The number of names of a kind in each namespace of a cluster. All clients share them. */
+/** The number of object names for each kind and namespace of a cluster. All clients use the same names. */
 const objectNames = clients / 4;
 const quotas = [
   { name: "all", unseen: "100%", hard: { "requests.cpu": 8 * clients, "count/deployments.apps": (clients * 3) / 4 } },
@@ -72,13 +76,14 @@ const quotas = [
 ] as const;
 type Quota = (typeof quotas)[number];
 
+/** Reports whether a quota counts an object. An object is written as `GROUP/RESOURCE/NAMESPACE/NAME`. */
 const covers = (quota: Quota, object: string) => !("namespaceLabels" in quota) || object.split("/")[2] === "a";
 const listHard = ({ hard }: Quota): [name: string, amount: number][] => Object.entries(hard);
 const toNumber = (amount = "0") => Number(requireQuantity(amount).nanos / 10n ** 9n);
-/** Returns the amounts of some names, without those that are zero. */
-const toNumbers = (amounts: Readonly<Record<string, string | number>>, some: readonly string[]): Amounts =>
+/** Returns the amounts with these names as numbers, without amounts of zero. */
+const toNumbers = (amounts: Readonly<Record<string, string | number>>, names: readonly string[]): Amounts =>
   Object.fromEntries(
-    some.flatMap((name) => {
+    names.flatMap((name) => {
       const number = toNumber(String(amounts[name] ?? 0));
       return number === 0 ? [] : [[name, number]];
     }),
@@ -86,12 +91,15 @@ const toNumbers = (amounts: Readonly<Record<string, string | number>>, some: rea
 const sum = (numbers: Iterable<number>) => [...numbers].reduce((left, right) => left + right, 0);
 
 const [denied, failed] = ["denied by the other webhook", "failed with a function"];
-/** What API servers answer under load: 429, 504, and 500 with such a message. The write may have been stored. */
+/**
+ * Matches messages of API servers under load, which come with 429, 504 or 500. The write may have been stored
+ * nevertheless.
+ */
 const overload = /timed? ?out|deadline|leader|too many requests/i;
-/** The most seconds that clients write, until each outcome has occurred. */
+/** The maximum of seconds for which clients write. They stop earlier once each outcome has occurred. */
 const mostSeconds = seconds + 120;
 
-/** What the ledger had in a moment between two times. */
+/** The content of the ledger at a moment between two times. */
 interface LedgerRead {
   start: number;
   end: number;
@@ -116,8 +124,8 @@ describe(
     const histories = new Map<string, Awaited<ReturnType<typeof watchWrites>>>();
     /** The last time at which a webhook answered a review of a write, by the write's number. */
     const answers = new Map<string, number>();
-    /** Whether the rule has admitted the writes that it was asked about, by their numbers. */
-    const ruled = new Map<string, boolean>();
+    /** Whether the rule has admitted a write, by the number of the write. */
+    const ruleAdmitted = new Map<string, boolean>();
     const counts = { deniedBeforeRule: 0, deniedAfterRule: 0, kills: 0, recounts: "" };
     const called = new Set<string>();
     let isDenying = false;
@@ -126,10 +134,11 @@ describe(
     let table: string;
     let dynamoDb: Awaited<ReturnType<typeof startDynamoDb>>;
 
-    /** Returns the number of the write that a webhook is asked about; undefined if the review has none of its own. */
+    /** Returns the number of the write in a review; undefined if the object of the review has no number. */
     const readNumber = ({ object, subResource }: { object: unknown; subResource?: string }): string | undefined =>
       subResource ? undefined : Object(Object(object).metadata).annotations?.[requestAnnotation];
 
+    /** Lets the rule's function answer a review. If the function is killed, the answer is 502. */
     const askRule = async (event: unknown) => {
       const { rawPath, body } = Object(event);
       called.add(`${rawPath.slice(1).split(".")[0]} rule`);
@@ -138,11 +147,11 @@ describe(
       const isAdmitted = fault === undefined && JSON.parse(Object(payload).body ?? "{}").response?.allowed === true;
       if (number !== undefined) {
         answers.set(number, performance.now());
-        ruled.set(number, isAdmitted);
+        ruleAdmitted.set(number, isAdmitted);
       }
       return fault === undefined ? Object(payload) : { statusCode: 502, headers: {}, body: "the function died" };
     };
-    /** Reviews that functions have not answered. They may outlive the requests of the API servers. */
+    /** The reviews that functions have not answered yet. They may take longer than the requests of the API servers. */
     const unanswered = new Set<Promise<unknown>>();
     const answerByRule: GatewayHandler = (request) => {
       const answer = askRule(buildGatewayEvent(request, rule)).finally(() => unanswered.delete(answer));
@@ -154,15 +163,15 @@ describe(
       const { request } = JSON.parse(body.toString());
       const allowed = !isDenying || !random.decide(1 / 3);
       const number = readNumber(request);
-      // The API server asks both webhooks at once. This one answers before the rule or after it, now and then so late that
-      // the ledger changes much before the write is stored.
+      // The API server calls both webhooks at once. This webhook answers before or after the rule. Sometimes it answers
+      // so late that the ledger changes much before the write is stored.
       const isLast = isDenying && number !== undefined && random.decide(0.5);
-      for (const end = Date.now() + 5000; isLast && !ruled.has(number) && Date.now() < end; ) await wait(5);
+      for (const end = Date.now() + 5000; isLast && !ruleAdmitted.has(number) && Date.now() < end; ) await wait(5);
       if (isLast && random.decide(0.3)) await wait(random.drawBelow(3000));
       if (number !== undefined) {
         answers.set(number, performance.now());
-        if (!allowed && !ruled.has(number)) counts.deniedBeforeRule++;
-        if (!allowed && ruled.get(number)) counts.deniedAfterRule++;
+        if (!allowed && !ruleAdmitted.has(number)) counts.deniedBeforeRule++;
+        if (!allowed && ruleAdmitted.get(number)) counts.deniedAfterRule++;
       }
       const response = { uid: request.uid, allowed, ...(!allowed && { status: { message: "bad luck" } }) };
       const review = { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", response };
@@ -184,9 +193,9 @@ describe(
       // The functions are built as `postern build` does, with tokens in place of their role.
       const [file, kubeconfig] = [join(folder, "postern.yaml"), join(folder, "kubeconfig")];
       const state = join(folder, ".postern");
-      const all = Object.fromEntries(clusters);
-      await writeFile(kubeconfig, buildKubeconfig(all, "function"));
-      await writeFile(join(folder, "admin"), buildKubeconfig(all));
+      const clustersByName = Object.fromEntries(clusters);
+      await writeFile(kubeconfig, buildKubeconfig(clustersByName, "function"));
+      await writeFile(join(folder, "admin"), buildKubeconfig(clustersByName));
       await writeFile(file, yaml(kubeconfig));
       const catalogue = (await readCatalogue()).filter(({ name }) => name === rule);
       const [listed] = catalogue;
@@ -240,7 +249,7 @@ describe(
           await post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", mpiJobCrd);
           for (const namespace of namespaces)
             await post("/api/v1/namespaces", { metadata: { name: namespace, labels: { team: namespace } } });
-          // `npx postern manifests` prints what is then applied as by a deployment.
+          // The objects that `npx postern manifests` prints are applied as a deployment applies them.
           const words = ["--config", file, "--cluster", name, "--url", gateway.url, "--output", "json"];
           const ca = ["--ca", join(state, "ca.crt")];
           const postern = [join(root, "infra/postern.js"), "manifests", ...words, ...ca];
@@ -293,15 +302,19 @@ describe(
     const getCluster = (name: string) => clusters.get(name) ?? assert.fail(name);
     const getHistory = (name: string) => histories.get(name) ?? assert.fail(name);
 
-    /** Returns what clusters store of a name of a quota, as far as watch events have arrived. */
+    /**
+     * Returns the sum that all clusters store of an amount that a quota limits, as far as watch events have arrived.
+     */
     const sumStored = (quota: Quota, name: string): number =>
       sum(
         [...histories.values()].flatMap(({ stored }) =>
-          [...stored].map(([object, one]) => (covers(quota, object) ? (measureWorkload(object, one)[name] ?? 0) : 0)),
+          [...stored].map(([object, content]) =>
+            covers(quota, object) ? (measureWorkload(object, content)[name] ?? 0) : 0,
+          ),
         ),
       );
 
-    /** Reports whether a write would fit into all quotas with what clusters store. */
+    /** Reports whether all quotas would allow a write beside the objects that clusters store now. */
     const isFree = (cluster: string, object: string, wanted: Amounts): boolean => {
       const stored = getHistory(cluster).stored.get(object);
       const present = stored ? measureWorkload(object, stored) : {};
@@ -321,16 +334,19 @@ describe(
       const read: LedgerRead = { start, end: performance.now(), sums: new Map(), reservations: new Map() };
       for (const [key, value] of values) {
         // The rule's functions have written these values.
-        const kept = value as Kept;
+        const stored = value as Kept;
         const [, , kind, quota = "", , cluster] = key.split("/");
-        if (kind === "quota") read.sums.set(quota, kept);
-        for (const [object, reservation] of Object.entries(kept.objects ?? {}))
+        if (kind === "quota") read.sums.set(quota, stored);
+        for (const [object, reservation] of Object.entries(stored.objects ?? {}))
           read.reservations.set(`${quota}/${cluster}/${object}`, reservation);
       }
       return read;
     };
 
-    /** Calls a function as the schedule does, until a call is not interrupted; returns the lines that it logs. */
+    /**
+     * Calls a function as the schedule does, again until a call isn't interrupted. Returns the lines that the function
+     * logs.
+     */
     const recount = async (): Promise<string[]> => {
       for (;;) {
         const { fault, lines } = await processes.run(program, program, { reconcile: true }, "live");
@@ -361,7 +377,7 @@ describe(
         number: string,
       ) => {
         const history = getHistory(cluster);
-        ruled.delete(number);
+        ruleAdmitted.delete(number);
         const sent = performance.now();
         const { code, body } = await client(write.request).catch(({ message }: Error) => {
           return { code: 0, body: { message } };
@@ -370,7 +386,8 @@ describe(
         const { message, metadata, details } = Object(body);
         if (code < 300) {
           results.admitted++;
-          // A patch of the scale, and one that deletes the object by its last finalizer, have answers without the revision.
+          // The answers to a patch of the scale, and to a patch that removes the last finalizer, don't have the
+          // object's revision.
           if (write.what === "delete") history.noteCause((details ?? metadata).uid, sent);
           else if (["create", "replace", "patch"].includes(write.what))
             history.noteCause(metadata.resourceVersion, Math.max(sent, answers.get(number) ?? 0));
@@ -389,13 +406,13 @@ describe(
         return "faulty";
       };
 
-      /** Most writes make objects larger, so that quotas are filled, but for a quarter of the time. */
+      /** During three quarters of the time, most writes make objects larger, so that quotas are filled. */
       const isUpward = () => {
         const cycle = Math.min(150, seconds);
         return ((performance.now() - started) / 1000) % cycle < cycle * 0.75;
       };
 
-      const work = async (_: unknown, index: number) => {
+      const writeAsClient = async (_: unknown, index: number) => {
         const random = createRandom(seed * 1000 + index);
         const clients = new Map(
           names.map((name) => {
@@ -412,8 +429,8 @@ describe(
           const number = `${numbers++}`;
           const stored = getHistory(cluster).stored.get(object);
           const write = chooseWrite(random, object, stored, random.decide(isUpward() ? 0.95 : 0.3), number);
-          // While quotas are filled, clients try again until their write is stored or refused by a quota. Later, some
-          // give up, and the quota stays charged for a while.
+          // While quotas are filled, clients repeat a write until it is stored or a quota refuses it. Later, some
+          // clients give up, and the quota stays charged for some time.
           for (let turn = 0; turn < 20 && !isOver(); turn++) {
             const outcome = await send(client, cluster, object, write, number);
             count(`${write.what} ${outcome}`);
@@ -437,7 +454,12 @@ describe(
       };
 
       isDenying = true;
-      await Promise.all([...Array.from({ length: clients }, work), killFunctions(), recountOnce(), readAgain()]);
+      await Promise.all([
+        ...Array.from({ length: clients }, writeAsClient),
+        killFunctions(),
+        recountOnce(),
+        readAgain(),
+      ]);
       isDenying = false;
       while (unanswered.size > 0) await Promise.allSettled(unanswered);
       await waitUntil("watch events are missing", async () => (await listMissing()).length === 0);
@@ -448,23 +470,23 @@ describe(
       const exceeded = new Set<string>();
       for (const quota of quotas)
         for (const [name, hard] of listHard(quota)) {
-          const found = findHighestSum([...writes.values()], ({ object, amounts }) =>
+          const highestSum = findHighestSum([...writes.values()], ({ object, amounts }) =>
             covers(quota, object) ? (amounts?.[name] ?? 0) : 0,
           );
-          highest.push(`${name} ${found.certain} (at most ${found.possible}) of ${hard}`);
-          if (found.certain > hard) exceeded.add(`${quota.name} ${name}`);
+          highest.push(`${name} ${highestSum.certain} (at most ${highestSum.possible}) of ${hard}`);
+          if (highestSum.certain > hard) exceeded.add(`${quota.name} ${name}`);
         }
-      // What an object has stored is never more than its reservation. A write is stored only after its charge, and a
-      // reservation is credited only with what was seen of the cluster. Only objects count that had the same for certain
-      // from before a read of the ledger until after it.
+      // The stored amounts of an object are never more than its reservation. A write is stored only after its charge,
+      // and a charge is released only after the rule has read the object in the cluster. Only objects are compared that
+      // certainly didn't change while the ledger was read.
       let compared = 0;
-      for (const [cluster, all] of writes)
-        for (const [object, own] of Map.groupBy(all, (write) => write.object))
+      for (const [cluster, clusterWrites] of writes)
+        for (const [object, objectWrites] of Map.groupBy(clusterWrites, (write) => write.object))
           for (const { start, end, reservations } of reads) {
-            const amounts = findUnchanged(own, start, end);
+            const amounts = findUnchanged(objectWrites, start, end);
             if (amounts === undefined) continue;
             compared++;
-            for (const quota of quotas.filter((one) => covers(one, object)))
+            for (const quota of quotas.filter((candidate) => covers(candidate, object)))
               for (const [name] of listHard(quota)) {
                 const reserved = toNumber(reservations.get(`${quota.name}/${cluster}/${object}`)?.used[name]);
                 if ((amounts[name] ?? 0) > reserved)
@@ -488,7 +510,7 @@ describe(
       assert.deepEqual([...exceeded], []);
     });
 
-    /** Makes functions whose clock is later, and a ledger with the same clock. */
+    /** Starts functions whose clock is ahead, and a ledger with the same clock. */
     const moveClock = async (milliseconds: number): Promise<Program> => {
       const later = await startFaultyDynamoDb(dynamoDb.url);
       stops.push(later.stop);
@@ -502,12 +524,12 @@ describe(
       return {
         ...program,
         environment: { ...program.environment, ...variables },
-        // The end of an invocation is a time of this process's clock.
+        // The deadline of an invocation is a time of this process's clock.
         timeout: program.timeout + milliseconds / 1000,
       };
     };
 
-    it("equal what is stored after a recount", async () => {
+    it("equal the stored objects after a recount", async () => {
       if (isLongRun) await wait(quiet);
       program = await moveClock(recountInterval + (isLongRun ? 0 : quiet));
       const lines = await recount();

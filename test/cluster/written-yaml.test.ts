@@ -9,26 +9,27 @@ import { readByKubectl } from "../kubectl/kubectl.ts";
 import { needs } from "../parts.ts";
 import { yamlTexts, yamlValues } from "../yaml-texts.ts";
 
-// POSTERN_TEXTS=20000 writes more texts, each as a value and as a key, and a tenth as many lists and maps.
+// Each generated text is written as a value and as a key; there are a tenth as many generated lists and maps. With
+// POSTERN_TEXTS=20000, there are 20000 texts.
 
 const count = Number(process.env.POSTERN_TEXTS ?? 1000);
 
 const head = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "written" } };
 
-describe("kubectl reads what Postern writes", await needs("kubectl"), () => {
+describe("kubectl reads the YAML that Postern writes", await needs("kubectl"), () => {
   const texts = fc.sample(yamlTexts, count);
   const values = [Object.fromEntries(texts.map((text) => [text, text])), texts, ...fc.sample(yamlValues, count / 10)];
   const objects = values.map((data) => ({ ...head, data }));
 
-  it("on lines, as in manifests", async () =>
+  it("in block style, as in manifests", async () =>
     assert.deepEqual(await readByKubectl(formatYamlDocuments(objects)), objects));
 
-  it("in brackets", async () => {
+  it("in flow style, with brackets and braces", async () => {
     const documents = values.map((data) => `${formatYamlDocuments([head])}data: ${formatYamlFlow(data)}\n`);
     assert.deepEqual(await readByKubectl(documents.join("---\n")), objects);
   });
 
-  it("into a file that is fixed", async () => {
+  it("into a file in which a value is replaced", async () => {
     const inputs = fc.tuple(yamlValues, yamlValues, fc.constantFrom(2, 4), fc.boolean());
     const fixes = fc.sample(inputs, count / 10).flatMap(([old, now, step, isFlat]) => {
       const before = { ...head, same: [old], data: { old } };

@@ -24,9 +24,9 @@ describe("the capabilities of rules while a cluster is audited", () => {
     const { cert, key, ca } = await readOrCreateServerCertificate(folder, "127.0.0.1");
     const respond: RequestListener = ({ method, url, headers }, response) => {
       requests.push(`${method} ${url} ${headers.authorization}`);
-      const found = answers[`${method} ${url}`];
+      const answer = answers[`${method} ${url}`];
       const missing = { kind: "Status", details: { name: "x" }, message: "not found" };
-      response.writeHead(found ? 200 : 404).end(JSON.stringify(found ?? missing));
+      response.writeHead(answer ? 200 : 404).end(JSON.stringify(answer ?? missing));
     };
     server = createServer({ cert, key }, respond);
     const port = await listen(server);
@@ -61,7 +61,7 @@ describe("the capabilities of rules while a cluster is audited", () => {
     assert.equal(new Set(requests.map((request) => request.replace(/.* /, ""))).size, 2);
   });
 
-  it("don't wait for a missing object", async () => {
+  it("don't wait until a missing object exists", async () => {
     const { capabilities } = await open();
     requests.length = 0;
     assert.equal(

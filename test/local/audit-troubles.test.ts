@@ -28,7 +28,8 @@ describe("an audit of a cluster in trouble", () => {
   type Responder = (url: URL, response: ServerResponse, request: IncomingMessage) => object | undefined;
 
   /**
-   * Runs a function while an API server serves these kinds; each kind has a function that returns or sends its list.
+   * Runs a function while an imitated API server serves these kinds. The function of each kind returns the kind's list,
+   * or sends it.
    */
   const runWithServer = async (
     kinds: Record<string, Responder>,
@@ -36,7 +37,7 @@ describe("an audit of a cluster in trouble", () => {
     version: object = { major: "1", minor: "37" },
   ): Promise<void> => {
     const requests: string[] = [];
-    const shown: Record<string, (url: URL) => object> = {
+    const fixedResponders: Record<string, (url: URL) => object> = {
       "/version": () => version,
       "/api": () => ({ kind: "APIVersions", versions: ["v1"] }),
       "/apis": () => ({ kind: "APIGroupList", groups: [] }),
@@ -54,7 +55,7 @@ describe("an audit of a cluster in trouble", () => {
       const [, , , name = ""] = url.pathname.split("/");
       const namespace = /^\/api\/v1\/namespaces\/([^/]+)$/.exec(url.pathname)?.[1];
       const body =
-        shown[url.pathname]?.(url) ??
+        fixedResponders[url.pathname]?.(url) ??
         (namespace === undefined
           ? kinds[name]?.(url, response, request)
           : { kind: "Namespace", metadata: { name: namespace } });
@@ -70,8 +71,8 @@ describe("an audit of a cluster in trouble", () => {
     }
   };
 
-  /** Returns a page of a list with so many objects, from the object that the token names. */
-  const pageOf = (total: number, { searchParams }: URL, data: string) => {
+  /** Returns a page of a list with `total` objects. The request's token states the first object. */
+  const buildPage = (total: number, { searchParams }: URL, data: string) => {
     const start = Number(searchParams.get("continue") ?? 0);
     const end = Math.min(start + Number(searchParams.get("limit")), total);
     const items = Array.from({ length: end - start }, (_, index) => {
@@ -99,7 +100,7 @@ describe("an audit of a cluster in trouble", () => {
       isNext = !isNext;
       const trouble = isNext || !url.searchParams.has("continue") ? undefined : troubles.shift();
       if (trouble) return trouble(response, request, url);
-      return pageOf(40, url, "x");
+      return buildPage(40, url, "x");
     };
     await runWithServer({ configmaps: respond }, async () => {
       const { code, objects, faults } = await runJsonAudit(folder, ["--page", "5"]);
@@ -108,7 +109,7 @@ describe("an audit of a cluster in trouble", () => {
       assert.equal(code, 0);
       assert.deepEqual(
         objects.map(({ uid }) => uid).toSorted(),
-        pageOf(40, new URL("x:?limit=40"), "").items.map(({ metadata }) => metadata.uid),
+        buildPage(40, new URL("x:?limit=40"), "").items.map(({ metadata }) => metadata.uid),
       );
     });
   });
@@ -117,7 +118,7 @@ describe("an audit of a cluster in trouble", () => {
     await runWithServer(
       {
         secrets: (_, response) => sendStatus(response, 503, { message: "not today" }, { "retry-after": "0" }),
-        configmaps: (url) => pageOf(3, url, "x"),
+        configmaps: (url) => buildPage(3, url, "x"),
       },
       async (requests) => {
         const { code, objects, stderr } = await runJsonAudit(folder, []);
@@ -129,7 +130,7 @@ describe("an audit of a cluster in trouble", () => {
     );
   });
 
-  it("evaluates rules as of the version that the cluster runs, or the newest if it can't be read", async () => {
+  it("evaluates rules for the cluster's version, or for the newest one if it can't be read", async () => {
     const settings = "settings: { defaults: { enforce: restricted } }";
     await writeFile(join(folder, "postern.yaml"), printConfig(`  pod-security: { ${settings} }\n`));
     const container = {
@@ -141,24 +142,24 @@ describe("an audit of a cluster in trouble", () => {
     const spec = { hostUsers: false, securityContext, containers: [container] };
     const items = [{ metadata: { name: "p", namespace: "a", uid: "p" }, spec }];
     const audit = async (version: object, words: string[] = []) => {
-      const found: string[] = [];
+      const verdictsAndNotes: string[] = [];
       const listPods = () => ({ kind: "PodList", apiVersion: "v1", metadata: {}, items });
       const act = async () => {
         const { objects, notes } = await runJsonAudit(folder, words);
-        found.push(...objects.map(({ verdict }) => verdict), ...notes);
+        verdictsAndNotes.push(...objects.map(({ verdict }) => verdict), ...notes);
       };
       await runWithServer({ pods: listPods }, act, version);
-      return found;
+      return verdictsAndNotes;
     };
-    const older = { major: "1", minor: "34+" };
-    assert.deepEqual(await audit(older), ["denied"]);
-    assert.deepEqual(await audit(older, ["--kubernetes", "1.35"]), ["allowed"]);
+    const olderVersion = { major: "1", minor: "34+" };
+    assert.deepEqual(await audit(olderVersion), ["denied"]);
+    assert.deepEqual(await audit(olderVersion, ["--kubernetes", "1.35"]), ["allowed"]);
     const unknown = "the cluster's version can't be read; rules behave as in the newest Kubernetes";
     assert.deepEqual(await audit({}), ["allowed", unknown]);
     await writeFile(join(folder, "postern.yaml"), printConfig("  always-admit:\n"));
   });
 
-  it("counts what the cluster holds against the quotas of workload-quota", async () => {
+  it("compares the objects in the cluster with the quotas of workload-quota", async () => {
     const quotas = [
       { name: "full", clusters: ["c"], namespaces: ["full"], hard: { pods: 2 } },
       { name: "exceeded", clusters: ["c"], namespaces: ["exceeded"], hard: { pods: 1 } },
@@ -195,17 +196,17 @@ describe("an audit of a cluster in trouble", () => {
       return { kind: "PodList", apiVersion: "v1", metadata: {}, items: chosen };
     };
     const audit = async (words: string[], respond = listPods) => {
-      let found: string[] = [];
+      let lines: string[] = [];
       await runWithServer({ pods: respond }, async () => {
         const { objects } = await runJsonAudit(folder, ["--cluster", "c", ...words]);
-        found = objects.map(({ name, verdict, denials, undecided }) =>
+        lines = objects.map(({ name, verdict, denials, undecided }) =>
           [name, verdict, ...denials.map(({ message }) => message), ...undecided].join("; "),
         );
       });
-      return found;
+      return lines;
     };
     const denied = "denied; exceeded quota";
-    const elsewhere = "workload-quota: what quota shared has in use in d";
+    const reason = "workload-quota: what quota shared has in use in d";
     const expected = [
       "e1; allowed",
       "e2; allowed",
@@ -214,7 +215,7 @@ describe("an audit of a cluster in trouble", () => {
       "f2; allowed",
       "f3; allowed",
       "o1; allowed",
-      `s1; undecided; ${elsewhere}`,
+      `s1; undecided; ${reason}`,
       ...["l1", "l2"].map((name) => `${name}; ${denied}: small, requested: pods=1, used: pods=1, limited: pods=1`),
     ];
     assert.deepEqual(await audit([]), expected);
@@ -223,23 +224,23 @@ describe("an audit of a cluster in trouble", () => {
       failures++ < 5
         ? sendStatus(response, 503, { message: "not today" }, { "retry-after": "0" })
         : listPods(url, response, request);
-    const unread =
+    const failedRead =
       "workload-quota: what uses quotas: pods could not be read whole: the API server answers 503: not today";
-    const inVain = (await audit([], failFirst)).filter((line) => !line.includes("allowed"));
-    const uncounted = ["e1", "x1", "x2", "f1", "f2", "f3", "s1", "l1", "l2"].map(
-      (name) => `${name}; undecided; ${unread}`,
+    const undecidedLines = (await audit([], failFirst)).filter((line) => !line.includes("allowed"));
+    const expectedLines = ["e1", "x1", "x2", "f1", "f2", "f3", "s1", "l1", "l2"].map(
+      (name) => `${name}; undecided; ${failedRead}`,
     );
-    assert.deepEqual(inVain, uncounted);
+    assert.deepEqual(undecidedLines, expectedLines);
     await writeFile(join(folder, "postern.yaml"), printConfig("  always-admit:\n"));
   });
 
   it("follows no redirect, limits a compressed answer, and ends at a circular list", async () => {
     let strayRequests = 0;
-    const elsewhere = createServer({ cert: certificate.cert, key: certificate.key }, (_, response) => {
+    const otherServer = createServer({ cert: certificate.cert, key: certificate.key }, (_, response) => {
       strayRequests++;
       response.end("{}");
     });
-    const location = `https://127.0.0.1:${await listen(elsewhere)}/api/v1/secrets`;
+    const location = `https://127.0.0.1:${await listen(otherServer)}/api/v1/secrets`;
     const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024, " "));
     const esc = "\u001b[31m::error::";
     await runWithServer(
@@ -264,13 +265,13 @@ describe("an audit of a cluster in trouble", () => {
         assert.equal(strayRequests, 0);
       },
     );
-    elsewhere.close();
+    otherServer.close();
   });
 
-  it("writes complete files with the results so far if it is interrupted", async () => {
+  it("writes complete files, with the results up to then, if it is interrupted", async () => {
     let child = 0;
     const respond: Responder = (url) => {
-      if (!url.searchParams.has("continue")) return pageOf(100, url, "x");
+      if (!url.searchParams.has("continue")) return buildPage(100, url, "x");
       process.kill(child, "SIGINT");
       return undefined;
     };
@@ -302,11 +303,11 @@ describe("an audit of a cluster in trouble", () => {
     const respond: Responder = (url, response) => {
       most = Math.max(most, ++open);
       response.on("close", () => open--);
-      return pageOf(20_000, url, data);
+      return buildPage(20_000, url, data);
     };
     await runWithServer({ configmaps: respond }, async (requests) => {
       const words = ["-o", "json=all.json", "-o", "junit=all.xml,sarif=all.sarif,policyreport=all.reports"];
-      // All objects together would have 200 MB, and their reports twice as much.
+      // All objects together have 200 MB, and their reports have twice as much.
       const { code, stdout, stderr, peak } = await runAudit(folder, words, ["--max-old-space-size=150"]);
       assert.equal(stdout, "20000 objects: 20000 allowed\n", stderr);
       assert.equal(code, 0);
@@ -316,15 +317,15 @@ describe("an audit of a cluster in trouble", () => {
     });
   });
 
-  it("is refused in one sentence if it can't begin", async () => {
+  it("fails with one sentence if it can't begin", async () => {
     openProject(join(folder, "postern.yaml"));
     const buildOptions = (changes: Record<string, string>): ParsedOptions => {
-      const all: Record<string, string> = { live: "", as: "a", ...changes };
+      const values: Record<string, string> = { live: "", as: "a", ...changes };
       return {
-        text: (name) => all[name],
-        texts: (name) => [all[name] ?? []].flat(),
-        flag: (name) => all[name] === "",
-        number: (name) => (all[name] ? Number(all[name]) : undefined),
+        text: (name) => values[name],
+        texts: (name) => [values[name] ?? []].flat(),
+        flag: (name) => values[name] === "",
+        number: (name) => (values[name] ? Number(values[name]) : undefined),
       };
     };
     for (const [changes, words, sentence] of [

@@ -7,11 +7,11 @@ import { fileURLToPath } from "node:url";
 import { type Checkout, openCheckout } from "../checkout.ts";
 import { readRows } from "../rows.ts";
 
-// Runs verbs in a project that has rules from Postern, from a catalogue of another package, and of its own.
-const here = fileURLToPath(new URL("../..", import.meta.url));
+// Runs verbs in a project that has rules of Postern, rules of a catalogue in another package, and its own rules.
+const root = fileURLToPath(new URL("../..", import.meta.url));
 let project: Checkout;
 
-const requiresLabel = (label: string) => `
+const buildRule = (label: string) => `
 import { rule } from "postern/rule";
 export default rule({
   summary: "Requires a label ${label}.",
@@ -19,19 +19,19 @@ export default rule({
   validate: (pod) => (pod.metadata?.labels?.["${label}"] ? undefined : "metadata.labels must have ${label}"),
 });
 `;
-const cases = (label: string) => `
+const buildCases = (label: string) => `
 - name: refuses a pod without it
   validate: { metadata: { name: a } }
   refused: metadata.labels must have ${label}
 `;
-const readme = (name: string, label: string) =>
+const buildReadme = (name: string, label: string) =>
   `# ${name}\n\nRequires a label ${label}.\n\n## Why\n\nA test.\n\n## Settings\n\nNone.\n\n## Needs\n\nNothing.\n`;
 
-/** Writes the folder of a rule; a compiled one has no TypeScript. */
+/** Writes the folder of a rule. By default, its code is JavaScript, as in a published package. */
 const writeRule = async (folder: string, name: string, label: string, file = "rule.js") => {
-  await project.write(`${folder}/${name}/${file}`, requiresLabel(label));
-  await project.write(`${folder}/${name}/cases.yaml`, cases(label));
-  await project.write(`${folder}/${name}/README.md`, readme(name, label));
+  await project.write(`${folder}/${name}/${file}`, buildRule(label));
+  await project.write(`${folder}/${name}/cases.yaml`, buildCases(label));
+  await project.write(`${folder}/${name}/README.md`, buildReadme(name, label));
 };
 
 /** Writes a package with a catalogue into node_modules. */
@@ -42,8 +42,8 @@ before(async () => {
   project = await openCheckout(["always-admit", "always-deny"]);
   await rm(join(project.folder, "node_modules"));
   await mkdir(join(project.folder, "node_modules"));
-  for (const name of await readdir(join(here, "node_modules")))
-    await symlink(join(here, "node_modules", name), join(project.folder, "node_modules", name));
+  for (const name of await readdir(join(root, "node_modules")))
+    await symlink(join(root, "node_modules", name), join(project.folder, "node_modules", name));
   await symlink(project.folder, join(project.folder, "node_modules/postern"));
 
   await writePackage("acme-rules", { ".": "./rules/README.md", "./more": "./more/list.json", "./none": "./index.js" });
@@ -69,7 +69,7 @@ interface CatalogueRow {
   config: string;
   words: string[];
   code?: number;
-  /** A pattern for standard output, or for standard error if the code is 2. */
+  /** A pattern for standard output; if the code is 2, for standard error. */
   prints: string;
 }
 
@@ -77,22 +77,22 @@ describe("a project with catalogues", () => {
   for (const { name, config, words, code = 0, prints } of readRows<CatalogueRow[]>(import.meta.filename))
     it(name, async () => {
       await project.write("postern.yaml", config);
-      const ended = await project.postern({}, ...words);
-      assert.equal(ended.code, code, ended.stderr);
-      assert.match(code === 2 ? ended.stderr : ended.stdout, new RegExp(prints));
+      const result = await project.postern({}, ...words);
+      assert.equal(result.code, code, result.stderr);
+      assert.match(code === 2 ? result.stderr : result.stdout, new RegExp(prints));
     });
 
-  it("gets a new rule in its own functions/, even if a catalogue has one of this name", async () => {
+  it("gets a new rule in its own functions/, even if a catalogue has a rule with the same name", async () => {
     await project.write("postern.yaml", "catalogues: [acme-rules]\n");
     const { code, stderr } = await project.postern({}, "new", "require-team");
     assert.deepEqual([code, stderr], [0, ""]);
     assert.match(readFileSync(join(project.folder, "postern.yaml"), "utf8"), /^rules:\n {2}require-team:\n$/m);
     assert.match((await project.postern({}, "explain", "require-team")).stdout, /^from: functions\/$/m);
-    assert.ok(!(await readdir(join(project.folder, "functions"))).includes("README.md"), "it has no list of rules");
+    assert.ok(!(await readdir(join(project.folder, "functions"))).includes("README.md"), "it has a list of rules");
     await rm(join(project.folder, "functions/require-team"), { recursive: true });
   });
 
-  it("is built with a rule of a catalogue in it", async () => {
+  it("can be built with a rule of a catalogue", async () => {
     await project.write("postern.yaml", "catalogues: [acme-rules]\nrules: { require-team: }\n");
     const built = await project.postern({}, "build", "--to", join(project.folder, "built"));
     assert.deepEqual([built.code, built.stderr], [0, ""]);

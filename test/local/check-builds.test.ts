@@ -10,7 +10,7 @@ import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { runVerb } from "../verb.ts";
 
-// These tests run `npx postern check --build` with the real kustomize, kubectl and helm.
+// Runs `npx postern check --build` with the real kustomize, kubectl and helm.
 const folder = await createTestFolder();
 const { PATH = "" } = process.env;
 
@@ -21,7 +21,7 @@ interface Row {
   /** The programs on the PATH. */
   programs?: string[];
   code: number;
-  /** The places and names of the objects, and their denials with the lines. */
+  /** For each object: its file and line, its name, and its denials with their lines. */
   objects?: string[];
   faults?: string[];
   notes?: string[];
@@ -48,7 +48,7 @@ describe("check of kustomizations and charts", await needs("helm and kustomize",
 
   for (const { name, paths, options = [], programs = [], code, ...expected } of readRows<Row[]>(import.meta.filename))
     it(name, async () => {
-      process.env.PATH = programs.map((one) => join(folder, "programs", one)).join(":");
+      process.env.PATH = programs.map((programName) => join(folder, "programs", programName)).join(":");
       const words = ["--rules", "allowed-registries", "--plugins=none", "--kubernetes", "1.36", "-o", "json"];
       const output = await runVerb(folder, ["check", ...paths, ...options, ...words]);
       const { objects, faults, notes } = output.stdout === "" ? complain(output.stderr) : JSON.parse(output.stdout);
@@ -56,12 +56,12 @@ describe("check of kustomizations and charts", await needs("helm and kustomize",
         `${file}:${line} ${kind} ${namespace}/${name}`,
         ...denials.map((denial: any) => `denied in line ${denial.line}`),
       ]);
-      const found = {
+      const outcome = {
         objects: listed,
         faults: (faults as any[]).map(({ file, sentence }) => `${file} ${sentence}`.replaceAll(folder, "FOLDER")),
         notes: (notes as string[]).filter((note) => / build|left out/.test(note)),
       };
-      assert.deepEqual({ objects: [], faults: [], notes: [], ...expected }, found);
+      assert.deepEqual({ objects: [], faults: [], notes: [], ...expected }, outcome);
       assert.equal(output.code, code);
     });
 });

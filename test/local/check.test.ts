@@ -35,8 +35,8 @@ const write = async (name: string, text: string): Promise<void> => {
 };
 
 /**
- * Runs `npx postern check …` until it ends, by default with postern.yaml, for the cluster `test` and without the API server's plugins, which
- * would ask for what the cluster has.
+ * Runs `npx postern check …` until it ends: by default with postern.yaml, for the cluster `test`, and without the API
+ * server's plugins, because their answers depend on the objects in a cluster.
  */
 const check = (words: string[], stdin = "", cluster = "test", plugins = ["--plugins=none"]): Promise<ProgramOutput> => {
   const config = words.includes("--config") ? [] : ["--config", "postern.yaml"];
@@ -60,7 +60,7 @@ const buildPod = (name: string, spec: object = {}, metadata: object = {}) => {
   };
   return { apiVersion: "v1", kind: "Pod", metadata: { name, ...metadata }, spec: { containers: [container], ...spec } };
 };
-/** Returns a recorded review. */
+/** Builds a recorded review. */
 const buildReview = (kind: string, resource: string, requestFields: object, group = "", version = "v1") => ({
   apiVersion: "admission.k8s.io/v1",
   kind: "AdmissionReview",
@@ -77,10 +77,10 @@ const buildReview = (kind: string, resource: string, requestFields: object, grou
   },
 });
 const copyAnnotation = "kubectl.kubernetes.io/last-applied-configuration";
-const joinDocuments = (...all: object[]) => all.map((one) => stringify(one)).join("---\n");
+const joinDocuments = (...objects: object[]) => objects.map((object) => stringify(object)).join("---\n");
 
 describe("postern check", () => {
-  it("prints no value of a Secret in any form, nor when it writes fixes", async () => {
+  it("prints no value of a Secret, in no output format, and not with --fix", async () => {
     const metadata = { name: "db", annotations: { [copyAnnotation]: '{"data":{"password":"S3cret-applied"}}' } };
     const secret = { apiVersion: "v1", kind: "Secret", metadata };
     await write(
@@ -100,9 +100,9 @@ describe("postern check", () => {
       ),
     );
     await write("secrets/broken.yaml", "apiVersion: v1\nkind: Secret\nstringData:\n  a: *S3cret-alias\n");
-    for (const form of ["text", "json", "junit", "sarif", "github", "policyreport"])
+    for (const format of ["text", "json", "junit", "sarif", "github", "policyreport"])
       for (const fix of [[], ["--fix"]]) {
-        const { code, stdout, stderr } = await check(["secrets", "-o", form, ...fix]);
+        const { code, stdout, stderr } = await check(["secrets", "-o", format, ...fix]);
         assert.equal(code, 1);
         assert.match(stdout, /data\.password must be a text in base64, not .*\*\*\*/);
         assert.doesNotMatch(stdout + stderr, /S3cret|48151623/);
@@ -144,9 +144,9 @@ describe("postern check", () => {
     );
   });
 
-  it("evaluates the plugins of an API server, which depend on what the cluster has", async () => {
-    const [pod, home] = [buildPod("p", {}, { namespace: "shop" }), { metadata: { name: "shop" } }];
-    await write("shop.yaml", stringify({ apiVersion: "v1", kind: "Namespace", ...home }));
+  it("evaluates the API server's plugins for an assumed cluster, an unknown one, or that of --state", async () => {
+    const pod = buildPod("p", {}, { namespace: "shop" });
+    await write("shop.yaml", stringify({ apiVersion: "v1", kind: "Namespace", metadata: { name: "shop" } }));
     const words = ["-", "--rules", "always-admit", "--all"];
     const assumed = await check(words, stringify(pod), "test", []);
     assert.deepEqual([assumed.code, assumed.stdout.split("\n")[0]], [0, "Pod shop/p standard input:1 allowed"]);
@@ -159,8 +159,8 @@ describe("postern check", () => {
     assert.match(unknown.stdout, /^Pod shop\/p standard input:1 undecided$/m);
     for (const plugin of ["NamespaceLifecycle: whether", "LimitRanger: which", "PodSecurity: what", "Priority: which"])
       assert.ok(unknown.stdout.includes(`\n  undecided ${plugin} `), unknown.stdout);
-    const known = await check([...words, "--state", "shop.yaml"], stringify(pod), "test", []);
-    assert.deepEqual([known.code, known.stdout.split("\n")[0]], [0, "Pod shop/p standard input:1 allowed"]);
+    const withState = await check([...words, "--state", "shop.yaml"], stringify(pod), "test", []);
+    assert.deepEqual([withState.code, withState.stdout.split("\n")[0]], [0, "Pod shop/p standard input:1 allowed"]);
   });
 
   it("denies unknown fields as kubectl does, and warns of repeated keys", async () => {
@@ -182,8 +182,8 @@ describe("postern check", () => {
     const ignored = await check(["typo.yaml", "--validate", "ignore"]);
     assert.equal(ignored.code, 0);
     assert.doesNotMatch(ignored.stdout, /unknown field/);
-    const wrong = await check(["typo.yaml", "--validate", "yes"]);
-    assert.deepEqual([wrong.code, wrong.stderr], [2, '--validate takes strict, warn or ignore, not "yes"\n']);
+    const wrongValue = await check(["typo.yaml", "--validate", "yes"]);
+    assert.deepEqual([wrongValue.code, wrongValue.stderr], [2, '--validate takes strict, warn or ignore, not "yes"\n']);
   });
 
   it("names the rule of each changed line if several rules changed the object", async () => {
@@ -201,7 +201,7 @@ describe("postern check", () => {
     assert.equal(stdout.split("@@").length - 1, 2, "the output has one hunk");
   });
 
-  it("reads standard input, globs and Lists of one kind", async () => {
+  it("reads standard input, globs, and lists such as a PodList", async () => {
     const list = { apiVersion: "v1", kind: "PodList", items: [{ metadata: { name: "x" }, spec: {} }] };
     const { objects } = await runJson(["-", "k8s/*.json"], stringify(list));
     assert.deepEqual(objects.map(({ kind, name, file }) => [kind, name, file]).sort(), [
@@ -210,21 +210,21 @@ describe("postern check", () => {
     ]);
   });
 
-  it("evaluates the rules of a cluster, or those of --rules", async () => {
+  it("evaluates the rules that postern.yaml has for the cluster, or those of --rules", async () => {
     const root = joinDocuments(buildPod("root", { securityContext: { runAsUser: 0 } }));
     const [loose, strict] = [await runJson(["-"], root), await runJson(["-"], root, "strict")];
     assert.deepEqual([loose.code, loose.objects[0].warnings[0].rule], [0, "security-context-deny"]);
     assert.match(loose.objects[0].warnings[0].text, /^would deny: pods "root" is forbidden/);
     assert.deepEqual([strict.code, strict.objects[0].denials[0].rule], [1, "security-context-deny"]);
     assert.equal(strict.objects[0].denials[0].line, 14);
-    const only = await runJson(["-", "--rules", "always-deny"], root);
+    const onlyAlwaysDeny = await runJson(["-", "--rules", "always-deny"], root);
     assert.deepEqual(
-      only.objects[0].denials.map(({ rule }: any) => rule),
+      onlyAlwaysDeny.objects[0].denials.map(({ rule }: any) => rule),
       ["always-deny"],
     );
   });
 
-  it("evaluates rules as of the cluster's minor version of Kubernetes, or that of --kubernetes", async () => {
+  it("evaluates rules for the cluster's minor version of Kubernetes, or for that of --kubernetes", async () => {
     const labels = { "pod-security.kubernetes.io/enforce": "restricted" };
     const securityContext = { allowPrivilegeEscalation: false, capabilities: { drop: ["ALL"] } };
     const pod = buildPod(
@@ -241,8 +241,8 @@ describe("postern check", () => {
       stringify({ apiVersion: "v1", kind: "Namespace", metadata: { name: "shop", labels } }),
     );
     const findVerdict = async (words: string[], cluster?: string) => {
-      const all = ["-", "--rules", "pod-security", "--state", "labelled.yaml", ...words];
-      return (await runJson(all, stringify(pod), cluster)).objects[0].verdict;
+      const command = ["-", "--rules", "pod-security", "--state", "labelled.yaml", ...words];
+      return (await runJson(command, stringify(pod), cluster)).objects[0].verdict;
     };
     assert.equal(await findVerdict([]), "allowed");
     assert.equal(await findVerdict(["--kubernetes", "1.34"]), "denied");
@@ -279,8 +279,8 @@ describe("postern check", () => {
     assert.deepEqual([predictedPod.denials[0].rule, predictedPod.denials[0].line], ["allowed-registries", 15]);
     const without = await runJson(["k8s/web.yaml", "--no-pod-templates"]);
     assert.deepEqual([without.code, without.objects.length], [0, 1]);
-    const gone = await runJson(["k8s/web.yaml", "--operation", "DELETE"]);
-    assert.deepEqual([gone.code, gone.objects.length], [0, 1]);
+    const deletions = await runJson(["k8s/web.yaml", "--operation", "DELETE"]);
+    assert.deepEqual([deletions.code, deletions.objects.length], [0, 1]);
 
     const text = stringify(buildReview("Deployment", "deployments", { object: parse(deployment) }, "apps"));
     await write("workload.yaml", text);
@@ -329,7 +329,7 @@ describe("postern check", () => {
     assert.match(stdout, /\n2 objects: 2 allowed \(1 no rule\)\n$/);
   });
 
-  it("is undecided for other webhooks, and calls the webhooks of allowed hosts", async (test) => {
+  it("is undecided for webhooks of other programs, and calls them only at hosts that --call allows", async (test) => {
     const state = join(folder, ".postern");
     const certificate = await readOrCreateServerCertificate(state, "127.0.0.1");
     const requests: any[] = [];
@@ -407,8 +407,8 @@ describe("postern check", () => {
     assert.match(called.objects[0].undecided[0], /^far.other.example: it would call/);
     assert.match(called.objects[0].undecided[1], /^team.other.example: whether its namespace has the label team/);
 
-    const elsewhere = [buildHook("moved.other.example", `https://127.0.0.1:${port}/on`)];
-    await write("webhooks.yaml", stringify({ ...configuration, webhooks: elsewhere }));
+    const redirected = [buildHook("moved.other.example", `https://127.0.0.1:${port}/on`)];
+    await write("webhooks.yaml", stringify({ ...configuration, webhooks: redirected }));
     const moved = await runJson([...words, "--call", "loopback"], joinDocuments(buildPod("p")));
     assert.equal(moved.code, 3);
     assert.match(moved.objects[0].undecided[0], /it redirects to https:\/\/far\.example\/judge, which is not called/);
@@ -453,9 +453,10 @@ describe("postern check", () => {
     assert.match(stderr, /^fix\/aliased.yaml is left as it is: it has aliases/m);
     assert.equal(await readFile(join(folder, "fix/pods.yaml"), "utf8"), pods.replace("IfNotPresent #", "Always #"));
     assert.equal(await readFile(join(folder, "fix/aliased.yaml"), "utf8"), aliased);
-    const still = await readFile(join(folder, "fix/marked.yaml"), "utf8");
-    assert.match(still, /^\uFEFFapiVersion: v1\r\n(.+\r\n){3}$/);
-    assert.match(still, /imagePullPolicy: Always/);
+    // The byte order mark and the line ends stay as they were.
+    const withMark = await readFile(join(folder, "fix/marked.yaml"), "utf8");
+    assert.match(withMark, /^\uFEFFapiVersion: v1\r\n(.+\r\n){3}$/);
+    assert.match(withMark, /imagePullPolicy: Always/);
     const { spec } = JSON.parse(await readFile(join(folder, "fix/one.json"), "utf8"));
     assert.deepEqual(spec.containers[0].resources, { requests: { cpu: "100m" } });
     const again = await runJson(["fix/one.json", "fix/pods.yaml", "fix/marked.yaml"]);
@@ -475,16 +476,16 @@ describe("postern check", () => {
     await symlink("here.yaml", join(folder, "linked/near.yaml"));
     await symlink("../outside", join(folder, "linked/all"));
     const outside = await realpath(join(folder, "outside"));
-    const describeLeft = (name: string, target: string, given: string) =>
+    const describeUnchanged = (name: string, target: string, given: string) =>
       `${name} is left as it is: it is a symbolic link to ${join(outside, target)}, outside of ${given}\n`;
-    const cases: [path: string, left: string][] = [
-      ["linked", describeLeft("linked/away.yaml", "target.yaml", "linked")],
-      ["linked/away.yaml", describeLeft("linked/away.yaml", "target.yaml", "linked")],
-      ["linked/al*", describeLeft("linked/all/one.yaml", "one.yaml", "linked")],
+    const cases: [path: string, message: string][] = [
+      ["linked", describeUnchanged("linked/away.yaml", "target.yaml", "linked")],
+      ["linked/away.yaml", describeUnchanged("linked/away.yaml", "target.yaml", "linked")],
+      ["linked/al*", describeUnchanged("linked/all/one.yaml", "one.yaml", "linked")],
     ];
-    for (const [path, left] of cases) {
+    for (const [path, message] of cases) {
       const { code, stderr } = await check([path, "--fix", "--rules", "always-pull-images"]);
-      assert.deepEqual([code, stderr.includes(left)], [0, true], stderr);
+      assert.deepEqual([code, stderr.includes(message)], [0, true], stderr);
     }
     for (const name of ["outside/target.yaml", "outside/one.yaml"])
       assert.equal(await readFile(join(folder, name), "utf8"), texts[name]);
@@ -492,7 +493,7 @@ describe("postern check", () => {
     assert.equal(await readlink(join(folder, "linked/near.yaml")), "here.yaml");
   });
 
-  it("writes reports in several forms at once", async () => {
+  it("writes reports in several formats at once", async () => {
     const outputs = ["text", "sarif=out.sarif,junit=out.xml", "policyreport=out.json", "github"];
     const { stdout, code } = await check(["k8s", ...outputs.flatMap((output) => ["-o", output])]);
     assert.equal(code, 1);
@@ -521,7 +522,7 @@ describe("postern check", () => {
     assert.match(stdout, /\n1 object: 1 allowed, 2 could not be read\n$/);
   });
 
-  it("never prints names of objects as pipeline commands", async () => {
+  it("prints names of objects so that no CI system reads them as commands", async () => {
     const text = joinDocuments(
       { apiVersion: "v1", kind: "::error file=a::kind", metadata: { name: "a" } },
       { apiVersion: "example.com/v1", kind: "Foo\n::error::kind", metadata: { name: "\u202ea" } },
@@ -538,24 +539,30 @@ describe("postern check", () => {
     assert.equal(refused.code, 2);
     assert.doesNotMatch(refused.stderr, /^\s*::[^:]*b/m);
   });
-  it("reads a pipe as a command, and has the exit code of the check", () => {
-    const end = (input: string, cluster = "test") => {
+  it("reads manifests from a pipe, and ends with the exit code of the check", () => {
+    const getExitCode = (input: string, cluster = "test") => {
       const args = [program, "check", "--config", "postern.yaml", "--cluster", cluster, "--plugins=none", "-"];
       return spawnSync(process.execPath, args, { cwd: folder, input }).status;
     };
     const allowed = joinDocuments(buildPod("a"));
-    assert.deepEqual([end(allowed), end(services), end("kind: [\n"), end(allowed, "none")], [0, 1, 3, 2]);
+    const exitCodes = [
+      getExitCode(allowed),
+      getExitCode(services),
+      getExitCode("kind: [\n"),
+      getExitCode(allowed, "none"),
+    ];
+    assert.deepEqual(exitCodes, [0, 1, 3, 2]);
   });
-  it("says that API validation isn't evaluated where Kubernetes' own handlers aren't, and evaluates the rest", () => {
+  it("says that API validation isn't evaluated if Kubernetes' own handlers weren't built", () => {
     const args = [program, "check", "--config", "postern.yaml", "--cluster", "test", "--strict", "-"];
     const env = { ...process.env, XDG_CACHE_HOME: join(folder, "no-cache") };
-    const ended = spawnSync(process.execPath, args, { cwd: folder, env, input: joinDocuments(buildPod("A")) });
-    assert.match(ended.stdout.toString(), /^Pod default\/A standard input:1 undecided$/m);
+    const result = spawnSync(process.execPath, args, { cwd: folder, env, input: joinDocuments(buildPod("A")) });
+    assert.match(result.stdout.toString(), /^Pod default\/A standard input:1 undecided$/m);
     const note =
       "API validation isn't evaluated, because Kubernetes' own handlers aren't here; npm run kubernetes builds them\n";
-    assert.equal(ended.stderr.toString().split(note).length, 2, ended.stderr.toString());
+    assert.equal(result.stderr.toString().split(note).length, 2, result.stderr.toString());
   });
-  it("ends in time for huge objects, and evaluates those after them", kubernetes, async () => {
+  it("reports huge objects as denied or undecided, and evaluates the objects after them", kubernetes, async () => {
     const schema = (depth: number): object =>
       depth === 0 ? { type: "string" } : { type: "object", properties: { a: schema(depth - 1), b: schema(depth - 1) } };
     const spec = {
@@ -602,7 +609,7 @@ describe("postern check", () => {
     assert.deepEqual(outcomes, [
       ["bigs.example.com", "allowed", 0, undefined],
       ["text", "denied", 1, "Request entity too large: limit is 3145728"],
-      // The module fails, and a new instance answers about the objects after it.
+      // The module fails at this object. A new instance of the module answers for the next objects.
       ["labels", "undecided", 0, "API validation: Kubernetes' handlers failed at this object"],
       ["faults", "denied", 101, "… and 200 more faults"],
       ["last", "denied", 1, 'metadata.labels: Invalid value: "!": a valid label must be a'],
@@ -642,8 +649,8 @@ describe("postern check", () => {
   ];
   for (const [name, words, stderr] of usage)
     it(`refuses ${name} in one sentence`, async () => {
-      const ended = await check(words);
-      assert.equal(ended.code, 2);
-      assert.match(ended.stderr, stderr);
+      const result = await check(words);
+      assert.equal(result.code, 2);
+      assert.match(result.stderr, stderr);
     });
 });

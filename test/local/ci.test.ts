@@ -20,7 +20,7 @@ before(async () => {
   await cp(dirname(run), join(folder, "project/.ci"), { recursive: true });
 });
 
-/** Returns the exit code and the last line of a run with this script in place of the tests. */
+/** Runs the copy with a script in place of the tests. Returns the exit code and the last line. */
 const runCi = (tests: string) => {
   const env = {
     ...process.env,

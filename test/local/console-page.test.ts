@@ -12,8 +12,8 @@ import { createTestFolder } from "../folders.ts";
 import { needs } from "../parts.ts";
 import { buildPodRequest } from "../requests.ts";
 
-// Opens the console in Debian's Chromium. The scripts that run in the page are texts, because this program's types are
-// those of Node.
+// Opens the console in Debian's Chromium. Scripts that run in the page are texts here, because the types of this
+// program are those of Node, and not of a browser.
 
 /** A policy that quotes an object's name in a message, a warning and an audit annotation. */
 const policies = [
@@ -44,13 +44,13 @@ const config = {
     "allowed-registries": { settings: { registries: ["ghcr.io"] } },
     "security-context-deny": { mode: "warn" },
     "default-requests-and-limits": { settings: { requests: { cpu: "100m" } } },
-    // What it asks is never known to postern check.
+    // postern check can't evaluate this condition, so it is undecided.
     "image-policy-webhook": { settings: { backend: { url: "https://127.0.0.1:1/" } } },
   },
   groups: { defaults: ["default-requests-and-limits"] },
 };
 
-/** Would run a script, if any of the places that show it took it for HTML. */
+/** A text that would run a script if a page showed it as HTML. */
 const markup = `<img src=x onerror="globalThis.isHarmed=1"><script>globalThis.isHarmed=1</script>`;
 const buildPod = (name: string, image: string, containerFields: object = {}) => ({
   apiVersion: "v1",
@@ -78,7 +78,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await gateway?.stop();
   });
 
-  /** Opens a page; fails the test at its end if the page reported an error or asked another host. */
+  /** Opens a page. At the end, the test fails if the page reported an error or sent a request to another host. */
   const openPage = async (hash = "", options: Parameters<Browser["newPage"]>[0] = {}) => {
     const page = await browser.newPage({ viewport: { width: 1280, height: 800 }, ...options });
     page.setDefaultTimeout(60_000);
@@ -101,7 +101,7 @@ describe("the console's pages", await needs("chromium"), () => {
       };`);
     await page.goto(`${gateway.console}${hash}`);
     await page.getByText("connected", { exact: true }).waitFor();
-    /** Closes the page. The browser reports answers with the expected HTTP status, too. */
+    /** Closes the page. `expected` is an HTTP status that the browser may report as an error. */
     const close = async (expected = "none") => {
       assert.equal(await page.evaluate("globalThis.isHarmed"), undefined);
       await page.close();
@@ -120,7 +120,10 @@ describe("the console's pages", await needs("chromium"), () => {
         buildPodRequest({ namespace: "shop", object: buildPod(`web-${index}`, image) }),
       );
   };
-  /** Waits until an expression is true. The page's policy forbids the evaluation that Playwright would use for this. */
+  /**
+   * Waits until an expression is true. Playwright's own function would evaluate code in a way that the page's policy
+   * forbids.
+   */
   const waitUntil = async (page: Page, expression: string) => {
     for (let turn = 0; !(await page.evaluate(expression)); turn++) {
       assert.ok(turn < 1200, `${expression} stayed false`);
@@ -129,11 +132,11 @@ describe("the console's pages", await needs("chromium"), () => {
   };
 
   const rows = (page: Page) => page.locator(".reviews a");
-  /** Returns how many reviews the page knows; the document has only the rows on the screen. */
+  /** Returns the number of reviews that the page has. Only the rows on the screen are in the document. */
   const countReviews = async (page: Page) =>
     Number((await page.getByText(/^\d+ of \d+$/).textContent())?.split(" ")[2]);
 
-  it("show a review as it comes, and open it by keys", async (test) => {
+  it("show a new review at once, and open it by the keyboard", async (test) => {
     const { page, close } = await openPage();
     const sent = performance.now();
     await sendPods(1);
@@ -156,7 +159,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await close();
   });
 
-  it("filter, pause and resume", async () => {
+  it("filter reviews, and can be paused and resumed", async () => {
     const { page, close } = await openPage();
     await gateway.send("allowed-registries/validate", buildPodRequest({ object: buildPod("bad", "docker.io/x") }));
     await page.getByLabel("Filter the reviews").fill("denied");
@@ -188,7 +191,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await close();
   });
 
-  it("say of a rule in mode warn that it only reported", async () => {
+  it("say that a rule in mode warn only reported a violation", async () => {
     const { page, close } = await openPage();
     const pod = buildPod("warned", "ghcr.io/a:1", { securityContext: { runAsUser: 0 } });
     await gateway.send("security-context-deny/validate", buildPodRequest({ namespace: "shop", object: pod }));
@@ -200,7 +203,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await close();
   });
 
-  it("fit a phone: a review is one column, of which nothing is cut or scrolled sideways", async () => {
+  it("fit a phone: a review is one column, and no part of it is cut or scrolls sideways", async () => {
     const { page, close } = await openPage("", { viewport: { width: 390, height: 844 } });
     const long = "a/long/name/".repeat(20);
     const managedFields = [{ manager: "kubectl", fieldsV1: { "f:spec": {} } }];
@@ -234,7 +237,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await close();
   });
 
-  it("show a large object only near its changes, and at once", async () => {
+  it("show only the parts of a large object near its changes, without a delay", async () => {
     const { page, close } = await openPage();
     const args = Array.from({ length: 20_000 }, (_, index) => `a${index}`);
     const pod = buildPod("large", "ghcr.io/a:1", { args });
@@ -246,7 +249,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await close();
   });
 
-  it("never make HTML of a text of a review", async () => {
+  it("never show a text of a review as HTML", async () => {
     const { page, close } = await openPage();
     const object = {
       ...buildPod(markup, `ghcr.io/${markup}`, { command: [markup], env: [{ name: markup, value: markup }] }),
@@ -261,8 +264,12 @@ describe("the console's pages", await needs("chromium"), () => {
     });
     const paths = ["always-pull-images/mutate", "allowed-registries/validate", "security-context-deny/validate"];
     for (const path of paths) await gateway.send(path, hostile);
-    const wrong = { ...hostile, object: buildPod("x", markup), kind: { group: markup, version: markup, kind: markup } };
-    await gateway.send("allowed-registries/validate", { ...wrong, uid: markup });
+    const hostileRequest = {
+      ...hostile,
+      object: buildPod("x", markup),
+      kind: { group: markup, version: markup, kind: markup },
+    };
+    await gateway.send("allowed-registries/validate", { ...hostileRequest, uid: markup });
     await gateway.send("validating-admission-policy/validate/quote", hostile);
     const isLastShown = 'document.querySelector(".reviews a").textContent.includes("validating-admission-policy")';
     await waitUntil(page, isLastShown);
@@ -298,7 +305,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await close("422");
   });
 
-  it("refuse what would make HTML of a text, even in a script of their own", async () => {
+  it("have a policy that keeps even their own scripts from making HTML of a text", async () => {
     const { page } = await openPage();
     for (const script of [
       `document.body.innerHTML = "<b>a</b>"`,
@@ -456,7 +463,7 @@ describe("the console's pages", await needs("chromium"), () => {
         ["#rules", page.getByRole("link", { name: "always-deny" })],
         ["#rules/always-pull-images", heading("README")],
       ] as const;
-      const found: string[] = [];
+      const faults: string[] = [];
       const checks = { passes: 0, incomplete: 0, violations: 0 };
       const uncertain = new Set<string>();
       await page.getByRole("button", { name: "Pause" }).click();
@@ -470,20 +477,20 @@ describe("the console's pages", await needs("chromium"), () => {
         for (const name of ["passes", "incomplete", "violations"] as const) checks[name] += result[name].length;
         for (const { id } of result.incomplete) uncertain.add(id);
         for (const { id, nodes } of result.violations)
-          found.push(`${hash} ${id}: ${nodes[0]?.html} ${nodes[0]?.failureSummary}`);
-        const wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth");
-        if (Number(wide) > 0) found.push(`${hash} is ${wide} pixels too wide`);
+          faults.push(`${hash} ${id}: ${nodes[0]?.html} ${nodes[0]?.failureSummary}`);
+        const excess = await page.evaluate("document.documentElement.scrollWidth - innerWidth");
+        if (Number(excess) > 0) faults.push(`${hash} is ${excess} pixels too wide`);
       }
       const { passes, incomplete, violations } = checks;
       test.diagnostic(`axe-core on ${pages.length} pages: ${passes} checks passed, ${violations} failed`);
       test.diagnostic(`${incomplete} checks gave no result: ${[...uncertain].join(", ")}`);
-      assert.deepEqual(found, []);
+      assert.deepEqual(faults, []);
       await close("422");
     });
 
   it("connect again after the gateway restarted, and keep the reviews from before", async () => {
     const { page } = await openPage("", { bypassCSP: true });
-    // Once this row is there, all earlier ones are.
+    // Rows appear in their order, so all earlier rows exist when this one does.
     const object = buildPod("last-before", "ghcr.io/app:1");
     await gateway.send("default-toleration-seconds/mutate", buildPodRequest({ namespace: "shop", object }));
     await rows(page).filter({ hasText: "last-before" }).waitFor();
@@ -518,7 +525,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await page.close();
   });
 
-  it("name the page that is shown to screen readers, and move the focus to it", async () => {
+  it("name the shown page for screen readers, and move the focus to it", async () => {
     const { page, close } = await openPage();
     for (const name of ["Try it", "Rules", "Live"]) {
       await page.getByRole("navigation").getByRole("link", { name }).click();
@@ -529,7 +536,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await close();
   });
 
-  it("leave the focus on a row, and the row on the screen, when reviews come", async () => {
+  it("keep the focus on a row, and the row on the screen, when new reviews arrive", async () => {
     const { page, close } = await openPage();
     await sendPods(1);
     await rows(page).first().waitFor();
@@ -545,7 +552,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await close();
   });
 
-  it("have few elements for 10,000 reviews, however they are scrolled and filtered", async (test) => {
+  it("have few elements for 10,000 reviews, also after scrolling and filtering", async (test) => {
     const unused = { file: "", port: 0, getLoaded: () => assert.fail("nothing is opened") };
     const host = { publicKeys: "", writeLogLine: () => {} };
     const { host: watched, open } = createConsole(0)(host);

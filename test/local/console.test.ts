@@ -48,8 +48,8 @@ interface Reply {
   body: string;
 }
 
-/** Sends a request to the console; unlike fetch, this can set any Host. */
-const ask = (path: string, { method = "GET", headers = {}, body = "" } = {}) =>
+/** Sends a request to the console. Unlike fetch, it can set any Host header. */
+const sendRequest = (path: string, { method = "GET", headers = {}, body = "" } = {}) =>
   new Promise<Reply>((resolve, reject) => {
     const sent = httpRequest(new URL(path, gateway.console), { method, headers }, async (response) => {
       const text = Buffer.concat(await Array.fromAsync(response)).toString();
@@ -59,8 +59,8 @@ const ask = (path: string, { method = "GET", headers = {}, body = "" } = {}) =>
     sent.end(body);
   });
 
-const askJson = async (path: string, options = {}) => {
-  const { code, body } = await ask(path, options);
+const requestJson = async (path: string, options = {}) => {
+  const { code, body } = await sendRequest(path, options);
   assert.equal(code, 200, body);
   return JSON.parse(body);
 };
@@ -82,7 +82,7 @@ const openStream = async (lastEventId?: string, address = gateway.console) => {
       text = text.slice(end + 1);
     }
   };
-  const ended = read().catch(() => {});
+  const readToEnd = read().catch(() => {});
   return {
     waitFor: async (count: number) => {
       for (let turn = 0; rows.length < count && turn < 2400; turn++) await wait(25);
@@ -98,7 +98,7 @@ const openStream = async (lastEventId?: string, address = gateway.console) => {
     },
     close: () => {
       stop.abort();
-      return ended;
+      return readToEnd;
     },
   };
 };
@@ -118,8 +118,8 @@ const buildRequest = (name: string, image?: string) =>
   buildPodRequest({ namespace: "shop", object: buildPod(name, image) });
 
 describe("the console's listener", () => {
-  it("sends a page that may load nothing else and can't make HTML of texts", async () => {
-    const { code, headers, body } = await ask("./");
+  it("sends a page whose policy forbids other sources, and forbids to make HTML of texts", async () => {
+    const { code, headers, body } = await sendRequest("./");
     assert.equal(code, 200);
     assert.match(body, /^<!doctype html>/);
     const policy = String(headers["content-security-policy"]);
@@ -136,12 +136,18 @@ describe("the console's listener", () => {
     assert.equal(headers["cross-origin-resource-policy"], "same-origin");
   });
 
-  const port = () => new URL(gateway.console).port;
+  const getPort = () => new URL(gateway.console).port;
   const refused: [name: string, path: string, options: () => object, code: number, sentence: RegExp][] = [
     ["no token", "/", () => ({}), 403, /no valid token/],
     ["a wrong token", `/${"A".repeat(43)}/rules`, () => ({}), 403, /no valid token/],
     ["a part of the token", "../x/rules", () => ({}), 403, /no valid token/],
-    ["another host's name", "rules", () => ({ headers: { host: `evil.example:${port()}` } }), 403, /^The host must be/],
+    [
+      "another host's name",
+      "rules",
+      () => ({ headers: { host: `evil.example:${getPort()}` } }),
+      403,
+      /^The host must be/,
+    ],
     ["a host without the port", "rules", () => ({ headers: { host: "127.0.0.1" } }), 403, /^The host must be/],
     ["another origin", "rules", () => ({ headers: { origin: "https://evil.example" } }), 403, /origins/],
     ["another port's origin", "rules", () => ({ headers: { origin: "http://127.0.0.1:1" } }), 403, /origins/],
@@ -155,60 +161,60 @@ describe("the console's listener", () => {
   ];
   for (const [name, path, options, code, sentence] of refused)
     it(`refuses ${name}`, async () => {
-      const reply = await ask(path, options());
+      const reply = await sendRequest(path, options());
       assert.deepEqual([reply.code, sentence.test(reply.body)], [code, true], reply.body);
       assert.match(String(reply.headers["content-security-policy"]), /default-src 'none'/);
     });
 
-  it("answers its own origin, also by the name localhost", async () => {
-    const host = `localhost:${port()}`;
-    assert.equal((await ask("rules", { headers: { host, origin: `http://${host}` } })).code, 200);
+  it("answers requests of its own origin, also under the name localhost", async () => {
+    const host = `localhost:${getPort()}`;
+    assert.equal((await sendRequest("rules", { headers: { host, origin: `http://${host}` } })).code, 200);
   });
 
   it("listens on loopback only", async () => {
     const outer = Object.values(networkInterfaces())
       .flat()
-      .find((each) => each?.family === "IPv4" && !each.internal)?.address;
+      .find((entry) => entry?.family === "IPv4" && !entry.internal)?.address;
     if (outer === undefined) return;
-    await assert.rejects(fetch(`http://${outer}:${port()}/`), /fetch failed/);
+    await assert.rejects(fetch(`http://${outer}:${getPort()}/`), /fetch failed/);
   });
 
-  it("keeps its token in a file that only its user can read, so that an open page connects again", async () => {
+  it("stores its token for its user only, so that an open page can connect after a restart", async () => {
     const file = join(folder, ".postern/console.token");
     assert.ok(gateway.console.endsWith(`/${await readFile(file, "utf8")}/`));
     assert.equal((await stat(file)).mode & 0o777, 0o600);
   });
 
   it("is not opened with --no-console", async () => {
-    const other = await createTestFolder();
-    const withoutConsole = await serveWithConsole(other, config, ["--port", "0", "--no-console"]);
+    const otherFolder = await createTestFolder();
+    const withoutConsole = await serveWithConsole(otherFolder, config, ["--port", "0", "--no-console"]);
     assert.doesNotMatch(withoutConsole.console, /console/i);
     assert.equal((await withoutConsole.send("allowed-registries/validate", buildRequest("a"))).allowed, true);
-    await assert.rejects(stat(join(other, ".postern/console.token")), /ENOENT/);
+    await assert.rejects(stat(join(otherFolder, ".postern/console.token")), /ENOENT/);
     await withoutConsole.stop();
   });
 
-  it("is never needed: a port that is in use is reported, and the rules are served", async () => {
-    const taken = createServer();
-    const port = await listen(taken);
-    const other = await createTestFolder();
-    const withoutConsole = await serveWithConsole(other, config, ["--port", "0", "--console-port", String(port)]);
+  it("can be missing: if its port is in use, this is reported, and the rules are served", async () => {
+    const portHolder = createServer();
+    const port = await listen(portHolder);
+    const otherFolder = await createTestFolder();
+    const withoutConsole = await serveWithConsole(otherFolder, config, ["--port", "0", "--console-port", String(port)]);
     assert.match(
       withoutConsole.console,
       /^There is no console: port \d+ of 127\.0\.0\.1 is in use; --console-port takes another$/m,
     );
     assert.equal((await withoutConsole.send("allowed-registries/validate", buildRequest("a"))).allowed, true);
     await withoutConsole.stop();
-    await new Promise((resolve) => taken.close(resolve));
+    await new Promise((resolve) => portHolder.close(resolve));
   });
 });
 
 describe("a damaged token", () => {
-  it("leaves the rules served without a console", async () => {
-    const other = await createTestFolder();
-    await mkdir(join(other, ".postern"));
-    await writeFile(join(other, ".postern/console.token"), "x");
-    const withoutConsole = await serveWithConsole(other, config);
+  it("doesn't keep the gateway from serving the rules, without a console", async () => {
+    const otherFolder = await createTestFolder();
+    await mkdir(join(otherFolder, ".postern"));
+    await writeFile(join(otherFolder, ".postern/console.token"), "x");
+    const withoutConsole = await serveWithConsole(otherFolder, config);
     assert.match(withoutConsole.console, /^There is no console: \S+console\.token holds no token; delete it/m);
     assert.equal((await withoutConsole.send("allowed-registries/validate", buildRequest("a"))).allowed, true);
     await withoutConsole.stop();
@@ -216,7 +222,7 @@ describe("a damaged token", () => {
 });
 
 describe("reviews", () => {
-  it("reach an open page as they come, and a page that connects again gets only those it missed", async (test) => {
+  it("reach an open page at once; a page that connects again gets only the reviews that it missed", async (test) => {
     const stream = await openStream();
     const sent = performance.now();
     await gateway.send("allowed-registries/validate", buildRequest("first", "docker.io/nginx"));
@@ -245,19 +251,19 @@ describe("reviews", () => {
     await again.close();
   });
 
-  it("name the exception that lets an object through", async () => {
+  it("name the exception that allows an object", async () => {
     const stream = await openStream("none");
     const request = buildPodRequest({ namespace: "legacy", object: buildPod("old", "docker.io/nginx") });
     await gateway.send("allowed-registries/validate", request);
     const { id, verdict, sentence } = await stream.find("Pod legacy/old");
     await stream.close();
     assert.deepEqual([verdict, sentence], ["allowed", "exempt until 2999-12-31 (team-billing): OPS-231"]);
-    const { evaluations, sentences }: ReviewDetails = await askJson(`review?id=${id}`);
+    const { evaluations, sentences }: ReviewDetails = await requestJson(`review?id=${id}`);
     assert.deepEqual(evaluations, []);
     assert.match(sentences.join(), /an exception let it through/);
   });
 
-  it("are shown without free texts, with their conditions, and as cases that pass", async () => {
+  it("are shown without free texts, with their conditions, and as cases that pass with the rule", async () => {
     const stream = await openStream("none");
     await gateway.send("always-pull-images/mutate", buildRequest("changed"));
     await gateway.send("allowed-registries/validate", buildRequest("denied", "docker.io/nginx"));
@@ -267,7 +273,7 @@ describe("reviews", () => {
     await stream.close();
     const catalogue = await readCatalogue();
     for (const { id, rule } of rows) {
-      const details: ReviewDetails = await askJson(`review?id=${id}`);
+      const details: ReviewDetails = await requestJson(`review?id=${id}`);
       assert.doesNotMatch(JSON.stringify(details), /swordfish|managedFields/);
       const [evaluation] = details.evaluations;
       const listed = catalogue.find(({ name }) => name === rule);
@@ -282,7 +288,7 @@ describe("reviews", () => {
     }
     const find = async (rule: string) => {
       const id = rows.find((row) => row.rule === rule)?.id;
-      return ((await askJson(`review?id=${id}`)) as ReviewDetails).evaluations[0];
+      return ((await requestJson(`review?id=${id}`)) as ReviewDetails).evaluations[0];
     };
     const changed = await find("always-pull-images");
     assert.deepEqual(
@@ -298,7 +304,7 @@ describe("reviews", () => {
     assert.deepEqual([warned?.mode, warned?.refusal], ["warn", undefined]);
   });
 
-  it("of a group have the verdict of each member, and name the modes that only report", async () => {
+  it("of a group have the verdict of each member, and name the modes warn and audit", async () => {
     const stream = await openStream("none");
     await gateway.send("defaults/mutate", buildRequest("grouped"));
     const row = await stream.find("Pod shop/grouped");
@@ -311,7 +317,7 @@ describe("reviews", () => {
         { "default-toleration-seconds": "changed", "default-requests-and-limits": "would be changed" },
       ],
     );
-    const details: ReviewDetails = await askJson(`review?id=${row.id}`);
+    const details: ReviewDetails = await requestJson(`review?id=${row.id}`);
     assert.deepEqual(details.row, row);
     assert.deepEqual(
       details.evaluations.map(({ rule, mode, lines }) => [rule, mode, lines.some(({ sign }) => sign === "+")]),
@@ -320,23 +326,23 @@ describe("reviews", () => {
         ["default-requests-and-limits", "audit", true],
       ],
     );
-    const { setups } = await askJson("rule?name=default-requests-and-limits");
+    const { setups } = await requestJson("rule?name=default-requests-and-limits");
     assert.match(setups[0].text, /webhookEntries:\n {2}mutate:[\s\S]*concerns-a-member/);
   });
 });
 
 describe("manifests that are tried", () => {
-  const check = (question: object) => ask("check", { method: "POST", body: JSON.stringify(question) });
-  const usual = { cluster: "local", user: "jane", operation: "" };
+  const check = (question: object) => sendRequest("check", { method: "POST", body: JSON.stringify(question) });
+  const defaultQuestion = { cluster: "local", user: "jane", operation: "" };
 
-  it("get the answer of postern check, with lines and steps", async () => {
+  it("get the same answer as from postern check, with lines and steps", async () => {
     const text = JSON.stringify(buildPod("tried", "docker.io/nginx"), null, 2);
-    const { code, body } = await check({ ...usual, text: `# one\n${text}` });
+    const { code, body } = await check({ ...defaultQuestion, text: `# one\n${text}` });
     assert.equal(code, 200, body);
-    const [object, ...more] = JSON.parse(body).objects;
-    assert.deepEqual(more, []);
+    const [object, ...otherObjects] = JSON.parse(body).objects;
+    assert.deepEqual(otherObjects, []);
     assert.equal(object.verdict, "denied");
-    const line = text.split("\n").findIndex((each) => each.includes('"image"')) + 2;
+    const line = text.split("\n").findIndex((content) => content.includes('"image"')) + 2;
     assert.deepEqual(
       object.denials.map((denial: { rule: string; line: number }) => [denial.rule, denial.line]),
       [["allowed-registries", line]],
@@ -345,19 +351,27 @@ describe("manifests that are tried", () => {
     assert.ok(hooks.includes("allowed-registries.postern.dev"), hooks.join());
   });
 
-  const wrong: [name: string, question: unknown, sentence: RegExp][] = [
-    ["no text", { ...usual, text: " " }, /there is no manifest yet/],
+  const wrongQuestions: [name: string, question: unknown, sentence: RegExp][] = [
+    ["no text", { ...defaultQuestion, text: " " }, /there is no manifest yet/],
     ["no question", "x", /must be texts/],
-    ["an operation that postern check doesn't know", { ...usual, text: "a", operation: "CONNECT" }, /CREATE, UPDATE/],
-    ["an option in place of a cluster", { ...usual, text: "a", cluster: "x --live" }, /no cluster "x --live"/],
+    [
+      "an operation that postern check doesn't know",
+      { ...defaultQuestion, text: "a", operation: "CONNECT" },
+      /CREATE, UPDATE/,
+    ],
+    [
+      "an option in place of a cluster",
+      { ...defaultQuestion, text: "a", cluster: "x --live" },
+      /no cluster "x --live"/,
+    ],
     [
       "a user without a name",
-      { ...usual, text: "kind: Pod\napiVersion: v1", user: "" },
+      { ...defaultQuestion, text: "kind: Pod\napiVersion: v1", user: "" },
       /--as takes USER, not an empty text/,
     ],
-    ["more than 1 MB", { ...usual, text: "x".repeat(1_100_000) }, /more than 1048576 bytes/],
+    ["more than 1 MB", { ...defaultQuestion, text: "x".repeat(1_100_000) }, /more than 1048576 bytes/],
   ];
-  for (const [name, question, sentence] of wrong)
+  for (const [name, question, sentence] of wrongQuestions)
     it(`are refused in a sentence: ${name}`, async () => {
       const { code, body } = await check(question as object);
       assert.deepEqual([code, sentence.test(body)], [422, true], body);
@@ -365,18 +379,18 @@ describe("manifests that are tried", () => {
 });
 
 describe("a check whose page was closed", () => {
-  it("is ended, so that the next can start", async () => {
+  it("is stopped, so that the next check can start", async () => {
     const pod = "---\napiVersion: v1\nkind: Pod\nmetadata: { name: a }\n";
     const start = (text: string, signal = AbortSignal.timeout(60_000)) => {
       const body = JSON.stringify({ cluster: "local", user: "jane", operation: "", text });
       return fetch(new URL("check", gateway.console), { method: "POST", body, signal });
     };
     const closed = new AbortController();
-    /** Starts a long check, again if a short one runs. */
+    /** Starts a long check. If a short one still runs, it tries again. */
     const startFirst = async (): Promise<unknown> =>
       (await start(pod.repeat(18_000), closed.signal)).status === 422 ? startFirst() : undefined;
     const first = assert.rejects(startFirst(), /aborted/);
-    /** Starts short checks until one is answered like this. */
+    /** Starts short checks until an answer matches `wanted`. */
     const startUntil = async (wanted: RegExp) => {
       for (let turn = 0; turn < 1200; turn++, await wait(50)) {
         const reply = await start(pod);
@@ -393,7 +407,7 @@ describe("a check whose page was closed", () => {
 
 describe("rules", () => {
   it("are listed with their modes", async () => {
-    const { rules, clusters } = await askJson("rules");
+    const { rules, clusters } = await requestJson("rules");
     assert.deepEqual(clusters, ["local"]);
     const modes = new Map(rules.map(({ name, modes }: RuleSummary) => [name, modes]));
     assert.deepEqual(modes.get("security-context-deny"), { local: "warn" });
@@ -404,14 +418,14 @@ describe("rules", () => {
   });
 
   it("are shown with settings, entries, exemptions, cases, parity and README", async () => {
-    const shown = await askJson("rule?name=allowed-registries");
-    assert.match(shown.setups[0].text, /registries:\n {2}- ghcr\.io[\s\S]*exempt:\n\s+users:\n\s+- root/);
-    assert.match(shown.setups[0].text, /until: "?2999-12-31"?\n\s+owner: team-billing\n\s+reason: OPS-231/);
-    assert.match(shown.readme, /^# allowed-registries/);
-    assert.ok(shown.cases.length > 5);
-    for (const { text } of shown.cases) assert.match(text, /^- name: /);
-    assert.equal(shown.parity, undefined);
-    const { parity } = await askJson("rule?name=always-pull-images");
+    const details = await requestJson("rule?name=allowed-registries");
+    assert.match(details.setups[0].text, /registries:\n {2}- ghcr\.io[\s\S]*exempt:\n\s+users:\n\s+- root/);
+    assert.match(details.setups[0].text, /until: "?2999-12-31"?\n\s+owner: team-billing\n\s+reason: OPS-231/);
+    assert.match(details.readme, /^# allowed-registries/);
+    assert.ok(details.cases.length > 5);
+    for (const { text } of details.cases) assert.match(text, /^- name: /);
+    assert.equal(details.parity, undefined);
+    const { parity } = await requestJson("rule?name=always-pull-images");
     assert.equal(parity.minors.length, parity.cells.length);
     assert.match(parity.cells[0], /^\d+ \/ \d+ \/ \d+$/);
   });
@@ -447,7 +461,7 @@ describe("the feed of reviews", () => {
     const stop = feed.subscribe("", () => {});
     assert.equal(await send({ object: { metadata: { name: "web", labels: { hidden: "S3cret-pa55" } } } }), 500);
     const rows: ReviewRow[] = [];
-    feed.subscribe("", (some) => rows.push(...some))();
+    feed.subscribe("", (newRows) => rows.push(...newRows))();
     const { failure } = feed.find(rows[0]?.id ?? "") ?? {};
     assert.equal(failure, 'the rule failed: Error: no pod such as ***, "***"');
     assert.equal(rows[0]?.sentence, failure);
@@ -464,12 +478,12 @@ describe("the feed of reviews", () => {
     ["an admission", undefined, {}, ""],
   ];
   for (const [name, verdict, request, sentence] of sentences)
-    it(`has in a row the sentence of ${name}`, async () => {
+    it(`shows in a review's row the sentence of ${name}`, async () => {
       const { feed, send } = openFeed(() => verdict);
       const stop = feed.subscribe("", () => {});
       assert.equal(await send({ object: { metadata: { name: "web" }, data: { a: "S3cret-pa55" } }, ...request }), 200);
       const rows: ReviewRow[] = [];
-      feed.subscribe("", (some) => rows.push(...some))();
+      feed.subscribe("", (newRows) => rows.push(...newRows))();
       assert.deepEqual(
         rows.map((row) => row.sentence),
         [sentence],
@@ -477,7 +491,7 @@ describe("the feed of reviews", () => {
       stop();
     });
 
-  it("has in a group's row the sentences of its members, after their names", () => {
+  it("shows in a group's row the names of its members with their sentences", () => {
     const { feed } = openFeed();
     const stop = feed.subscribe("", () => {});
     const member = { mode: "enforce", refused: false, operations: 0 } as const;
@@ -497,12 +511,12 @@ describe("the feed of reviews", () => {
     };
     feed.host.writeLogLine({ ...facts, function: "", version: "" });
     const rows: ReviewRow[] = [];
-    feed.subscribe("", (some) => rows.push(...some))();
+    feed.subscribe("", (newRows) => rows.push(...newRows))();
     assert.equal(rows[0]?.sentence, "a: it is old; c: no");
     stop();
   });
 
-  it("costs a review one look at a variable for its evaluation and one for its log line while no page is open", async (test) => {
+  it("costs a review only two function calls while no page is open", async (test) => {
     const { feed, send } = openFeed();
     await send();
     const session = new Session();
@@ -538,7 +552,7 @@ describe("the feed of reviews", () => {
     test.mock.timers.enable({ apis: ["setTimeout"] });
     const { feed, send } = openFeed();
     const rows: ReviewRow[] = [];
-    const stop = feed.subscribe("", (some) => rows.push(...some));
+    const stop = feed.subscribe("", (newRows) => rows.push(...newRows));
     await send();
     await send();
     test.mock.timers.tick(99);
@@ -548,18 +562,18 @@ describe("the feed of reviews", () => {
     stop();
   });
 
-  it("keeps no more bytes than its limit, and the newest reviews", async () => {
+  it("keeps the newest reviews, and no more bytes than its limit", async () => {
     const { feed, send } = openFeed();
     const rows: ReviewRow[] = [];
-    const stop = feed.subscribe("", (some) => rows.push(...some));
+    const stop = feed.subscribe("", (newRows) => rows.push(...newRows));
     for (let count = 0; count < 60; count++)
       await send({ object: { metadata: { name: `n${count}` }, data: "x".repeat(1000) } });
     await wait(300);
-    const kept = rows.flatMap(({ id }) => feed.find(id) ?? []);
+    const keptReviews = rows.flatMap(({ id }) => feed.find(id) ?? []);
     assert.equal(rows.length, 60);
-    assert.ok(kept.length > 3 && kept.length < 30, String(kept.length));
-    assert.equal(kept.at(-1)?.row.object, "Pod n59");
-    assert.ok(kept.reduce((sum, { bytes }) => sum + bytes, 0) <= limits.bytes);
+    assert.ok(keptReviews.length > 3 && keptReviews.length < 30, String(keptReviews.length));
+    assert.equal(keptReviews.at(-1)?.row.object, "Pod n59");
+    assert.ok(keptReviews.reduce((sum, { bytes }) => sum + bytes, 0) <= limits.bytes);
     for (const data of ["x".repeat(limits.bytes), Array(limits.bytes / 50).fill({})]) {
       await send();
       await send({ object: { metadata: { name: "large" }, data } });
@@ -573,26 +587,26 @@ describe("the feed of reviews", () => {
     stop();
   });
 
-  it("leaves out requests without a valid key", async () => {
+  it("doesn't show requests without a valid key", async () => {
     const { feed, send } = openFeed();
     const rows: ReviewRow[] = [];
-    const stop = feed.subscribe("", (some) => rows.push(...some));
-    for (const wrong of ["/local.key/keep-it/validate", path.replace("keep-it", "other")])
-      assert.equal(await send({}, wrong), 404);
+    const stop = feed.subscribe("", (newRows) => rows.push(...newRows));
+    for (const wrongPath of ["/local.key/keep-it/validate", path.replace("keep-it", "other")])
+      assert.equal(await send({}, wrongPath), 404);
     assert.equal(await send({ operation: "OTHER" }), 400);
     stop();
-    feed.subscribe("", (some) => rows.push(...some))();
+    feed.subscribe("", (newRows) => rows.push(...newRows))();
     assert.deepEqual(
       rows.map(({ verdict, cluster }) => [verdict, cluster]),
       [["failed: 400", "local"]],
     );
   });
 
-  it("shows a review with an object that is nested too deep to be measured", async () => {
+  it("shows a review whose object is nested too deep for JSON.stringify", async () => {
     const { feed, send } = openFeed();
     assert.equal(await send({ object: { metadata: { name: "deep" }, data: "nested deep" } }), 200);
     const rows: ReviewRow[] = [];
-    const stop = feed.subscribe("", (some) => rows.push(...some));
+    const stop = feed.subscribe("", (newRows) => rows.push(...newRows));
     assert.equal(await send({ object: { metadata: { name: "deep" }, data: "nested deep" } }), 200);
     await wait(300);
     assert.deepEqual(
@@ -603,10 +617,10 @@ describe("the feed of reviews", () => {
     stop();
   });
 
-  it("forgets all reviews a while after the last page was closed", async () => {
+  it("deletes all reviews some time after the last page was closed", async () => {
     const { feed, send } = openFeed();
     const rows: ReviewRow[] = [];
-    const stop = feed.subscribe("", (some) => rows.push(...some));
+    const stop = feed.subscribe("", (newRows) => rows.push(...newRows));
     await send();
     await wait(300);
     stop();
@@ -614,7 +628,7 @@ describe("the feed of reviews", () => {
     await wait(300);
     assert.equal(feed.find(rows[0]?.id ?? ""), undefined);
     await send();
-    feed.subscribe("", (some) => rows.push(...some))();
+    feed.subscribe("", (newRows) => rows.push(...newRows))();
     assert.equal(rows.length, 1);
   });
 
@@ -627,7 +641,7 @@ describe("the feed of reviews", () => {
     it(`answers and shows a review with ${name}`, async () => {
       const { feed, send } = openFeed();
       const rows: ReviewRow[] = [];
-      const stop = feed.subscribe("", (some) => rows.push(...some));
+      const stop = feed.subscribe("", (newRows) => rows.push(...newRows));
       const kind = { group: "", version: "v1", kind: text };
       assert.equal(await send({ name: text, namespace: text, kind, userInfo: { username: text } }), 200);
       await wait(300);
@@ -638,7 +652,7 @@ describe("the feed of reviews", () => {
 });
 
 describe("a page that opens", () => {
-  it("gets 10,000 reviews at once, also with long names", async () => {
+  it("gets all of 10,000 reviews when it opens, also if their names are long", async () => {
     const { host, open } = createConsole(0)({ publicKeys: "", writeLogLine: () => {} });
     const listener = await open({ file: "", state: folder, port: 0, getLoaded: () => assert.fail("not opened") });
     const stream = await openStream(undefined, listener.line.replace("Console: ", ""));
@@ -658,7 +672,7 @@ describe("a page that opens", () => {
 });
 
 describe("the page's bundle", () => {
-  it("is in the package, with the licence of the plot library", async () => {
+  it("is in the npm package, with the licence of the plot library", async () => {
     const project = await createTestFolder();
     await installPackage(project);
     const folder = join(project, "node_modules/postern/infra");
@@ -682,7 +696,7 @@ describe("the page's bundle", () => {
     assert.match(await readFile(join(folder, "console/bundle/LICENSES"), "utf8"), /^uplot [\d.]+[\s\S]*MIT License/);
   });
 
-  it("has less than 100 KB, with its styles", async () => {
+  it("has less than 100 KB, including its styles", async () => {
     const { outputFiles = [] } = await bundlePage("dist", false);
     const bytes = outputFiles.reduce((sum, { contents }) => sum + contents.length, 0);
     assert.ok(bytes > 10_000 && bytes < 100_000, String(bytes));

@@ -25,10 +25,10 @@ describe("create-postern", async () => {
     ["a file", ["file"], 1, /^file can't become a project: EEXIST/],
   ] as const)
     it(`refuses ${given}, and writes nothing`, async () => {
-      const ended = await runProgram([program, ...words], { cwd: folder, env: {} });
-      assert.equal(ended.code, code);
-      if (typeof stderr === "string") assert.equal(ended.stderr, stderr);
-      else assert.match(ended.stderr, stderr);
+      const result = await runProgram([program, ...words], { cwd: folder, env: {} });
+      assert.equal(result.code, code);
+      if (typeof stderr === "string") assert.equal(result.stderr, stderr);
+      else assert.match(result.stderr, stderr);
       assert.deepEqual((await readdir(folder, { recursive: true })).sort(), ["file", "full", join("full", "page.md")]);
     });
 });

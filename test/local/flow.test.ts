@@ -30,12 +30,12 @@ type Map = Record<string, unknown>;
 const readFixture = <T = Event>(name: string): T =>
   JSON.parse(readFileSync(new URL(`../fixtures/${name}.json`, import.meta.url), "utf8"));
 
-const asked = { ranges: list("limitranges") };
-const labelRule = rule<KubernetesObject, { label: string }, typeof asked>({
+const needs = { ranges: list("limitranges") };
+const labelRule = rule<KubernetesObject, { label: string }, typeof needs>({
   summary: "Labels every object, and refuses objects named bad.",
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["*"] }],
   settings: { label: "seen" },
-  needs: asked,
+  needs,
   mutate(object, { settings }) {
     object.metadata = { ...object.metadata, labels: { ...object.metadata?.labels, [settings.label]: "yes" } };
     return { warnings: ["it was seen\nby day"], audit: { "by whom": "judge" } };
@@ -61,7 +61,7 @@ const config: EndpointConfig = {
 const buildContext = (remaining = 10_000) =>
   ({ functionName: "judge", functionVersion: "7", getRemainingTimeInMillis: () => remaining }) as Context;
 
-/** Opens an endpoint without a connection to a cluster, and records its log reports. */
+/** Opens an endpoint without a connection to a cluster, and records the reports for its log. */
 const openEndpoint = (endpointRule: Rule, ownConfig = config, host: Partial<EndpointHost> = {}) => {
   const reports: AnsweredReviewFacts[] = [];
   const recordReport = (report: AnsweredReviewFacts) => void reports.push(report);
@@ -110,11 +110,11 @@ describe("a cluster's key", () => {
       : reply.statusCode;
   };
 
-  it("is enough for the usual setup if the bundle doesn't name the cluster", async () => {
+  it("gives access to the usual setup if the bundle doesn't name the cluster", async () => {
     for (const name of ["new", "constructor", "a"]) assert.match(String(await ask(name)), /usual/);
     assert.equal(await ask("new", 2), 404);
   });
-  it("gets the setup of the cluster, or of the one that has the same", async () => {
+  it("gets the setup of its cluster, which can refer to another cluster's setup", async () => {
     for (const name of ["own", "same"]) assert.match(String(await ask(name)), /seen/);
   });
   it("is refused if its version isn't accepted, or the cluster is refused", async () => {
@@ -159,7 +159,7 @@ describe("a rule with variants", () => {
       assert.equal(await askVariant(`validate/${name}`), 404, name);
   });
 
-  it("has the variants of its cluster, or its own variants if the cluster has none", async () => {
+  it("has the variants that are set for the cluster, or else its own variants", async () => {
     assert.equal(await askVariant("validate/usual", "other"), "usual 3k");
     assert.equal(await askVariant("validate/strict", "other"), 404);
   });
@@ -184,7 +184,7 @@ interface Change {
   isBase64Encoded?: boolean;
 }
 
-/** Returns an event as it would be if the client had sent these changes. */
+/** Returns the event of a request with these changes. */
 const alterEvent = (event: Event, { method, path, headers = {}, timeout, ...rest }: Change): Event => {
   const changed = structuredClone({ ...event, ...rest }) as Event;
   const set = (map: unknown, key: string, value: unknown) => {
@@ -223,6 +223,7 @@ const toPath = (phase: string, segment = signer.segment("prod-eu")) => `/${segme
 const printFailure = (code: number, reason: string, message: string) =>
   `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":${JSON.stringify(message)},"reason":"${reason}","code":${code}}`;
 
+/** Returns JSON of nested objects, such as {"a":{"a":1}} for the depth 2. */
 const nest = (depth: number) => ['{"a":'.repeat(depth), 1, "}".repeat(depth)].join("");
 describe("an event", () => {
   for (const shape of shapes)
@@ -230,7 +231,7 @@ describe("an event", () => {
       ["text", readFixture(shape)],
       ["base64", encodeBody(readFixture(shape))],
     ] as const) {
-      it(`of ${shape} with a body in ${encoding} is answered in its own shape`, async () => {
+      it(`of the shape ${shape} with a body in ${encoding} is answered in this shape`, async () => {
         const { ask, reports } = openTestEndpoint();
         assert.deepEqual(await ask(event), {
           statusCode: 200,
@@ -243,7 +244,7 @@ describe("an event", () => {
           [{ cluster: "prod-eu", phase: "mutate", code: 200, operations: 1 }],
         );
       });
-      it(`of ${shape} with a body in ${encoding} may be refused`, async () => {
+      it(`of the shape ${shape} with a body in ${encoding} gets the rule's refusal in this shape`, async () => {
         const bad = alterEvent(readFixture(shape), { path: toPath("validate"), body: nameObject("bad") });
         const { statusCode, body } = await openTestEndpoint().ask(encoding === "text" ? bad : encodeBody(bad));
         assert.deepEqual([statusCode, body], [200, refused]);
@@ -259,15 +260,15 @@ describe("an event", () => {
     assert.equal(JSON.stringify(await openTestEndpoint().ask(anonymous)), refused);
   });
 
-  it("of a direct invocation may have settings, recorded answers and a time", async () => {
-    const given: unknown[] = [];
-    const curious = rule<KubernetesObject, { label: string }, typeof asked>({
+  it("of a direct invocation can state settings, recorded answers and a time", async () => {
+    const received: unknown[] = [];
+    const curious = rule<KubernetesObject, { label: string }, typeof needs>({
       summary: "Reports its input.",
       match: [],
       settings: { label: "seen" },
-      needs: asked,
+      needs,
       async validate(_, { settings, now, ranges }) {
-        given.push(
+        received.push(
           settings,
           now.toISOString(),
           (await ranges("shop")).map(({ metadata }) => metadata?.name),
@@ -285,15 +286,16 @@ describe("an event", () => {
       now: "2026-02-03T04:05:06Z",
     };
     assert.equal(JSON.stringify(await handler(event, buildContext())), admitted);
-    assert.deepEqual(given, [{ label: "own" }, "2026-02-03T04:05:06.000Z", ["small"]]);
+    assert.deepEqual(received, [{ label: "own" }, "2026-02-03T04:05:06.000Z", ["small"]]);
     // The settings of an invocation replace those in the bundle. Missing settings have the rule's defaults.
-    const baked = { rule: "judge", clusters: { "prod-eu": { ...cluster, settings: { label: "baked", other: 1 } } } };
-    const again = openEndpoint(curious, baked);
+    const bundledSettings = { label: "baked", other: 1 };
+    const bundledConfig = { rule: "judge", clusters: { "prod-eu": { ...cluster, settings: bundledSettings } } };
+    const again = openEndpoint(curious, bundledConfig);
     await again.handler({ ...event, settings: {} }, buildContext());
-    assert.deepEqual(given[3], { label: "seen" });
+    assert.deepEqual(received[3], { label: "seen" });
   });
 
-  it("of a direct invocation with its own settings sends no request with the function's rights", async () => {
+  it("of a direct invocation with other settings sends no request with the function's rights", async () => {
     let opened = 0;
     const openCapabilities = () => {
       opened += 1;
@@ -339,16 +341,16 @@ describe("an event", () => {
       assert.equal(JSON.stringify(await openTestEndpoint().ask(event)), printFailure(400, "BadRequest", sentence));
     });
 
-  const same: [string, Change][] = [
+  const harmlessChanges: [name: string, change: Change][] = [
     ["whose path begins with a stage", { path: `/prod${toPath("mutate")}` }],
     ["whose path begins with several segments", { path: `/a/b/c${toPath("mutate")}` }],
     ["with CONTENT-TYPE in capitals", { headers: { "CONTENT-TYPE": "Application/JSON" } }],
     ["with a charset", { headers: { "content-type": "application/json; charset=utf-8" } }],
     ["with an invalid timeout", { timeout: "soon" }],
   ];
-  for (const [name, change] of same)
+  for (const [name, change] of harmlessChanges)
     for (const shape of shapes)
-      it(`of ${shape} ${name} gets the same answer`, async () => {
+      it(`of the shape ${shape} ${name} gets the same answer as without this change`, async () => {
         const { statusCode, body } = await openTestEndpoint().ask(alterEvent(readFixture(shape), change));
         assert.deepEqual([statusCode, body], [200, changed]);
       });
@@ -420,7 +422,7 @@ describe("a request that is not a review", () => {
     ],
   ];
   for (const [name, change, code, sentence] of badInputs)
-    it(`for ${name} is answered ${code} in every shape`, async () => {
+    it(`for ${name} is answered with ${code} in every shape of events`, async () => {
       for (const shape of shapes) {
         const { statusCode, headers, body } = await openTestEndpoint().ask(alterEvent(readFixture(shape), change));
         const allow = code === 405 ? { allow: "POST" } : {};
@@ -465,7 +467,7 @@ describe("a request that is not a review", () => {
     ["a key in another letter case", toPath("mutate").toUpperCase()],
     ["an encoded slash", toPath("mutate").replaceAll("/", "%2F")],
   ];
-  it("for an unknown path gets the same answer for every cause", async () => {
+  it("for an unknown path or key gets the same answer, whatever is wrong", async () => {
     const { ask, reports } = openTestEndpoint();
     const expected = {
       statusCode: 404,
@@ -475,9 +477,9 @@ describe("a request that is not a review", () => {
     };
     for (const [name, path] of unknownPaths) {
       assert.deepEqual(await ask(alterEvent(plain, { path })), expected, name);
-      // The key is verified first, so the answer reveals nothing about the rest of the request.
-      for (const also of [{ method: "GET" }, { body: "{" }, { headers: { "content-type": "text/plain" } }])
-        assert.deepEqual(await ask(alterEvent(plain, { path, ...also })), expected, name);
+      // The key is verified first, so the answer says nothing about other faults of the request.
+      for (const otherFault of [{ method: "GET" }, { body: "{" }, { headers: { "content-type": "text/plain" } }])
+        assert.deepEqual(await ask(alterEvent(plain, { path, ...otherFault })), expected, name);
     }
     assert.equal(reports.length, unknownPaths.length * 4);
   });
@@ -489,7 +491,7 @@ describe("a request that is not a review", () => {
 });
 
 describe("a review", () => {
-  const good: [string, Change, string][] = [
+  const acceptedReviews: [name: string, change: Change, answer: string][] = [
     [
       "with a deep object is admitted",
       { path: toPath("validate"), body: withRequest({ object: 1 }).replace('"object":1', `"object":${nest(200_000)}`) },
@@ -518,7 +520,7 @@ describe("a review", () => {
       admitted.replace("k8s.io/v1", "k8s.io/v1beta1"),
     ],
   ];
-  for (const [name, change, expected] of good)
+  for (const [name, change, expected] of acceptedReviews)
     it(name, async () => {
       const { statusCode, body } = await openTestEndpoint().ask(alterEvent(plain, change));
       assert.deepEqual([statusCode, body], [200, expected]);
@@ -535,7 +537,7 @@ describe("a review", () => {
     );
   });
 
-  it("with a deep object that the rule changes is answered with 200 or 500", async () => {
+  it("with a deeply nested object that the rule changes is answered with 200 or 500", async () => {
     const body = withRequest({ object: 1 }).replace('"object":1', `"object":{"metadata":{"labels":${nest(200_000)}}}`);
     const { ask } = openTestEndpoint();
     assert.ok([200, 500].includes((await ask(alterEvent(plain, { body }))).statusCode));
@@ -572,6 +574,7 @@ describe("a handler", () => {
   it("answers any event", async () => {
     const { ask } = openTestEndpoint();
     const texts = [...rows.texts, toPath("mutate"), toPath("validate"), JSON.stringify(review)];
+    // Any JavaScript value; many have the keys and texts of events.
     const { any } = fc.letrec((tie) => ({
       any: fc.oneof(
         { maxDepth: 5, withCrossShrink: true },
@@ -581,14 +584,15 @@ describe("a handler", () => {
         fc.dictionary(fc.constantFrom(...rows.keys), tie("any"), { maxKeys: 12 }),
       ),
     }));
-    const near = fc
+    // Events of which up to three members are replaced.
+    const changedEvents = fc
       .tuple(
         fc.constantFrom(...shapes, "direct"),
         fc.array(fc.tuple(fc.constantFrom(...rows.keys), any), { maxLength: 3 }),
       )
       .map(([shape, changes]) => ({ ...readFixture<object>(shape), ...Object.fromEntries(changes) }));
     await fc.assert(
-      fc.asyncProperty(fc.oneof(any, near), async (event) => {
+      fc.asyncProperty(fc.oneof(any, changedEvents), async (event) => {
         const reply = (await ask(event)) as unknown as Map;
         const code = reply.statusCode ?? reply.code ?? (reply.kind === "AdmissionReview" ? 200 : undefined);
         assert.ok(typeof code === "number" && code >= 200 && code < 600, JSON.stringify(reply));

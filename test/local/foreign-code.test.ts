@@ -10,33 +10,31 @@ import { createTestFolder } from "../folders.ts";
 import { installPackage } from "../package.ts";
 import { readRows } from "../rows.ts";
 
-// Runs the packed package in folders of other teams. All code in them writes its name into the file `ran`.
+// Runs the packed package in folders of other teams. All code in these folders, when it runs, writes its name into the
+// file `ran`.
 const folder = await createTestFolder();
-const [team, foreign, tool, bare] = ["team", "foreign", "tool", "bare"].map((name) => join(folder, name)) as [
-  string,
-  string,
-  string,
-  string,
-];
-const ran = join(folder, "ran");
+const [teamFolder, foreignFolder, toolFolder, bareFolder] = ["team", "foreign", "tool", "bare"].map((name) =>
+  join(folder, name),
+) as [string, string, string, string];
+const ranFile = join(folder, "ran");
 
 interface Row {
   name: string;
   words: string[];
-  /** The config; by default that of the team. */
+  /** The file for --config; by default that of the team. */
   config?: string;
   /** True for a verb whose --config is not a postern.yaml. */
   isWithout?: boolean;
   code?: number;
   /** A pattern for standard output. */
   prints?: string;
-  /** A pattern for standard error; `begin` is the sentence that says how to begin. */
+  /** A pattern for standard error. `begin` stands for the sentence that says how to begin. */
   complains?: string;
-  /** What the verb writes into the working directory. */
+  /** The files that the verb writes to the working directory. */
   writes?: string[];
 }
 const { withConfig, withoutConfig } = readRows<Record<"withConfig" | "withoutConfig", Row[]>>(import.meta.filename);
-const begin =
+const howToBegin =
   '^there is no postern\\.yaml in this folder or above it: "postern new NAME" writes one with a rule of your own, .*\\n$';
 
 const write = async (file: string, text: string) => {
@@ -52,19 +50,22 @@ export default rule({
 });
 `;
 
-/** Writes a rule's folder. Without a message, it is of the other team, and admits everything. */
-const writeRule = async (place: string, refused?: string) => {
-  const trap = `import { appendFileSync } from "node:fs";\nappendFileSync(${JSON.stringify(ran)}, import.meta.url);\n`;
-  await write(join(place, "rule.js"), `${refused === undefined ? trap : ""}${formatRule(refused)}`);
+/**
+ * Writes the folder of a rule that denies with a message. Without a message, the rule is one of the other team and
+ * admits everything.
+ */
+const writeRule = async (ruleFolder: string, refused?: string) => {
+  const trap = `import { appendFileSync } from "node:fs";\nappendFileSync(${JSON.stringify(ranFile)}, import.meta.url);\n`;
+  await write(join(ruleFolder, "rule.js"), `${refused === undefined ? trap : ""}${formatRule(refused)}`);
   const outcome = refused === undefined ? "admitted: true" : `refused: ${refused}`;
-  await write(join(place, "cases.yaml"), `- name: denies\n  validate: { metadata: { name: a } }\n  ${outcome}\n`);
+  await write(join(ruleFolder, "cases.yaml"), `- name: denies\n  validate: { metadata: { name: a } }\n  ${outcome}\n`);
   const sections = ["Why", "Settings", "Needs"].map((title) => `\n## ${title}\n\nNone.\n`).join("");
-  await write(join(place, "README.md"), `# ${place.split("/").at(-1)}\n\nDenies.\n${sections}`);
+  await write(join(ruleFolder, "README.md"), `# ${ruleFolder.split("/").at(-1)}\n\nDenies.\n${sections}`);
 };
 
 const catalogue = JSON.stringify({ name: "acme-rules", type: "module", exports: { ".": "./rules/README.md" } });
 const pod = "apiVersion: v1\nkind: Pod\nmetadata: { name: a }\nspec: { containers: [{ name: a, image: a }] }\n";
-const policy = (label: string) => `apiVersion: policy.kcloudlabs.io/v1alpha1
+const buildPolicy = (label: string) => `apiVersion: policy.kcloudlabs.io/v1alpha1
 kind: ClusterOverridePolicy
 metadata: { name: team }
 spec:
@@ -72,54 +73,60 @@ spec:
 `;
 
 before(async () => {
-  await Promise.all([installPackage(team), installPackage(tool)]);
-  await write(join(team, "package.json"), '{ "type": "module" }');
+  await Promise.all([installPackage(teamFolder), installPackage(toolFolder)]);
+  await write(join(teamFolder, "package.json"), '{ "type": "module" }');
   const configText = "catalogues: [postern/catalogue, acme-rules]\nrules:\n  allowed-registries:\n";
-  await write(join(team, "postern.yaml"), configText);
+  await write(join(teamFolder, "postern.yaml"), configText);
   await write(
-    join(team, "policies.yaml"),
+    join(teamFolder, "policies.yaml"),
     "rules: { policy-override: { settings: { policies: policies/team.yaml } } }\nclusters: { a: { connect: { manifests: state } } }\n",
   );
-  await write(join(team, "policies/team.yaml"), policy("ours"));
-  await write(join(team, "state/namespace.yaml"), "apiVersion: v1\nkind: Namespace\nmetadata: { name: default }\n");
+  await write(join(teamFolder, "policies/team.yaml"), buildPolicy("ours"));
   await write(
-    join(team, "team.cases.yaml"),
+    join(teamFolder, "state/namespace.yaml"),
+    "apiVersion: v1\nkind: Namespace\nmetadata: { name: default }\n",
+  );
+  await write(
+    join(teamFolder, "team.cases.yaml"),
     "- name: labels a pod\n  mutate: { apiVersion: v1, kind: Pod, metadata: { name: a } }\n  becomes: { apiVersion: v1, kind: Pod, metadata: { name: a, labels: { team: ours } } }\n",
   );
-  await writeRule(join(team, "functions/allowed-registries"), "only registries of the team");
-  await write(join(team, "node_modules/acme-rules/package.json"), catalogue);
-  await write(join(team, "node_modules/acme-rules/rules/README.md"), "");
-  await writeRule(join(team, "node_modules/acme-rules/rules/require-team"), "no team");
+  await writeRule(join(teamFolder, "functions/allowed-registries"), "only registries of the team");
+  await write(join(teamFolder, "node_modules/acme-rules/package.json"), catalogue);
+  await write(join(teamFolder, "node_modules/acme-rules/rules/README.md"), "");
+  await writeRule(join(teamFolder, "node_modules/acme-rules/rules/require-team"), "no team");
 
-  await write(join(foreign, "k8s/pod.yaml"), pod);
+  await write(join(foreignFolder, "k8s/pod.yaml"), pod);
   await write(
-    join(foreign, "recordings.yaml"),
-    await readFile(join(team, "functions/allowed-registries/cases.yaml"), "utf8"),
+    join(foreignFolder, "recordings.yaml"),
+    await readFile(join(teamFolder, "functions/allowed-registries/cases.yaml"), "utf8"),
   );
-  await write(join(foreign, "package.json"), '{ "name": "postern", "type": "module" }');
+  await write(join(foreignFolder, "package.json"), '{ "name": "postern", "type": "module" }');
   for (const rule of ["allowed-registries", "require-team", "always-deny", "policy-override"])
-    for (const place of ["functions", "node_modules/acme-rules/rules", "node_modules/postern/functions"])
-      await writeRule(join(foreign, place, rule));
-  cpSync(foreign, bare, { recursive: true });
-  await write(join(foreign, "postern.yaml"), configText.replace("\nrules:\n", "\nrules: {}\n#"));
-  await write(join(foreign, "policies/team.yaml"), policy("theirs"));
-  await write(join(foreign, "node_modules/acme-rules/package.json"), catalogue);
-  await write(join(foreign, "node_modules/acme-rules/rules/README.md"), "");
-  // What tools that Postern starts would find in a working directory.
-  const trap = `require("node:fs").appendFileSync(${JSON.stringify(ran)}, __filename)`;
+    for (const rulesFolder of ["functions", "node_modules/acme-rules/rules", "node_modules/postern/functions"])
+      await writeRule(join(foreignFolder, rulesFolder, rule));
+  cpSync(foreignFolder, bareFolder, { recursive: true });
+  await write(join(foreignFolder, "postern.yaml"), configText.replace("\nrules:\n", "\nrules: {}\n#"));
+  await write(join(foreignFolder, "policies/team.yaml"), buildPolicy("theirs"));
+  await write(join(foreignFolder, "node_modules/acme-rules/package.json"), catalogue);
+  await write(join(foreignFolder, "node_modules/acme-rules/rules/README.md"), "");
+  // Files in a working directory that tools started by Postern would use.
+  const trap = `require("node:fs").appendFileSync(${JSON.stringify(ranFile)}, __filename)`;
   for (const name of ["postern", "esbuild", "osls", "yaml"]) {
-    await write(join(foreign, `node_modules/${name}/package.json`), JSON.stringify({ name, main: "main.cjs" }));
-    await write(join(foreign, `node_modules/${name}/main.cjs`), trap);
+    await write(join(foreignFolder, `node_modules/${name}/package.json`), JSON.stringify({ name, main: "main.cjs" }));
+    await write(join(foreignFolder, `node_modules/${name}/main.cjs`), trap);
   }
-  await write(join(foreign, ".npmrc"), `node-options=--require=${join(foreign, "node_modules/yaml/main.cjs")}\n`);
-  const evil = join(foreign, "functions/always-deny/rule.js");
+  await write(
+    join(foreignFolder, ".npmrc"),
+    `node-options=--require=${join(foreignFolder, "node_modules/yaml/main.cjs")}\n`,
+  );
+  const evil = join(foreignFolder, "functions/always-deny/rule.js");
   const paths = { "postern/*": [evil], "*": [evil] };
-  await write(join(foreign, "tsconfig.json"), JSON.stringify({ compilerOptions: { baseUrl: ".", paths } }));
-  await write(join(foreign, "serverless.yml"), "service: a\nprovider: { name: aws }\nplugins: [yaml]\n");
+  await write(join(foreignFolder, "tsconfig.json"), JSON.stringify({ compilerOptions: { baseUrl: ".", paths } }));
+  await write(join(foreignFolder, "serverless.yml"), "service: a\nprovider: { name: aws }\nplugins: [yaml]\n");
   for (const platform of ["linux-x64", "linux-arm64", "darwin-x64"]) {
-    const node = join(foreign, `node_modules/node-${platform}`);
+    const node = join(foreignFolder, `node_modules/node-${platform}`);
     await write(join(node, "package.json"), "{}");
-    await write(join(node, "bin/node"), `#!/bin/sh\necho node >> "${ran}"\n`);
+    await write(join(node, "bin/node"), `#!/bin/sh\necho node >> "${ranFile}"\n`);
     await chmod(join(node, "bin/node"), 0o755);
   }
 });
@@ -134,108 +141,110 @@ const listFiles = async (place: string) =>
 const requireOutput = ({ code, stdout, stderr }: ProgramOutput, row: Row) => {
   assert.equal(code, row.code ?? 0, `${stdout}${stderr}`);
   assert.match(stdout, new RegExp(row.prints ?? "", "m"));
-  const complains = row.complains === "begin" ? begin : row.complains;
+  const complains = row.complains === "begin" ? howToBegin : row.complains;
   if (complains !== undefined) assert.match(stderr, new RegExp(complains, "m"));
 };
 
 describe("in a folder of another team", { concurrency: 2 }, () => {
   afterEach(async () => {
-    const found = existsSync(ran) ? await readFile(ran, "utf8") : "";
-    await rm(ran, { force: true });
-    assert.equal(found, "", "code of the folder ran");
+    const ranFiles = existsSync(ranFile) ? await readFile(ranFile, "utf8") : "";
+    await rm(ranFile, { force: true });
+    assert.equal(ranFiles, "", "code of the folder ran");
   });
 
   describe("with --config, only code of the config's folder runs:", { concurrency: 1 }, () => {
     for (const row of withConfig)
       it(row.name, async () => {
-        const place = await listFiles(foreign);
-        const words = row.words.map((word) => word.replace("TEAM", team));
-        const config = row.isWithout ? [] : ["--config", (row.config ?? "TEAM/postern.yaml").replace("TEAM", team)];
-        requireOutput(await runIn(foreign, team, ...words, ...config), row);
-        const written = (await listFiles(foreign)).filter((file) => !place.includes(file));
+        const filesBefore = await listFiles(foreignFolder);
+        const words = row.words.map((word) => word.replace("TEAM", teamFolder));
+        const config = row.isWithout
+          ? []
+          : ["--config", (row.config ?? "TEAM/postern.yaml").replace("TEAM", teamFolder)];
+        requireOutput(await runIn(foreignFolder, teamFolder, ...words, ...config), row);
+        const written = (await listFiles(foreignFolder)).filter((file) => !filesBefore.includes(file));
         assert.deepEqual([...new Set(written.map((file) => file.split("/")[0]))], row.writes ?? []);
       });
 
     it("serve", async () => {
-      const words = ["serve", "--port", "0", "--no-console", "--config", join(team, "postern.yaml")];
-      const program = join(team, "node_modules/postern/infra/postern.js");
-      const child = spawn(process.execPath, [program, ...words], { cwd: foreign, env });
+      const words = ["serve", "--port", "0", "--no-console", "--config", join(teamFolder, "postern.yaml")];
+      const program = join(teamFolder, "node_modules/postern/infra/postern.js");
+      const child = spawn(process.execPath, [program, ...words], { cwd: foreignFolder, env });
       let printed = "";
       for await (const chunk of child.stdout) {
         printed += chunk;
         if (printed.includes("Ctrl-C")) child.kill("SIGINT");
       }
       assert.match(printed, /^allowed-registries +validate +enforce /m);
-      assert.ok(!existsSync(join(foreign, ".postern")));
+      assert.ok(!existsSync(join(foreignFolder, ".postern")));
     });
 
     it("build, whose bundle has the team's rule", async () => {
-      const code = await readFile(join(team, "dist/allowed-registries/index.cjs"), "utf8");
+      const code = await readFile(join(teamFolder, "dist/allowed-registries/index.cjs"), "utf8");
       assert.ok(code.includes("only registries of the team"));
     });
 
-    it("infra/pipelines/check.sh denies what the team's rule denies", async () => {
-      const script = join(team, "node_modules/postern/infra/pipelines/check.sh");
+    it("infra/pipelines/check.sh, which denies a Pod by the team's rule", async () => {
+      const script = join(teamFolder, "node_modules/postern/infra/pipelines/check.sh");
       const path = `${dirname(process.execPath)}:${env.PATH}`;
-      const child = spawn("bash", [script, "--plugins", "none"], { cwd: foreign, env: { ...env, PATH: path } });
+      const child = spawn("bash", [script, "--plugins", "none"], { cwd: foreignFolder, env: { ...env, PATH: path } });
       let printed = "";
       for await (const chunk of child.stdout) printed += chunk;
       assert.match(printed, /denied by allowed-registries: only registries of the team/);
       assert.equal(child.exitCode ?? (await new Promise((resolve) => child.once("exit", resolve))), 1);
-      await rm(join(foreign, "postern-check"), { recursive: true });
+      await rm(join(foreignFolder, "postern-check"), { recursive: true });
     });
   });
 
   it("an older Node looks for Node 24 where Postern is installed, and not in the folder", async () => {
-    const place = await createTestFolder();
+    const programFolder = await createTestFolder();
     for (const file of ["node.js", "main.ts"])
-      cpSync(fileURLToPath(new URL(`../../infra/${file}`, import.meta.url)), join(place, file));
-    const { stdout } = await runProgram([join(place, "node.js"), "--version"], { cwd: foreign, env });
+      cpSync(fileURLToPath(new URL(`../../infra/${file}`, import.meta.url)), join(programFolder, file));
+    const { stdout } = await runProgram([join(programFolder, "node.js"), "--version"], { cwd: foreignFolder, env });
     assert.equal(stdout, `${process.version}\n`);
   });
 
   describe("without a postern.yaml", { concurrency: 1 }, () => {
     for (const row of withoutConfig)
       it(row.name, async () => {
-        const place = await listFiles(bare);
-        requireOutput(await runIn(bare, tool, ...row.words), row);
-        assert.deepEqual(await listFiles(bare), place);
+        const filesBefore = await listFiles(bareFolder);
+        requireOutput(await runIn(bareFolder, toolFolder, ...row.words), row);
+        assert.deepEqual(await listFiles(bareFolder), filesBefore);
       });
   });
 });
 
 describe("a new project", () => {
   it("begins with postern new in an empty folder", async () => {
-    const place = join(folder, "empty");
-    await mkdir(place);
-    const ended = await runIn(place, tool, "new", "require-owner-label");
+    const projectFolder = join(folder, "empty");
+    await mkdir(projectFolder);
+    const created = await runIn(projectFolder, toolFolder, "new", "require-owner-label");
     assert.deepEqual(
-      [ended.code, ended.stderr],
+      [created.code, created.stderr],
       [
         0,
-        `node_modules/postern is a link to ${join(tool, "node_modules/postern/")}: no package postern is installed here\n`,
+        `node_modules/postern is a link to ${join(toolFolder, "node_modules/postern/")}: no package postern is installed here\n`,
       ],
     );
-    const tested = await runIn(place, tool, "test", "require-owner-label");
+    const tested = await runIn(projectFolder, toolFolder, "test", "require-owner-label");
     assert.deepEqual([tested.code, tested.stderr], [0, ""], tested.stdout);
     assert.match(tested.stdout, /\n10 tests: 10 passed\n$/);
-    const built = await runIn(place, tool, "build");
+    const built = await runIn(projectFolder, toolFolder, "build");
     assert.deepEqual([built.code, built.stderr], [0, ""]);
   });
 
   it("begins with postern new beside a package.json of CommonJS", async () => {
-    const place = join(folder, "commonjs");
-    await write(join(place, "package.json"), '{ "type": "commonjs" }');
-    const created = await runIn(place, tool, "new", "default-owner");
+    const projectFolder = join(folder, "commonjs");
+    await write(join(projectFolder, "package.json"), '{ "type": "commonjs" }');
+    const created = await runIn(projectFolder, toolFolder, "new", "default-owner");
     assert.equal(created.code, 0, created.stderr);
-    const tested = await runIn(place, tool, "test");
+    const tested = await runIn(projectFolder, toolFolder, "test");
     assert.deepEqual([tested.code, tested.stderr], [0, ""], tested.stdout);
   });
 
-  it("is used from folders below it, which is said", async () => {
-    const place = join(folder, "empty/k8s");
-    await write(join(place, "pod.yaml"), pod);
-    const { code, stdout, stderr } = await runIn(place, tool, "check", "pod.yaml", "--plugins", "none");
+  it("can be used from folders below it, and the command says so", async () => {
+    const subfolder = join(folder, "empty/k8s");
+    await write(join(subfolder, "pod.yaml"), pod);
+    const { code, stdout, stderr } = await runIn(subfolder, toolFolder, "check", "pod.yaml", "--plugins", "none");
     assert.match(stdout, /denied by require-owner-label/);
     assert.deepEqual([code, stderr], [1, "uses ../postern.yaml: this folder has no postern.yaml\n"]);
   });

@@ -25,7 +25,7 @@ import { createTestSigner } from "../parity/test-key.ts";
 import { buildPodReview } from "../requests.ts";
 import { readRows } from "../rows.ts";
 
-// All tests use real TLS and a free port.
+// Tests the gateway, over real TLS and on a free port.
 const folder = await createTestFolder();
 let certificate: ServerCertificate;
 before(async () => {
@@ -49,21 +49,22 @@ const nameEndpoint = createGatewayHandler(
   ),
 );
 
-const reply = (body: string) => ({ statusCode: 200, headers: { "content-type": "text/plain" }, body });
+const buildReply = (body: string) => ({ statusCode: 200, headers: { "content-type": "text/plain" }, body });
 /** Returns a handler that answers only after `release` is called. */
 const createWaitingHandler = () => {
   const [started, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const handler: GatewayHandler = async () => {
     started.resolve();
     await released.promise;
-    return reply("slow");
+    return buildReply("slow");
   };
   return { handler, started: started.promise, release: () => released.resolve() };
 };
 
+/** The time limits in milliseconds. */
 const longTimeouts = { sending: 120_000, keyless: 120_000 };
 
-/** Opens a gateway with long time limits, so that slow machines pass; tests may shorten them. */
+/** Opens a gateway. Its time limits are long, for slow machines, unless a test shortens them. */
 const openTestGateway = async (
   handlers: Record<string, GatewayHandler> = {},
   timeouts: Parameters<typeof openImitatedApiGateway>[3] = longTimeouts,
@@ -161,7 +162,7 @@ const openRawConnection = async (
 };
 
 describe("the gateway", () => {
-  it("answers reviews, and keeps the connection", async () => {
+  it("answers reviews, and keeps the connection open", async () => {
     const { gateway, path } = await openTestGateway();
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     const first = await post(gateway.url + path, printReview("good"), { agent });
@@ -172,12 +173,12 @@ describe("the gateway", () => {
     assert.equal(first.headers["content-type"], "application/json");
   });
 
-  it("hands over what the stand-in for API Gateway makes an HTTP API's event of", async () => {
+  it("passes a request to the handler with all parts that the event of an HTTP API needs", async () => {
     const requests: GatewayRequest[] = [];
     const { gateway, port } = await openTestGateway({
       tell: async (request) => {
         requests.push(request);
-        return reply("");
+        return buildReply("");
       },
     });
     await post(`${gateway.url}/local.key/tell/mutate?timeout=3s&a=b%20c`, "ä", {
@@ -194,15 +195,15 @@ describe("the gateway", () => {
 
   it("sends the same response to an unknown rule and to a wrong key", async () => {
     const { gateway, path } = await openTestGateway();
-    const rule = await post(gateway.url + path.replace("check-name", "unknown"), printReview("good"));
-    const key = await post(
+    const unknownRule = await post(gateway.url + path.replace("check-name", "unknown"), printReview("good"));
+    const wrongKey = await post(
       gateway.url + path.replace("local.", "local.A").replace(/.\/check-name/, "/check-name"),
       printReview("good"),
     );
-    const { date: _, ...headers } = rule.headers;
-    const { date: __, ...others } = key.headers;
-    assert.deepEqual([rule.code, headers, rule.body], [404, others, key.body]);
-    assert.equal(getMessage(key), "there is nothing here");
+    const { date: _, ...headers } = unknownRule.headers;
+    const { date: __, ...headersOfWrongKey } = wrongKey.headers;
+    assert.deepEqual([unknownRule.code, headers, unknownRule.body], [404, headersOfWrongKey, wrongKey.body]);
+    assert.equal(getMessage(wrongKey), "there is nothing here");
   });
 
   it("accepts a review of 5 MB", async () => {
@@ -213,13 +214,13 @@ describe("the gateway", () => {
     );
   });
 
-  const large: [name: string, body: () => string | AsyncIterable<Buffer>][] = [
+  const largeBodies: [name: string, body: () => string | AsyncIterable<Buffer>][] = [
     ["7 MB", () => printReview("good", "1", { data: "x".repeat(7_000_000) })],
     ["5 MB that become larger as an event", () => printReview("good", "1", { data: '"'.repeat(2_500_000) })],
     ["20 MB", () => " ".repeat(20_000_000)],
     ["20 MB in chunks", () => generateChunks(20)],
   ];
-  for (const [name, body] of large)
+  for (const [name, body] of largeBodies)
     it(`refuses ${name} with 413, and continues to serve`, async () => {
       const { gateway, path } = await openTestGateway();
       const answer = await post(gateway.url + path, body());
@@ -227,7 +228,7 @@ describe("the gateway", () => {
       assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
     });
 
-  it("reads a body that is too large to its end", async () => {
+  it("reads a body that is too large until its end", async () => {
     const { port, path } = await openTestGateway();
     const { socket, readText, closed } = await openRawConnection(port);
     const body = Buffer.alloc(20 * 1024 * 1024, "x");
@@ -239,18 +240,18 @@ describe("the gateway", () => {
     assert.match(readText(), /^HTTP\/1\.1 413 /);
   });
 
-  it("keeps no more of a body than its limit", async () => {
+  it("doesn't keep a body of 300 MB in memory", async () => {
     const { gateway, path } = await openTestGateway();
-    const before = process.memoryUsage().arrayBuffers;
-    let most = 0;
+    const buffersBefore = process.memoryUsage().arrayBuffers;
+    let largestBuffers = 0;
     const measureChunks = async function* () {
       for await (const chunk of generateChunks(300)) {
-        most = Math.max(most, process.memoryUsage().arrayBuffers - before);
+        largestBuffers = Math.max(largestBuffers, process.memoryUsage().arrayBuffers - buffersBefore);
         yield chunk;
       }
     };
     assert.equal((await post(gateway.url + path, measureChunks())).code, 413);
-    assert.ok(most < 100 * 1024 * 1024, `${most} bytes`);
+    assert.ok(largestBuffers < 100 * 1024 * 1024, `${largestBuffers} bytes`);
   });
 
   it("refuses headers over 10,240 bytes with 431, and continues to serve", async () => {
@@ -271,7 +272,7 @@ describe("the gateway", () => {
     assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
   });
 
-  const hanging: [string, string][] = [
+  const unfinishedRequests: [string, string][] = [
     ["in the middle of its headers", "POST / HTTP/1.1\r\nhost: "],
     ["in the middle of its body", "POST /a/check-name/validate HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{"],
     [
@@ -279,7 +280,7 @@ describe("the gateway", () => {
       "POST /a/check-name/validate HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{",
     ],
   ];
-  for (const [name, text] of hanging)
+  for (const [name, text] of unfinishedRequests)
     it(`closes the connection of a client that stops ${name}, and continues to serve`, async () => {
       const { gateway, port, path } = await openTestGateway({}, { sending: 200 });
       const { socket, closed } = await openRawConnection(port);
@@ -288,26 +289,26 @@ describe("the gateway", () => {
       assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
     });
 
-  it("waits as long for the first request of a connection as for others, if its address has a valid key", async () => {
+  it("gives the first request as much time as later ones, if the address has used a valid key", async () => {
     const { gateway, port, path } = await openTestGateway({}, { sending: 100, keyless: 2000, idle: 30_000 });
     const agent = new Agent({ keepAlive: true });
     await post(gateway.url + path, printReview("good"), { agent });
     const { socket, closed, readText } = await openRawConnection(port);
-    // This is longer than the limit for a request, and for a client without a key.
+    // This pause is longer than the time limits for a request and for a client without a key.
     await wait(3000);
     const body = printReview("good");
     const headers = ["content-type: application/json", "host: x", `content-length: ${body.length}`];
     socket.write(`POST ${path} HTTP/1.1\r\n${headers.join("\r\n")}\r\n\r\n${body}`);
     while (!readText().includes("\r\n\r\n")) await once(socket, "data");
     assert.match(readText(), /^HTTP\/1\.1 200 /);
-    // A later request on the connection has the usual limit.
+    // A later request on the connection has the usual time limit.
     socket.write("POST / HTTP/1.1\r\n");
     await closed;
     assert.match(readText(), /HTTP\/1\.1 408 .*connection: close\r\n\r\n$/s);
     agent.destroy();
   });
 
-  it("closes an unused connection of an address with a valid key after a longer time", async () => {
+  it("closes an unused connection later if its address has used a valid key", async () => {
     const { gateway, port, path } = await openTestGateway({}, { sending: 100, keyless: 2000, idle: 2500 });
     const agent = new Agent({ keepAlive: true });
     await post(gateway.url + path, printReview("good"), { agent });
@@ -327,7 +328,7 @@ describe("the gateway", () => {
     agent.destroy();
   });
 
-  const keyless: [string, string, RegExp][] = [
+  const connectionsWithoutKey: [string, string, RegExp][] = [
     ["is silent", "", /^$/],
     ["stops in the middle of its headers", "POST / HTTP/1.1\r\nhost: ", /^$/],
     [
@@ -336,7 +337,7 @@ describe("the gateway", () => {
       /^HTTP\/1\.1 404 .*there is nothing here/s,
     ],
   ];
-  for (const [name, text, answer] of keyless)
+  for (const [name, text, answer] of connectionsWithoutKey)
     it(`closes a connection without a key that ${name}`, async () => {
       const { port } = await openTestGateway({}, { keyless: 1000 });
       const { socket, closed, readText } = await openRawConnection(port);
@@ -368,7 +369,7 @@ describe("the gateway", () => {
     for (const socket of sockets) socket.destroy();
   });
 
-  it("begins a handshake although another address has opened many connections before", async () => {
+  it("begins a handshake for an address although another address has opened many connections", async () => {
     const { port } = await openTestGateway({}, { ...longTimeouts, turn: 120_000 });
     const hello = await captureClientHello();
     let answered = 0;
@@ -376,18 +377,20 @@ describe("the gateway", () => {
       const socket = connectPlain({ port, host: "127.0.0.1", localAddress: "127.0.0.1" }, () => socket.write(hello));
       return socket.on("error", () => {}).once("data", () => answered++);
     });
-    const other = connectPlain({ port, host: "127.0.0.1", localAddress: "127.0.0.2" }, () => other.write(hello));
-    await once(other, "data");
-    const before = answered;
-    for (const socket of [...flood, other]) socket.resetAndDestroy();
-    assert.equal(before, 4);
+    const otherClient = connectPlain({ port, host: "127.0.0.1", localAddress: "127.0.0.2" }, () =>
+      otherClient.write(hello),
+    );
+    await once(otherClient, "data");
+    const answeredBefore = answered;
+    for (const socket of [...flood, otherClient]) socket.resetAndDestroy();
+    assert.equal(answeredBefore, 4);
   });
 
-  it("closes the oldest connection without a key if an address has too many, and none with a key", async () => {
+  it("closes the oldest connection without a key if an address has too many, and never one with a key", async () => {
     const { gateway, port, path } = await openTestGateway({}, { keylessConnections: 2, keyless: 600_000 });
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-    const ask = () => post(gateway.url + path, printReview("good"), { agent });
-    assert.equal((await ask()).reused, false);
+    const postReview = () => post(gateway.url + path, printReview("good"), { agent });
+    assert.equal((await postReview()).reused, false);
     const [first, second, third, fourth] = [
       await openRawConnection(port),
       await openRawConnection(port),
@@ -396,28 +399,28 @@ describe("the gateway", () => {
     ];
     await Promise.all([first.closed, second.closed]);
     assert.deepEqual([third.socket.destroyed, fourth.socket.destroyed], [false, false]);
-    assert.equal((await ask()).reused, true);
+    assert.equal((await postReview()).reused, true);
     assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
     agent.destroy();
   });
 
-  it("closes a new connection only if all others have shown a key", async () => {
+  it("closes a new connection only if all connections up to the limit have used a valid key", async () => {
     const { gateway, port, path } = await openTestGateway({}, { connections: 2, keyless: 600_000 });
     const agent = new Agent({ keepAlive: true, maxSockets: 2 });
-    const ask = (options: RequestOptions = {}) => post(gateway.url + path, printReview("good"), options);
-    await ask({ agent });
+    const postReview = (options: RequestOptions = {}) => post(gateway.url + path, printReview("good"), options);
+    await postReview({ agent });
     const { closed } = await openRawConnection(port);
     // Two parallel requests: one of them replaces the connection without a key.
-    await Promise.all([ask({ agent }), ask({ agent })]);
+    await Promise.all([postReview({ agent }), postReview({ agent })]);
     await closed;
-    await assert.rejects(ask(), { code: "ECONNRESET" });
-    assert.deepEqual([(await ask({ agent })).reused, (await ask({ agent })).reused], [true, true]);
+    await assert.rejects(postReview(), { code: "ECONNRESET" });
+    assert.deepEqual([(await postReview({ agent })).reused, (await postReview({ agent })).reused], [true, true]);
     agent.destroy();
   });
 
   it("survives a client that disconnects during its request", async () => {
     const { gateway, port, path } = await openTestGateway();
-    for (const [, text] of hanging) {
+    for (const [, text] of unfinishedRequests) {
       const { socket, closed } = await openRawConnection(port);
       socket.write(text);
       await new Promise((resolve) => socket.write("", resolve));
@@ -440,7 +443,7 @@ describe("the gateway", () => {
   });
 
   it("survives a client that disconnects during its response", async () => {
-    const { gateway, port, path } = await openTestGateway({ long: async () => reply("x".repeat(20_000_000)) });
+    const { gateway, port, path } = await openTestGateway({ long: async () => buildReply("x".repeat(20_000_000)) });
     const { socket, closed } = await openRawConnection(port);
     socket.write("POST /a/long/validate HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
     await once(socket, "data");
@@ -516,7 +519,7 @@ describe("the gateway", () => {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     const old = post(`https://127.0.0.1:${port}/a/swapped/validate`, "", { agent });
     await started;
-    gateway.serve(new Map([["swapped", async () => reply("new")]]));
+    gateway.serve(new Map([["swapped", async () => buildReply("new")]]));
     const answers = [await post(`https://127.0.0.1:${port}/a/swapped/validate`, "")];
     release();
     answers.push(await old, await post(`https://127.0.0.1:${port}/a/swapped/validate`, "", { agent }));
@@ -531,31 +534,31 @@ describe("the gateway", () => {
     );
   });
 
-  it("answers requests under way when it closes, and accepts no new ones", async () => {
+  it("answers the requests that it has when it closes, and accepts no new ones", async () => {
     const { handler, started, release } = createWaitingHandler();
     const { gateway, port } = await openTestGateway({ slow: handler });
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     const idle = new Agent({ keepAlive: true, maxSockets: 1 });
     await post(`${gateway.url}/a/check-name/validate`, "", { agent: idle });
-    const under = post(`${gateway.url}/a/slow/validate`, "", { agent });
+    const slowRequest = post(`${gateway.url}/a/slow/validate`, "", { agent });
     await started;
     const closing = gateway.close();
     await assert.rejects(post(`https://127.0.0.1:${port}/a/slow/validate`, ""), { code: "ECONNREFUSED" });
     release();
-    const { body, headers } = await under;
+    const { body, headers } = await slowRequest;
     assert.deepEqual([body, headers.connection], ["slow", "close"]);
     await closing;
     agent.destroy();
     idle.destroy();
   });
 
-  it("closes at once although a client keeps unused connections", async () => {
+  it("closes unused connections at once when it closes, and the others after their response", async () => {
     const { gateway, port, path } = await openTestGateway();
-    const [reserve, busy] = [await openRawConnection(port), await openRawConnection(port)];
+    const [unused, busy] = [await openRawConnection(port), await openRawConnection(port)];
     busy.socket.write(`POST ${path} HTTP/1.1\r\n`);
     await new Promise((resolve) => busy.socket.write("", resolve));
     const closing = gateway.close();
-    await reserve.closed;
+    await unused.closed;
     const body = printReview("good");
     const headers = ["content-type: application/json", "host: x", `content-length: ${body.length}`];
     busy.socket.write(`${headers.join("\r\n")}\r\n\r\n${body}`);

@@ -36,51 +36,58 @@ describe("a service outside the cluster", () => {
   });
   after(() => close(server));
 
-  const ask = async (further: Partial<HttpsRequest> = {}, cluster = "one", milliseconds = 5000) =>
+  /**
+   * Sends a request to the service in a review of a cluster that ends after these milliseconds. Returns the answer's
+   * body.
+   */
+  const callService = async (further: Partial<HttpsRequest> = {}, cluster = "one", milliseconds = 5000) =>
     (await createCapabilities(cluster, milliseconds).https({ ...service, ...further })).body;
+  /** Lets an answer be kept for a minute. */
   const keep = () => 60;
 
   it("is called each time", async () => {
-    await ask();
-    await ask();
+    await callService();
+    await callService();
     assert.equal(requests, 2);
   });
 
   it("is not called again while its answer to the same request of the same cluster is kept", async () => {
-    await ask({ keep });
+    await callService({ keep });
     answer = "no";
-    assert.equal(await ask({ keep }), "yes");
+    assert.equal(await callService({ keep }), "yes");
     assert.equal(requests, 1);
-    assert.equal(await ask({ keep, method: "POST", body: "other" }), "no");
-    assert.equal(await ask({ keep }, "two"), "no");
-    assert.equal(await ask({ keep: () => 0 }), "no");
+    assert.equal(await callService({ keep, method: "POST", body: "other" }), "no");
+    assert.equal(await callService({ keep }, "two"), "no");
+    assert.equal(await callService({ keep: () => 0 }), "no");
   });
 
   it("is called once for several equal requests at the same time", async () => {
-    const answers = await Promise.all([ask({ keep }), ask({ keep }), ask({ keep })]);
+    const answers = await Promise.all([callService({ keep }), callService({ keep }), callService({ keep })]);
     assert.deepEqual(answers, ["yes", "yes", "yes"]);
     assert.equal(requests, 1);
   });
 
-  it("that does not answer is waited for until the timeout of each request", async () => {
+  it("gets as much time to answer as the timeout of each request allows", async () => {
     answer = "nothing";
-    const late = { code: 503, message: /^could not ask 127\.0\.0\.1:\d+: it did not answer in time$/ };
-    // After a second, a shared request is repeated.
-    const waiting = [900, 700, 800].map((time) => assert.rejects(ask({ keep }, "one", time), late));
-    await Promise.all([...waiting, assert.rejects(ask({}, "one", 800), late)]);
+    const timedOut = { code: 503, message: /^could not ask 127\.0\.0\.1:\d+: it did not answer in time$/ };
+    // A shared request that is older than a second would be sent again.
+    const requestsToTimeOut = [900, 700, 800].map((time) =>
+      assert.rejects(callService({ keep }, "one", time), timedOut),
+    );
+    await Promise.all([...requestsToTimeOut, assert.rejects(callService({}, "one", 800), timedOut)]);
     assert.equal(requests, 2);
   });
 
   it("is called for each of several equal requests if its answer may not be kept", async () => {
     const mayKeep = (answer: { body: string }) => (answer.body === "yes" ? 60 : 0);
     answer = "nothing";
-    const hasty = assert.rejects(ask({ keep: mayKeep }, "one", 300), /did not answer in time$/);
-    const url = ask({ keep: mayKeep });
+    const firstRequest = assert.rejects(callService({ keep: mayKeep }, "one", 300), /did not answer in time$/);
+    const secondAnswer = callService({ keep: mayKeep });
     while (requests === 0) await wait(5);
     answer = "no";
-    await hasty;
-    assert.equal(await url, "no");
-    assert.deepEqual(await Promise.all([ask({ keep: mayKeep }), ask({ keep: mayKeep })]), ["no", "no"]);
+    await firstRequest;
+    assert.equal(await secondAnswer, "no");
+    assert.deepEqual(await Promise.all([callService({ keep: mayKeep }), callService({ keep: mayKeep })]), ["no", "no"]);
     assert.equal(requests, 4, "each request has a call of its own");
   });
 
@@ -110,8 +117,8 @@ describe("a service outside the cluster", () => {
     }
   });
 
-  it("is called again before a rule refuses by a kept answer", async () => {
-    const obedient = rule({
+  it("is called again before a rule refuses because of a kept answer", async () => {
+    const refuseIfNo = rule({
       summary: "Refuses if a service says no.",
       match: [],
       needs: { call: https() },
@@ -123,7 +130,7 @@ describe("a service outside the cluster", () => {
     const request = buildPodRequest();
     const isRefused = async () =>
       (
-        await evaluateRule(obedient, "validate", request, {
+        await evaluateRule(refuseIfNo, "validate", request, {
           name: "obedient",
           mode: "enforce" as const,
           settings: {},

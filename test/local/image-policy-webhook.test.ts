@@ -24,7 +24,7 @@ describe("image-policy-webhook", () => {
   type Reply = { status: number; body: string; headers?: Record<string, string> } | "reset" | "silence";
 
   const received: object[] = [];
-  /** The next replies; the last one repeats. */
+  /** The next replies of the service. The last one is repeated. */
   let replies: Reply[] = [];
   const answer: RequestListener = async (request, response) => {
     let body = "";
@@ -38,7 +38,7 @@ describe("image-policy-webhook", () => {
     else response.writeHead(reply.status, reply.headers).end(reply.body);
   };
   const server = createServer(answer);
-  /** A server that requires a client certificate of its own CA. */
+  /** A server that requires a client certificate from its CA. */
   const guarded = createServer({ requestCert: true }, answer);
   const approval = { status: 200, body: '{"status": {"allowed": true}}' };
   const denial = { status: 200, body: '{"status": {"allowed": false, "reason": "unsigned"}}' };
@@ -162,7 +162,7 @@ describe("image-policy-webhook", () => {
     ["denyTTL", 0, denial, approval],
     ["denyTTL", 3, denial, approval],
   ] as const)
-    it(`reuses an answer for as long as ${setting}: ${seconds} says`, async (test) => {
+    it(`reuses an answer for the time of ${setting}: ${seconds}`, async (test) => {
       test.mock.timers.enable({ apis: ["Date"], now: Date.now() });
       const settings = { imagePolicy: { [setting]: seconds } };
       replies = [kept];
@@ -187,7 +187,7 @@ describe("image-policy-webhook", () => {
     assert.equal(received.length, 4);
   });
 
-  it("does not retry if Retry-After is longer than the review lasts", async () => {
+  it("does not retry if Retry-After is longer than the rest of the review's time", async () => {
     replies = [{ status: 503, body: "", headers: { "retry-after": "600" } }, approval];
     assert.equal(await evaluatePod("ok:1", quickRetries), `${forbidden}the image policy webhook backend answers 503`);
     assert.equal(received.length, 1);
@@ -202,7 +202,7 @@ describe("image-policy-webhook", () => {
   });
 
   describe("with a kubeconfig", () => {
-    /** Evaluates a pod with the settings of a postern.yaml that names a kubeconfig; returns the settings, too. */
+    /** Evaluates a pod with the settings from a postern.yaml that names a kubeconfig. Also returns the settings. */
     const evaluateWith = async (user: object, cluster: object = {}) => {
       const kubeconfig = {
         "current-context": "images",
@@ -221,8 +221,8 @@ describe("image-policy-webhook", () => {
         "image-policy-webhook",
       );
       const { rules } = await readConfig(file, [listed]);
-      const known = rules.get("image-policy-webhook")?.settings ?? {};
-      return { said: await evaluatePod("ok:1", known), known };
+      const knownSettings = rules.get("image-policy-webhook")?.settings ?? {};
+      return { said: await evaluatePod("ok:1", knownSettings), known: knownSettings };
     };
     const clientFiles = { "client-certificate": "own.crt", "client-key": "own.key" };
 
@@ -235,7 +235,7 @@ describe("image-policy-webhook", () => {
       assert.doesNotMatch(JSON.stringify(known), /t0ken|PRIVATE KEY/);
     });
 
-    it("takes certificates from the kubeconfig, and the server's name", async () => {
+    it("uses the certificates and the server's name from the kubeconfig", async () => {
       replies = [approval];
       const data = Buffer.from(await readFrom("own.crt")).toString("base64");
       const user = { "client-certificate-data": data, "client-key": "own.key" };
@@ -248,8 +248,8 @@ describe("image-policy-webhook", () => {
 
     it("is refused by the service without its client certificate", async () => {
       replies = [approval];
-      const other = { "client-certificate": "other.crt", "client-key": "other.key" };
-      for (const user of [{}, other])
+      const otherClient = { "client-certificate": "other.crt", "client-key": "other.key" };
+      for (const user of [{}, otherClient])
         assert.match(String((await evaluateWith(user)).said), /^pods "a" is forbidden: could not ask 127\.0\.0\.1/);
       assert.match(
         String((await evaluateWith({ ...clientFiles, "client-key": "none.key" })).said),

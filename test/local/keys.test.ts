@@ -32,12 +32,13 @@ const readContents = async () => {
   );
 };
 
-/** Makes a TLS handshake as the API server does: with only this CA, for this name. */
+/** Makes a TLS handshake as the API server does: it trusts only this CA, and expects this name in the certificate. */
 const tryHandshake = async ({ ca, cert, key }: ServerCertificate, name: string): Promise<string> => {
   const server = createServer({ cert, key }, (socket) => socket.end());
   server.on("tlsClientError", () => {});
   const port = await listen(server);
-  // Node would check the certificate for `host`, because an IP address can't be a TLS server name.
+  // Without checkServerIdentity, Node checks the certificate for `host`, because a TLS server name can't be an IP
+  // address.
   const { checkServerIdentity } = await import("node:tls");
   const client = connect({
     port,
@@ -62,7 +63,7 @@ const expectComplaint = (sentence: string | RegExp) => (error: unknown) => {
   return true;
 };
 
-/** Damaged contents of a key's file; the last one is a key on another curve. */
+/** Damaged contents of a key's file. The last one is a key on another curve. */
 const damaged: [name: string, text: string][] = [
   ["is empty", ""],
   ["is cut off", "-----BEGIN PRIVATE KEY-----\nMC4CAQAw"],
@@ -105,7 +106,7 @@ describe("the signing key", () => {
       assert.deepEqual(await readContents(), { "signing.key": text });
     });
 
-  it("is refused if a file is in the place of its folder", async () => {
+  it("can't be created if there is a file with the name of its folder", async () => {
     await writeFile(folder, "");
     await assert.rejects(readOrCreateUrlSigner(folder), expectComplaint(/signing\.key can't be read: ENOTDIR/));
   });
@@ -155,7 +156,7 @@ describe("the certificate", () => {
     assert.deepEqual(await readOrCreateServerCertificate(folder, "10.1.2.3"), second);
   });
 
-  it("is valid for less than 825 days, which some clients require; its CA is valid for longer", async () => {
+  it("is valid for at most 825 days, because some clients require that; its CA is valid for longer", async () => {
     const { ca, cert } = await readOrCreateServerCertificate(folder, "127.0.0.1");
     const countDays = (pem: string) => (Date.parse(new X509Certificate(pem).validTo) - Date.now()) / 86_400_000;
     assert.ok(countDays(cert) > 300 && countDays(cert) < 825 && countDays(ca) > 3000);
@@ -164,8 +165,8 @@ describe("the certificate", () => {
 
   it("is renewed if the key belongs to another certificate", async () => {
     const first = await readOrCreateServerCertificate(folder, "127.0.0.1");
-    const other = await readOrCreateServerCertificate(join(parent, "other"), "127.0.0.1");
-    await writeFile(join(folder, "server.key"), other.key);
+    const otherCertificate = await readOrCreateServerCertificate(join(parent, "other"), "127.0.0.1");
+    await writeFile(join(folder, "server.key"), otherCertificate.key);
     const second = await readOrCreateServerCertificate(folder, "127.0.0.1");
     assert.equal(second.ca, first.ca);
     assert.equal(await tryHandshake(second, "127.0.0.1"), "verified");
@@ -220,7 +221,7 @@ describe("the CA", () => {
     await rm(toPath("ca.key"));
     await expectRefusal(() => `${toPath("ca.key")} is missing, the key of ca.crt; restore it, or `);
   });
-  it("is refused with another CA's key", async () => {
+  it("is refused if its key belongs to another CA", async () => {
     await readOrCreateServerCertificate(join(parent, "other"), "127.0.0.1");
     await rename(join(parent, "other/ca.key"), toPath("ca.key"));
     await expectRefusal(() => `${toPath("ca.crt")} is not the certificate of ca.key; restore it, or `);
@@ -253,7 +254,7 @@ describe("a CA that --ca names", () => {
 });
 
 describe("several processes at once", () => {
-  it("agree on the signing key and the CA, and leave a certificate that works", async () => {
+  it("create the same signing key and CA, and a valid certificate", async () => {
     const keys = JSON.stringify(new URL("../../infra/keys/keys.ts", import.meta.url).href);
     const script = `
       const { readOrCreateUrlSigner, readOrCreateServerCertificate } = await import(${keys});

@@ -16,7 +16,7 @@ const { POSTERN_RUNS, POSTERN_SEED } = process.env;
 const kinds = buildKindIndex([]);
 
 describe("an object with its defaults", await needs("Kubernetes module"), () => {
-  /** Returns how our object differs from that of Kubernetes' handlers; undefined if both are equal. */
+  /** Returns the difference between Postern's object and that of Kubernetes' handlers; undefined if they are equal. */
   const compare = async (given: KubernetesObject): Promise<string | undefined> => {
     const { apiVersion = "", kind = "", metadata } = given;
     const namespace = kinds.of(apiVersion, kind)?.namespaced ? { namespace: "default" } : {};
@@ -52,7 +52,7 @@ describe("an object with its defaults", await needs("Kubernetes module"), () => 
     assert.deepEqual(different.slice(0, 3), [], `${different.length} of ${objects.length} with seed ${seed}`);
   };
 
-  it("is that of Kubernetes' handlers for a valid object of each kind", () =>
+  it("equals the object of Kubernetes' handlers, for a valid object of each kind", () =>
     compareAll(readValidObjects().filter((object) => hasKnownDefaults(object))));
 
   const runs = Number(POSTERN_RUNS ?? 300);
@@ -61,7 +61,7 @@ describe("an object with its defaults", await needs("Kubernetes module"), () => 
     ["generated objects", false],
     ["generated objects with mistakes", true],
   ] as const)
-    it(`is that of Kubernetes' handlers for ${what}`, () => {
+    it(`equals the object of Kubernetes' handlers, for ${what}`, () => {
       const objects = fc.sample(createUsualObject(isOdd), { numRuns: runs, seed });
       return compareAll(objects as KubernetesObject[], seed);
     });

@@ -36,8 +36,8 @@ const listCache = async (cache: string) => (await readdir(cache)).map((name) => 
 const simpleMemory = Buffer.from('{"notServed":true}');
 
 /**
- * A module with the same exports, by hand: its answer is the start of the memory, `answer` executes `unreachable` for an
- * object of one byte, and loops for one of two bytes.
+ * A minimal module with the exports of the real one. Its answer is the start of the memory. For an object of one byte,
+ * `answer` fails by the instruction `unreachable`. For an object of two bytes, it loops forever.
  */
 const simpleModule = (() => {
   const list = (...items: number[][]) => [items.length, ...items.flat()];
@@ -74,7 +74,7 @@ const simpleModule = (() => {
 })();
 
 describe("the loader of a module", () => {
-  it("unpacks a module once, and again if another one has its name", async () => {
+  it("unpacks a module once, and again if another module has the same name", async () => {
     await using packed = await openFolder();
     await using cache = await openFolder();
     await writePacked(packed.path, simpleModule, simpleMemory);
@@ -90,12 +90,12 @@ describe("the loader of a module", () => {
     await using packed = await openFolder();
     await using cache = await openFolder();
     await writePacked(packed.path, simpleModule, simpleMemory);
-    const all = await Promise.all(Array.from({ length: 4 }, () => unpackModule(packed.path, cache.path)));
-    assert.equal(new Set(all.map(({ code }) => code)).size, 1);
+    const modules = await Promise.all(Array.from({ length: 4 }, () => unpackModule(packed.path, cache.path)));
+    assert.equal(new Set(modules.map(({ code }) => code)).size, 1);
     assert.deepEqual((await readdir(cache.path)).length, 1);
   });
 
-  it("deletes what no process has used for a week when it unpacks another module", async () => {
+  it("deletes modules that no process has used for a week when it unpacks another module", async () => {
     await using packed = await openFolder();
     await using cache = await openFolder();
     const unpack = async (memory: string) => {
@@ -141,14 +141,14 @@ describe("the loader of a module", () => {
       assert.deepEqual(await readdir(cache.path), []);
     });
 
-  it("answers after an object that makes the module fail, and after one that takes too long", async () => {
+  it("still answers after an object that makes the module fail, or that takes too long", async () => {
     await using packed = await openFolder();
     await using cache = await openFolder();
     await writePacked(packed.path, simpleModule, simpleMemory);
     const module = await createKubernetes({ packed: packed.path, cache: cache.path, timeout: 2000 });
-    const ask = (object: string) => module.handle({ verb: "create", apiVersion: "v1", kind: "Pod", object });
-    // The simple module fails at an object of one character, and takes forever for one of two.
-    const answers = await Promise.all(["...", "x", "...", "xx", "..."].map(ask));
+    const create = (object: string) => module.handle({ verb: "create", apiVersion: "v1", kind: "Pod", object });
+    // The simple module fails at an object of one character, and never ends for an object of two characters.
+    const answers = await Promise.all(["...", "x", "...", "xx", "..."].map(create));
     await module.stop();
     const notServed = { notServed: true, warnings: [] };
     assert.deepEqual(answers, [
@@ -168,7 +168,7 @@ describe("the folder of the module", () => {
     await writeFile(join(folder, "package.json"), '{"name":"postern-kubernetes","version":"1.37.2"}');
     await writeFile(join(folder, manifestFile), "{}");
   };
-  /** Prints the folder that the loader at this place finds, while the process runs in another folder. */
+  /** Returns the folder that a loader finds, while the process runs in the folder `cwd`. */
   const find = async (cwd: string, loader: string): Promise<string> => {
     const code = `import { findModule } from ${JSON.stringify(loader)}; console.log(await findModule())`;
     const { stdout, stderr } = await runProgram(["--input-type=module", "--eval", code], { cwd, env: process.env });
@@ -176,7 +176,7 @@ describe("the folder of the module", () => {
     return stdout.trim();
   };
 
-  it("is that of the package beside the package postern, and never one of the working directory", async () => {
+  it("belongs to the package beside the package postern, and never to the working directory", async () => {
     const [folder, other] = [await createTestFolder(), await createTestFolder()];
     await Promise.all([installPackage(folder), writeModulePackage(other)]);
     const loader = join(folder, "node_modules/postern/infra/kubernetes/find-module.js");
@@ -188,7 +188,7 @@ describe("the folder of the module", () => {
     assert.equal(existsSync(join(folder, "node_modules/postern/infra/kubernetes/build")), false);
   });
 
-  it("is in a checkout the one that was built", async () => {
+  it("is the built one in a checkout", async () => {
     const folder = await createTestFolder();
     await writeModulePackage(folder);
     const loader = fileURLToPath(new URL("../../infra/kubernetes/find-module.ts", import.meta.url));
@@ -239,7 +239,7 @@ describe("the module of Kubernetes' handlers", await needs("Kubernetes module"),
     );
   });
 
-  it("warns", async () => {
+  it("returns warnings", async () => {
     const object = { ...pod, spec: { containers: [{ name: "c", image: "i", env: [{ name: "A" }, { name: "A" }] }] } };
     const { warnings } = await create(JSON.stringify(object));
     assert.deepEqual(warnings, [
@@ -254,7 +254,7 @@ describe("the module of Kubernetes' handlers", await needs("Kubernetes module"),
     assert.match(status?.message ?? "", /^Pod "p" is invalid: spec: Forbidden: pod updates may not change fields/);
   });
 
-  it("validates custom resources by their definition, of which a new one replaces the old one", async () => {
+  it("validates custom resources by their newest CustomResourceDefinition", async () => {
     const define = (most: number) =>
       module.handle({
         verb: "define",
@@ -311,7 +311,7 @@ describe("the module of Kubernetes' handlers", await needs("Kubernetes module"),
       assert.ok(status?.code === 400 || status?.code === 422, JSON.stringify(status));
     });
 
-  it("says which feature gate it doesn't know", async () => {
+  it("names the feature gate that it doesn't know", async () => {
     const packed = (await findModule()) ?? "";
     await assert.rejects(createKubernetes({ packed, featureGates: { NoSuchGate: true } }), {
       message: /^Kubernetes [\d.]+: unrecognized feature gate: NoSuchGate$/,

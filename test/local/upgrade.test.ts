@@ -13,8 +13,8 @@ import { packOnce, unpackModulePackage } from "../package.ts";
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 
-// A user's project, in which npm has installed Postern 0.1.0 from a registry on this machine. The registry also has
-// later versions.
+// Tests a user's project in which npm has installed Postern 0.1.0 from a registry on this machine. The registry also
+// has later versions.
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const folder = await createTestFolder();
@@ -26,9 +26,9 @@ let registry: NpmRegistry;
 interface Rows {
   /** The files of the project. */
   files: Record<string, string>;
-  /** The changes of each version since 0.1.0, by file: the words to replace, and the words instead of them. */
+  /** The changes of each version since 0.1.0, by file: the old words and the new words. */
   versions: Record<string, Record<string, [before: string, after: string]>>;
-  /** The folders of rules that a version removes from the catalogue, or adds as copies of another rule. */
+  /** The rules that a version removes from the catalogue, or adds as copies of another rule. */
   removed: Record<string, string[]>;
   added: Record<string, string[]>;
   upgrades: { it: string; words: string; code: number; prints?: string; complains?: string }[];
@@ -45,24 +45,25 @@ const edit = async (file: string, change: (text: string) => string) => {
   await writeFile(file, changed);
 };
 
-/** Writes the content of each version's package into a folder of its own. Returns the folders. */
+/** Writes the content of each version's package to a separate folder. Returns the folders. */
 const writeVersions = async (): Promise<string[]> => {
   const { postern } = await packOnce();
   const first = join(folder, "0.1.0");
   await mkdir(first);
   await run("tar", ["-xzf", postern, "--strip-components=1", "-C", first]);
   const later = Object.entries(rows.versions).map(async ([version, changes]) => {
-    const place = join(folder, version);
-    cpSync(first, place, { recursive: true });
-    await edit(join(place, "package.json"), (text) => text.replace('"0.1.0"', `"${version}"`));
+    const versionFolder = join(folder, version);
+    cpSync(first, versionFolder, { recursive: true });
+    await edit(join(versionFolder, "package.json"), (text) => text.replace('"0.1.0"', `"${version}"`));
     for (const [path, [before, after]] of Object.entries(changes))
-      await edit(join(place, path), (text) => text.replaceAll(before, after));
-    for (const rule of rows.removed[version] ?? []) await rm(join(place, "functions", rule), { recursive: true });
+      await edit(join(versionFolder, path), (text) => text.replaceAll(before, after));
+    for (const rule of rows.removed[version] ?? [])
+      await rm(join(versionFolder, "functions", rule), { recursive: true });
     for (const rule of rows.added[version] ?? [])
-      cpSync(join(place, "functions/always-deny"), join(place, "functions", rule), { recursive: true });
-    return place;
+      cpSync(join(versionFolder, "functions/always-deny"), join(versionFolder, "functions", rule), { recursive: true });
+    return versionFolder;
   });
-  // A packed version that is not in the registry.
+  // Packs a version that is not in the registry.
   await run("tar", ["-czf", join(folder, "packed.tgz"), "-C", folder, "0.1.0"]);
   return [first, ...(await Promise.all(later)), ...(await unpackModulePackage(join(folder, "module")))];
 };
@@ -82,27 +83,27 @@ after(() => registry.close());
 const runPostern = (...words: string[]): Promise<ProgramOutput> =>
   runProgram(["node_modules/postern/infra/postern.js", ...words], { cwd: project, env });
 
-/** Returns sizes and times of the project's files by path, except those in the compile cache. */
+/** Returns the sizes and times of the project's files by path, without files in the compile cache. */
 const listFiles = async (): Promise<Record<string, string>> => {
   const entries = await readdir(project, { recursive: true, withFileTypes: true });
   const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
-  const found = files
+  const foundFiles = files
     .filter((file) => !file.startsWith(join(project, "node_modules/.cache")))
     .map(async (file) => {
       const { ino, size, mtimeMs } = await stat(file);
       return [file, `${ino} ${size} ${mtimeMs}`];
     });
-  return Object.fromEntries(await Promise.all(found));
+  return Object.fromEntries(await Promise.all(foundFiles));
 };
 
 describe("postern upgrade", () => {
   for (const { it: title, words, code, prints, complains } of rows.upgrades)
     it(title, async () => {
       const before = await listFiles();
-      const ended = await runPostern("upgrade", ...words.replaceAll("FOLDER", folder).split(" ").filter(Boolean));
-      const complaint = ended.stderr.replace(/^installs .*\n/, "").trim();
+      const result = await runPostern("upgrade", ...words.replaceAll("FOLDER", folder).split(" ").filter(Boolean));
+      const complaint = result.stderr.replace(/^installs .*\n/, "").trim();
       assert.deepEqual(
-        { code: ended.code, prints: ended.stdout.trim(), complains: complaint.replaceAll(registry.url, "REGISTRY") },
+        { code: result.code, prints: result.stdout.trim(), complains: complaint.replaceAll(registry.url, "REGISTRY") },
         { code, prints: prints?.trim() ?? "", complains: complains ?? "" },
       );
       assert.deepEqual(await listFiles(), before);

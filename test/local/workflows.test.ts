@@ -20,17 +20,16 @@ const workflows = [
 describe("the workflows for GitHub", await needs("actionlint"), () => {
   const lint = async (words: string[], input?: string) => {
     const { program = "" } = (await findActionlint()) ?? {};
-    // Other linters are used only if they happen to be installed, so they are off.
-    const all = ["-no-color", "-shellcheck=", "-pyflakes=", ...words];
-    const { status, stdout } = spawnSync(program, all, { cwd: root, encoding: "utf8", input });
+    // actionlint uses other linters only where they are installed, so they are turned off for equal results.
+    const allWords = ["-no-color", "-shellcheck=", "-pyflakes=", ...words];
+    const { status, stdout } = spawnSync(program, allWords, { cwd: root, encoding: "utf8", input });
     return { status, stdout };
   };
 
   for (const file of workflows)
-    it(`have no fault that actionlint finds in ${file}`, async () =>
-      assert.deepEqual(await lint([file]), { status: 0, stdout: "" }));
+    it(`pass actionlint: ${file}`, async () => assert.deepEqual(await lint([file]), { status: 0, stdout: "" }));
 
-  it("would be refused with a step that takes typed text into its script", async () => {
+  it("don't pass actionlint with a step that puts a commit message into its script", async () => {
     const text = await readFile(join(root, ".github/workflows/release.yml"), "utf8");
     const { status, stdout } = await lint(
       ["-"],
@@ -49,10 +48,11 @@ describe("the workflow of a release", async () => {
   const module = "postern-kubernetes-1.37.2-sha256-862565fa5b76";
   before(async () => {
     await mkdir(bin);
-    // The programs only log their calls; `npm view` knows the packages in PUBLISHED.
-    const view = 'case " $PUBLISHED " in *" $2 "*) echo 0.2.0; exit 0;; *) exit 1;; esac';
-    for (const [name, does] of Object.entries({ npm: `[ "$1" != view ] || ${view}`, gh: "" })) {
-      await writeFile(join(bin, name), `#!/bin/sh\n${does}\necho "${name} $*" >>"$CALLS"\n`);
+    // These programs only log their calls, but `npm view` succeeds for the packages in PUBLISHED and logs nothing for
+    // them.
+    const npmView = 'case " $PUBLISHED " in *" $2 "*) echo 0.2.0; exit 0;; *) exit 1;; esac';
+    for (const [name, script] of Object.entries({ npm: `[ "$1" != view ] || ${npmView}`, gh: "" })) {
+      await writeFile(join(bin, name), `#!/bin/sh\n${script}\necho "${name} $*" >>"$CALLS"\n`);
       await chmod(join(bin, name), 0o755);
     }
     const names = [`${module}.tgz`, "postern-0.2.0.tgz", "create-postern-0.2.0.tgz", "postern-0.2.0.cdx.json"];
@@ -82,14 +82,14 @@ describe("the workflow of a release", async () => {
     });
   });
 
-  it("publishes the module before postern, and that before create-postern, whose projects need it", async () => {
+  it("publishes the module, then postern, and then create-postern, whose projects need postern", async () => {
     assert.deepEqual(await runJob("publish"), {
       code: 0,
       calls: [module, "postern-0.2.0", "create-postern-0.2.0"].map((name) => `npm publish ./${name}.tgz ${options}`),
     });
   });
 
-  it("continues in a second run with the package that is not published", async () => {
+  it("publishes in a second run only the package that is not published yet", async () => {
     const published = "postern-kubernetes@1.37.2-sha256-862565fa5b76 postern@0.2.0";
     assert.deepEqual(await runJob("publish", { PUBLISHED: published }), {
       code: 0,
@@ -112,7 +112,7 @@ describe("the workflow of a release", async () => {
     });
   });
 
-  it("gives only the job that publishes a token of GitHub for npm, and no job a secret", async () => {
+  it("gives an id-token only to the job that publishes to npm, and a secret to no job", async () => {
     const text = await readFile(join(root, ".github/workflows/release.yml"), "utf8");
     assert.doesNotMatch(text, /secrets\.|NODE_AUTH_TOKEN|_authToken/);
     assert.deepEqual(

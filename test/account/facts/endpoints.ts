@@ -3,7 +3,8 @@ import type { Suite } from "../suite.ts";
 import { suiteRule } from "../traffic.ts";
 import { type Fact, observe } from "./fact.ts";
 
-// The HTTP API and function URLs: what they let through, and how they answer for functions.
+// Checks facts about the HTTP API and function URLs: which reviews they pass on, and how they answer if a function
+// fails.
 
 const sendToBoth = (suite: Suite, send: (stage: SuiteStage) => Promise<{ status: number }>) =>
   Promise.all([suite.http, suite.url].map(send));
@@ -14,18 +15,19 @@ const observeStatus = (answers: { status: number; isAnswered?: boolean }[], want
   return observe(http === wanted && url === wanted, `HTTP API ${http}, function URL ${url}`);
 };
 
-/** Returns the statuses with which a stage answered reviews of an action. */
+/** Returns the statuses with which a stage answered the suite's reviews of an action, without those of throttling. */
 const listStatuses = ({ traffic }: SuiteStage, action: string) => {
-  const all = traffic.sent.filter((review) => review.action === action && review.rule === suiteRule);
-  return [...new Set(all.map(({ status }) => status))].filter((status) => status !== 429);
+  const reviews = traffic.sent.filter((review) => review.action === action && review.rule === suiteRule);
+  return [...new Set(reviews.map(({ status }) => status))].filter((status) => status !== 429);
 };
 
-const observeFailure = ({ http, url }: Suite, action: string, wanted: (status: number) => boolean) => {
+/** Observes that both endpoint types answered reviews of an action with statuses for which `isWanted` is true. */
+const observeFailure = ({ http, url }: Suite, action: string, isWanted: (status: number) => boolean) => {
   const found = [http, url].map((stage) => listStatuses(stage, action));
   const [first = [], second = []] = found;
   const sentence = `HTTP API ${first.join(", ") || "nothing"}, function URL ${second.join(", ") || "nothing"}`;
   return observe(
-    found.every((statuses) => statuses.length > 0 && statuses.every(wanted)),
+    found.every((statuses) => statuses.length > 0 && statuses.every(isWanted)),
     sentence,
   );
 };
@@ -81,8 +83,8 @@ export const endpointFacts: Fact[] = [
     id: "route-limit-429",
     when: "afterwards",
     check: async ({ http }) => {
-      const found = http.traffic.sent.filter(({ status }) => status === 429);
-      return observe(found.length > 0, `${found.length} reviews were answered 429`);
+      const throttled = http.traffic.sent.filter(({ status }) => status === 429);
+      return observe(throttled.length > 0, `${throttled.length} reviews were answered 429`);
     },
   },
 ];

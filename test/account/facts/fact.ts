@@ -6,7 +6,7 @@ import { differs, notSeen, seen } from "../suite.ts";
 /** The check of a fact. docs/background/aws-facts.md has a line for each id. */
 export interface Fact {
   id: string;
-  /** Checked on the deployed stages, while nothing else changes them, or after all other steps. */
+  /** "deployed": checked while no other step changes the stages; "afterwards": checked after all other steps. */
   when: "deployed" | "afterwards";
   check(suite: Suite): Promise<Observation>;
 }
@@ -22,11 +22,11 @@ export const observeRefusal = async (act: () => Promise<unknown>, ...names: stri
   return differs("AWS accepts it");
 };
 
-/** Observes a condition, with what was seen in either case. */
+/** Returns the observation of a condition. The sentence describes it, whether the condition holds or not. */
 export const observe = (isSeen: boolean, sentence: string): Observation =>
   isSeen ? seen(sentence) : differs(sentence);
 
-/** Checks all facts of one moment, one after the other. */
+/** Checks all facts with this `when`, one after the other. */
 export const checkFacts = async (suite: Suite, facts: Fact[], when: Fact["when"]): Promise<void> => {
   for (const { id, check } of facts.filter((fact) => fact.when === when)) {
     const found = suite.signal.aborted

@@ -8,24 +8,29 @@ import { differs, notSeen, notWithinQuotas, type Observation, type Suite, seen }
 import { ordinaryRule, suiteRule } from "../traffic.ts";
 import { type Fact, observe, observeRefusal } from "./fact.ts";
 
-// Lambda's API: versions, aliases, concurrency and invocations.
+// Checks facts about Lambda's API: versions, aliases, concurrency, invocations and permissions.
 
 /** Returns the function of the suite's rule behind the HTTP API. */
 const selectFunction = ({ http }: Suite) => ({ FunctionName: http.aws.functions.getFunctionName(suiteRule) });
 
+/** Reads the alias `live` of that function. */
 const readLive = ({ http }: Suite) => http.aws.functions.readAlias(suiteRule);
 
-const publishTwice = async (suite: Suite, between: () => Promise<unknown> = async () => {}) => {
+/** Publishes a version, calls `update`, and publishes again; returns the numbers of both versions. */
+const publishTwice = async (suite: Suite, update: () => Promise<unknown> = async () => {}) => {
   const { lambda } = suite.clients;
   const name = selectFunction(suite);
   const first = await lambda.publishVersion(name);
-  await between();
+  await update();
   await waitUntilFunctionUpdatedV2({ client: lambda, maxWaitTime: 60, minDelay: 1, maxDelay: 3 }, name);
   const second = await lambda.publishVersion(name);
   return [Number(first.Version), Number(second.Version)] as const;
 };
 
-/** Calls `act` with an alias that sends reviews to two versions, and deletes the alias. */
+/**
+ * Calls `act` with an alias that sends reviews to two versions, then deletes the alias. With one version, it does
+ * nothing.
+ */
 const withWeightedAlias = async <T>(suite: Suite, act: (Name: string) => Promise<T>): Promise<T | undefined> => {
   const { lambda } = suite.clients;
   const name = selectFunction(suite);
@@ -180,8 +185,8 @@ const aliasFacts: Fact[] = [
       const moves = [...measured.during].filter(([name]) => !name.startsWith("canary"));
       const reviews = moves.flatMap(([, all]) => all);
       if (reviews.length === 0) return notSeen("no command ran under reviews");
-      const lost = reviews.filter(({ isAnswered }) => !isAnswered);
-      return observe(lost.length === 0, `${lost.length} of ${reviews.length} reviews failed`);
+      const unanswered = reviews.filter(({ isAnswered }) => !isAnswered);
+      return observe(unanswered.length === 0, `${unanswered.length} of ${reviews.length} reviews failed`);
     },
   },
   {
@@ -189,14 +194,15 @@ const aliasFacts: Fact[] = [
     when: "afterwards",
     check: async ({ measured, http }) => {
       const during = measured.during.get(`canary ${http.name}`) ?? [];
-      // The bad version fails; before and after the canary, no review does.
+      // Only the bad version fails, so the first and the last failure enclose the time of the canary.
       const failures = during.filter(({ isAnswered }) => !isAnswered);
       const [first, last] = [failures[0], failures.at(-1)];
       if (failures.length < 10 || !first || !last)
         return notSeen(`only ${failures.length} reviews met the new version`);
       const between = during.filter(({ rule, at }) => rule === suiteRule && at >= first.at && at <= last.at);
-      const share = failures.length / between.length;
-      return observe(share > 0.3 && share < 0.7, `${Math.round(share * 100)}% of ${between.length} reviews, of 50%`);
+      const fraction = failures.length / between.length;
+      const percentage = Math.round(fraction * 100);
+      return observe(fraction > 0.3 && fraction < 0.7, `${percentage}% of ${between.length} reviews, of 50%`);
     },
   },
 ];
@@ -204,7 +210,7 @@ const aliasFacts: Fact[] = [
 const readFreeConcurrency = async ({ clients }: Suite): Promise<number> =>
   (await clients.lambda.getAccountSettings({})).AccountLimit?.UnreservedConcurrentExecutions ?? 0;
 
-/** Checks a fact that needs concurrency to reserve. Of a new account's ten executions, none can be reserved. */
+/** Checks a fact that needs concurrency to reserve. A new account has a concurrency of ten, and can't reserve any. */
 const checkIfReservable = async (suite: Suite, check: (free: number) => Promise<Observation>) => {
   const free = await readFreeConcurrency(suite);
   return free > 100 ? check(free) : notWithinQuotas(`the account may reserve nothing: ${free} environments are free`);
@@ -217,9 +223,9 @@ const concurrencyFacts: Fact[] = [
     check: async ({ clients }) => {
       const { AccountLimit = {} } = await clients.lambda.getAccountSettings({});
       const { ConcurrentExecutions, UnreservedConcurrentExecutions, TotalCodeSize } = AccountLimit;
-      const all = [ConcurrentExecutions, UnreservedConcurrentExecutions, TotalCodeSize];
+      const quotas = [ConcurrentExecutions, UnreservedConcurrentExecutions, TotalCodeSize];
       return observe(
-        all.every((number) => typeof number === "number"),
+        quotas.every((number) => typeof number === "number"),
         `${ConcurrentExecutions} environments, ${UnreservedConcurrentExecutions} of them not reserved, ${TotalCodeSize} bytes of code`,
       );
     },
@@ -244,13 +250,18 @@ const concurrencyFacts: Fact[] = [
         const { lambda } = suite.clients;
         const found = await withWeightedAlias(suite, async (Name) => {
           const which = { ...selectFunction(suite), Qualifier: Name };
-          const ask = () => lambda.putProvisionedConcurrencyConfig({ ...which, ProvisionedConcurrentExecutions: 1 });
-          const refused = await observeRefusal(ask, "InvalidParameterValueException", "ResourceConflictException");
+          const provision = () =>
+            lambda.putProvisionedConcurrencyConfig({ ...which, ProvisionedConcurrentExecutions: 1 });
+          const refused = await observeRefusal(
+            provision,
+            "InvalidParameterValueException",
+            "ResourceConflictException",
+          );
           if (refused.is === "differs") return refused;
-          // The weights must be the reason: without them, Lambda accepts the same.
+          // The weights must be the reason of the refusal: without weights, Lambda accepts the call.
           const RoutingConfig = { AdditionalVersionWeights: {} };
           await lambda.updateAlias({ ...selectFunction(suite), Name, RoutingConfig });
-          await ask();
+          await provision();
           return seen(`${refused.sentence} with weights, accepted without`);
         });
         return found ?? oneVersion;
@@ -278,7 +289,7 @@ const concurrencyFacts: Fact[] = [
   },
 ];
 
-/** Keeps an environment of the live version warm for a moment, and asks it how it was started. */
+/** Provisions an environment for the live version, and checks that the environment reports how it was started. */
 const checkProvisionedVersion = async (suite: Suite): Promise<Observation> => {
   const { lambda } = suite.clients;
   const { version } = await readLive(suite);
@@ -345,7 +356,7 @@ export const buildPayload = (action?: string): string => {
   return JSON.stringify({ phase: "validate", review });
 };
 
-/** The time in which a changed permission must show in answers, in seconds. */
+/** The seconds in which a changed permission must take effect. */
 const patience = 120;
 
 const permissionFacts: Fact[] = [
@@ -367,14 +378,14 @@ const permissionFacts: Fact[] = [
         });
       const start = Date.now();
       await lambda.removePermission({ ...which, StatementId });
-      const closed = await waitForStatus(403);
-      const again = Date.now();
+      const refusedAt = await waitForStatus(403);
+      const restored = Date.now();
       const Action = "lambda:InvokeFunction";
       await lambda.addPermission({ ...which, StatementId, Action, Principal: "*", InvokedViaFunctionUrl: true });
-      const open = await waitForStatus(200);
-      if (closed === undefined) return differs(`without lambda:InvokeFunction it still answers after ${patience} s`);
-      if (open === undefined) return differs(`with both permissions it doesn't answer after ${patience} s`);
-      return seen(`403 after ${closed - start} ms without, 200 after ${open - again} ms with it`);
+      const allowedAt = await waitForStatus(200);
+      if (refusedAt === undefined) return differs(`without lambda:InvokeFunction it still answers after ${patience} s`);
+      if (allowedAt === undefined) return differs(`with both permissions it doesn't answer after ${patience} s`);
+      return seen(`403 after ${refusedAt - start} ms without, 200 after ${allowedAt - restored} ms with it`);
     },
   },
 ];

@@ -6,7 +6,7 @@ import { ordinaryRule, suiteRule } from "../traffic.ts";
 import { type Fact, observe } from "./fact.ts";
 import { buildPayload } from "./lambda.ts";
 
-// Logs, metrics and alarms in CloudWatch.
+// Checks facts about logs, metrics and alarms in CloudWatch.
 
 const logFacts: Fact[] = [
   {
@@ -31,7 +31,7 @@ const logFacts: Fact[] = [
     when: "afterwards",
     check: async ({ http, start }) => {
       const platform = "filter @message like /START RequestId|REPORT RequestId|platform.start|platform.report/";
-      // Under WARN, Lambda still reports calls that failed.
+      // At the level WARN, Lambda still writes reports of calls that failed.
       const query = `${platform} and @message not like /error|timeout|failure/ | stats count(*) as lines`;
       const [row = {}] = await readLogRows(http, query, start);
       const lines = Number(row.lines ?? 0);
@@ -54,27 +54,27 @@ const logFacts: Fact[] = [
     id: "every-review-is-logged",
     when: "afterwards",
     check: async (suite) => {
-      const lacks = await Promise.all(
+      const missing = await Promise.all(
         [suite.http, suite.url].map(async (stage) => {
           const disarmed = suite.measured.during.get(`disarm ${stage.name}`) ?? [];
           const [first = Number.POSITIVE_INFINITY, last = 0] = [disarmed[0]?.at, disarmed.at(-1)?.at];
-          // A disarmed rule writes no line.
+          // While a rule is disarmed, it writes no line, so these reviews don't count.
           const answered = stage.traffic.sent
             .filter(({ isAnswered, at }) => isAnswered && !(at >= first && at <= last))
             .map(({ uid }) => uid);
-          const count = async () => {
+          const countUnlogged = async () => {
             const rows = await readLogRows(stage, 'filter name = "suite-review" | fields uid', suite.start);
             const logged = new Set(rows.map(({ uid }) => uid));
             return answered.filter((uid) => !logged.has(uid)).length;
           };
-          const lack =
-            (await poll(suite, 300, 5000, async () => ((await count()) === 0 ? 0 : undefined))) ?? (await count());
-          return `${lack} of ${answered.length} are missing in ${stage.name}`;
+          const readComplete = async () => ((await countUnlogged()) === 0 ? 0 : undefined);
+          const unlogged = (await poll(suite, 300, 5000, readComplete)) ?? (await countUnlogged());
+          return `${unlogged} of ${answered.length} are missing in ${stage.name}`;
         }),
       );
       return observe(
-        lacks.every((text) => text.startsWith("0 ")),
-        lacks.join(", "),
+        missing.every((text) => text.startsWith("0 ")),
+        missing.join(", "),
       );
     },
   },
@@ -101,7 +101,8 @@ const accessFacts: Fact[] = [
     check: async ({ http, start }) => {
       const query = "stats count(*) as requests by status, function";
       const rows = await readAccessRows(http, query, start);
-      const statuses = new Set(rows.map(({ status, function: own }) => `${status}/${own}`));
+      const statuses = new Set(rows.map(({ status, function: functionStatus }) => `${status}/${functionStatus}`));
+      // 500/- is a review that the gateway couldn't pass to the function.
       const isLost = (pair: string) => /^5\d\d\/-$/.test(pair);
       const isSeen =
         statuses.has("200/200") && statuses.has("500/500") && statuses.has("429/-") && [...statuses].some(isLost);
@@ -122,7 +123,7 @@ const accessFacts: Fact[] = [
     check: async (suite) => {
       const { http, start } = suite;
       const [, key = ""] = readKeySegment(http).split(".");
-      // A part of the key suffices, and CloudWatch keeps the texts of queries.
+      // CloudWatch keeps the texts of queries, so the query has only a part of the key.
       const query = `filter @message like /${key.slice(2, 12)}/ | stats count(*) as lines`;
       const found = await Promise.all([readAccessRows(http, query, start), readLogRows(http, query, start)]);
       const lines = found.map(([row = {}]) => Number(row.lines ?? 0));
@@ -137,16 +138,13 @@ const accessFacts: Fact[] = [
 const readAccessRows = (stage: Suite["http"], query: string, since: number) =>
   readLogRows(stage, query, since, getAccessLogGroup(stage.name));
 
-/** Reads a metric until it has a value, at most five minutes. */
-const awaitSum = async (suite: Suite, question: Omit<Parameters<typeof sumMetric>[1], "since">) =>
-  (await poll(
-    suite,
-    300,
-    5000,
-    async () => (await sumMetric(suite.clients, { ...question, since: suite.start })) || undefined,
-  )) ?? 0;
+/** Reads a metric until its sum isn't 0, at most for five minutes, and returns the sum. */
+const awaitSum = async (suite: Suite, question: Omit<Parameters<typeof sumMetric>[1], "since">): Promise<number> => {
+  const readSum = async () => (await sumMetric(suite.clients, { ...question, since: suite.start })) || undefined;
+  return (await poll(suite, 300, 5000, readSum)) ?? 0;
+};
 
-/** Returns the fact that Lambda counts something in a metric by function. */
+/** Builds the fact that Lambda counts a function's errors or throttles in a metric. */
 const buildFunctionMetricFact = (id: string, rule: string, metric: "Errors" | "Throttles"): Fact => ({
   id,
   when: "afterwards",
@@ -185,10 +183,10 @@ const metricFacts: Fact[] = [
         };
         return (await poll(suite, 300, 5000, isSame)) ?? (await compare());
       });
-      const all = await Promise.all(counts);
-      const sentence = all.map(([counted, logged]) => `${counted} in metrics, ${logged} in the log`).join("; ");
+      const totals = await Promise.all(counts);
+      const sentence = totals.map(([counted, logged]) => `${counted} in metrics, ${logged} in the log`).join("; ");
       return observe(
-        all.every(([counted, logged]) => counted === logged && counted > 0),
+        totals.every(([counted, logged]) => counted === logged && counted > 0),
         sentence,
       );
     },

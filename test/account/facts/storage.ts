@@ -14,7 +14,7 @@ import { openEks } from "../../../infra/clusters/eks.ts";
 import { notSeen, type Suite } from "../suite.ts";
 import { type Fact, observe, observeRefusal } from "./fact.ts";
 
-// S3, SSM, DynamoDB, CloudFormation and STS.
+// Checks facts about S3, SSM, DynamoDB, CloudFormation, STS and EKS.
 
 /** Calls `act` with a new object in the stage's bucket, and deletes the object. */
 const withObject = async <T>(
@@ -23,9 +23,9 @@ const withObject = async <T>(
 ) => {
   const Bucket = await http.aws.stack.findBucket();
   if (Bucket === undefined) throw new Error("the stack has no bucket");
-  const place = { Bucket, Key: `suite-${randomUUID()}.json` };
-  const { ETag = "" } = await clients.s3.putObject({ ...place, Body: "{}" });
-  return act(place, ETag, openBucket(Bucket, clients.s3)).finally(() => clients.s3.deleteObject(place));
+  const objectPlace = { Bucket, Key: `suite-${randomUUID()}.json` };
+  const { ETag = "" } = await clients.s3.putObject({ ...objectPlace, Body: "{}" });
+  return act(objectPlace, ETag, openBucket(Bucket, clients.s3)).finally(() => clients.s3.deleteObject(objectPlace));
 };
 
 const storageFacts: Fact[] = [
@@ -169,18 +169,19 @@ const stackFacts: Fact[] = [
   },
 ];
 
-/** What became of the log group of the suite's third stack. */
+/** Whether the log group of the suite's third stack still exists. */
 interface DroppedLogGroup {
-  /** Whether the log group was there after the stack had dropped it, and after the stack was deleted. */
+  /** True if the log group existed after the template no longer had it. */
   isKept: boolean;
+  /** True if the log group existed after the stack was deleted. */
   isKeptAgain: boolean;
   /** The retention that the stack set after it had imported the log group. */
   retention: number | undefined;
 }
 
 /**
- * Creates a stack with a log group, changes it to one without, imports the log group into it again, sets its retention
- * and deletes the stack.
+ * Creates a stack with a log group, removes the log group from the template, imports the log group into the stack
+ * again, sets its retention, and deletes the stack.
  */
 const dropLogGroup = async ({ clients: { cloudformation: client, logs }, name }: Suite): Promise<DroppedLogGroup> => {
   const StackName = `postern-${name}-facts`;
@@ -241,7 +242,7 @@ const identityFacts: Fact[] = [
     id: "access-entry-conditions",
     when: "deployed",
     check: async (suite) => {
-      const statuses = await askForAccessEntries(suite);
+      const statuses = await tryAccessEntries(suite);
       const sentence = `EKS answers ${statuses.join(", ")}: for a group of Postern, another group, a user name and another role`;
       return observe(statuses.join() === "404,403,403,403", sentence);
     },
@@ -249,10 +250,11 @@ const identityFacts: Fact[] = [
 ];
 
 /**
- * Creates a stack with a role that has the right to access entries as in infra/aws/iam/pipeline.yml, asks with it for
- * entries in a cluster that doesn't exist, and deletes the stack. Returns the statuses of EKS's answers.
+ * Creates a stack with a role that may create access entries under the conditions of infra/aws/iam/pipeline.yml. With
+ * this role, it creates four entries in a cluster that doesn't exist, and returns the statuses of EKS's answers: 404
+ * means that the right was sufficient.
  */
-const askForAccessEntries = async ({ clients: { cloudformation: client }, http, name, region }: Suite) => {
+const tryAccessEntries = async ({ clients: { cloudformation: client }, http, name, region }: Suite) => {
   const StackName = `postern-${name}-facts`;
   const waiting = { client, maxWaitTime: 300, minDelay: 1, maxDelay: 5 };
   const { partition, account } = await http.aws.readStageIdentity();
@@ -290,23 +292,23 @@ const askForAccessEntries = async ({ clients: { cloudformation: client }, http, 
       { eks: `postern-${name}-none`, region, role: String(Stacks[0]?.Outputs?.[0]?.OutputValue) },
       http.aws.readIdentity,
     );
-    const ask = async (entry: object) => {
+    const createEntry = async (entry: object) => {
       const body = { type: "STANDARD", principalArn: role, ...entry };
       return (await call({ method: "POST", path: ["access-entries"], body })).status;
     };
     const suiteGroup = { kubernetesGroups: ["postern:some"] };
-    // IAM may take some seconds until it knows the role and its right.
-    const askUntilKnown = async (): Promise<number> => {
+    // IAM may need some seconds until it knows the new role and its right.
+    const createEntryOnceRoleIsKnown = async (): Promise<number> => {
       for (const until = Date.now() + 60_000; ; await wait(2000)) {
-        const status = await ask(suiteGroup).catch(() => 403);
+        const status = await createEntry(suiteGroup).catch(() => 403);
         if (status !== 403 || Date.now() > until) return status;
       }
     };
     return [
-      await askUntilKnown(),
-      await ask({ kubernetesGroups: ["admins"] }),
-      await ask({ ...suiteGroup, username: "admin" }),
-      await ask({ ...suiteGroup, principalArn: `${role}-other` }),
+      await createEntryOnceRoleIsKnown(),
+      await createEntry({ kubernetesGroups: ["admins"] }),
+      await createEntry({ ...suiteGroup, username: "admin" }),
+      await createEntry({ ...suiteGroup, principalArn: `${role}-other` }),
     ];
   } finally {
     await client.deleteStack({ StackName });

@@ -1,9 +1,9 @@
 import { rule } from "postern/rule";
 
-/** The suite writes another word here for each version that it deploys. */
+/** The version of the rule. The suite changes this text before each deployment of a new version. */
 const version: string = "one";
 
-/** What a rule can't name. That is a check of its source, and no sandbox. */
+/** The global object. A rule's source must not name it, but that is only a check of the source, and no sandbox. */
 const outside: typeof globalThis = Object.constructor("return globalThis")();
 
 interface Note {
@@ -12,7 +12,7 @@ interface Note {
 }
 
 export default rule({
-  summary: "Does what an annotation of a ConfigMap asks for: it denies, fails, crashes or takes long.",
+  summary: "Denies, fails, crashes or takes long, as an annotation of a ConfigMap says.",
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE"] }],
 
   mutate(note: Note) {
@@ -27,7 +27,7 @@ export default rule({
 
 const act = ({ metadata: { annotations = {}, labels = {} } = {} }: Note): string | undefined => {
   const { "postern.dev/act": action = "" } = annotations;
-  // The bad version passes its cases, and fails only the reviews that the suite sends.
+  // The version "bad" passes the rule's cases. It fails only for the reviews that the suite sends.
   if (action === "fail" || (version === "bad" && labels.from === "suite")) throw new Error("as the suite asked");
   if (action === "initialization") return outside.process.env.AWS_LAMBDA_INITIALIZATION_TYPE;
   if (action === "deny") return "as the suite asked";
@@ -37,6 +37,6 @@ const act = ({ metadata: { annotations = {}, labels = {} } = {} }: Note): string
   return undefined;
 };
 
-/** Stops the whole program for so long, without work for the processor. */
+/** Blocks the whole program for `milliseconds`, without using the processor. */
 const block = (milliseconds: number) =>
   outside.Atomics.wait(new Int32Array(new outside.SharedArrayBuffer(4)), 0, 0, milliseconds);

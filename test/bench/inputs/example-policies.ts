@@ -8,7 +8,7 @@ import type { KinitirasPolicy, PolicyCapabilities, PolicyRequest } from "#lib/po
 import type { KubernetesObject, Operation } from "#lib/review.ts";
 import { buildKindIndex } from "../../../infra/apiserver/kinds/kinds.ts";
 
-/** A test case: what kinitiras policies do to an object, as kinitiras was measured to do or as Postern decided. */
+/** A test case: policies, and their expected effect on an object. The effect was measured with kinitiras. */
 export interface PolicyCase {
   id: string;
   operation: Operation;
@@ -18,7 +18,7 @@ export interface PolicyCase {
   requestNamespace?: string;
   cluster?: KubernetesObject[];
   http?: MockHttpAnswer[];
-  /** A sentence: how Postern's answer to this example differs from kinitiras' answer; absent if both are the same. */
+  /** A sentence that states how Postern's answer differs from kinitiras' answer, if it does. Postern's is expected. */
   deviation?: string;
   expect: {
     /** The expected answer when the policies themselves are created. */
@@ -30,7 +30,7 @@ export interface PolicyCase {
   };
 }
 
-/** The answer of the HTTP service `mock`, which policies of the test cases ask, for a path. */
+/** The answer to a path of the HTTP service `mock`, which policies of the test cases call. */
 export interface MockHttpAnswer {
   path: string;
   status?: number;
@@ -146,6 +146,7 @@ export const createPolicyCaseCapabilities = ({
 /** The kinds built into Kubernetes, which every cluster serves without CustomResourceDefinitions. */
 const builtIn = buildKindIndex([]);
 
+/** Returns NAMESPACE/NAME, by which objects are sorted. */
 const formatPlace = ({ metadata }: KubernetesObject) => `${metadata?.namespace ?? ""}/${metadata?.name}`;
 
 const droppedWhenEmpty = new Set([
@@ -154,8 +155,8 @@ const droppedWhenEmpty = new Set([
 ]);
 
 /**
- * Normalizes an object for comparisons: drops nulls and meaningless empty maps, and replaces quantities by their
- * amounts.
+ * Normalizes an object for comparisons: removes nulls, removes those empty maps and lists that mean the same as an
+ * absent member, and replaces quantities by their amounts.
  */
 export const normalizeObjectForComparison = (value: unknown, isQuantities = false): unknown => {
   if (isQuantities && (typeof value === "string" || typeof value === "number"))

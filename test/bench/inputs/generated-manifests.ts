@@ -2,7 +2,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Document, stringify } from "yaml";
 
-/** The generators of manifests, and how many of a hundred manifests each one makes. */
+/** The generators of manifests. Of a hundred manifests, a generator makes as many as its share. */
 const shares: [make: (name: string, namespace: string, number: number) => object, share: number][] = [
   [(name, namespace, number) => buildDeployment("Deployment", name, namespace, number), 24],
   [(name, namespace, number) => buildPod(name, namespace, number), 20],
@@ -18,25 +18,25 @@ const shares: [make: (name: string, namespace: string, number: number) => object
 ];
 
 /**
- * Writes this many manifests, always the same ones, and returns the number of bytes. They are like those in
- * repositories: 1 to 5 KB except for the smallest kinds, one or several in a file, most of them YAML with comments,
- * some JSON.
+ * Writes `count` manifests, always the same ones, and returns the number of bytes. The manifests resemble those in
+ * repositories: most have 1 to 5 KB. A file has one manifest or eight. Most files are YAML with comments, some are
+ * JSON.
  */
 export const writeManifestsAndCountBytes = async (folder: string, count: number): Promise<number> => {
   const kinds = shares.flatMap(([make, share]) => Array.from({ length: share }, () => make));
   let bytes = 0;
-  for (let number = 0, place = 0; number < count; place++) {
-    const isTogether = place % 2 === 0;
-    const size = Math.min(isTogether ? 8 : 1, count - number);
+  for (let number = 0, fileIndex = 0; number < count; fileIndex++) {
+    const hasSeveral = fileIndex % 2 === 0;
+    const size = Math.min(hasSeveral ? 8 : 1, count - number);
     const objects = Array.from({ length: size }, (_, step) => {
       // Steps of 37 reach all 100 elements of `kinds`, because 37 and 100 have no common divisor.
-      const make = kinds[((number + step) * 37) % kinds.length];
-      return make?.(`app-${number + step}`, `team-${place % 50}`, number + step) ?? {};
+      const createManifest = kinds[((number + step) * 37) % kinds.length];
+      return createManifest?.(`app-${number + step}`, `team-${fileIndex % 50}`, number + step) ?? {};
     });
-    const isJson = place % 10 === 9;
+    const isJson = fileIndex % 10 === 9;
     const text = isJson ? `${JSON.stringify(objects[0], null, 2)}\n` : objects.map(toYaml).join("---\n");
-    const inner = join(folder, `team-${place % 50}`);
-    if (place < 50) await mkdir(inner);
+    const inner = join(folder, `team-${fileIndex % 50}`);
+    if (fileIndex < 50) await mkdir(inner);
     await writeFile(join(inner, `app-${number}.${isJson ? "json" : "yaml"}`), text);
     bytes += Buffer.byteLength(text);
     number += size;
@@ -64,6 +64,7 @@ const buildMetadata = (name: string, namespace: string) => {
   return { name, namespace, labels: buildLabels(name), annotations };
 };
 
+/** Builds a container. Different numbers make different images, numbers of variables, and resources. */
 const buildContainer = (name: string, number: number) => {
   const probe = { httpGet: { path: "/healthz", port: "http" }, periodSeconds: 10, timeoutSeconds: 2 };
   return {
@@ -90,6 +91,7 @@ const buildContainer = (name: string, number: number) => {
   };
 };
 
+/** Builds the spec of a Pod: every fourth has a second container, every fifth a toleration. */
 const buildPodSpec = (name: string, number: number) => {
   return {
     serviceAccountName: name,
@@ -114,8 +116,8 @@ const buildPod = (name: string, namespace: string, number: number) => {
 
 const buildDeployment = (kind: "Deployment" | "StatefulSet", name: string, namespace: string, number: number) => {
   const selector = { matchLabels: { "app.kubernetes.io/name": name } };
-  const own = kind === "StatefulSet" ? { serviceName: name } : {};
-  const spec = { replicas: 1 + (number % 4), selector, ...own, template: buildTemplate(name, number) };
+  const requiredFields = kind === "StatefulSet" ? { serviceName: name } : {};
+  const spec = { replicas: 1 + (number % 4), selector, ...requiredFields, template: buildTemplate(name, number) };
   return { apiVersion: "apps/v1", kind, metadata: buildMetadata(name, namespace), spec };
 };
 
@@ -135,8 +137,8 @@ const buildService = (name: string, namespace: string, number: number) => {
     { name: "http", port: 80, targetPort: "http" },
     { name: "metrics", port: 9090, targetPort: 9090 },
   ];
-  const outside = number % 25 === 0 ? { externalIPs: ["192.0.2.7"] } : {};
-  const spec = { selector: { "app.kubernetes.io/name": name }, ports, ...outside };
+  const externalIPs = number % 25 === 0 ? { externalIPs: ["192.0.2.7"] } : {};
+  const spec = { selector: { "app.kubernetes.io/name": name }, ports, ...externalIPs };
   return { apiVersion: "v1", kind: "Service", metadata: buildMetadata(name, namespace), spec };
 };
 

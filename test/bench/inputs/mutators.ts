@@ -2,12 +2,13 @@ import { rule } from "#lib/rule.ts";
 import type { CatalogueRule } from "../../../infra/catalogue/registry.ts";
 import { buildTestRule } from "../../parity/rule-server.ts";
 
-/** Mutators that the API server calls for the pods of one namespace, each by a webhook or all as a group. */
+/**
+ * Mutating rules that the API server calls for the pods of one namespace, each by its own webhook or all as a group.
+ */
 export interface BenchMutatorSet {
-  /**
-   * The name of the namespace whose pods the chain is called for, and of the group that `together` makes of its rules.
-   */
+  /** The name of the namespace, and of the group if the rules are one. */
   name: string;
+  /** True if the rules are a group. */
   together: boolean;
   mutators: CatalogueRule[];
 }
@@ -15,9 +16,10 @@ export interface BenchMutatorSet {
 /** A label of pods for which none of the benchmark's mutating rules is called. */
 export const skipBenchMutatorsLabel = "bench.postern.dev/settled";
 
+/** Returns the annotation that a mutator adds. */
 const getMark = (index: number) => `bench.postern.dev/mutator-${index}`;
 
-/** Creates a minimal rule. It adds an annotation of its own, and is not called for pods with this annotation. */
+/** Creates a minimal rule. It adds the annotation `mark`, and is not called for pods with this annotation. */
 const createMutator = (name: string, mark: string): CatalogueRule =>
   buildTestRule(
     name,
@@ -44,6 +46,7 @@ export const benchMutatorSets: BenchMutatorSet[] = [
   ...[10, 30].map((length) => createChain(`group-${length}`, length, true)),
 ];
 
-/** Returns how many of the bench's mutators have added their own annotation to a pod. */
+/** Returns how many of the bench's mutators have added their annotation to a pod. */
 export const countBenchMutatorAnnotations = (annotations: Record<string, string> = {}): number =>
+  // The set with index 2 has the most mutators; those of the other sets add the same annotations.
   benchMutatorSets[2]?.mutators.filter((_, index) => getMark(index) in annotations).length ?? 0;

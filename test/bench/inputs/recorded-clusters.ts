@@ -12,49 +12,46 @@ import { buildReview, evaluateCase, readCases } from "../../../infra/catalogue/c
 import type { CatalogueRule } from "../../../infra/catalogue/registry.ts";
 import type { ServerCertificate } from "../../../infra/keys/keys.ts";
 
-/** A case of a rule and its review, as the API server would send it. */
+/** A case of a rule, and its review as the API server would send it. */
 export interface CaseWithReview {
   entry: Case;
   review: AdmissionReview;
 }
 
-/** Returns the first case for which a rule asks the cluster. */
+/** Returns the first case in which a rule reads the cluster. */
 export const findClusterAskingCase = async (listed: CatalogueRule): Promise<CaseWithReview | undefined> => {
   for (const entry of asksCluster(listed.rule) ? await readCases(listed) : []) {
     const review = buildReview(listed, entry);
-    let asked = false;
-    const world = createRecordedCapabilities(entry.needs ?? {});
-    // All members of the capabilities are read when a rule's needs are bound, so only calls count. Calls of `cue` and
-    // `count` ask no server.
-    const calls = Object.entries(world).map(([verb, ask]) => [
+    let hasAsked = false;
+    const recorded = createRecordedCapabilities(entry.needs ?? {});
+    // Each capability is wrapped, so that its calls are noticed. Calls of `cue` and `count` read no server.
+    const wrapped = Object.entries(recorded).map(([verb, ask]) => [
       verb,
       (...args: unknown[]) => {
-        asked ||= verb !== "cue" && verb !== "count";
-        return Reflect.apply(ask, world, args);
+        hasAsked ||= verb !== "cue" && verb !== "count";
+        return Reflect.apply(ask, recorded, args);
       },
     ]);
-    const noted: Capabilities = Object.fromEntries(calls);
-    if (
-      await evaluateCase(listed, entry, review, noted).then(
-        () => asked,
-        () => false,
-      )
-    )
-      return { entry, review };
+    const capabilities: Capabilities = Object.fromEntries(wrapped);
+    const isFound = await evaluateCase(listed, entry, review, capabilities).then(
+      () => hasAsked,
+      () => false,
+    );
+    if (isFound) return { entry, review };
   }
   return undefined;
 };
 
-/** Serves recorded answers as API servers would, each recording under a path of its own. */
+/** Serves recorded answers as API servers would. The first segment of a path is the key of the recording. */
 export const serveRecordedAnswers = async (
   { cert, key }: ServerCertificate,
-  worlds: ReadonlyMap<string, Capabilities>,
+  recordings: ReadonlyMap<string, Capabilities>,
 ) => {
   const server = createServer({ cert, key }, (request, response) => {
-    const [, place = "", ...path] = (request.url ?? "").split("?")[0]?.split("/").map(decodeURIComponent) ?? [];
-    const world = worlds.get(place);
-    const answered = world ? answer(world, path, request) : Promise.resolve(undefined);
-    answered.then(
+    const [, name = "", ...path] = (request.url ?? "").split("?")[0]?.split("/").map(decodeURIComponent) ?? [];
+    const recording = recordings.get(name);
+    const answering = recording ? answer(recording, path, request) : Promise.resolve(undefined);
+    answering.then(
       (found) => reply(response, found === undefined ? 404 : 200, found ?? notFound),
       (error) => reply(response, 500, { kind: "Status", message: String(error) }),
     );
@@ -78,31 +75,35 @@ const reply = (response: ServerResponse, code: number, body: object) =>
 
 /**
  * Answers a request to an imitated API server for a collection, an object or the kinds of a group. Paths begin with
- * `/api/v1` or
- * `/apis/GROUP/VERSION`.
+ * `/api/v1` or `/apis/GROUP/VERSION`.
  */
-const answer = async (world: Capabilities, path: string[], request: IncomingMessage): Promise<object | undefined> => {
+const answer = async (
+  recording: Capabilities,
+  path: string[],
+  request: IncomingMessage,
+): Promise<object | undefined> => {
   const [group = "", version = "", ...rest] = path[0] === "api" ? ["", ...path.slice(1)] : path.slice(1);
   const isNamespaced = rest[0] === "namespaces" && rest.length > 2;
   const [namespace, [resource, name]] = isNamespaced ? [rest[1], rest.slice(2)] : [undefined, rest];
   const kind = { group, version, resource: resource ?? "" };
   if (resource === undefined) {
-    // Starting functions ask for this group, which every API server serves; recordings don't have it.
-    const discovered = group === "authorization.k8s.io" ? [] : await world.discover(joinApiVersion({ group, version }));
+    // A starting function reads the kinds of the group authorization.k8s.io, which recordings don't have.
+    const discovered =
+      group === "authorization.k8s.io" ? [] : await recording.discover(joinApiVersion({ group, version }));
     return (
       discovered && {
         kind: "APIResourceList",
-        resources: discovered.map(({ resource, ...one }) => ({ ...one, name: resource })),
+        resources: discovered.map(({ resource, ...rest }) => ({ ...rest, name: resource })),
       }
     );
   }
-  if (name !== undefined) return world.get(kind, name, namespace);
-  if (request.method === "GET") return { kind: "List", metadata: {}, items: await world.list(kind, namespace) };
+  if (name !== undefined) return recording.get(kind, name, namespace);
+  if (request.method === "GET") return { kind: "List", metadata: {}, items: await recording.list(kind, namespace) };
   const body = (await json(request)) as KubernetesObject & { spec?: object };
-  if (resource !== "subjectaccessreviews") return { ...body, created: await world.create(kind, body) };
+  if (resource !== "subjectaccessreviews") return { ...body, created: await recording.create(kind, body) };
   const { user: username, uid, groups, extra, resourceAttributes } = body.spec as SubjectAccess;
   const user = JSON.parse(JSON.stringify({ username, uid, groups, extra }));
-  return { ...body, status: await world.may({ user, ...resourceAttributes }) };
+  return { ...body, status: await recording.may({ user, ...resourceAttributes }) };
 };
 
 interface SubjectAccess {

@@ -2,11 +2,12 @@ import { readFileSync } from "node:fs";
 import { parse } from "yaml";
 import type { ReviewHttpRequest } from "#lib/core/endpoint.ts";
 
-/** Reviews to measure with, as an API server would send them. Pods grow by containers, then by structured data. */
+// Builds the reviews for measurements as an API server would send them. Larger Pods have more containers, and the
+// largest also have structured data.
 
 const templates = parse(readFileSync(new URL("reviews.yaml", import.meta.url), "utf8"));
 
-/** Returns the body of a review of a pod, with this many bytes plus or minus a few hundred. */
+/** Returns the body of a review of a pod. Its size is `bytes`, plus or minus a few hundred. */
 export const buildPodReview = (bytes: number): string => {
   const review = structuredClone(templates.review);
   const { containers, records }: { containers: object[]; records: object[] } = review.request.object.spec;
@@ -20,7 +21,7 @@ export const buildPodReview = (bytes: number): string => {
   return JSON.stringify(review);
 };
 
-/** The bytes of JSON up to which the pod of a bench review grows by containers; a larger one has other data, too. */
+/** Up to this number of bytes, a larger review has more containers. A still larger review also has other data. */
 const longestPod = 100_000;
 
 const buildContainer = (index: number): object =>
@@ -44,7 +45,7 @@ export const buildHttpRequest = (path: string, body: string) => (): ReviewHttpRe
   deadline: Date.now() + 10_000,
 });
 
-/** Returns an HTTP API's event, payload 2.0, as Lambda passes it to a function. */
+/** Returns an event of an HTTP API in the payload format 2.0, as Lambda passes it to a function. */
 export const buildHttpApiEvent = (path: string, body: string) => {
   const event = structuredClone(templates.event);
   event.headers["content-length"] = String(body.length);

@@ -9,12 +9,12 @@ import {
 } from "../../../infra/kubernetes/build/go-programs.ts";
 import { newestMinor } from "../../control-plane/binaries.ts";
 
-/** The minors of Kubernetes with whose CEL `lib/cel` is compared. */
+/** The minors of Kubernetes whose CEL is compared with `lib/cel`. */
 export const celMinors: readonly string[] = ["1.36", newestMinor];
 
 const code = fileURLToPath(new URL("../../cel/", import.meta.url));
 
-/** Returns the program of a minor, which has the versions of that minor's kube-apiserver. */
+/** Returns the program for a minor. It is built with the versions of Go modules that the minor's kube-apiserver has. */
 const toGoProgram = (minor: string): GoProgram => {
   const sources = fileURLToPath(new URL(`../../control-plane/${minor}/`, import.meta.url));
   return {

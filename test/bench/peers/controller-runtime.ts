@@ -17,8 +17,8 @@ const webhook: GoProgram = {
 };
 
 /**
- * Returns the program of the webhook that Postern is compared with, if it was built before: Go, with
- * controller-runtime in the stated version.
+ * Returns the program of the webhook in Go with which Postern is compared, if it was built before, and the version of
+ * its controller-runtime.
  */
 export const findBenchControllerRuntimeWebhook = () => findGoProgram(webhook);
 

@@ -19,7 +19,7 @@ export interface TimedPolicyEvaluations {
   error?: string;
 }
 
-/** A policy evaluation to measure, from the object's JSON to the patch's JSON, and how often it is repeated. */
+/** An evaluation of policies that is measured `rounds` times, from the object's JSON to the JSON of the patch. */
 export interface KinitirasBenchQuestion {
   policies: KinitirasPolicy[];
   object: KubernetesObject;
@@ -33,7 +33,7 @@ const engine: GoProgram = {
   name: "kinitiras",
   files: ["engine"],
   /**
-   * Builds kinitiras' engine. The Go module proxy may not have its module; POSTERN_KINITIRAS names a checkout of it.
+   * Builds kinitiras' engine. If the Go module proxy doesn't have its module, POSTERN_KINITIRAS can name a checkout.
    */
   build: async (folder) => {
     await using sources = await mkdtempDisposable(join(tmpdir(), "postern-kinitiras-"));
@@ -45,7 +45,7 @@ const engine: GoProgram = {
   },
 };
 
-/** Returns the program that times kinitiras' own engine, if it was built before. */
+/** Returns the program that measures kinitiras' own engine, if the program was built before. */
 export const findBuiltKinitirasEngine = () => findGoProgram(engine);
 
 if (import.meta.main) process.stdout.write(`kinitiras' engine is at ${(await findOrBuildGoProgram(engine)).program}\n`);

@@ -7,6 +7,7 @@ import {
   runCommand,
 } from "../../../infra/kubernetes/build/go-programs.ts";
 
+/** Describes a Go program that is built from the module in a folder beside this file. */
 const define = (name: string, module: string, path: string): GoProgram => {
   const sources = fileURLToPath(new URL(`${name}/`, import.meta.url));
   const build = (folder: string) =>

@@ -2,8 +2,8 @@ import { createServer } from "node:https";
 import { readOrCreateServerCertificate } from "../../../infra/keys/keys.ts";
 import { answerLinesWithCpuTime } from "./processes.ts";
 
-// The smallest webhook in Node: it makes default-toleration-seconds' mutation with one parse, one stringify and no
-// checks. The difference between it and Postern is the cost of rules, keys, drafts and limits.
+// A minimal webhook in Node. It makes the mutation of default-toleration-seconds with one JSON.parse, one
+// JSON.stringify and no checks. Its difference to Postern is the cost of rules, keys, drafts and limits.
 
 interface Toleration {
   key?: string;
@@ -12,13 +12,14 @@ interface Toleration {
   tolerationSeconds?: number;
 }
 
+/** The taints of a node that is lost. */
 const lost = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
 const buildPatch = (present: Toleration[] | undefined) => {
+  const isTolerated = (taint: string) =>
+    present?.some(({ key, effect }) => (!key || key === taint) && (!effect || effect === noExecute));
   const missing = lost
-    .filter(
-      (key) => !present?.some((one) => (!one.key || one.key === key) && (!one.effect || one.effect === noExecute)),
-    )
+    .filter((taint) => !isTolerated(taint))
     .map((key) => ({ key, operator: "Exists", effect: noExecute, tolerationSeconds: 300 }));
   if (missing.length === 0) return undefined;
   return present

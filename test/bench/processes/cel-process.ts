@@ -15,7 +15,7 @@ const getProgram = (compiled: CompiledExpression): Program => {
   return compiled.program;
 };
 
-/** The programs of the first question; the others have the same expressions. */
+/** The compiled expressions of the first question. All questions have the same expressions. */
 let programs: readonly Program[] | undefined;
 
 const measure = ({ policy, variables, repeat }: CelBenchQuestion): TimedPolicy => {
@@ -23,11 +23,11 @@ const measure = ({ policy, variables, repeat }: CelBenchQuestion): TimedPolicy =
   const compiled = policy.map((expression) => compileExpression(expression, environment, [bool]));
   const compilation = Number(process.hrtime.bigint() - begun);
   programs ??= compiled.map(getProgram);
-  const find = { find: (name: string): Value | undefined => variables[name] };
-  const outcomes = programs.map((program) => program.evaluate(find, { left: mostExpressionCost }));
+  const activation = { find: (name: string): Value | undefined => variables[name] };
+  const outcomes = programs.map((program) => program.evaluate(activation, { left: mostExpressionCost }));
   const start = process.hrtime.bigint();
   for (let round = 0; round < repeat; round++)
-    for (const program of programs) program.evaluate(find, { left: mostExpressionCost });
+    for (const program of programs) program.evaluate(activation, { left: mostExpressionCost });
   const evaluation = Number(process.hrtime.bigint() - start) / repeat;
   const results = outcomes.map((outcome) => ("error" in outcome ? outcome.error : outcome.value));
   return { compilation, evaluation, results, cost: outcomes.reduce((sum, { cost }) => sum + cost, 0) };

@@ -10,8 +10,8 @@ import { buildHttpApiEvent, buildPodReview } from "../inputs/reviews.ts";
 import { measureMilliseconds, measureRatiosInTurn } from "../ratios.ts";
 
 /**
- * Measures the times of a minimal answer (the floor) and of Postern's handler in turn. Returns for each round the
- * ratio of Postern's time to the floor.
+ * Measures the times of a minimal answer (the floor) and of Postern's handler in turn. Returns for each round the ratio
+ * of Postern's time to the floor's time.
  */
 const measure = async (assignment: BenchHandlerProcessInput): Promise<number[]> => {
   const { rule: name, phase, journal, bytes, publicKey, segment, rounds } = assignment;
@@ -38,7 +38,7 @@ const measure = async (assignment: BenchHandlerProcessInput): Promise<number[]> 
   const times = await warmUp(runFloor);
   await warmUp(runHandler);
   const time = (act: () => Promise<unknown>) => () => {
-    // Each measurement starts without the other's garbage.
+    // Garbage of the other measurement is collected before this one.
     global.gc?.({ type: "minor" });
     return measureMilliseconds(act, times);
   };
@@ -51,11 +51,11 @@ const buildSmallAnswer = (uid: string) => {
 
 /** Runs a function for 600 ms, so that V8 compiles it. Returns how many runs fit into one round of 4 ms. */
 const warmUp = async (run: () => Promise<unknown>): Promise<number> => {
-  const [warm, round] = [600, 4];
+  const [warmUpTime, roundTime] = [600, 4];
   const start = performance.now();
   let times = 0;
-  for (; performance.now() - start < warm; times++) await run();
-  return Math.ceil((times * round) / warm);
+  for (; performance.now() - start < warmUpTime; times++) await run();
+  return Math.ceil((times * roundTime) / warmUpTime);
 };
 
 writeFileSync(3, JSON.stringify(await measure(JSON.parse(process.argv[2] ?? ""))));

@@ -8,19 +8,19 @@ export interface ProcessUsage {
   memory: number;
 }
 
-// This module is loaded before a program. It reports the used resources on a pipe of its own, together with what the
-// program adds by `setBenchReportFields`.
+// This module is loaded before a program. When the program ends, the module writes the used resources to file
+// descriptor 3, together with the fields that the program sets by `setBenchReportFields`.
 const pipe = 3;
 
 process.on("exit", () => {
   const { userCPUTime, systemCPUTime, maxRSS } = process.resourceUsage();
-  const used: ProcessUsage = { seconds: (userCPUTime + systemCPUTime) / 1e6, memory: maxRSS * 1024 };
-  if (!process.exitCode || process.exitCode === 1) writeSync(pipe, JSON.stringify({ ...used, ...addition }));
+  const usage: ProcessUsage = { seconds: (userCPUTime + systemCPUTime) / 1e6, memory: maxRSS * 1024 };
+  if (!process.exitCode || process.exitCode === 1) writeSync(pipe, JSON.stringify({ ...usage, ...addition }));
 });
 
 let addition: object = {};
 
-/** Sets the fields that the report gets in addition; a later call replaces them. */
-export const setBenchReportFields = (more: object): void => {
-  addition = more;
+/** Sets additional fields of the report; a later call replaces them. */
+export const setBenchReportFields = (fields: object): void => {
+  addition = fields;
 };

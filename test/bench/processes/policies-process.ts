@@ -21,7 +21,7 @@ const capabilities: PolicyCapabilities = {
   evaluateCue,
 };
 
-/** Parses an object's JSON, evaluates policies, and serializes the patch: what a review costs beside HTTP. */
+/** Parses an object's JSON, evaluates policies, and serializes the patch. This is the work of a review without HTTP. */
 const evaluatePolicies = async (
   policies: readonly KinitirasPolicy[],
   text: string,

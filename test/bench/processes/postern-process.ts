@@ -10,9 +10,9 @@ import { buildWebhookConfigurations } from "../../../infra/webhooks/configuratio
 import { benchMutatorSets } from "../inputs/mutators.ts";
 import { answerLinesWithCpuTime } from "./processes.ts";
 
-// Runs Postern as `postern serve` does, without a log line for each review, because the other servers print none. It
-// reports a webhook configuration for each rule or group, because some chains have too many entries for one
-// configuration.
+// Runs Postern as `postern serve` does, but without a log line for each review, because the compared servers print
+// none. The process reports a webhook configuration for each rule or group, because all entries together would be too
+// many for one configuration.
 
 const [folder = "", file = ""] = process.argv.slice(2);
 const catalogue = [...(await readCatalogue()), ...benchMutatorSets.flatMap(({ mutators }) => mutators)];
@@ -32,10 +32,10 @@ const [clusterName, cluster] = chooseCluster(config, undefined);
 const segment = signer.signSegment(clusterName, 1);
 const buildAddress = (rule: string, phase: string) => `${gateway.url}/${segment}/${rule}/${phase}`;
 const manifests = served.map(({ name, ...listed }) => {
-  const behind = listed.members ?? [{ name, ...listed }];
+  const rules = listed.members ?? [{ name, ...listed }];
   return [
     name,
-    buildWebhookConfigurations(behind, cluster, { name, address: buildAddress, ca: certificate.ca, harden: false }),
+    buildWebhookConfigurations(rules, cluster, { name, address: buildAddress, ca: certificate.ca, harden: false }),
   ] as const;
 });
 answerLinesWithCpuTime(Object.fromEntries(manifests));

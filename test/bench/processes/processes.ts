@@ -8,7 +8,7 @@ import type { WebhookManifests } from "../../parity/rule-server.ts";
 
 const getFile = (file: string) => fileURLToPath(new URL(file, import.meta.url));
 
-/** Runs a program beside this file to its end, and returns what it wrote as JSON to its fourth file descriptor. */
+/** Runs a program of this folder to its end, and returns the JSON that it wrote to file descriptor 3. */
 export const runNodeAndParseOutput = async (
   file: string,
   {
@@ -28,7 +28,7 @@ export const runNodeAndParseOutput = async (
     text(errors as NodeJS.ReadableStream),
     once(child, "close"),
   ]);
-  // Exit code 1 of a check is no error: the rules refuse some of the measured manifests.
+  // By default, exit code 1 is accepted: a check ends with it, because the rules refuse some of the measured manifests.
   if (answer === "" || (child.exitCode ?? 3) > worstExitCode) throw new Error(`${file} ended: ${error.slice(-2000)}`);
   return JSON.parse(answer);
 };
@@ -40,19 +40,19 @@ export interface ChildProgram extends AsyncDisposable {
   ask(question?: unknown): Promise<unknown>;
 }
 
-/** Starts a program, which ends when its standard input closes, so also when this process is killed. */
+/** Starts a program. It ends when its standard input is closed, which also happens if this process is killed. */
 export const startChild = (program: string, ...args: string[]): ChildProgram => {
   const child = spawn(program, args, { stdio: "pipe" });
   let errors = "";
   child.stderr.on("data", (chunk) => {
     errors = (errors + chunk).slice(-2000);
   });
-  const ended = once(child, "close");
+  const closed = once(child, "close");
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const readNext = async (): Promise<unknown> => {
     const { value, done } = await lines.next();
     if (!done) return JSON.parse(value);
-    await ended;
+    await closed;
     throw new Error(`${[program, ...args].join(" ")} ended: ${errors}`);
   };
   return {
@@ -63,7 +63,7 @@ export const startChild = (program: string, ...args: string[]): ChildProgram => 
     },
     [Symbol.asyncDispose]: async () => {
       child.stdin.end();
-      await ended;
+      await closed;
     },
   };
 };
@@ -95,15 +95,15 @@ export const startMinimalWebhook = async (folder: string) => {
   return { ...toServer(child), url: String(await child.next()) };
 };
 
-/** Starts the webhook that is written in Go, with which Postern is compared. */
+/** Starts the webhook in Go with which Postern is compared. */
 export const startGoWebhook = async (program: string, folder: string) => {
   const child = startChild(program, String(await findFreePort()), folder);
   return { ...toServer(child), url: String(await child.next()) };
 };
 
 /**
- * Writes `first` as JSON, then for each input line this process's CPU time in milliseconds. The process ends with its
- * input.
+ * Writes `first` as JSON. Then writes this process's CPU time in milliseconds after each line of input, and ends the
+ * process at the end of the input.
  */
 export const answerLinesWithCpuTime = (first: unknown): void => {
   const write = (value: unknown) => process.stdout.write(`${JSON.stringify(value)}\n`);

@@ -15,27 +15,27 @@ import type { TestClusterResponse } from "../../control-plane/client.ts";
 import { observer, type ScriptedSet } from "./sets.ts";
 import { namespaces } from "./writes.ts";
 
-/** A call that a hook got. */
+/** A webhook's name, and the request that it got. */
 export interface Call {
   hook: string;
   request: AdmissionRequest;
 }
 
-/** The response to a write, the calls of hooks, and the audit annotations. */
+/** The API server's response to a write, the calls of webhooks that it made, and its audit annotations. */
 export interface ObservedWrite {
   answer: TestClusterResponse;
   calls: Call[];
   annotations: Record<string, string>;
 }
 
-/** Runs our admission chain for a request as the first hook got it. */
+/** Runs Postern's admission chain for a request in the form in which the first webhook got it. */
 export const predict = async (
   set: ScriptedSet,
   manifests: unknown[],
-  seen: AdmissionRequest,
+  firstRequest: AdmissionRequest,
   minor: string,
 ): Promise<AdmissionTrace> => {
-  const { uid: _, requestKind: __, requestResource: ___, requestSubResource: ____, ...attributes } = seen;
+  const { uid: _, requestKind: __, requestResource: ___, requestSubResource: ____, ...attributes } = firstRequest;
   return await runAdmissionChain(attributes as AdmissionAttributes, parseWebhookConfigurations(manifests, minor), {
     kubernetes: minor,
     findNamespace: (name) => {
@@ -59,6 +59,7 @@ const versions: Record<string, string[]> = {
   "example.com/widgets": ["v1", "v2"],
 };
 
+/** Returns the answer of a webhook's script. A script without an answer stands for a webhook that never answers. */
 const callScript = (
   set: ScriptedSet,
   hook: DefaultedWebhookEntry,
@@ -74,7 +75,7 @@ const callScript = (
   return new Promise(() => {});
 };
 
-/** The first segment of the path at which a hook is called. */
+/** Returns the key of a webhook's script: the first segment of the webhook's URL path. */
 export const getHookKey = ({ clientConfig: { url = "" } }: Pick<DefaultedWebhookEntry, "clientConfig">): string =>
   new URL(url).pathname.split("/")[1] ?? "";
 
@@ -97,23 +98,24 @@ const convert = (object: unknown, to: GroupVersionKind): unknown => {
   };
 };
 
-/** Returns the differences between the prediction and what happened, one a line. */
-export const listDifferences = (trace: AdmissionTrace, happened: ObservedWrite): string[] => {
-  const { answer, calls, annotations } = happened;
-  if (trace.undecided.length > 0) return trace.undecided.map((one) => `can't say: ${one}`);
+/** Returns a line for each difference between the prediction and the API server's behaviour. */
+export const listDifferences = (trace: AdmissionTrace, observed: ObservedWrite): string[] => {
+  const { answer, calls, annotations } = observed;
+  if (trace.undecided.length > 0) return trace.undecided.map((reason) => `can't say: ${reason}`);
   const expected = trace.steps.filter(({ outcome, request }) => outcome === "called" && request);
   const listPhaseCalls = (phase: string) => expected.filter((step) => step.phase === phase).map(toCall);
   const mutating = listPhaseCalls("mutate");
-  const real = calls.map(({ hook, request }) => ({ hook, request: normalizeRequest(request) }));
-  const found: string[] = [];
+  const actualCalls = calls.map(({ hook, request }) => ({ hook, request: normalizeRequest(request) }));
+  const differences: string[] = [];
   const compare = (what: string, predicted: unknown, actual: unknown) =>
-    found.push(...compareValues(sortKeys(predicted), sortKeys(actual), what).slice(0, 3));
-  compare("calls of hooks that mutate", mutating, real.slice(0, mutating.length));
+    differences.push(...compareValues(sortKeys(predicted), sortKeys(actual), what).slice(0, 3));
+  // The API server calls mutating webhooks one by one, and then all validating webhooks at once.
+  compare("calls of hooks that mutate", mutating, actualCalls.slice(0, mutating.length));
   const sortByHook = (list: { hook: string }[]) => list.toSorted((left, right) => (left.hook < right.hook ? -1 : 1));
   compare(
     "calls of hooks that validate",
     sortByHook(listPhaseCalls("validate")),
-    sortByHook(real.slice(mutating.length)),
+    sortByHook(actualCalls.slice(mutating.length)),
   );
   // Node reads headers as bytes, not as UTF-8.
   const warnings = answer.warnings.map((text) => Buffer.from(text, "latin1").toString());
@@ -122,13 +124,13 @@ export const listDifferences = (trace: AdmissionTrace, happened: ObservedWrite):
 
   const isRefused = answer.code >= 400;
   if (trace.allowed) {
-    const isGone = isMap(answer.body) && answer.body.kind === "Status";
+    const isWithoutObject = isMap(answer.body) && answer.body.kind === "Status";
     if (isRefused) {
-      // The cluster has no kubelet, so an admitted exec still fails.
+      // The cluster has no kubelet, so an exec that admission allows still fails.
       if (!expected.some(({ request }) => request?.operation === "CONNECT"))
-        found.push(`allowed, but ${JSON.stringify(answer)}`);
-    } else if (!isGone && expected[0]?.request?.operation !== "DELETE")
-      compare("object", normalizeObject(addGeneratedName(trace.object), isFull), normalizeObject(answer.body));
+        differences.push(`allowed, but ${JSON.stringify(answer)}`);
+    } else if (!isWithoutObject && expected[0]?.request?.operation !== "DELETE")
+      compare("object", normalizeObject(addGeneratedName(trace.object), isStored), normalizeObject(answer.body));
   } else {
     const { code, reason, message, details } = answer.body;
     const refusal = maskRandomValues({ code, reason, message, details });
@@ -138,7 +140,7 @@ export const listDifferences = (trace: AdmissionTrace, happened: ObservedWrite):
     if (!possible.some((expected) => JSON.stringify(sortKeys(expected)) === JSON.stringify(sortKeys(refusal))))
       compare("refusal", possible.length === 1 ? possible[0] : possible, refusal);
   }
-  return found;
+  return differences;
 };
 
 const toCall = ({ hook, request }: AdmissionTrace["steps"][number]) => ({
@@ -146,7 +148,7 @@ const toCall = ({ hook, request }: AdmissionTrace["steps"][number]) => ({
   request: normalizeRequest(request as AdmissionRequest),
 });
 
-/** Returns a request without random values and fields that the server sets. */
+/** Returns a request without random values and without fields that the server sets. */
 const normalizeRequest = ({ uid: _, object, oldObject, ...request }: AdmissionRequest) =>
   maskRandomValues({ ...request, object: normalizeObject(object), oldObject: normalizeObject(oldObject) });
 
@@ -160,9 +162,10 @@ const serverFields = [
   "deletionGracePeriodSeconds",
 ];
 
-/** Reports whether a member of metadata is stored: empty maps and lists are not. */
-const isFull = (value: unknown) => Object.keys(Object(value)).length > 0 || typeof value !== "object";
+/** Reports whether the API server stores a member of metadata. It doesn't store empty maps and lists. */
+const isStored = (value: unknown) => Object.keys(Object(value)).length > 0 || typeof value !== "object";
 
+/** Returns an object without status, random values, fields that the server sets, and metadata that `isKept` rejects. */
 const normalizeObject = (object: unknown, isKept: (value: unknown) => boolean = (value) => value !== null): unknown => {
   if (!isMap(object)) return object ?? null;
   const { status: _, ...rest } = object;
@@ -174,14 +177,14 @@ const normalizeObject = (object: unknown, isKept: (value: unknown) => boolean = 
   return maskRandomValues({ ...rest, metadata: Object.fromEntries(metadata) });
 };
 
-/** Adds a name to an object that has only a generateName. */
+/** Adds a name to an object that has only a generateName. The suffix looks like a random one, for maskRandomValues. */
 const addGeneratedName = (object: unknown): unknown => {
   const { generateName, name } = Object(Object(object).metadata);
   if (!generateName || name) return object;
   return { ...Object(object), metadata: { ...Object(object).metadata, name: `${generateName}bcdfg` } };
 };
 
-/** Replaces random suffixes and uids. */
+/** Replaces random suffixes, as in `g-x7k2p`, and uids. */
 const maskRandomValues = <T>(value: T): T =>
   JSON.parse(
     JSON.stringify(value ?? null)
@@ -198,18 +201,18 @@ const sortKeys = (value: unknown): unknown => {
   );
 };
 
-/** Returns the request of the first call, which has the object before any hook changed it. */
+/** Returns the request that the observer got. It is the first webhook, so no other one has changed the object. */
 export const findFirstRequest = (calls: Call[]): AdmissionRequest | undefined =>
   calls.find(({ hook }) => hook === observer)?.request;
 
-/** Returns the paths at which two values differ, with both values. */
-const compareValues = (predicted: unknown, actual: unknown, place: string): string[] => {
-  const isPair = Array.isArray(predicted) ? Array.isArray(actual) : isMap(predicted) && isMap(actual);
+/** Returns a line for each path at which two values differ, with both values. */
+const compareValues = (predicted: unknown, actual: unknown, path: string): string[] => {
+  const areBothMapsOrLists = Array.isArray(predicted) ? Array.isArray(actual) : isMap(predicted) && isMap(actual);
   const [left, right]: Record<string, unknown>[] = [Object(predicted), Object(actual)];
-  if (isPair)
+  if (areBothMapsOrLists)
     return [...new Set([...Object.keys(left ?? {}), ...Object.keys(right ?? {})])].flatMap((key) =>
-      compareValues(left?.[key], right?.[key], `${place}.${key}`),
+      compareValues(left?.[key], right?.[key], `${path}.${key}`),
     );
   const [text, otherText] = [predicted, actual].map((value) => JSON.stringify(value));
-  return text === otherText ? [] : [`${place}: predicted ${text}, but it was ${otherText}`];
+  return text === otherText ? [] : [`${path}: predicted ${text}, but it was ${otherText}`];
 };

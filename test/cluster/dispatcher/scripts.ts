@@ -4,7 +4,7 @@ import type { Phase } from "#lib/rule.ts";
 import type { Random } from "../../../infra/testing/random.ts";
 import { vocabulary } from "./vocabulary.ts";
 
-/** A hook's response as a pure function of the request. */
+/** Returns a webhook's response to a request, or undefined if the webhook never answers. */
 export type HookScript = (
   request: AdmissionRequest,
   version: string,
@@ -23,18 +23,18 @@ const buildPatchFields = (changes: unknown) => {
 const getLabels = (object: unknown): Record<string, string> => Object(Object(Object(object).metadata).labels);
 const getAnnotations = (object: unknown): Record<string, string> => Object(Object(Object(object).metadata).annotations);
 
-/** Returns the operation that sets a label or annotation, even if the object has none yet. */
+/** Returns the patch operation that sets a label or annotation, also on an object without labels or annotations. */
 const buildSetOperations = (object: unknown, field: "labels" | "annotations", key: string, value: string): Change[] => {
-  const there = Object(Object(object).metadata)[field];
+  const present = Object(Object(object).metadata)[field];
   const path = `/metadata/${field}`;
-  return there === undefined
+  return present === undefined
     ? [{ op: "add", path, value: { [key]: value } }]
     : [{ op: "add", path: `${path}/${key.replaceAll("/", "~1")}`, value }];
 };
 
 const { denials, faultyAnswers, oddPatches } = vocabulary;
 
-/** Returns a change that leaves other objects than Pods as they are. */
+/** Returns a change that is made only in Pods. */
 const forPods =
   (change: (object: unknown) => Change[]) =>
   (object: unknown): Change[] =>
@@ -54,7 +54,7 @@ const changes: ((object: unknown) => Change[])[] = [
   ],
   (object) => (getLabels(object).tier === undefined ? buildSetOperations(object, "labels", "tier", "b") : []),
   () => [],
-  // API servers of different minors complete these fields at different times.
+  // API servers of different minors set defaults for these fields before or after mutating webhooks.
   forPods((object) => buildSetOperations(object, "annotations", "pod.beta.kubernetes.io/init-containers", "[]")),
   forPods(() => [{ op: "add", path: "/spec/serviceAccountName", value: "other" }]),
   forPods(() => [{ op: "add", path: "/spec/resources", value: { limits: { cpu: "2" } } }]),
@@ -72,7 +72,7 @@ const notes: Record<string, string>[] = [
   { ["x".repeat(64)]: "y" },
 ];
 
-/** Returns a random behaviour of a hook, with a description. */
+/** Returns a script that behaves at random, with a description of its behaviour. */
 export const createScript = (phase: Phase, random: Random): { what: string; answer: HookScript } => {
   const extras = {
     ...(random.decide(0.3) && {
@@ -84,30 +84,31 @@ export const createScript = (phase: Phase, random: Random): { what: string; answ
     ...(random.decide(0.3) && { auditAnnotations: random.pick(notes) }),
   };
   const admit: HookScript = ({ uid }, version) => respond(version, { uid, allowed: true, ...extras });
-  const kind = random.draw();
-  if (kind < 0.05) {
+  // A number from 0 to 1 chooses the behaviour: below 0.05, the script denies.
+  const choice = random.draw();
+  if (choice < 0.05) {
     const status = random.pick(denials);
     const answer: HookScript = ({ uid }, version) => respond(version, { uid, allowed: false, status, ...extras });
     return { what: `denies with ${JSON.stringify(status)}`, answer };
   }
-  if (kind < 0.09) {
+  if (choice < 0.09) {
     const { body, ...rest } = random.pick(faultyAnswers);
     const answer: HookScript = ({ uid }, version) => {
-      const other = version.endsWith("/v1") ? `${version}beta1` : "admission.k8s.io/v1";
-      return { ...rest, body: body.replace("UID", uid).replace("VERSION", version).replace("OTHER", other) };
+      const otherVersion = version.endsWith("/v1") ? `${version}beta1` : "admission.k8s.io/v1";
+      return { ...rest, body: body.replace("UID", uid).replace("VERSION", version).replace("OTHER", otherVersion) };
     };
     return { what: `answers wrongly: ${body}`, answer };
   }
-  if (kind < 0.095) return { what: "never answers", answer: () => undefined };
+  if (choice < 0.095) return { what: "never answers", answer: () => undefined };
   if (phase === "validate") {
-    if (kind > 0.98)
+    if (choice > 0.98)
       return {
         what: "patches where it may not",
-        answer: ({ uid }, version) => respond(version, { uid, allowed: kind > 0.99, ...buildPatchFields([]) }),
+        answer: ({ uid }, version) => respond(version, { uid, allowed: choice > 0.99, ...buildPatchFields([]) }),
       };
     return { what: "admits", answer: admit };
   }
-  if (kind > 0.94) {
+  if (choice > 0.94) {
     const { annotation = {}, patch } = random.pick(oddPatches);
     const buildOperations = (object: unknown) => [
       ...Object.entries(annotation).flatMap(([key, value]) => buildSetOperations(object, "annotations", key, value)),
@@ -126,13 +127,13 @@ export const createScript = (phase: Phase, random: Random): { what: string; answ
             }),
     };
   }
-  if (kind < 0.3) return { what: "admits", answer: admit };
-  const patch = random.pick(changes);
-  const evenDeletes = random.decide(0.1);
+  if (choice < 0.3) return { what: "admits", answer: admit };
+  const buildChange = random.pick(changes);
+  const patchesDeletions = random.decide(0.1);
   return {
-    what: `patches: ${patch}`,
+    what: `patches: ${buildChange}`,
     answer: (request, version) => {
-      if (!isMap(request.object) && !evenDeletes) return admit(request, version);
+      if (!isMap(request.object) && !patchesDeletions) return admit(request, version);
       // The objects of CONNECT requests and of access reviews can't have labels.
       if (request.operation === "CONNECT" || request.kind.kind === "SelfSubjectAccessReview")
         return admit(request, version);
@@ -140,7 +141,7 @@ export const createScript = (phase: Phase, random: Random): { what: string; answ
         uid: request.uid,
         allowed: true,
         ...extras,
-        ...buildPatchFields(patch(request.object)),
+        ...buildPatchFields(buildChange(request.object)),
       });
     },
   };

@@ -5,14 +5,16 @@ import type { WebhookManifests } from "../../parity/rule-server.ts";
 import { createScript, type HookScript } from "./scripts.ts";
 import { vocabulary } from "./vocabulary.ts";
 
-/** Webhook configurations, and the scripts of their hooks by the path that is called. */
+/** Webhook configurations, and the scripts that answer in place of their webhooks. */
 export interface ScriptedSet {
   manifests: WebhookManifests;
+  /** The scripts, and descriptions of what they do, by the first segment of the webhook's URL path. */
   scripts: Record<string, { what: string; answer: HookScript }>;
 }
 
 type Entry = WebhookManifests[number]["webhooks"][number];
 
+/** The name of a webhook that is called first in every set, allows everything, and so gets the unchanged request. */
 export const observer = "observer.postern.dev";
 
 const { resources, groups, versions, operations, selectors, conditions } = vocabulary;
@@ -23,7 +25,7 @@ const namespaceSelectors = [
   { matchExpressions: [{ key: "kubernetes.io/metadata.name", operator: "NotIn", values: ["plain", "tiers"] }] },
 ];
 
-/** Creates a few random configurations. */
+/** Creates the observer's configuration and a few random ones. `url` is the base URL of the scripts. */
 export const createSet = (number: number, url: string, ca: string, random: Random): ScriptedSet => {
   const scripts: ScriptedSet["scripts"] = {};
   const caBundle = Buffer.from(ca).toString("base64");
@@ -33,17 +35,17 @@ export const createSet = (number: number, url: string, ca: string, random: Rando
     const key = `s${number}h${count}`;
     scripts[key] = createScript(phase, random);
     const isSlow = scripts[key].what === "never answers";
-    // Leases belong to the announcer, which uses them to find out when the API server knows a configuration.
-    const isOfAll = random.decide(0.2);
+    // No webhook gets leases: the announcer writes leases to find out whether the API server uses a configuration.
+    const matchesAllGroups = random.decide(0.2);
     const rules = Array.from({ length: random.pick([1, 1, 1, 2, 3]) }, () => ({
-      apiGroups: isOfAll ? ["*"] : random.pick(groups),
+      apiGroups: matchesAllGroups ? ["*"] : random.pick(groups),
       apiVersions: random.pick(versions),
       resources: random.pick(resources),
       operations: random.pick(operations) as "*"[],
       scope: random.pick(["*", "*", "*", "Cluster", "Namespaced"] as const),
     }));
     const expressions = [
-      ...(isOfAll ? ['request.resource.resource != "leases"'] : []),
+      ...(matchesAllGroups ? ['request.resource.resource != "leases"'] : []),
       ...(random.decide(0.25) ? random.pickSome(conditions, 1).slice(0, 3) : []),
     ];
     return {
@@ -77,7 +79,7 @@ export const createSet = (number: number, url: string, ca: string, random: Rando
       webhooks,
     };
   };
-  const observing: WebhookManifests[number] = {
+  const observerConfiguration: WebhookManifests[number] = {
     ...createConfiguration("mutate"),
     metadata: { name: "00-observer", labels: {} as WebhookManifests[number]["metadata"]["labels"] },
     webhooks: [
@@ -106,5 +108,6 @@ export const createSet = (number: number, url: string, ca: string, random: Rando
   };
   const createConfigurations = (phase: Phase) =>
     Array.from({ length: 1 + random.drawBelow(4) }, () => createConfiguration(phase));
-  return { manifests: [observing, ...createConfigurations("mutate"), ...createConfigurations("validate")], scripts };
+  const manifests = [observerConfiguration, ...createConfigurations("mutate"), ...createConfigurations("validate")];
+  return { manifests, scripts };
 };

@@ -1,6 +1,6 @@
 import { readRows } from "../../rows.ts";
 
-/** The values that random webhook configurations and their hooks are made of. */
+/** The values from which random webhook configurations, and the answers of their webhooks, are chosen. */
 export const vocabulary = readRows<{
   resources: string[][];
   groups: string[][];

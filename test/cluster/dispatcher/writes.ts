@@ -13,8 +13,6 @@ export const namespaces: Record<string, Record<string, string>> = {
 const labels = [undefined, undefined, {}, { tier: "a" }, { tier: "b" }, { env: "x" }, { tier: "a", env: "y" }];
 const annotations = [undefined, undefined, { count: "xx" }, { note: "<&>" }];
 
-const names: Record<string, string> = { ConfigMap: "configmaps", Pod: "pods", Deployment: "deployments" };
-
 const template = { metadata: { labels: { app: "a" } }, spec: { containers: [{ name: "main", image: "i:1" }] } };
 const target = { apiVersion: "apps/v1", kind: "Deployment", name: "base" };
 const createCpuMetric = (averageUtilization: number) => {
@@ -91,7 +89,8 @@ export const listFixtureCalls = (): TestClusterRequest[] => [
 /** Returns the calls that create objects in each namespace, for updates and deletions. */
 export const listObjectCalls = (random: Random): TestClusterRequest[] =>
   Object.keys(namespaces).flatMap((namespace) =>
-    [...new Map(kinds.map((one) => [one.resource, one])).values()].map(
+    // One object for each resource: the last of its kinds.
+    [...new Map(kinds.map((kind) => [kind.resource, kind])).values()].map(
       ({ apiVersion, kind, resource, content }): TestClusterRequest => {
         const metadata = { name: "base", labels: { tier: "a" } };
         return {
@@ -121,25 +120,30 @@ const widgets = {
   },
 };
 
-/** Returns a random write; its number makes its name unique. */
+/** Returns a random write. Names of new objects contain the number of the write, so that they are unique. */
 export const createWrite = (number: number, random: Random): TestClusterRequest => {
   const isDry = random.decide(0.8);
   const query = isDry ? "?dryRun=All" : "";
   const buildMetadata = (name: object): JsonMap => {
-    const [own, notes] = [random.pick(labels), random.pick(annotations)];
-    return { ...name, ...(own && { labels: own }), ...(notes && { annotations: notes }) };
+    const [chosenLabels, chosenAnnotations] = [random.pick(labels), random.pick(annotations)];
+    return {
+      ...name,
+      ...(chosenLabels && { labels: chosenLabels }),
+      ...(chosenAnnotations && { annotations: chosenAnnotations }),
+    };
   };
-  const act = random.draw();
-  if (act < 0.08) {
+  // A number from 0 to 1 chooses the write: below 0.08, a namespace is created, from 0.08 to 0.11, one is updated.
+  const choice = random.draw();
+  if (choice < 0.08) {
     const body = { apiVersion: "v1", kind: "Namespace", metadata: buildMetadata({ name: `n${number}` }) };
     return { method: "POST", path: "/api/v1/namespaces?dryRun=All", body };
   }
-  if (act < 0.11) {
+  if (choice < 0.11) {
     const body = { apiVersion: "v1", kind: "Namespace", metadata: buildMetadata({ name: "tiers" }) };
     return { method: "PUT", path: "/api/v1/namespaces/tiers?dryRun=All", body };
   }
-  if (act < 0.13) return { method: "DELETE", path: "/api/v1/namespaces/envs?dryRun=All" };
-  if (act < 0.14) {
+  if (choice < 0.13) return { method: "DELETE", path: "/api/v1/namespaces/envs?dryRun=All" };
+  if (choice < 0.14) {
     const spec = { resourceAttributes: { verb: "get", resource: "pods" } };
     const body = {
       apiVersion: "authorization.k8s.io/v1",
@@ -148,7 +152,7 @@ export const createWrite = (number: number, random: Random): TestClusterRequest 
     };
     return { method: "POST", path: "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews?dryRun=All", body };
   }
-  if (act < 0.15) {
+  if (choice < 0.15) {
     const apiVersion = "admissionregistration.k8s.io/v1";
     const body = {
       apiVersion,
@@ -160,7 +164,7 @@ export const createWrite = (number: number, random: Random): TestClusterRequest 
   const namespace = random.pick(Object.keys(namespaces));
   const getCollection = (apiVersion: string, resource: string) =>
     `${toApiPath(apiVersion)}/namespaces/${namespace}/${resource}`;
-  if (act < 0.21) {
+  if (choice < 0.21) {
     const [apiVersion, resource] = random.pick([
       ["apps/v1", "deployments"],
       ["example.com/v1", "widgets"],
@@ -174,9 +178,10 @@ export const createWrite = (number: number, random: Random): TestClusterRequest 
     };
     return { method: "PUT", path: `${getCollection(apiVersion, resource)}/base/scale?dryRun=All`, body };
   }
-  if (act < 0.23) return { method: "GET", path: `${getCollection("v1", "pods")}/base/exec?command=true&stdout=true` };
+  if (choice < 0.23)
+    return { method: "GET", path: `${getCollection("v1", "pods")}/base/exec?command=true&stdout=true` };
   const { apiVersion, kind, resource, content } = random.pick(kinds);
-  if (act < 0.25) {
+  if (choice < 0.25) {
     const body = {
       apiVersion: "apps/v1",
       kind: "Deployment",
@@ -189,16 +194,17 @@ export const createWrite = (number: number, random: Random): TestClusterRequest 
       body: { ...body, status: { replicas: 1 } },
     };
   }
-  if (act < 0.33) return { method: "DELETE", path: `${getCollection(apiVersion, resource)}/base?dryRun=All` };
-  if (act < 0.55 && resource !== "pods") {
+  if (choice < 0.33) return { method: "DELETE", path: `${getCollection(apiVersion, resource)}/base?dryRun=All` };
+  if (choice < 0.55 && resource !== "pods") {
     const body = { apiVersion, kind, metadata: buildMetadata({ name: "base" }), ...content(random) };
     const path = `${getCollection(apiVersion, resource)}/base?dryRun=All`;
-    // A PUT of a custom resource needs its resourceVersion, so the test patches it.
+    // A PUT of a custom resource needs its resourceVersion, which the test doesn't know. A PATCH needs none.
     if (resource === "widgets") return { method: "PATCH", path, body, contentType: "application/merge-patch+json" };
     return { method: "PUT", path, body };
   }
-  const named = random.decide(0.15) ? { generateName: "g-" } : { name: `${random.pick(["g", "o"])}${number}` };
-  const body = { apiVersion, kind, metadata: buildMetadata(named), ...content(random) };
-  const keeps = names[kind] !== undefined && kind === "ConfigMap";
-  return { method: "POST", path: `${getCollection(apiVersion, resource)}${keeps ? query : "?dryRun=All"}`, body };
+  const name = random.decide(0.15) ? { generateName: "g-" } : { name: `${random.pick(["g", "o"])}${number}` };
+  const body = { apiVersion, kind, metadata: buildMetadata(name), ...content(random) };
+  // Only ConfigMaps may be stored: all other creations are dry runs.
+  const creationQuery = kind === "ConfigMap" ? query : "?dryRun=All";
+  return { method: "POST", path: `${getCollection(apiVersion, resource)}${creationQuery}`, body };
 };

@@ -1,6 +1,7 @@
-// Times kinitiras' own engine: a question is a line of JSON on standard input (policies, an object, how often), its
-// answer a line on standard output with how many nanoseconds each evaluation took, from the object's bytes to the
-// patch's. Policies are admitted first, as the webhook would have it.
+// Measures kinitiras' own engine. A question is a line of JSON on standard input: policies, an object, and the number
+// of evaluations. The answer is a line on standard output with the nanoseconds of each evaluation, from the object's
+// bytes to the bytes of the patch. The policies are admitted before the first evaluation, as kinitiras' webhook would
+// admit them.
 package main
 
 import (
@@ -42,7 +43,7 @@ type answer struct {
 	Error       string          `json:"error,omitempty"`
 }
 
-// What the policies are kept in, and what admits them.
+// The stores of the policies, and the parts of kinitiras that admit policies and evaluate them.
 type engine struct {
 	stores     map[string]cache.Indexer
 	admission  interrupter.PolicyInterrupterManager
@@ -82,7 +83,7 @@ func newEngine() (*engine, error) {
 	}, nil
 }
 
-// Renders a policy's templates, and keeps it.
+// Renders a policy's templates, and stores the policy.
 func (e *engine) admit(raw json.RawMessage) error {
 	policy := &unstructured.Unstructured{}
 	if err := policy.UnmarshalJSON(raw); err != nil {
@@ -109,13 +110,14 @@ func (e *engine) admit(raw json.RawMessage) error {
 		"ClusterOverridePolicy": &policyv1alpha1.ClusterOverridePolicy{},
 		"ClusterValidatePolicy": &policyv1alpha1.ClusterValidatePolicy{},
 	}
-	kept := kinds[policy.GetKind()]
-	if err := json.Unmarshal(admitted, kept); err != nil {
+	stored := kinds[policy.GetKind()]
+	if err := json.Unmarshal(admitted, stored); err != nil {
 		return err
 	}
-	return e.stores[policy.GetKind()].Add(kept)
+	return e.stores[policy.GetKind()].Add(stored)
 }
 
+// Returns the patch of an object, or the reason why a policy denies it.
 func (e *engine) evaluate(raw json.RawMessage, operation admissionv1.Operation) (json.RawMessage, string, error) {
 	object := &unstructured.Unstructured{}
 	if err := object.UnmarshalJSON(raw); err != nil {
@@ -143,6 +145,8 @@ func (e *engine) evaluate(raw json.RawMessage, operation admissionv1.Operation) 
 	return patch, "", err
 }
 
+// Admits the policies of a question and evaluates them. The answer has the last patch, and the times of all
+// evaluations.
 func reply(asked question) (found answer) {
 	failed := func(err error) answer { return answer{Error: err.Error()} }
 	engine, err := newEngine()
