@@ -6,11 +6,11 @@ import { readRows } from "../../test/rows.ts";
 
 interface Row {
   expression: string;
-  /** True if upstream has a value for what ends here with an error, because its memory is that of a server. */
+  /** True if the evaluation ends with an error here, though upstream, which has the memory of a server, has a value. */
   isInterrupted?: boolean;
 }
 
-// The elements of each list that an expression makes are kept at once, so that memory that is not bounded isn't enough.
+// The code of a worker. It evaluates expressions that keep many large lists at the same time.
 const code = `
 const { parentPort, workerData } = require("node:worker_threads");
 const run = async ({ modules, expressions }) => {
@@ -31,7 +31,9 @@ const run = async ({ modules, expressions }) => {
 };
 run(workerData);`;
 
-/** Evaluates expressions, one after the other. Those from the first one that needs too much memory have no outcome. */
+/**
+ * Evaluates expressions one after another with limited memory. If one needs more memory, it and later ones don't end.
+ */
 const evaluateWithin = async (megabytes: number, expressions: readonly string[]): Promise<string[]> => {
   const outcomes: string[] = [];
   const worker = new Worker(code, {
