@@ -6,11 +6,11 @@ import { readRows } from "../../test/rows.ts";
 
 interface Row {
   expression: string;
-  /** True if the evaluation ends with an error here, though upstream, which has the memory of a server, has a value. */
+  /** True if the evaluation ends with an error here although upstream, with the memory of a server, returns a value. */
   isInterrupted?: boolean;
 }
 
-// The code of a worker. It evaluates expressions that keep many large lists at the same time.
+// The code of a worker, which evaluates expressions that use many large lists at the same time.
 const code = `
 const { parentPort, workerData } = require("node:worker_threads");
 const run = async ({ modules, expressions }) => {
@@ -32,7 +32,8 @@ const run = async ({ modules, expressions }) => {
 run(workerData);`;
 
 /**
- * Evaluates expressions one after another with limited memory. If one needs more memory, it and later ones don't end.
+ * Evaluates expressions one after another with limited memory. If one of them needs more, it and all later ones don't
+ * finish.
  */
 const evaluateWithin = async (megabytes: number, expressions: readonly string[]): Promise<string[]> => {
   const outcomes: string[] = [];
@@ -47,7 +48,7 @@ const evaluateWithin = async (megabytes: number, expressions: readonly string[])
   return outcomes;
 };
 
-describe("an evaluation within the cost of an expression", async () => {
+describe("an evaluation with the cost limit of an expression", async () => {
   const rows = readRows<Row[]>(import.meta.filename);
   const outcomes = await evaluateWithin(
     100,

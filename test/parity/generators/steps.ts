@@ -14,8 +14,7 @@ export interface FieldEdit {
 export type SequenceRequest = {
   user: RequestUser;
   dryRun: boolean;
-} & /** `into` is the resource whose URL gets the POST, such as `bindings`; without it, the sequence's own resource. */
-(
+} /** `into` is the resource whose URL gets the POST, such as `bindings`; without it, the sequence's own resource. */ & (
   | { verb: "create"; subresource?: string; into?: string; body: JsonMap }
   /** Reads the stored object, and sends it back by PUT with these edits. */
   | { verb: "replace"; subresource?: string; edits: FieldEdit[] }
