@@ -58,7 +58,7 @@ type Step =
   /** A client of the cluster writes or deletes the Deployment with this name. */
   | { write: string; cluster: string; replicas: number; isDry: boolean }
   | { delete: string; cluster: string }
-  /** Somebody who has the key of the cluster east sends a forged review, for which there is no request. */
+  /** A holder of the key of the cluster east sends a forged review, for which there is no request. */
   | { forge: string; replicas: number | undefined; isUpdate: boolean }
   /** An API server stores a pending write (`commit`), or never stores it (`fail`). */
   | { commit: number }
