@@ -1,12 +1,14 @@
-/** Matches all integers that a number may not hold, and some that it holds; rarely texts. */
+/**
+ * Finds JSON that may contain an unsafe integer: 16 digits after `:`, `[`, `,` or a space. May match safe ones, too.
+ */
 const longInteger = /[:[,\s]-?\d{16}/;
 
 // TypeScript's types lack this function.
 const { rawJSON } = JSON as JSON & { rawJSON(text: string): object };
 
 /**
- * JSON in which an integer of 64 bits that a number doesn't hold is a bigint. All else is as with `JSON`. To parse a text
- * without such integers costs a tenth more than `JSON.parse`, and one with them about six times as much.
+ * Like `JSON`, but an integer of 64 bits that is not a safe integer becomes a bigint. Parsing takes a tenth more time
+ * than `JSON.parse` if a text has no such integers, and about six times as much if it has some.
  */
 export const exactJson = {
   parse: (text: string): unknown => (longInteger.test(text) ? JSON.parse(text, readInteger) : JSON.parse(text)),
@@ -26,7 +28,9 @@ export const readInteger = (_: string, value: unknown, { source = "" }: { source
     ? value
     : toExactInteger(BigInt(source));
 
-/** Returns an integer as a number if that is exact, and as a bigint if it has 64 bits; otherwise it is rounded. */
+/**
+ * Returns a number for a safe integer, a bigint for another integer of 64 bits, and a rounded number for larger ones.
+ */
 export const toExactInteger = (integer: bigint): number | bigint => {
   if (Number.isSafeInteger(Number(integer)) || BigInt.asIntN(64, integer) !== integer) return Number(integer);
   isBigintRead = true;

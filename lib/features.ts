@@ -1,6 +1,6 @@
-// What a function's rules need of this library. The build of a function defines these names, and esbuild leaves out what is
-// only used under a name that is false. Everywhere else, all code is there. A name that a module imports from here would
-// not do: esbuild chooses the code of a bundle before it inlines another module's constants.
+// The parts of this library that a function's rules need. The build of a function defines these constants, and esbuild
+// leaves out the code that is used only under a constant whose value is false. Outside of functions, all are true. They
+// are globals, not exports: esbuild selects the code of a bundle before it inlines constants of other modules.
 declare global {
   /** Whether a rule changes objects. */
   const POSTERN_MUTATES: boolean;
@@ -8,14 +8,17 @@ declare global {
   const POSTERN_NEEDS: boolean;
   /** Whether a rule differs between minor versions of Kubernetes. */
   const POSTERN_SINCE: boolean;
+  /** Whether a rule has variants. */
   const POSTERN_VARIANTS: boolean;
+  /** Whether a rule has `exactIntegers`. */
   const POSTERN_EXACT_INTEGERS: boolean;
   /** Whether the function serves a group of rules. */
   const POSTERN_GROUP: boolean;
   /** Whether any cluster's settings use a rule's needs, so that the function asks clusters or services. */
   const POSTERN_ASKS: boolean;
+  /** Whether a rule uses the ledger. */
   const POSTERN_LEDGER: boolean;
-  /** Whether any cluster has exemptions that end. */
+  /** Whether any cluster has exemptions with an end date. */
   const POSTERN_EXCEPTIONS: boolean;
   /** Whether a schedule calls the function, for work that no review asks for. */
   const POSTERN_RECONCILES: boolean;

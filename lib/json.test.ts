@@ -12,7 +12,7 @@ const root = { list: [{ a: null }], "0": "key", nothing: null, __proto__x: 1 };
 
 describe("lookUp", () => {
   for (const { path, expected } of rows)
-    it(`finds ${JSON.stringify(expected)?.slice(0, 20)} at ${JSON.stringify(path)}, in a draft as well`, () => {
+    it(`finds ${JSON.stringify(expected)?.slice(0, 20)} at ${JSON.stringify(path)} of an object and of its draft`, () => {
       assert.deepEqual(lookUp(root, path), expected);
       assert.deepEqual(lookUp(createDraft(root).value, path), expected);
     });

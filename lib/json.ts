@@ -1,14 +1,18 @@
-/** JSON values and paths into them. Imports nothing, so that everything in lib and infra may use it. */
+/**
+ * Functions for JSON values and for paths in them. This file imports nothing, so all files in lib and infra can use it.
+ */
 
 export type JsonMap = Record<string, unknown>;
 
-/** A value that was found; it is wrapped, because undefined means that nothing was found. */
+/** A value that was found. It is wrapped in an object, so that it differs from undefined: nothing was found. */
 export interface FoundValue {
   value: unknown;
 }
 
-/** The limit for the depth of JSON, deeper than any real policy: otherwise recursion would end the process. */
-const deepest = 1000;
+/**
+ * The greatest depth of JSON to copy, greater than any real policy's. Without a limit, recursion overflows the stack.
+ */
+const maxDepth = 1000;
 
 export const isObject = (value: unknown): value is object => typeof value === "object" && value !== null;
 
@@ -55,10 +59,12 @@ export const lookUp = (root: unknown, path: readonly (string | number)[]): Found
   return { value };
 };
 
-/** Reports whether two JSON values are equal, in any order of keys. Doesn't recurse: any depth is safe. */
-export const isSame = (left: unknown, right: unknown): boolean => {
-  const open: [unknown, unknown][] = [[left, right]];
-  for (let pair = open.pop(); pair !== undefined; pair = open.pop()) {
+/**
+ * Reports whether two JSON values are equal. The order of keys doesn't matter. It doesn't recurse: any depth is safe.
+ */
+export const isSame = (firstRoot: unknown, secondRoot: unknown): boolean => {
+  const pairsToCompare: [unknown, unknown][] = [[firstRoot, secondRoot]];
+  for (let pair = pairsToCompare.pop(); pair !== undefined; pair = pairsToCompare.pop()) {
     const [left, right] = pair;
     if (!isObject(left) || !isObject(right)) {
       if (left !== right) return false;
@@ -68,58 +74,58 @@ export const isSame = (left: unknown, right: unknown): boolean => {
     if (Array.isArray(left) !== Array.isArray(right) || keys.length !== Object.keys(right).length) return false;
     for (const key of keys) {
       if (!Object.hasOwn(right, key)) return false;
-      open.push([Reflect.get(left, key), Reflect.get(right, key)]);
+      pairsToCompare.push([Reflect.get(left, key), Reflect.get(right, key)]);
     }
   }
   return true;
 };
 
 /**
- * Freezes a value deeply, without recursion. Settings and clusters' answers are shared between reviews: a rule that
- * puts one into an object and edits it there must not change the next review.
+ * Freezes a value deeply, without recursion. Reviews share settings and cached answers of clusters. A rule may put such
+ * a value into an object; if it then edits the object, it must not change the value for the next review.
  */
 export const freezeDeep = <T>(value: T): T => {
-  const found: unknown[] = [value];
+  const valuesToFreeze: unknown[] = [value];
   // The loop also visits the values that it appends.
-  for (const reached of found)
-    if (isObject(reached))
-      for (const inner of Object.values(Object.freeze(reached))) if (isObject(inner)) found.push(inner);
+  for (const current of valuesToFreeze)
+    if (isObject(current))
+      for (const inner of Object.values(Object.freeze(current))) if (isObject(inner)) valuesToFreeze.push(inner);
   return value;
 };
 
-/** Returns a deep copy of a value, which may be a draft. */
+/** Returns a deep copy of a value. The value may be a draft (see core/patch.ts). */
 export const cloneDeep = <T>(value: T): T => copyValue(value, 0) as T;
 
 const copyValue = (value: unknown, depth: number): unknown => {
   if (typeof value === "number" && !Number.isFinite(value)) throw new Error(`${value} is no number that JSON has`);
   if (!isObject(value)) return value;
-  if (depth === deepest) throw new Error(`a value is nested more than ${deepest} levels deep`);
+  if (depth === maxDepth) throw new Error(`a value is nested more than ${maxDepth} levels deep`);
   if (Array.isArray(value)) return value.map((element) => copyValue(element, depth + 1));
-  // Each key is there already, so that `__proto__` is set like any other.
+  // An own member `__proto__` is assigned like any other, because the copy has it already.
   const copy: JsonMap = { ...value };
   for (const key of Object.keys(copy)) copy[key] = copyValue(copy[key], depth + 1);
   return copy;
 };
 
-/** Sets a member to a copy of the value; reports whether that changed anything. `__proto__` is a key like any other. */
+/** Sets a member to a copy of the value, also if the key is `__proto__`. Reports whether the member's value changed. */
 export const setMemberToCopy = (parent: object, key: string | number, newValue: unknown): boolean => {
   const value = cloneDeep(newValue);
   if (Object.hasOwn(parent, key) && isSame(Reflect.get(parent, key), value)) return false;
   return Reflect.defineProperty(parent, key, { value, writable: true, enumerable: true, configurable: true });
 };
 
-/** Removes a member; reports whether there was one. */
+/** Removes a member. Reports whether the member existed. */
 export const deleteMember = (parent: object, key: string): boolean =>
   Object.hasOwn(parent, key) && Reflect.deleteProperty(parent, key);
 
-/** Returns the value if it is a map, and undefined if it is absent or null; throws for anything else. */
+/** Returns a map; undefined if the value is absent or null. Throws if it is anything else. */
 export const requireMap = (value: unknown, field: string): JsonMap | undefined => {
   if (value === undefined || value === null) return undefined;
   if (!isMap(value)) throw new Error(`${field} must be a map`);
   return value;
 };
 
-/** Returns a map of texts, and undefined if it is absent or null; throws for any other value. */
+/** Returns a map of texts; undefined if the value is absent or null. Throws if it is anything else. */
 export const requireTexts = (value: unknown, field: string): Record<string, string> | undefined => {
   const map = requireMap(value, field);
   for (const [key, member] of Object.entries(map ?? {}))
@@ -134,30 +140,32 @@ export const requireList = (value: unknown, field: string): unknown[] | undefine
   return value;
 };
 
-/** Returns an own member of a value, never one of its prototype. */
+/** Returns an own member of a value, never a member that its prototype has; undefined if there is none. */
 export const getOwn = (value: unknown, key: string | number): unknown =>
   isObject(value) && Object.hasOwn(value, key) ? Reflect.get(value, key) : undefined;
 
-/** Returns the map under a key, and creates it if it is absent or null; throws if the value is no map. */
+/** Returns the map under a key. Creates it if it is absent or null. Throws if the value is anything else. */
 export const getOrCreateMap = (parent: object, key: string, field: string): JsonMap => {
   if (requireMap(getOwn(parent, key), field) === undefined) setMemberToCopy(parent, key, {});
   return requireMap(getOwn(parent, key), field) ?? {};
 };
 
-/** Calls `act` for every item, unlike `some`, and reports whether any call returned true. */
+/** Calls `act` for every item, and reports whether any call returned true. (`some` would stop at the first true.) */
 export const applyToEach = <T>(items: Iterable<T>, act: (item: T) => boolean): boolean => {
   let changed = false;
   for (const item of items) changed = act(item) || changed;
   return changed;
 };
 
-/** Sets members of the map under a key; creates the map only if there are members to set. */
+/**
+ * Sets members of the map under a key. Creates the map only if there are members to set. Reports whether any changed.
+ */
 export const setMapMembers = (parent: object, key: string, members: JsonMap, field: string): boolean =>
   applyToEach(Object.entries(members), ([name, value]) =>
     setMemberToCopy(getOrCreateMap(parent, key, field), name, value),
   );
 
-/** Reports whether JSON nests deeper than this below its root. Doesn't recurse: any depth is safe. */
+/** Reports whether a JSON value is nested in more than `levels` levels. It doesn't recurse: any depth is safe. */
 export const isDeeper = (value: unknown, levels: number): boolean => {
   let level: unknown[] = [value];
   for (let depth = 0; level.length > 0; depth++) {
@@ -170,13 +178,15 @@ export const isDeeper = (value: unknown, levels: number): boolean => {
   return false;
 };
 
-/** Reports whether text has a key twice in one map: readers disagree on its value. `value` is the parsed text. */
+/**
+ * Reports whether a map in JSON text has a key twice: JSON parsers disagree on its value. `value` is the parsed text.
+ */
 export const hasRepeatedKey = (text: string, value: unknown): boolean => {
-  let written = 0;
-  forEachWrittenKey(text, () => written++);
-  let found = 0;
-  forEachKey(value, () => found++);
-  return found !== written;
+  let keysInText = 0;
+  forEachWrittenKey(text, () => keysInText++);
+  let keysInValue = 0;
+  forEachKey(value, () => keysInValue++);
+  return keysInValue !== keysInText;
 };
 
 /**
@@ -186,8 +196,9 @@ export const hasRepeatedKey = (text: string, value: unknown): boolean => {
  */
 export const hasMisreadKey = (text: string, value: unknown): boolean => {
   if (!text.includes("\\")) return false;
-  const missing = new Map<string, number>();
-  const add = (key: string, count: number) => missing.set(key, (missing.get(key) ?? 0) + count);
+  /** By key: how often the text has it, minus how often the value has it. */
+  const differences = new Map<string, number>();
+  const add = (key: string, count: number) => differences.set(key, (differences.get(key) ?? 0) + count);
   let isEscaped = false;
   forEachWrittenKey(text, (from, to) => {
     const key = text.slice(from, to);
@@ -196,19 +207,22 @@ export const hasMisreadKey = (text: string, value: unknown): boolean => {
   });
   if (!isEscaped) return false;
   forEachKey(value, (key) => add(key, -1));
-  return [...missing.values()].some((count) => count !== 0);
+  return [...differences.values()].some((count) => count !== 0);
 };
 
 const forEachKey = (value: unknown, act: (key: string) => void): void => {
-  const open = [value];
-  for (let container = open.pop(); container !== undefined; container = open.pop()) {
+  const containers = [value];
+  for (let container = containers.pop(); container !== undefined; container = containers.pop()) {
     if (!isObject(container)) continue;
     if (!Array.isArray(container)) Object.keys(container).forEach(act);
-    for (const member of Object.values(container)) if (isObject(member)) open.push(member);
+    for (const member of Object.values(container)) if (isObject(member)) containers.push(member);
   }
 };
 
-/** Calls `act` for each key in JSON, with the indexes of its opening quote and after its closing quote. */
+/**
+ * Calls `act` for each key in JSON text. `from` is the index of its opening quote, `to` the index after its closing
+ * quote.
+ */
 const forEachWrittenKey = (text: string, act: (from: number, to: number) => void): void => {
   const colon = /[ \t\r\n]*:/y;
   for (let quote = text.indexOf('"'); quote >= 0; ) {
@@ -219,12 +233,12 @@ const forEachWrittenKey = (text: string, act: (from: number, to: number) => void
   }
 };
 
-/** Returns the index after a JSON string; `begin` is the index after its opening quote. */
+/** Returns the index after a JSON string's closing quote. `begin` is the index after its opening quote. */
 export const findJsonStringEnd = (text: string, begin: number): number | undefined => {
   for (let quote = text.indexOf('"', begin); quote >= 0; quote = text.indexOf('"', quote + 1)) {
-    let escapes = 0;
-    while (quote - escapes > begin && text[quote - escapes - 1] === "\\") escapes++;
-    if (escapes % 2 === 0) return quote + 1;
+    let backslashes = 0;
+    while (quote - backslashes > begin && text[quote - backslashes - 1] === "\\") backslashes++;
+    if (backslashes % 2 === 0) return quote + 1;
   }
   return undefined;
 };

@@ -1,14 +1,15 @@
 import { createHash } from "node:crypto";
 import { freezeDeep } from "./json.ts";
 
-/** State that survives a review: small JSON values by key. */
+/** State that is kept between reviews: small JSON values by key. */
 export interface Ledger {
   /**
-   * Replaces the values under some keys of the ledger, all or none, with what `change` returns for them in the same
-   * order, and resolves to that; undefined deletes a value. A value that `change` returns as it got it is not written.
-   * No other change comes in between, so `change` may be called more than once, with values that weren't all there at
-   * one moment, too; the last call counts. Its argument can't be edited.
-   * A value is deleted `seconds` after its last change; without them, it stays.
+   * Changes the values of some keys in one transaction. `change` gets the stored values (frozen), and returns the new
+   * values, both in the order of `keys`; undefined means no value. The promise resolves to the new values. A value that
+   * `change` returns unedited is not written.
+   * If another process changes a value meanwhile, `change` is called again, and only its last call counts. The values
+   * of an earlier call may come from different moments. A value is deleted `seconds` after its last change. Without
+   * `seconds`, it is kept.
    */
   change<T>(
     keys: readonly string[],
@@ -22,10 +23,10 @@ interface LedgerEntry {
   until: number;
 }
 
-/** The most values that a ledger in memory keeps; beyond it, the values that were changed the longest ago are deleted. */
-const mostEntries = 100_000;
+/** A ledger in memory with more values deletes those that were changed the longest ago. */
+const memoryLedgerLimit = 100_000;
 
-export const createMemoryLedger = (most = mostEntries, readTime = Date.now): Ledger => {
+export const createMemoryLedger = (limit = memoryLedgerLimit, readTime = Date.now): Ledger => {
   /** The least recently changed entries come first. */
   const entries = new Map<string, LedgerEntry>();
   return {
@@ -34,14 +35,14 @@ export const createMemoryLedger = (most = mostEntries, readTime = Date.now): Led
       change: (kept: readonly (T | undefined)[]) => readonly (T | undefined)[],
       seconds = Number.POSITIVE_INFINITY,
     ) => {
-      const makeValues = checkChange(keys, change);
+      const checkedChange = checkChange(keys, change);
       const now = readTime();
       const kept = keys.map((key) => {
         const entry = entries.get(key);
         // The cast to T is safe: this key's values only come from `change` functions, which return a T.
         return entry && now < entry.until ? (entry.value as T) : undefined;
       });
-      const newValues = makeValues(kept);
+      const newValues = checkedChange(kept);
       for (const [index, key] of keys.entries()) {
         const value = newValues[index];
         if (value === kept[index]) continue;
@@ -49,7 +50,7 @@ export const createMemoryLedger = (most = mostEntries, readTime = Date.now): Led
         if (value !== undefined) entries.set(key, { value: freezeDeep(value), until: now + seconds * 1000 });
       }
       for (const [oldest, { until }] of entries) {
-        if (entries.size <= most && now < until) break;
+        if (entries.size <= limit && now < until) break;
         entries.delete(oldest);
       }
       return newValues;
@@ -57,7 +58,9 @@ export const createMemoryLedger = (most = mostEntries, readTime = Date.now): Led
   };
 };
 
-/** Returns a change that throws unless it makes one value for each key. Throws if a key is named twice. */
+/**
+ * Wraps `change` so that it throws unless it returns one value for each key. Throws if a key occurs twice in `keys`.
+ */
 export const checkChange = <T>(
   keys: readonly string[],
   change: (kept: readonly (T | undefined)[]) => readonly (T | undefined)[],
@@ -71,17 +74,18 @@ export const checkChange = <T>(
   };
 };
 
+const maxKeyLength = 256;
+
 /**
- * The most characters of a ledger's key. A longer key is hashed: keys from requests may be longer than a database
- * table accepts. So is a key with half a character, which has no encoding, and a key that looks hashed.
+ * Hashes a key that a database table may not accept, because it is too long or contains half a surrogate pair. Also
+ * hashes a key that begins with `#`, as hashes do.
  */
-const longestKey = 256;
 const shortenKey = (key: string) =>
-  key.length > longestKey || !key.isWellFormed() || key.startsWith("#")
+  key.length > maxKeyLength || !key.isWellFormed() || key.startsWith("#")
     ? `#${createHash("sha256").update(JSON.stringify(key)).digest("base64url")}`
     : key;
 
-/** Returns a ledger whose keys begin with a rule's name and a cluster's, so that several can share one. */
+/** Puts the names of a rule and a cluster before each key, so that several rules and clusters can share a ledger. */
 export const openRuleLedger = (ledger: Ledger, rule: string, cluster = ""): Ledger => ({
   change: (keys, change, seconds) =>
     ledger.change(

@@ -4,7 +4,7 @@ import { formatMetricLines } from "./metrics.ts";
 
 const buildCount = (metric: string, name: string) => ({ metric, labels: { name, resource_type: "/v1/Pod" } });
 
-describe("formatCounts", () => {
+describe("formatMetricLines", () => {
   it("returns one line for each set of labels, with the cluster as a dimension", () => {
     const lines = formatMetricLines(
       "prod",

@@ -6,16 +6,17 @@ export interface MetricCount {
   labels: Readonly<Record<string, string>>;
 }
 
-/** Returns a line of JSON for each set of labels, which CloudWatch reads as metrics. */
+/** Returns a line of JSON for each set of labels, in CloudWatch's embedded metric format. */
 export const formatMetricLines = (
   cluster: string,
   counts: readonly MetricCount[],
   timeMilliseconds: number,
 ): string[] => {
-  const bySet = Map.groupBy(counts, ({ labels }) => JSON.stringify(labels)).values();
-  return [...bySet].map((same) => {
-    const labels = { cluster, ...same[0]?.labels };
-    const sums = [...Map.groupBy(same, ({ metric }) => metric)].map(([metric, all]) => [metric, all.length] as const);
+  const countsByLabels = Map.groupBy(counts, ({ labels }) => JSON.stringify(labels)).values();
+  return [...countsByLabels].map((group) => {
+    const labels = { cluster, ...group[0]?.labels };
+    const byMetric = Map.groupBy(group, ({ metric }) => metric);
+    const sums = [...byMetric].map(([metric, events]) => [metric, events.length] as const);
     const Metrics = sums.map(([Name]) => ({ Name, Unit: "Count" }));
     const directive = { Namespace: "Postern", Dimensions: [Object.keys(labels)], Metrics };
     return JSON.stringify({

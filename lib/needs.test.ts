@@ -23,26 +23,26 @@ import {
 const objects = [{ apiVersion: "v1", kind: "Namespace", metadata: { name: "a" } }];
 
 describe("needs", () => {
-  /** Returns capabilities that record their questions. */
-  const countQuestions = () => {
+  /** Returns capabilities with fixed answers, and a list to which each call adds its verb and arguments. */
+  const recordQuestions = () => {
     const questions: unknown[][] = [];
-    const note =
+    const record =
       <A extends unknown[], R>(verb: string, answer: R) =>
       async (...args: A): Promise<R> => {
         questions.push([verb, ...args]);
         return answer;
       };
     const capabilities: Capabilities = {
-      get: note("get", objects[0]),
-      list: note("list", objects),
-      create: note("create", "created" as const),
-      updateStatus: note("updateStatus", "updated" as const),
-      may: note("may", { allowed: true }),
-      discover: note("discover", undefined),
-      https: note("https", { status: 200, body: "" }),
-      http: note("http", { status: 200, body: "" }),
-      aws: note("aws", { status: 200, body: "" }),
-      cue: note("cue", "{}"),
+      get: record("get", objects[0]),
+      list: record("list", objects),
+      create: record("create", "created" as const),
+      updateStatus: record("updateStatus", "updated" as const),
+      may: record("may", { allowed: true }),
+      discover: record("discover", undefined),
+      https: record("https", { status: 200, body: "" }),
+      http: record("http", { status: 200, body: "" }),
+      aws: record("aws", { status: 200, body: "" }),
+      cue: record("cue", "{}"),
       cluster: "prod",
       ledger: (rule, reach) => {
         questions.push(["ledger", rule, reach]);
@@ -52,7 +52,7 @@ describe("needs", () => {
     };
     return { questions, capabilities };
   };
-  interface Bound {
+  interface Answers {
     account: (place: ObjectPlace) => Promise<unknown>;
     ranges: (namespace?: string) => Promise<unknown>;
     provision: (object: object) => Promise<unknown>;
@@ -76,11 +76,11 @@ describe("needs", () => {
     plain: http(),
     volumes: aws("ec2:DescribeVolumes"),
   };
-  const bound = (capabilities: Capabilities) => bindNeeds(needs, capabilities, "rule") as unknown as Bound;
+  const bindToRule = (capabilities: Capabilities) => bindNeeds(needs, capabilities, "rule") as unknown as Answers;
 
   it("pass group, resource and name to the capabilities", async () => {
-    const { questions, capabilities } = countQuestions();
-    const { account, ranges, provision, charge, may, call, kinds, plain, volumes } = bound(capabilities);
+    const { questions, capabilities } = recordQuestions();
+    const { account, ranges, provision, charge, may, call, kinds, plain, volumes } = bindToRule(capabilities);
     await Promise.all([
       account({ name: "default", namespace: "a" }),
       ranges("a"),
@@ -108,7 +108,7 @@ describe("needs", () => {
   });
 
   it("keep ledger entries apart by rule", () => {
-    const { questions, capabilities } = countQuestions();
+    const { questions, capabilities } = recordQuestions();
     bindNeeds({ buckets: ledger() }, capabilities, "event-rate-limit");
     const { quotas } = bindNeeds({ quotas: sharedLedger() }, capabilities, "workload-quota");
     assert.equal(toMap(quotas).cluster, "prod");
@@ -119,8 +119,8 @@ describe("needs", () => {
   });
 
   it("send the same question once in a review, and again in the next review", async () => {
-    const { questions, capabilities } = countQuestions();
-    const { account, ranges, may } = bound(capabilities);
+    const { questions, capabilities } = recordQuestions();
+    const { account, ranges, may } = bindToRule(capabilities);
     await Promise.all([
       ranges("a"),
       ranges("a"),
@@ -130,20 +130,20 @@ describe("needs", () => {
       may({ verb: "get" }),
     ]);
     assert.equal(questions.length, 3);
-    await bound(capabilities).ranges("a");
+    await bindToRule(capabilities).ranges("a");
     assert.equal(questions.length, 4);
   });
 
-  it("send each question that has effects", async () => {
-    const { questions, capabilities } = countQuestions();
-    const { provision, call } = bound(capabilities);
+  it("send a question with effects each time, even if it is the same", async () => {
+    const { questions, capabilities } = recordQuestions();
+    const { provision, call } = bindToRule(capabilities);
     await Promise.all([provision({}), provision({}), call({ url: "u" }), call({ url: "u" })]);
     assert.equal(questions.length, 4);
   });
 
   it("send a question again after the rule has written", async () => {
-    const { questions, capabilities } = countQuestions();
-    const { ranges, charge } = bound(capabilities);
+    const { questions, capabilities } = recordQuestions();
+    const { ranges, charge } = bindToRule(capabilities);
     await ranges("a");
     await charge({});
     await ranges("a");
@@ -154,8 +154,8 @@ describe("needs", () => {
     );
   });
 
-  it("fail only the rule if several of them fail at the same time", async () => {
-    const { account } = bound(createUnconnectedCapabilities("prod"));
+  it("reject each of several calls that fail at the same time, without an unhandled rejection", async () => {
+    const { account } = bindToRule(createUnconnectedCapabilities("prod"));
     const [first, second] = [account({ name: "a" }), account({ name: "b" })];
     await assert.rejects(first);
     await new Promise(setImmediate);
@@ -163,8 +163,8 @@ describe("needs", () => {
   });
 
   it("send no question before the rule asks it", () => {
-    const { questions, capabilities } = countQuestions();
-    bound(capabilities);
+    const { questions, capabilities } = recordQuestions();
+    bindToRule(capabilities);
     assert.deepEqual(questions, []);
   });
 
@@ -190,13 +190,13 @@ describe("needs", () => {
     ]);
   });
 
-  it("refuse a name that is not in an object, because two texts are easily swapped", () => {
-    const { account } = bound(createUnconnectedCapabilities("prod"));
+  it("throw if get is called with a text instead of { name, namespace }", () => {
+    const { account } = bindToRule(createUnconnectedCapabilities("prod"));
     assert.throws(() => account("default" as never), /^Error: get takes \{ name, namespace \}, not "default"$/);
   });
 
   it("fail with 503 if the cluster is not connected", async () => {
-    const { account, ranges, provision, charge, may, call } = bound(createUnconnectedCapabilities("prod"));
+    const { account, ranges, provision, charge, may, call } = bindToRule(createUnconnectedCapabilities("prod"));
     const sentence = 'nothing can be read from cluster "prod": it has no connection here';
     for (const ask of [
       () => account({ name: "a" }),

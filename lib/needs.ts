@@ -49,6 +49,7 @@ export interface ResourceType {
   version?: string;
 }
 
+/** The API groups of the readable kinds that are not in the core group. */
 const groups: Partial<Record<keyof ReadableKinds, string>> = {
   ingressclasses: "networking.k8s.io",
   priorityclasses: "scheduling.k8s.io",
@@ -56,6 +57,7 @@ const groups: Partial<Record<keyof ReadableKinds, string>> = {
   storageclasses: "storage.k8s.io",
 };
 
+/** The question whether a user has a right, with the fields of a SubjectAccessReview. */
 export interface AccessQuestion {
   user: UserInfo;
   verb: string;
@@ -76,7 +78,7 @@ export interface AccessQuestion {
 /** A Secrets Manager secret or an SSM parameter, each with its region. */
 export type SecretPlace = { secret: string; region: string } | { parameter: string; region: string };
 
-/** Where a token or a private key is stored: in AWS, or in a file of this machine, which no function on Lambda has. */
+/** Where a token or a private key is stored: in AWS, or in a local file. Functions on Lambda have no local files. */
 export type CredentialPlace = SecretPlace | { file: string };
 
 export interface HttpsRequest {
@@ -88,28 +90,28 @@ export interface HttpsRequest {
   bearer?: CredentialPlace;
   /** The user name for `Authorization: Basic`. With it, `bearer` names a password instead of a token. */
   username?: string;
-  /** The CA of the server's certificate, as PEM; only where Node's own roots don't suffice. */
+  /** The CA of the server's certificate, as PEM. Needed only if Node doesn't trust that CA by default. */
   ca?: string;
   /** The name that the server's certificate must have, if it isn't the URL's host. */
   serverName?: string;
   /** The client certificate, as PEM or by its place, and the place of its private key. */
   client?: { certificate: string | CredentialPlace; key: CredentialPlace };
-  /** The number of tries while a later answer may be better, of a request that is safe to repeat. Default: 1. */
+  /** How often a request is sent at most, if it fails in a way that may pass. More than 1 is for safe requests only. */
   tries?: number;
   /**
-   * Milliseconds before the second try; each further pause is half as long again. A random part of up to a fifth is
-   * added, and a longer `Retry-After` of the answer counts instead.
+   * Milliseconds before the second try. Each further pause is 1.5 times as long as the pause before it. Up to a fifth
+   * is added at random. If the answer has a longer `Retry-After`, that is the pause.
    */
   pause?: number;
-  /** Returns for how many seconds an answer may be reused for the same request. Without it, answers aren't kept. */
+  /** Returns for how many seconds an answer is cached for the same request. Without `keep`, answers aren't cached. */
   keep?(answer: HttpsResponse): number;
-  /** Uses a kept answer even for a refusal, which otherwise follows only from fresh answers. */
+  /** True if a rule may refuse because of a cached answer. Otherwise, it refuses only because of a fresh answer. */
   isLasting?: boolean;
   /** The time limit of the request in milliseconds, if it is shorter than the time that the review has left. */
   milliseconds?: number;
   /** The maximum size of the answer in bytes. */
   maximumBytes?: number;
-  /** Returns the headers and trailers of the answer, too. */
+  /** True if the response must have the headers and trailers of the answer. */
   withHeaders?: boolean;
   connect?: Pick<RequestOptions, "agent" | "lookup"> & Pick<ConnectionOptions, "secureContext">;
 }
@@ -124,8 +126,8 @@ export interface HttpsResponse {
 }
 
 /**
- * Returns the parsed JSON body of an HTTPS response; undefined if it isn't JSON. Rules use `parseAnswer`, so that a
- * recording knows what they read.
+ * Returns the parsed JSON body of an HTTPS response; undefined if it isn't JSON. Rules must use it instead of
+ * JSON.parse: with it, a recording knows which members of the answer a rule read.
  */
 export const parseAnswer = ({ body, json }: HttpsResponse): unknown => (json === undefined ? parseJson(body) : json);
 
@@ -137,14 +139,15 @@ export interface AwsRequest {
 /** An AWS API call that a rule may make, such as `ec2:DescribeVolumes`. */
 export type AwsAction = `ec2:${string}`;
 
-/** The cluster's answer to whether a user has a right. */
+/** The cluster's answer to an AccessQuestion. */
 export interface AccessAnswer {
   allowed: boolean;
   reason?: string;
-  /** An error while the cluster checked the right; `allowed` may be valid all the same. */
+  /** An error that occurred while the cluster checked the right. `allowed` may be valid in spite of it. */
   evaluationError?: string;
 }
 
+/** A resource that an API server serves, as its discovery document describes it. */
 export interface ServedResource {
   resource: string;
   kind: string;
@@ -154,28 +157,30 @@ export interface ServedResource {
 export type CreationResult = "created" | "exists" | { refused: Status };
 
 /**
- * The result of an update: "changed" if the stored object has another resourceVersion, or is gone. The rule then reads
- * it again, and decides again.
+ * The result of an update. "changed" means that another client has changed or deleted the stored object meanwhile. The
+ * rule must then read the object again, and decide again.
  */
 export type UpdateResult = "updated" | "changed" | { refused: Status };
 
-/** How current an answer must be, and how much of a list is read. */
+/** Options of a read: how old its answer may be, and which part of a list is read. */
 export interface ReadOptions {
-  /** The maximum age of a cached answer, in seconds; 0 means that this review reads anew. */
+  /** The maximum age of a cached answer, in seconds. With 0, each review reads from the cluster. */
   maxAge?: number;
-  /** The seconds to look for an absent object that another client is about to create. */
+  /**
+   * For how many seconds the read of an absent object is repeated, because another client may be about to create it.
+   */
   patience?: number;
-  /** The number of objects of a list to read: only the first ones by name. */
+  /** The greatest number of objects to read from a list: the first ones in the order of names. */
   most?: number;
   labels?: LabelSelector;
 }
 
-/** A page of a list of all namespaces. An API server orders it by namespace and name. */
+/** A page of a list of objects from all namespaces. An API server orders them by namespace and name. */
 export interface ObjectPage {
   items: readonly unknown[];
-  /** The version in which the kind is served; undefined if it isn't served. */
+  /** The version of the API in which the cluster serves the kind; undefined if the cluster doesn't serve it. */
   version: string | undefined;
-  /** The token of the next page; "" after the last one. A page may be empty and have one. */
+  /** The token of the next page; "" on the last page. An empty page may be followed by others. */
   next: string;
 }
 
@@ -185,7 +190,7 @@ export interface ObjectPage {
  */
 export type LedgerReach = "cluster" | "clusters" | "process";
 
-/** The capabilities that answer the needs of rules. A rule has no other way out of its process. */
+/** The functions that answer the needs of rules. A rule can reach nothing outside of its process in another way. */
 export interface Capabilities {
   get(
     kind: ResourceType,
@@ -194,37 +199,44 @@ export interface Capabilities {
     freshness?: ReadOptions,
   ): Promise<KubernetesObject | undefined>;
   list(kind: ResourceType, namespace?: string, freshness?: ReadOptions): Promise<KubernetesObject[]>;
-  /** Reads a page of at most `limit` objects, in any version if the kind has none. Only where clusters are read. */
+  /**
+   * Reads a page of at most `limit` objects. If `kind` has no version, the cluster chooses one. Absent if there is no
+   * connection to a cluster.
+   */
   listPage?(kind: ResourceType, limit: number, next: string): Promise<ObjectPage>;
   create(kind: ResourceType, object: KubernetesObject): Promise<CreationResult>;
   /** Replaces an object's status, if the object still has its resourceVersion. */
   updateStatus(kind: ResourceType, object: KubernetesObject): Promise<UpdateResult>;
   may(access: AccessQuestion): Promise<AccessAnswer>;
-  /** Lists the resources of a group and version such as `apps/v1`; undefined if it isn't served. */
+  /** Lists the resources of a group and version such as `apps/v1`; undefined if the cluster doesn't serve it. */
   discover(groupVersion: string): Promise<ServedResource[] | undefined>;
   https(request: HttpsRequest): Promise<HttpsResponse>;
   /** Sends a request as `https` does; the URL may also begin with http://. */
   http(request: HttpsRequest): Promise<HttpsResponse>;
   aws(action: AwsAction, request: AwsRequest): Promise<HttpsResponse>;
-  /** Evaluates CUE source to JSON by `evaluate`; rejects with CUE's message if it has no value. */
+  /**
+   * Evaluates CUE source to JSON with the function `evaluate`. Rejects with CUE's message if the source has no value.
+   */
   cue(source: string, evaluate: typeof evaluateCue): Promise<string>;
-  /** The name of the cluster in which the review began. */
+  /** The name of the cluster that sent the review. */
   cluster: string;
   ledger(rule: string, reach?: LedgerReach): Ledger;
   count(counts: readonly MetricCount[]): void;
-  /** Returns capabilities that read again what was cached; undefined if this review used no cached answer. */
+  /** Returns capabilities that use no cached answers; undefined if this review has used no cached answer. */
   anew?(): Capabilities | undefined;
 }
 
-/** A function that returns the capabilities for one review of a cluster; they fail after this many milliseconds. */
+/** A function that returns the capabilities for one review of a cluster. After `milliseconds`, their calls fail. */
 export type OpenCapabilities = (cluster: string, milliseconds: number) => Capabilities;
 
+/** A question that a rule declares. The rule's rights follow from its needs; `bind` makes the function that asks. */
 export interface Need<Answer> {
   readonly verb: Exclude<keyof Capabilities, "anew" | "cluster" | "listPage">;
   readonly kind?: ResourceType;
-  /** Returns further kinds that a rule's need reads under these settings: by name, as lists, and by discovery. */
+  /** Returns kinds that the need reads under these settings, besides `kind`: by name, in lists, and by discovery. */
   kinds?(settings: object): ResourceType[];
   readonly action?: AwsAction;
+  /** Returns the places of tokens and keys that the need reads under these settings. */
   secrets?(settings: object): CredentialPlace[];
   /** Reports whether the need is used under these settings; true by default. */
   isUsed?(settings: object): boolean;
@@ -242,7 +254,7 @@ const verbsOutsideCluster: ReadonlySet<Need<unknown>["verb"]> = new Set([
   "ledger",
 ]);
 
-/** Reports whether a rule asks the cluster; with settings, whether it does so under these settings. */
+/** Reports whether a rule has a need that a cluster answers. With `settings`, only needs used under them count. */
 export const asksCluster = ({ needs = {} }: { needs?: Needs }, settings?: object): boolean =>
   Object.values(needs).some(
     (need) => !verbsOutsideCluster.has(need.verb) && (!settings || isUsedUnder(settings, need)),
@@ -252,7 +264,7 @@ export const asksCluster = ({ needs = {} }: { needs?: Needs }, settings?: object
 export const isUsedUnder = (settings: object, { kinds, isUsed }: Need<unknown>): boolean =>
   (!kinds || kinds(settings).length > 0) && isUsed?.(settings) !== false;
 
-/** The questions that a rule may ask its cluster or a service, by the names that the rule gives them. */
+/** The questions that a rule may ask its cluster or a service, by names that the rule chooses. */
 export type Needs = { readonly [name: string]: Need<unknown> };
 export type Answers<N extends Needs> = {
   readonly [Name in keyof N]: N[Name] extends Need<infer Answer> ? Answer : never;
@@ -262,7 +274,7 @@ type NamedObject<K> = K extends keyof ReadableKinds ? ReadableKinds[K] : Kuberne
 const toResourceType = (kind: keyof ReadableKinds | ResourceType): ResourceType =>
   typeof kind === "string" ? { group: groups[kind] ?? "", resource: kind } : kind;
 
-/** Which object to read; without a namespace, one of the whole cluster. */
+/** Which object to read. Without a namespace, it is a cluster-scoped object. */
 export interface ObjectPlace {
   name: string;
   namespace?: string | undefined;
@@ -271,8 +283,8 @@ export interface ObjectPlace {
 type GetObject<Object> = (place: ObjectPlace) => Promise<Object | undefined>;
 
 /**
- * Declares the need to read one object; the read returns undefined if the object doesn't exist. The type of the objects of
- * a kind that has no name here is stated: `get<Widget>({ group: "example.com", resource: "widgets" })`.
+ * Declares the need to read one object. The read returns undefined if the object doesn't exist. A rule states the type
+ * of a kind that is not in ReadableKinds: `get<Widget>({ group: "example.com", resource: "widgets" })`.
  */
 export function get<K extends keyof ReadableKinds>(kind: K, freshness?: ReadOptions): Need<GetObject<ReadableKinds[K]>>;
 export function get<Object = KubernetesObject>(kind: ResourceType, freshness?: ReadOptions): Need<GetObject<Object>>;
@@ -289,7 +301,7 @@ export function get(kind: keyof ReadableKinds | ResourceType, freshness?: ReadOp
 
 type ListObjects<Object> = (namespace?: string) => Promise<Object[]>;
 
-/** Lists the objects of a namespace; without a namespace, of the whole cluster. Their type is stated as for `get`. */
+/** Declares the need to list a namespace's objects, or without a namespace the cluster's. For types, see `get`. */
 export function list<K extends keyof ReadableKinds>(
   kind: K,
   freshness?: ReadOptions,
@@ -303,7 +315,7 @@ export function list(kind: keyof ReadableKinds | ResourceType, freshness?: ReadO
   };
 }
 
-/** Creates an object of this kind; resolves to `exists` if it exists already. */
+/** Declares the need to create objects of this kind. The call resolves to "exists" if the object exists already. */
 export const create = <K extends keyof ReadableKinds | ResourceType>(
   kind: K,
 ): Need<(object: NamedObject<K>) => Promise<CreationResult>> => ({
@@ -313,9 +325,9 @@ export const create = <K extends keyof ReadableKinds | ResourceType>(
 });
 
 /**
- * Replaces the status of objects of this kind. A stored object that was changed meanwhile stays as it is; before
- * that is answered, a random pause passes, so that concurrent reviews don't collide again. When the review has no time
- * left for another try, the API server's refusal is answered instead.
+ * Declares the need to replace the status of objects of this kind. If another client changed the object meanwhile, it
+ * is not updated, and the call resolves to "changed" after a random pause, so that concurrent reviews don't collide
+ * again. If the review has no time left for another try, the call resolves to the API server's refusal.
  */
 export const updateStatus = <K extends keyof ReadableKinds | ResourceType>(
   kind: K,
@@ -325,13 +337,13 @@ export const updateStatus = <K extends keyof ReadableKinds | ResourceType>(
   bind: (capabilities) => (object) => capabilities.updateStatus(toResourceType(kind), object as KubernetesObject),
 });
 
-/** Declares a need that the rule has only under some settings; without them, it doesn't get the need's rights. */
+/** Declares a need that the rule has only under some settings. Under other settings, the rule has no rights for it. */
 export const onlyIf = <Settings, Answer>(
   isUsed: (settings: Settings) => boolean,
   need: Need<Answer>,
 ): Need<Answer> => ({ ...need, isUsed: (settings) => isUsed(settings as Settings) });
 
-/** Asks the cluster's authorizer what a user may do. */
+/** Declares the need to ask the cluster's authorizer what a user may do. */
 export const accessReview = (): Need<(access: AccessQuestion) => Promise<AccessAnswer>> => ({
   verb: "may",
   bind: (capabilities) => (access) => capabilities.may(access),
@@ -343,7 +355,7 @@ export const discovery = (): Need<(groupVersion: string) => Promise<ServedResour
   bind: (capabilities) => (groupVersion) => capabilities.discover(groupVersion),
 });
 
-/** Reads objects whose kinds are known only from settings, or from other objects. */
+/** The functions that read objects whose kinds are known only from settings, or from other objects. */
 export type ObjectReader = Pick<Capabilities, "get" | "list" | "discover">;
 
 /** Declares an ObjectReader; the rule's rights cover the kinds that `listKinds` returns for its settings. */
@@ -361,7 +373,7 @@ export const reader = <Settings>(
   }),
 });
 
-/** Reads lists of any length, a page at a time. */
+/** The function that reads lists of any length page by page. */
 export type PageReader = NonNullable<Capabilities["listPage"]>;
 
 /** Declares a PageReader; the rule's rights cover the kinds that `listKinds` returns for its settings. */
@@ -377,7 +389,9 @@ export const pageReader = <Settings>(listKinds: (settings: Settings) => Resource
     },
 });
 
-/** Calls an HTTPS service outside the cluster; `getPlaces` returns where its token and its client key are stored. */
+/**
+ * Declares calls of an HTTPS service outside the cluster. `getPlaces` returns where token and client key are stored.
+ */
 export const https = <Settings>(
   getPlaces?: (settings: Settings) => CredentialPlace | CredentialPlace[] | undefined,
 ): Need<(request: HttpsRequest) => Promise<HttpsResponse>> => ({
@@ -386,7 +400,7 @@ export const https = <Settings>(
   bind: (capabilities) => (request) => capabilities.https(request),
 });
 
-/** Calls a service in or outside the cluster, with or without TLS; `places` returns where the secrets are. */
+/** Declares calls of a service, with or without TLS. `getSecretPlaces` returns where its secrets are stored. */
 export const http = <Settings>(
   getSecretPlaces?: (settings: Settings) => SecretPlace[],
 ): Need<(request: HttpsRequest) => Promise<HttpsResponse>> => ({
@@ -395,14 +409,17 @@ export const http = <Settings>(
   bind: (capabilities) => (request) => capabilities.http(request),
 });
 
-/** Calls AWS as the function's own role, which gets the right to this action. */
+/** Declares an AWS API call. The function's IAM role makes it, and gets the right to this action. */
 export const aws = (action: AwsAction): Need<(request: AwsRequest) => Promise<HttpsResponse>> => ({
   verb: "aws",
   action,
   bind: (capabilities) => (request) => capabilities.aws(action, request),
 });
 
-/** The need to evaluate CUE. CUE is in the bundle if `isUsed` is true, and is started early if `isAwaited` is. */
+/**
+ * Declares the need to evaluate CUE. If `isUsed` returns true, the bundle contains CUE. If `isAwaited` returns true,
+ * CUE is started early.
+ */
 export const cue = <Settings>(
   isUsed?: (settings: Settings) => boolean,
   isAwaited?: (settings: Settings) => boolean,
@@ -413,25 +430,25 @@ export const cue = <Settings>(
   bind: (capabilities) => (source) => capabilities.cue(source, evaluateCue),
 });
 
-/** Keeps state between reviews, for this rule and the review's cluster. */
+/** Declares state that is kept between reviews, for this rule and the review's cluster. */
 export const ledger = (): Need<Ledger> => ({ verb: "ledger", bind: (capabilities, rule) => capabilities.ledger(rule) });
 
 /**
- * Keeps state as `ledger` does, but in this process alone, which needs no waiting: for what other functions needn't know
- * and may be lost at any time. Its keys must differ from those of the rule's `ledger`.
+ * Declares state as `ledger` does, but in the memory of this process: it is fast, other processes don't have it, and it
+ * may be lost at any time. Its keys must differ from those of the rule's `ledger`.
  */
 export const processLedger = (): Need<Ledger> => ({
   verb: "ledger",
   bind: (capabilities, rule) => capabilities.ledger(rule, "process"),
 });
 
-/** Keeps state as `ledger` does, but the reviews of all clusters share it. Also tells the name of the review's cluster. */
+/** Declares state that the reviews of all clusters share. Also gives the rule the name of the review's cluster. */
 export const sharedLedger = (): Need<Ledger & { cluster: string }> => ({
   verb: "ledger",
   bind: ({ cluster, ledger }, rule) => ({ ...ledger(rule, "clusters"), cluster }),
 });
 
-/** Lets a rule count events in metrics of its own, with labels of its own. */
+/** Declares that a rule counts events in its own metrics, with its own labels. */
 export const counter = (): Need<(counts: readonly MetricCount[]) => void> => ({
   verb: "count",
   bind: ({ count }) => count,

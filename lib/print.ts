@@ -1,6 +1,8 @@
 import { writeSync } from "node:fs";
 
-/** Prints synchronously: Lambda may freeze the process after the answer. process.stdout would set up a stream. */
+/**
+ * Prints synchronously, because Lambda may freeze the process after the answer. process.stdout would create a stream.
+ */
 export const printSync = (text: string): void => {
   try {
     writeSync(1, text);

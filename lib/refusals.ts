@@ -5,7 +5,7 @@ import type { AdmissionRequest, Status } from "./review.ts";
 export const formatGroupResource = ({ group, resource }: { group: string; resource: string }): string =>
   group === "" ? resource : `${resource}.${group}`;
 
-/** Returns the name that upstream shows: the request's, else the object's, else its prefix, else the word Unknown. */
+/** Returns the name that the API server shows: of the request, else of the object, else generateName, else Unknown. */
 export const getObjectName = ({ name, object }: AdmissionRequest): string => {
   if (name) return name;
   if (!isObject(object)) return "Unknown";
@@ -23,8 +23,8 @@ const buildDetails = ({ group, resource }: { group: string; resource: string }, 
 };
 
 /**
- * Returns a status 403 with the message `pods "a" is forbidden: <text>`, as the API server's plugins refuse. A rule
- * that returns a plain text refuses with that text alone. An empty `name` leaves out the quoted name.
+ * Returns a status 403 with the message `pods "a" is forbidden: <text>`, as admission plugins do. An empty `name`
+ * leaves out the quoted name. (A rule that returns a text instead of a status refuses with only that text.)
  */
 export const forbidden = (request: AdmissionRequest, text: string, name = getObjectName(request)): Status => {
   return {
@@ -35,7 +35,7 @@ export const forbidden = (request: AdmissionRequest, text: string, name = getObj
   };
 };
 
-/** Returns a 404: `namespaces "x" not found`. */
+/** Returns a status 404 with the message `namespaces "x" not found`. */
 export const notFound = (resource: { group: string; resource: string }, name: string): Status => {
   return {
     code: 404,
@@ -66,13 +66,13 @@ export const formatFieldError = ({ type, value, detail }: FieldError): string =>
   return [type, ...shown, ...(detail ? [detail] : [])].join(": ");
 };
 
-/** Joins several Go errors to one text: repeated ones once, a single one without brackets. */
+/** Joins errors as Go does: `a` for one error, `[a, b]` for several. Equal errors appear once. */
 export const joinErrors = (texts: readonly string[]): string => {
   const distinct = [...new Set(texts)];
   return distinct.length === 1 ? String(distinct[0]) : `[${distinct.join(", ")}]`;
 };
 
-/** Returns a 422 as API validation does: `Pod "a" is invalid: <errors>`. */
+/** Returns a status 422 as API validation does, with the message `Pod "a" is invalid: <errors>`. */
 export const invalid = ({ kind }: AdmissionRequest, name: string, errors: readonly FieldError[]): Status => {
   const groupKind = kind.group === "" ? kind.kind : `${kind.kind}.${kind.group}`;
   return {
@@ -90,7 +90,7 @@ export const invalid = ({ kind }: AdmissionRequest, name: string, errors: readon
   };
 };
 
-/** Returns a 429: `Too many requests: <text>`. */
+/** Returns a status 429 with the message `Too many requests: <text>`. */
 export const tooMany = (text: string): Status => {
   return { code: 429, reason: "TooManyRequests", message: `Too many requests: ${text}` };
 };

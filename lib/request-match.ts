@@ -1,7 +1,7 @@
 import type { AdmissionRequest } from "./review.ts";
 import type { RequestMatch } from "./rule.ts";
 
-/** Reports whether an element of a webhook entry's `rules` matches a request, as the API server decides it. */
+/** Reports whether an element of `rules` in a webhook configuration matches a request, as the API server does. */
 export const matchesRequest = (
   { apiGroups, apiVersions, resources, operations, scope = "*" }: RequestMatch,
   { resource: { group, version, resource }, subResource = "", namespace = "", operation }: AdmissionRequest,
@@ -22,6 +22,6 @@ export const matchesRequest = (
 
 const covers = (wanted: readonly string[], value: string) => wanted.includes("*") || wanted.includes(value);
 
-/** Returns the text that stands for a resource, or a `resource/subresource`, of a group in exemptions. */
+/** Returns the key of a resource or a subresource in exemptions: `apps/deployments/` or `apps/deployments/scale`. */
 export const toResourceKey = (group: string, path: string): string =>
   `${group}/${path.includes("/") ? path : `${path}/`}`;

@@ -5,7 +5,7 @@ import type { AdmissionRequest, KubernetesObject, Operation, Status } from "./re
 import type { SettingChoices, SettingElements } from "./settings.ts";
 import type { Since } from "./since.ts";
 
-/** The requests that concern a rule, as in a webhook entry's `rules`. */
+/** The requests that the API server sends to a rule: an element of `rules` in a webhook configuration. */
 export interface RequestMatch {
   apiGroups: readonly string[];
   apiVersions: readonly string[];
@@ -16,7 +16,7 @@ export interface RequestMatch {
 
 export type Phase = "mutate" | "validate";
 
-/** The CEL expressions of matchConditions by name; all must be true for the API server to call the rule. */
+/** The CEL expressions of matchConditions, by name. The API server calls the rule only if all of them are true. */
 export type NamedConditions = Record<string, string>;
 
 /** One value for both phases, or one value for each phase. */
@@ -25,15 +25,20 @@ export type PerPhase<T> = T | { mutate?: T; validate?: T };
 /** A value, or a pure function of the rule's settings, evaluated when webhook entries are made. */
 export type OfSettings<T, Settings> = T | { bivarianceHack(settings: Settings): T }["bivarianceHack"];
 
-/** The result of a rule: nothing admits, a sentence refuses, an object adds warnings and audit annotations. */
+/**
+ * What a rule returns. `undefined` admits the object. A sentence refuses it. An object adds warnings and audit
+ * annotations, and refuses only if it has `refuse`.
+ */
 // biome-ignore lint/suspicious/noConfusingVoidType: a rule that says nothing has no return statement
 export type Verdict = void | string | { refuse?: string | Status; warnings?: string[]; audit?: Record<string, string> };
 
-/** The result of `suggest`: undefined if it edited the draft or has no advice; a sentence if no edit would help. */
+/**
+ * What `suggest` returns: `undefined` if it edited the draft or has no advice; advice in a sentence if no edit helps.
+ */
 // biome-ignore lint/suspicious/noConfusingVoidType: a suggestion that edits has no return statement
 type SuggestResult = void | string;
 
-/** The second argument of a rule: all it may know besides the object. */
+/** The second argument of a rule's `mutate` and `validate`: all that the rule may know besides the object. */
 export type RuleContext<Object, Settings, N extends Needs, Upstream extends object = object> = {
   request: AdmissionRequest;
   oldObject: Object | null;
@@ -44,42 +49,46 @@ export type RuleContext<Object, Settings, N extends Needs, Upstream extends obje
   /** The entries of the rule's `since` that apply to the cluster's minor version of Kubernetes, merged. */
   ([keyof Upstream] extends [never] ? unknown : { upstream: Readonly<Upstream> });
 
-/** The argument of `reconcile`: all it may know. Times are in milliseconds since 1970. */
+/** The argument of a rule's `reconcile`. Times are in milliseconds since 1970. */
 export type ReconcileContext<Settings, N extends Needs> = {
   settings: Settings;
   readTime(): number;
-  /** When to begin nothing more. The needs work for some time after it. */
+  /** From this time on, `reconcile` must begin no new work. It can still use its needs for a while, to finish. */
   until: number;
 } & Answers<N>;
 
 interface WebhookEntryFields<Settings> {
   match: OfSettings<PerPhase<readonly RequestMatch[]>, Settings>;
-  /** The entry's CEL matchConditions. They only save calls: the rule must decide the same without them. */
+  /** The entry's CEL matchConditions. They only save calls: without them, the rule must return the same verdicts. */
   matchConditions?: OfSettings<PerPhase<NamedConditions>, Settings>;
-  /** Conditions over CEL's `authorizer`, true if the request must be denied; only then is the function called. */
+  /**
+   * Conditions with CEL's `authorizer` that are true if the request must be denied. The API server calls the function
+   * only if they are true.
+   */
   authorizedBy?: OfSettings<PerPhase<NamedConditions>, Settings>;
   namespaceSelector?: OfSettings<LabelSelector, Settings>;
   objectSelector?: OfSettings<LabelSelector, Settings>;
   matchPolicy?: "Equivalent" | "Exact";
-  /** True if the rule refuses for security reasons: hardening then changes its failurePolicy to Fail. */
+  /** True if the rule refuses for security reasons. Hardening (in postern.yaml) changes its failurePolicy to Fail. */
   guards?: boolean;
   /**
-   * True if the rule, once hardened, fails closed in kube-system and kube-node-lease, too. The author states thereby
-   * that the rule can't block the repair of a cluster.
+   * True if hardening sets failurePolicy Fail in the namespaces kube-system and kube-node-lease, too. With it, the
+   * rule's author states that the rule can't block the repair of a cluster.
    */
   everywhere?: true;
   timeoutSeconds?: number;
   sideEffects?: "None" | "NoneOnDryRun";
   /**
-   * "Never" for a rule whose second call on an object might apply its change twice. Other rules are called again if a
-   * later rule changed the object.
+   * "Never" for a rule that might apply its change twice if it is called twice for one object. Without it, the API
+   * server calls the rule again if a later rule changed the object.
    */
   reinvocationPolicy?: "Never";
 }
 
 /**
- * One of several entries of a rule, each with its own URL; absent fields are the rule's. A variant that matches nothing
- * under the settings has no entry but is still served: entries of earlier settings may call it.
+ * A rule with variants has one webhook entry for each variant, each with its own URL. Fields that a variant doesn't set
+ * have the rule's values. A variant that matches nothing under the current settings has no entry. Its URL is answered
+ * all the same, because entries that were made from earlier settings may call it.
  */
 export interface RuleVariant<Settings>
   extends Partial<
@@ -97,41 +106,43 @@ export interface RuleVariant<Settings>
     >
   > {
   name: string;
-  /** The failurePolicy of the entry, with and without hardening, unless postern.yaml sets Ignore. */
+  /**
+   * The failurePolicy of the entry, with and without hardening. If postern.yaml sets Ignore, Ignore is used instead.
+   */
   failurePolicy?: "Fail" | "Ignore";
   settings?: Partial<Settings>;
-  /** A policy by which an API server does the same without a call. */
+  /** An admission policy with which the API server makes the variant's decisions itself, without a call. */
   native?: NativePolicy;
 }
 
-/** An admission policy of Kubernetes, and its bindings, as they are in the settings of a rule. */
+/** An admission policy of Kubernetes and its bindings, in the form that a rule's settings contain. */
 export interface NativePolicy {
   readonly policy: AnyPolicy;
   readonly bindings: readonly AnyBinding[];
-  /** Returns why an API server of a minor version of Kubernetes refuses an expression of the policy. */
+  /** Returns why an API server of this minor version refuses an expression of the policy; undefined if it doesn't. */
   findExpressionFault(kubernetes: string): string | undefined;
 }
 
-/** The compiled-in admission plugin that a rule is a port of. */
+/** The admission plugin of kube-apiserver that a rule reimplements. */
 export interface UpstreamPlugin<Settings> {
   /** The plugin's name for `--enable-admission-plugins`. */
   plugin: string;
   /**
-   * What the rule is still good for if the plugin is on, in a sentence that its README has as well. By default, the
-   * rule is for clusters that turned the plugin off.
+   * Why a cluster may use the rule although the plugin is on, in a sentence that the rule's README contains, too. Left
+   * out for a rule that is only for clusters in which the plugin is off.
    */
   worthwhile?: string;
-  /** The settings under which the rule does what the plugin does, if its defaults do something else. */
+  /** The settings under which the rule decides as the plugin does. Left out if the rule's default settings do. */
   settings?: Partial<Settings>;
 }
 
-/** Objects read from manifests for a setting, and what is wrong with them, in sentences. */
+/** The objects that manifests contain, to be used as the value of a setting, and the faults of the manifests. */
 export interface ParsedManifests {
   objects: object[];
   faults: (string | ManifestFault)[];
 }
 
-/** A fault whose place is known: the index of a document, and the path to a field in it. */
+/** A fault in a field: what is wrong, the index of the document, and the path of the field in the document. */
 export interface ManifestFault {
   sentence: string;
   document: number;
@@ -139,45 +150,50 @@ export interface ManifestFault {
 }
 
 /**
- * The settings from which a rule's webhook entries are made, extended by what is in the cluster, and notes about
- * this.
+ * The settings from which a rule's webhook entries are made, extended by objects of the cluster; and notes for users.
  */
 export interface SettingsAfterInspection<Settings> {
   settings: Settings;
   notes: string[];
 }
 
-/** The questions that a cluster inspection may ask; a manifest cluster may have no discovery. */
+/** The reads that `inspectForSettings` may do. `discover` may be absent if manifests stand in for the cluster. */
 export type InspectedCluster = Pick<Capabilities, "list"> & Partial<Pick<Capabilities, "discover">>;
 
 export interface RuleDefinition<Object, Settings extends object, N extends Needs, Upstream extends object = object>
   extends WebhookEntryFields<Settings> {
   /** The rule's summary for the catalogue: one sentence. */
   summary: string;
-  /** The place among kube-apiserver's admission plugins, 1 to 41. Default: 37, that of webhooks, sorted by name. */
+  /**
+   * The position among kube-apiserver's admission plugins, 1 to 41. Default: 37, the position of webhooks. Rules at one
+   * position are sorted by name.
+   */
   order?: number;
-  /** The upstream plugin; `npm run parity` sends both the same requests. */
+  /** The plugin of kube-apiserver that the rule reimplements. `npm run parity` sends the same requests to both. */
   upstreamPlugin?: UpstreamPlugin<Settings>;
-  /** The rule's default settings, which are also the shape that its settings in postern.yaml are checked against. */
+  /** The rule's default settings. They also say which settings postern.yaml may have, and of which types. */
   settings?: Settings;
   /** The values that settings may have, by their path, such as `mode` or `limits.type`. */
   choices?: SettingChoices;
-  /** Examples of what lists and open maps of the settings hold, by their path, such as `labels: ""` for texts. */
+  /** Examples of what a list or a map with any keys contains, by its path. `labels: ""`: labels contains texts. */
   elements?: SettingElements;
-  /** Reads settings that hold objects: in postern.yaml they may be files or folders of manifests. */
+  /** Readers for settings that contain objects. postern.yaml may name files or folders of manifests for them. */
   manifests?: { readonly [Setting in keyof Settings]?: (documents: readonly unknown[]) => ParsedManifests };
   /**
-   * Settings that name a kubeconfig of a service, by their path such as `imagePolicy.kubeConfigFile`, each with the
-   * setting that postern.yaml's reader fills from the file.
+   * From the path of a setting that names the kubeconfig file of a service, such as `imagePolicy.kubeConfigFile`, to
+   * the setting that gets the file's content when postern.yaml is read.
    */
   kubeconfigs?: Readonly<Record<string, string>>;
-  /** Returns settings extended by objects of the cluster. Only `match` and rights of `needs` use them. */
+  /** Returns settings extended by objects of the cluster. Only `match` and the rights for `needs` use the result. */
   inspectForSettings?(settings: Settings, cluster: InspectedCluster): Promise<SettingsAfterInspection<Settings>>;
-  /** Returns what is wrong with settings of the right shape, in a sentence. `clusters` are those of postern.yaml, if it has any. */
+  /**
+   * Returns what is wrong with settings, in a sentence. Their types are right. `clusters`: the clusters of
+   * postern.yaml.
+   */
   checkSettings?(settings: Settings, clusters?: readonly string[]): string | undefined;
   /**
-   * Compiles all CEL expressions of settings as reviews do, or as an API server of a minor version of Kubernetes does. A
-   * function can evaluate only what was compiled so.
+   * Compiles all CEL expressions of the settings when a function is built: a function can evaluate only expressions
+   * that were compiled then. With `kubernetes`, compiles them as an API server of that minor version does.
    */
   compileExpressions?(settings: Settings, kubernetes?: string): void;
   /** True if postern.yaml must set `exempt` when it turns this rule on, as for always-deny. */
@@ -188,25 +204,26 @@ export interface RuleDefinition<Object, Settings extends object, N extends Needs
    */
   variants?: OfSettings<readonly RuleVariant<Settings>[], Settings>;
   /**
-   * What differs between minor versions of Kubernetes, as data: the values of the oldest version, and under each later
-   * one the members that it changed, in ascending order. `upstream` of the context has those of the cluster's version,
-   * or of the newest if it is not known.
+   * Data that differs between minor versions of Kubernetes. "1.0" has the values for the oldest version; each later
+   * version has only the members that it changed. Versions are in ascending order. `upstream` of the context has the
+   * values for the cluster's version, or for the newest version if the cluster's version is not known.
    */
   since?: Since<Partial<Upstream>> & { readonly "1.0": Upstream };
   /** The questions that the rule may ask; its rights follow from them. */
   needs?: N;
-  /** True if an integer in the request's objects that a number doesn't hold is a bigint, instead of being rounded. */
+  /** True if large integers in the request's objects become bigints. Otherwise, they are rounded to numbers. */
   exactIntegers?: true;
   mutate?(object: Object, context: RuleContext<Object, Settings, N, Upstream>): Verdict | Promise<Verdict>;
   validate?(object: Object, context: RuleContext<Object, Settings, N, Upstream>): Verdict | Promise<Verdict>;
   /**
-   * Does a part of work that no review asks for, and keeps its place in the ledger, because it may end at any time. It is
-   * called each minute for each cluster that can be read. It returns what it has finished, in a sentence for the log.
+   * Does a part of work that no review asks for. A schedule calls it each minute for each cluster that can be read. It
+   * may be stopped at any time, so it stores its progress in the ledger. Returns what it finished, in a sentence for
+   * the log.
    */
   reconcile?(context: ReconcileContext<Settings, N>): Promise<string | undefined>;
   /**
-   * Edits a draft to what the author of a refused object could write instead; or returns advice in a sentence without
-   * its full stop, if no edit would do. Only `postern check` calls it, and tries an edit before it shows it.
+   * Edits a refused object to one that the rule might admit. If no edit would help, returns advice: a sentence without
+   * its full stop. Only `postern check` calls it, and shows an edited object only if the rules admit it.
    */
   suggest?(object: Object, context: RuleContext<Object, Settings, N, Upstream>): SuggestResult | Promise<SuggestResult>;
 }
@@ -242,19 +259,21 @@ export const selectPhase = <T extends object>(
   const selected = typeof value === "function" ? value(settings) : value;
   if (selected === undefined) return undefined;
   const otherPhase = phase === "mutate" ? "validate" : "mutate";
-  const split = [phase, otherPhase].some((key) => key in selected && typeof Reflect.get(selected, key) === "object");
-  return (split ? Reflect.get(selected, phase) : selected) as T | undefined;
+  const isPerPhase = [phase, otherPhase].some((key) => typeof Reflect.get(selected, key) === "object");
+  return (isPerPhase ? Reflect.get(selected, phase) : selected) as T | undefined;
 };
 
 /** Returns a rule's variants under these settings; undefined if it has none. */
 export const getVariants = ({ variants }: Rule, settings: object): readonly RuleVariant<object>[] | undefined => {
   if (typeof variants !== "function") return variants;
-  const known = variantsBySettings.get(variants) ?? new WeakMap<object, readonly RuleVariant<object>[]>();
-  variantsBySettings.set(variants, known);
-  const found = known.get(settings) ?? variants(settings);
-  known.set(settings, found);
+  const cache = variantsBySettings.get(variants) ?? new WeakMap<object, readonly RuleVariant<object>[]>();
+  variantsBySettings.set(variants, cache);
+  const found = cache.get(settings) ?? variants(settings);
+  cache.set(settings, found);
   return found;
 };
 
-/** A cache of rules' variants: a rule with hundreds of policies is asked for all its variants once for each policy. */
+/**
+ * A cache, by a rule's `variants` and by settings. A rule with hundreds of policies reads its variants for each policy.
+ */
 const variantsBySettings = new WeakMap<object, WeakMap<object, readonly RuleVariant<object>[]>>();

@@ -2,7 +2,9 @@ import type { CredentialPlace, SecretPlace } from "./needs.ts";
 
 export const tokenSettings = { tokenSecret: "", tokenParameter: "", region: "" };
 
-/** Returns where the token is stored in AWS; undefined if the settings don't say it. An ARN contains its region. */
+/**
+ * Returns where the token is stored in AWS; undefined without a token. The region comes from an ARN or the settings.
+ */
 export const findTokenPlace = ({
   tokenSecret,
   tokenParameter,
@@ -10,6 +12,7 @@ export const findTokenPlace = ({
 }: typeof tokenSettings): SecretPlace | undefined => {
   const place = tokenSecret || tokenParameter;
   if (place === "") return undefined;
+  // The region in arn:aws:ssm:eu-west-1:… is the fourth part.
   const placeRegion = place.startsWith("arn:") ? (place.split(":")[3] ?? "") : region;
   return tokenSecret ? { secret: place, region: placeRegion } : { parameter: place, region: placeRegion };
 };
@@ -21,7 +24,7 @@ export const parseCredentialPlace = (text: string): CredentialPlace => {
   return service === "ssm" ? { parameter: text, region } : { secret: text, region };
 };
 
-/** Reports whether a text has the form of an AWS region; the region becomes part of a host name. */
+/** Reports whether a text has the form of an AWS region, such as eu-west-1. The text is put into a host name. */
 export const isRegion = (text: string) => /^[a-z]{2,4}(-[a-z]+)+-\d+$/.test(text);
 
 const findTokenFault = (settings: typeof tokenSettings, service: string): string | undefined => {
@@ -31,7 +34,7 @@ const findTokenFault = (settings: typeof tokenSettings, service: string): string
     return `must have a region beside the token for ${service}, for instance eu-west-1`;
 };
 
-/** Default settings for a service that a rule asks: its URL, its CA in PEM, and where its token is stored. */
+/** Default settings for a service that a rule calls: its URL, its CA in PEM, and where its token is stored. */
 export const serviceSettings = { url: "", ca: "", ...tokenSettings };
 
 /** Returns what is wrong with these settings, in a sentence that names the service. */

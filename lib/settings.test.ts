@@ -57,7 +57,7 @@ describe("mergeWithDefaults", () => {
   });
 });
 
-describe("findMistakes", () => {
+describe("findSettingsMistakes", () => {
   for (const { name, settings, found } of rows)
     it(`finds ${name}`, () =>
       assert.deepEqual(
@@ -111,7 +111,7 @@ describe("findMistakes", () => {
     fc.assert(fc.property(like, (settings) => findSettingsMistakes({ settings: defaults }, settings).length === 0));
   });
 
-  it("finds mistakes in all settings that would change the shape", () => {
+  it("finds mistakes in all settings that change the shape of the defaults when they are merged", () => {
     const anything = fc.dictionary(fc.constantFrom(...Object.keys(defaults), "other"), fc.jsonValue());
     fc.assert(
       fc.property(anything, (settings) => {
@@ -154,7 +154,7 @@ describe("findVariantSettings", () => {
       assert.equal(findVariantSettings(usual, undefined, name, settings), undefined);
     assert.equal(findVariantSettings(usual, { variants: {} }, "strict", settings), undefined);
   });
-  it("returns the same frozen object each time, for each cluster's settings another", () => {
+  it("returns the same frozen object for the same settings, and another for a copy of the settings", () => {
     const found = findVariantSettings(usual, undefined, "strict", settings);
     assert.ok(Object.isFrozen(found) && Object.isFrozen(settings.list[0]));
     assert.equal(findVariantSettings(usual, {}, "strict", settings), found);

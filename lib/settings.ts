@@ -1,10 +1,13 @@
 import { freezeDeep, isMap } from "./json.ts";
 import { quoteValue } from "./policy/values/texts.ts";
 
-// The defaults of a rule define the shape of its settings: a member that they lack is unknown, a value of another type
-// is wrong. An empty map or list takes any members, unless the rule has an example of them.
+// A rule's default settings define which settings are allowed: a setting without a default is unknown, and a value must
+// have the type of its default. If a default is an empty map or list, it accepts any members, unless the rule's
+// `elements` has an example of a member.
 
-/** A wrong member of settings: its path, and a sentence that continues the path. */
+/**
+ * A wrong setting: its path, such as `limits.cpu`, and a sentence without its subject, such as `must be a text, not 1`.
+ */
 export interface SettingsMistake {
   path: (string | number)[];
   sentence: string;
@@ -21,19 +24,21 @@ export const mergeWithDefaults = (defaults: object, settings: unknown): object =
   return { ...defaults, ...Object.fromEntries(overridden) };
 };
 
-/** Fields of kube-apiserver's configuration files that settings may contain, but that mean nothing here. */
+/** Fields of kube-apiserver's configuration files. Settings may contain them, but they have no effect. */
 export const settingsHeader = ["apiVersion", "kind"];
 
-/** The values that settings may have, by their path, such as `defaults.enforce`. A list's elements have its path. */
+/**
+ * The values that a setting may have, by its path, such as `defaults.enforce`. A list's path stands for its elements.
+ */
 export type SettingChoices = Readonly<Record<string, readonly string[]>>;
 
 /**
- * Examples of the elements of lists, and of the values of maps that take any key, by the path of the list or map. A `*`
- * stands for an element, as in `quotas.*.labels`.
+ * Examples of a list's elements, or of the values of a map with any keys, by the path of the list or map. In a path,
+ * `*` stands for each element, as in `quotas.*.labels`.
  */
 export type SettingElements = Readonly<Record<string, unknown>>;
 
-/** What a rule says of its settings. */
+/** The fields of a rule that describe its settings. */
 interface SettingsShape {
   settings?: object;
   choices?: SettingChoices;
@@ -55,7 +60,7 @@ export const findSettingsMistakes = (
   );
 };
 
-/** Returns the values at a path, through the elements of lists. */
+/** Returns the values at a path. Where the path leads to a list, it continues in each element. */
 const listValues = (
   value: unknown,
   [key, ...rest]: readonly string[],
@@ -71,7 +76,7 @@ const listValues = (
   return isMap(value) && Object.hasOwn(value, key) ? listValues(value[key], rest, [...path, key]) : [];
 };
 
-/** `place` is the path with `*` for each element. */
+/** Compares a map with a map of defaults. `place` is the path with `*` for each element, as in `SettingElements`. */
 const compareMaps = (
   defaults: object,
   settings: unknown,
@@ -126,12 +131,13 @@ const describeType = (example: unknown): string => {
 
 const describeValue = (value: unknown): string => (isMap(value) ? "a map" : quoteValue(value));
 
-/** The settings that differ in each of a rule's variants, by name. */
+/** The settings that a rule's variant changes, by the name of the variant. */
 export type SettingsVariants = Record<string, object>;
 
 /**
- * Returns the settings of a variant: those of the cluster with what the variant changes. The cluster's variants, if any,
- * replace the rule's. They are the same object in each review, because freezing large settings takes time.
+ * Returns the settings of a variant: `settings` with the members that the variant changes; undefined if there is no
+ * such variant. If the cluster has variants, they replace the rule's. Results are cached, because freezing large
+ * settings takes time.
  */
 export const findVariantSettings = (
   { variants: usual = {} }: { variants?: SettingsVariants },
@@ -142,12 +148,12 @@ export const findVariantSettings = (
   const variants = cluster?.variants ?? usual;
   const overrides = name !== undefined && Object.hasOwn(variants, name) ? variants[name] : undefined;
   if (overrides === undefined) return undefined;
-  const known = variantSettings.get(settings) ?? new WeakMap<object, object>();
-  variantSettings.set(settings, known);
-  const found = known.get(overrides) ?? freezeDeep(mergeWithDefaults(settings, overrides));
-  known.set(overrides, found);
+  const cache = variantSettings.get(settings) ?? new WeakMap<object, object>();
+  variantSettings.set(settings, cache);
+  const found = cache.get(overrides) ?? freezeDeep(mergeWithDefaults(settings, overrides));
+  cache.set(overrides, found);
   return found;
 };
 
-/** The settings of variants, by those of a cluster and by those of the variant that differ. */
+/** A cache of merged settings: by the cluster's settings, and then by the members that the variant changes. */
 const variantSettings = new WeakMap<object, WeakMap<object, object>>();

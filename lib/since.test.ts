@@ -8,8 +8,8 @@ import { createLambdaHandler } from "./lambda/handler.ts";
 import { rule } from "./rule.ts";
 import { selectSince } from "./since.ts";
 
-/** Writes what it knows about its cluster into an audit annotation. */
-const knowing = rule({
+/** A rule that writes its data for the cluster's minor version into an audit annotation. */
+const versionedRule = rule({
   summary: "Tells what it knows.",
   match: [],
   since: { "1.0": { word: "old", names: ["a"] }, "1.34": { word: "new" }, "1.37": { names: ["a", "b"] } },
@@ -31,14 +31,13 @@ describe("data by the minor version of Kubernetes", () => {
     [undefined, "new a,b"],
   ];
   const decide = async (kubernetes: string | undefined) => {
-    const context = { name: "knowing", mode: "enforce" as const, settings: {}, kubernetes, now: new Date(0) };
-    return (await evaluateRule(knowing, "mutate", buildPodRequest({ object: {} }), context)).outcome.audit?.knows;
+    const context = { name: "versionedRule", mode: "enforce" as const, settings: {}, kubernetes, now: new Date(0) };
+    return (await evaluateRule(versionedRule, "mutate", buildPodRequest({ object: {} }), context)).outcome.audit?.knows;
   };
   for (const [minor, knows] of rows)
-    it(`has each member's last change before ${minor ?? "the newest version"}`, async () =>
-      assert.equal(await decide(minor), knows));
+    it(`is "${knows}" for ${minor ?? "an unknown version"}`, async () => assert.equal(await decide(minor), knows));
 
-  it("is never chosen for what is no minor version", () => {
+  it("is not selected for a text that is no minor version: selectSince throws", () => {
     for (const minor of ["", "1", "1.x", "v1.34", "1.34.2", "35+"])
       assert.throws(() => selectSince({ "1.0": 1 }, minor), {
         message: `"${minor}" is no minor version of Kubernetes, such as 1.35`,
@@ -46,12 +45,15 @@ describe("data by the minor version of Kubernetes", () => {
   });
 
   const clusters = { older: { ...setup, kubernetes: "1.33" }, same: "older" };
-  const together = { knowing: membership };
+  const together = { versionedRule: membership };
   const endpoints = {
-    rule: createLambdaHandler({ rules: { knowing }, config: { rule: "knowing", usual: setup, clusters } }, host),
+    rule: createLambdaHandler(
+      { rules: { versionedRule }, config: { rule: "versionedRule", usual: setup, clusters } },
+      host,
+    ),
     group: createLambdaHandler(
       {
-        rules: { knowing },
+        rules: { versionedRule },
         config: {
           rule: "all",
           usual: { ...setup, settings: together },
@@ -75,7 +77,12 @@ describe("data by the minor version of Kubernetes", () => {
     ],
     ["is that of the cluster for the members of a group", "group", { cluster: "older" }, "old a"],
     ["is that of a direct invocation of a group", "group", { kubernetes: "1.35" }, "new a"],
-    ["is that of the cluster for one member of a group", "group", { cluster: "older", member: "knowing" }, "old a"],
+    [
+      "is that of the cluster for one member of a group",
+      "group",
+      { cluster: "older", member: "versionedRule" },
+      "old a",
+    ],
   ];
   for (const [name, endpoint, event, knows] of events)
     it(name, async () => {

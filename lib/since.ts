@@ -3,18 +3,19 @@ import { Failure } from "./failure.ts";
 /** A minor version of Kubernetes, such as `1.35`. */
 export type KubernetesMinor = `1.${number}`;
 
-/** The newest minor version that is known here; behaviour without a known version is this one's. */
+/** The newest minor version that Postern knows. It is assumed if a cluster's version is unknown or newer. */
 export const newestKubernetes: KubernetesMinor = "1.37";
 
-/** The oldest minor of Kubernetes that is known here. */
+/** The oldest minor version that Postern knows. */
 export const oldestKubernetes: KubernetesMinor = "1.33";
 
 export const knownMinors = `${oldestKubernetes} to ${newestKubernetes}`;
 
-/** Which clusters can call Postern: matchConditions are stable from 1.30 on. The README and pages have this sentence, too. */
+/**
+ * Which clusters can call Postern; matchConditions are stable since 1.30. The README and pages have the sentence, too.
+ */
 export const supportedClusters = `Clusters need Kubernetes 1.30 or newer. Postern knows how the versions ${knownMinors} differ.`;
-
-/** Says which minor is assumed in place of one that isn't known here; undefined for the others. */
+/** Returns a sentence that says which minor version is assumed for an unknown one; undefined for a known one. */
 export const describeUnknownMinor = (kubernetes: string | undefined): string | undefined => {
   const number = parseMinor(kubernetes ?? newestKubernetes);
   const isNewer = number > parseMinor(newestKubernetes);
@@ -24,16 +25,16 @@ export const describeUnknownMinor = (kubernetes: string | undefined): string | u
     : `Kubernetes ${kubernetes} isn't known here; ${isNewer ? newestKubernetes : oldestKubernetes} is assumed`;
 };
 
-/** Values, each under the minor version of Kubernetes from which it applies, in ascending order. */
+/** Values by the first minor version of Kubernetes to which they apply, in ascending order. */
 export type Since<T> = Readonly<Record<KubernetesMinor, T>>;
 
-/** Returns the entries for a minor version: its own and those of older versions. Without a version, returns all. */
+/** Returns the entries of this minor version and of older ones. Without a version, returns all entries. */
 export const selectSince = <T>(since: Since<T>, minor?: string): Since<T> => {
   const newest = minor === undefined ? Number.POSITIVE_INFINITY : parseMinor(minor);
   return Object.fromEntries(Object.entries(since).filter(([version]) => parseMinor(version) <= newest));
 };
 
-/** Returns a rule's data for a minor version: each entry of its `since` changes members of the entries before. */
+/** Returns a rule's data for a minor version: entries of `since` up to it are merged, and later ones win. */
 export const mergeSince = <T extends object>(since: Since<T>, minor?: string): T =>
   Object.assign({}, ...Object.values(selectSince(since, minor)));
 

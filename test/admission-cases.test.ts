@@ -31,7 +31,7 @@ const runTest = (...words: string[]) => runVerb(root, ["test", ...words, "--conf
 const toYaml = (documents: readonly object[]) =>
   documents.map((one) => stringify(one, { aliasDuplicateObjects: false })).join("---\n");
 
-describe("cases of admission policies are as expected for", () => {
+describe("cases of admission policies have the expected results for", () => {
   for (const { name, files, cases, warnings = [], untested = [] } of trials)
     it(name, async () => {
       const policies = await write("policies.yaml", toYaml(files));
@@ -77,7 +77,7 @@ describe("postern test of admission policies", () => {
     "FOLDER/policies.yaml:1 ValidatingAdmissionPolicy replicas has no binding: its cases run as if a binding named everything had it, for all objects, with Deny";
   const sentence = "spec.validations[0].expression is false in no case: object.spec.replicas <= 5";
 
-  it("prints remarks before the last line", async () => {
+  it("prints warnings and untested expressions before the last line", async () => {
     const { code, stdout } = await run(firstCase);
     const remark = `FOLDER/policies.yaml:18 ValidatingAdmissionPolicy replicas: ${sentence}`;
     assert.deepEqual(
@@ -86,7 +86,7 @@ describe("postern test of admission policies", () => {
     );
   });
 
-  it("prints JSON with the policies that matched", async () => {
+  it("prints JSON, which has the policies that matched each case", async () => {
     const { stdout } = await run(firstCase, "-o", "json");
     const policy = "ValidatingAdmissionPolicy replicas";
     assert.deepEqual(JSON.parse(stdout), {
@@ -105,7 +105,7 @@ describe("postern test of admission policies", () => {
     });
   });
 
-  it("prints remarks as output of a JUnit suite", async () => {
+  it("prints warnings as the output of a JUnit suite", async () => {
     const { stdout } = await run(twoCases, "-o", "junit");
     assert.match(stdout, / tests="2" failures="0" /);
     assert.match(stdout, new RegExp(`<system-out>${RegExp.escape(warning)}</system-out>`));
@@ -128,12 +128,12 @@ describe("postern test of admission policies", () => {
       '15 "refuses six" has a value that an API server refuses in validate: spec.replicas must be a whole number, not "6"',
     ],
     [
-      "a policy that isn't there",
+      "the name of a policy that doesn't exist",
       twoCases.replace("- name: admits", "- variant: replica\n  name: admits"),
       '1 "admits one" has the variant "replica", which is no policy; did you mean replicas?',
     ],
     [
-      "a phase of policies that aren't there",
+      "a phase for which there are no policies",
       twoCases.replace("validate:", "mutate:"),
       '2 "admits one" says mutate, which no rule does that reads such policies',
     ],
@@ -148,7 +148,7 @@ describe("postern test of admission policies", () => {
     assert.deepEqual([code, stderr], [2, join(folder, sentence)]);
   });
 
-  it("leaves the file of cases out of a folder", async () => {
+  it("reads no policies from the file of cases, even if it is in the folder of policies", async () => {
     await mkdir(join(folder, "team"));
     await write("team/policies.yaml", toYaml(files));
     const file = await write("team/cases.yaml", twoCases);

@@ -5,7 +5,7 @@ import { listCosts, sumCosts } from "./account/budget.ts";
 import { facts } from "./account/facts/facts.ts";
 
 describe("docs/background/aws-facts.md", () => {
-  it("has a line for each fact that the suite for a real account checks, and no other, in its order", async () => {
+  it("has one line for each fact that the suite for a real account checks, in the same order", async () => {
     const page = await readFile(new URL("../docs/background/aws-facts.md", import.meta.url), "utf8");
     const ids = [...page.matchAll(/^\| `([a-z0-9-]+)` \|/gm)].map(([, id]) => id);
     assert.deepEqual(

@@ -14,22 +14,22 @@ import { buildPodReview } from "./requests.ts";
 // Tests Postern's own catalogue: the tests of every rule, and more.
 const catalogue = await readCatalogue();
 
-it("lists rules in functions/README.md as they are; npm run fix writes it", async () => {
+it("has an up-to-date list of rules in functions/README.md, which npm run fix writes", async () => {
   const page = await readFile(new URL("../functions/README.md", import.meta.url), "utf8");
-  // A developer's folder needs no place in the list. test/local/shipped.test.ts finds what is missing there.
+  // A rule that a developer adds need not be listed. test/local/shipped.test.ts finds Postern's rules that are missing.
   const listed = catalogue.filter(({ name, rule }) => rule.upstreamPlugin || page.includes(`](${name}/README.md)`));
   const { present, wanted } = await buildCatalogueReadme(listed);
   assert.equal(present, wanted);
 });
 
-it("says in docs/how-to/choose-rules.md which rules to turn on; npm run fix writes it", async () => {
+it("has up-to-date tables in docs/how-to/choose-rules.md, which npm run fix writes", async () => {
   const { present, wanted } = await buildChoicesPage(catalogue);
   assert.equal(present, wanted);
   assert.ok(present.includes("<!-- End of the table of managed clusters. -->"));
 });
 
-// A call can have about 120,000 arguments, so no code may spread all elements of an object's list into a call.
-const large: [rule: string, phase: Phase, says: string][] = [
+// JavaScript allows about 120,000 arguments in a call, so no code may spread all elements of an object's list into one.
+const expectedAnswers: [rule: string, phase: Phase, expected: string][] = [
   ["service-account", "mutate", "150002 changes"],
   ["allowed-registries", "validate", "Forbidden"],
   ["pod-defaults", "mutate", "150001 changes"],
@@ -50,7 +50,7 @@ groups:
   const containers = Array.from({ length: 150_000 }, (_, index) => ({ name: `c${index}`, image: "app" }));
   const pod = { apiVersion: "v1", kind: "Pod", metadata: { namespace: "default" }, spec: { containers } };
   const review = buildPodReview({ namespace: "default", userInfo: {}, object: pod });
-  for (const [name, phase, says] of large)
+  for (const [name, phase, expected] of expectedAnswers)
     it(`gets an answer from ${name}`, async () => {
       const listed = listServedRulesAndGroups(config, catalogue).find(
         (one) => one.name === name && one.phases.includes(phase),
@@ -73,6 +73,6 @@ groups:
       const answer = response ?? failure;
       const { patch = "", status } = Object(Object(answer).response);
       const changes = patch && `${JSON.parse(Buffer.from(patch, "base64").toString()).length} changes`;
-      assert.equal(changes || (status ?? Object(answer)).reason, says, JSON.stringify(answer).slice(0, 200));
+      assert.equal(changes || (status ?? Object(answer)).reason, expected, JSON.stringify(answer).slice(0, 200));
     });
 });

@@ -21,11 +21,11 @@ const seeds = Array.from({ length: 1000 }, (_, seed) => seed);
 const tenths = Array.from({ length: 10 }, (_, index) => index);
 
 describe("what a run compares with real API servers", () => {
-  // It states the minor for the whole run.
+  // With this variable, every comparison would use the minor that it states.
   delete process.env.POSTERN_KUBERNETES;
 
   for (const turn of [0, 1] as const)
-    it(`is every minor by some seed, if a suite takes one (${turn})`, () => {
+    it(`is every minor for some seed, if a suite compares one minor (turn ${turn})`, () => {
       assert.deepEqual([...new Set(seeds.flatMap((seed) => chooseMinors(undefined, turn, seed)))].sort(), minors);
     });
 
@@ -42,7 +42,7 @@ describe("what a run compares with real API servers", () => {
     }
   });
 
-  it("is every port in every minor", () => {
+  it("is every port in every minor, for some seeds", () => {
     const portsAndMinors = seeds.flatMap((seed) =>
       choosePorts(ports, seed).flatMap(([minor, chosen]) => chosen.map(({ name }) => `${name} ${minor}`)),
     );
@@ -50,7 +50,7 @@ describe("what a run compares with real API servers", () => {
     assert.deepEqual([...new Set(portsAndMinors)].sort(), wanted.sort());
   });
 
-  it("is every part of the fields in every minor", () => {
+  it("is every part of the fields in every minor, for some seeds", () => {
     const partsAndMinors = seeds.flatMap((seed) =>
       chooseMinors(undefined, 1, seed).flatMap((minor) =>
         tenths.filter(choosePart("fields", 10, seed, true)).map((index) => `${index} ${minor}`),
@@ -60,14 +60,14 @@ describe("what a run compares with real API servers", () => {
     assert.deepEqual([...new Set(partsAndMinors)].sort(), wanted.sort());
   });
 
-  it("is one part of what takes long, and all of it in a run of some tests", () => {
+  it("is one part of slow tests in a run of all tests, and all parts in a run of some tests", () => {
     for (const seed of seeds) {
       assert.equal(tenths.filter(choosePart("a", 10, seed, true)).length, 1);
       assert.deepEqual(tenths.filter(choosePart("a", 10, seed, false)), tenths);
     }
   });
 
-  it("is every test file that takes turns with another", () => {
+  it("is exactly one list of each pair of lists of test files that take turns", () => {
     const files = alternatingFiles.flat(2);
     assert.deepEqual(globSync(files, { cwd: root }).sort(), files.toSorted());
     for (const pair of alternatingFiles) {

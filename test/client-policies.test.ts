@@ -10,7 +10,7 @@ import { benchPolicyCases, normalizeObjectForComparison, type PolicyCase } from 
 import { createRecorder } from "./client/recorder.ts";
 import { getCollectionPath } from "./control-plane/client.ts";
 
-// Runs the measured cases of policies as writes of a program with a guard.
+// Runs the cases of policies with measured results as writes of a program with a guard.
 const server = "https://cluster.example";
 
 const createCapabilities = ({ cluster = [], http = [] }: PolicyCase): Capabilities => {
@@ -24,7 +24,7 @@ const createCapabilities = ({ cluster = [], http = [] }: PolicyCase): Capabiliti
   return { ...createRecordedCluster({ objects }), http: answer, https: answer };
 };
 
-/** Cases with an object that lacks its namespace. The API server and a guard add the namespace before admission. */
+/** Cases whose object lacks its namespace: a guard, like the API server, adds the namespace before admission. */
 const excludedCases = new Set(["ns-from-request"]);
 
 const sendCase = async (policyCase: PolicyCase) => {
@@ -44,7 +44,7 @@ const sendCase = async (policyCase: PolicyCase) => {
 };
 
 describe("policies in a guard", () => {
-  // CUE may take longer to start than the time limit of a script.
+  // Starting CUE may take longer than a script may take, so CUE is started before.
   before(() => evaluateCue("1"));
 
   for (const policyCase of benchPolicyCases) {

@@ -23,7 +23,7 @@ const match = [
   { apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE", "UPDATE", "DELETE"] },
 ] as const;
 
-/** Copies data.a to data.stamp. */
+/** A rule that copies data.a to data.stamp. */
 const stamps = rule<ConfigMap>({
   summary: "Stamps.",
   match,
@@ -82,7 +82,7 @@ describe("a guarded write", () => {
       }),
     );
   });
-  it("is sent with the rules' changes, and with their length", async () => {
+  it("is sent with the rules' changes, and with the new content length", async () => {
     const headers = { ...jsonPost.headers, "content-length": "9999" };
     const { writes } = await write(collectionUrl, { ...jsonPost, headers, body: JSON.stringify(buildMap({ a: "1" })) });
     assert.deepEqual(writes()[0]?.body, buildMap({ a: "1", stamp: "1" }));
@@ -115,7 +115,7 @@ describe("a guarded write", () => {
     });
     assert.deepEqual(writes(), []);
   });
-  it("gets the rules' warnings in headers, as from the API server", async () => {
+  it("gets the rules' warnings in headers, in the form in which the API server sends them", async () => {
     const { response } = await write(collectionUrl, buildRequest("POST", buildMap({ odd: "x" })));
     const header = Buffer.from(response.headers.get("warning") ?? "", "latin1").toString();
     assert.equal(header, '299 - "it is \\"odd\\", ä"');
@@ -153,7 +153,7 @@ describe("a guarded write", () => {
     assert.equal((await guard(send, bothRules)(objectUrl, buildRequest("PUT", buildMap({ a: "1" })))).status, 404);
     assert.deepEqual(writes()[0]?.body, buildMap({ a: "1", stamp: "1" }));
   });
-  it("is refused if a rule keeps the object that it deletes", async () => {
+  it("is refused if a rule refuses that the object is deleted", async () => {
     const kept = await write(objectUrl, { method: "DELETE" }, bothRules, buildStored({ keep: "yes" }));
     assert.match((await readStatus(kept.response)).message, /denied the request: it must be kept$/);
     assert.deepEqual(kept.writes(), []);
@@ -188,7 +188,7 @@ describe("a guarded write", () => {
     assert.equal(writes()[0]?.text, '{"metadata":{"name":"x"}}');
   });
 
-  it("is evaluated by later rules with the earlier ones' changes, and by the earlier ones again", async () => {
+  it("is evaluated by later rules with the changes of earlier ones, and then by the earlier ones again", async () => {
     const seen: string[] = [];
     const createAdder = (own: string) =>
       rule<ConfigMap>({
@@ -281,7 +281,7 @@ describe("a guarded write", () => {
       name: "AbortError",
     });
   });
-  it("is evaluated with reads by the program's own rights, cached for each user separately", async () => {
+  it("lets rules read with the program's own rights, and caches reads for each user separately", async () => {
     const { send, arrivals } = createRecorder({
       "/api/v1/namespaces/a": { apiVersion: "v1", kind: "Namespace", metadata: { name: "a", labels: { x: "y" } } },
     });
@@ -364,7 +364,7 @@ describe("a guarded patch", () => {
     assert.match((await readStatus(response)).message, /x is bad$/);
     assert.deepEqual(writes(), []);
   });
-  it("is tried again if another client was faster, up to three times", async () => {
+  it("is tried up to three more times if another client changed the object first", async () => {
     const { send, writes, arrivals } = createRecorder(buildStored());
     const createConflict = () => Response.json(failedPatchStatus, { status: 422 });
     let refusals = 2;
@@ -380,7 +380,7 @@ describe("a guarded patch", () => {
     assert.equal((await patch("2")).status, 422);
     assert.equal(refusals, 5);
   });
-  it("gets the API server's refusal of the dry run, and is not sent", async () => {
+  it("gets the API server's response and is not sent if the API server refuses its dry run", async () => {
     const { send, instead, writes } = createRecorder(buildStored());
     instead.push({
       method: "PATCH",
@@ -391,7 +391,7 @@ describe("a guarded patch", () => {
     assert.deepEqual(writes(), []);
   });
 
-  it("stays an apply with the rules' changes in maps and in list elements with a name", async () => {
+  it("stays an apply if rules change maps and list elements with a name", async () => {
     const pods = `${server}/api/v1/namespaces/a/pods/one`;
     const pulls = rule<KubernetesObject & { spec: { containers: { imagePullPolicy?: string }[] } }>({
       summary: "Pulls.",
@@ -471,7 +471,7 @@ describe("a write that a guard can't evaluate", () => {
     await guard(recordInput, bothRules)("/elsewhere", { method: "POST", body: "x" });
     assert.deepEqual(inputs, ["/elsewhere"]);
   });
-  it("is not an object with unusual keys", async () => {
+  it("doesn't include an object with unusual keys", async () => {
     await fc.assert(
       fc.asyncProperty(fc.dictionary(fc.string(), fc.jsonValue()), fc.nat(2), async (data, indent) => {
         const body = JSON.stringify({ apiVersion: "v1", kind: "ConfigMap", other: data }, undefined, indent);
@@ -522,7 +522,7 @@ describe("a write that a guard can't evaluate", () => {
     const { writes } = await write(`${server}/api/v1/namespaces/a/secrets`, init);
     assert.equal(writes()[0]?.text, "kind: Secret");
   });
-  it("is not an object with keys named as members of prototypes", async () => {
+  it("doesn't include an object with keys that are also names of members of prototypes", async () => {
     const body =
       '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"__proto__":"p","constructor":"c","a":"1"}}';
     const { writes } = await write(collectionUrl, { ...jsonPost, body });

@@ -11,19 +11,19 @@ import { buildCommandsPage } from "./generate/commands-page.ts";
 import { readersFiles } from "./readers-files.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-/** The text of each page, without its code blocks: those show other files. */
+/** The text of each page, without code blocks, because these show files of other projects. */
 const pages = new Map(
   globSync("**/*.md", { cwd: root, exclude: ["**/node_modules/**", "**/dist/**"] }).map((page) => [
     page,
     readFileSync(join(root, page), "utf8").replace(/^```[\s\S]*?^```$/gm, ""),
   ]),
 );
-/** All pages but the changelog, which names files of older versions. */
+/** All pages except the changelog, which also names files of older versions. */
 const present = [...pages].filter(([page]) => page !== "CHANGELOG.md");
 
 const doesExist = (path: string): boolean => readersFiles.test(path) || globSync(path, { cwd: root }).length > 0;
 
-/** Returns the anchors that GitHub makes of a page's headings. */
+/** Returns the anchors that GitHub generates for the headings of a page. */
 const listAnchors = (page: string): string[] =>
   [...(pages.get(page) ?? "").matchAll(/^#{1,6} (.*)$/gm)].map(([, heading = ""]) =>
     heading
@@ -32,7 +32,7 @@ const listAnchors = (page: string): string[] =>
       .replaceAll(" ", "-"),
   );
 
-/** Counts what is read of a page: the words of its text and tables, without the targets of links. */
+/** Counts the words of a page's text and tables, without the targets of links. */
 const countWords = (text: string): number =>
   text.replace(/\]\([^)]*\)/g, "]").match(/[\p{L}\p{N}][^\s|]*/gu)?.length ?? 0;
 
@@ -61,7 +61,7 @@ describe("the pages", () => {
     assert.deepEqual(missing, []);
   });
 
-  it("in a folder name files of this folder or of lib", () => {
+  it("name only files of lib or of their own folder, if they are READMEs of infra, lib or test", () => {
     const missing = present
       .filter(([page]) => /^(infra|lib|test)\/.*README\.md$/.test(page) && page !== "lib/client/README.md")
       .flatMap(([page, text]) =>
@@ -84,7 +84,7 @@ describe("the pages", () => {
     assert.ok(count(catalogue) <= 18_000, `the catalogue's pages have ${count(catalogue)} words`);
   });
 
-  it("are those that messages name", () => {
+  it("that messages name exist", () => {
     const files = globSync("{infra,lib}/**/*.ts", { cwd: root, exclude: ["**/*.test.ts"] });
     const named = files.flatMap((file) => [
       ...readFileSync(join(root, file), "utf8").matchAll(/formatPage\("([^"]*)"\)/g),
@@ -96,7 +96,7 @@ describe("the pages", () => {
     );
   });
 
-  it("name functions that the named file has", () => {
+  it("name functions that the file named beside them declares", () => {
     const missing = present.flatMap(([page, text]) =>
       [...text.matchAll(/`((?:infra|lib|test)\/[\w./-]+\.[jt]s)`\s*\(((?:`\w+`,?\s*)+)\)/g)].flatMap(
         ([, file = "", names = ""]) => {
@@ -119,13 +119,13 @@ describe("the pages", () => {
     );
   });
 
-  it("say what check evaluates; npm run fix writes it", async () => {
+  it("have an up-to-date table of what check evaluates, which npm run fix writes", async () => {
     const { present, wanted } = await buildTableOfCheckPage(await readCatalogue());
     assert.equal(present, wanted);
     assert.ok(present.includes("<!-- End of the table of plugins. -->"));
   });
 
-  it("have the help of all commands; npm run fix writes it", async () => {
+  it("have the up-to-date help of all commands, which npm run fix writes", async () => {
     const { present, wanted } = await buildCommandsPage();
     assert.equal(present, wanted);
     assert.ok(present.includes("## check\n"));

@@ -43,7 +43,7 @@ docs/background/kinitiras-differences.md lists where kinitiras does something el
   );
 });
 
-test("it prints from which minor versions of Kubernetes on a rule differs", async () => {
+test("it prints the minor versions of Kubernetes in which a rule changes", async () => {
   assert.match(
     (await explain("pod-security", "--config", join(root, "test/fixtures/check/postern.yaml"))).stdout,
     /^differsFrom:\n( {2}- "1.\d+"\n)* {2}- "1.37"\n/m,
@@ -91,7 +91,7 @@ for (const { name, text, does } of admission)
     );
   });
 
-test("it prints differences of kinitiras only with policies of kinitiras", async () => {
+test("it names the page about kinitiras only for policies of kinitiras", async () => {
   const file = join(folder, "admission.yaml");
   await writeFile(file, admission[1]?.text ?? "");
   const { code, stdout } = await explain("--policy", file);

@@ -14,7 +14,7 @@ interface ImportRow {
 }
 const root = fileURLToPath(new URL("..", import.meta.url));
 
-/** What each folder of infra may import, by the table in infra/README.md. */
+/** The folders that each folder of infra may import, as the table in infra/README.md says. */
 const allowedFolders = new Map(
   [...(await readFile(join(root, "infra/README.md"), "utf8")).matchAll(/^\| `(\w+)` \| .* \|(.*)\|$/gm)].map(
     ([, folder = "", imports = ""]) => [folder, imports.split(",").map((name) => name.trim().replaceAll("`", ""))],
@@ -39,7 +39,7 @@ const mayImport = (file: string, specifier: string): boolean => {
 const listSpecifiers = (code: string): string[] =>
   [...code.matchAll(/(?:^import|\bfrom|\bimport\()\s*"([^"]+)"/gm)].map(([, specifier = ""]) => specifier);
 
-/** Lints files that contain only these imports, and returns the broken rules of biome.json for each file. */
+/** Lints files that contain only these imports. Returns the rules of biome.json that each file breaks. */
 const lint = async (files: Map<string, string[]>): Promise<Map<string, string[]>> => {
   const copy = await mkdtemp(join(tmpdir(), "postern-imports-"));
   try {
@@ -102,7 +102,7 @@ describe("an import", () => {
     );
   });
 
-  it("of infra is one that the table in infra/README.md has", async () => {
+  it("in a file of infra is one that the table in infra/README.md allows", async () => {
     const files = await Array.fromAsync(glob("infra/**/*.{ts,js}", { cwd: root }));
     const found = await Promise.all(
       files
@@ -117,14 +117,14 @@ describe("an import", () => {
     assert.deepEqual(found.flat(), []);
   });
 
-  it("of infra is refused unless the table has it", () => {
+  it("in a file of infra is refused unless the table allows it", () => {
     assert.deepEqual(
       ofInfra.filter(({ file, specifier, isAllowed }) => mayImport(file, specifier) !== isAllowed),
       [],
     );
   });
 
-  it("of lib and functions is refused unless biome.json allows it", () => {
+  it("in a file of lib or functions is refused unless biome.json allows it", () => {
     const isRefused = ({ file }: ImportRow) => brokenRules.get(file)?.includes("noRestrictedImports") === true;
     assert.deepEqual(
       ofOthers.filter((row) => isRefused(row) === row.isAllowed).map(({ file, specifier }) => `${file} ${specifier}`),

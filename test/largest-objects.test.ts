@@ -7,17 +7,17 @@ import { readCatalogue } from "../infra/catalogue/registry.ts";
 import { createRandom } from "../infra/testing/random.ts";
 import { type LargestObject, listLargestObjects } from "./largest-objects.ts";
 
-// The seed chooses the objects; POSTERN_RUNS=100000 takes all, which needs some minutes.
+// The seed chooses which objects are tested. POSTERN_RUNS=100000 tests all of them, which takes some minutes.
 
-/** How many times as long as JSON.parse of the same review a rule may take. */
+/** A rule may take this many times as long as JSON.parse of the same review. */
 const usualLimit = 60;
 /** The limits of rules that may take longer, with the reasons. */
 const exceptions: Record<string, number> = {
   // The defaults that it adds to 50,000 containers of 30 bytes make its answer 20 times as large as the review.
   "limit-ranger": 120,
-  // CUE takes a time that grows with the square of the number of keys of a map: 25 s for 50,000 labels.
+  // CUE's time grows with the square of the number of keys in a map: it takes 25 s for 50,000 labels.
   "policy-validate": 1000,
-  // It compiles the scripts of a policy, which has as many rules as etcd can hold.
+  // It compiles the scripts of a policy, and the largest policy has as many rules as etcd can store.
   "policy-admission": 2000,
 };
 const getLimit = (rule: string) => exceptions[rule] ?? usualLimit;
@@ -30,7 +30,7 @@ interface LargeReview extends LargestObject {
   measure(): Promise<{ evaluation: number; parsing: number; code: number }>;
 }
 
-/** Returns the CPU time in milliseconds, whatever else the machine does. */
+/** Returns the CPU time of a call in milliseconds, which depends little on what else the machine does. */
 const measureCpu = async (act: () => unknown): Promise<number> => {
   const start = process.cpuUsage();
   await act();
@@ -38,7 +38,7 @@ const measureCpu = async (act: () => unknown): Promise<number> => {
   return (user + system) / 1000;
 };
 
-/** Lists the largest objects of each kind of place in the cases of all rules. */
+/** Lists, for all cases of all rules, objects in which one list or map is so large that etcd can just store them. */
 const listLargeReviews = async (): Promise<LargeReview[]> => {
   const found = new Map<string, LargeReview>();
   for (const listed of await readCatalogue()) {
@@ -62,7 +62,7 @@ const listLargeReviews = async (): Promise<LargeReview[]> => {
             const review = { ...event.review, request: { ...request, [part]: large.build() } };
             const text = JSON.stringify(review);
             let [evaluation, parsing, code] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY, 0];
-            // The best of some attempts: garbage of other tests is collected in between.
+            // The shortest of several attempts counts, because garbage of other tests is collected during some.
             for (
               let attempt = 0;
               attempt === 0 || (attempt < 4 && evaluation > (getLimit(listed.name) / 2) * parsing);
@@ -88,14 +88,14 @@ const listLargeReviews = async (): Promise<LargeReview[]> => {
 describe("the largest object that etcd stores", async () => {
   const all = await listLargeReviews();
   const { pick } = createRandom(seed);
-  // Tolerations that all differ are compared with each other.
+  // These two are always tested: their rules compare all tolerations with each other if all of them differ.
   const known = ["pod-toleration-restriction", "runtime-class"].flatMap((name) =>
     all
       .filter(({ rule, path, differs }) => rule === name && path.at(-1) === "tolerations" && differs === "key")
       .slice(0, 1),
   );
   const chosen = runs < all.length ? [...known, ...Array.from({ length: runs }, () => pick(all))] : all;
-  it("has places in the cases of rules that compare elements", () => assert.equal(known.length, 2));
+  it("is tested with many tolerations, which two rules compare with each other", () => assert.equal(known.length, 2));
   for (const { rule, name, measure } of chosen)
     it(`takes ${name} at most ${getLimit(rule)} times as long as its JSON takes to parse`, async (test) => {
       const { evaluation, parsing } = await measure();

@@ -8,9 +8,9 @@ import { getFunctionsFolder } from "../infra/catalogue/sources.ts";
 import { ledgerUses } from "../infra/rollout/plan/cost.ts";
 import { createRecordedCapabilities, openRule } from "../infra/testing/rule-test.ts";
 
-// test/aws/quota-rates.test.ts counts those of workload-quota on DynamoDB Local.
+// test/aws/quota-rates.test.ts counts the units of the rule workload-quota, on DynamoDB Local.
 
-/** Returns capabilities whose ledger counts what the changes of one value read and write, as the ledger in DynamoDB does. */
+/** Returns capabilities with a ledger that counts its reads and writes in the units that DynamoDB would charge. */
 const countUnits = (capabilities: Capabilities) => {
   const units = { read: 0, write: 0 };
   const { change } = capabilities.ledger("any");
@@ -26,7 +26,7 @@ const countUnits = (capabilities: Capabilities) => {
       return change(keys, count, seconds);
     },
   };
-  // What stays in the process costs nothing.
+  // A ledger in the process costs nothing, so it isn't counted.
   const inProcess = openRuleLedger({ change }, "process");
   const ledger = (_: string, reach?: LedgerReach) => (reach === "process" ? inProcess : counting);
   return { capabilities: { ...capabilities, ledger }, units };
@@ -60,7 +60,7 @@ const event: AdmissionRequest = {
 };
 const objects = [pod, { apiVersion: "v1", kind: "Namespace", metadata: { name: "shop" } }];
 
-describe("the estimated costs have the units of the ledger that two reviews in a row use", () => {
+describe("the cost estimate assumes as many units of the ledger as two successive reviews use", () => {
   const table: [rule: string, AdmissionRequest, settings: object][] = [
     ["deletion-guard", deletion, { cleanUp: "http://{ip}/{name}", addresses: ["127.0.0.1"] }],
     ["event-rate-limit", event, { limits: [{ type: "Server", qps: 1, burst: 1 }] }],

@@ -5,12 +5,12 @@ import { createMemoryLedger } from "#lib/ledger.ts";
 import type { LedgerReach } from "#lib/needs.ts";
 import { testLedger } from "./ledger-suite.ts";
 
-// test/aws/dynamodb-ledger.test.ts runs the suite on the ledger of functions in AWS.
+// test/aws/dynamodb-ledger.test.ts runs the same suite on the ledger of functions in AWS.
 
 describe("a ledger in memory", () => {
   testLedger((readTime) => createMemoryLedger(undefined, readTime));
 
-  it("deletes the entries that were changed the longest ago, beyond its most", async () => {
+  it("deletes the entries that were changed the longest time ago, if it has more than it may keep", async () => {
     const ledger = createMemoryLedger(2);
     for (const key of ["a", "b", "a", "c"]) await ledger.change<number>([key], ([kept = 0]) => [kept + 1]);
     assert.deepEqual(await ledger.change(["a", "b", "c"], (kept) => kept), [2, undefined, 1]);
@@ -18,7 +18,7 @@ describe("a ledger in memory", () => {
 });
 
 describe("the ledger of a process", () => {
-  it("keeps values of a rule and a cluster, apart from the ledgers that functions and clusters share", async () => {
+  it("has its own values for each rule and cluster, which no ledger that functions or clusters share has", async () => {
     const shared = createMemoryLedger();
     const openFunction = () => createLiveCapabilities({}, { openLedger: () => shared });
     const count = async (

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { createRandom } from "../infra/testing/random.ts";
 import { isLinearizable, type Operation } from "./linearizability.ts";
 
-/** Writes an operation on the keys `a` and `b`. */
+/** Returns an operation on the keys `a` and `b`. */
 const pair = (start: number, end: number | undefined, read: unknown[], wrote: unknown[]): Operation => ({
   keys: ["a", "b"],
   read,
@@ -12,7 +12,7 @@ const pair = (start: number, end: number | undefined, read: unknown[], wrote: un
   start,
   ...(end !== undefined && { end }),
 });
-/** Writes an operation on the key `a`. */
+/** Returns an operation on the key `a`. */
 const one = (start: number, end: number | undefined, read: unknown, wrote: unknown): Operation => ({
   keys: ["a"],
   read: [read],
@@ -109,7 +109,7 @@ describe("the checker of histories", () => {
     assert.ok(explained > 20, `${explained}`);
   });
 
-  it("explains a long history of many clients, also if some results are unknown", () => {
+  it("explains a long history of many clients, even if some results are unknown", () => {
     const history: Operation[] = [];
     const random = createRandom(1);
     const values: Record<string, unknown> = {};

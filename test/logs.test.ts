@@ -5,7 +5,7 @@ import { type AnsweredReviewFacts, formatLogLine } from "#lib/core/log-line.ts";
 import { buildSavedQueries } from "../infra/aws/saved-queries.ts";
 import { evaluateQuery } from "./aws/insights.ts";
 
-// The queries of docs/reference/metrics-and-logs.md, on lines as functions, Lambda and the gateway write them.
+// Runs the queries of docs/reference/metrics-and-logs.md on log lines like those of functions, Lambda and the gateway.
 const time = Date.parse("2026-11-23T10:00:00Z");
 const review: AnsweredReviewFacts = {
   rule: "limit-notes",
@@ -58,11 +58,11 @@ const found: Record<string, Record<string, string>[]> = {
   "`denials`": [
     ["prod-eu", "enforce", { user: "jane", message: "it has no label" }, time + 1] as const,
     ["prod-us", "warn", {}, time + 10] as const,
-  ].map(([Cluster, Mode, told, last]) => ({
+  ].map(([Cluster, Mode, details, last]) => ({
     Cluster,
     Rule: "limit-notes",
     Mode,
-    ...told,
+    ...details,
     operation: "CREATE",
     group: "",
     resource: "configmaps",
@@ -152,7 +152,7 @@ describe("a query of docs/reference/metrics-and-logs.md", async () => {
       Object.keys(found),
     );
   });
-  it("is what the stack saves, if it stands under saved queries", () => {
+  it("equals the query that the stack saves, if it is one of the first, which the page describes as saved", () => {
     const saved = Object.entries(buildSavedQueries(["postern-STAGE-pod-security"]));
     assert.deepEqual(
       queries.slice(0, saved.length),
@@ -160,7 +160,7 @@ describe("a query of docs/reference/metrics-and-logs.md", async () => {
     );
   });
   for (const { title, query } of queries)
-    it(`finds: ${title}`, () => {
+    it(`has the expected rows: ${title}`, () => {
       const ours = query.replace("postern-STAGE-pod-security", named.function);
       const rows = evaluateQuery(ours, events).map((row) =>
         row.error === undefined ? row : { ...row, error: row.error.replace(/\n.*/s, "") },

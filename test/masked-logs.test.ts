@@ -8,7 +8,7 @@ import { createLambdaHandler } from "#lib/lambda/handler.ts";
 import overrideRule from "../functions/policy-override/rule.ts";
 import validateRule from "../functions/policy-validate/rule.ts";
 
-/** CUE that fails with a text, a number or the key of the reviewed object in its message. */
+/** CUE scripts whose error messages show a text, a number or a key of the reviewed object, by what they show. */
 const scripts: Record<string, string> = {
   "a conflict of texts": 'a: object.data.text & "other"',
   "a conflict of numbers": "a: object.data.number & string",
@@ -30,10 +30,10 @@ const lists = {
   mutate: ["overrideRules", "ClusterOverridePolicy"],
 };
 
-describe("a line of a review for which a script fails", () => {
+describe("the log line of a review for which a script fails", () => {
   for (const [name, cue] of Object.entries(scripts))
     for (const phase of ["validate", "mutate"] as const)
-      it(`has no value if CUE's message shows ${name} (${phase})`, async () => {
+      it(`has no value of the object if CUE's message shows ${name} (${phase})`, async () => {
         const [list = "", kind] = lists[phase];
         const script = cue.replace(
           /a: .*$/,
@@ -90,7 +90,7 @@ describe("a line of a review for which a script fails", () => {
             };
             const review = { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", request };
             await handler({ phase, review, settings }, { functionName: "sample" } as never);
-            // Some texts are base64 or begin as JSON does.
+            // Some texts are valid base64 or begin like JSON, so the script doesn't fail for them.
             fc.pre(written.includes('"verdict":"failed"'));
             assert.match(written, /failing, \w+\[0\]/);
             for (const value of [text, String(number)]) assert.ok(!written.includes(value), written);

@@ -13,17 +13,17 @@ import {
 } from "../lib/since.ts";
 import { minors } from "./control-plane/binaries.ts";
 
-it("the known minors of Kubernetes are those whose API servers are compared", () => {
+it("the known minors of Kubernetes are those whose API servers tests compare", () => {
   assert.deepEqual([oldestKubernetes, newestKubernetes], [minors.at(0), minors.at(-1)]);
 });
 
-it("an unknown minor is named, with the one that is assumed", () => {
+it("the message about an unknown minor names the minor that is assumed instead", () => {
   for (const minor of [undefined, ...minors]) assert.equal(describeUnknownMinor(minor), undefined);
   assert.equal(describeUnknownMinor("1.99"), `Kubernetes 1.99 isn't known here; ${newestKubernetes} is assumed`);
   assert.equal(describeUnknownMinor("1.9"), `Kubernetes 1.9 isn't known here; ${oldestKubernetes} is assumed`);
 });
 
-it("the README and the pages say alike which clusters can call Postern, and which versions postern.yaml can name", async () => {
+it("the README and the pages name the same clusters, and postern.yaml can have only known minors", async () => {
   for (const page of ["README.md", "docs/reference/kubernetes-versions.md", "docs/reference/configuration.md"]) {
     const text = await readFile(new URL(`../${page}`, import.meta.url), "utf8");
     assert.ok(text.replace(/\s+/g, " ").includes(supportedClusters), `${page} has: ${supportedClusters}`);
@@ -33,7 +33,7 @@ it("the README and the pages say alike which clusters can call Postern, and whic
   assert.ok(!isFit(minorShape, older), older);
 });
 
-it("the pages name no other range of minors from the oldest on, but for what a managed service has on", async () => {
+it("a range of minors on a page that begins with the oldest known one ends with the newest one", async () => {
   const root = fileURLToPath(new URL("..", import.meta.url));
   const pages = globSync(["*.md", "{docs,functions,infra,lib,test}/**/*.md"], {
     cwd: root,

@@ -13,7 +13,7 @@ import validatingAdmissionPolicy from "../functions/validating-admission-policy/
 import { buildToken, listNamedSecrets, listOrdinaryTexts, type PlantedText, tokenForms } from "./named-secrets.ts";
 import { buildPodRequest } from "./requests.ts";
 
-// Secrets, and texts that are none, in recordings of rules that read each text by its name.
+// Tests that recordings contain no secrets, but keep other texts, if a rule reads each text by its path.
 
 type Path = (string | number)[];
 
@@ -27,7 +27,7 @@ const listTextPaths = (value: unknown, path: Path = []): Path[] => {
 
 const toBrackets = (path: Path): string => path.map((step) => `[${JSON.stringify(step)}]`).join("");
 
-/** Returns the object at a path, or the text, as code that states the path does. */
+/** Reads the member at a path, step by step, as the code of a rule does. */
 const readPath = (value: unknown, path: Path): unknown =>
   path.reduce<unknown>((inner, step) => (inner as Record<string, unknown>)[step], value);
 
@@ -80,7 +80,7 @@ const readers: [what: string, build: (paths: Path[]) => { rule: Rule; settings: 
   ],
 ];
 
-/** Returns the recording of one review of all values, which the rule reads text by text. */
+/** Returns the recording of a review of an object with all these values, in which the rule reads each text. */
 const recordReads = async (planted: readonly PlantedText[], build: (typeof readers)[number][1]): Promise<Recording> => {
   const spec = Object.fromEntries(planted.map(({ value }, index) => [`part${index}`, value]));
   const object = { apiVersion: "v1", kind: "Pod", metadata: { name: "web", namespace: "shop" }, spec };
@@ -103,8 +103,8 @@ const divide = (planted: readonly PlantedText[], size: number): PlantedText[][] 
   planted.length === 0 ? [] : [planted.slice(0, size), ...divide(planted.slice(size), size)];
 
 for (const [what, build] of readers)
-  describe(`a recording of ${what} that reads texts by name`, () => {
-    it("contains no secret that a name, a form or the text around it shows", async () => {
+  describe(`a recording of ${what} that reads each text by its path`, () => {
+    it("contains no secret that can be recognized by its name, its form or the text around it", async () => {
       const secrets = listNamedSecrets();
       assert.ok(secrets.length >= 400, `${secrets.length}`);
       const left: string[] = [];
@@ -129,7 +129,7 @@ for (const [what, build] of readers)
 
 describe("a recording of random tokens", () => {
   for (const form of Object.keys(tokenForms))
-    it(`contains at most 5 of 1,000 tokens of ${form}, where a rule reads them and where names stand`, () => {
+    it(`contains at most 5 of 1,000 tokens of ${form}, whether a rule reads them or not`, () => {
       const { POSTERN_SEED: seed } = process.env;
       const key = form === "a UUID" ? "note" : "name";
       const reads: FieldReadTracker = { ...inactiveFieldReadTracker, has: () => true };

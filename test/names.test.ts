@@ -4,18 +4,19 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 
-// The names postern, postern-kubernetes and create-postern aren't claimed in npm's registry, so a command that fetches one would run a
-// stranger's code. SECURITY.md says so. With the first release, the pages may name the packages, and this test ends.
+// The names postern, postern-kubernetes and create-postern aren't claimed in npm's registry, so a command that fetches
+// one would run a stranger's code. SECURITY.md says so. With the first release, the pages may name the packages, and
+// this test ends.
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-/** Programs that install a package or run it, and the words that make them do so. */
+/** Matches commands that fetch a package to install it or to run it. */
 const fetching =
   /\b(?:(?:npm|pnpm|yarn|bun)(?:\s+--?[\w-]+)*\s+(?:create|init|install|i|in|ins|add|exec|x|dlx)|(?:npx|bunx|pnpx)(?=[^;&|`]*\s-|\s+create-|\s+postern@))\b[^;&|`]*?/;
-/** The names, but not as a part of a path or of another name. */
+/** Matches one of the unclaimed names, but not in a path or in a longer name. */
 const named = /(?<![\w./@-])(?:create-)?postern(?:-kubernetes)?(?![\w/-]|\.\w)/;
 const fetchesName = new RegExp(`${fetching.source}${named.source}|\\bnpm create\\b|@latest\\b`);
 
-/** Returns the commands of a text: its lines, with continued lines joined, and its quotations. */
+/** Returns the possible commands in a text: its lines, with continued lines joined, and what is in backquotes. */
 const listCommands = (text: string): string[] => {
   const quoted = [...text.matchAll(/`([^`]+)`/g)].map(([, quotation = ""]) => quotation.replace(/\s*\n[\s/*#]*/g, " "));
   return [...text.replace(/\\\n\s*/g, " ").split("\n"), ...quoted];
@@ -23,7 +24,7 @@ const listCommands = (text: string): string[] => {
 
 const findFetchingCommands = (text: string): string[] =>
   listCommands(text)
-    // An option that only npx has to end: `npx postern check -o json` runs what is installed.
+    // `npx postern check -o json` runs the installed postern: its options are those of postern, not of npx.
     .map((command) => command.replace(/\bnpx postern(?= [a-z])[^`;&|]*/g, ""))
     .filter((command) => fetchesName.test(command));
 

@@ -18,7 +18,7 @@ describe("pages.yaml", () => {
     assert.deepEqual(stale, []);
   });
 
-  it("has reasons, which name tests that exist", () => {
+  it("has a reason for each skipped command, and names only tests that exist", () => {
     for (const [page, { skip = {} }] of listPageEntries())
       for (const [line, reason] of Object.entries(skip)) {
         assert.ok(reason.length > 10, `${page}: ${line}`);
@@ -26,7 +26,7 @@ describe("pages.yaml", () => {
       }
   });
 
-  it("leaves most commands to be run", () => {
+  it("skips only some commands, so that more than 40 are run", () => {
     const skipped = new Map(listPageEntries().map(([page, { skip = {} }]) => [page, skip]));
     const all = [...pages].flatMap(([page, blocks]) =>
       blocks.flatMap(({ commands }) => commands.map((command) => skipped.get(page)?.[getFirstLine(command)])),
@@ -35,7 +35,7 @@ describe("pages.yaml", () => {
   });
 });
 
-describe("the reading of a page", () => {
+describe("the parser of pages", () => {
   it("finds commands with all their lines, and the outputs after them", () => {
     const page =
       "```\nnone\n```\n- a\n\n  ```sh\n  a \\\n    b # c\n  cat > d <<'END'\n  e\n  END\n  ```\n\n```\nf\n```\n";

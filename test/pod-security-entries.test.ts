@@ -82,7 +82,7 @@ const getKnownVariants = (settings: PodSecuritySettings) => {
 };
 const known = new WeakMap<PodSecuritySettings, readonly RuleVariant<object>[]>();
 
-/** Returns the entries that select objects of a resource in a namespace with these labels. */
+/** Returns the webhook entries that are called for objects of a resource in a namespace with these labels. */
 const selectEntries = (resource: string, labels: NamespaceLabels, settings: PodSecuritySettings) =>
   getKnownVariants(settings).filter((variant) => {
     const matches = selectPhase(variant.match, "validate", settings) ?? [];
@@ -93,7 +93,7 @@ const selectEntries = (resource: string, labels: NamespaceLabels, settings: PodS
 describe("the webhook entries of pod-security", () => {
   const checkedModes = { pods: podSecurityModes, deployments: ["audit", "warn"] } as const;
   for (const resource of ["pods", "deployments"] as const)
-    it(`select every namespace once for ${resource}, with the policy of its labels`, () => {
+    it(`select each namespace at most once for ${resource}, by the entry that has the policy of its labels`, () => {
       const namespaces = fc.array(fc.tuple(labels, name), { minLength: 50, maxLength: 50 });
       fc.assert(
         fc.property(settingsOf, namespaces, (settings, namespaces) => {
@@ -126,7 +126,7 @@ describe("the webhook entries of pod-security", () => {
       );
     });
 
-  it("are less than a hundred under all defaults", () => {
+  it("are less than a hundred, with the same names, under all settings", () => {
     fc.assert(
       fc.property(settingsOf, (settings) => {
         const all = getVariants(podSecurity, settings) ?? [];
@@ -146,7 +146,7 @@ describe("the webhook entries of pod-security", () => {
     assert.ok(Buffer.byteLength(JSON.stringify(entriesWithUsers)) < 1e6);
   });
 
-  it("decide exactly as the rule does after reading the namespace", async () => {
+  it("decide as the rule decides if it reads the namespace", async () => {
     await fc.assert(
       fc.asyncProperty(
         settingsOf,

@@ -24,7 +24,7 @@ const writeDocuments = async (file: string, ...documents: unknown[]): Promise<st
 
 const ownConfig = join(folder, "own.yaml");
 await writeFile(ownConfig, "rules: { always-admit: }\n");
-/** Runs `npx postern test …` until it ends, with a postern.yaml of this file where policies need one. */
+/** Runs `npx postern test …` until it ends. If only policies are given, adds the postern.yaml of this test. */
 const runTest = (...words: string[]) => {
   const isAlone = !words.includes("--policy") || words.includes("--config");
   return runVerb(root, ["test", ...words, ...(isAlone ? [] : ["--config", ownConfig])]);

@@ -24,7 +24,7 @@ describe("an answer of Prometheus to the rule initial-resources", () => {
       { numRuns: 1000 },
     );
   });
-  it("is a Failure if it is anything else", () => {
+  it("makes the rule throw a Failure if it has no series", () => {
     const answer = fc.record({ status: fc.oneof(fc.constant("success"), any), data: any, error: any });
     const body = fc.oneof(
       fc.oneof(answer, any).map((value) => JSON.stringify(value)),

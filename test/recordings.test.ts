@@ -26,7 +26,7 @@ import { choosePart } from "./choices.ts";
 import { createTestSigner } from "./parity/test-key.ts";
 import { buildSecretRequest, findSecrets, readSecrets } from "./secret-corpus.ts";
 
-// Tests that the recording of a review is a case with the same outcome. POSTERN_RULES chooses some rules.
+// Tests that the recording of a review is a case with the same outcome. POSTERN_RULES lists the rules to test.
 const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
 const isChosen = choosePart("recordings", 2);
 const catalogue = (await readCatalogue()).filter(({ name }, index) =>
@@ -34,7 +34,7 @@ const catalogue = (await readCatalogue()).filter(({ name }, index) =>
 );
 const signer = createTestSigner(1);
 
-/** Generates a change of a request's other fields, with values that no case has. */
+/** Generates changes of the fields of a request beside its object, with values that no case has. */
 const envelope = fc
   .record(
     {
@@ -60,7 +60,7 @@ const envelope = fc
         JSON.parse(JSON.stringify({ ...request, ...changes })),
   );
 
-/** Sends a request to a rule's endpoint, and returns the answer and the recordings. */
+/** Sends a request to a rule's endpoint. Returns the answer and the recordings. */
 const sendReview = async (listed: CatalogueRule, entry: Case, request: AdmissionRequest, mode: EnforcementMode) => {
   const { name, rule } = listed;
   const settings = mergeWithDefaults(rule.settings ?? {}, entry.settings);
@@ -87,7 +87,8 @@ const sendReview = async (listed: CatalogueRule, entry: Case, request: Admission
 };
 
 /**
- * A recording that is evaluated again gives its own outcome and, unless it is marked as redacted, the original answer.
+ * Asserts that a recording, evaluated as a case, gives the outcome that it states and, unless it is marked as redacted,
+ * the original answer.
  */
 const assertRecording = async (
   listed: CatalogueRule,
@@ -125,7 +126,7 @@ const isMatched = ({ rule }: CatalogueRule, example: Case, { resource }: Admissi
   return resources.some((one) => one === "*" || one === "*/*" || one === resource.resource);
 };
 
-/** Returns the parts of a decision that quote no text of the object. */
+/** Returns the parts of a decision that can't contain texts of the object. */
 const summarize = ({ refused, operations, outcome: { status, warnings = [], audit = {} } }: RuleDecision) => {
   const { code, reason } = status ?? {};
   return { refused, operations, code, reason, warnings: warnings.length, audit: Object.keys(audit).length };
@@ -140,18 +141,18 @@ for (const listed of catalogue) {
         assert.equal(found?.redacted, undefined, `${entry.name} has another outcome without its free text`);
       }
     });
-    it("is a case with the rule's own outcome in the modes warn and audit", async () => {
+    it("is a case with the rule's own outcome even in the modes warn and audit", async () => {
       for (const [index, entry] of cases.entries())
         await assertRecording(listed, entry, buildReview(listed, entry).request, index % 2 === 0 ? "warn" : "audit");
     });
-    it("is a case for generated requests, too", () =>
+    it("is a case with the same outcome for generated requests, too", () =>
       fc.assert(
         fc.asyncProperty(perturbCases(cases), envelope, async (entry, changes) => {
           await assertRecording(listed, entry, changes(buildReview(listed, entry).request));
         }),
         { numRuns: 10 },
       ));
-    it("has no secrets of the object", async () => {
+    it("contains no secrets of the object", async () => {
       const examples = listed.phases.flatMap((phase) => cases.find((entry) => getCasePhase(entry) === phase) ?? []);
       for (const planted of readSecrets())
         for (const example of examples) {

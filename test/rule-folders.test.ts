@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 const functions = fileURLToPath(new URL("../functions", import.meta.url));
 const files = globSync("*/**/*.ts", { cwd: functions }).map((file) => file.split(sep).join("/"));
 
-/** Reports whether a file of a rule can import this in a user's project, which has the package postern. */
+/** Reports whether a rule's file could import this module in a user's project, which has the package postern. */
 const isInProject = (file: string, specifier: string): boolean => {
   if (specifier.startsWith("node:")) return true;
   if (specifier.startsWith("postern/")) return existsSync(fileURLToPath(import.meta.resolve(specifier)));
@@ -18,7 +18,7 @@ const isInProject = (file: string, specifier: string): boolean => {
 };
 
 describe("a rule's folder", () => {
-  it("can be copied into a project: it imports its own files, postern/… and node:", async () => {
+  it("can be copied into a project, because it imports only its own files, postern/… and node:", async () => {
     assert.ok(files.length > 100);
     const strange = await Promise.all(
       files.map(async (file) => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { findHighestSum, findUnchanged, type StoredWrite } from "./cluster/stored-history.ts";
 
-/** An object, what it has since a write, and the times between which that was stored. */
+/** A write: the object, its number of pods (undefined: deleted), and the times between which the write was stored. */
 type Row = [object: string, pods: number | undefined, after: number, before: number];
 const buildWrites = (rows: Row[]): StoredWrite[] =>
   rows.map(([object, pods, after, before], index) => {
@@ -11,9 +11,9 @@ const buildWrites = (rows: Row[]): StoredWrite[] =>
 
 describe("the highest sum of a history of writes", () => {
   const cases: [name: string, east: Row[], west: Row[], certain: number, possible: number][] = [
-    ["is zero without a write", [], [], 0, 0],
+    ["is zero without writes", [], [], 0, 0],
     [
-      "has all objects that were stored at one time",
+      "includes all objects that were stored at the same time",
       [
         ["a", 2, 1, 2],
         ["b", 3, 3, 4],
@@ -23,7 +23,7 @@ describe("the highest sum of a history of writes", () => {
       9,
     ],
     [
-      "has an object once",
+      "includes an object only once, with its largest amount",
       [
         ["a", 2, 1, 2],
         ["a", 5, 3, 4],
@@ -34,7 +34,7 @@ describe("the highest sum of a history of writes", () => {
       5,
     ],
     [
-      "doesn't have an object that was gone before",
+      "doesn't include an object that had been deleted before",
       [
         ["a", 2, 1, 2],
         ["a", undefined, 3, 4],
@@ -44,7 +44,7 @@ describe("the highest sum of a history of writes", () => {
       3,
     ],
     [
-      "doesn't have for certain what may have been gone",
+      "includes an object that may have been deleted before only in what is possible",
       [
         ["a", 2, 1, 2],
         ["a", undefined, 3, 7],
@@ -54,7 +54,7 @@ describe("the highest sum of a history of writes", () => {
       5,
     ],
     [
-      "is certain of what followed in one cluster",
+      "relies on the order of revisions in one cluster",
       [
         ["a", 4, 1, 9],
         ["a", undefined, 2, 9],
@@ -70,7 +70,7 @@ describe("the highest sum of a history of writes", () => {
       assert.deepEqual(found, { certain, possible });
     });
 
-  it("knows what an object had all the time between two times", () => {
+  it("finds the amounts that an object certainly had during a whole interval", () => {
     const writes = buildWrites([
       ["a", 2, 1, 2],
       ["a", 3, 5, 8],

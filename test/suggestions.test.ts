@@ -22,7 +22,8 @@ import { buildPodRequest } from "./requests.ts";
 import { readRows } from "./rows.ts";
 import { runVerb } from "./verb.ts";
 
-// Tests suggestions for refused objects. rule-tests.ts tests that rules admit the edits of their suggestions.
+// Tests the suggestions for refused objects. rule-tests.ts tests that each rule admits an object that its suggestion
+// edits.
 
 const buildRequest = (object: KubernetesObject, oldObject: KubernetesObject | null = null) =>
   buildPodRequest({
@@ -46,7 +47,7 @@ describe("edits in words", () => {
   for (const { before, after, words } of table)
     it(`of ${JSON.stringify(before)} into ${JSON.stringify(after)} are "${words}"`, () =>
       assert.equal(describeEdits(before, after), words));
-  it("have paths from the given field on", () =>
+  it("have paths that begin with the given path", () =>
     assert.equal(describeEdits({}, { spec: { a: 1 } }, ["spec", "template"]), "set spec.template.spec.a to 1"));
   it("are truncated, with the number of edits that are left out", () => {
     const many = Object.fromEntries(Array.from({ length: 40 }, (_, index) => [`${"long".repeat(9)}${index}`, index]));
@@ -73,7 +74,7 @@ describe("a suggestion", () => {
   const findFix = (rule: Rule, object: KubernetesObject = { metadata: { name: "a" } }) =>
     suggestFix(rule, "validate", buildRequest(object), around);
 
-  it("is an edit in words; it is in vain if the rule refuses the edited object", async () => {
+  it("describes an edit in words, and is marked as vain if the rule refuses the edited object", async () => {
     const suggest = ({ metadata }: KubernetesObject) => {
       if (metadata) metadata.labels = { team: "payments" };
     };
@@ -183,7 +184,7 @@ describe("the suggestion of a rule", () => {
     assert.equal(await getSuggestion(limitRanger, { ...sample, oldObject: buildClaim("1Gi") }), text);
     assert.equal(await getSuggestion(limitRanger, { ...sample, oldObject: buildClaim("5Gi") }), undefined);
   });
-  it("names only repositories of Docker Hub with an owner", async () => {
+  it("names a repository of Docker Hub only if it has an owner", async () => {
     const object = buildPod({ containers: [{ name, image: "quay.io/team/app" }] });
     const suggestFor = (...registries: string[]) =>
       getSuggestion(allowedRegistries, { object, settings: { registries } });

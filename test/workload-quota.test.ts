@@ -27,10 +27,10 @@ import { openRule } from "../infra/testing/rule-test.ts";
 const { decide, reconcile } = await openRule(join(import.meta.dirname, "..", "functions", "workload-quota"));
 
 const clusters = ["east", "west"];
-/** The quota's CPUs. */
+/** The CPUs that the quota allows. */
 const hard = 20;
-/** The most that forged reviews of one cluster may reserve, unless the quota has `unseen: 100%`. */
-const most = 10;
+/** The maximum that forged reviews of one cluster may reserve, unless the quota has `unseen: 100%`. */
+const mostForged = 10;
 
 type Deployment = ReturnType<typeof buildDeployment>;
 const buildDeployment = (name: string, replicas: number) => {
@@ -44,42 +44,42 @@ const buildDeployment = (name: string, replicas: number) => {
   };
 };
 
-/** A write that the rule has admitted. The API server stores it, or not, until its time is over. */
+/** A write that the rule has admitted. The API server may store it until the time `until`. */
 interface PendingWrite {
   cluster: string;
   name: string;
-  /** What the API server must still have stored when it stores the write. */
+  /** The object that was stored at the review. The API server stores the write only if this is still stored. */
   base: Deployment | undefined;
   object: Deployment | undefined;
   until: number;
 }
 
 type Step =
-  /** A client writes or deletes the Deployment with this name. */
+  /** A client of the cluster writes or deletes the Deployment with this name. */
   | { write: string; cluster: string; replicas: number; isDry: boolean }
   | { delete: string; cluster: string }
-  /** Someone with the key of the cluster east sends a review that no API server sent. */
+  /** A holder of the key of the cluster east sends a forged review, for which there is no request. */
   | { forge: string; replicas: number | undefined; isUpdate: boolean }
-  /** An API server stores a pending write, or gives it up. */
+  /** An API server stores a pending write (`commit`), or never stores it (`fail`). */
   | { commit: number }
   | { fail: number }
-  /** The cluster is recounted. */
+  /** The rule recounts the objects of the cluster. */
   | { recount: string; isComplete: boolean; isExpired: boolean }
   /** A write is stored without a review. */
   | { force: string; cluster: string; replicas: number | undefined }
-  /** So many seconds pass. */
+  /** This number of seconds passes. */
   | { pass: number };
 
 /**
- * Clusters whose API servers ask the rule, and store what it admits some time later or not at all. The scheduler decides
- * in which order concurrent reviews change the ledger and read their clusters.
+ * Creates a model of clusters whose API servers send the rule reviews, and store an admitted write some time later or
+ * not at all. The scheduler decides in which order concurrent reviews change the ledger and read their clusters.
  */
 const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undefined) => {
   const { change } = createMemoryLedger();
   const stored = new Map(clusters.map((cluster) => [cluster, new Map<string, Deployment>()]));
   const at = (cluster: string) => stored.get(cluster) ?? new Map<string, Deployment>();
   let pending: PendingWrite[] = [];
-  /** The largest size of each of east's objects that a real request was admitted with. */
+  /** For each object of the cluster east, the most replicas that a real request had. */
   const largest = new Map<string, number>();
   let time = 1_800_000_000_000;
   let message = "";
@@ -90,7 +90,7 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
   };
   const ledger: Ledger = {
     change: async (keys, ...rest) => {
-      // The many parts that are read one by one before a refusal don't wait: their order matters little.
+      // Before a refusal, many parts are read one by one. These reads don't wait, because their order matters little.
       if (keys.length > 1) await wait();
       return change(keys, ...rest);
     },
@@ -127,7 +127,7 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
       },
     };
     const replicas = object?.spec.replicas ?? 0;
-    // The object may be stored, and its reservation be replaced, before its request has ended here.
+    // This is set before the decision, because the write may be stored and its reservation replaced before that.
     if (cluster === "east" && !forged && !isDry) largest.set(name, Math.max(largest.get(name) ?? 0, replicas));
     const { outcome } = await decide("validate", request, { settings, now: new Date(started), capabilities });
     message = outcome.status?.message ?? "";
@@ -135,7 +135,10 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
     return outcome.allowed;
   };
   const settings = { quotas: [{ name: "q", hard: { "requests.cpu": hard }, ...(unseen && { unseen }) }] };
-  /** Reads pages of one object, all as of one moment; a token may expire, and then the list goes on at another moment. */
+  /**
+   * Lists a cluster in pages of one object. All pages show the cluster at one moment, unless `isExpired`: then the
+   * token of a page expires, and the list continues with the objects of a later moment.
+   */
   const createPageReader = (cluster: string, isExpired: boolean): NonNullable<Capabilities["listPage"]> => {
     return async ({ resource }, _, next) => {
       await wait();
@@ -151,7 +154,7 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
     };
   };
   const snapshots: Deployment[][] = [];
-  /** Recounts a cluster to the end, or until a page of Deployments has been read. */
+  /** Recounts a cluster completely, or only until one page of Deployments has been read. */
   const recount = (cluster: string, isComplete: boolean, isExpired = false) => {
     const readPage = createPageReader(cluster, isExpired);
     let isOver = 0;
@@ -163,7 +166,7 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
     const capabilities = { ...createRecordedCapabilities({ cluster }), ledger: () => ledger, listPage };
     return reconcile(capabilities, settings, () => time + isOver, time + 1);
   };
-  /** Recounts a cluster that can't be reached, with a quota of other clusters. */
+  /** Recounts a cluster that can't be reached, with a quota that covers these clusters; undefined: all clusters. */
   const recountGone = (cluster: string, covered: string[] | undefined) => {
     const listPage = async () => {
       throw new Error("no route");
@@ -200,7 +203,7 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
     /** Returns the message of the last review; empty if it was admitted. */
     readMessage: () => message,
     readPart: async (key: string) => (await change<Kept>([key], (kept) => kept))[0],
-    /** Has requests refused in each cluster, until no reservation has lapsed. */
+    /** Lets all reservations lapse, then sends each cluster requests that are refused, until these are replaced. */
     replaceLapsed: async (): Promise<void> => {
       isConcurrent = false;
       time += 3_601_000;
@@ -209,7 +212,7 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
         for (const isLast of [false, false, true])
           assert.equal(await ask(cluster, "large", buildDeployment("large", 99), isLast), false);
     },
-    /** Recounts each cluster once, when nothing changes any more. */
+    /** Recounts each cluster completely, while no writes are pending. */
     recountAll: async (): Promise<void> => {
       isConcurrent = false;
       pending = [];
@@ -289,14 +292,14 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
 );
 const makeSequences = (steps: fc.Arbitrary<Step>) =>
   fc.array(fc.array(steps, { minLength: 1, maxLength: 4 }), { minLength: 10, maxLength: 40 });
-/** A write that no review has seen, because the rule could not be reached. */
+/** Generates writes that are stored without a review, as if the rule could not be reached. */
 const unseenWrites: fc.Arbitrary<Step> = fc.record({
   force: names,
   cluster,
   replicas: fc.option(fc.integer({ min: 0, max: 30 }), { nil: undefined }),
 });
 
-/** Returns the bytes of the heap that are in use, without garbage. */
+/** Collects garbage, and returns the number of bytes of the heap that are then in use. */
 const readHeap = (): number => {
   setFlagsFromString("--expose-gc");
   runInNewContext("gc")();
@@ -311,7 +314,7 @@ const buildWrite = (write: string, replicas: number, cluster = "east"): Step => 
 };
 
 describe("workload-quota", () => {
-  it("never lets clusters store more than a quota, and counts what they store once reservations have lapsed", async () => {
+  it("never lets clusters exceed a quota, and counts what they store once reservations have lapsed", async () => {
     await fc.assert(
       fc.asyncProperty(fc.scheduler(), makeSequences(steps), shares, async (scheduler, sequence, share) => {
         const model = createModel(scheduler, share);
@@ -320,12 +323,12 @@ describe("workload-quota", () => {
           const { used, reserved, unseen, reservedUnseen, forged } = await model.readLedger();
           assert.equal(used, reserved, "the sum is the sum of all reservations");
           assert.deepEqual(unseen, reservedUnseen, "so is the sum of what is unseen in a cluster");
-          if (!share) assert.ok(forged <= most, `forged reviews have reserved ${forged}`);
+          if (!share) assert.ok(forged <= mostForged, `forged reviews have reserved ${forged}`);
           assert.ok(used <= hard, `${used} are reserved`);
           assert.ok(model.sumStored() <= used, `${model.sumStored()} are stored, and ${used} are reserved`);
         }
         await model.replaceLapsed();
-        // An object that became smaller a second time may have been seen before that.
+        // If an object became smaller twice, the rule may have read it between these two writes.
         await model.recountAll();
         const { used, unseen } = await model.readLedger();
         assert.equal(used, model.sumStored());
@@ -335,7 +338,7 @@ describe("workload-quota", () => {
     );
   });
 
-  it("lets clusters fill a quota, and forged reviews reserve as much as they may, until that lapses", async () => {
+  it("lets clusters use a whole quota, and forged reviews reserve their maximum until it lapses", async () => {
     const model = createModel(undefined, undefined);
     for (const [name, replicas] of [
       ["a", 10],
@@ -355,13 +358,13 @@ describe("workload-quota", () => {
       ] as const)
         await forged.run({ forge, replicas, isUpdate: false });
       const before = await forged.readLedger();
-      assert.equal(before.forged, share ? 12 : most);
+      assert.equal(before.forged, share ? 12 : mostForged);
       await forged.replaceLapsed();
       assert.equal((await forged.readLedger()).used, 0);
     }
   });
 
-  it("lets forged reviews keep what was deleted reserved only up to the bound", async () => {
+  it("lets forged reviews keep reservations of deleted objects only up to the maximum", async () => {
     const findReserved = async (share: string | undefined) => {
       const model = createModel(undefined, share);
       for (const name of ["a", "b"]) for (const step of [buildWrite(name, 9), { commit: 0 }]) await model.run(step);
@@ -376,11 +379,11 @@ describe("workload-quota", () => {
       }
       return (await model.readLedger()).used;
     };
-    assert.ok((await findReserved(undefined)) <= most);
+    assert.ok((await findReserved(undefined)) <= mostForged);
     assert.equal(await findReserved("100%"), 18, "without a bound, forged reviews keep all of it");
   });
 
-  it("admits a burst of objects that the cluster stores, whatever may be unseen", async () => {
+  it("admits a burst of objects that the cluster stores, however little may be unseen", async () => {
     const model = createModel(undefined, "10%");
     for (let index = 0; index < 20; index++) {
       await model.run(buildWrite(`burst-${index}`, 1));
@@ -392,7 +395,7 @@ describe("workload-quota", () => {
     assert.match(model.readMessage(), /^exceeded quota: q/);
   });
 
-  it("lets forged reviews with chosen names fill no value of the ledger for longer than a minute", async () => {
+  it("doesn't let forged reviews with chosen names fill a value of the ledger for longer than a minute", async () => {
     const model = createModel(undefined, undefined);
     const { part } = locate("q", "east", "apps/deployments/a/a");
     await model.run(buildWrite("a", 1));
@@ -417,7 +420,7 @@ describe("workload-quota", () => {
     assert.equal(model.readMessage(), "");
   });
 
-  it("credits nothing that was created after a list began, whenever the list ends", async () => {
+  it("credits no object that was created after a list began, whenever the list ends", async () => {
     const model = createModel(undefined, undefined);
     const recount = (isComplete: boolean) => model.run({ recount: "east", isComplete, isExpired: false });
     const create = async (write: string) => {
@@ -459,7 +462,7 @@ describe("workload-quota", () => {
     );
   });
 
-  it("counts what exists also above the quota, and keeps refusing then", async () => {
+  it("counts all objects that exist even if they exceed the quota, and then refuses requests", async () => {
     const model = createModel(undefined, undefined);
     await model.run({ force: "a", cluster: "west", replicas: 30 });
     await model.recountAll();
@@ -468,11 +471,11 @@ describe("workload-quota", () => {
     assert.match(model.readMessage(), /^exceeded quota: q, requested: requests.cpu=1, used: requests.cpu=30, /);
   });
 
-  it("counts objects of any number in pages, call by call, with bounded memory", async (test) => {
+  it("counts any number of objects in pages over several calls, with limited memory", async (test) => {
     const { POSTERN_OBJECTS, POSTERN_OBJECT_BYTES } = process.env;
     const total = Number(POSTERN_OBJECTS ?? 3000);
     const padding = "x".repeat(Number(POSTERN_OBJECT_BYTES ?? 3000));
-    // The shortest calls read one page each. With a given number of objects, one call is measured.
+    // Without POSTERN_OBJECTS, each call may read only one page. With it, a single call is measured.
     const until = POSTERN_OBJECTS === undefined ? 0 : Number.POSITIVE_INFINITY;
     const clock = { now: 1_800_000_000_000 };
     const ledger = createMemoryLedger(undefined, () => clock.now);

@@ -11,13 +11,14 @@ import type { AdmissionRequest, UserInfo } from "../review.ts";
 import type { PolicyInput } from "./expressions.ts";
 import { dropObservations, markObservations } from "./observations.ts";
 
-/** Asks the cluster's authorizer. */
+/** The function that asks the cluster's authorizer. */
 export type AskAuthorizer = (question: AccessQuestion) => Promise<AccessAnswer>;
 
-/** Answers expressions with the known answers of the authorizer, and notes the questions that it has to be asked. */
+/** The known answers of the authorizer, and the questions that expressions have asked without an answer. */
 export interface AuthorizationAnswers {
+  /** Returns a known answer. If there is none, notes the question and throws a MissingAuthorization. */
   decide: Decide;
-  /** Asks the noted questions; resolves to false if there are none. After that, the evaluation must be repeated. */
+  /** Asks the noted questions. Resolves to true if there were some: the evaluation must then be repeated. */
   askMissing(): Promise<boolean>;
 }
 
@@ -33,15 +34,15 @@ export const createAuthorizationAnswers = (ask: AskAuthorizer): AuthorizationAns
       throw new MissingAuthorization();
     },
     askMissing: async () => {
-      const asked = [...missing];
+      const questions = [...missing];
       missing.clear();
       await Promise.all(
-        asked.map(async ([key, attributes]) => {
+        questions.map(async ([key, attributes]) => {
           const { allowed, reason = "", evaluationError } = await ask(toAccessQuestion(attributes));
           answers.set(key, { allowed, reason, ...(evaluationError !== undefined && { error: evaluationError }) });
         }),
       );
-      return asked.length > 0;
+      return questions.length > 0;
     },
   };
 };
@@ -57,7 +58,7 @@ const toAccessQuestion = ({ user: username, uid, groups, extra, ...attributes }:
   return { user, ...attributes.resourceAttributes };
 };
 
-/** Evaluates a policy, and again until the authorizer has answered all that its expressions ask. */
+/** Evaluates a policy. Repeats the evaluation until the authorizer has answered all questions of its expressions. */
 export const evaluateWithAuthorizer = async <T>(
   request: AdmissionRequest,
   answers: AuthorizationAnswers,

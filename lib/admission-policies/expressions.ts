@@ -16,7 +16,7 @@ import { observe } from "./observations.ts";
 import { createTypedTest } from "./typed-objects.ts";
 import { type AnyPolicy, isFailingClosed, type PolicySpec } from "./types.ts";
 
-/** The most that all expressions of one pass may cost together, such as all validations of a policy. */
+/** The highest cost of all expressions of one pass together, such as all validations of a policy. */
 export const mostPassCost = 10_000_000;
 
 export interface PolicyExpression {
@@ -24,21 +24,23 @@ export interface PolicyExpression {
   readonly compiled: CompiledExpression;
 }
 
-/** Compiles the expressions of one policy: first its variables, in order. */
+/** Compiles the expressions of one policy. The variables must be compiled first, in their order. */
 export interface PolicyCompiler {
-  /** The policy's variables that are compiled, by name; of two with one name, the last. */
+  /** The compiled variables by name. If two have the same name, the last one counts. */
   readonly variables: ReadonlyMap<string, PolicyExpression>;
   addVariable(name: string, text: string): PolicyExpression;
-  /** The errors of the expressions that were compiled. */
+  /** The errors of all expressions that were compiled. */
   readonly errors: readonly string[];
-  /** Compiles an expression whose type must be one of `results`, if given; by default it may ask the authorizer. */
+  /**
+   * Compiles an expression. If `results` is given, its type must be one of them. By default, it may use `authorizer`.
+   */
   compile(text: string, results: readonly types.Type[] | undefined, hasAuthorizer?: boolean): PolicyExpression;
 }
 
 export interface PolicyCompilerOptions {
   isMutation?: boolean;
   hasVariables?: boolean;
-  /** The minor version of Kubernetes whose functions expressions have; by default the newest. */
+  /** The minor version of Kubernetes whose functions expressions may use. By default, the newest. */
   kubernetes?: string | undefined;
 }
 
@@ -86,7 +88,7 @@ const scalars: readonly types.Type[] = [
   ...[types.nullType, types.string, types.timestamp, types.uint],
 ];
 
-/** Returns the type that upstream gives a variable: scalars, lists and maps keep theirs. */
+/** Returns the type that upstream declares for a variable: the type of scalars, lists and maps, and dyn for others. */
 const toDeclaredType = (type: types.Type): types.Type => {
   const [first, second] = type.parameters;
   if (type.kind === "list" && first) return types.listOf(toDeclaredType(first));
@@ -97,16 +99,16 @@ const toDeclaredType = (type: types.Type): types.Type => {
 /** The values of `object`, `request`, `params` and so on. Variables that a pass doesn't have are absent. */
 export type PolicyInput = Readonly<Record<string, Value>>;
 
-/** The parts of the input that upstream evaluates as typed objects from Kubernetes 1.37 on, if their kind is a built-in one. */
+/** The variables that upstream evaluates as typed objects from Kubernetes 1.37 on, if their kind is built-in. */
 export const typedInput: readonly string[] = ["object", "oldObject", "params", "request", "namespaceObject"];
 
-/** The results of a pass, one for each expression; `exhausted` if the pass ended because it cost too much. */
+/** The results of a pass, one for each expression. `exhausted` is the error if the pass ended because of its cost. */
 export type PassResults = readonly (ExpressionResult | undefined)[] | { readonly exhausted: string };
 
 /**
- * Evaluates expressions in order, with a common budget. A variable is evaluated when it is first used in a pass, and
- * its cost is added to that of the expression that uses it. `typed` names the parts of `typedInput` that upstream
- * evaluates as typed objects in this pass.
+ * Evaluates expressions in order, with a common budget. A variable is evaluated when an expression first uses it in the
+ * pass, and its cost is added to the expression's cost. `typed` names the variables that upstream evaluates as typed
+ * objects in this pass.
  */
 export const evaluatePass = (
   expressions: readonly (PolicyExpression | undefined)[],
@@ -176,7 +178,7 @@ class ComposedVariables extends FieldObject {
   }
 }
 
-/** Returns whether a policy's matchConditions hold, or their error if errors refuse the request. */
+/** Reports whether all matchConditions of a policy are true. Returns their errors if errors refuse the request. */
 export const evaluateMatchConditions = (
   conditions: readonly PolicyExpression[],
   variables: PolicyCompiler["variables"],
@@ -198,14 +200,14 @@ export const evaluateMatchConditions = (
 };
 
 /**
- * Returns a function that compiles the expressions of each policy object only once. The minor version of Kubernetes, by
- * default the newest, is that of the first call.
+ * Returns a function that compiles the expressions of a policy, and caches the result by the policy object. Only the
+ * first call for an object uses `kubernetes`.
  */
 export const compileOnce = <P extends object, Compiled>(compile: (policy: P, kubernetes?: string) => Compiled) => {
-  const known = new WeakMap<P, Compiled>();
+  const cache = new WeakMap<P, Compiled>();
   return (policy: P, kubernetes?: string): Compiled => {
-    const compiled = known.get(policy) ?? compile(policy, kubernetes);
-    known.set(policy, compiled);
+    const compiled = cache.get(policy) ?? compile(policy, kubernetes);
+    cache.set(policy, compiled);
     return compiled;
   };
 };

@@ -16,12 +16,13 @@ export const createRequestVariables = ({ object, oldObject, ...request }: Admiss
   };
 };
 
-/** The request as upstream shows it to matchConditions: its resource is not the one of the matching rule. */
+/** Returns the variables for matchConditions. There, `request.resource` is the requested resource, as in upstream. */
 export const toConditionsInput = (input: PolicyInput): PolicyInput => {
   const request = toMap(input.request);
   return { ...input, namespaceObject: null, request: { ...request, resource: request.requestResource } as Value };
 };
 
+/** The fields of a request that are left out if they are empty. */
 const omittedIfEmpty = new Set(["subResource", "requestSubResource", "name", "namespace"]);
 const dropEmpty = (request: object) =>
   Object.fromEntries(
@@ -33,7 +34,7 @@ const shownMetadata = (
   "deletionGracePeriodSeconds labels annotations finalizers"
 ).split(" ");
 
-/** Returns the part of a namespace that policies see. */
+/** Returns the value of `namespaceObject`: the fields of a namespace that upstream gives to policies. */
 export const toNamespaceObject = (namespace: KubernetesObject): Value => {
   const { metadata, spec, status } = namespace as Record<string, unknown>;
   const shown = Object.entries(toMap(metadata)).filter(([key]) => shownMetadata.includes(key));

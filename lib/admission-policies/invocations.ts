@@ -17,7 +17,7 @@ import {
   PolicyStatusError,
 } from "./types.ts";
 
-/** A request, and what a policy may ask about it. */
+/** A request, and the functions with which its evaluation reads the cluster. */
 export interface PolicyRequest {
   request: AdmissionRequest;
   variant?: string | undefined;
@@ -26,7 +26,7 @@ export interface PolicyRequest {
   namespaces(place: ObjectPlace): Promise<Namespace | undefined>;
 }
 
-/** One evaluation of a policy: under a binding that matches the request, with one value of `params`. */
+/** One evaluation of a policy: with a binding that matches the request, and with one value of `params`. */
 export interface Invocation<B extends AnyBinding> {
   binding: B;
   params: Value;
@@ -34,8 +34,8 @@ export interface Invocation<B extends AnyBinding> {
 }
 
 /**
- * Returns the evaluations of a policy for a request, and calls `report` for each error of configuration that refuses
- * the request. Throws a PolicyStatusError if the request's namespace is missing.
+ * Yields the evaluations of a policy for a request. Calls `report` for each error in the configuration of the policy or
+ * a binding that refuses the request. Throws a PolicyStatusError if the request's namespace doesn't exist.
  */
 export async function* findInvocations<B extends AnyBinding>(
   policy: AnyPolicy,
@@ -71,13 +71,13 @@ export async function* findInvocations<B extends AnyBinding>(
     return isMatch;
   };
 
-  // The API server has compared the namespaceSelector of the entry, which is the policy's.
+  // If the request came to the policy's own webhook entry, the API server has evaluated the policy's namespaceSelector.
   const constraints = variant === undefined ? matchConstraints : { ...matchConstraints, namespaceSelector: {} };
   if (!(await attempt(undefined, () => matches(constraints)))) return;
   const kind = paramKind && (await attempt(undefined, () => findParamKind(paramKind, discover)));
   if (paramKind && kind === undefined) return;
 
-  const home = usesNamespace ? getObjectNamespace(request) : undefined;
+  const objectNamespace = usesNamespace ? getObjectNamespace(request) : undefined;
   for (const binding of bindings) {
     const { matchResources = {}, paramRef } = binding.spec;
     const parameters = await attempt(binding, async () => {
@@ -93,8 +93,9 @@ export async function* findInvocations<B extends AnyBinding>(
       return found;
     });
     for (const params of parameters ?? []) {
-      const namespace = home === undefined ? undefined : await namespaces({ name: home });
-      if (home !== undefined && namespace === undefined) throw new PolicyStatusError(describeMissingNamespace(home));
+      const namespace = objectNamespace === undefined ? undefined : await namespaces({ name: objectNamespace });
+      if (objectNamespace !== undefined && namespace === undefined)
+        throw new PolicyStatusError(describeMissingNamespace(objectNamespace));
       yield { binding, params, namespaceObject: namespace ? toNamespaceObject(namespace) : null };
     }
   }

@@ -18,17 +18,18 @@ const virtualAccessReviews = [
 ];
 const policies = ["validatingadmissionpolicies", "mutatingadmissionpolicies"];
 const bindings = ["validatingadmissionpolicybindings", "mutatingadmissionpolicybindings"];
+/** The resources to which no policy applies, by group. */
 const excluded: Readonly<Record<string, readonly string[]>> = {
   "authentication.k8s.io": virtualReviews,
   "authorization.k8s.io": virtualAccessReviews,
   "admissionregistration.k8s.io": [...policies, ...bindings],
 };
 
-/** Reports whether policies apply to a resource. They don't apply to policies and to requests about rights. */
+/** Reports whether policies may apply to a resource. They don't apply to policies and to reviews of rights. */
 export const isGovernedResource = ({ resource: { group, resource } }: AdmissionRequest): boolean =>
   !(Object.hasOwn(excluded, group) && excluded[group]?.includes(resource));
 
-/** Returns a rule of a policy as a rule of a webhook entry, which has no names of objects. */
+/** Converts a rule of a policy to a rule of a webhook entry, without resourceNames. */
 export const toRequestMatch = (rule: NamedRuleWithOperations): RequestMatch => {
   const { apiGroups = [], apiVersions = [], resources = [], operations = [], scope } = rule;
   // The casts are safe: the policy is valid.
@@ -42,8 +43,9 @@ export const toRequestMatch = (rule: NamedRuleWithOperations): RequestMatch => {
 };
 
 /**
- * Reports whether a policy's constraints, or a binding's, match a request. The API server has converted the object to
- * the version of the entry, but the rules are first compared with the version of the request.
+ * Reports whether the constraints of a policy or a binding match a request. The rules are first compared with the
+ * version of the client's request, although the API server may have converted the object to the version of the webhook
+ * entry.
  */
 export const matchesConstraints = async (
   { namespaceSelector, objectSelector, ...resources }: MatchResources,
@@ -68,7 +70,7 @@ const matchesResourceRules = async (
     const original = request.requestResource ?? request.resource;
     if (rules.some((rule) => matchesRule(rule, request, original))) return true;
     if (matchPolicy === "Exact") return false;
-    // The API server sends the object as one of its equivalents, if it converts it.
+    // Then, the rules are compared with the version to which the API server has converted the object.
     if (rules.some((rule) => matchesRule(rule, request, request.resource))) return true;
     for (const rule of rules)
       for (const equivalent of listEquivalents(rule, original))
@@ -92,10 +94,10 @@ const matchesRule = (
   );
 };
 
-/** The groups that serve the same events. All other groups have resources of their own. */
+/** The groups that serve the same events. No other resource is in two groups. */
 const groupsOfEvents = ["", "events.k8s.io"];
 
-/** Returns the resources that a rule names besides the request's, and that may be the same objects. */
+/** Returns the resources in other versions or groups that a rule names, and that may be the same objects. */
 const listEquivalents = (
   { apiGroups = [], apiVersions = [] }: NamedRuleWithOperations,
   { group, version, resource }: GroupVersionResource,
@@ -138,7 +140,7 @@ const matchesNamespaceSelector = async (
   return isSelected(selector, labels);
 };
 
-/** Returns a selector of a valid policy; by default the one that selects everything. */
+/** Returns a selector of a valid policy. By default, it selects everything. */
 export const toSelector = (selector: MatchResources["namespaceSelector"]): LabelSelector =>
   // The cast is safe: the operators of a valid policy are known.
   (selector ?? {}) as LabelSelector;

@@ -33,11 +33,11 @@ describe("an apply configuration", () => {
     return applyConfigurationValue(first.value, object, { group: "", version: "v1", kind: "Pod" }, []);
   };
 
-  it("keeps integers that a number doesn't hold, and merges them", () => {
+  it("keeps and merges integers that are too large for a number", () => {
     const [live, made] = [9007199254740993n, -9007199254740995n];
     const object = { ...pod, spec: { ...pod.spec, activeDeadlineSeconds: live } };
     const merged = apply("Object{spec: Object.spec{priority: -9007199254740995}}", object);
-    // Texts, because a failing test can't send a bigint to its runner.
+    // The values are compared as texts, because a failing test can't send a bigint to its runner.
     assert.equal(
       exactJson.stringify(merged),
       exactJson.stringify({ ...object, spec: { ...object.spec, priority: made } }),

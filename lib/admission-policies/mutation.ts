@@ -1,4 +1,4 @@
-// What the expression of a mutation results in, applied to an object.
+// Applies the result of a mutation's expression to an object.
 import { findTypeNameFaults } from "../cel/json.ts";
 import { StructValue } from "../cel/structs.ts";
 import { EvaluationError, isList, toArray, type Value } from "../cel/values.ts";
@@ -19,12 +19,12 @@ import { toTypedForm } from "./merge/typed-form.ts";
 import { isBuiltInGroup } from "./typed-objects.ts";
 import { PolicyStatusError } from "./types.ts";
 
-/** An error of a mutation, with upstream's text; failurePolicy decides what it means. */
+/** An error of a mutation, with upstream's text. failurePolicy decides its effect. */
 export class MutationError extends Error {}
 
 /**
- * Applies the JSON patch that an expression returned to an object of this kind, and returns the result. A patch with a
- * failing `test` changes nothing. Throws a MutationError or a PolicyStatusError.
+ * Applies the JSON patch that an expression returned to an object, and returns the result. A patch with a failing
+ * `test` changes nothing. Throws a MutationError or a PolicyStatusError.
  */
 export const applyPatchValue = (patch: Value, object: JsonMap, kind: GroupVersionKind): JsonMap => {
   const operations = parsePatchOperations(`[${isList(patch) ? toArray(patch).map(formatOperation) : ""}]`).map(
@@ -42,8 +42,8 @@ export const applyPatchValue = (patch: Value, object: JsonMap, kind: GroupVersio
 };
 
 /**
- * Returns the object for the next mutation: between mutations, upstream converts an object of a built-in kind to a
- * typed one.
+ * Returns the object for the next mutation. Between two mutations, upstream converts an object of a built-in kind to
+ * its Go type.
  */
 const toMutated = (mutated: JsonMap, object: JsonMap, { group }: GroupVersionKind): JsonMap =>
   isBuiltInGroup(group) ? toTypedForm(mutated, object) : mutated;
@@ -60,7 +60,7 @@ const formatOperation = (operation: Value): string => {
 const formatOperand = (value: Value): string => {
   if (value instanceof StructValue) requireTypeNames(value, value.type.name);
   const json = convert(toOperand, value, "JSONPath valueExpression evaluated to a type that could not marshal to JSON");
-  // Upstream writes an integer that a double can't hold as a text.
+  // Upstream writes an integer that is not safe as a text.
   return escapeAsGo(JSON.stringify(json, (_, member) => (typeof member === "bigint" ? String(member) : member)));
 };
 
@@ -79,8 +79,8 @@ const convert = (convertValue: (value: Value) => unknown, value: Value, context:
 };
 
 /**
- * Returns the object with which an apply configuration, which an expression made, is merged. The schema of its kind is a
- * built-in one, or that of one of these CustomResourceDefinitions. Throws a MutationError, or a Failure if it is unknown.
+ * Merges the ApplyConfiguration that an expression returned into an object, and returns the result. The schema of the
+ * kind is built in, or comes from `customKinds`. Throws a MutationError, or a Failure if the schema is unknown.
  */
 export const applyConfigurationValue = (
   configuration: Value,
@@ -105,7 +105,7 @@ const createInternalError = (text: string): Status => {
   return { code: 500, reason: "InternalError", message, details: { causes: [{ message: text }] } };
 };
 
-/** Upstream knows the schemas of all kinds that are served, so a schema that is missing here refuses nothing. */
+/** Returns the error for an unknown schema. If Postern knows the kind's group and version, it is upstream's error. */
 const createUnknownKindError = ({ group, version, kind }: GroupVersionKind): Error => {
   if (hasSchemas(group, version))
     return new MutationError(

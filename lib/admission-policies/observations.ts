@@ -1,4 +1,4 @@
-// What an evaluation of policies finds besides its verdict. Tests of policies collect it; in functions, nothing does.
+// Collects facts about an evaluation of policies besides the verdict, for tests of policies. Functions collect nothing.
 import type { ExpressionResult } from "../cel/kubernetes.ts";
 import type { MatchResources } from "../kubernetes/admissionregistration/v1.ts";
 import "../features.ts";
@@ -14,7 +14,7 @@ export type PolicyObservation = { readonly policy: AnyPolicy } & (
       readonly field: ObservedField;
       /** The index of the first result. */
       readonly first: number;
-      /** The value of a mutation is whether it changed the object. */
+      /** The value of a mutation is true if the mutation changed the object. */
       readonly results: readonly (ExpressionResult | undefined)[];
     }
 );
@@ -23,16 +23,16 @@ let collected: PolicyObservation[] | undefined;
 let marked = 0;
 let compared = "";
 
-// A bundle has no code for calls of these functions, because they are empty there.
+// In a bundle, the next four functions are empty, so that the bundler drops their calls.
 
-/** Adds an observation, if there is one and observations are collected. */
+/** Adds the observation that `create` returns, if observations are collected. */
 export function observe(create: (compared: string) => PolicyObservation | false): void {
   if (!POSTERN_OBSERVED || collected === undefined) return;
   const observation = create(compared);
   if (observation) collected.push(observation);
 }
 
-/** Notes which part of a policy's constraints, or of a binding's, is compared with the request now. */
+/** Notes which field of the constraints is compared with the request now. */
 export function noteCompared(part: keyof MatchResources): void {
   if (POSTERN_OBSERVED) compared = part;
 }
@@ -47,7 +47,7 @@ export function dropObservations(): void {
   if (POSTERN_OBSERVED) collected?.splice(marked);
 }
 
-/** Returns the result of an action, and what was observed while it ran. Only one such action may run at a time. */
+/** Calls `act`. Returns its result, and the observations meanwhile. Only one such call may run at a time. */
 export const collectObservations = async <T>(
   act: () => Promise<T>,
 ): Promise<{ result: T; observations: readonly PolicyObservation[] }> => {

@@ -8,24 +8,24 @@ import type { KubernetesObject } from "../review.ts";
 import { typedGroups } from "./typed-objects.ts";
 import { PolicyConfigurationError } from "./types.ts";
 
-/** A kind of parameters as the cluster serves it. */
+/** A kind of parameters, and its resource in the cluster. */
 export interface ServedParamKind extends ServedResource {
   paramKind: Required<ParamKind>;
 }
 
-/** Guesses the resource of a kind of parameters by forming its plural as Kubernetes does for its own kinds. */
+/** Guesses the resource of a kind of parameters: its plural is formed as for Kubernetes' own kinds. */
 export const guessParamResource = ({ apiVersion = "", kind = "" }: ParamKind): ResourceType => {
   return { ...splitApiVersion(apiVersion), resource: toPlural(kind) };
 };
 
-/** Returns a parameter as upstream gives it to mutations: it adds apiVersion and kind only for validations. */
+/** Returns the value of `params` for mutations: upstream leaves out apiVersion and kind of kinds with typed clients. */
 export const toMutationParameter = (params: Value, { apiVersion = "" }: ParamKind = {}): Value => {
   if (!typedGroups.includes(splitApiVersion(apiVersion).group)) return params;
   const { apiVersion: _, kind: __, ...parameter } = toMap(params);
   return params === null ? null : (parameter as Value);
 };
 
-/** Finds the resource of a policy's parameters; throws a PolicyConfigurationError if the cluster doesn't serve it. */
+/** Finds the resource of a policy's parameters. Throws a PolicyConfigurationError if the cluster doesn't serve it. */
 export const findParamKind = async (
   { apiVersion = "", kind = "" }: ParamKind,
   discover: ObjectReader["discover"],
@@ -40,8 +40,8 @@ export const findParamKind = async (
 };
 
 /**
- * Returns the values of `params` with which a policy is evaluated under a binding: null if the binding names none.
- * Throws a PolicyConfigurationError as upstream reports one.
+ * Returns the values of `params` with which a policy is evaluated with a binding. If the binding has no paramRef, the
+ * only value is null. Throws a PolicyConfigurationError in the cases in which upstream reports one.
  */
 export const collectParameters = async (
   found: ServedParamKind | undefined,
@@ -52,15 +52,15 @@ export const collectParameters = async (
   if (found === undefined || paramRef === undefined) return [null];
   const { paramKind, resource, namespaced } = found;
   const { name, selector, namespace, parameterNotFoundAction } = paramRef;
-  const home = namespace || requestNamespace || undefined;
-  if (namespaced && home === undefined)
+  const paramNamespace = namespace || requestNamespace || undefined;
+  if (namespaced && paramNamespace === undefined)
     throw new PolicyConfigurationError(
       "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources",
     );
   if (!namespaced && namespace)
     throw new PolicyConfigurationError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`");
   const place: ResourceType = { ...splitApiVersion(paramKind.apiVersion), resource };
-  const scope = namespaced ? home : undefined;
+  const scope = namespaced ? paramNamespace : undefined;
   const read = async (): Promise<readonly (KubernetesObject | undefined)[]> =>
     name ? [await reader.get(place, name, scope)] : reader.list(place, scope, { labels: selector as object });
   const parameters = (await read()).filter((parameter) => parameter !== undefined);

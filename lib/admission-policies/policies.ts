@@ -1,4 +1,4 @@
-// The policies and bindings that the setting `policies` has.
+// Finds policies and bindings in the setting `policies`.
 import type { AnyBinding, AnyPolicy, CustomKind, PolicyObject } from "./types.ts";
 
 export const isPolicy = <T extends PolicyObject>(object: T): object is Extract<T, AnyPolicy> =>
@@ -16,21 +16,23 @@ export const listBindings = <T extends PolicyObject>(
   { metadata }: AnyPolicy,
 ): Extract<T, AnyBinding>[] => objects.filter(isBinding).filter(({ spec }) => spec.policyName === metadata.name);
 
-/** Returns the policies of an entry: one if it is the entry of a variant, otherwise all. */
+/** Returns the policies of a webhook entry: the policy of the variant; without a variant, all policies. */
 export const listPolicies = <T extends PolicyObject>(
   objects: readonly T[],
   variant: string | undefined,
 ): Extract<T, AnyPolicy>[] =>
   objects.filter(isPolicy).filter(({ metadata }) => variant === undefined || variant === getVariantName(metadata.name));
 
-/** Returns the name of a policy's entry: the policy's name, changed if an entry can't have it. */
+/**
+ * Returns the name of a policy's variant: the policy's name; if a variant can't have that name, its start and a hash.
+ */
 export const getVariantName = (policy: string): string => {
   if (/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(policy) && policy !== "mutate" && policy !== "validate")
     return policy;
   return `${policy.replaceAll(".", "-").slice(0, 50).replace(/-+$/, "")}-${hashText(policy)}`;
 };
 
-/** The FNV-1a hash of a text, which tells apart names that begin alike. */
+/** Returns the FNV-1a hash of a text, so that names with the same start differ. */
 const hashText = (text: string): string => {
   let hash = 0x811c9dc5;
   for (const byte of Buffer.from(text)) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;

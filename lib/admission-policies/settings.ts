@@ -6,25 +6,25 @@ import type { PolicyObject } from "./types.ts";
 
 /** The settings of a rule that evaluates policies. */
 export interface PolicySettings<T extends PolicyObject = PolicyObject> {
-  /** Policies and bindings. In postern.yaml also the names of files and folders that hold them. */
+  /** Policies and bindings. postern.yaml may also name files and folders that contain policies and bindings. */
   policies: readonly T[];
-  /** Resources of parameters whose plural isn't formed as usual. */
+  /** Resources of parameters whose plural is irregular. */
   reads: readonly ResourceType[];
 }
 
-/** Returns the first fault of the settings in a sentence; each object was checked before. */
+/** Returns the first fault of the settings in a sentence. Each policy and binding was checked before. */
 export const findSettingsFault = ({ policies, reads }: PolicySettings): string | undefined => {
   const names = policies.map(({ kind, metadata }) => `${kind} ${metadata?.name}`);
-  const twice = names.find((name, index) => names.indexOf(name) < index);
-  if (twice !== undefined) return `must have one ${twice} among its policies, not two`;
-  const isUnfit = ({ group, resource, version = "v1", ...others }: ResourceType) =>
+  const repeatedName = names.find((name, index) => names.indexOf(name) < index);
+  if (repeatedName !== undefined) return `must have one ${repeatedName} among its policies, not two`;
+  const isWrong = ({ group, resource, version = "v1", ...others }: ResourceType) =>
     [group, resource, version].some((text) => typeof text !== "string") ||
     resource === "" ||
     Object.keys(others).length > 0;
-  const unfit = reads.findIndex(isUnfit);
-  return unfit < 0
+  const wrongRead = reads.findIndex(isWrong);
+  return wrongRead < 0
     ? undefined
-    : `must name a group, a resource and perhaps a version in reads[${unfit}], for instance example.com, limits, v1`;
+    : `must name a group, a resource and perhaps a version in reads[${wrongRead}], for instance example.com, limits, v1`;
 };
 
 /** Returns the resources of the policies' parameters. */
@@ -35,14 +35,19 @@ const listParameterResources = ({ policies, reads }: PolicySettings): ResourceTy
 
 const mentions = (object: object, word: string): boolean => JSON.stringify(object).includes(word);
 
-/** Reports whether namespaces are read for the policies. The API server compares the policies' own selectors. */
+/**
+ * Reports whether policies need to read namespaces: for `namespaceObject`, or for the namespaceSelector of a binding.
+ * The API server evaluates the namespaceSelector of a policy.
+ */
 const readsNamespaces = ({ policies }: PolicySettings): boolean =>
   policies.some((object) => {
     if (isPolicy(object)) return mentions(object.spec, "namespaceObject");
     return isBinding(object) && !selectsEverything(toSelector(object.spec.matchResources?.namespaceSelector));
   });
 
-/** Reports whether the resources are asked for that the cluster serves: for parameters, and for rules in other versions. */
+/**
+ * Reports whether policies need discovery: to find the kind of parameters, or equivalent resources in other versions.
+ */
 const discoversResources = ({ policies }: PolicySettings): boolean =>
   policies.some((object) =>
     isPolicy(object)
@@ -50,13 +55,13 @@ const discoversResources = ({ policies }: PolicySettings): boolean =>
       : isBinding(object) && object.spec.matchResources !== undefined,
   );
 
-/** Reports whether an expression of a policy asks the authorizer. */
+/** Reports whether an expression of a policy uses the authorizer. */
 const asksAuthorizer = ({ policies }: PolicySettings): boolean =>
   policies.some((object) => isPolicy(object) && mentions(object.spec, "authorizer"));
 
 /**
- * Returns what a rule that evaluates policies asks the cluster. A rule that changes objects must not fill in values from
- * kept answers: it sets `maxAge` to 0 seconds.
+ * Returns the needs of a rule that evaluates policies. A rule that changes objects must not use cached answers, so it
+ * sets `maxAge` to 0 seconds.
  */
 export const buildPolicyNeeds = (freshness?: ReadOptions) => {
   return {

@@ -4,7 +4,7 @@ import { splitApiVersion } from "../objects/api-version.ts";
 
 const addEnd = (names: string): string[] => names.split(" ").map((name) => `${name}.k8s.io`);
 
-/** The groups of kinds that upstream reads by typed clients: these leave out apiVersion and kind of an object. */
+/** The groups of kinds that upstream reads with typed clients. Such a client leaves out apiVersion and kind. */
 export const typedGroups: readonly string[] = [
   "",
   "apps",
@@ -20,7 +20,7 @@ export const typedGroups: readonly string[] = [
   ),
 ];
 
-/** The groups of kinds that the API server has types for, but no typed clients. */
+/** The groups of kinds for which the API server has types, but no typed clients. */
 const otherGroups = addEnd("apiextensions apiregistration lifecycle");
 
 export const isBuiltInGroup = (group: string): boolean => typedGroups.includes(group) || otherGroups.includes(group);
@@ -29,8 +29,8 @@ const isBuiltIn = (value: object): boolean =>
   !isMap(value) || typeof value.apiVersion !== "string" || isBuiltInGroup(splitApiVersion(value.apiVersion).group);
 
 /**
- * Returns a function that reports whether a map or a list is part of one of these values; custom resources don't count.
- * Its first call goes through the values: only comparisons of values of different types call it.
+ * Returns a function that reports whether a map or a list is part of one of these values. Custom resources are left
+ * out. The parts are collected at its first call, because most evaluations don't call it.
  */
 export const createTypedTest = (roots: readonly unknown[]): TypedTest => {
   let parts: Set<object> | undefined;
@@ -40,10 +40,10 @@ export const createTypedTest = (roots: readonly unknown[]): TypedTest => {
   };
 };
 
-/** Doesn't recurse: any depth is safe. */
+/** Collects values and all maps and lists in them. It doesn't recurse: any depth is safe. */
 const collectParts = (roots: readonly object[]): Set<object> => {
   const parts = new Set(roots);
-  // A set also lists what is added meanwhile.
+  // The loop also visits the elements that it adds.
   for (const part of parts) for (const member of Object.values(part)) if (isObject(member)) parts.add(member);
   return parts;
 };

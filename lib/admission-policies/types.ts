@@ -5,12 +5,12 @@ import type {
 } from "../kubernetes/admissionregistration/v1.ts";
 import type { Status } from "../review.ts";
 
-/** What the specs of both kinds of policies have. */
+/** The fields that the specs of both kinds of policies have. */
 export type PolicySpec = Pick<
   ValidatingAdmissionPolicySpec,
   "failurePolicy" | "matchConditions" | "matchConstraints" | "paramKind" | "variables"
 >;
-/** What the specs of both kinds of bindings have. */
+/** The fields that the specs of both kinds of bindings have. */
 export type BindingSpec = Pick<MutatingAdmissionPolicyBindingSpec, "policyName" | "matchResources" | "paramRef">;
 
 /** A policy or a binding that upstream's validation accepts. Absent fields have upstream's defaults. */
@@ -24,19 +24,19 @@ export type Policy<Spec extends PolicySpec> = NamedObject<Spec & { matchConstrai
 export type Binding<Spec extends BindingSpec> = NamedObject<Spec & { policyName: string }>;
 export type AnyPolicy = Policy<PolicySpec>;
 export type AnyBinding = Binding<BindingSpec>;
-/** What a rule needs of a CustomResourceDefinition: the schemas of a kind. */
+/** The part of a CustomResourceDefinition that a rule needs: the schemas of a kind. */
 export type CustomKind = NamedObject<{
   group: string;
   names: { kind: string; plural: string };
   versions: readonly object[];
 }>;
-/** An object that the setting `policies` has. */
+/** An object in the setting `policies`. */
 export type PolicyObject = AnyPolicy | AnyBinding | CustomKind;
 
-/** An error of a policy's or a binding's configuration, with upstream's text; failurePolicy decides what it means. */
+/** An error in the configuration of a policy or a binding, with upstream's text. failurePolicy decides its effect. */
 export class PolicyConfigurationError extends Error {}
 
-/** An error that refuses the request with a status, whatever failurePolicy says. */
+/** An error that refuses the request with a status, independently of failurePolicy. */
 export class PolicyStatusError extends Error {
   readonly status: Status;
   constructor(status: Status) {
@@ -45,5 +45,5 @@ export class PolicyStatusError extends Error {
   }
 }
 
-/** Reports whether errors refuse the request. */
+/** Reports whether errors of a policy refuse the request. */
 export const isFailingClosed = ({ failurePolicy = "Fail" }: PolicySpec): boolean => failurePolicy !== "Ignore";

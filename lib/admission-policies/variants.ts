@@ -1,4 +1,4 @@
-// The webhook entries: one for each policy, as narrow as its constraints.
+// Makes one webhook entry for each policy. An entry matches only requests that the policy's constraints match.
 import { compileExpression, createAdmissionEnvironment } from "../cel/kubernetes.ts";
 import { bool } from "../cel/types.ts";
 import type { NamedConditions, RequestMatch, RuleVariant } from "../rule.ts";
@@ -8,19 +8,19 @@ import { getVariantName, isPolicy, listBindings } from "./policies.ts";
 import type { PolicySettings } from "./settings.ts";
 import type { AnyBinding, AnyPolicy, PolicyObject } from "./types.ts";
 
-/** What the entries of one kind of policies have of their own. */
+/** The properties of entries that differ between the two kinds of policies. */
 interface EntryTraits<T extends PolicyObject> {
-  /** The operations that `*` in a rule stands for. */
+  /** The operations for which `*` stands in a policy. */
   operations: RequestMatch["operations"];
-  /** Reports whether an error refuses the request under a binding, if the policy fails closed. */
+  /** Reports whether errors refuse a request with this binding, if the policy fails closed. */
   refuses?(binding: Extract<T, AnyBinding>): boolean;
-  /** Reports whether a policy is evaluated once more if another one changed the object. */
+  /** Reports whether a policy is evaluated a second time if a later policy changed the object. */
   isReinvoked?(policy: Extract<T, AnyPolicy>): boolean;
   /** Returns the first error of a policy's expressions in a minor version of Kubernetes. */
   findExpressionFault(policy: Extract<T, AnyPolicy>, kubernetes: string): string | undefined;
 }
 
-/** Returns an entry for each policy. A policy without bindings has none. */
+/** Returns an entry for each policy. The entry of a policy without bindings matches nothing. */
 export const buildPolicyVariants = <T extends PolicyObject>(
   { policies }: PolicySettings<T>,
   { operations, refuses = () => true, isReinvoked = () => true, findExpressionFault }: EntryTraits<T>,
@@ -28,7 +28,7 @@ export const buildPolicyVariants = <T extends PolicyObject>(
   policies.filter(isPolicy).map((policy) => {
     const { failurePolicy = "Fail", matchConstraints } = policy.spec;
     const bindings = listBindings(policies, policy);
-    // With parameters, errors could refuse the request before its conditions are evaluated.
+    // With parameters, an error can refuse a request before matchConditions are evaluated.
     const refusesAlways =
       policy.spec.paramKind === undefined &&
       bindings.some((binding) => binding.spec.matchResources === undefined && refuses(binding));
@@ -46,7 +46,7 @@ export const buildPolicyVariants = <T extends PolicyObject>(
     };
   });
 
-/** Returns the requests that any policy is for. */
+/** Returns the requests to which any of the policies applies. */
 export const listPolicyMatches = ({ policies }: PolicySettings, operations: RequestMatch["operations"]) =>
   policies.filter(isPolicy).flatMap((policy) => listMatches(policy, operations));
 
@@ -55,18 +55,19 @@ const listMatches = ({ spec }: AnyPolicy, operations: RequestMatch["operations"]
     return { ...match, operations: match.operations.includes("*") ? operations : match.operations };
   });
 
-/** The most conditions of an entry, less those that exempt users, groups and vital resources. */
-const mostConditions = 61;
+/** An entry may have 64 conditions. Three are reserved for exemptions of users, groups and vital resources. */
+const maxPolicyConditions = 61;
 
 /**
- * Returns the conditions that the API server can evaluate before it calls the rule. A condition that results in an
- * error then refuses the request, so a policy that fails closed has them only if it would refuse the request, too.
+ * Returns the matchConditions of a policy that the API server can evaluate before it calls the rule. If a condition
+ * results in an error, the API server refuses the request; so the caller uses them only if the policy would refuse it,
+ * too, or fails open.
  */
 const selectConditions = ({ spec: { matchConditions = [] } }: AnyPolicy): NamedConditions => {
-  // Without `params`, and without functions that older clusters lack.
+  // An entry's conditions have no `params`. Functions that the oldest known version lacks are not used either.
   const environment = createAdmissionEnvironment({ kubernetes: oldestKubernetes, hasAuthorizer: true });
   const known = matchConditions.filter(
     ({ expression }) => "program" in compileExpression(expression, environment, [bool]),
   );
-  return Object.fromEntries(known.slice(0, mostConditions).map(({ name, expression }) => [name, expression]));
+  return Object.fromEntries(known.slice(0, maxPolicyConditions).map(({ name, expression }) => [name, expression]));
 };

@@ -10,7 +10,7 @@ describe("checked expressions as JSON", () => {
   const [plain, withParams] = [createAdmissionEnvironment({}), createAdmissionEnvironment({ hasParams: true })];
   const withVariable = (type: typeof int) => createAdmissionEnvironment({ variables: new Map([["a", type]]) });
 
-  /** Returns the lookup of one expression that was checked. */
+  /** Returns the lookup that finds one checked expression. */
   const encode = (...check: Parameters<typeof checkExpression>) => {
     const text = JSON.stringify(encodeChecks(collectChecks(() => checkExpression(...check))));
     return createCheckLookup(() => JSON.parse(text)).checkExpression;
@@ -41,7 +41,7 @@ describe("checked expressions as JSON", () => {
     assert.deepEqual(encode("1", plain, [bool])("1", plain, [bool]), { error });
   });
 
-  it("are found only by the same text, environment and type", () => {
+  it("are found only for the same text, environment and type", () => {
     const check = encode("1 == 1", withVariable(int), [bool]);
     assert.ok("expression" in check("1 == 1", withVariable(int), [bool]));
     const others: Parameters<typeof check>[] = [

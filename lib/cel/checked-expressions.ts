@@ -1,4 +1,5 @@
-// What takes the place of expression-check.ts in a bundle: the expressions of its settings were checked by the build.
+// In a bundle, this file replaces expression-check.ts. The build has checked the expressions of the function's
+// settings.
 import type { CheckedExpression } from "./checker/checker.ts";
 import { describeContext } from "./contexts.ts";
 import type { CheckResult, CollectedCheck, checkExpression as parseAndCheckExpression } from "./expression-check.ts";
@@ -7,23 +8,30 @@ import type { Type } from "./types.ts";
 import { Double, Uint } from "./values.ts";
 
 /**
- * A value as JSON. An array begins with the index of an object's shape, or with a text that tells what it is. One that
- * begins with a negative number stands for a repeated value: -1 for the first one.
+ * A value as JSON. An array stands for an object, a list or a special number. Its first element says which:
+ * - a text is the type, as in `["int", "5"]` or `["list", 1, 2]`;
+ * - a number from 0 on is the index of the object's shape;
+ * - a negative number stands for a repeated value: `[-1]` for the first one.
  */
 type Encoded = string | number | boolean | null | readonly Encoded[];
 
-/** What objects have in common: members with the same values, and the names of the other members. */
+/** The shape of several objects: members with the same values in all, and the names of the other members. */
 type Shape = readonly [common: Readonly<Record<string, unknown>>, names: readonly string[]];
 
-/** Checked expressions, or their errors, as JSON: by their contexts and their texts. */
+/**
+ * Checked expressions, or their errors, as JSON. `results` has them by the keys of their contexts and by their texts.
+ */
 export interface EncodedChecks {
   readonly shapes: readonly Shape[];
-  /** Values that expressions have several times. */
+  /** Values that occur several times. */
   readonly repeated: readonly Encoded[];
   readonly results: Readonly<Record<string, Readonly<Record<string, Encoded>>>>;
 }
 
-/** The types that matter when an expression is compiled; among them types without a name, which upstream refuses. */
+/**
+ * Reports whether the compilation of an expression needs a type. It needs types without a name, because upstream
+ * refuses them.
+ */
 const isNeeded = ({ kind, name, parameters }: Type): boolean =>
   kind === "struct" || kind === "type" || name === "" || parameters.some(isNeeded);
 
@@ -52,7 +60,7 @@ export const encodeChecks = (checks: readonly CollectedCheck[]): EncodedChecks =
       ...value,
       offset: undefined,
       "@type": type && isNeeded(type) ? type : undefined,
-      // The name of most identifiers refers to itself.
+      // The reference of most identifiers is their own name, which is left out.
       "@reference": Reflect.get(value, "name") === reference?.name ? undefined : reference,
     };
     return encodeObject(Object.entries(members).filter(([, member]) => member !== undefined));
@@ -69,7 +77,7 @@ export const encodeChecks = (checks: readonly CollectedCheck[]): EncodedChecks =
   return { shapes: Array.from(shapes.values(), ({ shape }) => shape), repeated, results };
 };
 
-/** Returns the values that occur several times, and a function that replaces them. */
+/** Returns the values that occur several times, and a function that replaces them by their index. */
 const findRepeatedValues = (values: readonly Encoded[]) => {
   const counts = new Map<string, number>();
   const count = (value: Encoded): void => {
@@ -77,7 +85,7 @@ const findRepeatedValues = (values: readonly Encoded[]) => {
     const key = JSON.stringify(value);
     const known = counts.get(key) ?? 0;
     counts.set(key, known + 1);
-    // The parts of a repeated value are written once.
+    // A repeated value is written only once, so its parts count only once.
     if (known === 0) value.forEach(count);
   };
   values.forEach(count);
@@ -87,7 +95,7 @@ const findRepeatedValues = (values: readonly Encoded[]) => {
     if (!Array.isArray(value)) return value;
     const key = JSON.stringify(value);
     const parts = () => value.map(replace);
-    if (counts.get(key) === 1 || key.length < shortestRepeated) return parts();
+    if (counts.get(key) === 1 || key.length < minRepeatedLength) return parts();
     const index = indexes.get(key) ?? repeated.push(parts()) - 1;
     indexes.set(key, index);
     return [-1 - index];
@@ -95,8 +103,10 @@ const findRepeatedValues = (values: readonly Encoded[]) => {
   return { repeated, replace };
 };
 
-const shortestRepeated = 8;
+/** A value with fewer characters of JSON is not replaced. */
+const minRepeatedLength = 8;
 
+/** Returns the checked expression that a value of `encodeChecks` stands for. */
 const decode = (encoded: Encoded | undefined, { shapes, repeated }: EncodedChecks): CheckResult => {
   if (typeof encoded === "string") return { error: encoded };
   const types = new Map<Expression, Type>();
@@ -105,7 +115,7 @@ const decode = (encoded: Encoded | undefined, { shapes, repeated }: EncodedCheck
     if (!Array.isArray(value)) return value;
     const [tag, ...parts] = value;
     const [part] = parts;
-    // Each occurrence becomes an object of its own.
+    // Each occurrence of a repeated value becomes another object, because `types` and `references` are by object.
     if (tag < 0) return toValue(repeated[-1 - tag]);
     if (tag === "list") return parts.map(toValue);
     if (tag === "int") return BigInt(part);
@@ -125,7 +135,9 @@ const decode = (encoded: Encoded | undefined, { shapes, repeated }: EncodedCheck
   return { ...(toValue(encoded) as CheckedExpression), types, references };
 };
 
-/** Returns the functions of expression-check.ts for expressions that `readChecks` returns. */
+/**
+ * Returns replacements for the functions of expression-check.ts, which find the results of the build in `readChecks()`.
+ */
 export const createCheckLookup = (readChecks: () => EncodedChecks) => {
   let checks: EncodedChecks | undefined;
   const checkExpression: typeof parseAndCheckExpression = (text, { context }, results) => {

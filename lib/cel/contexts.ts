@@ -13,16 +13,16 @@ export interface ExpressionContext {
   variables?: ReadonlyMap<string, Type>;
 }
 
-/** An environment, and what it was created for. */
+/** An environment, and the context for which it was created. */
 export interface AdmissionEnvironment extends Environment {
   readonly context: ExpressionContext;
 }
 
-/** Returns a type by the names that types have at run time, such as `google.protobuf.Duration`. */
+/** Formats a type with the names that types have at run time, such as `list(google.protobuf.Duration)`. */
 export const formatRuntimeType = ({ name, parameters }: Type): string =>
   parameters.length === 0 ? name : `${name}(${parameters.map(formatRuntimeType).join(", ")})`;
 
-/** Returns a key that differs between contexts in which the same expression is checked differently. */
+/** Returns a key for a context. In two contexts with the same key, the check of an expression has the same result. */
 export const describeContext = (
   { kubernetes, hasParams, hasAuthorizer, isMutation, variables }: ExpressionContext,
   results: readonly Type[] | undefined,

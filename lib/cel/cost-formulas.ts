@@ -1,16 +1,18 @@
 import { EvaluationError, findSize, LibraryObject, Optional, type Value } from "./values.ts";
 
-/** The most that one expression may cost. */
+/** The highest cost of one expression. */
 export const mostExpressionCost = 1_000_000;
 
-/** Returns the cost of going through a text or a list once. */
+/** Returns the cost of reading a text or a list of this size once. */
 export const countTraversal = (size: number, factor = 0.1): number => Math.ceil(size * factor);
 
-/** Returns the size of a value as Kubernetes' costs see it. */
+/** Returns the size of a value from which Kubernetes computes costs. */
 export const getActualSize = (value: Value): number =>
   value instanceof LibraryObject ? value.size : (findSize(value) ?? 1);
 
-/** Returns the size of a value as the costs of CEL's own functions see it: they look into optional values. */
+/**
+ * Returns the size from which the costs of CEL's own functions are computed. Of an optional, it is its value's size.
+ */
 export const getInnerSize = (value: Value): number => {
   if (value instanceof Optional && value.value !== undefined) return getInnerSize(value.value);
   // An optional value may have an error.

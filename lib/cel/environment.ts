@@ -3,7 +3,7 @@ import type { Macro } from "./parser/macros.ts";
 import type { Type } from "./types.ts";
 import * as types from "./types.ts";
 
-/** What expressions can name: variables, functions, types and macros. */
+/** The variables, functions, types and macros that expressions can use. */
 export interface Environment {
   readonly variables: ReadonlyMap<string, Type>;
   readonly functions: ReadonlyMap<string, FunctionDeclaration>;
@@ -12,11 +12,12 @@ export interface Environment {
   /** Whether fields can have names in backquotes. */
   readonly hasQuotedNames: boolean;
   /**
-   * Whether `or` and `orValue` of a value that is no optional are an error, instead of the value; and whether a part of an
-   * expression keeps the value in an optional, instead of Go's form of it, which empty optionals and quantities don't have.
+   * Two changes of optionals in a newer cel-go. If true, `or` and `orValue` of a value that is no optional are an
+   * error; otherwise they return the value. If true, a selection from an optional uses its value; otherwise it uses the
+   * value converted to Go, which is an error for quantities and null for empty optionals.
    */
   readonly hasStrictOptionals: boolean;
-  /** Whether to compare a map or a list of a typed object with a value of another type is an error. */
+  /** Whether it is an error to compare a map or a list of a typed object with a value of another type. */
   readonly hasTypedObjects: boolean;
 }
 
@@ -27,8 +28,8 @@ export interface StructType {
 }
 
 /**
- * Creates an environment. Functions that are given several times have the overloads of all, in the order given; of two
- * overloads with the same id, the later one.
+ * Creates an environment. If functions have the same name, they become one function with the overloads of all, in the
+ * given order. If overloads have the same id, the last one counts.
  */
 export const createEnvironment = (parts: {
   readonly variables: Readonly<Record<string, Type>>;
@@ -42,7 +43,8 @@ export const createEnvironment = (parts: {
   const functions = new Map<string, FunctionDeclaration>();
   for (const added of parts.functions) {
     const present = functions.get(added.name);
-    const overloads = present && new Map([...present.overloads, ...added.overloads].map((one) => [one.id, one]));
+    const overloads =
+      present && new Map([...present.overloads, ...added.overloads].map((overload) => [overload.id, overload]));
     functions.set(added.name, overloads ? { ...added, ...present, overloads: [...overloads.values()] } : added);
   }
   return {
@@ -53,7 +55,7 @@ export const createEnvironment = (parts: {
   };
 };
 
-/** The types that expressions can name in every environment, and that are values at run time, by their names. */
+/** The types that expressions can use as values, such as in `type(x) == int`, by their names. */
 export const namedTypes: ReadonlyMap<string, Type> = new Map(
   [
     types.bool,
@@ -74,7 +76,7 @@ export const namedTypes: ReadonlyMap<string, Type> = new Map(
   ].map((type) => [type.name, type]),
 );
 
-/** Names that upstream knows when it checks an expression, and refuses when it makes a program of it. */
+/** Names of types that upstream's check accepts, but that its compilation of the program refuses. */
 export const namedTypesWithoutValue: ReadonlyMap<string, Type> = new Map([
   ["duration", types.duration],
   ["timestamp", types.timestamp],

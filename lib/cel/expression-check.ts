@@ -1,5 +1,5 @@
-// Declares what Kubernetes' admission has, and parses and checks expressions. checked-expressions.ts takes the place of
-// this file in bundles.
+// Declares the variables and types of Kubernetes' admission, and parses and checks expressions. In bundles,
+// checked-expressions.ts replaces this file.
 import { type CheckedExpression, check, formatIssues } from "./checker/checker.ts";
 import { type AdmissionEnvironment, describeContext, type ExpressionContext, formatRuntimeType } from "./contexts.ts";
 import type { Environment, StructType } from "./environment.ts";
@@ -70,7 +70,7 @@ const variablesType = struct("kubernetes.variables");
 
 const macros: readonly Macro[] = [...standardMacros, ...optionalMacros, ...twoVariableMacros];
 
-/** Returns what expressions of one kind can name besides functions. */
+/** Returns the variables, macros and structures that expressions in a context can use. */
 export const createDeclarations = (
   { hasParams = false, hasAuthorizer = false, isMutation = false, variables }: ExpressionContext,
   hasSortBy = false,
@@ -94,10 +94,10 @@ export const createDeclarations = (
   },
 });
 
-/** What an expression means, or upstream's error. */
+/** A checked expression, or upstream's error. */
 export type CheckResult = CheckedExpression | { readonly error: string };
 
-/** Parses and checks an expression whose type must be one of `results`; without `results`, it may have any type. */
+/** Parses and checks an expression. Its type must be one of `results`; without `results`, it may have any type. */
 export const checkExpression = (
   text: string,
   environment: AdmissionEnvironment,
@@ -120,7 +120,7 @@ const parseAndCheck = (text: string, environment: Environment, results: readonly
   return { error: `must evaluate to ${wanted} but got ${formatRuntimeType(type)}` };
 };
 
-/** An expression that was checked, with what the result depends on. */
+/** An expression that was checked, the key of its context, and the result. */
 export interface CollectedCheck {
   readonly text: string;
   readonly context: string;
@@ -129,7 +129,7 @@ export interface CollectedCheck {
 
 let collected: CollectedCheck[] | undefined;
 
-/** Returns all expressions that were checked while `act` ran. */
+/** Calls `act`, and returns all expressions that were checked meanwhile. */
 export const collectChecks = (act: () => void): readonly CollectedCheck[] => {
   const checks: CollectedCheck[] = [];
   collected = checks;

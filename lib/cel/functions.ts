@@ -3,22 +3,25 @@ import type { Type } from "./types.ts";
 import type { Value } from "./values.ts";
 
 /**
- * A function of CEL. Functions are declared in one place each: with their signatures, what they return, and what they
- * cost.
+ * A function of CEL. Each function is declared in one place, with its signatures, its evaluation and its cost.
  */
 export interface FunctionDeclaration {
-  /** The name in expressions, such as `startsWith` or `sets.contains`; for an operator upstream's name, such as `_+_`. */
+  /**
+   * The name in expressions, such as `startsWith` or `sets.contains`; for an operator upstream's name, such as `_+_`.
+   */
   readonly name: string;
   readonly overloads: readonly Overload[];
   /**
-   * Returns the value for arguments of any types, where upstream has one implementation for all overloads. Without it,
-   * the overload whose parameters fit the arguments' types at run time is called.
+   * Returns the value for arguments of any types, if upstream has one implementation for all overloads. Without it, the
+   * overload is called whose parameters have the types of the arguments at run time.
    */
   readonly evaluate?: Evaluate;
   readonly cost?: FunctionCost;
-  /** Returns the function for calls with a constant second argument, a pattern: it is compiled with the program. */
+  /**
+   * For calls whose second argument is a constant pattern: compiles the pattern, and returns a function that uses it.
+   */
   readonly usePattern?: (source: string) => Evaluate;
-  /** Finds what upstream's checker refuses in a call on a literal text with a literal list of arguments. */
+  /** Finds an error that upstream's checker reports for a call on a literal text with a literal list of arguments. */
   readonly findIssue?: (
     text: string,
     args: readonly Expression[],
@@ -27,8 +30,8 @@ export interface FunctionDeclaration {
 }
 
 /**
- * Returns the cost of a call as Kubernetes computes it, by the function's name. `Overload.cost` counts only if this has
- * no cost. `overload` is the name of the only overload that fits the static types.
+ * Returns the cost of a call that Kubernetes computes by the function's name. If it returns undefined, `Overload.cost`
+ * is the cost. `overload` is the id of the overload, if only one fits the static types.
  */
 export type FunctionCost = (args: readonly Value[], result: Value, overload: string | undefined) => number | undefined;
 
@@ -36,16 +39,18 @@ export type FunctionCost = (args: readonly Value[], result: Value, overload: str
 export interface Overload {
   /** Upstream's name of the overload, such as `string_to_int`. */
   readonly id: string;
-  /** Whether it is called as `a.f(b)`; `a` is then the first parameter. */
+  /** Whether it is called as a method: in `a.f(b)`, `a` is the first parameter. */
   readonly isMember: boolean;
   readonly parameters: readonly Type[];
   readonly result: Type;
   readonly evaluate?: Evaluate;
-  /** Returns the cost of a call, if this is the only overload that fits the static types; 1 without it. */
+  /** Returns the cost of a call, if this is the only overload that fits the static types. Without it, the cost is 1. */
   readonly cost?: (args: readonly Value[], result: Value) => number;
 }
 
-/** Returns a function's value, or throws an EvaluationError. The arguments are of the types that were declared. */
+/**
+ * Returns a function's value, or throws an EvaluationError. The arguments have the types of the overload's parameters.
+ */
 // biome-ignore lint/suspicious/noExplicitAny: each overload takes values of its own parameters' types.
 export type Evaluate = (...args: any[]) => Value;
 
@@ -61,8 +66,8 @@ export const overload = (
 export const member = (...args: Parameters<typeof overload>): Overload => ({ ...overload(...args), isMember: true });
 
 /**
- * Declares a function with one overload. A function with several is declared several times: the environment puts the
- * overloads of declarations with the same name together.
+ * Declares a function with one overload. To declare a function with several overloads, declare it several times: the
+ * environment combines declarations with the same name.
  */
 export const declareFunction = (
   name: string,
@@ -73,8 +78,8 @@ export const declareFunction = (
   cost?: FunctionCost,
 ): FunctionDeclaration => ({ name, overloads: [overload(id, parameters, result, evaluate)], ...(cost && { cost }) });
 
-/** Declares a function like `declareFunction`, but it is called as a method of its first parameter. */
+/** Declares a function with one overload that is called as a method of its first parameter. */
 export const declareMethod = (...args: Parameters<typeof declareFunction>): FunctionDeclaration => {
   const declaration = declareFunction(...args);
-  return { ...declaration, overloads: declaration.overloads.map((each) => ({ ...each, isMember: true })) };
+  return { ...declaration, overloads: declaration.overloads.map((single) => ({ ...single, isMember: true })) };
 };

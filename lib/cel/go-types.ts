@@ -1,6 +1,6 @@
 import { getType, type Value } from "./values.ts";
 
-/** The names of types that don't follow from their names in CEL. */
+/** Go's names of types, by CEL's names, if they can't be derived from CEL's names. */
 const goNames: Readonly<Record<string, string>> = {
   "kubernetes.NamedFormat": "cel.Format",
   list: "*types.baseList",
@@ -10,7 +10,7 @@ const goNames: Readonly<Record<string, string>> = {
   type: "*types.Type",
 };
 
-/** Returns the name that a value's type has in cel-go's source, as some error messages have it. */
+/** Returns the name of a value's type in cel-go, such as `types.Int`. Some error messages contain it. */
 export const nameGoType = (value: Value | undefined): string => {
   if (value === undefined) return "*types.Err";
   const { kind, name } = getType(value);

@@ -19,8 +19,8 @@ import {
 } from "./values.ts";
 
 /**
- * Returns a value as JSON, as upstream does; an integer that a number doesn't hold is a bigint. `convertMessage` converts what
- * message literals make. Throws if JSON can't have the value.
+ * Converts a value to JSON, as upstream does. Integers that are not safe become bigints. `convertMessage` converts the
+ * values of message literals. Throws if a value has no form in JSON.
  */
 export const toJson = (value: Value, convertMessage: (message: StructValue) => unknown): unknown => {
   if (typeof value === "number" && !Number.isFinite(value)) throw createError(value);
@@ -54,8 +54,8 @@ const createError = (value: Value, wanted = "JSON") =>
   new EvaluationError(`unsupported type conversion from '${formatType(getType(value))}' to ${wanted}`);
 
 /**
- * Returns what is wrong with the names of message types below a value: the type of a field must be called as its path,
- * such as `Object.spec`.
+ * Returns the faults in the names of message types in a value. The type of a message must have the name of its path,
+ * such as `Object.spec` for the field `spec`.
  */
 export const findTypeNameFaults = (value: Value, path: readonly string[]): string[] => {
   if (isList(value)) return toArray(value).flatMap((element) => findTypeNameFaults(element, path));

@@ -29,10 +29,10 @@ import { type Budget, compile, type Program, type Variables } from "./program/pr
 import type { Type } from "./types.ts";
 import { EvaluationError, type Value } from "./values.ts";
 
-/** The most that all matchConditions of a webhook or a policy may cost together. */
+/** The highest cost of all matchConditions of a webhook or a policy together. */
 export const mostConditionsCost = 2_500_000;
 
-/** In upstream's order, which is that of the overloads of functions that several libraries have. */
+/** The functions of all versions. If several libraries have a function, its overloads are in upstream's order. */
 const functions: readonly FunctionDeclaration[] = [
   ...standardFunctions,
   ...conversionFunctions,
@@ -52,9 +52,9 @@ const functions: readonly FunctionDeclaration[] = [
 ];
 
 /**
- * What minor versions changed; everything else is the same in all. A version accepts new functions in new expressions only
- * one version later than that which brought them, so that a cluster can be set back by one. A function that is declared
- * again replaces the overloads that had the same id.
+ * The changes by the minor version from which on new expressions may use them. New functions may be used one version
+ * later than the version that has them, so that a cluster can be downgraded by one version. A function that is declared
+ * again replaces overloads with the same id.
  */
 const changes: Since<{
   functions?: readonly FunctionDeclaration[];
@@ -74,7 +74,7 @@ const changes: Since<{
   "1.38": { functions: includesFunctions },
 };
 
-/** Returns the environment of expressions of one kind. */
+/** Returns the environment of expressions in a context. */
 export const createAdmissionEnvironment = (context: ExpressionContext): AdmissionEnvironment => {
   const { kubernetes = newestKubernetes, isMutation = false } = context;
   const since = Object.values(selectSince(changes, kubernetes));
@@ -97,7 +97,7 @@ export const createAdmissionEnvironment = (context: ExpressionContext): Admissio
 /** A compiled expression, or upstream's error. */
 export type CompiledExpression = { program: Program } | { error: string };
 
-/** Compiles an expression whose type must be one of `results`; without `results`, it may have any type. */
+/** Compiles an expression. Its type must be one of `results`; without `results`, it may have any type. */
 export const compileExpression = (
   text: string,
   environment: AdmissionEnvironment,
@@ -113,12 +113,12 @@ export const compileExpression = (
   }
 };
 
-/** The result of an expression; `exhausted` is upstream's error if the expressions of a set cost too much together. */
+/** The result of an expression. `exhausted` is upstream's error if several expressions cost too much together. */
 export type ExpressionResult = { value: Value } | { error: string } | { exhausted: string };
 
 /**
- * Evaluates an expression, and deducts its cost from what the expressions of a set may cost together. `takeFurtherCost`
- * returns the cost of the variables that had to be computed for it.
+ * Evaluates an expression, and subtracts its cost from `set`, the budget that several expressions have together.
+ * `takeFurtherCost` returns the cost of the variables that were computed for this expression.
  */
 export const evaluateExpression = (
   text: string,

@@ -6,11 +6,11 @@ import { readRows } from "../../test/rows.ts";
 
 interface Row {
   expression: string;
-  /** True if upstream has a value for what ends here with an error, because its memory is that of a server. */
+  /** True if the evaluation ends with an error here although upstream, with the memory of a server, returns a value. */
   isInterrupted?: boolean;
 }
 
-// The elements of each list that an expression makes are kept at once, so that memory that is not bounded isn't enough.
+// The code of a worker, which evaluates expressions that use many large lists at the same time.
 const code = `
 const { parentPort, workerData } = require("node:worker_threads");
 const run = async ({ modules, expressions }) => {
@@ -31,7 +31,10 @@ const run = async ({ modules, expressions }) => {
 };
 run(workerData);`;
 
-/** Evaluates expressions, one after the other. Those from the first one that needs too much memory have no outcome. */
+/**
+ * Evaluates expressions one after another with limited memory. If one of them needs more, it and all later ones don't
+ * finish.
+ */
 const evaluateWithin = async (megabytes: number, expressions: readonly string[]): Promise<string[]> => {
   const outcomes: string[] = [];
   const worker = new Worker(code, {
@@ -45,7 +48,7 @@ const evaluateWithin = async (megabytes: number, expressions: readonly string[])
   return outcomes;
 };
 
-describe("an evaluation within the cost of an expression", async () => {
+describe("an evaluation with the cost limit of an expression", async () => {
   const rows = readRows<Row[]>(import.meta.filename);
   const outcomes = await evaluateWithin(
     100,

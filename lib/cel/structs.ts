@@ -19,9 +19,11 @@ import {
   type Value,
 } from "./values.ts";
 
-/** A struct whose fields are computed when they are selected. */
+/** A struct whose fields are computed when an expression selects them. */
 export abstract class FieldObject extends CelObject {
-  /** Returns a field's value; undefined if there is none; throws an EvaluationError if it can't be computed. */
+  /**
+   * Returns a field's value; undefined if there is no such field. Throws an EvaluationError if it can't be computed.
+   */
   abstract find(name: string): Value | undefined;
   equals(other: this): boolean {
     return this === other;
@@ -42,6 +44,9 @@ export class StructValue extends CelObject {
   }
 }
 
+/**
+ * Reports whether two messages or maps have the same fields: the first has `entries`, and the second is read by `find`.
+ */
 const isSameFields = <Key>(
   entries: readonly (readonly [Key, Value])[],
   find: (key: Key) => Value | undefined,
@@ -54,7 +59,7 @@ const isSameFields = <Key>(
   return entries.length === size && entries.every(isSame);
 };
 
-/** Reports whether fields of messages are equal. Upstream compares them as Go does: two lists are never equal. */
+/** Reports whether fields of messages are equal. Upstream compares them in Go, where two lists are never equal. */
 const isSameField = (left: Value, right: Value): boolean => {
   if (left === right) return true;
   if (isList(left) || getType(left).name !== getType(right).name) return false;
@@ -74,11 +79,11 @@ export const findField = (object: FieldObject, key: Value): Result | undefined =
 const patchTexts = ["op", "path", "from"];
 const patchFields = [...patchTexts, "value"];
 
-/** Reports whether a value is a map that Go can't convert to one with texts as keys. */
+/** Reports whether a value is a map with a key that is no text. Go can't convert such a map. */
 const hasOtherKeys = (value: Value): boolean =>
   value instanceof CelMap && [...value.entries.values()].some(([key]) => typeof key !== "string");
 
-/** Returns a field of a value whose static type is that of an `Object`; undefined if it is tested and absent. */
+/** Returns a field of a value whose static type is `Object`; undefined if `has()` tests the field and it is absent. */
 export const findMessageField = (object: Value, name: string, isTest: boolean): Result | undefined => {
   const isUnreadable = object instanceof StructValue && [...object.fields.values()].some(hasOtherKeys);
   if (!isUnreadable && (object instanceof StructValue || (isMap(object) && !(object instanceof CelMap)))) {
@@ -88,7 +93,7 @@ export const findMessageField = (object: Value, name: string, isTest: boolean): 
   return isTest ? undefined : new EvaluationError(`cannot get field ${JSON.stringify(name)}`);
 };
 
-/** Returns a field of a JSON patch; upstream can't select from other messages whose static type isn't known. */
+/** Returns a field of a JSON patch. Upstream can't select fields of other messages if their static type is unknown. */
 export const findInPatch = (struct: StructValue, key: Value, isTest: boolean): Result | undefined => {
   if (struct.type.name !== "JSONPatch" || typeof key !== "string") return undefined;
   if (!patchFields.includes(key)) return new EvaluationError(`unsupported ${isTest ? "field" : "indexer"}: ${key}`);
@@ -96,7 +101,7 @@ export const findInPatch = (struct: StructValue, key: Value, isTest: boolean): R
   return isTest && (value === "" || !struct.fields.has(key)) ? undefined : value;
 };
 
-/** The Go types of values that cel-go can't convert back from Go. */
+/** The Go types, by type, of values that cel-go can't convert back to CEL. */
 export const nativeTypes: Readonly<Record<string, string>> = {
   "kubernetes.Quantity": "*resource.Quantity",
   "kubernetes.URL": "*url.URL",
@@ -105,7 +110,7 @@ export const nativeTypes: Readonly<Record<string, string>> = {
   "net.IP": "netip.Addr",
 };
 
-/** Converts a value to Go and back, as cel-go does with values in optionals. */
+/** Converts a value as cel-go does with values in optionals: to Go, and back to CEL. */
 export const toNative = (value: Value): Result => {
   if (!(value instanceof CelObject)) return value;
   if (value instanceof Optional) return value.value === undefined ? null : toNative(value.value);
@@ -119,20 +124,20 @@ export const toNative = (value: Value): Result => {
   return type ? new EvaluationError(`unsupported conversion to ref.Val: (${type})${value}`) : value;
 };
 
-/** A field may be selected very often, which costs 1. */
+/** The converted values of fields. They are cached, because a selection costs only 1 and may be repeated very often. */
 const nativeFields = new WeakMap<List | CelMap, Value>();
 
-/** Returns a field's value with its elements converted to Go and back, as cel-go does. */
+/** Converts the elements of a field's value to Go, and back to CEL, as cel-go does. */
 const toNativeField = (value: Value): Value => {
-  // Errors stay where the values were, until one is used.
-  const convert = (one: Value) => toNative(one) as Value;
+  // An element that can't be converted becomes an error, which counts only if the element is used.
+  const convert = (element: Value) => toNative(element) as Value;
   if (!isList(value) && !(value instanceof CelMap)) return convert(value);
   const known = nativeFields.get(value);
   const converted =
     known ??
     (isList(value)
       ? toArray(value).map(convert)
-      : new CelMap(new Map(Array.from(value.entries, ([text, [key, one]]) => [text, [key, convert(one)]]))));
+      : new CelMap(new Map(Array.from(value.entries, ([text, [key, member]]) => [text, [key, convert(member)]]))));
   nativeFields.set(value, converted);
   return converted;
 };

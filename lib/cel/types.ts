@@ -1,4 +1,4 @@
-/** What a type is. Types of kind `struct` and `opaque` differ by their names. */
+/** The kind of a type. There are several types of the kinds `struct` and `opaque`, which differ by their names. */
 type TypeKind =
   | "bool"
   | "bytes"
@@ -21,9 +21,11 @@ type TypeKind =
 /** A static type of CEL. */
 export interface Type {
   readonly kind: TypeKind;
-  /** The name that the value of the type has at run time, such as `google.protobuf.Duration`; a parameter's own name. */
+  /** The type's name at run time, such as `google.protobuf.Duration`; or the name of a type parameter. */
   readonly name: string;
-  /** The types of a list's elements, of a map's keys and values, of the value in an optional, of a type's own type. */
+  /**
+   * The type of a list's elements; of a map's keys and of its values; of an optional's value; or of a type's values.
+   */
   readonly parameters: readonly Type[];
 }
 
@@ -49,12 +51,12 @@ export const typeOf = (type?: Type): Type => createType("type", "type", ...(type
 export const optionalOf = (value: Type): Type => createType("opaque", "optional_type", value);
 export const opaque = (name: string): Type => createType("opaque", name);
 export const struct = (name: string): Type => createType("struct", name);
-/** A type parameter of a function's signature; each use of the function has another type for it. */
+/** A type parameter in a function's signature. Each call of the function may have another type for it. */
 export const parameter = (name: string): Type => createType("parameter", name);
 
 export const isOptional = ({ kind, name }: Type): boolean => kind === "opaque" && name === "optional_type";
 
-/** Reports whether two types are the same, their parameters included. */
+/** Reports whether two types and their parameters are the same. */
 export const isSameType = (left: Type, right: Type): boolean =>
   left === right ||
   (left.kind === right.kind &&
@@ -64,7 +66,7 @@ export const isSameType = (left: Type, right: Type): boolean =>
 
 const shortNames: Partial<Record<TypeKind, string>> = { duration: "duration", null: "null", timestamp: "timestamp" };
 
-/** Returns a type as error messages name it, such as `map(string, list(int))`. */
+/** Formats a type for error messages, such as `map(string, list(int))`. */
 export const formatType = ({ kind, name, parameters }: Type): string => {
   const shownName = kind === "error" ? "!error!" : (shortNames[kind] ?? name);
   return parameters.length === 0 ? shownName : `${shownName}(${parameters.map(formatType).join(", ")})`;

@@ -3,22 +3,23 @@ import * as types from "./types.ts";
 
 /**
  * A value of CEL at run time. Data from JSON is used as it is:
- * - an int is a number if it is a safe integer, and a bigint otherwise;
- * - any other number is a double; a double that is a safe integer is a `Double`, so that it differs from an int;
- * - an array is a list, as is a `JoinedList`, and an object without a class of this library is a map with strings as keys.
+ * - A safe integer is an int. Other ints are bigints.
+ * - A number that is no safe integer is a double. A double whose value is a safe integer is a `Double`.
+ * - An array or a `JoinedList` is a list.
+ * - A plain object is a map with strings as keys.
  * All other values are instances of classes that extend `CelObject`. Values are never changed.
  */
 export type Value = null | boolean | string | number | bigint | Uint8Array | CelObject | readonly Value[] | ValueObject;
 
-/** A list: an array, or two lists one after the other. */
+/** A list: an array, or two lists that are joined. */
 export type List = readonly Value[] | JoinedList;
 
-/** A map with strings as keys. Only own members count. */
+/** A map with strings as keys. Inherited members don't count. */
 export interface ValueObject {
   readonly [key: string]: Value;
 }
 
-/** A value that JavaScript has no type for. */
+/** A value for which JavaScript has no type. */
 export abstract class CelObject {
   abstract readonly type: Type;
   /** Reports whether a value of the same type is equal. */
@@ -26,8 +27,8 @@ export abstract class CelObject {
 }
 
 /**
- * A value of a library of Kubernetes, such as a quantity. To compare it with a value of another type is an error, and
- * each comparison costs 1.
+ * A value of one of Kubernetes' libraries, such as a quantity. It is an error to compare it with a value of another
+ * type. Each comparison costs 1.
  */
 export abstract class LibraryObject extends CelObject {
   /** Returns the size from which costs are computed. */
@@ -36,7 +37,7 @@ export abstract class LibraryObject extends CelObject {
   }
 }
 
-/** A value that equals others of its type with the same content. */
+/** A value that is equal to a value of its type with the same content. */
 abstract class Scalar<Content> extends CelObject {
   readonly value: Content;
   constructor(value: Content) {
@@ -48,7 +49,7 @@ abstract class Scalar<Content> extends CelObject {
   }
 }
 
-/** A double that is a safe integer. */
+/** A double whose value is a safe integer. */
 export class Double extends Scalar<number> {
   readonly type = types.double;
 }
@@ -76,7 +77,7 @@ export class Timestamp extends CelObject {
   readonly type = types.timestamp;
   /** Nanoseconds. */
   readonly nanos: bigint;
-  /** The minutes east of Greenwich with which it was written. They count only when it becomes text. */
+  /** The offset of the time zone with which it was written, in minutes. It has an effect only on the text. */
   readonly offset: number;
   constructor(nanos: bigint, offset = 0) {
     super();
@@ -108,7 +109,7 @@ export class Optional extends CelObject {
 }
 export const emptyOptional = new Optional();
 
-/** A type as a value, as `type(1)` returns it. Only names are compared. */
+/** A type as a value, such as the result of `type(1)`. Types are equal if they have the same name. */
 export class TypeValue extends CelObject {
   readonly type = anyType;
   readonly of: Type;
@@ -124,7 +125,7 @@ export class TypeValue extends CelObject {
 /** A map that an expression made. Its keys are bools, ints, uints and strings. */
 export class CelMap extends CelObject {
   readonly type = anyMap;
-  /** Keys and values by the text that `toMapKey` returns, in the order in which they were added. */
+  /** The keys and values by the text of the key (see `toMapKey`), in the order in which they were added. */
   readonly entries: ReadonlyMap<string, readonly [key: Value, value: Value]>;
   constructor(entries: ReadonlyMap<string, readonly [key: Value, value: Value]>) {
     super();
@@ -135,7 +136,7 @@ export class CelMap extends CelObject {
   }
 }
 
-/** Two lists one after the other: `+` copies nothing, because it costs the same for lists of any length. */
+/** Two lists that are joined. The operator `+` makes it, and copies nothing, because its cost is 1 for any length. */
 export class JoinedList extends CelObject {
   readonly type = anyList;
   readonly left: List;
@@ -150,17 +151,17 @@ export class JoinedList extends CelObject {
   equals(other: this): boolean {
     return isEqual(this, other);
   }
-  /** Lists the parts that are arrays, in order. */
+  /** Yields the arrays of which the list consists, in order. */
   *listArrays(): Generator<readonly Value[]> {
-    const open: List[] = [this];
-    for (let list = open.pop(); list !== undefined; list = open.pop())
-      if (list instanceof JoinedList) open.push(list.right, list.left);
+    const stack: List[] = [this];
+    for (let list = stack.pop(); list !== undefined; list = stack.pop())
+      if (list instanceof JoinedList) stack.push(list.right, list.left);
       else yield list;
   }
   *[Symbol.iterator](): Generator<Value> {
     for (const array of this.listArrays()) yield* array;
   }
-  /** Returns the element at an index that is a safe integer; undefined if there is none. */
+  /** Returns the element at an index; undefined if there is none. The index must be a safe integer. */
   at(index: number): Value | undefined {
     let [list, rest]: [List, number] = [this, index];
     while (list instanceof JoinedList) {
@@ -171,23 +172,23 @@ export class JoinedList extends CelObject {
   }
 }
 
-/** An error in the evaluation of an expression. Its message is upstream's. */
+/** An error in the evaluation of an expression, with upstream's message. */
 export class EvaluationError extends Error {}
 
 export const createNoSuchOverloadError = (): EvaluationError => new EvaluationError("no such overload");
 
-const [leastInt, mostInt] = [-(2n ** 63n), 2n ** 63n - 1n];
-const mostUint = 2n ** 64n - 1n;
+const [minInt, maxInt] = [-(2n ** 63n), 2n ** 63n - 1n];
+const maxUint = 2n ** 64n - 1n;
 
-/** Returns an int; throws if it has more than 64 bits. */
+/** Converts a bigint to an int. Throws if it has more than 64 bits. */
 export const toInt = (value: bigint): number | bigint => {
-  if (value < leastInt || value > mostInt) throw new EvaluationError("integer overflow");
+  if (value < minInt || value > maxInt) throw new EvaluationError("integer overflow");
   return Number.isSafeInteger(Number(value)) ? Number(value) : value;
 };
 
-/** Returns a uint; throws if it is negative or has more than 64 bits. */
+/** Converts a bigint to a uint. Throws if it is negative or has more than 64 bits. */
 export const toUint = (value: bigint): Uint => {
-  if (value < 0n || value > mostUint) throw new EvaluationError("unsigned integer overflow");
+  if (value < 0n || value > maxUint) throw new EvaluationError("unsigned integer overflow");
   return new Uint(value);
 };
 
@@ -204,19 +205,21 @@ export const getDouble = (value: number | Double): number => (typeof value === "
 
 export const isList = (value: Value): value is List => Array.isArray(value) || value instanceof JoinedList;
 
-/** Returns the elements of a list. Those of a joined list are copied: what is kept needs `isList` instead. */
+/** Returns the elements of a list. The elements of a joined list are copied, so the array should not be kept. */
 export const toArray = (list: List): readonly Value[] =>
   list instanceof JoinedList ? [...list.listArrays()].flat() : list;
 
 const builtLists = new WeakSet<readonly Value[]>();
 
-/** Marks a list that an expression builds from single values: upstream converts its elements differently from those of JSON. */
+/**
+ * Marks a list that an expression builds element by element: upstream converts its elements in another way than JSON's.
+ */
 export const markBuiltList = <List extends readonly Value[]>(list: List): List => {
   builtLists.add(list);
   return list;
 };
 
-/** Reports whether an expression builds a list of single values: a literal, or a macro such as map; not a joined list. */
+/** Reports whether an expression built a list element by element, with a literal or a macro such as map, not by `+`. */
 export const isBuiltList = (list: List): boolean => !(list instanceof JoinedList) && builtLists.has(list);
 
 /** Reports whether a value is an object from JSON. */
@@ -226,10 +229,10 @@ export const isObject = (value: Value): value is ValueObject => {
   return prototype === Object.prototype || prototype === null;
 };
 
-/** Reports whether a value is a map from JSON, or one that an expression made. */
+/** Reports whether a value is a map: an object from JSON, or a map that an expression made. */
 export const isMap = (value: Value): value is ValueObject | CelMap => isObject(value) || value instanceof CelMap;
 
-/** Returns the type of a value at run time: without the types of elements, keys and values. */
+/** Returns the type of a value at run time. The types of elements, keys and values are dyn. */
 export const getType = (value: Value): Type => {
   if (value === null) return types.nullType;
   if (typeof value === "boolean") return types.bool;
@@ -241,7 +244,9 @@ export const getType = (value: Value): Type => {
   return value instanceof Uint8Array ? types.bytes : anyMap;
 };
 
-/** Returns the text under which a map has a key. Numbers of different types are different keys. */
+/**
+ * Returns the text for a key of a map; undefined if it can't be a key. Numbers of different types are different keys.
+ */
 export const toMapKey = (key: Value): string | undefined => {
   if (typeof key === "string") return `"${key}`;
   if (key === null || typeof key === "boolean" || isInt(key)) return `${key}`;
@@ -258,13 +263,14 @@ export const findInMap = (map: ValueObject | CelMap, key: Value): Value | undefi
   const text = toMapKey(key);
   const entry = text === undefined ? undefined : map.entries.get(text);
   if (entry || typeof key === "string") return entry?.[1];
-  // An int is also found as a uint, a uint as an int, and a double as either; nothing else is found as a double.
+  // Go also looks for an int as a uint, for a uint as an int, and for a double as both. It looks for no number as a
+  // double.
   const integer = isInt(key) ? key : key instanceof Uint ? key.value : isDouble(key) ? getDouble(key) : Number.NaN;
   if (typeof integer === "number" && !Number.isInteger(integer)) return undefined;
   return (map.entries.get(`${BigInt(integer)}`) ?? map.entries.get(`${BigInt(integer)}u`))?.[1];
 };
 
-/** Lists the keys and values of a map, in the order in which it has them. */
+/** Lists the keys and values of a map, in the map's order. */
 export const listEntries = (map: ValueObject | CelMap): Iterable<readonly [key: Value, value: Value]> =>
   map instanceof CelMap ? map.entries.values() : Object.entries(map);
 
@@ -290,18 +296,19 @@ export const findSize = (value: Value): number | undefined => {
 };
 
 /**
- * Compares two numbers of any types; returns a negative number, 0 or a positive one. Returns undefined if one is not a
- * number, and NaN if one is NaN.
+ * Compares two numbers of any types. Returns -1, 0 or 1 if the left one is smaller, equal or larger; undefined if one
+ * is not a number; NaN if one is NaN.
  */
 export const compareNumbers = (left: Value, right: Value): number | undefined => {
   const [first, second] = [getNumber(left), getNumber(right)];
   if (first === undefined || second === undefined) return undefined;
   if (Number.isNaN(first) || Number.isNaN(second)) return Number.NaN;
-  // JavaScript compares a number with a bigint by their values; upstream turns an int of any size into a double.
+  // Upstream converts an int to a double before it compares it with a double, also if that is inexact. JavaScript
+  // compares a bigint with a number exactly, so bigints are converted first.
   const isInexact = typeof left !== typeof right && (isDouble(left) || isDouble(right));
-  const [one, two] = isInexact ? [Number(first), Number(second)] : [first, second];
-  if (one < two) return -1;
-  return one > two ? 1 : 0;
+  const [smaller, larger] = isInexact ? [Number(first), Number(second)] : [first, second];
+  if (smaller < larger) return -1;
+  return smaller > larger ? 1 : 0;
 };
 
 const getNumber = (value: Value): number | bigint | undefined => {
@@ -313,8 +320,8 @@ const getNumber = (value: Value): number | bigint | undefined => {
 export type TypedTest = (value: object) => boolean;
 
 /**
- * Reports whether two values of any types are equal; throws if the left one can't be compared with the right one. A map or a
- * list of which `isTyped` is true can't be compared with a value of another type.
+ * Reports whether two values of any types are equal. Throws if the left one can't be compared with the right one. A map
+ * or a list for which `isTyped` returns true can't be compared with a value of another type.
  */
 export const isEqual = (left: Value, right: Value, isTyped?: TypedTest): boolean => {
   if (left instanceof LibraryObject && right !== null) {
@@ -338,8 +345,8 @@ export const isEqual = (left: Value, right: Value, isTyped?: TypedTest): boolean
 };
 
 /**
- * Reports whether two parts are equal. Upstream takes parts that can't be compared for equal, but for different in a list of
- * a typed object; in a map of one it is an error.
+ * Reports whether two parts of lists or maps are equal. If they can't be compared, upstream treats them as equal; but
+ * in a list of a typed object as different, and in a map of a typed object as an error.
  */
 const isEqualPart = (whole: List | ValueObject | CelMap, left: Value, right: Value, isTyped?: TypedTest) => {
   try {

@@ -13,13 +13,13 @@ import type { Phase } from "../rule.ts";
 import type { RuleAsWebhookEntry } from "./guard-entries.ts";
 import { buildWebhookCallFailure, buildWebhookDenialStatus, type ErrorStatus } from "./responses.ts";
 
-/** What a rule decided about a request, or why it failed. */
+/** The decision of a rule about a request, or its failure. */
 export interface GuardOutcome {
   rule: string;
   phase: Phase;
   mode: EnforcementMode;
   request: AdmissionRequest;
-  /** The outcome in the rule's mode, and whether the rule refused regardless of its mode. */
+  /** The outcome in the rule's mode, and whether the rule refused, independently of the mode. */
   decision?: RuleDecision;
   failure?: Failure;
 }
@@ -45,7 +45,8 @@ export const filterMatching = (entries: readonly RuleAsWebhookEntry[], phase: Ph
   entries.filter(({ match }) => match[phase]?.some((row) => matchesRequest(row, request)));
 
 /**
- * Evaluates a request in the API server's order: mutating rules one after another, then validating rules in parallel.
+ * Evaluates a request in the API server's order: the mutating rules one after another, then the validating rules in
+ * parallel.
  */
 export const evaluateRuleChain = async (
   request: AdmissionRequest,
@@ -79,7 +80,7 @@ const mutate = async (request: AdmissionRequest, context: RuleChainContext): Pro
     return result.patch.length > 0;
   });
   const isChanged = refusal === undefined && object !== request.object;
-  // Rules only edit a draft of the object, so the result is an object, too.
+  // The cast is safe: rules edit the object, but can't replace it.
   return { object: object as KubernetesObject, isChanged, warnings, ...(refusal && { refusal }) };
 };
 
@@ -122,7 +123,7 @@ const evaluateEntry = async (
   return { patch, warnings, ...(refusal && { refusal }) };
 };
 
-/** Reports whether the rule's selectors select a request, as the API server evaluates them. */
+/** Reports whether the rule's selectors select a request. They are evaluated as by the API server. */
 const isSelectedBy = async (
   { namespaceSelector, objectSelector, milliseconds }: RuleAsWebhookEntry,
   { object, oldObject, namespace, resource: { group, resource } }: AdmissionRequest,

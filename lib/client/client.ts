@@ -1,8 +1,8 @@
-// The client (`postern/client`) applies policies and rules to a program's writes to Kubernetes before they are sent. README.md is
-// for its users. interception.ts handles a request (target.ts parses its URL, request-body.ts its body); write.ts and
-// patch-requests.ts find the object that would be stored; chain.ts evaluates the rules in order; responses.ts builds
-// the response; program-capabilities.ts reads the cluster with the program's own credentials. Nothing else in lib
-// imports this folder.
+// The client (`postern/client`) applies policies and rules to a program's writes to Kubernetes, before they are sent.
+// README.md is for its users. interception.ts handles a request, target.ts parses its URL, and request-body.ts its
+// body. write.ts and patch-requests.ts find the object that would be stored. chain.ts evaluates the rules in order.
+// responses.ts builds the response. program-capabilities.ts reads the cluster with the program's credentials. No other
+// folder of lib imports this folder.
 import { isObject, toMap } from "../json.ts";
 import type { Capabilities } from "../needs.ts";
 import type { UserInfo } from "../review.ts";
@@ -21,27 +21,29 @@ export type { GuardRule } from "./guard-entries.ts";
 export type { HttpLibrary } from "./http-library.ts";
 export { type Policies, type References, readClusterPolicies } from "./policies.ts";
 
-/** What a guarded client applies to a program's writes: policies and rules, and how they are evaluated. */
+/** The options of a guard: the policies and rules for a program's writes, and how they are evaluated. */
 export interface Guard {
-  /** Policies of kinitiras' kinds; `readClusterPolicies` reads those stored in a cluster. */
+  /** Policies of kinitiras' kinds. `readClusterPolicies` reads the policies that are stored in a cluster. */
   policies?: Policies;
   references?: References;
   rules?: Record<string, GuardRule>;
   /**
-   * The API server's URL, with any path before /api and /apis. Without it, every URL with an API path is an API
-   * server's.
+   * The API server's URL, including a path before /api and /apis. Without it, each URL with an API path is treated as
+   * one of an API server.
    */
   server?: string | URL;
-  /** The cluster's minor version of Kubernetes, such as `1.35`; by default the newest. */
+  /** The cluster's minor version of Kubernetes, such as `1.35`. By default, the newest. */
   kubernetes?: string;
-  /** The user in the requests that rules see; by default a user without name or groups. */
+  /** The user in the requests that rules evaluate. By default, a user without a name and groups. */
   user?: UserInfo;
-  /** What happens to a write that a rule in mode enforce can't evaluate. By default Fail: the write gets an error. */
+  /** If a rule in mode enforce fails for a write: Fail (the default) returns an error, Ignore sends the write. */
   failurePolicy?: "Fail" | "Ignore";
-  /** Returns the capabilities of rules for a write. By default rules read with the program's credentials. */
+  /**
+   * Returns the capabilities of rules for a write. By default, rules read the cluster with the program's credentials.
+   */
   capabilities?(milliseconds: number): Capabilities;
   now?(): Date;
-  /** A callback that gets the outcome of each evaluated rule, whatever the rule's mode. */
+  /** Is called with the outcome of each evaluated rule, independently of the rule's mode. */
   onOutcome?(outcome: GuardOutcome): void;
 }
 
@@ -71,8 +73,8 @@ const createContext = (guard: Guard): GuardContext => {
 };
 
 /**
- * Returns a `fetch` that applies policies and rules to writes to Kubernetes before it sends them. A refusal is a
- * response like the API server's. A request that no rule matches is sent unchanged.
+ * Returns a `fetch` that applies policies and rules to writes to Kubernetes, before it sends them. If a rule refuses,
+ * returns the response that the API server would send. A request that no rule matches is sent unchanged.
  */
 export const guard = (send: typeof fetch, options: Guard): typeof fetch => {
   const intercept = createWriteInterceptor(createContext(options));
@@ -94,7 +96,8 @@ export const guard = (send: typeof fetch, options: Guard): typeof fetch => {
       return { headers, read: () => readRequestBody(request.body) };
     };
     const response = await intercept({ method, address, send: createSender(send, source, init), open });
-    // A caller that aborted gets the abort error, not a response or an error that resulted from it.
+    // If the caller has aborted the request, it gets the abort error, not a response or another error that results from
+    // it.
     for (const signal of [init?.signal, source?.signal]) signal?.throwIfAborted();
     return response ?? send(input, init);
   };
@@ -111,7 +114,7 @@ const createSender =
     return send(url, { ...sourceOptions, ...init, method, headers, body: body ?? null, ...aborted });
   };
 
-/** Wraps an HTTP library of @kubernetes/client-node, for `createConfiguration`. `library` still sends the requests. */
+/** Wraps an HTTP library of @kubernetes/client-node, for `createConfiguration`. `library` sends the requests. */
 export const guardLibrary = (library: HttpLibrary, options: Guard): HttpLibrary =>
   applyRulesToHttpLibrary(library, createContext(options));
 
@@ -121,8 +124,8 @@ interface Config {
 type Api = new (configuration: never) => object;
 
 /**
- * Wraps a KubeConfig of @kubernetes/client-node: API clients made from it apply the rules to their writes. The module
- * still sends them, with its own connections and credentials.
+ * Wraps a KubeConfig of @kubernetes/client-node. API clients that are made from it apply the rules to their writes.
+ * They send requests with their own connections and credentials.
  */
 export const guardConfig = <C extends Config>(config: C, options: Guard): C => {
   const context = createContext(options);

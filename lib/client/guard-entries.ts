@@ -12,33 +12,33 @@ import {
 } from "../rule.ts";
 import { findSettingsMistakes, mergeWithDefaults } from "../settings.ts";
 
-/** A rule, and how a guard applies it. */
+/** A rule, and the settings with which a guard applies it. */
 export interface GuardRule {
   rule: Rule;
   settings?: object;
   mode?: EnforcementMode;
-  /** The name of a rule's variant, a webhook entry with other settings. Variants only save calls. */
+  /** The name of a variant of the rule, whose settings and match are used. */
   variant?: string;
 }
 
-/** A rule with all that its webhook entries of both phases would contain, for a client program without webhooks. */
+/** A rule with the content that its webhook entries would have, for a program that evaluates rules without webhooks. */
 export interface RuleAsWebhookEntry {
   name: string;
-  /** The name of the webhook entry, as refusals contain it. */
+  /** The name of the webhook entry. Refusals contain it. */
   webhook: string;
   rule: Rule;
   settings: object;
   variant: string | undefined;
   mode: EnforcementMode;
   match: Partial<Record<Phase, readonly RequestMatch[]>>;
-  /** The rule's namespaceSelector; undefined if it is missing or empty. The same holds for objectSelector. */
+  /** The rule's namespaceSelector; undefined if it is missing or empty. So is `objectSelector`. */
   namespaceSelector: LabelSelector | undefined;
   objectSelector: LabelSelector | undefined;
   /** The rule's timeout. */
   milliseconds: number;
 }
 
-/** The position of webhooks in the API server's compiled-in admission chain. */
+/** The position of webhooks among the API server's admission plugins. */
 const defaultOrder = 37;
 const getOrder = ({ order = defaultOrder }: Rule) => order;
 
@@ -63,8 +63,8 @@ const createCheckedEntry = (name: string, { rule, settings: overrides = {}, mode
   const found = variants.find((candidate) => candidate.name === variant);
   if (found === undefined)
     throw new Error(`rules.${name}.variant must be one of ${variants.map(({ name }) => name).join(", ") || "none"}`);
-  const { name: _, settings: own, ...differences } = found;
-  return createEntry(name, { ...rule, ...differences }, mergeWithDefaults(settings, own), mode, variant);
+  const { name: _, settings: variantSettings, ...differences } = found;
+  return createEntry(name, { ...rule, ...differences }, mergeWithDefaults(settings, variantSettings), mode, variant);
 };
 
 const createEntry = (

@@ -2,7 +2,7 @@ import { Failure } from "../failure.ts";
 import { createWriteInterceptor, type GuardContext } from "./interception.ts";
 import type { SendWithProgramOptions } from "./program-capabilities.ts";
 
-/** A request as @kubernetes/client-node passes it to its HTTP library. */
+/** A request that @kubernetes/client-node passes to its HTTP library. */
 interface ClientNodeRequestContext {
   getUrl(): string;
   getHttpMethod(): string;
@@ -11,7 +11,7 @@ interface ClientNodeRequestContext {
   getSignal?(): AbortSignal | undefined;
 }
 
-/** A response, as HTTP libraries of @kubernetes/client-node return it. */
+/** A response that an HTTP library of @kubernetes/client-node returns. */
 interface ClientNodeResponse {
   httpStatusCode: number;
   headers: Record<string, string>;
@@ -45,7 +45,7 @@ export const applyRulesToHttpLibrary = (library: HttpLibrary, context: GuardCont
   return { send: (request) => toObservable(pass(request)) };
 };
 
-/** Header names that differ only in case are one header; the last value wins. */
+/** Returns the headers of a request. If names differ only in case, the last value counts. */
 const readHeaders = (request: ClientNodeRequestContext): Headers => {
   const headers = new Headers();
   for (const [name, value] of Object.entries(request.getHeaders())) headers.set(name, value);
@@ -53,8 +53,8 @@ const readHeaders = (request: ClientNodeRequestContext): Headers => {
 };
 
 /**
- * Returns a function that sends other requests in place of `request`. They inherit its other members, such as the
- * agent.
+ * Returns a function that sends requests like `request`, with other methods, URLs, headers and bodies. They inherit its
+ * further members, such as the agent.
  */
 const createSender =
   (library: HttpLibrary, request: ClientNodeRequestContext): SendWithProgramOptions =>
@@ -70,13 +70,13 @@ const createSender =
     const response = await library.send(derived).toPromise();
     const text = await response.body.text();
     const decodedHeaders = new Headers(response.headers);
-    // The text has been decoded, so the headers of its encoded form don't apply.
+    // The text is decoded, so headers that describe the encoded body are removed.
     for (const name of ["content-encoding", "content-length", "transfer-encoding"]) decodedHeaders.delete(name);
     const status = response.httpStatusCode;
     return new Response(bodylessCodes.has(status) ? null : text, { status, headers: decodedHeaders });
   };
 
-/** Status codes for which `new Response` accepts no body. */
+/** The status codes for which `new Response` accepts no body. */
 const bodylessCodes = new Set([204, 205, 304]);
 
 const toBytes = (body: unknown): Uint8Array<ArrayBuffer> => {

@@ -17,7 +17,7 @@ import {
   sendWrite,
 } from "./write.ts";
 
-/** A request that the client's program sends. `open` is called only if a rule matches the request. */
+/** A request of the program. `open` returns its headers and body. It is called only if a rule matches the request. */
 export interface InterceptedProgramRequest {
   method: string;
   address: string;
@@ -29,11 +29,13 @@ export interface InterceptedProgramRequest {
 export interface GuardContext extends Omit<RuleChainContext, "capabilities"> {
   server: URL | undefined;
   user: UserInfo;
-  /** Opens the capabilities with which rules read the cluster; undefined: rules use the program's own credentials. */
+  /** Returns the capabilities of rules. If undefined, rules read the cluster with the program's credentials. */
   capabilities: RuleChainContext["capabilities"] | undefined;
 }
 
-/** Returns a handler of requests. The handler returns undefined if no rule matches: the caller sends that request. */
+/**
+ * Returns a function that handles a request. It returns undefined if no rule matches: the caller must send the request.
+ */
 export const createWriteInterceptor = (guard: GuardContext) => {
   const openCapabilities = createProgramCapabilitiesFactory();
   return async ({ method, address, send, open }: InterceptedProgramRequest): Promise<Response | undefined> => {
@@ -63,7 +65,7 @@ const isMatched = (entries: readonly RuleAsWebhookEntry[], target: WriteTarget):
   );
 };
 
-/** Handles an intercepted create (POST) or replacement (PUT): evaluates it, and sends it unless it is refused. */
+/** Handles the creation (POST) or replacement (PUT) of an object: evaluates it, and sends it unless it is refused. */
 const sendObject = async (write: InterceptedWrite): Promise<Response> => {
   const object = parseKubernetesObjectBody(write.body, write.headers);
   const old = write.method === "POST" ? undefined : await readCurrentObjectOrSendWrite(write);
@@ -75,14 +77,14 @@ const sendObject = async (write: InterceptedWrite): Promise<Response> => {
 const sendDeletion = async (write: InterceptedWrite): Promise<Response> => {
   const old = await readCurrentObjectOrSendWrite(write);
   if (old instanceof Response) return old;
-  // The object doesn't exist: the write is sent, so that the API server itself answers this.
+  // If the object doesn't exist, the request is sent, so that the API server answers with its error.
   if (old === undefined) return sendWrite(write);
   const dryRun = write.target.dryRun || hasDryRunOption(write);
   const result = await evaluateWrite({ ...write, target: { ...write.target, dryRun } }, undefined, old);
   return sendUnlessRefused(result, () => sendWrite(write));
 };
 
-/** Reports whether a DELETE is a dry run by its body, which may hold options such as dryRun. */
+/** Reports whether the body of a DELETE, which may contain options, makes it a dry run. */
 const hasDryRunOption = ({ body, headers }: InterceptedWrite): boolean => {
   if (body.length === 0) return false;
   const options = parseBody(body, headers, [getMediaType(headers)]);

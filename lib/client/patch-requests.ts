@@ -17,12 +17,12 @@ const jsonPatchType = "application/json-patch+json";
 const applyType = "application/apply-patch+yaml";
 const patchTypes = [jsonPatchType, "application/merge-patch+json", "application/strategic-merge-patch+json", applyType];
 
-/** The number of retries of a PATCH after conflicts, and of further rounds of a server-side apply. */
+/** The most retries of a PATCH after conflicts, and the most further rounds of a server-side apply. */
 const maxRetries = 3;
 
 /**
- * Handles a PATCH. The API server computes the result in a dry run. If rules change the result, a patch with the
- * difference from the current object is sent instead, together with a test of the object's resourceVersion.
+ * Handles a PATCH. The API server computes the result in a dry run. If rules change the result, another patch is sent
+ * instead: the difference between the current object and the changed result, and a test of the resourceVersion.
  */
 export const evaluateAndSendPatch = async (write: InterceptedWrite): Promise<Response> => {
   const patch = parseBody(write.body, write.headers, patchTypes);
@@ -31,7 +31,7 @@ export const evaluateAndSendPatch = async (write: InterceptedWrite): Promise<Res
   for (let retries = 0; ; retries++) {
     const old = await readCurrentObjectOrSendWrite(write);
     if (old instanceof Response) return old;
-    // The patch of an object that doesn't exist is sent unchanged, so that the API server itself answers.
+    // If the object doesn't exist, the patch is sent, so that the API server answers with its error.
     if (old === undefined) return sendWrite(write);
     const patched = await sendDryRun(write, write.body);
     if (patched instanceof Response) return patched;
@@ -45,7 +45,7 @@ export const evaluateAndSendPatch = async (write: InterceptedWrite): Promise<Res
   }
 };
 
-/** Returns the result of the patch by a dry run; or the API server's response if it refuses the patch. */
+/** Sends the patch as a dry run. Returns the result, or the API server's response if it refuses the patch. */
 const sendDryRun = async (
   { url, headers, send }: InterceptedWrite,
   body: Uint8Array<ArrayBuffer>,
@@ -62,10 +62,10 @@ const sendDryRun = async (
   return result;
 };
 
-/** Fields that the API server sets itself and doesn't accept from a patch. */
+/** The fields that the API server sets, so that a patch must not change them. */
 const serverFields = /^\/metadata\/(managedFields|resourceVersion|generation|uid|creationTimestamp|selfLink)(\/|$)/;
 
-/** Sends a JSON patch with the difference of two objects, instead of the program's patch. */
+/** Instead of the program's patch, sends a JSON patch with the difference between two objects. */
 const sendDifference = (
   write: InterceptedWrite,
   old: KubernetesObject,
@@ -80,8 +80,9 @@ const sendDifference = (
 };
 
 /**
- * Reports whether another client changed the object first: a conflict, or a failed test of resourceVersion. The API
- * server answers a failed test with reason Invalid and no details.kind; for an invalid object it names the kind.
+ * Reports whether a response means that another client has changed the object: it is a conflict, or the test of the
+ * resourceVersion failed. The response to a failed test has the reason Invalid and no details.kind. (The response to an
+ * invalid object has details.kind.)
  */
 const isConflict = async (response: Response): Promise<boolean> => {
   if (response.status === 409) return true;
@@ -91,8 +92,9 @@ const isConflict = async (response: Response): Promise<boolean> => {
 };
 
 /**
- * Handles a server-side apply. Merges the rules' changes into it and repeats the dry run until the rules change
- * nothing. Throws a Failure if an apply can't express a change, such as the removal of a field that it doesn't set.
+ * Handles a server-side apply. If rules change the result of the dry run, merges their changes into the applied object,
+ * and repeats the dry run until rules change nothing. Throws a Failure if an apply can't express a change, such as the
+ * removal of a field that it doesn't set.
  */
 const sendApply = async (write: InterceptedWrite): Promise<Response> => {
   const old = await readCurrentObjectOrSendWrite(write);
@@ -100,14 +102,14 @@ const sendApply = async (write: InterceptedWrite): Promise<Response> => {
   let body = parseKubernetesObjectBody(write.body, write.headers, [applyType]);
   const warnings: string[] = [];
   for (let round = 0; ; round++) {
-    const isGiven = round === 0;
-    const bytes = isGiven ? write.body : new Uint8Array(Buffer.from(JSON.stringify(body)));
+    const isUnchanged = round === 0;
+    const bytes = isUnchanged ? write.body : new Uint8Array(Buffer.from(JSON.stringify(body)));
     const applied = await sendDryRun(write, bytes);
     if (applied instanceof Response) return applied;
     const result = await evaluateWrite(write, applied, old);
     for (const warning of result.warnings) warnings.push(warning);
     if (result.refusal || !result.isChanged)
-      return sendUnlessRefused({ ...result, warnings }, () => sendWrite(write, isGiven ? undefined : body));
+      return sendUnlessRefused({ ...result, warnings }, () => sendWrite(write, isUnchanged ? undefined : body));
     if (round === maxRetries) throw buildApplyFailure("they change it again in every round");
     body = computePatch(applied, result.object, "").reduce(
       (merged, change) => mergeChange(merged, applied, change),
@@ -122,7 +124,7 @@ const buildApplyFailure = (why: string) =>
     `the rules change the object in a way that a server-side apply can't express (${why}); apply the object with these changes, or use another kind of patch`,
   );
 
-/** Merges a patch operation into the body of a server-side apply: in maps, and in list elements found by name. */
+/** Merges a patch operation into the body of a server-side apply. Elements of lists are found by their name. */
 const mergeChange = (body: KubernetesObject, applied: unknown, change: Patch[number]): KubernetesObject => {
   const merge = (part: unknown, stored: unknown, [step, ...rest]: string[]): unknown => {
     if (step === undefined) return change.op === "remove" ? undefined : change.value;

@@ -20,29 +20,28 @@ import type { KubernetesObject } from "../review.ts";
 import { type RequestMatch, rule } from "../rule.ts";
 import type { GuardRule } from "./guard-entries.ts";
 
-/** Policies, or a function that reads the policies of the cluster that a write is sent to. */
+/** Policies, or a function that reads policies from the cluster to which a write is sent. */
 export type Policies =
   | readonly KinitirasPolicy[]
   | ((cluster: ObjectReader) => readonly KinitirasPolicy[] | Promise<readonly KinitirasPolicy[]>);
 
 /**
- * What references and scripts of policies may do in a program that uses `guard`: which hosts and Secrets they may
- * read.
+ * The hosts that references and scripts of policies may call, and the Secrets that they may read.
  */
 export interface References {
-  /** The hosts that policies' references may call over HTTP, with credentials; none by default. */
+  /** The hosts that references may call, and the credentials for them. By default, none. */
   http?: Partial<PolicyHttpSettings>;
-  /** The Secrets that references may read, none by default: `{ group: "", resource: "secrets" }` allows all. */
+  /** By default, references may not read Secrets. `{ group: "", resource: "secrets" }` allows to read all Secrets. */
   reads?: PolicySettings["reads"];
-  /** Whether policies may contain scripts; true by default. */
+  /** Whether policies may contain scripts. By default, true. */
   scripts?: boolean;
 }
 
-/** Returns the policies stored in a cluster, at most ten seconds old. */
+/** Returns the policies that are stored in a cluster. The answer may be up to ten seconds old. */
 export const readClusterPolicies = (cluster: ObjectReader): Promise<readonly KinitirasPolicy[]> =>
   listPolicies([...overridePolicyResources, ...validatePolicyResources], { settings: policySettings, reader: cluster });
 
-/** Returns the rules policy-override and policy-validate for a guard, which apply these kinitiras policies. */
+/** Returns the rules policy-override and policy-validate for a guard. They apply these policies. */
 export const createPolicyRules = (policies: Policies, references: References = {}): Record<string, GuardRule> => {
   const find = typeof policies === "function" ? policies : checkPolicies(policies);
   const http = { ...policySettings.http, ...references.http };
@@ -56,7 +55,7 @@ export const createPolicyRules = (policies: Policies, references: References = {
         ...common,
         summary: "Applies override policies.",
         match: matchAll("CREATE", "UPDATE"),
-        // The API server mustn't call the rule twice: a policy's patch may append to a list, and would append again.
+        // The rule must not be called twice for one object: a policy's patch that appends to a list would append again.
         reinvocationPolicy: "Never",
         async mutate(object, context) {
           if (!isGovernedByPolicies(context.request)) return;
@@ -93,7 +92,7 @@ const matchAll = (...operations: RequestMatch["operations"]): RequestMatch[] => 
   { apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations },
 ];
 
-/** Returns a function that returns a copy of these policies. Throws if a policy is faulty. */
+/** Returns a function that returns a copy of these policies. Throws if a policy has a fault. */
 const checkPolicies = (ownPolicies: readonly KinitirasPolicy[]) => {
   const { policies, faults } = parsePolicies(structuredClone(ownPolicies));
   if (faults.length > 0) throw new Error(`policies: ${faults.join("; ")}`);

@@ -7,7 +7,7 @@ import { createMemoryLedger } from "../ledger.ts";
 import type { Capabilities } from "../needs.ts";
 import { readRequestBody } from "./request-body.ts";
 
-/** Sends a request as the program itself would: with its connections, its signal and its other options. */
+/** Sends a request as the program does: with its connections, its signal and its other options. */
 export type SendWithProgramOptions = (
   method: string,
   url: string,
@@ -17,23 +17,23 @@ export type SendWithProgramOptions = (
 ) => Promise<Response>;
 
 /**
- * The names of headers that other requests of the client must not reuse: they describe a body, or ask for a response
- * that only the program itself expects.
+ * The names of the program's headers that the client's own requests must not have: headers that describe a body, or ask
+ * for a special response.
  */
 const bodyHeaders = /^(content-.*|transfer-encoding|accept|accept-encoding|if-.*|range|expect)$/i;
 
-/** Returns the program's headers that fit any request, such as credentials, together with `more`. */
+/** Returns the program's headers that any request can have, such as credentials; and the headers `more`. */
 export const selectReusableHeaders = (headers: Headers, more: Record<string, string> = {}): Headers => {
   const kept = new Headers([...headers].filter(([name]) => !bodyHeaders.test(name)));
   for (const [name, value] of Object.entries(more)) kept.set(name, value);
   return kept;
 };
 
-/** Identifies a program's user to the API server: an answer cached for one user is not given to another. */
+/** Returns a key for the server and the user of a request, so that an answer for one user isn't given to another. */
 const getIdentity = (server: string, headers: Headers): string =>
   JSON.stringify([server, ...[...headers].filter(([name]) => /^(authorization|cookie|impersonate-.*)$/.test(name))]);
 
-/** The number of identities whose answers are cached; renewed tokens make new identities. */
+/** The most identities whose answers are cached. A renewed token makes a new identity. */
 const maxIdentities = 16;
 
 /** Opens the capabilities of the clusters that a program writes to, with its own credentials and connections. */
@@ -49,7 +49,7 @@ export const createProgramCapabilitiesFactory = () => {
   };
   return (server: string, headers: Headers, send: SendWithProgramOptions) => {
     const { host } = new URL(server);
-    // The token stays empty: the credentials are in the program's headers, which `createSender` adds.
+    // The token is empty, because the credentials are in the program's headers, which `createSender` adds.
     const connection = { server, credentials: { token: "" } };
     const memory = getMemory(getIdentity(server, headers));
     const sendAsProgram = createSender(headers, send);
@@ -62,11 +62,12 @@ export const createProgramCapabilitiesFactory = () => {
 };
 
 const createSender =
-  (own: Headers, send: SendWithProgramOptions): typeof sendRequest =>
+  (programHeaders: Headers, send: SendWithProgramOptions): typeof sendRequest =>
   async (url, { method = "GET", headers: sentHeaders }, body, deadline, limit = maximumHttpsAnswerBytes) => {
     const { accept, "content-type": type } = toMap(sentHeaders);
     const chosenHeaders = { accept: String(accept), ...(type !== undefined && { "content-type": String(type) }) };
-    const headers = selectReusableHeaders(own, chosenHeaders);
+    const headers = selectReusableHeaders(programHeaders, chosenHeaders);
+    // Node's timers accept at most 2^31 - 1 milliseconds.
     const signal = AbortSignal.timeout(Math.max(0, Math.min(deadline - Date.now(), 2 ** 31 - 1)));
     const bytes = typeof body === "string" || body === undefined ? body : new Uint8Array(body);
     try {
@@ -81,7 +82,9 @@ const createSender =
     }
   };
 
-/** The error of `fetch` says only that it failed; its cause has the reason, such as a certificate. */
+/**
+ * Describes an error of `fetch`. Its message says only that it failed; the cause says why, such as a bad certificate.
+ */
 const describeError = (error: unknown): string => {
   if (!(error instanceof Error)) return String(error);
   return error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message;

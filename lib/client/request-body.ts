@@ -6,7 +6,7 @@ import type { KubernetesObject } from "../review.ts";
 /** The API server's limit of a request body, in bytes. */
 const defaultLimit = 3 * 1024 * 1024;
 
-/** Reads a request's body. Throws a Failure with code 413 if it has more bytes than `limit`. */
+/** Reads a request's body. Throws a Failure with code 413 if it has more than `maxBytes` bytes. */
 export const readRequestBody = async (
   body: ReadableStream<Uint8Array> | null,
   maxBytes = defaultLimit,
@@ -23,11 +23,11 @@ export const readRequestBody = async (
 
 export const jsonContentType = "application/json";
 
-/** Returns the media type of Content-Type without parameters; JSON if the header is missing, as for the API server. */
+/** Returns the media type of Content-Type without parameters. As in the API server, JSON is the default. */
 export const getMediaType = (headers: Headers): string =>
   (headers.get("content-type") ?? jsonContentType).split(";")[0]?.trim().toLowerCase() ?? "";
 
-/** Parses a JSON body of one of these media types. Throws a Failure if parsers could read the body differently. */
+/** Parses a JSON body of one of these media types. Throws a Failure if other JSON parsers could read it differently. */
 export const parseBody = (bytes: Uint8Array, headers: Headers, accepted: readonly string[]): unknown => {
   const type = getMediaType(headers);
   const encoding = headers.get("content-encoding") ?? "identity";
@@ -46,7 +46,7 @@ export const parseBody = (bytes: Uint8Array, headers: Headers, accepted: readonl
   return value;
 };
 
-/** The limit for the depth of a request's body: recursive functions would overflow the stack on deeper values. */
+/** The greatest depth of a request's body. Recursive functions would overflow the stack with deeper values. */
 const maxDepth = 1000;
 
 export const parseKubernetesObjectBody = (

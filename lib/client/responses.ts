@@ -10,6 +10,7 @@ export interface ErrorStatus extends Status {
   status: "Failure";
 }
 
+/** The members that all error responses have. */
 const frame = { kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure" } as const;
 
 /** Returns the Status that the API server sends when the webhook `entry` denies a request. */
@@ -36,7 +37,7 @@ export const buildWebhookCallFailure = (entry: string, { message }: Failure): Er
   };
 };
 
-/** Returns a response as the API server would send it, for a request that Postern can't decide. */
+/** Returns the response for a request that Postern can't evaluate, in the form of the API server's responses. */
 export const toFailureResponse = ({ code, message }: Failure): Response =>
   toErrorResponse({ ...frame, ...toFailureStatus(code, message) } as ErrorStatus);
 
@@ -49,7 +50,7 @@ export const addWarnings = (response: Response, warnings: readonly string[]): Re
   if (fitting.length === 0) return response;
   const { status, statusText } = response;
   const headers = new Headers(response.headers);
-  // Header values are bytes: each byte of the UTF-8 text becomes one character.
+  // Values of headers are bytes, so each byte of the UTF-8 text becomes one character.
   for (const text of fitting)
     headers.append("warning", `299 - "${Buffer.from(text).toString("latin1").replace(/["\\]/g, "\\$&")}"`);
   return new Response(response.body, { status, statusText, headers });

@@ -34,12 +34,12 @@ describe("the target of a write", () => {
     "/k8s/..%2f../api/v1/pods",
   ])
     for (const server of [undefined, "https://host:6443"])
-      it(`is refused for ${path}${server ? " of a given server" : ""}, which servers may read differently`, () =>
+      it(`is refused for ${path}${server ? " of a given server" : ""}, which servers may interpret differently`, () =>
         assert.throws(
           () => find("POST", `https://host:6443${path}`, server),
           (error) => error instanceof Failure && error.code === 400,
         ));
-  it("is refused for a path that leads below the server's through ..", () =>
+  it("is refused for a path that is below the server's path only after .. is resolved", () =>
     assert.throws(() => find("POST", "/other/..%2fk8s/api/v1/pods", "https://host:6443/k8s"), Failure));
 
   it("is found for any path, unless a Failure is thrown", () => {

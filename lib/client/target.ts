@@ -1,7 +1,7 @@
 import { Failure } from "../failure.ts";
 import type { Operation } from "../review.ts";
 
-/** What a write to the API server is about, as parsed from its method and URL. */
+/** The operation and the object of a write to the API server, parsed from its method and URL. */
 export interface WriteTarget {
   operation: Operation;
   group: string;
@@ -9,12 +9,12 @@ export interface WriteTarget {
   resource: string;
   subResource?: string;
   /**
-   * The request's namespace. If the object is a Namespace, its own name, as in the API server's admission requests.
+   * The request's namespace. For a Namespace, it is its own name, as in the API server's admission requests.
    */
   namespace?: string;
   name?: string;
   dryRun: boolean;
-  /** The API server's URL before the API's own paths: `https://host:6443`, or with a path behind a gateway. */
+  /** The part of the URL before /api or /apis, such as `https://host:6443`. Behind a gateway, it may have a path. */
   server: string;
 }
 
@@ -23,19 +23,21 @@ const operations: Record<string, Operation> = { POST: "CREATE", PUT: "UPDATE", P
 /** Reports whether an HTTP method writes objects. */
 export const isWritingMethod = (method: string): boolean => Object.hasOwn(operations, method);
 
-/** Subresources that open a connection: admission doesn't see what is sent over it. */
+/** Subresources that open a connection. Rules can't evaluate data that is sent through a connection. */
 const connections = new Set(
   ["exec", "attach", "portforward", "proxy"].flatMap((name) =>
     ["pods", "services", "nodes"].map((resource) => `${resource}/${name}`),
   ),
 );
 
-/** Path segments after a Namespace's name that belong to the Namespace itself; any other is a resource in it. */
+/**
+ * The path segments after a Namespace's name that belong to the Namespace. Any other is a resource in the namespace.
+ */
 const namespaceSegments = new Set([undefined, "status", "finalize"]);
 
 /**
- * Returns what a write is about; undefined if it writes no object, or goes to another server. Throws a Failure for an
- * ambiguous path, because the API server might read it differently.
+ * Parses the target of a write; undefined if it writes no object, or goes to another server. Throws a Failure for an
+ * ambiguous path, because the API server might parse it differently.
  */
 export const parseTarget = (method: string, url: URL, server?: URL): WriteTarget | undefined => {
   const operation = isWritingMethod(method) ? operations[method] : undefined;
@@ -50,7 +52,8 @@ export const parseTarget = (method: string, url: URL, server?: URL): WriteTarget
         `the path ${JSON.stringify(path.slice(0, 200))} must not have empty segments, "." or ".."`,
       );
   };
-  // Segments such as `..` are refused first: a server that resolves them may find a path below `base`.
+  // Segments such as `..` are refused before `base` is compared: a server that resolves them may find a path below
+  // `base`.
   if (apiPath.test(path)) requirePlainSegments(path.replace(/\/+$/, "").split("/").slice(1));
   if (base !== undefined && !path.startsWith(`${base}/`)) return undefined;
 
@@ -64,7 +67,7 @@ export const parseTarget = (method: string, url: URL, server?: URL): WriteTarget
   const [resource = "", name, subResource, ...more] = isNamespaced ? segments.slice(2) : segments;
   if (resource === "watch" || resource === "proxy" || connections.has(`${resource}/${subResource}`)) return undefined;
   if (more.length > 0) return undefined;
-  // The deletion of a collection is not intercepted: the API server admits each object, but the request names none.
+  // The deletion of a collection is not intercepted, because the request names no object.
   const takesPost = name === undefined || subResource !== undefined;
   if (operation === "CREATE" ? !takesPost : name === undefined) return undefined;
   const namespace = isNamespaced ? segments[1] : group === "" && resource === "namespaces" ? name : undefined;
@@ -81,11 +84,12 @@ export const parseTarget = (method: string, url: URL, server?: URL): WriteTarget
   };
 };
 
+/** The part before the API, the version of /api/v1 or the group and version of /apis/…, and the rest of the path. */
 const apiPath = /^(.*?)\/(?:api\/(v1)|apis\/([^/]+)\/([^/]+))\/(.*)$/s;
 
 /**
- * Parses a request's URL. Returns undefined for an incomplete URL that writes nothing. Throws a Failure for an
- * incomplete URL that writes: the sender may complete it to the API server's.
+ * Parses a request's URL. Returns undefined for an incomplete URL that writes no object. Throws a Failure for an
+ * incomplete URL that writes one, because the sender may complete it to a URL of the API server.
  */
 export const parseWriteUrl = (method: string, address: string): URL | undefined => {
   const url = URL.parse(address);
@@ -96,7 +100,7 @@ export const parseWriteUrl = (method: string, address: string): URL | undefined 
   return undefined;
 };
 
-/** Decodes a path as the API server does before it splits the path: `%2F` separates segments, too. */
+/** Decodes a path. The API server decodes a path before it splits it, so `%2F` separates segments, too. */
 const decodePath = (path: string): string => {
   try {
     return decodeURIComponent(path);

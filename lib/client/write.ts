@@ -9,7 +9,7 @@ import { jsonContentType } from "./request-body.ts";
 import { addWarnings, toErrorResponse } from "./responses.ts";
 import type { WriteTarget } from "./target.ts";
 
-/** A request that writes an object, and that a rule matches. */
+/** A request that writes an object, and which a rule matches. */
 export interface InterceptedWrite {
   target: WriteTarget;
   url: URL;
@@ -21,13 +21,13 @@ export interface InterceptedWrite {
   context: RuleChainContext;
 }
 
-/** Returns the refusal if there is one, or sends the write; adds the rules' warnings. */
+/** Returns the refusal, or sends the write and returns the response. Adds the rules' warnings. */
 export const sendUnlessRefused = async (
   { refusal, warnings }: RuleChainResult,
   send: () => Promise<Response>,
 ): Promise<Response> => addWarnings(refusal ? toErrorResponse(refusal) : await send(), warnings);
 
-/** Sends an intercepted write to the API server; `object`, if given, replaces its body. */
+/** Sends an intercepted write to the API server. If `object` is given, it replaces the body. */
 export const sendWrite = (write: InterceptedWrite, object?: unknown, headers = write.headers): Promise<Response> => {
   const { method, url, body, send } = write;
   const sentHeaders = new Headers(headers);
@@ -39,8 +39,8 @@ export const sendWrite = (write: InterceptedWrite, object?: unknown, headers = w
 };
 
 /**
- * Returns the current object. If it can't be read and failurePolicy is Ignore, sends the write and returns the
- * response.
+ * Reads the current object; undefined if it doesn't exist. If it can't be read and failurePolicy is Ignore, sends the
+ * write and returns the response.
  */
 export const readCurrentObjectOrSendWrite = async (
   write: InterceptedWrite,
@@ -48,7 +48,7 @@ export const readCurrentObjectOrSendWrite = async (
   const { target, url, headers, send, context } = write;
   const address = new URL(url);
   address.search = "";
-  // finalize can be written but not read; the Namespace itself is read instead.
+  // The subresource finalize can't be read. The Namespace is read instead.
   if (target.resource === "namespaces" && target.subResource === "finalize")
     address.pathname = address.pathname.replace(/\/finalize\/*$/, "");
   const response = await send("GET", String(address), selectReusableHeaders(headers, { accept: jsonContentType }));
@@ -72,7 +72,8 @@ export const parseJsonMap = (text: string): KubernetesObject | undefined => {
 };
 
 /**
- * Evaluates the rules. `newObject` is the object that would be stored, undefined on DELETE; `old` is the current one.
+ * Evaluates the rules for a write. `newObject` is the object that would be stored (undefined for DELETE), and `old` is
+ * the current object.
  */
 export const evaluateWrite = async (
   { target, user, context }: InterceptedWrite,
@@ -93,7 +94,7 @@ export const evaluateWrite = async (
     : result;
 };
 
-/** Returns a request as the API server would build it, without its objects. */
+/** Builds an admission request as the API server does, but without the objects. */
 export const buildAdmissionRequest = (
   target: WriteTarget,
   kind: AdmissionRequest["kind"],
@@ -122,7 +123,7 @@ export const buildAdmissionRequest = (
 
 const isNamespace = ({ group, resource }: WriteTarget) => group === "" && resource === "namespaces";
 
-/** Returns the object's kind. If it states none, the API server takes it from the URL; discovery gives the same. */
+/** Returns the object's kind. If the object doesn't state it, finds the kind of the URL's resource by discovery. */
 const findKind = async (
   object: KubernetesObject,
   old: KubernetesObject | undefined,
@@ -139,9 +140,11 @@ const findKind = async (
   if (found === undefined) throw new Failure(400, "the object must state its apiVersion and kind");
   return { group, version, kind: found.kind };
 };
+
+/** In milliseconds. */
 const discoveryTimeout = 3000;
 
-/** Returns the object with kind and apiVersion filled in from the request's URL, as the API server does. */
+/** Adds kind and apiVersion to an object that doesn't state them, as the API server does. */
 const addKind = (object: KubernetesObject, kind: AdmissionRequest["kind"]): KubernetesObject =>
   object.kind && object.apiVersion
     ? object

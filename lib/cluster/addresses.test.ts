@@ -32,7 +32,7 @@ describe("an address", () => {
     it(`${address} ${may ? "is" : "isn't"} allowed by ${ranges.join(" and ")}`, () =>
       assert.equal(createPublicOrListedAddressCheck(ranges)(address), may));
 
-  it("is allowed or not, whatever its notation", () => {
+  it("is allowed or refused in the same way in each notation", () => {
     fc.assert(
       fc.property(fc.ipV4(), (address) => {
         const may = isAdmitted(address);

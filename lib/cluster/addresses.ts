@@ -8,23 +8,24 @@ export const isIpAddressOrRange = (text: string): boolean => parseRange(text) !=
 const parseRanges = (texts: readonly string[]): AddressRange[] => texts.flatMap((text) => toList(parseRange(text)));
 const toList = (range: AddressRange | undefined): AddressRange[] => (range ? [range] : []);
 
-/** IPv6 ranges that embed an IPv4 address (mapped, translated, 6to4), with the index of the first embedded byte. */
-const disguises = [
+/** IPv6 ranges whose addresses contain an IPv4 address (mapped, NAT64, 6to4), and the index of its first byte. */
+const embeddings = [
   [parseRanges(["::ffff:0:0/96"]), 12],
   [parseRanges(["64:ff9b::/96"]), 12],
   [parseRanges(["2002::/16"]), 2],
 ] as const;
 
-/** Public addresses: `common` without `apart`, which has local, private, shared, reserved and example ranges. */
-const common = parseRanges(["0.0.0.0/0", "2000::/3"]);
-const apart = parseRanges(
+// The public addresses are those of `unicast` that are not in `notPublic`: local, private, shared, reserved and example
+// ranges.
+const unicast = parseRanges(["0.0.0.0/0", "2000::/3"]);
+const notPublic = parseRanges(
   (
     "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 172.16.0.0/12 192.0.0.0/24 192.168.0.0/16 " +
     "198.18.0.0/15 224.0.0.0/3 2001::/23 2001:db8::/32"
   ).split(" "),
 );
-/** Ranges that are dangerous to call: link-local ones, and addresses where clouds give a machine its credentials. */
-const perilous = parseRanges([
+/** Ranges that are dangerous to call: link-local ones, and addresses where a cloud gives a machine its credentials. */
+const dangerous = parseRanges([
   "169.254.0.0/16",
   "fe80::/10",
   "fd00:ec2::/32",
@@ -37,8 +38,8 @@ const perilous = parseRanges([
 ]);
 
 /**
- * Returns a check whether a connection may be made to an address: to any public one, to others if a range contains
- * them, and to one where machines get credentials only if it is listed by itself.
+ * Returns a function that reports whether an address may be called. A public address may always be called, another one
+ * if an allowed range contains it. A dangerous address must be listed by itself, not in a range.
  */
 export const createPublicOrListedAddressCheck = (
   allowedRangeTexts: readonly string[],
@@ -47,11 +48,12 @@ export const createPublicOrListedAddressCheck = (
   return (address) => {
     const parsed = parseIpAddress(address);
     if (parsed === undefined) return false;
-    const [, from = 0] = disguises.find(([[range]]) => range && isInRange(parsed)(range)) ?? [];
+    const [, from = 0] = embeddings.find(([[range]]) => range && isInRange(parsed)(range)) ?? [];
     const bytes = from ? parsed.slice(from, from + 4) : parsed;
-    const has = isInRange(bytes);
-    if (perilous.some(has)) return allowedRanges.some((range) => range[1] === bytes.length * 8 && has(range));
-    return allowedRanges.some(has) || (common.some(has) && !apart.some(has));
+    const isIn = isInRange(bytes);
+    // A range of all the address's bits is a single address.
+    if (dangerous.some(isIn)) return allowedRanges.some((range) => range[1] === bytes.length * 8 && isIn(range));
+    return allowedRanges.some(isIn) || (unicast.some(isIn) && !notPublic.some(isIn));
   };
 };
 
@@ -61,7 +63,7 @@ export const getUrlIpAddress = ({ hostname }: URL): string | undefined => {
   return parseIpAddress(text) && text;
 };
 
-/** Returns a DNS lookup that yields only admitted addresses; Node connects to them without another lookup. */
+/** Returns a DNS lookup for Node's requests that returns only admitted addresses. Node connects to no other address. */
 export const createFilteredDnsLookup =
   (isAdmitted: (address: string) => boolean): LookupFunction =>
   (name, options, callback) => {

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { type AnswerCache, type CacheableAnswer, createAnswerCache } from "./answer-cache.ts";
 
-/** Returns the answer, also of a pending search. */
+/** Returns the cached answer, or the answer of a pending search. */
 const recall = async (memory: AnswerCache, ...parameters: Parameters<AnswerCache["recall"]>): Promise<unknown> => {
   const cached = memory.recall(...parameters);
   return "pending" in cached ? cached.pending : cached.content;
@@ -44,7 +44,7 @@ describe("an answer cache", () => {
     assert.equal(await recall(memory, "a", 0, async () => buildAnswer("there")), "there");
   });
 
-  it("stays within its limit, and keeps the answers used last", async () => {
+  it("stays within its limits, and keeps the answers that were used last", async () => {
     const memory = createAnswerCache({ entries: 3, bytes: 100 });
     const put = (key: string, bytes: number) => recall(memory, key, 0, async () => buildAnswer(`${key}1`, bytes));
     const has = async (key: string) =>

@@ -1,47 +1,50 @@
 import { awaitUntil } from "./https-request.ts";
 
 interface Entry {
+  /** When the request was sent, in milliseconds since 1970. */
   since: number;
   bytes: number;
   search: Promise<CacheableAnswer>;
+  /** The answer, once `search` has resolved. */
   found?: CacheableAnswer;
 }
 
 /** A cached answer to a request sent at the time `since`, or the promise of one that is still pending. */
 type CachedAnswer = { since: number } & ({ content: unknown } | { pending: Promise<unknown> });
 
-/** The result of asking a server, and its size; a result without a size isn't cached. */
+/** A server's answer and its size. An answer without a size isn't cached. */
 export interface CacheableAnswer {
   content: unknown;
   bytes: number | undefined;
 }
 
 /**
- * One Lambda environment's cache of answers, for all clusters; the least recently used go first. Equal questions
- * wait for one pending answer.
+ * A cache of answers for all clusters, in the memory of one process. If it is full, the least recently used answers are
+ * deleted. If an equal request is pending, its answer is used.
  */
 export interface AnswerCache {
-  /** Returns a cached answer that was asked for at `earliest` or later; calls `search` if there is none. */
+  /** Returns a cached answer to a request that was sent at `earliest` or later. Calls `search` if there is none. */
   recall(key: string, earliest: number, search: () => Promise<CacheableAnswer>): CachedAnswer;
 }
 
 export const createAnswerCache = (limits = { entries: 2000, bytes: 16 * 1024 * 1024 }): AnswerCache => {
   const entries = new Map<string, Entry>();
-  let held = 0;
+  let totalBytes = 0;
 
-  const forget = (key: string) => {
-    held -= entries.get(key)?.bytes ?? 0;
+  const deleteEntry = (key: string) => {
+    totalBytes -= entries.get(key)?.bytes ?? 0;
     entries.delete(key);
   };
-  const keep = (key: string, entry: Entry, bytes: number | undefined) => {
-    // Another request for the same answer may have replaced this entry meanwhile.
+  /** Keeps the entry of a request that has ended, or deletes it if its answer isn't to be cached. */
+  const settleEntry = (key: string, entry: Entry, bytes: number | undefined) => {
+    // A later equal request may have replaced this entry meanwhile.
     if (entries.get(key) !== entry) return;
-    if (bytes === undefined) return forget(key);
+    if (bytes === undefined) return deleteEntry(key);
     entry.bytes = bytes;
-    held += bytes;
-    for (const oldest of entries.keys()) {
-      if (held <= limits.bytes && entries.size <= limits.entries) break;
-      forget(oldest);
+    totalBytes += bytes;
+    for (const leastRecentlyUsed of entries.keys()) {
+      if (totalBytes <= limits.bytes && entries.size <= limits.entries) break;
+      deleteEntry(leastRecentlyUsed);
     }
   };
 
@@ -49,19 +52,20 @@ export const createAnswerCache = (limits = { entries: 2000, bytes: 16 * 1024 * 1
     recall(key, earliest, search) {
       const known = entries.get(key);
       if (known && known.since >= earliest) {
+        // The entry becomes the most recently used one, which is the last of the map.
         entries.delete(key);
         entries.set(key, known);
         return toCachedAnswer(known);
       }
       const entry: Entry = { since: Date.now(), bytes: 0, search: search() };
-      forget(key);
+      deleteEntry(key);
       entries.set(key, entry);
       entry.search.then(
         (found) => {
           entry.found = found;
-          keep(key, entry, found.bytes);
+          settleEntry(key, entry, found.bytes);
         },
-        () => keep(key, entry, undefined),
+        () => settleEntry(key, entry, undefined),
       );
       return toCachedAnswer(entry);
     },
@@ -71,12 +75,12 @@ export const createAnswerCache = (limits = { entries: 2000, bytes: 16 * 1024 * 1
 const toCachedAnswer = ({ since, search, found }: Entry): CachedAnswer =>
   found ? { since, content: found.content } : { since, pending: search.then(({ content }) => content) };
 
-/** Milliseconds to wait for the answer to another review's equal request, before sending a new one. */
+/** For how many milliseconds a review waits for the answer to another review's request, before it sends its own. */
 const patience = 1000;
-/** Extra milliseconds for this review's own request: it ends by itself at the deadline, with a more exact error. */
+/** A review waits these milliseconds longer for its own request, whose error at the deadline is more exact. */
 const grace = 50;
 
-/** A cached answer, the time since which it is valid, and whether this call asked for it. */
+/** An answer, when its request was sent, and whether this call sent the request. */
 export interface CacheLookupResult {
   since: number;
   content: unknown;
@@ -84,8 +88,9 @@ export interface CacheLookupResult {
 }
 
 /**
- * Returns an answer from `earliest` or later: a kept one, a pending one, or a new one; until `deadline`. If another
- * review's request fails or takes long, this review asks again: that one may have had less time.
+ * Returns the answer to a request that was sent at `earliest` or later: a cached answer, the answer to another review's
+ * pending request, or that to a new request. Waits for it until `deadline`. If the other review's request fails or
+ * takes long, sends a new request, because the other review may have had less time.
  */
 export const askThroughSharedCache = async (
   memory: AnswerCache,

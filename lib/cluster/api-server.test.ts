@@ -8,7 +8,7 @@ import { type HttpsAnswer, type sendRequest, UnansweredError } from "./https-req
 const answer = (status: number, retryAfter?: number): HttpsAnswer => ({ status, body: "", retryAfter });
 const unanswered = (reason: UnansweredError["reason"]) => new UnansweredError("no answer", reason);
 
-/** Sends a request to a server that answers so, and returns each try's token and whether its connection was new. */
+/** Sends a request to a server with these answers. Returns each try's token, and whether its connection was new. */
 const ask = async (
   answers: (HttpsAnswer | UnansweredError)[],
   repeat?: ApiServerRequest["repeat"],

@@ -15,11 +15,11 @@ import {
 export interface ApiServerConnection {
   /** The API server's address: https://…, without a slash at its end. */
   server: string;
-  /** The CA certificates of the API server in PEM; several, if a new one is to be trusted besides the old one. */
+  /** The CA certificates to trust, in PEM. While a CA is replaced, both the old and the new one. */
   ca?: string;
   /** The name that the API server's certificate must have, if it isn't the address's host. */
   serverName?: string;
-  /** Headers of each request. They may be secret, like the credentials. */
+  /** Headers that are sent with each request. They may be secret. */
   headers?: Record<string, string | string[]>;
   credentials: ClusterCredentialSource;
 }
@@ -31,33 +31,38 @@ export interface ApiServerRequest {
   accept?: string;
   contentType?: string;
   /**
-   * When to repeat the request, although the server may have carried it out: if it fails (the default), only if it
-   * surely never arrived, or never.
+   * When to repeat the request. `failed` (the default): after a temporary failure, though the server may have carried
+   * it out. `unsent`: only if it surely didn't arrive. `never`: not even then.
    */
   repeat?: "failed" | "unsent" | "never";
 }
 
-/** Sends the API server a request, and repeats it where that is safe and may help. Resolves to any answer. */
+/**
+ * Sends a request to the API server. Repeats it if that is safe and may help. Resolves to the answer, of any status.
+ */
 export type AskApiServer = (path: string, deadline: number, request?: ApiServerRequest) => Promise<HttpsAnswer>;
 
 export interface ApiServerRequesterOptions {
   send?: typeof sendRequest;
-  /** Returns the most tries of a request. */
+  /** Returns how often a request is tried at most. */
   countTries?: () => number;
-  /** The most milliseconds of one try. */
+  /** The time limit of one try in milliseconds. */
   tryMilliseconds?: number;
-  /** Milliseconds before the second try; they double for each further one. */
+  /** Milliseconds before the second try. The pause doubles before each further try. */
   pause?: number;
-  /** Ends all requests. */
+  /** If it is aborted, all requests end. */
   signal?: AbortSignal;
 }
 
-/** The most milliseconds of one read. A read may outlive its review, because other reviews wait for it. */
+/**
+ * The time limit of one read in milliseconds. A read may take longer than its review, because other reviews wait for
+ * it.
+ */
 export const longestApiServerReadMilliseconds = 10_000;
 
-/** Returns the function that asks one API server. */
+/** Returns the function that sends requests to one API server. */
 export const createApiServerRequester = (
-  { server, ca, serverName, headers: always, credentials }: ApiServerConnection,
+  { server, ca, serverName, headers: connectionHeaders, credentials }: ApiServerConnection,
   {
     send = sendRequest,
     countTries = () => 3,
@@ -79,16 +84,16 @@ export const createApiServerRequester = (
     let isRenewed = false;
     for (let attempt = 1; ; attempt++) {
       const latest = Date.now() + tryMilliseconds;
-      // The time for credentials doesn't count as time of a try: a program may ask the user for them.
-      const shown = await awaitUntil(body ? deadline : Math.max(deadline, latest), source.read(latest));
+      // Reading credentials doesn't count as time of the try: a credential plugin may ask the user for them.
+      const requestCredentials = await awaitUntil(body ? deadline : Math.max(deadline, latest), source.read(latest));
       const end = body && deadline < Number.POSITIVE_INFINITY ? deadline : Date.now() + tryMilliseconds;
-      const { token, cert, key } = shown;
+      const { token, cert, key } = requestCredentials;
       const headers = {
         accept,
         "accept-encoding": "gzip",
         "user-agent": "postern",
         ...(token !== undefined && { authorization: `Bearer ${token}` }),
-        ...always,
+        ...connectionHeaders,
         ...(body && { "content-type": contentType }),
       };
       const answer: HttpsAnswer | UnansweredError = await send(
@@ -105,9 +110,9 @@ export const createApiServerRequester = (
         body && JSON.stringify(body),
         end,
       ).catch(requireUnansweredError);
-      let pause = attempt < countTries() ? pauseAfter(answer, repeat, firstPause * 2 ** (attempt - 1)) : undefined;
+      let pause = attempt < countTries() ? computePause(answer, repeat, firstPause * 2 ** (attempt - 1)) : undefined;
       if ("status" in answer && answer.status === 401) {
-        await source.refused(shown);
+        await source.refused(requestCredentials);
         if (!isRenewed) pause = 0;
         isRenewed = true;
       }
@@ -115,7 +120,7 @@ export const createApiServerRequester = (
         if ("status" in answer) return answer;
         throw answer;
       }
-      // If a kept connection was dead, the others may be, too.
+      // If a reused connection was dead, the other open connections may be dead, too: the next try opens a new one.
       isFresh ||= answer instanceof UnansweredError;
       if (pause) await wait(pause, undefined, interrupt).catch(() => {});
     }
@@ -123,18 +128,17 @@ export const createApiServerRequester = (
 };
 
 /**
- * Returns the milliseconds until a request to the API server is repeated; undefined if that would not help or not be
- * safe:
+ * Returns the milliseconds until a request to the API server is repeated; undefined if it must not be repeated. (After
+ * a 401, the caller repeats any request once, with new credentials.)
  *
- * | the answer is | repeated are | after |
+ * | answer | requests that are repeated | pause |
  * | --- | --- | --- |
- * | 401 | all requests, once, with new credentials (see above) | no time |
- * | 429: the server did not begin the request | all requests | its Retry-After, or 1 s |
- * | 500, 502, 503 or 504 | requests that may be repeated if they failed | its Retry-After, or the pause |
- * | missing: a kept connection was closed, for instance while Lambda froze the process | all but those never repeated | no time |
- * | missing: the connection failed, or the answer was late | requests that may be repeated if they failed | the pause |
+ * | 429: the server did not begin the request | all | the answer's Retry-After, or 1 s |
+ * | 500, 502, 503 or 504 | those with `repeat: failed` | the answer's Retry-After, or `pause` |
+ * | none: a reused connection was closed, for instance while Lambda froze the process | all but `repeat: never` | 0 |
+ * | none: the connection failed, or the answer was late | those with `repeat: failed` | `pause` |
  */
-const pauseAfter = (
+const computePause = (
   answer: HttpsAnswer | UnansweredError,
   repeat: ApiServerRequest["repeat"] = "failed",
   pause: number,
@@ -146,11 +150,11 @@ const pauseAfter = (
   }
   const { status, retryAfter = status === 429 ? 1 : pause / 1000 } = answer;
   const isTemporary = status === 429 || (isSafe && [500, 502, 503, 504].includes(status));
-  return isTemporary ? Math.min(Math.max(retryAfter, 0), longestBreak) * 1000 : undefined;
+  return isTemporary ? Math.min(Math.max(retryAfter, 0), maxRetryAfter) * 1000 : undefined;
 };
 
-/** The longest wait that a Retry-After header may ask for, in seconds. */
-const longestBreak = 30;
+/** The longest wait because of a Retry-After header, in seconds. */
+const maxRetryAfter = 30;
 
 /** The parsed JSON of an API server's answer, and the size of the answer in bytes. */
 export interface ParsedApiServerAnswer {
@@ -158,7 +162,7 @@ export interface ParsedApiServerAnswer {
   bytes: number;
 }
 
-/** Returns the JSON of an answer; undefined for a 404 of an object that could exist. Throws for any other failure. */
+/** Returns the JSON of an answer; undefined if the object doesn't exist (404). Throws for any other failure. */
 export const parseAnswerUnlessNotFound = (answer: HttpsAnswer): ParsedApiServerAnswer | undefined => {
   const { status, body } = answer;
   const content = parseJson(body);
@@ -168,11 +172,11 @@ export const parseAnswerUnlessNotFound = (answer: HttpsAnswer): ParsedApiServerA
   throw new Error(`the API server answers ${status}: ${getFailureReason(answer)}${remedy}`);
 };
 
-/** Reports whether a 404 means that the object is missing; if the kind isn't served, the Status names no object. */
+/** Reports whether an answer is a 404 of a missing object. A 404 of a kind that isn't served names no object. */
 export const isMissingObject = ({ status, body }: HttpsAnswer): boolean =>
   status === 404 && toMap(toMap(parseJson(body)).details).name !== undefined;
 
-/** Returns why a request failed: the message of the Status, else the beginning of the answer. */
+/** Returns why a request failed: the message of the Status, or the beginning of an answer that is no Status. */
 export const getFailureReason = ({ body }: HttpsAnswer): string => {
   const { message } = toMap(parseJson(body));
   return typeof message === "string" ? message : body.slice(0, 200);

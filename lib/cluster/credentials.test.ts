@@ -10,7 +10,7 @@ const identity = { accessKeyId: "AKIDEXAMPLE", secretAccessKey: "secret", sessio
 const minute = 60_000;
 const getDeadline = () => Date.now() + 1000;
 
-/** Returns credential sources whose AWS API gives the answers of a function, and the requests that they sent. */
+/** Returns credential sources, for which a function answers instead of AWS, and the requests that they sent. */
 const answerAws = (answer: (count: number) => { status?: number; body: unknown }) => {
   const requests: { url: string; headers: Record<string, unknown>; body: unknown }[] = [];
   const ask: typeof sendRequest = async (url, { headers }, body = "") => {
@@ -40,7 +40,7 @@ describe("a token source", () => {
     assert.deepEqual(await read(getDeadline()), { cert: "c", key: "k" });
   });
 
-  it("presigns a request to STS, and a new one before the last one expires", async (test) => {
+  it("presigns a request to STS, and presigns a new one before the last one expires", async (test) => {
     const pass = mockClock(test);
     const { requests, sources } = answerAws(() => ({ body: {} }));
     const credentials = { eks: "prod", region: "eu-west-1" };

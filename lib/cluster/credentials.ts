@@ -2,34 +2,36 @@ import type { CredentialPlace, SecretPlace } from "../needs.ts";
 import { type HttpsAnswer, sendRequest } from "./https-request.ts";
 import { type AwsKeys, presignUrl, signHeaders } from "./signature.ts";
 
-/** What a request shows an API server. It is secret: only this machine holds it, never a bundle. */
+/** The credentials that a request sends to an API server. They are secret, so they are never put into a bundle. */
 export interface ClusterCredentials {
   token?: string;
   cert?: string;
   key?: string;
 }
 
-/** Where the credentials for a cluster are. */
+/** Where the credentials for a cluster come from. */
 export type ClusterCredentialSource =
-  /** The function's own role, through an access entry of an EKS cluster. */
+  /** The function's IAM role; an access entry of the EKS cluster admits it. */
   | { eks: string; region: string }
-  /** The secret or parameter in AWS that holds a ServiceAccount's token as plain text. */
+  /** The secret or parameter in AWS whose text is a ServiceAccount's token. */
   | SecretPlace
   | ClusterCredentials
   | RenewedSource<ClusterCredentials>;
 
-/** A value that is fetched again when its time is over, or after a server refused it. */
+/** The source of a value that expires. The value is fetched again after it expired, or after a server refused it. */
 export interface RenewedSource<T> {
   read(deadline: number): Promise<T>;
-  /** Tells this source that a server refused a value. If it is the current one, the next call fetches a new one. */
+  /** Must be called after a server refused a value. If it is the current value, the next `read` fetches a new one. */
   refused(value: T): Promise<void>;
 }
 
+/** A fetched value, and when it expires, in milliseconds since 1970. */
 interface Renewed<T> {
   value: T;
   until: number;
 }
 
+/** In milliseconds. */
 const minute = 60_000;
 
 interface CredentialSources {
@@ -43,7 +45,7 @@ export const createRenewedSource = <T>(fetch: (deadline: number) => Promise<Rene
   return {
     read: async (deadline) => {
       if (!current || until <= Date.now()) {
-        // The value counts as valid until it has arrived, so that other callers wait for it and don't fetch another.
+        // While the value is fetched, it counts as valid, so that other callers wait for it and don't fetch it, too.
         until = Number.POSITIVE_INFINITY;
         current = fetch(deadline);
         current.then(
@@ -65,7 +67,7 @@ export const createRenewedSource = <T>(fetch: (deadline: number) => Promise<Rene
 
 type TokenPlace = { eks: string; region: string } | CredentialPlace;
 
-/** Returns a source of tokens, which renews a token before it ends and after a server refused it. */
+/** Returns a source of tokens, which renews a token before it expires and after a server refused it. */
 export const createTokenSource = (place: TokenPlace, sources: CredentialSources = ownSources): RenewedSource<string> =>
   createRenewedSource((deadline) => fetchToken(place, sources, deadline));
 
@@ -88,7 +90,7 @@ const fetchToken = async (
   sources: CredentialSources,
   deadline: number,
 ): Promise<Renewed<string>> => {
-  // EKS accepts a token for 15 minutes.
+  // EKS accepts a token for 15 minutes. It is renewed after 10 minutes.
   if ("eks" in place)
     return { value: createEksToken(place, await sources.identity(), new Date()), until: Date.now() + 10 * minute };
   const value =
@@ -98,7 +100,7 @@ const fetchToken = async (
   return { value, until: Date.now() + 5 * minute };
 };
 
-/** Returns a token for EKS: a presigned request that the cluster sends to STS to learn the function's role. */
+/** Returns a token for EKS: a presigned request. The cluster sends it to STS, and STS answers the function's role. */
 export const createEksToken = (
   { eks, region }: { eks: string; region: string },
   identity: AwsKeys,
@@ -143,7 +145,7 @@ const readStoredToken = async (
   return value.trim();
 };
 
-/** Returns an AWS error's name, such as `, AccessDeniedException`, without the message, which may be long. */
+/** Returns the name of an AWS error after a comma, such as `, AccessDeniedException`. Its message may be long. */
 const describeAwsFault = (text: string): string => {
   const [, name] = /"__type"\s*:\s*"(?:[^"]*#)?(\w+)"/.exec(text) ?? [];
   return name === undefined ? "" : `, ${name}`;
@@ -152,14 +154,14 @@ const describeAwsFault = (text: string): string => {
 interface AwsJsonCall {
   service: keyof typeof variables;
   region: string;
-  /** The operation, with the prefix of its service. */
+  /** The operation, with the prefix of its service, such as `secretsmanager.GetSecretValue`. */
   target: string;
-  /** The version of AWS's JSON protocol that the service takes. */
+  /** The version of AWS's JSON protocol that the service uses. */
   protocol: "1.0" | "1.1";
   body: object;
 }
 
-/** Calls an operation of AWS's API once. */
+/** Calls an operation of AWS's API, without retries. */
 export const callAwsJsonApi = async (
   { target, protocol, body: parameters, ...to }: AwsJsonCall,
   deadline: number,
@@ -175,10 +177,10 @@ export const callAwsJsonApi = async (
 export const buildBasicAuthorization = (username: string, password: string): string =>
   `Basic ${Buffer.from(`${username}:${password}`).toString("base64")}`;
 
-/** Reports whether an HTTP header can carry the text of a token. */
+/** Reports whether a token consists only of characters that an HTTP header may have. */
 export const isHeaderSafeToken = (text: string) => /^[\x21-\x7e]+$/.test(text);
 
-/** Returns a service's address as AWS's SDKs do: from the environment, or the usual one. */
+/** Returns a service's address as AWS's SDKs do: from environment variables, or else the usual address. */
 export const getAwsServiceUrl = (service: keyof typeof variables, region: string): URL =>
   new URL(
     process.env[variables[service]] ??
@@ -192,9 +194,11 @@ const variables = {
   ssm: "AWS_ENDPOINT_URL_SSM",
 };
 
-/** Returns the domain of AWS's services in a region; each of AWS's partitions has one. GovCloud has the usual one. */
+/** Returns the domain of AWS's services in a region. Some partitions have their own domains, such as China. */
 export const getAwsDomain = (region: string): string =>
   domains[/^(cn|eusc|[a-z]+-iso[bef]?)-/.exec(region)?.[1] ?? ""] ?? "amazonaws.com";
+
+/** The domains of AWS's partitions, by the prefix of their regions. GovCloud has the usual domain. */
 const domains: Record<string, string> = {
   cn: "amazonaws.com.cn",
   eusc: "amazonaws.eu",

@@ -4,20 +4,20 @@ import { freezeDeep, toList, toMap } from "../json.ts";
 import { checkChange, type Ledger } from "../ledger.ts";
 import { createTableClient, type TableClient } from "./dynamodb-table.ts";
 
-/** An item of the table: an entry, or what stays of a deleted one for a while. */
+/** An item of the table: an entry of the ledger, or for some time the item of a deleted entry. */
 interface Item {
   key: { S: string };
-  /** A text that no other write sets: a write states as its condition which version it replaces. */
+  /** A text that is unique to the write that made the item. A later write has the condition that it is still there. */
   version: { S: string };
   /** The value as JSON; absent in a deleted entry. */
   value?: { S: string };
-  /** The end of the entry in milliseconds since 1970; absent if it has none. */
+  /** When the entry ends, in milliseconds since 1970; absent if it doesn't end. */
   until?: { N: string };
-  /** The seconds since 1970 after which DynamoDB deletes the item, some time later: the table's TTL attribute. */
+  /** The table's TTL attribute: some time after it, DynamoDB deletes the item. In seconds since 1970. */
   expires?: { N: string };
 }
 
-/** An entry of a change: the item that was read, and the one to write, unless the entry stays. */
+/** One key of a change: the item that was read, and the item to write; without one, the entry isn't changed. */
 interface Write {
   key: string;
   old: Item | undefined;
@@ -27,34 +27,37 @@ interface Write {
 /** Items that were read. */
 interface FoundItems {
   items: (Item | undefined)[];
-  /** Whether all were there at one moment. */
+  /** Whether it is known that all these items were in the table at the same moment. */
   isMoment: boolean;
 }
 
-/** A write was done, or another change came first; then the items that are there now, if they are known. */
+/** The outcome of a write. If another change came first, `found` has the items that are there now, if known. */
 type Outcome = "written" | { found?: FoundItems };
 
 /**
- * How long the item of a deleted entry stays. If it were deleted at once, a delayed second request to create the entry
- * would find none, and create it again.
+ * For how many seconds the item of a deleted entry is kept. Without that item, a delayed retry of the request that
+ * created the entry would find no item, and create the entry again.
  */
 const deletedSeconds = 3600;
 
 /**
- * The milliseconds of the longest pause after another change came first. It is short: with long pauses, a change could
- * wait for ever while new ones overtake it.
+ * The longest pause after another change came first, in milliseconds. It is short, because a change that pauses for
+ * long is overtaken again and again.
  */
-const longestConflictPause = 100;
+const maxConflictPause = 100;
 
-/** Opens the table that the environment variable POSTERN_LEDGER names, for a review that ends at the deadline. */
+/**
+ * Returns the ledger in the table that the environment variable POSTERN_LEDGER names, for a review until `deadline`.
+ */
 export const openDynamoDbLedger = (deadline: number): Ledger => {
   const { POSTERN_LEDGER: table } = process.env;
   return table ? createDynamoDbLedger(table, deadline) : unavailableLedger;
 };
 
 /**
- * Returns the ledger in a table of DynamoDB. Each change reads its entries, and writes new ones on the condition that
- * the read versions are still there; otherwise it starts again. Whatever is unknown at the deadline is a Failure.
+ * Returns the ledger in a table of DynamoDB. A change reads items, and then writes new items on the condition that the
+ * table still has the versions that were read. If it hasn't, the change starts again. If it isn't known at the deadline
+ * whether the change was made, it throws a Failure.
  */
 export const createDynamoDbLedger = (table: string, deadline: number, readTime = Date.now): Ledger => ({
   change: async <T>(
@@ -62,13 +65,13 @@ export const createDynamoDbLedger = (table: string, deadline: number, readTime =
     change: (kept: readonly (T | undefined)[]) => readonly (T | undefined)[],
     seconds?: number,
   ) => {
-    const makeValues = checkChange(keys, change);
+    const checkedChange = checkChange(keys, change);
     const client = createTableClient(table, deadline);
     for (let found = await readItems(client, table, keys); ; ) {
       const { items, isMoment } = found;
       const now = readTime();
       const kept = items.map((item) => readValue<T>(item, now));
-      const newValues = makeValues(kept);
+      const newValues = checkedChange(kept);
       if (newValues.every((value, index) => value === kept[index])) {
         if (isMoment) return newValues;
         found = await readMoment(client, table, keys);
@@ -83,15 +86,15 @@ export const createDynamoDbLedger = (table: string, deadline: number, readTime =
       const write = writes.length === 1 ? writeOne : writeAll;
       const outcome = await write(client, table, writes, version);
       if (outcome === "written") return newValues;
-      await client.pause("other changes of the same entries came first", longestConflictPause);
+      await client.pause("other changes of the same entries came first", maxConflictPause);
       found = outcome.found ?? (await readItems(client, table, keys));
     }
   },
 });
 
 /**
- * Reads items one by one, because a transaction that reads fails while another one writes one of them. A write has the
- * condition that they were all there at one moment.
+ * Reads each item by itself. A transaction that reads all of them would fail while another transaction writes one of
+ * them. The items may come from different moments; a write later has the condition that none has changed.
  */
 const readItems = async ({ ask }: TableClient, table: string, keys: readonly string[]): Promise<FoundItems> => {
   const answers = await Promise.all(
@@ -100,7 +103,7 @@ const readItems = async ({ ask }: TableClient, table: string, keys: readonly str
   return { items: answers.map(({ content }) => content.Item as Item | undefined), isMoment: keys.length === 1 };
 };
 
-/** Reads items as they are at one moment. */
+/** Reads items in a transaction, as they are at one moment. */
 const readMoment = async ({ ask }: TableClient, table: string, keys: readonly string[]): Promise<FoundItems> => {
   const TransactItems = keys.map((key) => ({ Get: { TableName: table, Key: { key: { S: key } } } }));
   const { content } = await ask("TransactGetItems", { TransactItems });
@@ -108,7 +111,7 @@ const readMoment = async ({ ask }: TableClient, table: string, keys: readonly st
   return { items, isMoment: true };
 };
 
-/** Returns the frozen value of an item; undefined if it is deleted or over. */
+/** Returns the frozen value of an item; undefined if its entry is deleted or has ended. */
 const readValue = <T>(item: Item | undefined, now: number): T | undefined => {
   if (item?.value === undefined || (item.until && Number(item.until.N) <= now)) return undefined;
   // The cast to T is safe: this key's values only come from `change` functions, which return a T.
@@ -116,8 +119,8 @@ const readValue = <T>(item: Item | undefined, now: number): T | undefined => {
 };
 
 const buildItem = (key: string, version: string, value: unknown, now: number, seconds?: number): Item => {
-  const stays = value === undefined ? deletedSeconds : seconds;
-  const until = stays === undefined ? undefined : now + stays * 1000;
+  const lifetime = value === undefined ? deletedSeconds : seconds;
+  const until = lifetime === undefined ? undefined : now + lifetime * 1000;
   return {
     key: { S: key },
     version: { S: version },
@@ -126,7 +129,9 @@ const buildItem = (key: string, version: string, value: unknown, now: number, se
   };
 };
 
-/** Writes one item. After a lost answer, the version in the table shows whether the write was carried out. */
+/**
+ * Writes one item. If an answer was lost and the write repeated, the version in the table shows whether it was done.
+ */
 const writeOne = async (
   { ask, createFailure }: TableClient,
   table: string,
@@ -145,7 +150,7 @@ const writeOne = async (
   return { found: { items: [found], isMoment: true } };
 };
 
-/** Writes several items, all or none. DynamoDB carries out transactions with the same token once. */
+/** Writes several items in a transaction. A repeated request has the same token, so DynamoDB does it only once. */
 const writeAll = async ({ ask }: TableClient, table: string, writes: Write[], version: string): Promise<Outcome> => {
   const TransactItems = writes.map(({ key, old, item }) => {
     const condition = { TableName: table, ...buildCondition(old) };

@@ -4,42 +4,43 @@ import { isMap, type JsonMap, parseJson, toList, toMap } from "../json.ts";
 import { callAwsJsonApi } from "./credentials.ts";
 import { UnansweredError } from "./https-request.ts";
 
-/** The result of an operation. */
+/** The result of an operation on a table. */
 interface Result {
-  /** Whether the operation was done: its conditions held, and no other transaction was writing the same items. */
+  /** False if a condition failed, or if another transaction was writing the same items. */
   isDone: boolean;
   content: JsonMap;
-  /** Whether an earlier attempt got no answer, so that it may have been carried out, too. */
+  /** Whether an earlier attempt got no answer. That attempt may have been carried out. */
   isRepeated: boolean;
 }
 
-/** A table of DynamoDB during one review. */
+/** Sends operations to a table of DynamoDB during one review. */
 export interface TableClient {
-  /** Sends an operation until it is done or another change came first. Every other end is a Failure. */
+  /** Sends an operation, and repeats it until it is done or another change came first. Otherwise, throws a Failure. */
   ask(operation: string, parameters: object): Promise<Result>;
   /**
-   * Waits for a random time, longer each time up to `longest` milliseconds; fails with the reason if the review has not
-   * so much time left.
+   * Waits for a random time. Its upper limit doubles with each call, but is at most `longest` milliseconds. Throws a
+   * Failure with the reason if the review has less time left.
    */
   pause(reason: string, longest?: number): Promise<void>;
   createFailure(why: string, cause?: unknown): Failure;
 }
 
-/** Milliseconds at the end of a review in which it fails with a sentence about the table. */
+/** The client stops these milliseconds before the review's deadline, so that the answer can name the table. */
 const margin = 100;
-const longestPause = 1000;
-/** The largest difference of this machine's clock and DynamoDB's in milliseconds. Entries end by the clock. */
-const mostSkew = 5000;
+/** In milliseconds. */
+const maxPause = 1000;
+/** The largest difference between this machine's clock and DynamoDB's, in milliseconds. Entries end by the clock. */
+const maxSkew = 5000;
 
 export const createTableClient = (table: string, deadline: number): TableClient => {
   const end = deadline - margin;
   let pauseLimit = 10;
   const createFailure = (why: string, cause?: unknown) =>
     new Failure(503, `the ledger in the table ${table} could not be used: ${why}`, { cause });
-  const pause = async (reason: string, longest = longestPause) => {
+  const pause = async (reason: string, longest = maxPause) => {
     const milliseconds = Math.random() * Math.min(longest, pauseLimit);
     if (Date.now() + milliseconds >= end) throw createFailure(`the time is up: ${reason}`);
-    pauseLimit = Math.min(longestPause, 2 * pauseLimit);
+    pauseLimit = Math.min(maxPause, 2 * pauseLimit);
     await wait(milliseconds);
   };
   const ask = async (operation: string, parameters: object): Promise<Result> => {
@@ -50,7 +51,8 @@ export const createTableClient = (table: string, deadline: number): TableClient 
       });
       const isLost = answer instanceof UnansweredError;
       const [fault, content] = isLost ? [answer.message, {}] : answer;
-      // The other transaction changes what this one has read. After a lost answer, only the same request is safe.
+      // Another transaction writes the items that this one has read, so the caller must read again. But after a lost
+      // answer, only the same request may be sent again, because it may have been carried out.
       const isOvertaken = operation === "TransactWriteItems" && fault === "TransactionConflict" && !isRepeated;
       if (fault === undefined || fault === conditionFailed || isOvertaken)
         return { isDone: fault === undefined, content, isRepeated };
@@ -67,7 +69,7 @@ export const createTableClient = (table: string, deadline: number): TableClient 
 
 const conditionFailed = "ConditionalCheckFailed";
 
-/** The errors after which the same request may succeed. Nothing was carried out. */
+/** The errors after which the same request may succeed. With these errors, the request was not carried out. */
 const temporary = new Set([
   "ProvisionedThroughputExceeded",
   "ProvisionedThroughputExceededException",
@@ -81,6 +83,7 @@ const temporary = new Set([
 
 const invalidCredentials = "AWS doesn't accept this function's credentials";
 const invalid = "DynamoDB refuses the change; an entry may have at most 400 KB, and a change 100 entries";
+/** Sentences for users, by the name of AWS's error. */
 const remedies: Record<string, string> = {
   AccessDeniedException: "this function's role has no right to it; deploy the stage again",
   ResourceNotFoundException: "there is no such table in this region; deploy the stage, which creates it",
@@ -93,8 +96,8 @@ const remedies: Record<string, string> = {
 };
 
 /**
- * Sends an operation once; returns AWS's error, if there is one, and the answer. An attempt takes at most a third of
- * the time that is left, so that others can follow.
+ * Sends an operation once. Returns the name of AWS's error, if there is one, and the answer. The request may take at
+ * most a third of the time that is left, so that it can be repeated.
  */
 const askOnce = async (
   operation: string,
@@ -107,9 +110,9 @@ const askOnce = async (
   const call = { service: "dynamodb", region, target, protocol: "1.0", body } as const;
   const { status, headers, body: text } = await callAwsJsonApi(call, sent + (end - sent) / 3);
   const date = Date.parse(headers?.date?.[0] ?? "");
-  // The header Date has whole seconds.
+  // The header Date has whole seconds, so the server's clock may be up to a second ahead of it.
   const skew = Math.max(sent - date - 1000, date - Date.now());
-  if (skew > mostSkew)
+  if (skew > maxSkew)
     throw new Error(`this machine's clock differs from DynamoDB's by ${Math.round(skew / 1000)} seconds`);
   const content = parseJson(text);
   if (status >= 500 || !isMap(content)) throw new UnansweredError(`DynamoDB answers ${status}`);
@@ -117,8 +120,8 @@ const askOnce = async (
 };
 
 /**
- * Returns the name of AWS's error. A transaction can fail for several reasons: a lasting one counts before a failed
- * condition, and that before a temporary one.
+ * Returns the name of AWS's error. If a transaction failed for several reasons, returns a lasting one if there is one,
+ * else a failed condition, else a temporary one.
  */
 const findFault = (content: JsonMap): string => {
   const name = String(content.__type).replace(/.*#/, "");

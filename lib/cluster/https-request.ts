@@ -13,8 +13,9 @@ export interface HttpsAnswer {
 }
 
 /**
- * Why a request has no answer. `unsent`: it never reached the server, because a kept connection was dead. `lost`: the
- * connection failed, or the answer was late. `large`: the answer is over the limit. `credentials`: there are none to send.
+ * Why a request has no answer. `unsent`: it never reached the server, because a reused connection was dead. `lost`: the
+ * connection failed, or the answer was late. `large`: the answer is larger than the limit. `credentials`: the
+ * credentials to send could not be read.
  */
 type UnansweredReason = "unsent" | "lost" | "large" | "credentials" | "other";
 
@@ -35,7 +36,7 @@ export const requireUnansweredError = (error: unknown): UnansweredError => {
 /** The most bytes of one answer, or of all pages of a list. */
 export const maximumHttpsAnswerBytes = 32 * 1024 * 1024;
 
-/** Functions that load Node's modules at first use: at the start, they would take a third of a cold start. */
+/** Loads a module of Node at its first use: to load these modules at the start takes a third of a cold start. */
 export const loadHttps = () => process.getBuiltinModule("node:https");
 const loadHttp = () => process.getBuiltinModule("node:http");
 const loadZlib = () => process.getBuiltinModule("node:zlib");
@@ -56,13 +57,14 @@ export const sendRequest = async (
   const fail = (error: Error) => {
     const code = "code" in error ? String(error.code) : "";
     const isUnsent = request.reusedSocket && code === "ECONNRESET";
-    // The codes of the operating system, such as ECONNREFUSED. Those of TLS and zlib, which stay wrong, have a "_".
+    // Error codes of the operating system, such as ECONNREFUSED, are letters. Codes of TLS and zlib contain a "_";
+    // these errors are lasting.
     const reason = isUnsent ? "unsent" : /^E[A-Z]+$/.test(code) ? "lost" : "other";
     reject(error instanceof UnansweredError ? error : new UnansweredError(error.message, reason, { cause: error }));
-    // The request is destroyed, because a response that isn't read to its end would keep its connection.
+    // The request is destroyed, because a response that isn't read to its end keeps its connection open.
     request.destroy();
   };
-  // A timer of our own, because a request whose connection changes its protocol emits no more events.
+  // A separate timer, because a request emits no more events if its connection changes to another protocol.
   const timer = setTimeout(() => fail(createTimeout()), Math.max(0, deadline - Date.now()));
   request.on("error", fail);
   request.on("response", (response) => {
@@ -77,7 +79,9 @@ export const sendRequest = async (
   return promise.finally(() => clearTimeout(timer));
 };
 
-/** Begins a request. Node throws at once for what can't be sent: a header with a line break, a bad certificate. */
+/**
+ * Begins a request. Node throws if it can't be sent, for instance with a line break in a header or a bad certificate.
+ */
 const beginRequest = (url: string, options: RequestOptions) => {
   try {
     return url.startsWith("http:") ? loadHttp().request(url, options) : loadHttps().request(url, options);
@@ -88,18 +92,20 @@ const beginRequest = (url: string, options: RequestOptions) => {
   }
 };
 
-/** Waits for an answer until the deadline, if any. Other callers that share the answer may wait for it longer. */
+/**
+ * Waits for an answer until the deadline. The request goes on, because other callers may wait longer for its answer.
+ */
 export const awaitUntil = <T>(deadline: number, answer: Promise<T>): Promise<T> =>
   deadline === Number.POSITIVE_INFINITY ? answer : rejectWhenLate(answer, deadline - Date.now(), createTimeout);
 
 const createTimeout = () => new UnansweredError("it did not answer in time", "lost");
 
 const readBody = async (response: IncomingMessage, maximumBytes: number): Promise<string> => {
-  const isPacked = response.headers["content-encoding"] === "gzip";
+  const isCompressed = response.headers["content-encoding"] === "gzip";
   const chunks: Buffer[] = [];
   let bytes = 0;
   // The limit for an answer's size counts bytes after decompression.
-  const source = isPacked ? response.pipe(loadZlib().createGunzip()) : response;
+  const source = isCompressed ? response.pipe(loadZlib().createGunzip()) : response;
   response.on("error", (error) => source.destroy(error));
   response.on("aborted", () => source.destroy(new UnansweredError("it broke off its answer", "lost")));
   for await (const chunk of source) {

@@ -56,7 +56,7 @@ describe("a page of a list", () => {
   const pods = { group: "", resource: "pods" };
   const trainers = { group: "old.io", resource: "trainers" };
 
-  it("is read in the version that serves the kind, and without a search in a given version", async () => {
+  it("is read in the version that serves the kind; a given version is used without a search", async () => {
     const page = { items: [{ metadata: { name: "a" } }], version: "v1beta1", next: "next" };
     assert.deepEqual(await read(trainers), page);
     assert.deepEqual(await read({ ...trainers, version: "v1beta1" }), page);
@@ -69,7 +69,7 @@ describe("a page of a list", () => {
     assert.deepEqual(await read(pods), { items: [], version: "v1", next: "" });
   });
 
-  it("can't be read if the kinds that the API server serves can't, or if it has more than eight million characters", async () => {
+  it("can't be read if the served kinds can't be read, or if it has more than eight million characters", async () => {
     await assert.rejects(
       read({ group: "lost.io", resource: "trainers" }) ?? Promise.resolve(),
       /the API server answers 404/,
@@ -83,7 +83,7 @@ describe("a page of a list", () => {
     );
   });
 
-  it("goes on with the token that comes with an expired one, and fails without it", async () => {
+  it("is read with the new token that comes with an expired one, and fails if there is none", async () => {
     assert.deepEqual(await read(pods, "old"), { items: [], version: "v1", next: "fresh" });
     await assert.rejects(read(pods, "lost") ?? Promise.resolve(), {
       code: 503,
@@ -92,7 +92,7 @@ describe("a page of a list", () => {
     await assert.rejects(read(pods, "odd") ?? Promise.resolve(), /the answer is not a list/);
   });
 
-  it("can't be read where capabilities are without a connection", async () => {
+  it("can't be read with capabilities that have no connection to the cluster", async () => {
     assert.equal(createUnconnectedCapabilities("east").listPage, undefined);
     const { listPage } = createLiveCapabilities({}, { send, createPages: createListPage })("west", 1000);
     await assert.rejects(listPage?.(pods, 2, "") ?? Promise.resolve(), /cluster "west" has no connection here/);

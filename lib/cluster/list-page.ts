@@ -7,28 +7,28 @@ import { awaitUntil } from "./https-request.ts";
 import { buildObjectPath, type CreateListPage, createFailure, parseServedResources } from "./live-capabilities.ts";
 import { buildPageQuery, parsePage } from "./pages.ts";
 
-/** The most characters of a page. A larger one could take more memory than a function has. */
-const longestPage = 8 * 1024 * 1024;
+/** The most characters of a page. A larger page could need more memory than a function has. */
+const maxPageLength = 8 * 1024 * 1024;
 
 /** Returns the capability to read lists of a cluster page by page. */
 export const createListPage: CreateListPage = ({ cluster, deadline }, findServer) => {
   const askBefore = (ask: AskApiServer, path: string) => awaitUntil(deadline, ask(path, deadline));
-  /** Reads an object of a kind; throws for all else, also for a 404, which a proxy may have sent. */
+  /** Reads an object of a kind. Throws for any other answer, even for a 404, because a proxy may have sent it. */
   const readKind = async (ask: AskApiServer, path: string, kind: string): Promise<Record<string, unknown>> => {
     const content = toMap(parseAnswerUnlessNotFound(await askBefore(ask, path))?.content);
     if (content.kind !== kind) throw new Error(`the answer at ${path} is not ${kind}`);
     return content;
   };
   /**
-   * Returns a version that serves a kind: the preferred one of its group, if that does. Undefined says that the API server
-   * has no such kind, and so no objects of it.
+   * Returns a version of the group in which the API server serves the kind. The preferred version is tried first.
+   * Returns undefined if the kind isn't served, so that no objects of it exist.
    */
   const findVersion = async (ask: AskApiServer, { group, resource }: ResourceType): Promise<string | undefined> => {
     if (group === "") return "v1";
     const { groups } = await readKind(ask, "/apis", "APIGroupList");
-    const { preferredVersion, versions } = toMap(toList(groups).find((one) => toMap(one).name === group));
-    for (const one of [preferredVersion, ...toList(versions)].filter(isMap)) {
-      const version = String(one.version);
+    const foundGroup = toMap(toList(groups).find((item) => toMap(item).name === group));
+    for (const item of [foundGroup.preferredVersion, ...toList(foundGroup.versions)].filter(isMap)) {
+      const version = String(item.version);
       const served = await readKind(ask, toApiPath(joinApiVersion({ group, version })), "APIResourceList");
       if (parseServedResources(served).some((found) => found.resource === resource)) return version;
     }
@@ -43,8 +43,8 @@ export const createListPage: CreateListPage = ({ cluster, deadline }, findServer
         if (version === undefined) return { items: [], version, next: "" };
         const query = buildPageQuery(limit, next);
         const answer = await askBefore(ask, `${buildObjectPath({ ...kind, version })}?${query}`);
-        if (answer.body.length > longestPage) throw new Error(`the answer has more than ${longestPage} characters`);
-        // The answer to an expired token has a new token, which continues the list from its current state.
+        if (answer.body.length > maxPageLength) throw new Error(`the answer has more than ${maxPageLength} characters`);
+        // The answer 410 to an expired token contains a new token, with which the list continues in its current state.
         const fresh = answer.status === 410 ? parsePage(parseJson(answer.body)).next : "";
         if (fresh !== "") return { items: [], version, next: fresh };
         const page = parsePage(parseAnswerUnlessNotFound(answer)?.content);

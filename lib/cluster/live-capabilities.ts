@@ -25,21 +25,24 @@ import { awaitUntil, type HttpsAnswer, maximumHttpsAnswerBytes, sendRequest } fr
 import { createOutsideServiceCapabilities, type ReviewCapabilityState } from "./outside.ts";
 import { readApiServerListPages } from "./pages.ts";
 
-/** The most seconds for which an answer of the cluster is used again, if a rule sets no maxAge. */
-const usualAge = 10;
-const discoveryAge = 30;
-const page = 500;
-/** Milliseconds to wait before an object that was not found is read again. */
+/** For how many seconds a cluster's answer is cached if a rule sets no maxAge. */
+const defaultMaxAge = 10;
+/** For how many seconds the answer to a discovery is cached. */
+const discoveryMaxAge = 30;
+/** The number of objects on a page of a list. */
+const pageSize = 500;
+/** Milliseconds before an object that was not found is read again. */
 const rereadPause = 150;
 /**
- * Milliseconds of the longest random pause after a review's first update that met another one. It doubles with each
- * further one, up to `longestUpdatePause`. `retryTime` is what another try needs.
+ * The longest random pause after a conflict of a review's first update with another client's, in milliseconds. It
+ * doubles with each further conflict, up to `maxUpdatePause`.
  */
-const updatePause = 20;
-const longestUpdatePause = 500;
+const firstUpdatePause = 20;
+const maxUpdatePause = 500;
+/** The milliseconds that another try of an update needs. */
 const retryTime = 300;
-/** The most values that rules keep in this process alone. */
-const mostProcessEntries = 10_000;
+/** The most values that rules keep with `processLedger`. */
+const processLedgerLimit = 10_000;
 
 /** Creates the capability to read lists of one cluster page by page. */
 export type CreateListPage = (
@@ -58,9 +61,10 @@ interface LiveCapabilitiesOptions {
 }
 
 /**
- * Returns the capabilities of each cluster; clusters share no connections, tokens or answers. Without a connection,
- * services outside the cluster can be asked all the same. A function reads the connections when a cluster is first
- * asked, so that a cold start doesn't wait for them. Few rules read lists by pages, so `createPages` passes the code for that.
+ * Returns a function that makes the capabilities for a cluster. Clusters share no connections, tokens or answers. If a
+ * cluster has no connection, services outside it can be called all the same. `connections` may be a function; it is
+ * called when a cluster is first asked, so that a cold start doesn't wait for it. `createPages` is an option because
+ * few bundles need its code.
  */
 export const createLiveCapabilities = (
   connections: Connections | (() => Connections),
@@ -75,13 +79,13 @@ export const createLiveCapabilities = (
   const servers = new Map<string, AskApiServer | undefined>();
   const findServer = (cluster: string): AskApiServer | undefined => {
     if (servers.has(cluster)) return servers.get(cluster);
-    const all = typeof connections === "function" ? connections() : connections;
-    const connection = Object.hasOwn(all, cluster) ? all[cluster] : undefined;
+    const connectionsByCluster = typeof connections === "function" ? connections() : connections;
+    const connection = Object.hasOwn(connectionsByCluster, cluster) ? connectionsByCluster[cluster] : undefined;
     const server = connection && createApiServerRequester(connection, { send });
     servers.set(cluster, server);
     return server;
   };
-  const processLedger = createMemoryLedger(mostProcessEntries);
+  const processLedger = createMemoryLedger(processLedgerLimit);
   const open = (cluster: string, deadline: number, since?: number): Capabilities => {
     const started = since ?? Date.now();
     const review = { cluster, memory, deadline, since, started, isRemembered: false, collisions: 0 };
@@ -122,7 +126,10 @@ const createReads = (
   ask: AskApiServer,
 ): Pick<Capabilities, "get" | "list" | "discover"> => {
   const { cluster, memory, deadline, since, started } = review;
-  /** Returns an answer of the API server: a new one, or one cached at most `maxAge` seconds before this review. */
+  /**
+   * Returns an answer of the API server: a new one, or one that was requested at most `maxAge` seconds before this
+   * review.
+   */
   const read = async <T>(
     what: string,
     key: string,
@@ -139,18 +146,19 @@ const createReads = (
   const fetch = async (path: string) => parseAnswerUnlessNotFound(await ask(path, deadline));
 
   return {
-    get: async (kind, name, namespace, { maxAge = usualAge, patience = 0 } = {}) => {
-      // An invalid name, such as one with a slash, is no object's, and its path would lead to another object.
+    get: async (kind, name, namespace, { maxAge = defaultMaxAge, patience = 0 } = {}) => {
+      // No object has an invalid name. A name with a slash would make the path of another object.
       if (!isName(name) || (namespace !== undefined && !isName(namespace))) return undefined;
       const path = `${buildObjectPath(kind, namespace)}/${encodeURIComponent(name)}`;
       const search = async (): Promise<CacheableAnswer> => {
         const found = await fetch(path);
         if (found && typeof toMap(found.content).kind !== "string") throw new Error("the answer is not an object");
-        // Absence isn't cached: a client that creates the object now will ask right after.
+        // That an object is absent isn't cached: a client may create the object now, and then send a review that needs
+        // it.
         return found ?? absent;
       };
-      // `since` is set when a rule decides a second time, before it refuses. The first decision waited for the object
-      // to appear, so the second doesn't wait again.
+      // `since` is set if a rule decides a second time with fresh answers, before it refuses. The first decision has
+      // waited for the object to appear, so the second one doesn't wait again.
       const end = since === undefined ? Math.min(started + patience * 1000, deadline - 2 * rereadPause) : 0;
       for (;;) {
         const what = `${kind.resource} "${name}"${describeNamespace(namespace)}`;
@@ -159,7 +167,7 @@ const createReads = (
         await wait(rereadPause);
       }
     },
-    list: async (kind, namespace, { maxAge = usualAge, most = Number.POSITIVE_INFINITY, labels } = {}) => {
+    list: async (kind, namespace, { maxAge = defaultMaxAge, most = Number.POSITIVE_INFINITY, labels } = {}) => {
       if (namespace !== undefined && !isName(namespace)) return [];
       const path = buildObjectPath(kind, namespace);
       const selector = labels ? formatLabelSelector(labels) : "";
@@ -170,7 +178,7 @@ const createReads = (
     discover: async (groupVersion) => {
       if (!isGroupVersion(groupVersion)) return undefined;
       const path = toApiPath(groupVersion);
-      return read(`the kinds in ${groupVersion}`, path, discoveryAge, async () => {
+      return read(`the kinds in ${groupVersion}`, path, discoveryMaxAge, async () => {
         const answer = await ask(path, deadline);
         if (answer.status === 404) return absent;
         const found = parseAnswerUnlessNotFound(answer);
@@ -196,7 +204,7 @@ const readList = async (
     bytes += found?.bytes ?? 0;
     return found?.content;
   };
-  const limit = () => Math.min(page, most - items.length);
+  const limit = () => Math.min(pageSize, most - items.length);
   for await (const { items: listed, apiVersion, kind } of readApiServerListPages(
     readPage,
     limit,
@@ -261,15 +269,15 @@ const createStatusUpdates = (review: ReviewCapabilityState, ask: AskApiServer): 
     const path = `${buildObjectPath(kind, namespace)}/${encodeURIComponent(name)}/status`;
     const put = { method: "PUT", body: object, repeat: "never" } as const;
     const update = ask(path, deadline, put).then(async (answer) => {
-      // 403 isn't among the codes: of one object, the API server words a missing right like a refusal by a plugin.
+      // 403 isn't among the codes: for a named object, a missing right and a plugin's refusal have the same form.
       const refused = findRefusal(answer, [404, 409, 422]);
       if (!refused) parseAnswerUnlessNotFound(answer);
       if (!refused) return "updated";
       if (refused.code === 422) return { refused };
-      const pause = Math.random() * Math.min(updatePause * 2 ** review.collisions++, longestUpdatePause);
+      const pause = Math.random() * Math.min(firstUpdatePause * 2 ** review.collisions++, maxUpdatePause);
       if (Date.now() + pause + retryTime > deadline) return { refused };
       await wait(pause);
-      // Answers from before are outdated, even if this review has read them.
+      // Answers that were read before the conflict are outdated, even those that this review has read.
       review.started = Date.now();
       return "changed";
     });
@@ -288,7 +296,7 @@ export const buildObjectPath = ({ group, resource, version = "v1" }: ResourceTyp
 const describeNamespace = (namespace: string | undefined) =>
   namespace === undefined ? "" : ` in namespace "${namespace}"`;
 
-/** Returns why the API server refuses an object, by validation or admission, and not for want of a right. */
+/** Returns the Status with which validation or admission refuses an object; undefined if a right is missing. */
 const findRefusal = (
   { status, body }: HttpsAnswer,
   codes: readonly number[] = [400, 403, 404, 422],
@@ -309,5 +317,7 @@ export const parseServedResources = (list: unknown): ServedResource[] => {
   return served.map(({ name, kind, namespaced }) => ({ resource: name, kind, namespaced }));
 };
 
-/** Reports whether a text may be an apiVersion; any other text could change the path of the URL. */
+/**
+ * Reports whether a text has the form of an apiVersion. Any other text could lead to another path of the API server.
+ */
 export const isGroupVersion = (text: string): boolean => /^[a-z0-9.-]+(\/[a-z0-9]+)?$/.test(text);

@@ -12,7 +12,7 @@ import {
 import { awaitUntil, type HttpsAnswer, requireUnansweredError, sendRequest, UnansweredError } from "./https-request.ts";
 import { type AwsKeys, signHeaders } from "./signature.ts";
 
-/** Milliseconds at the end of a review in which its rule decides without an answer that didn't come. */
+/** Requests end these milliseconds before the review, so that the rule can still decide without an answer. */
 const margin = 100;
 
 /** The state that the capabilities of one review share. */
@@ -21,17 +21,17 @@ export interface ReviewCapabilityState {
   readonly memory: AnswerCache;
   /** All times are in milliseconds since the epoch. */
   readonly deadline: number;
-  /** When the review started, or when it last learned that what it had read is outdated. */
+  /** When the review started, or when it last found that its earlier reads are outdated. */
   started: number;
   /** Cached answers from before this time may not be used; undefined if answers of any age may be used. */
   readonly since: number | undefined;
-  /** True if this review used a cached answer, read before it started. */
+  /** True if this review used a cached answer whose request was sent before the review started. */
   isRemembered: boolean;
-  /** The number of the review's updates that met another one. */
+  /** How many of the review's updates conflicted with another client's. */
   collisions: number;
 }
 
-/** Returns the capabilities by which one review's rule asks services outside the cluster, including AWS. */
+/** Returns the capabilities for requests to services outside the cluster and to AWS, for one review. */
 export const createOutsideServiceCapabilities = (
   review: ReviewCapabilityState,
 ): Pick<Capabilities, "https" | "http" | "aws"> => {
@@ -62,7 +62,7 @@ export const createOutsideServiceCapabilities = (
       const answer = shared.content as HttpsResponse;
       const seconds = keep(answer);
       const isOver = shared.since < started && shared.since + seconds * 1000 <= started;
-      // An answer that isn't cached is used only by the review that sent the request; other reviews ask again.
+      // If an answer isn't cached, or is too old for this review, only the review that sent its request may use it.
       return { ...shared, answer, isOurs: shared.isOurs || (seconds > 0 && !isOver) };
     };
     const known = await recall(isLasting ? 0 : (since ?? 0));
@@ -70,17 +70,17 @@ export const createOutsideServiceCapabilities = (
     if (found.since < started && !isLasting) review.isRemembered = true;
     return found.answer;
   };
-  const either = ["https:", "http:"];
+  const httpsOrHttp = ["https:", "http:"];
   return {
     https: (request) => call(request),
-    http: (request) => call(request, either),
-    aws: async (action, request) => call(buildAwsRequest(action, request), either),
+    http: (request) => call(request, httpsOrHttp),
+    aws: async (action, request) => call(buildAwsRequest(action, request), httpsOrHttp),
   };
 };
 
 /**
- * Sends a request with the token and the client certificate that it names. After a 401, reads the token again: it may
- * have been replaced.
+ * Sends a request with the token and the client certificate whose places it names. If the answer is 401, reads the
+ * token again and repeats the request once, because the stored token may have been replaced.
  */
 const askAuthorized = async (
   { bearer, username, client, ...request }: HttpsRequest,
@@ -105,7 +105,7 @@ const askAuthorized = async (
 };
 
 const readCredential = async (place: CredentialPlace, deadline: number, what: string): Promise<string> => {
-  const reading = awaitUntil(deadline, getTokenSource(place).read(Date.now() + longestWait));
+  const reading = awaitUntil(deadline, getTokenSource(place).read(Date.now() + fetchMilliseconds));
   const value = await reading.catch((error: Error) => {
     throw error instanceof UnansweredError ? error : new Error(`${what} could not be read`, { cause: error });
   });
@@ -119,12 +119,14 @@ const getTokenSource = (place: CredentialPlace) => {
   return source;
 };
 
-/** The time limit for fetching a token, in milliseconds. Reviews share a fetch, so it isn't one review's time. */
-const longestWait = 10_000;
-/** The token sources by the secret or parameter of their credential. Settings name few, so none is dropped. */
+/**
+ * The time limit for fetching a token. It is longer than a review may have, because several reviews share the fetch.
+ */
+const fetchMilliseconds = 10_000;
+/** The token sources by the place of the token, as JSON. Settings name few places, so none is ever deleted. */
 const tokenSources = new Map<string, ReturnType<typeof createTokenSource>>();
 
-/** Sends a request, again while that may help. Returns the last answer, even if a later try is cut off. */
+/** Sends a request, and repeats it while that may help. Returns the last answer, even if a later try has no answer. */
 const ask = async (
   request: HttpsRequest,
   deadline: number,
@@ -151,28 +153,30 @@ const ask = async (
     ...client,
     ...connect,
   };
-  let last: HttpsAnswer | undefined;
+  let lastAnswer: HttpsAnswer | undefined;
   for (let attempt = 1, delay = pause; ; attempt++, delay *= 1.5) {
     const answer = await sendRequest(url, options, body, deadline, maximumBytes).catch(requireUnansweredError);
-    if (!(answer instanceof UnansweredError)) last = answer;
+    if (!(answer instanceof UnansweredError)) lastAnswer = answer;
     const retryAfter = answer instanceof UnansweredError ? 0 : (answer.retryAfter ?? 0) * 1000;
-    const longer = Math.max(delay * (1 + Math.random() / 5), retryAfter);
-    if (attempt < tries && mayBeBetter(answer) && Date.now() + longer < deadline) await wait(longer);
-    else if (last === undefined || (answer instanceof UnansweredError && Date.now() < deadline)) throw answer;
+    const nextPause = Math.max(delay * (1 + Math.random() / 5), retryAfter);
+    if (attempt < tries && isTemporary(answer) && Date.now() + nextPause < deadline) await wait(nextPause);
+    else if (lastAnswer === undefined || (answer instanceof UnansweredError && Date.now() < deadline)) throw answer;
     else {
-      const { status, body, headers, trailers } = last;
+      const { status, body, headers, trailers } = lastAnswer;
       return { status, body, ...(withHeaders && { headers, trailers }) };
     }
   }
 };
 
-const mayBeBetter = (answer: HttpsAnswer | UnansweredError): boolean => {
+/** Reports whether another try may have a better answer. */
+const isTemporary = (answer: HttpsAnswer | UnansweredError): boolean => {
   if (!(answer instanceof UnansweredError))
     return [429, 500, 504].includes(answer.status) || answer.retryAfter !== undefined;
   const { cause } = answer;
   return cause instanceof Error && "code" in cause && cause.code === "ECONNRESET";
 };
 
+/** The version of each AWS service's API. */
 const versions = { ec2: "2016-11-15" };
 
 const buildAwsRequest = (action: AwsAction, { region, parameters }: AwsRequest): HttpsRequest => {

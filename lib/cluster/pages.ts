@@ -1,9 +1,10 @@
 import { toMap } from "../json.ts";
 
-/** One page of a list. Go writes an empty list as null, which is an empty list here. */
+/** One page of a list. */
 export interface ListPage {
+  /** An empty list if the API server sent null, as Go writes an empty list. */
   items: unknown;
-  /** The apiVersion and kind of the elements: the API server states them only for the list. */
+  /** The apiVersion and kind of the items. The API server sends them for the whole list, not in each item. */
   apiVersion: unknown;
   kind: string | undefined;
   /** The continue token of the next page; empty after the last one. */
@@ -26,7 +27,7 @@ export const buildPageQuery = (
   selection: Record<string, string> | "" = {},
 ): URLSearchParams => new URLSearchParams({ limit: String(limit), ...selection, ...(next && { continue: next }) });
 
-/** Reads an API server's list page by page; asks for a page when the caller is done with the one before. */
+/** Reads an API server's list page by page. It requests a page only when the caller asks for it. */
 export const readApiServerListPages = async function* (
   read: (query: URLSearchParams) => Promise<unknown>,
   limit: () => number,

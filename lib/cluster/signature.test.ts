@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { presignUrl, signHeaders } from "./signature.ts";
 
-// The key is the one of AWS's own examples. AWS's signer computed the expected signatures.
+// The key is that of AWS's own examples, and the expected signatures were computed by AWS's signer.
 const identity = {
   accessKeyId: "AKIDEXAMPLE",
   secretAccessKey: "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY",

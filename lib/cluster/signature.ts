@@ -18,17 +18,17 @@ export interface AwsSignableRequest {
   region: string;
 }
 
+/** Computes the signature as AWS Signature Version 4 defines it. `stamp` is the time, such as 20260131T120000Z. */
 const computeSignature = (
   { method, path, query = {}, headers = {}, host, body = "", service, region }: AwsSignableRequest,
   { secretAccessKey }: AwsKeys,
   stamp: string,
 ): string => {
-  const all = listHeaders(headers, host);
   const canonical = [
     method,
     path,
     formatQuery(query),
-    ...all.map(([name, value]) => `${name}:${value.trim()}`),
+    ...listHeaders(headers, host).map(([name, value]) => `${name}:${value.trim()}`),
     "",
     formatHeaderNames(headers, host),
     hashText(body),
@@ -53,7 +53,7 @@ export const signHeaders = (request: AwsSignableRequest, identity: AwsKeys, now:
   return { ...headers, authorization };
 };
 
-/** Returns a presigned URL: any holder can send the request for this many seconds, with these headers. */
+/** Returns a presigned URL. Any holder can send the request with the same headers for `seconds` seconds. */
 export const presignUrl = (request: AwsSignableRequest, identity: AwsKeys, now: Date, seconds: number): string => {
   const stamp = formatStamp(now);
   const { sessionToken } = identity;

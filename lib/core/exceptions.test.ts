@@ -34,9 +34,9 @@ describe("an exception", () => {
     const [other, first, second] = ["other", "legacy", "legacy"].map((namespace, index) => {
       return { ...usual, namespaces: [namespace], reason: `reason ${index}` };
     });
-    const all = [other, first, second].filter((one) => one !== undefined);
+    const exceptions = [other, first, second].filter((exception) => exception !== undefined);
     const created = buildPodRequest({ namespace: "legacy" });
-    assert.match(findException(all, created, new Date(0)) ?? "", /reason 1$/);
+    assert.match(findException(exceptions, created, new Date(0)) ?? "", /reason 1$/);
   });
 });
 
@@ -79,7 +79,7 @@ describe("an endpoint with an exception", () => {
 
   for (const mode of ["enforce", "warn", "audit"] as const)
     for (const phase of ["mutate", "validate"])
-      it(`admits unchanged what it covers, with an audit annotation, on ${phase} in mode ${mode}`, async () =>
+      it(`admits a covered object unchanged, with an audit annotation, on ${phase} in mode ${mode}`, async () =>
         assert.deepEqual(await ask(createHandler(mode), { phase }), admitted));
   it("does nothing if the rule is off", async () =>
     assert.deepEqual(await ask(createHandler("off"), {}), { allowed: true }));
@@ -93,7 +93,7 @@ describe("an endpoint with an exception", () => {
     await ask(createHandler("enforce"), {}, { namespace: "shop" });
     assert.equal(Reflect.get(seen[0] ?? assert.fail(), "exceptions"), undefined);
   });
-  it("refuses again after the end, while the function goes on", async () => {
+  it("refuses after the end of the exception, in the same process", async () => {
     const handler = createHandler("enforce");
     const moments = ["2027-01-31T23:59:59.999Z", "2027-02-01T00:00:00Z", "2027-01-31T23:59:59Z"];
     const answers: boolean[] = [];

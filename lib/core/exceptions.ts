@@ -1,29 +1,31 @@
 import type { AdmissionRequest } from "../review.ts";
 
-/** An exemption from a rule that ends. A request must match each of its lists. */
+/** An exemption from a rule with an end date. It covers a request that matches all its lists. */
 export interface RuleException {
   users?: readonly string[];
   groups?: readonly string[];
   namespaces?: readonly string[];
-  /** A date, the last day in UTC, or a time in RFC 3339. */
+  /** The last day in UTC, such as 2027-01-31, or a time in RFC 3339. */
   until: string;
   owner: string;
   reason: string;
 }
 
-/** Returns the moment when an exception has ended, in milliseconds since 1970. */
-export const getExceptionEnd = (until: string): number => Date.parse(until) + (until.length > 10 ? 0 : 86_400_000);
+const dayMilliseconds = 86_400_000;
 
-/** Returns the first exception that covers a request at a time, as the text that logs and audit annotations show. */
+/** Returns the moment when an exception ends, in milliseconds since 1970. A date (10 characters) ends with its day. */
+export const getExceptionEnd = (until: string): number => Date.parse(until) + (until.length > 10 ? 0 : dayMilliseconds);
+
+/** Returns the first exception that covers a request at the time `now`, as a text for logs and audit annotations. */
 export const findException = (
   exceptions: readonly RuleException[] | undefined,
-  { namespace = "", userInfo: { username = "", groups: own = [] } }: AdmissionRequest,
+  { namespace = "", userInfo: { username = "", groups: userGroups = [] } }: AdmissionRequest,
   now: Date,
 ): string | undefined => {
   const found = exceptions?.find(
     ({ users, groups, namespaces, until }) =>
       (users?.includes(username) ?? true) &&
-      (groups?.some((group) => own.includes(group)) ?? true) &&
+      (groups?.some((group) => userGroups.includes(group)) ?? true) &&
       (namespaces?.includes(namespace) ?? true) &&
       Number(now) < getExceptionEnd(until),
   );

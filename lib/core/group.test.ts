@@ -14,7 +14,7 @@ import { type AnsweredReviewFacts, formatLogLine } from "./log-line.ts";
 const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] as const }];
 
 /** Returns a rule that adds its name to a list in the object. The list shows the order of evaluations. */
-const buildScribe = (name: string): Rule =>
+const buildWriter = (name: string): Rule =>
   rule({
     summary: "Writes.",
     match: [],
@@ -88,7 +88,7 @@ const createGroup = (members: Record<string, Rule>, changes: MemberChanges = {})
 
 describe("a group", () => {
   it("evaluates its members in their order, each with the changes of the earlier members", async () => {
-    const { ask } = createGroup({ b: buildScribe("b"), a: buildScribe("a") });
+    const { ask } = createGroup({ b: buildWriter("b"), a: buildWriter("a") });
     const { patch } = await ask();
     assert.deepEqual(patch, [
       { op: "add", path: "/seen", value: ["b"] },
@@ -96,11 +96,11 @@ describe("a group", () => {
     ]);
   });
 
-  it("evaluates the members before a change a second time, but no third time", async () => {
+  it("evaluates the members that precede a change a second time, but not a third time", async () => {
     const rules = {
       third: buildFollower("third", "second"),
       second: buildFollower("second", "first"),
-      first: buildScribe("first"),
+      first: buildWriter("first"),
     };
     const { ask } = createGroup(rules);
     const { patch } = await ask();
@@ -111,10 +111,10 @@ describe("a group", () => {
     ]);
   });
 
-  it("also evaluates the members after a change in the second round", async () => {
+  it("evaluates members again that follow a change of the second round", async () => {
     const rules = {
       second: buildFollower("second", "first"),
-      first: buildScribe("first"),
+      first: buildWriter("first"),
       third: buildFollower("third", "second"),
     };
     const { ask } = createGroup(rules);
@@ -125,9 +125,9 @@ describe("a group", () => {
     );
   });
 
-  it("applies an exception only to its member, and logs it in the name of the member", async () => {
+  it("applies an exception only to its member and until its end, and logs it in a line of the member", async () => {
     const exception = { namespaces: ["shop"], until: "2027-01-31", owner: "o", reason: "r" };
-    const rules = { a: buildScribe("a"), no: refusing, b: buildScribe("b") };
+    const rules = { a: buildWriter("a"), no: refusing, b: buildWriter("b") };
     const { ask, reports } = createGroup(rules, {
       no: { settings: { why: "no" }, exempt: { exceptions: [exception] } },
     });
@@ -147,7 +147,7 @@ describe("a group", () => {
   });
 
   it("refuses with the name and message of its first refusing member, and evaluates no later member", async () => {
-    const rules = { a: buildScribe("a"), no: refusing, broken: failing };
+    const rules = { a: buildWriter("a"), no: refusing, broken: failing };
     const { ask, reports } = createGroup(rules, { no: { settings: { why: "no!" } } });
     const { allowed, status, patch, warnings, auditAnnotations } = await ask();
     assert.deepEqual([allowed, patch, warnings], [false, undefined, ["beware"]]);
@@ -164,10 +164,10 @@ describe("a group", () => {
 
   it("only reports the changes and refusals of members in modes warn and audit, and evaluates later members without them", async () => {
     const rules = {
-      warns: buildScribe("warns"),
-      audits: buildScribe("audits"),
+      warns: buildWriter("warns"),
+      audits: buildWriter("audits"),
       no: refusing,
-      acts: buildScribe("acts"),
+      acts: buildWriter("acts"),
     };
     const { ask } = createGroup(rules, {
       warns: { mode: "warn" },
@@ -205,7 +205,7 @@ describe("a group", () => {
   for (const [name, change, request] of memberCases) {
     const isEvaluated = name.startsWith("for");
     it(`${isEvaluated ? "evaluates a member" : "doesn't evaluate a member"} ${name}`, async () => {
-      const rules = { one: buildScribe("one"), other: buildScribe("other") };
+      const rules = { one: buildWriter("one"), other: buildWriter("other") };
       const { ask } = createGroup(rules, {
         one: { match: [...pods, ...statuses] },
         other: { exempt: { namespaces: ["shop"] }, ...change },
@@ -216,20 +216,20 @@ describe("a group", () => {
   }
 
   it("admits without a change if no member applies to the request", async () => {
-    const { ask } = createGroup({ a: buildScribe("a") }, { a: { exempt: { users: ["jane"] } } });
+    const { ask } = createGroup({ a: buildWriter("a") }, { a: { exempt: { users: ["jane"] } } });
     const expected = { uid: "1", allowed: true, code: undefined, message: undefined, patch: undefined };
     assert.deepEqual(await ask(), expected);
   });
 
   it("fails, and names the member, if a member in mode enforce fails", async () => {
-    const { ask } = createGroup({ a: buildScribe("a"), broken: failing });
+    const { ask } = createGroup({ a: buildWriter("a"), broken: failing });
     const { code, message } = await ask();
     assert.deepEqual([code, message], [500, "broken: the rule failed: Error: broken"]);
   });
 
   for (const mode of ["enforce", "warn"] as const)
     it(`continues after the failure of a member in mode ${mode} that fails open, and logs the failure`, async () => {
-      const rules = { broken: failing, a: buildScribe("a") };
+      const rules = { broken: failing, a: buildWriter("a") };
       const { ask, reports } = createGroup(rules, { broken: { mode, failsOpen: true } });
       const { allowed, patch } = await ask();
       assert.deepEqual([allowed, patch.length], [true, 1]);
@@ -239,7 +239,7 @@ describe("a group", () => {
     });
 
   it("answers 400 if a member fails on a wrong type, though it fails open", async () => {
-    const { ask, reports } = createGroup({ a: buildScribe("a"), broken: failing }, { broken: { failsOpen: true } });
+    const { ask, reports } = createGroup({ a: buildWriter("a"), broken: failing }, { broken: { failsOpen: true } });
     const { code, message } = await ask({ object: { spec: "x" } });
     assert.deepEqual(
       [code, message, reports.length],
@@ -247,7 +247,7 @@ describe("a group", () => {
     );
   });
 
-  it("counts each review and each denial once in its log lines", async () => {
+  it("counts the review in the group's log line, and each denial in the log line of the member that denies", async () => {
     const { ask, reports } = createGroup(
       { warns: refusing, no: refusing },
       { warns: { mode: "warn", settings: { why: "hm" } }, no: { settings: { why: "no" } } },
@@ -272,9 +272,9 @@ describe("a group", () => {
     );
   });
 
-  it("reports what its members warn of", async () => {
+  it("reports the warnings of a member as one message, and leaves out members that did nothing", async () => {
     const warning = rule({ summary: "Warns.", match: [], mutate: () => ({ warnings: ["it is old", "it is large"] }) });
-    const { ask, reports } = createGroup({ a: buildScribe("a"), warning, quiet: buildFollower("quiet", "none") });
+    const { ask, reports } = createGroup({ a: buildWriter("a"), warning, quiet: buildFollower("quiet", "none") });
     await ask();
     assert.deepEqual(
       reports.map(({ members }) => members?.map(({ rule, message }) => [rule, message])),
@@ -287,7 +287,7 @@ describe("a group", () => {
     );
   });
 
-  it("keeps apart needs of members that have the same name", async () => {
+  it("answers each member's own need if needs of two members have the same name", async () => {
     const buildReader = (kind: "nodes" | "secrets") =>
       rule({
         summary: "Reads.",
@@ -311,7 +311,7 @@ describe("a group", () => {
   });
 
   describe("invoked directly", () => {
-    const rules = { a: buildScribe("a"), no: refusing };
+    const rules = { a: buildWriter("a"), no: refusing };
 
     it("answers with the named member alone, under the event's settings if it has some", async () => {
       const { ask } = createGroup(rules, { a: { mode: "warn" }, no: { settings: { why: "baked" } } });

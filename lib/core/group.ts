@@ -22,7 +22,10 @@ import { applyPatch } from "./patch.ts";
 import { callMutatorsInRounds } from "./reinvocation.ts";
 import { explainFailure } from "./review-explanation.ts";
 
-/** What a member's own webhook entry would contain. The endpoint checks it, as the group's shared entry can't. */
+/**
+ * The settings of one rule of a group. The group's rules share one webhook entry, which can't have a match and
+ * exemptions for each rule, so the endpoint checks them.
+ */
 export interface GroupMemberConfig {
   mode: EnforcementMode;
   settings: object;
@@ -30,9 +33,9 @@ export interface GroupMemberConfig {
   /** True if a request is admitted when this member of the group fails. */
   failsOpen: boolean;
   /**
-   * The namespaces, users and groups whose requests are exempt from this member, and the exempt resources as
-   * `group/resource/subresource`. The API server itself tests labels of namespaces, for the whole group of rules.
-   * Exemptions that end are `exceptions`.
+   * The namespaces, users and groups whose requests are exempt from this member; the exempt resources as
+   * `group/resource/subresource`; and `exceptions`, which are exemptions with an end date. Exemptions by labels of
+   * namespaces apply to the whole group of rules, and the API server tests them.
    */
   exempt: {
     namespaces?: readonly string[];
@@ -45,14 +48,14 @@ export interface GroupMemberConfig {
 
 type Memberships = Record<string, GroupMemberConfig>;
 
-/** The config of a group; `alone` holds its members' config for invocations without a cluster. */
+/** The config of a group of rules. `alone` is the config of the members for invocations that name no cluster. */
 export interface GroupConfig extends EndpointConfig<Memberships> {
   alone: Memberships;
 }
 
 /**
- * Creates one endpoint of several mutators, asked in the given order: one call, one patch, one answer. A review for one
- * member is evaluated by that member alone.
+ * Creates one endpoint for several rules that mutate. A review is evaluated by all of them in the given order, and
+ * answered with one patch. A direct invocation that names a member is evaluated only by that member.
  */
 export const createGroupEndpoint = (
   members: Record<string, Rule>,
@@ -60,8 +63,8 @@ export const createGroupEndpoint = (
   host: EndpointHost,
   evaluate = evaluateRule,
 ): Endpoint => {
-  const facade = buildFacade(members, config.alone);
-  const group = createEndpoint(facade, config, logByMember(host), evaluateMembers(members, evaluate));
+  const groupAsRule = buildGroupAsRule(members, config.alone);
+  const group = createEndpoint(groupAsRule, config, logByMember(host), evaluateMembers(members, evaluate));
   return {
     ...group,
     evaluateReview: (input) => {
@@ -73,22 +76,24 @@ export const createGroupEndpoint = (
 };
 
 /**
- * Returns a rule that stands for a group: it has the needs of all members; `evaluateMembers` evaluates them in its
- * place.
+ * Returns a rule that stands for a group in `createEndpoint`. It has the needs of all members. Its `mutate` is never
+ * called, because `evaluateMembers` replaces the evaluation.
  */
-const buildFacade = (members: Record<string, Rule>, alone: Memberships): Rule => {
+const buildGroupAsRule = (members: Record<string, Rule>, alone: Memberships): Rule => {
   const needs = Object.assign({}, ...Object.values(members).map(({ needs }) => needs));
   return rule({ summary: "Several rules.", match: [], settings: alone, needs, mutate() {} });
 };
 
+/** Returns a member of a group and its config. For an unknown name, returns a rule that rejects each review. */
 const selectMember = (name: string, members: Record<string, Rule>, config: GroupConfig): [Rule, EndpointConfig] => {
   const rejectUnknownMember = () => {
     throw new Failure(400, `${config.rule} has no member "${name}"; it has ${Object.keys(members).join(", ")}`);
   };
   const member = Object.hasOwn(members, name) ? members[name] : undefined;
   const selectSetup = ({ keyVersions, settings, kubernetes }: ClusterSetup<Memberships>): ClusterSetup => {
-    const { mode = "off", settings: own = {} } = (Object.hasOwn(settings, name) ? settings[name] : undefined) ?? {};
-    return { keyVersions, mode, settings: own, ...(kubernetes !== undefined && { kubernetes }) };
+    const membership = Object.hasOwn(settings, name) ? settings[name] : undefined;
+    const { mode = "off", settings: memberSettings = {} } = membership ?? {};
+    return { keyVersions, mode, settings: memberSettings, ...(kubernetes !== undefined && { kubernetes }) };
   };
   const clusters = Object.entries(config.clusters).map(([cluster, setup]) => [
     cluster,
@@ -105,7 +110,9 @@ const selectMember = (name: string, members: Record<string, Rule>, config: Group
   ];
 };
 
-/** Calls each member rule whose match fits the request, with the object as the earlier members changed it. */
+/**
+ * Returns a function that calls each member that the request concerns, with the object that earlier members changed.
+ */
 const evaluateMembers =
   (members: Record<string, Rule>, evaluate: EvaluateRequest): EvaluateRequest =>
   async (_, phase, request, { settings, ...context }): Promise<RuleDecision> => {
@@ -133,31 +140,32 @@ const evaluateMembers =
       } catch (thrown) {
         const { code, message } = await explainFailure(thrown, request);
         const error = new Failure(code, `${name}: ${message}`, { cause: thrown });
-        // A group goes on after the failure of a fail-open member, as the API server does with a webhook.
+        // If the member fails open, the group's other members are called, as after the failure of such a webhook.
         if (!failsOpen || code < 500) throw error;
         results.set(name, { ...before, error });
         return false;
       }
-      const { outcome: made, ...facts } = decision;
+      const { outcome: memberOutcome, ...facts } = decision;
+      // The member may have been called before, in the first round.
       const [refused, operations] = [before.refused || facts.refused, before.operations + facts.operations];
       results.set(name, { ...before, ...facts, refused, operations });
-      const { status, ...own } = made;
-      for (const warning of own.warnings ?? []) warnings.push(warning);
-      for (const [key, value] of Object.entries(own.audit ?? {})) audit[`${name}.${key}`] = value;
+      const { status } = memberOutcome;
+      for (const warning of memberOutcome.warnings ?? []) warnings.push(warning);
+      for (const [key, value] of Object.entries(memberOutcome.audit ?? {})) audit[`${name}.${key}`] = value;
       if (status) {
         outcome.allowed = false;
         outcome.status = { ...status, message: `${name}: ${status.message}` };
         return undefined;
       }
-      for (const change of own.patch ?? []) patch.push(change);
-      object = applyPatch(object, own.patch ?? []);
-      return own.patch !== undefined;
+      for (const change of memberOutcome.patch ?? []) patch.push(change);
+      object = applyPatch(object, memberOutcome.patch ?? []);
+      return memberOutcome.patch !== undefined;
     };
     const concerned = Object.entries(settings as Memberships).filter(([, membership]) =>
       concernsMember(membership, request),
     );
-    // A group's member in mode warn or audit has reported everything in the first round, so only enforcing members
-    // take part in the second.
+    // Only members in mode enforce are called in the second round. A member in mode warn or audit has reported in the
+    // first round what it would change.
     await callMutatorsInRounds(concerned, ([, { mode }]) => mode === "enforce", evaluateMember);
     const reported = [...results.values()].filter(
       ({ refused, operations, error, message, exception }) =>
@@ -180,8 +188,8 @@ const concernsMember = ({ mode, match, exempt }: GroupMemberConfig, request: Adm
 };
 
 /**
- * Returns a host that also writes a log line for each rule of the group that refused or failed, or from which an exception
- * exempts: so a denial counts in the metrics of the rule that denies.
+ * Returns a host that also writes a log line for each member that refused or failed, or that has an exception for the
+ * request. A denial thus counts in the metrics of the rule that denies.
  */
 const logByMember = (host: EndpointHost): EndpointHost => ({
   ...host,

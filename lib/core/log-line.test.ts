@@ -34,8 +34,8 @@ interface Directive {
 const isLogLine = new Ajv({ strict: true }).compile(schema);
 
 /**
- * Returns the metrics that CloudWatch reads from a line. Follows the specification of the embedded metric format. Fails if
- * the line doesn't have the form of the schema.
+ * Returns the metrics that CloudWatch reads from a log line by the specification of the embedded metric format. Fails
+ * if the line doesn't match the schema.
  */
 const parseMetrics = (text: string): Record<string, unknown>[] => {
   assert.ok(isLogLine(JSON.parse(text)), `${JSON.stringify(isLogLine.errors)}: ${text}`);
@@ -173,7 +173,7 @@ describe("a log line", () => {
     object: {},
   };
   const denied = { ...report, request, refused: true, message: "it has no label" };
-  it("counts a probe neither among the reviews of its rule nor as a denial, but all else that its user does", () => {
+  it("doesn't count a probe's denial in the rule's metric, but counts a denial of the same user without dry run", () => {
     const probe = { ...denied, request: { ...request, userInfo: { username: "postern:probe" }, dryRun: true } };
     assert.deepEqual(parseMetrics(formatLogLine(probe, "prod", 5)), [
       { Errors: 0, by: "prod" },
@@ -184,28 +184,32 @@ describe("a log line", () => {
     assert.ok(parseMetrics(formatLogLine(real, "prod", 5)).some((metric) => "Denials" in metric));
     assert.equal(JSON.parse(formatLogLine(real, "prod", 5)).Denials, 1);
   });
-  const denials: [string, Partial<AnsweredReviewFacts>, object][] = [
-    ["an admitted review", { refused: false, message: undefined }, {}],
-    ["a denied one", {}, { user: "jane@example.com", message: "it has no label" }],
-    ["one in mode warn", { mode: "warn" }, { user: "jane@example.com", message: "it has no label" }],
-    ["one in mode audit", { mode: "audit" }, { user: "jane@example.com", message: "it has no label" }],
-    ["a denied one with little detail", { logs: "minimal" }, {}],
-    ["a user without a name", { request: { ...request, userInfo: {} } }, { user: "", message: "it has no label" }],
-    ["a group, whose members have lines", { members: [] }, {}],
-    ["lines of text", { message: "one\ntwo" }, { user: "jane@example.com", message: "one\ntwo" }],
+  const denials: [name: string, change: Partial<AnsweredReviewFacts>, expected: object][] = [
+    ["has no user and no message for an admitted review", { refused: false, message: undefined }, {}],
+    ["has both for a denied review", {}, { user: "jane@example.com", message: "it has no label" }],
+    ["has both in mode warn", { mode: "warn" }, { user: "jane@example.com", message: "it has no label" }],
+    ["has both in mode audit", { mode: "audit" }, { user: "jane@example.com", message: "it has no label" }],
+    ["has no user and no message with minimal logs", { logs: "minimal" }, {}],
     [
-      "characters that harm terminals",
+      "has an empty user for a user without a name",
+      { request: { ...request, userInfo: {} } },
+      { user: "", message: "it has no label" },
+    ],
+    ["has no user and no message for a group, because its members have log lines", { members: [] }, {}],
+    ["keeps line breaks", { message: "one\ntwo" }, { user: "jane@example.com", message: "one\ntwo" }],
+    [
+      "replaces characters that harm terminals",
       { message: "a\u0007\u009b\u202eb\u2028\ud800", request: { ...request, userInfo: { username: "x\u001b[2J\n" } } },
       { user: "x?[2J\n", message: "a???b\u2028?" },
     ],
     [
-      "long texts",
+      "cuts long texts",
       { message: "m".repeat(5_000_000), request: { ...request, userInfo: { username: "u".repeat(5_000_000) } } },
       { user: `${"u".repeat(500)}…`, message: `${"m".repeat(4000)}…` },
     ],
   ];
   for (const [name, change, expected] of denials)
-    it(`has the user and the message for a denial alone: ${name}`, () => {
+    it(`${name} (user and message of a denial)`, () => {
       const line = formatLogLine({ ...denied, ...change }, "prod", 5);
       const { user, message } = JSON.parse(line);
       parseMetrics(line);
@@ -349,7 +353,7 @@ describe("the log of an endpoint", () => {
     );
   });
 
-  it("has the user and the message of a denial, unless postern.yaml says that lines have little", async () => {
+  it("has the user and the message of a denial, unless logs is minimal in postern.yaml", async () => {
     const event = { phase: "validate", review: review({ metadata: { labels: { bad: "QWZ789" } } }) };
     const little: EndpointConfig = { ...config, logs: "minimal" };
     const handlers = [usualHandler, createLambdaHandler({ rules: { sample: changingRule }, config: little }, host)];
@@ -394,7 +398,7 @@ describe("the log of an endpoint", () => {
     assert.deepEqual(parseMetrics(await logEvent({ a: 1 })), []));
 
   const [path, wrongType] = [`/${segment}/sample/mutate`, JSON.stringify(review({ metadata: { labels: { a: 0 } } }))];
-  const known: [string, unknown, number, number][] = [
+  const known: [name: string, event: unknown, code: number, metrics: number][] = [
     ["a review", buildEvent(path, JSON.stringify(review({}))), 200, 3],
     ["a direct review", { phase: "mutate", cluster: "prod-eu", review: review({}) }, 200, 3],
     [

@@ -4,13 +4,13 @@ import type { AdmissionRequest } from "../review.ts";
 import type { Phase } from "../rule.ts";
 import type { EnforcementMode, GroupMemberDecision, RuleDecision } from "./evaluation.ts";
 
-/** How much log lines contain: everything by default; `minimal` leaves out the user and the message of a denial. */
+/** How much a log line contains. `full` is the default; `minimal` leaves out the user and the message of a denial. */
 export type LogDetail = "full" | "minimal";
 
-/** The user of the reviews by which Postern's commands probe endpoints. All of them are dry runs. */
+/** The user in the reviews that Postern's commands send to test endpoints. All these reviews are dry runs. */
 export const probeUser = "postern:probe";
 
-/** The facts of one answered review. */
+/** The facts about one answered review from which its log line is made. */
 export interface AnsweredReviewFacts extends Omit<RuleDecision, "outcome" | "members"> {
   rule: string;
   phase?: Phase | undefined;
@@ -30,30 +30,34 @@ export interface AnsweredReviewFacts extends Omit<RuleDecision, "outcome" | "mem
   version: string;
 }
 
-/** Returns the verdict in the log: in modes warn and audit, `would be denied` instead of `denied`, for instance. */
+/** Returns the verdict for the log, such as `denied` in mode enforce and `would be denied` in modes warn and audit. */
 export const getVerdictForLog = ({ code, mode, refused, operations }: AnsweredReviewFacts): string => {
   if (code !== 200) return "failed";
   const verdict = refused ? "denied" : operations > 0 ? "changed" : "allowed";
   return verdict === "allowed" || mode === "enforce" ? verdict : `would be ${verdict}`;
 };
 
-/** The most characters of a user's name and of a message in a line. The name of a service account has at most 339. */
-const longestUser = 500;
-const longestMessage = 4000;
+/** The most characters of a user's name in a log line. The name of a service account has at most 339 characters. */
+const maxUserLength = 500;
+const maxMessageLength = 4000;
 
 const describeDenial = ({ message = "", request }: AnsweredReviewFacts) => {
-  return { user: shorten(request?.userInfo.username ?? "", longestUser), message: shorten(message, longestMessage) };
+  const user = shorten(request?.userInfo.username ?? "", maxUserLength);
+  return { user, message: shorten(message, maxMessageLength) };
 };
 
-/** Returns the beginning of a text, without characters that could harm a terminal: control characters and the like. */
-const shorten = (text: string, longest: number): string =>
-  (text.length > longest ? `${text.slice(0, longest)}…` : text).replace(/[^\P{C}\n]/gu, "?");
+/**
+ * Returns the beginning of a text. Control characters and other invisible ones, which could harm a terminal, become
+ * `?`.
+ */
+const shorten = (text: string, maxLength: number): string =>
+  (text.length > maxLength ? `${text.slice(0, maxLength)}…` : text).replace(/[^\P{C}\n]/gu, "?");
 
 /**
  * Returns one line of JSON per review, which CloudWatch also reads as metrics (embedded metric format). A request
- * without a valid key is logged without metrics, so that a stranger can't raise an alarm. Nor can the holder of a key by
- * a request that no API server sends, which gets a 4xx: it counts neither as a review nor as an error. `startMilliseconds` is the
- * time for which the review waited for the function's start, if it did.
+ * without a valid key is logged without metrics, so that a stranger can't raise an alarm. Nor can the holder of a key
+ * by a request that no API server sends, which gets a 4xx: it counts neither as a review nor as an error.
+ * `startMilliseconds` is the time for which the review waited for the function's start, if it did.
  */
 export const formatLogLine = (
   report: AnsweredReviewFacts,
@@ -65,7 +69,7 @@ export const formatLogLine = (
   const { operation, resource, subResource, namespace, name, uid, dryRun }: Partial<AdmissionRequest> = request ?? {};
   const isForged = code >= 400 && code < 500;
   const isProbe = dryRun === true && request?.userInfo.username === probeUser;
-  // A group's log line counts the review, and a member's line counts the denial.
+  // If a group's member denies, the denial counts in the member's line, and the review counts in the group's line.
   const isDenial = report.refused && !report.members && !isProbe;
   const Latency = report.milliseconds + startMilliseconds;
   const entry = JSON.stringify({
@@ -82,7 +86,7 @@ export const formatLogLine = (
     Errors: code === 200 || isForged ? 0 : 1,
     Latency,
     ColdStart: startMilliseconds ? Latency : undefined,
-    // Always there, so that a query can subtract it.
+    // Present in each line, so that a query can subtract it from the latency.
     Init: startMilliseconds,
     verdict: getVerdictForLog(report),
     code,
@@ -101,10 +105,11 @@ export const formatLogLine = (
     error: report.error && formatError(report.error, report, code >= 500),
   });
   if (!report.cluster || !report.mode || isForged) return entry;
-  // Each metric with each value of its dimensions costs money, so there are few. A stage's reviews are those with
-  // `Latency`; those with `ColdStart` waited for a start. A group's line has the latency, so its members' lines don't.
+  // Metrics are few, because each combination of a metric and its dimensions' values costs money. The number of values
+  // of `Latency` is the number of a stage's reviews. The number of values of `ColdStart` is the number of reviews that
+  // waited for a start. A member's line has no latency, because the group's line has it.
   const latency = report.group ? "" : `,{"Name":"Latency"}${startMilliseconds ? ',{"Name":"ColdStart"}' : ""}`;
-  // The number of values of `Denials` is the number of a rule's reviews, from which its cost is estimated: without probes.
+  // The number of values of `Denials` is the number of a rule's reviews, without probes. The cost is estimated from it.
   const denials = isProbe
     ? ""
     : ',{"Namespace":"Postern","Dimensions":[["Stage","Rule"]],"Metrics":[{"Name":"Denials"}]}';

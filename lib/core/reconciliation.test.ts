@@ -14,7 +14,7 @@ import { reconcileClusters } from "./reconciliation.ts";
 describe("reconciling clusters", () => {
   const setup = (settings: object, mode: "enforce" | "off" = "enforce") => ({ keyVersions: [1], mode, settings });
   const config: EndpointConfig = {
-    rule: "telling",
+    rule: "reportingCluster",
     usual: setup({ fails: false }),
     clusters: { broken: setup({ fails: true }), quiet: setup({ fails: false }, "off") },
   };
@@ -24,7 +24,7 @@ describe("reconciling clusters", () => {
     ledger: (name: string) => openRuleLedger(ledger, name),
   });
   const turns: string[] = [];
-  const telling = rule({
+  const reportingCluster = rule({
     summary: "Tells in which cluster it works.",
     match: [],
     settings: { fails: false },
@@ -38,12 +38,19 @@ describe("reconciling clusters", () => {
     },
   });
 
-  it("calls the rule once for each cluster where it is on, also after a failure, and reports", async () => {
+  it("calls the rule once for each cluster where it is on, also after a failure, and reports the results", async () => {
     const reports: string[] = [];
     const clusters = ["broken", "quiet", "east", "west"];
-    await reconcileClusters(telling, config, clusters, openCapabilities, Date.now() + 10_000, (cluster, result) => {
-      reports.push(`${cluster}: ${typeof result === "string" ? result : result.message}`);
-    });
+    await reconcileClusters(
+      reportingCluster,
+      config,
+      clusters,
+      openCapabilities,
+      Date.now() + 10_000,
+      (cluster, result) => {
+        reports.push(`${cluster}: ${typeof result === "string" ? result : result.message}`);
+      },
+    );
     assert.deepEqual(turns.splice(0).sort(), ["broken", "east", "west"]);
     const failure = "broken: the rule failed: Error: this cluster can't be read";
     assert.deepEqual(reports.sort(), [failure, "west: worked in west"]);
@@ -52,7 +59,7 @@ describe("reconciling clusters", () => {
   it("begins with another cluster each minute, and begins nothing in the last quarter of its time", async (test) => {
     const clusters = ["a", "b", "c"];
     const run = (milliseconds: number) =>
-      reconcileClusters(telling, config, clusters, openCapabilities, Date.now() + milliseconds, () => {});
+      reconcileClusters(reportingCluster, config, clusters, openCapabilities, Date.now() + milliseconds, () => {});
     for (const [now, expected] of [
       [0, "abc"],
       [60_000, "bca"],
@@ -67,7 +74,7 @@ describe("reconciling clusters", () => {
     assert.deepEqual(turns, []);
   });
 
-  it("leaves all events but a schedule's to the handler of reviews", async () => {
+  it("handles only the event of a schedule, and leaves other events to the handler of reviews", async () => {
     const readConnections = () => ({ east: { server: "https://east", credentials: { token: "t" } } });
     const reports: number[] = [];
     const host = {
@@ -75,7 +82,7 @@ describe("reconciling clusters", () => {
       openCapabilities,
       writeLogLine: ({ code }: { code: number }) => void reports.push(code),
     };
-    const handler = createLambdaHandler({ rules: { telling }, config, readConnections }, host);
+    const handler = createLambdaHandler({ rules: { reportingCluster }, config, readConnections }, host);
     // The cast is safe: the handler uses no other fields of Lambda's context.
     const context = { functionName: "f", functionVersion: "1", getRemainingTimeInMillis: () => 10_000 } as Context;
     assert.deepEqual(await handler(reconcileEvent, context), {});

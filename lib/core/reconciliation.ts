@@ -13,8 +13,8 @@ export const reconcileCluster = async (
 ): Promise<string | undefined> => rule.reconcile?.({ ...bindNeeds(rule.needs ?? {}, capabilities, name), ...context });
 
 /**
- * Calls a rule's `reconcile` for one cluster after the other, until the end, and reports what it finished or why it
- * failed. Times are in milliseconds since 1970.
+ * Calls a rule's `reconcile` for one cluster after another, until `end`. For each cluster, reports what the rule
+ * finished or why it failed. Times are in milliseconds since 1970.
  */
 export const reconcileClusters = async (
   rule: Rule,
@@ -25,16 +25,17 @@ export const reconcileClusters = async (
   report: (cluster: string, result: string | Failure) => void,
 ): Promise<void> => {
   const started = Date.now();
-  // In the last quarter, no work begins, so that what has begun can end.
-  const last = end - (end - started) / 4;
-  // Each minute another cluster is the first, so that each gets its turn although others need all the time.
+  // In the last quarter of the time, no work begins, so that work that has begun can end.
+  const lastBegin = end - (end - started) / 4;
+  // The first cluster changes each minute, so that each cluster gets its turn even if one needs all the time.
   const first = Math.floor(started / 60_000) % Math.max(1, clusters.length);
-  const turns = [...clusters.slice(first), ...clusters.slice(0, first)];
-  for (const [index, cluster] of turns.entries()) {
+  const orderedClusters = [...clusters.slice(first), ...clusters.slice(0, first)];
+  for (const [index, cluster] of orderedClusters.entries()) {
     const { mode = "enforce", settings = rule.settings ?? {} } = findClusterSetup(config, cluster) ?? {};
     const now = Date.now();
-    if (mode === "off" || now >= last) continue;
-    const until = now + (last - now) / (turns.length - index);
+    if (mode === "off" || now >= lastBegin) continue;
+    // The clusters that are left get equal parts of the time that is left.
+    const until = now + (lastBegin - now) / (orderedClusters.length - index);
     const capabilities = openCapabilities(cluster, end - now);
     const result = await reconcileCluster(rule, config.rule, capabilities, {
       settings,

@@ -4,8 +4,9 @@ import type { Rule } from "../rule.ts";
 import { loadReviewFaults } from "./review-faults-import.ts";
 
 /**
- * Returns the failure of an evaluation: a 400 if no API server sends such a request, else what the rule threw. The types
- * of a request are checked only after a failure: a review that an API server sent has no other types.
+ * Returns the failure to answer after an evaluation threw an error: a 400 if no API server sends such a request, else
+ * the rule's error. The types of a request are checked only after an error, because an API server sends only right
+ * types.
  */
 export const explainFailure = async (
   thrown: unknown,

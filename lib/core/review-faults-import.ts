@@ -1,2 +1,2 @@
-/** Loads the module that finds faults of reviews. In a bundle it is a file of its own, which no start reads. */
+/** Loads review-faults.ts. In Lambda, this module is a separate file, which isn't read when a function starts. */
 export const loadReviewFaults = () => import("./review-faults.ts");

@@ -1,4 +1,5 @@
-// It is loaded after a rule has failed: in Lambda from a file beside the bundle, which infra/build/schemas.ts makes.
+// This module is loaded only after a rule has failed. In Lambda, it is a file beside the bundle, made by
+// infra/build/schemas.ts.
 import builtIn from "../admission-policies/merge/built-in-schemas.json" with { type: "json" };
 import {
   type ObjectSchema,
@@ -14,9 +15,9 @@ import type { AdmissionRequest } from "../review.ts";
 import { type Rule, selectPhase } from "../rule.ts";
 
 /**
- * Returns in a sentence why no API server sends this request to a rule; undefined if one could. Of a custom resource only
- * the metadata is known. The rows of a match that depends on settings are not known, and those of variants need not be
- * among the rule's.
+ * Returns a sentence that says why no API server sends this request to a rule; undefined if one could send it. Of a
+ * custom resource, only the metadata is checked. The resource is checked only if `match` is constant: a match that is a
+ * function of settings is not known here.
  */
 export const findReviewFault = (request: AdmissionRequest, match: Rule["match"] | undefined): string | undefined => {
   const { kind, resource, subResource, operation, oldObject, userInfo } = request;
@@ -57,7 +58,7 @@ const buildType = (fields: ValueType["fields"]): ValueType => ({ fields: { ...an
 
 const streamOptions = buildType({ command: { items: "string" }, container: "string", ports: { items: "number" } });
 
-/** The kinds of subresources whose kind is not that of their resource; the OpenAPI document of few of them has a type. */
+/** The subresources whose kind differs from their resource's kind. The OpenAPI document describes only few of them. */
 const subresourceKinds: Record<string, { name?: string; type: TypeReference }> = {
   attach: { name: "PodAttachOptions", type: streamOptions },
   binding: { name: "Binding", type: buildType({ target: { fields: { kind: "string", name: "string" } } }) },
@@ -76,7 +77,9 @@ const subresourceKinds: Record<string, { name?: string; type: TypeReference }> =
   },
 };
 
-/** Returns the name and the type of a request's kind, as far as its resource says them. */
+/**
+ * Returns the name and the type of the kind that the request's resource has. Of a custom resource, no name is known.
+ */
 const findKind = ({ resource, subResource = "" }: AdmissionRequest): { name?: string; type: TypeReference } => {
   if (Object.hasOwn(subresourceKinds, subResource)) return subresourceKinds[subResource] ?? { type: anyKind };
   const start = `${joinApiVersion(resource)}/`;
@@ -87,42 +90,44 @@ const findKind = ({ resource, subResource = "" }: AdmissionRequest): { name?: st
   return { type: anyKind };
 };
 
-/**
- * The required lists of built-in types, and `rules` of RBAC: Go writes an absent one as null, as it does with the selector
- * of a workload.
- */
+/** The required lists of built-in types, and `rules` of RBAC. Go writes such a list as null if it is absent. */
 const nullableLists = new Set(
   `addresses admissionReviewVersions apiGroups containers conversionReviewVersions drivers endpoints limits monitors
   nodeSelectorTerms nonResourceURLs paths requestMappings resources rules subjects validationActions values verbs
   versions`.split(/\s+/),
 );
 
-/** Finds a value of another type than its field has. Doesn't recurse: any depth is safe. */
+/**
+ * Finds a value whose type differs from its field's type, and describes the fault. It doesn't recurse: any depth is
+ * safe.
+ */
 const findTypeFault = (root: unknown, rootType: TypeReference, rootPath: string): string | undefined => {
-  const open: { value: unknown; type: TypeReference; path: string; field?: string }[] = [
+  const toCheck: { value: unknown; type: TypeReference; path: string; field?: string }[] = [
     { value: root, type: rootType, path: rootPath },
   ];
-  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+  for (let next = toCheck.pop(); next !== undefined; next = toCheck.pop()) {
     const { value, path, field = "" } = next;
     const type = resolveType(types, next.type);
     const { scalar, items, fields = {}, values } = type;
+    // Go also writes the absent selector of a workload as null.
     const isNullable = items === undefined ? scalar === "any" || field === "selector" : nullableLists.has(field);
     if (value === undefined || (value === null && field && isNullable) || (scalar === "any" && values)) continue;
     if (Array.isArray(value) && items !== undefined)
-      for (const [index, inner] of value.entries()) open.push({ value: inner, type: items, path: `${path}[${index}]` });
+      for (const [index, inner] of value.entries())
+        toCheck.push({ value: inner, type: items, path: `${path}[${index}]` });
     else if (isMap(value) && (type.fields || values !== undefined))
       for (const [key, inner] of Object.entries(value)) {
         const known = getOwn(fields, key) as TypeReference | undefined;
-        if (known !== undefined) open.push({ value: inner, type: known, path: `${path}.${key}`, field: key });
-        // Keys of maps are the sender's own texts, which are not shown.
-        else if (values !== undefined) open.push({ value: inner, type: values, path: `${path}[…]` });
+        if (known !== undefined) toCheck.push({ value: inner, type: known, path: `${path}.${key}`, field: key });
+        // The fault doesn't show the keys of maps, because the sender chose them.
+        else if (values !== undefined) toCheck.push({ value: inner, type: values, path: `${path}[…]` });
       }
     else if (!isScalar(value, scalar)) return `${path} must be ${describeType(type)}, not ${describeValue(value)}`;
   }
   return undefined;
 };
 
-/** A scalar of any type is a quantity, a time, or an integer that may be a text. */
+/** Reports whether a value has a scalar type. "any" is the type of quantities, times and IntOrString. */
 const isScalar = (value: unknown, scalar: ValueType["scalar"]): boolean => {
   const found = typeof value === "bigint" ? "number" : typeof value;
   return scalar === "any" ? found === "string" || found === "number" : found === scalar;

@@ -7,15 +7,15 @@ import { buildTextToSignForUrlKey, createUrlKeyVerifier } from "./url-key.ts";
 const [first, second, stranger] = [createTestSigner(1), createTestSigner(2), createTestSigner(3)];
 const versions: Record<string, number[]> = { "prod-eu": [1], "prod-us": [1], raised: [2, 3], none: [] };
 const listKeyVersions = (cluster: string) => (Object.hasOwn(versions, cluster) ? (versions[cluster] ?? []) : []);
-const admit = createUrlKeyVerifier(first.publicKey, listKeyVersions);
+const verify = createUrlKeyVerifier(first.publicKey, listKeyVersions);
 const getKeyId = ({ publicKey }: typeof first) => publicKey.slice(0, 8);
 
-describe("a key segment", () => {
-  it("contains the cluster and its key version", () =>
+describe("buildTextToSignForUrlKey", () => {
+  it("returns a text with the cluster and its key version", () =>
     assert.equal(buildTextToSignForUrlKey("prod-eu", 2), "postern/1 prod-eu 2"));
 });
 
-describe("openKeyVerifier", () => {
+describe("createUrlKeyVerifier", () => {
   it("throws for an invalid public key", () =>
     assert.throws(
       () => createUrlKeyVerifier(`${first.publicKey},rubbish`, listKeyVersions),
@@ -24,11 +24,11 @@ describe("openKeyVerifier", () => {
   const valid = first.segment("prod-eu");
   it("accepts a valid key, and returns its cluster", () => {
     for (let time = 0; time < 2; time++)
-      assert.deepEqual(admit(valid), { cluster: "prod-eu", key: `${getKeyId(first)}.1` });
+      assert.deepEqual(verify(valid), { cluster: "prod-eu", key: `${getKeyId(first)}.1` });
   });
   it("accepts both versions during a rotation, and returns the version", () => {
     assert.deepEqual(
-      [2, 3].map((version) => admit(first.segment("raised", version))?.key),
+      [2, 3].map((version) => verify(first.segment("raised", version))?.key),
       [`${getKeyId(first)}.2`, `${getKeyId(first)}.3`],
     );
   });
@@ -71,8 +71,8 @@ describe("openKeyVerifier", () => {
   ];
   for (const [name, segment] of wrong)
     it(`rejects ${name} at each call`, () => {
-      assert.equal(admit(segment), undefined);
-      assert.equal(admit(segment), undefined);
+      assert.equal(verify(segment), undefined);
+      assert.equal(verify(segment), undefined);
     });
 
   it("rejects a key whose last character has unused bits set", () => {
@@ -103,7 +103,7 @@ describe("openKeyVerifier", () => {
       )
       .map((parts) => parts.join("."));
     fc.assert(
-      fc.property(fc.oneof(fc.string(), near), (segment) => admit(segment) === undefined),
+      fc.property(fc.oneof(fc.string(), near), (segment) => verify(segment) === undefined),
       { numRuns: 500 },
     );
   });

@@ -1,29 +1,30 @@
 import { createPublicKey, type KeyObject, verify } from "node:crypto";
 
-/** The caller of a function, proven by the signed first segment of the URL's path. */
+/** The caller of a function. The first segment of the URL's path, which contains a signature, proves who it is. */
 export interface VerifiedUrlKeyOwner {
   cluster: string;
-  /** The public key and the cluster's key version, logged so that a rotation sees when the old key is unused. */
+  /** The public key and the cluster's key version. They are logged, to find out when an old key is no longer used. */
   key: string;
 }
 
 /** Returns the text whose signature is the key in a cluster's webhook URLs. */
 export const buildTextToSignForUrlKey = (cluster: string, keyVersion: number) => `postern/1 ${cluster} ${keyVersion}`;
 
-// 86 characters hold four bits more than a signature; only the form in which they are zero is accepted.
+// A cluster's name, a dot, and a signature of 64 bytes in base64url. 86 characters have 516 bits, four more than the
+// signature. These four bits must be zero, so the last character is A, Q, g or w.
 const segmentForm = /^([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)\.([A-Za-z0-9_-]{85}[AQgw])$/;
-const mostCached = 256;
+const maxCachedSegments = 256;
 
 /**
- * Verifies `{cluster}.{key}` against the public keys (base64url, separated by commas) and the cluster's key versions.
- * Valid segments are cached, wrong ones are not: a stranger can't fill the memory.
+ * Returns a function that verifies a segment `{cluster}.{key}` with the public keys (base64url, separated by commas)
+ * and the cluster's key versions. Only valid segments are cached, so that strangers can't fill the memory.
  */
 export const createUrlKeyVerifier = (publicKeys: string, listKeyVersions: (cluster: string) => readonly number[]) => {
-  const known = new Map<string, VerifiedUrlKeyOwner>();
+  const cache = new Map<string, VerifiedUrlKeyOwner>();
   const keys = publicKeys.split(",").filter(Boolean).map(parsePublicKey);
 
   return (segment: string): VerifiedUrlKeyOwner | undefined => {
-    const cached = known.get(segment);
+    const cached = cache.get(segment);
     if (cached) return cached;
     const [, cluster, signature] = segmentForm.exec(segment) ?? [];
     if (!cluster || !signature) return undefined;
@@ -40,8 +41,8 @@ export const createUrlKeyVerifier = (publicKeys: string, listKeyVersions: (clust
         )
           continue;
         const caller = { cluster, key: `${id}.${version}` };
-        if (known.size >= mostCached) known.delete(known.keys().next().value ?? "");
-        known.set(segment, caller);
+        if (cache.size >= maxCachedSegments) cache.delete(cache.keys().next().value ?? "");
+        cache.set(segment, caller);
         return caller;
       }
     return undefined;

@@ -21,16 +21,25 @@ export interface DeflatedFile {
 
 const workerFile = `worker${extname(import.meta.url ?? "")}`;
 const programPattern = /^cue\.wasm\.full\.inline-.*\.js$/;
-/** Returns the folders of this file and of cue-wasm. Not constants: in a program's bundle, only scripts need them. */
+
+/**
+ * Returns the folders of this file and of the package cue-wasm. It is called only when a script is evaluated: a program
+ * that bundles Postern has neither folder, and works as long as its policies have no scripts.
+ */
 const findFolders = () => {
-  const { dirname: own, resolve } = import.meta;
-  if (own === undefined || !existsSync(join(own, workerFile)))
+  const { dirname: ownFolder, resolve } = import.meta;
+  if (ownFolder === undefined || !existsSync(join(ownFolder, workerFile)))
     throw new Error("a program whose policies have scripts must not bundle postern (--external:postern in esbuild)");
-  return { own, cueWasm: dirname(fileURLToPath(resolve("cue-wasm"))) };
+  return { ownFolder, cueWasm: dirname(fileURLToPath(resolve("cue-wasm"))) };
 };
+
+/**
+ * Reads CUE's program and Go's script from the package cue-wasm. The program is a gzip in base64 in a JavaScript file.
+ */
 
 export const readCueWasmPackage = async (): Promise<{ wasm: DeflatedFile; glue: Uint8Array }> => {
   const text = await readFile(await findPackageFile(programPattern), "latin1");
+  // Each gzip in base64 begins with H4sI.
   const start = text.indexOf('"H4sI') + 1;
   const gzip = Buffer.from(text.slice(start, text.indexOf('"', start)), "base64");
   // The gzip header has ten bytes if it contains neither name nor comment.
@@ -55,8 +64,8 @@ const findPackageFile = async (name: RegExp): Promise<string> => {
  * infra/build/cue.ts replaces this function.
  */
 export const locateOrUnpackCueFiles = async (): Promise<CueRuntimePaths> => {
-  const { own, cueWasm } = findFolders();
-  // In the folder node_modules that has cue-wasm.
+  const { ownFolder, cueWasm } = findFolders();
+  // The cache folder is in the folder node_modules that contains cue-wasm.
   const cacheFolder = join(cueWasm.slice(0, cueWasm.lastIndexOf("cue-wasm")), ".cache/postern");
   const folder = join(cacheFolder, basename(await findPackageFile(programPattern), ".js"));
   const files = { wasm: join(folder, "cue.wasm"), glue: join(folder, "cue-glue.cjs") };
@@ -67,10 +76,10 @@ export const locateOrUnpackCueFiles = async (): Promise<CueRuntimePaths> => {
     await writeAtomically(files.wasm, inflateRawSync(wasm.deflated));
     await writeAtomically(files.glue, glue);
   }
-  return { worker: join(own, workerFile), ...files };
+  return { worker: join(ownFolder, workerFile), ...files };
 };
 
-/** Writes a file atomically, because several processes may unpack at once. */
+/** Writes a file in one step by renaming it, because several processes may unpack at the same time. */
 const writeAtomically = async (file: string, contents: Uint8Array): Promise<void> => {
   const temporaryFile = `${file}.${process.pid}.${Math.random().toString(36).slice(2)}`;
   await writeFile(temporaryFile, contents);

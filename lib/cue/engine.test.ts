@@ -7,18 +7,19 @@ import { type CueEngine, createEngine, evaluateCue, warmUpCueEngine } from "./en
 
 const addToNow = (milliseconds: number) => Date.now() + milliseconds;
 const getLateDeadline = () => addToNow(60_000);
-/** Returns the value or the error's message. */
-const getOutcome = (own: CueEngine, source: string, deadline = getLateDeadline()) =>
-  own.evaluate(source, deadline).catch((error: Error) => error.message);
+/** Returns the value of a script as JSON, or the error's message. */
+const getOutcome = (engine: CueEngine, source: string, deadline = getLateDeadline()) =>
+  engine.evaluate(source, deadline).catch((error: Error) => error.message);
 
 const nest = (depth: number, open = "[", close = "]") => `a: ${open.repeat(depth)}${close.repeat(depth)}`;
+/** A script in which each of 40 texts is twice as long as the text before it. */
 const doubling = Array.from({ length: 40 }, (_, index) =>
   index === 0 ? 'a0: "xx"' : `a${index}: "\\(a${index - 1})\\(a${index - 1})"`,
 ).join("\n");
 const endless = `import "list"
 a: len([for i in list.Range(0, 10000, 1) for j in list.Range(0, 10000, 1) for k in list.Range(0, 10000, 1) {i+j+k}])`;
-const late = "the script did not end in time";
-const memory = "the script needs more than 128 MiB of memory";
+const timeoutMessage = "the script did not end in time";
+const memoryMessage = "the script needs more than 128 MiB of memory";
 
 describe("engine", () => {
   it("is shared in a process and can be started early", async () => {
@@ -33,7 +34,7 @@ describe("engine", () => {
   });
 
   const ending: [what: string, source: string, message: string][] = [
-    ["was ended at its deadline", endless, late],
+    ["was ended at its deadline", endless, timeoutMessage],
     ["ended by itself", nest(100_000), "the script nests too deeply"],
   ];
   for (const [what, source, message] of ending)
@@ -50,39 +51,43 @@ describe("engine", () => {
       await once(process, "worker", { signal: AbortSignal.timeout(60_000) });
     });
 
-  const small = createEngine(128);
-  const hostile: [what: string, source: string, message: string | RegExp][] = [
+  const sharedEngine = createEngine(128);
+  const hostileScripts: [what: string, source: string, message: string | RegExp][] = [
     ["nests lists too deeply", nest(100_000), "the script nests too deeply"],
     ["nests brackets too deeply", nest(1_000_000, "(", ")"), "the script nests too deeply"],
-    ["repeats a text for ever", 'import "strings"\na: len(strings.Repeat("x", 1000000000))', memory],
-    ["doubles a text again and again", doubling, memory],
+    [
+      "repeats a text a thousand million times",
+      'import "strings"\na: len(strings.Repeat("x", 1000000000))',
+      memoryMessage,
+    ],
+    ["doubles a text again and again", doubling, memoryMessage],
     [
       "has a value that is too long",
       'import "strings"\na: strings.Repeat("x", 5000000)',
       /^its value has more than 4194304/,
     ],
     ["is too long itself", `a: "${"é".repeat(2 ** 21)}"`, /^the script and its object have more than 4194304 bytes$/],
-    ["goes round in circles", "#L: {n: #L}\na: #L", /structural cycle/],
+    ["defines a structure by itself", "#L: {n: #L}\na: #L", /structural cycle/],
     [
-      "has an expression that would be slow elsewhere",
+      "has a regular expression that backtracks in other engines",
       `import "regexp"\na: regexp.Match("(x+x+)+y", "${"x".repeat(99)}")`,
       '{"a":false}',
     ],
     [
-      "reaches for the machine",
+      "tries to start a program",
       'import "tool/exec"\na: exec.Run & {cmd: "ls", stdout: string}',
       /cannot convert incomplete/,
     ],
   ];
-  for (const [what, source, message] of hostile)
+  for (const [what, source, message] of hostileScripts)
     it(`evaluates the next script after one that ${what}`, async () => {
-      const outcome = await getOutcome(small, source);
+      const outcome = await getOutcome(sharedEngine, source);
       if (typeof message === "string") assert.equal(outcome, message);
       else assert.match(outcome, message);
-      assert.equal(await getOutcome(small, "a: 1"), '{"a":1}');
+      assert.equal(await getOutcome(sharedEngine, "a: 1"), '{"a":1}');
     });
 
-  it("stops an endless script in time and evaluates the others", async () => {
+  it("stops an endless script at its deadline, and evaluates the scripts that waited for it", async () => {
     const newEngine = createEngine();
     await newEngine.evaluate("a: 0");
     const all = [
@@ -90,7 +95,7 @@ describe("engine", () => {
       ...Array.from({ length: 19 }, (_, index) => getOutcome(newEngine, `a: ${index}`)),
       getOutcome(newEngine, "a: 1", addToNow(-1)),
     ];
-    const wanted = [late, ...Array.from({ length: 19 }, (_, index) => `{"a":${index}}`), late];
+    const wanted = [timeoutMessage, ...Array.from({ length: 19 }, (_, index) => `{"a":${index}}`), timeoutMessage];
     assert.deepEqual(await Promise.all(all), wanted);
     await assert.rejects(
       newEngine.evaluate(endless, addToNow(300)),
@@ -99,13 +104,13 @@ describe("engine", () => {
     assert.equal(await getOutcome(newEngine, "a: 1"), '{"a":1}');
   });
 
-  it("evaluates scripts that wait behind one that crashes", async () => {
+  it("evaluates the scripts that waited for a script that crashed CUE", async () => {
     const smallEngine = createEngine(128);
     const all = [nest(100_000), "a: 1", doubling, "a: 2"].map((source) => getOutcome(smallEngine, source));
-    assert.deepEqual(await Promise.all(all), ["the script nests too deeply", '{"a":1}', memory, '{"a":2}']);
+    assert.deepEqual(await Promise.all(all), ["the script nests too deeply", '{"a":1}', memoryMessage, '{"a":2}']);
   });
 
-  it("evaluates a script although others before it have filled the memory", async () => {
+  it("evaluates a script although earlier scripts have filled the memory", async () => {
     const smallEngine = createEngine(128);
     const large = [70_000_000, 80_000_000, 75_000_000];
     const all = large.map((size) => getOutcome(smallEngine, `import "strings"\na: len(strings.Repeat("x", ${size}))`));
@@ -115,7 +120,7 @@ describe("engine", () => {
     );
   });
 
-  it("evaluates an object as large as the API server's largest", async () => {
+  it("evaluates an object of 1.4 MB, as large as an API server accepts", async () => {
     const items = Array.from({ length: 9000 }, (_, index) => ({
       name: `item-${index}`,
       value: { text: "of some length that values of objects have, more or less".repeat(2), number: index },

@@ -12,9 +12,13 @@ export interface CueWorkerSettings {
 }
 
 export interface MessageFromCueWorker {
+  /** True in the first message: the worker can evaluate scripts from now on. */
   ready?: true;
+  /** The JSON that the script was evaluated to. */
   value?: string;
+  /** CUE's message if the script has no value. */
   error?: string;
+  /** Why the worker ends: the script has crashed CUE. */
   fatal?: string;
   /** The memory that CUE uses after the evaluation, in bytes. */
   memory?: number;
@@ -34,22 +38,26 @@ interface Evaluation {
 }
 
 interface EvaluationThread {
+  /** Whether the thread has loaded CUE. */
   isReady: boolean;
+  /** Whether the thread has evaluated a script. */
   isUsed: boolean;
   evaluate(source: string): void;
   end(): void;
 }
 
-/** The most bytes of a script, and characters of its result. CUE needs some 200 MiB of memory per MB of object. */
+/**
+ * The most bytes of a script, and characters of its result. CUE needs about 200 MiB of memory for 1 MB of an object.
+ */
 const maximumLength = 4_194_304;
-/** The default milliseconds per evaluation: the longest that a cluster waits for an answer. */
+/** The default time limit of an evaluation, in milliseconds: an API server waits at most this long for an answer. */
 const defaultTimeout = 30_000;
 
 /**
- * Runs CUE in a thread of its own, because an evaluation can only be ended together with its thread. The thread
- * evaluates one script at a time. When it ends, the script that ended it fails, and waiting scripts get a new thread,
- * which starts at once: a start takes up to two seconds, which the next review may not have. An idle thread doesn't
- * keep the process alive.
+ * Runs CUE in a worker thread, because an evaluation can be stopped only by ending its thread. The thread evaluates one
+ * script at a time. If a script ends the thread, that script fails, and a new thread evaluates the waiting scripts. The
+ * new thread starts at once, even if no script waits: its start takes up to two seconds, which the next review may not
+ * have. An idle thread doesn't keep the process alive.
  */
 export const createEngine = (megabytes = 512): CueEngine => {
   const waiting: Evaluation[] = [];
@@ -82,9 +90,9 @@ export const createEngine = (megabytes = 512): CueEngine => {
     evaluateNext();
   };
 
-  /** Rejects one evaluation because the CUE thread ended: the evaluation under way, or else the next one. */
+  /** Rejects one evaluation because the CUE thread ended: the current evaluation, or else the first that waits. */
   const fail = (why: Error) => {
-    // A CUE thread that never became ready isn't restarted, which could repeat without end.
+    // If the CUE thread never became ready, no other is started: that could repeat without end.
     if (thread?.isReady) start();
     else {
       thread?.end();
@@ -150,7 +158,7 @@ const openThread = (
     worker.on("message", (message) => isEnded || handleMessage(message));
     worker.on("error", ({ message }) => failWith(`CUE failed: ${message}`));
     worker.on("exit", () => failWith("CUE ended before it had a value"));
-    // `unref` is called after adding the listeners, because adding them would undo it.
+    // `unref` lets the process end while the worker is idle. It comes last, because adding a listener undoes it.
     worker.unref();
   };
   locateOrUnpackCueFiles()
@@ -174,5 +182,6 @@ const getSharedEngine = () => {
 };
 
 export const evaluateCue: CueEngine["evaluate"] = (source, deadline) => getSharedEngine().evaluate(source, deadline);
-/** Starts the shared CUE engine, so that the first evaluation needs not wait for it. */
+
+/** Starts the shared CUE engine, so that the first evaluation doesn't wait for its start. */
 export const warmUpCueEngine = () => getSharedEngine().warmUp();

@@ -4,6 +4,7 @@ import fc from "fast-check";
 import { evaluateCue } from "./engine.ts";
 import { splitCueScript } from "./script.ts";
 
+/** Parts of which random scripts are put together. */
 const pieces = [
   "a: 1",
   'b: "c"',
@@ -33,7 +34,7 @@ describe("splitScript", () => {
       fc.asyncProperty(fc.array(fc.constantFrom(...pieces), { maxLength: 7 }), async (parts) => {
         const script = parts.join("");
         const isAccepted = (source: string) =>
-          // A script may have open values. CUE reports unused and repeated imports only in packages.
+          // These errors don't count: a script may have values that are not concrete, and unused or repeated imports.
           evaluateCue(source).then(
             () => true,
             ({ message }: Error) =>

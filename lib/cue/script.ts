@@ -5,35 +5,39 @@ export interface SplitCueScript {
 }
 
 /**
- * Splits a CUE script into imports and declarations, without its `package` clause. Throws if a bracket
- * in the script would close the braces that are put around it, or if it imports a package of tools.
+ * Splits a CUE script into imports and declarations, and drops its `package` clause. Callers put the declarations in
+ * braces: it throws if a bracket in the script would close these braces. It also throws if the script imports a package
+ * of tools, such as `tool/exec`.
  */
 export const splitCueScript = (source: string): SplitCueScript => {
   // CUE accepts a byte order mark at the start of a file, and nowhere else.
   const script = source.replace(/^\uFEFF/, "");
   const tokens = listTokens(script);
   const isName = (token: ScriptToken | undefined) => token?.kind === "word" && namePattern.test(token.text);
+  /** The index of the current token. */
   let at = 0;
+  /** The parts of the script that are left out of the declarations. */
   const cuts: [start: number, end: number][] = [];
-  const skip = () => {
+  const skipAttributesAndCommas = () => {
     while (tokens[at]?.kind === "attribute" || tokens[at]?.text === ",") at++;
   };
   const requireSeparator = (from: ScriptToken | undefined, to: ScriptToken | undefined) => {
     if (from && to && from.text !== "," && to.text !== "," && !script.slice(from.end, to.start).includes("\n"))
       throw new Error(`a comma or a new line must stand between ${from.text} and ${to.text}`);
   };
+  /** Cuts out the tokens from the current one to the one with the index `last`. */
   const cut = (last: number) => {
     const [start, end] = [tokens[at]?.start ?? 0, tokens[last]?.end ?? script.length];
-    const behind = tokens[last + 1];
+    const next = tokens[last + 1];
     requireSeparator(tokens[at - 1], tokens[at]);
-    requireSeparator(tokens[last], behind);
-    const between = script.slice(end, behind?.start);
-    // A comma that follows is cut, too, unless a comment stands before it, where CUE accepts no comma.
-    at = behind?.text === "," && !between.includes("//") ? last + 2 : last + 1;
+    requireSeparator(tokens[last], next);
+    const between = script.slice(end, next?.start);
+    // A comma after the tokens is cut out, too. If a comment precedes it, it stays: CUE must report it as an error.
+    at = next?.text === "," && !between.includes("//") ? last + 2 : last + 1;
     cuts.push([start, tokens[at - 1]?.end ?? end]);
-    skip();
+    skipAttributesAndCommas();
   };
-  skip();
+  skipAttributesAndCommas();
   if (tokens[at]?.text === "package") {
     if (!isName(tokens[at + 1])) throw new Error("package must be followed by a name");
     cut(at + 1);
@@ -52,16 +56,17 @@ export const splitCueScript = (source: string): SplitCueScript => {
   }
 
   let declarations = "";
-  let rest = 0;
+  let lastEnd = 0;
   for (const [start, end] of cuts) {
-    declarations += script.slice(rest, start);
-    rest = end;
+    declarations += script.slice(lastEnd, start);
+    lastEnd = end;
   }
-  return { imports: imports.join("\n"), declarations: declarations + script.slice(rest) };
+  return { imports: imports.join("\n"), declarations: declarations + script.slice(lastEnd) };
 };
 
 const checkImport = (path: string): void => {
   if (path.includes("\\")) throw new Error(`the import ${path} must be written without escapes`);
+  // The path has its quotes: "tool/exec", "tool:t" and #"tool"# are packages of tools, "toolbox" is not.
   if (/^[#"']*tool(?![^/:"'#])/.test(path)) throw new Error(`${path} can't be imported: scripts can't use tools`);
 };
 
@@ -81,13 +86,18 @@ const tokenPatterns = {
 const namePattern = /^(?:_?#)?[\p{L}_$][\p{L}\p{Nd}_$]*$/u;
 const closingBrackets: Record<string, string> = { "(": ")", "[": "]", "{": "}" };
 
+/** A bracket whose closing bracket wasn't found yet. */
 interface OpenBracket {
   text: string;
+  /** The bracket that closes it. */
   closes: string;
+  /** The text in which the bracket begins an interpolation, as in `"\(a)"`. */
   string?: OpenQuote;
-  /** Where the attribute starts that the bracket belongs to. */
+  /** The start of the attribute to which the bracket belongs, as in `@tag(a)`. */
   attribute?: number;
 }
+
+/** A text whose closing quote wasn't found yet. */
 interface OpenQuote {
   hashes: string;
   quote: string;
@@ -95,8 +105,8 @@ interface OpenQuote {
 }
 
 /**
- * Returns the tokens of a CUE script that are outside of brackets or in the brackets of an import. Doesn't recurse:
- * any depth is safe.
+ * Returns the tokens of a CUE script that are outside of brackets or in the brackets of an import. It doesn't recurse,
+ * so brackets may be nested to any depth.
  */
 const listTokens = (script: string): ScriptToken[] => {
   const tokens: ScriptToken[] = [];

@@ -10,11 +10,11 @@ export const readWasmWithMemoryLimit = (file: string, pages: number): Uint8Array
     const { size } = fstatSync(descriptor);
     const head = Buffer.alloc(Math.min(size, wasmPageBytes));
     readSync(descriptor, head, 0, head.length, 0);
-    const { start, end, least } = findMemory(head);
-    // One memory, with a minimum and (flag 1) a maximum.
-    const body = [1, 1, ...encodeNumber(least), ...encodeNumber(pages)];
-    const section = Buffer.from([memorySection, body.length, ...body]);
-    // Reads the rest of the file directly behind the new section: copying it there would take longer than reading.
+    const { start, end, minimumPages } = findMemorySection(head);
+    // The number of memories is 1; flag 1 says that a minimum and a maximum follow.
+    const body = [1, 1, ...encodeNumber(minimumPages), ...encodeNumber(pages)];
+    const section = Buffer.from([memorySectionId, body.length, ...body]);
+    // The rest of the file is read to its place after the new section: to copy it there would take longer.
     const program = Buffer.allocUnsafe(size - (end - start) + section.length);
     head.copy(program, 0, 0, start);
     section.copy(program, start);
@@ -30,9 +30,10 @@ export const readWasmWithMemoryLimit = (file: string, pages: number): Uint8Array
   }
 };
 
-const memorySection = 5;
+/** The id by which WebAssembly's binary format marks the section that declares memories. */
+const memorySectionId = 5;
 
-const findMemory = (program: Buffer): { start: number; end: number; least: number } => {
+const findMemorySection = (program: Buffer): { start: number; end: number; minimumPages: number } => {
   // The sections follow a magic number and a version, of four bytes each.
   let at = 8;
   /** Reads a LEB128 number: seven bits a byte, the lowest first. */
@@ -49,9 +50,10 @@ const findMemory = (program: Buffer): { start: number; end: number; least: numbe
     const id = readNumber();
     const length = readNumber();
     const end = at + length;
-    if (id === memorySection) {
+    if (id === memorySectionId) {
+      // Two bytes come before the minimum: the number of memories, and the flag for a maximum.
       at += 2;
-      return { start, end, least: readNumber() };
+      return { start, end, minimumPages: readNumber() };
     }
     at = end;
   }

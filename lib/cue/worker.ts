@@ -14,7 +14,7 @@ declare global {
   var CueWasmAPI: { _toJSONImpl?(source: string): { value: string; error: string | null } | undefined };
 }
 
-// Node's types don't have WebAssembly; this is the part of it that is used here.
+// The types of Node don't contain WebAssembly. The following types describe the part that this file uses.
 interface Instance {
   exports: { mem: { buffer: ArrayBuffer } };
 }
@@ -40,7 +40,9 @@ const go = new globalThis.Go();
 go.exit = () => {
   hasExited = true;
 };
-/** Evaluates CUE source. Some sources make CUE crash; then this thread ends. */
+/**
+ * Evaluates CUE source. If the source makes CUE crash, returns a message with `fatal`, after which this thread ends.
+ */
 const evaluate = (source: string, { mem }: Instance["exports"]): MessageFromCueWorker => {
   try {
     const result = globalThis.CueWasmAPI._toJSONImpl?.(source);

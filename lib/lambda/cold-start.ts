@@ -1,12 +1,12 @@
 /**
- * The longest time between the loading of a function and the review that waited for it, in milliseconds. Lambda hands
- * that review over after the warm-up; it also starts functions ahead of time, and no review waits for those.
+ * Milliseconds. If the first review begins later after the loading of the function, it didn't wait for the start:
+ * Lambda started the function ahead of time.
  */
-const longestHandover = 2000;
+const maxTimeToFirstReview = 2000;
 
 /**
- * Returns a function that returns the milliseconds for which the review before it waited for the function's start, from
- * the start of Node on. It is 0 except for the first review. Not measured is what Lambda does before it starts Node.
+ * Returns a function that must be called after each review. It returns for how many milliseconds the review waited for
+ * the function's start: 0 except for the first review. The time before Lambda starts Node is not measured.
  */
 export const createStartMeter = (
   initializationType: string | undefined,
@@ -16,7 +16,7 @@ export const createStartMeter = (
   // With provisioned concurrency, functions are started ahead of time.
   let ready = initializationType === "provisioned-concurrency" ? 0 : getTime();
   return (reviewMilliseconds) => {
-    const isAwaited = getTime() - reviewMilliseconds - ready < longestHandover;
+    const isAwaited = getTime() - reviewMilliseconds - ready < maxTimeToFirstReview;
     ready = 0;
     return isAwaited ? Math.round(getUptimeSeconds() * 1000 - reviewMilliseconds) : 0;
   };

@@ -17,30 +17,30 @@ import { createRecording, type putObject, type RecordingBucketSettingsByRule } f
 import { schedule } from "./schedule.ts";
 import type { StartingFunction } from "./warm-up.ts";
 
-/** What the entry module of a function's bundle brings. */
+/** The parts of a function that the entry module of its bundle provides. */
 export interface LambdaFunction {
   /** The rule, or the members of a group, by name. */
   rules: Record<string, Rule>;
   /** The function's part of postern.yaml. */
   config: EndpointConfig | GroupConfig;
-  /** Where reviews are recorded. */
+  /** Where reviews are recorded; absent if they aren't. */
   places?: RecordingBucketSettingsByRule;
-  /** Reads how the clusters are reached; called when a cluster is first asked. */
+  /** Returns the connections to clusters, by cluster. It is called when a cluster is first asked. */
   readConnections?(): Record<string, ApiServerConnection>;
   /** Writes a recording; default: to S3. */
   put?: typeof putObject;
 }
 
-/** Returns the exports of a function's bundle: the handler, and what a warm-up needs. */
+/** Returns the exports of a function's bundle: the handler, and the parts that a warm-up needs. */
 export const createLambdaFunction = (parts: LambdaFunction): StartingFunction => {
   const host = createLambdaHost(POSTERN_NEEDS ? createCapabilities(parts) : undefined);
   return { ...parts, host, handler: createLambdaHandler(parts, host) };
 };
 
-/** Creates the handler of a function. */
-export const createLambdaHandler = (parts: LambdaFunction, lambda: EndpointHost): MiddyfiedHandler => {
-  const recording = POSTERN_RECORDED && parts.places ? createRecording(parts.places, lambda, parts.put) : undefined;
-  const host = POSTERN_RECORDED && recording ? recording.host : lambda;
+/** Creates the handler of a function. If reviews are recorded, the recording wraps the host. */
+export const createLambdaHandler = (parts: LambdaFunction, lambdaHost: EndpointHost): MiddyfiedHandler => {
+  const recording = POSTERN_RECORDED && parts.places ? createRecording(parts.places, lambdaHost, parts.put) : undefined;
+  const host = POSTERN_RECORDED && recording ? recording.host : lambdaHost;
   const evaluate = POSTERN_RECORDED ? recording?.evaluate : undefined;
   // The cast is safe: a function has at least one rule.
   const [rule] = Object.values(parts.rules) as [Rule, ...Rule[]];
@@ -70,7 +70,9 @@ const createCapabilities = ({ readConnections = () => ({}) }: LambdaFunction): O
     : createUnconnectedCapabilities;
 };
 
-/** Returns what an endpoint gets from Lambda: what the environment says, and a log line for each review. */
+/**
+ * Returns the host of an endpoint in Lambda. It has values of environment variables, and prints a log line per review.
+ */
 const createLambdaHost = (openCapabilities?: OpenCapabilities): StartingFunction["host"] => {
   const {
     POSTERN_STAGE: stage = "local",

@@ -10,10 +10,13 @@ import type {
 } from "../core/endpoint.ts";
 import { isDirectInvocation, type LambdaHttpRequest, readDirectInvocation, readLambdaEvent } from "./lambda-event.ts";
 
-/** What the handler gets in place of a Lambda event. */
+/** The value that the handler gets instead of a Lambda event. */
 export type LambdaRequest = ReviewHttpRequest | ReviewToEvaluate;
 
-/** Reads Lambda's event as a request of an API server or a direct invocation, and writes the answer in the event's format. */
+/**
+ * A middleware that converts a Lambda event to a request of an API server or a direct invocation, and the answer to the
+ * event's format.
+ */
 export const httpEvent = ({
   answerFailure,
 }: Pick<Endpoint, "answerFailure">): MiddlewareObj<unknown, unknown, Error, Context, { call?: LambdaHttpRequest }> => {
@@ -26,7 +29,7 @@ export const httpEvent = ({
       }
       const call = readLambdaEvent(request.event);
       request.internal.call = call;
-      // A load balancer's health check has no key.
+      // A load balancer's health check has no key in its URL, so it is answered before keys are verified.
       if (call.userAgent.startsWith("ELB-HealthChecker/")) return call.answer(200, "");
       request.event = { ...call, deadline: computeDeadline(call, remaining) } satisfies LambdaRequest;
       return undefined;
@@ -42,7 +45,7 @@ export const httpEvent = ({
         request.response = response ?? status;
       }
     },
-    /** Answers an event that is no request. */
+    /** Answers an event that can't be read as a request. */
     onError: async ({ error, internal: { call } }) => {
       const status = await answerFailure(error);
       return call ? call.answer(status.code, JSON.stringify(status)) : status;

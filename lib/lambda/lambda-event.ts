@@ -15,7 +15,7 @@ export interface LambdaHttpRequest extends Omit<ReviewHttpRequest, "deadline">, 
 const toOptionalText = (value: unknown) => (value === undefined ? undefined : String(value));
 const toLastText = (value: unknown): string => toText(Array.isArray(value) ? value.at(-1) : value);
 
-/** Reports whether a Lambda event is a direct invocation, without an HTTP request. Only IAM can allow that. */
+/** Reports whether a Lambda event is a direct invocation, not an HTTP request. It needs a right in IAM, but no key. */
 export const isDirectInvocation = (event: unknown): event is JsonMap =>
   "review" in toMap(event) && "phase" in toMap(event);
 
@@ -26,7 +26,7 @@ export const readDirectInvocation = (
   if (!isPhase(phase)) throw new Failure(400, "phase must be mutate or validate");
   const time = now === undefined ? undefined : new Date(String(now));
   if (Number.isNaN(time?.getTime())) throw new Failure(400, "now must be a time, for instance 2026-01-01T00:00:00Z");
-  // An event with settings must bring the answers, too: the function's rights fit only the function's settings.
+  // An event with settings must also contain the answers to needs: the function's rights fit only its own settings.
   const answers = settings === undefined ? needs : (needs ?? {});
   return {
     phase,
@@ -42,16 +42,16 @@ export const readDirectInvocation = (
   };
 };
 
-/** Reads events of HTTP API 2.0 and 1.0, REST proxy, function URL and ALB; throws for any other event. */
+/** Reads events of HTTP APIs (2.0 and 1.0), REST APIs, function URLs and load balancers. Throws for any other event. */
 export const readLambdaEvent = (value: unknown): LambdaHttpRequest => {
   const event = toMap(value);
   const context = toMap(event.requestContext);
   const http = toMap(context.http);
   const headers = toMap(event.headers);
-  const lists = toMap(event.multiValueHeaders);
+  const listHeaders = toMap(event.multiValueHeaders);
   const getHeader = (name: string): string => {
     if (name in headers) return toLastText(headers[name]);
-    const found = [headers, lists].flatMap(Object.entries).find(([key]) => key.toLowerCase() === name);
+    const found = [headers, listHeaders].flatMap(Object.entries).find(([key]) => key.toLowerCase() === name);
     return toLastText(found?.[1]);
   };
   const time = context.timeEpoch ?? context.requestTimeEpoch;
@@ -70,13 +70,13 @@ export const readLambdaEvent = (value: unknown): LambdaHttpRequest => {
     since: typeof time === "number" ? time : undefined,
     readBody: () => decodeEventBody(event),
     answer: (code, json) => {
-      const sent = buildAnswerHeaders(code);
-      const lists = Object.fromEntries(Object.entries(sent).map(([key, value]) => [key, [value]]));
+      const answerHeaders = buildAnswerHeaders(code);
+      const multiValueHeaders = Object.fromEntries(Object.entries(answerHeaders).map(([key, value]) => [key, [value]]));
       return {
         statusCode: code,
         ...("elb" in context && { statusDescription: String(code) }),
-        headers: sent,
-        ...(event.multiValueHeaders != null && { multiValueHeaders: lists }),
+        headers: answerHeaders,
+        ...(event.multiValueHeaders != null && { multiValueHeaders }),
         body: json,
         isBase64Encoded: false,
       };
@@ -91,6 +91,7 @@ const decodeEventBody = ({ body, isBase64Encoded }: JsonMap): string => {
 
   const padding = body.endsWith("==") ? 2 : body.endsWith("=") ? 1 : 0;
   const bytes = Buffer.from(body, "base64");
+  // Node ignores characters that aren't base64, so that fewer bytes result.
   if (bytes.length !== Math.floor(((body.length - padding) * 3) / 4))
     throw new Failure(400, "the body is not base64, though its event says so");
   if (!isUtf8(bytes)) throw createNotTextFailure();

@@ -61,7 +61,7 @@ const host: EndpointHost = {
   writeLogLine: () => {},
 };
 
-/** Returns the recordings of these events by key. */
+/** Sends events to a function that records. Returns the recordings by their keys in S3, and the function's answers. */
 const recordEvents = async (events: object[], place: RecordingBucketSettings = everywhere) => {
   const kept = new Map<string, unknown>();
   const put = async (bucket: string, key: string, body: string) => {
@@ -102,7 +102,7 @@ describe("a recording function", () => {
     assert.deepEqual([...partly.kept.keys()], ["a/prod/reads/DAY/TIME-1-2.yaml"]);
   });
 
-  it("records a fraction of the reviews, the same reviews for each rule", async () => {
+  it("records about the fraction `share` of the reviews, and the same reviews for each rule", async () => {
     const events = Array.from({ length: 400 }, (_, index) => buildEvent("both/mutate", { uid: `review-${index}` }));
     const tenth = [...(await recordEvents(events, { ...everywhere, share: 0.1 })).kept.keys()];
     const threeTenths = [...(await recordEvents(events, { ...everywhere, share: 0.3 })).kept.keys()];

@@ -9,24 +9,26 @@ import { printSync } from "../print.ts";
 import { createRecorder, type RecordedReview, type RecordingHostAndEvaluation } from "../recording/recorder.ts";
 import type { UnredactedPath } from "../recording/redaction.ts";
 
-/** The place of recordings, the fraction of reviews that are recorded (0 to 1), and the paths whose text is kept. */
+/** The place in S3 for recordings, and which part of the reviews is recorded. */
 export interface RecordingBucketSettings {
   bucket: string;
   prefix: string;
+  /** The fraction of reviews that are recorded, from 0 to 1. */
   share: number;
+  /** The paths whose texts are not redacted. */
   keep?: readonly UnredactedPath[];
 }
 
 /** The places in S3 to which a function writes recordings, by cluster and rule. */
 export type RecordingBucketSettingsByRule = Record<string, Record<string, RecordingBucketSettings>>;
 
-/** The longest time that an answer waits for its recording, in milliseconds. */
-const longestWait = 500;
+/** For how many milliseconds at most an answer waits until its recording is written. */
+const maxRecordingMilliseconds = 500;
 
 /**
- * Returns the host and the evaluation for an endpoint, and a middleware that records its reviews in the bucket of
- * `places`, one object each. It answers after that, because Lambda may freeze the process as soon as it has answered. A
- * failure is only logged. Dry runs are not recorded, because recording is a side effect.
+ * Returns the host and the evaluation for an endpoint, and a middleware that writes each recorded review to an object
+ * in S3. The function answers after the recording is written, because Lambda may freeze the process after the answer.
+ * If the recording fails, this is only logged. Dry runs are not recorded, because recording is a side effect.
  */
 export const createRecording = (
   places: RecordingBucketSettingsByRule,
@@ -43,13 +45,13 @@ export const createRecording = (
         reviews.length = 0;
       },
       after: async ({ event }) => {
-        const kept = reviews.flatMap((review, index) => {
-          const place = findTarget(places, review);
+        const toWrite = reviews.flatMap((review, index) => {
+          const place = findPlace(places, review);
           return place ? [{ review, place, index }] : [];
         });
-        const deadline = Math.min(Date.now() + longestWait, event.deadline);
+        const deadline = Math.min(Date.now() + maxRecordingMilliseconds, event.deadline);
         await Promise.all(
-          kept.map(({ review, place, index }) =>
+          toWrite.map(({ review, place, index }) =>
             writeRecording(review, place, index, deadline, put).catch((error) => logFailure(review, error)),
           ),
         );
@@ -58,7 +60,8 @@ export const createRecording = (
   };
 };
 
-const findTarget = (
+/** Returns the place for the recording of a review; undefined if the review is not recorded. */
+const findPlace = (
   places: RecordingBucketSettingsByRule,
   { origin: { cluster, rule }, request }: RecordedReview,
 ): RecordingBucketSettings | undefined => {
@@ -68,8 +71,8 @@ const findTarget = (
 };
 
 /**
- * Returns a number from 0 to 1, by which a share of the reviews is chosen for recording. The number depends only on
- * the review's uid: all rules of a group record a review, or none does.
+ * Returns a number from 0 to 1 that depends only on the review's uid. A review is recorded if the number is less than
+ * `share`. Rules with the same `share` thus record the same reviews.
  */
 const toFraction = (uid: string): number => createHash("sha256").update(uid).digest().readUInt32BE() / 2 ** 32;
 

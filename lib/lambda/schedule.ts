@@ -9,12 +9,13 @@ import type { OpenCapabilities } from "../needs.ts";
 import { printSync } from "../print.ts";
 import type { Rule } from "../rule.ts";
 
-/** The event by which a schedule calls a function. No event that AWS makes of an HTTP request has this member. */
+/** The event with which a schedule calls a function. Events of HTTP requests have no member `reconcile`. */
 export const reconcileEvent = { reconcile: true };
 
 /**
- * Lets a schedule's event reconcile all clusters that have connections. Other events go on. A failure is a line in the log,
- * which CloudWatch also reads as a metric, and no error for Lambda: Lambda would call the function again.
+ * A middleware that reconciles all clusters with a connection if the event comes from a schedule. Other events are left
+ * to the next middleware. A failure is written to the log, where CloudWatch reads it as a metric. It isn't thrown,
+ * because Lambda would then call the function again.
  */
 export const schedule = (
   rule: Rule,
@@ -53,7 +54,9 @@ const describeResult = (
   };
 };
 
-/** Describes the metric in a line (embedded metric format). It has no values, and so costs nothing, while nothing fails. */
+/**
+ * Describes the metric in a failure's log line (embedded metric format). Without failures, the metric costs nothing.
+ */
 const describeMetric = () => {
   const Metrics = [{ Name: "ScheduleErrors" }];
   return {

@@ -12,7 +12,7 @@ import { warmUp } from "./warm-up.ts";
 
 const setup = { keyVersions: [1], mode: "enforce", settings: {} } as const;
 
-/** Warms a function up; returns the reviews that it evaluated, and what it asked clusters. */
+/** Warms a function up. Returns the code and phase of each review that was answered, and the questions to clusters. */
 const start = async (rules: Record<string, Rule>, clusters: string[], kept: Ledger = createMemoryLedger()) => {
   const reviews: AnsweredReviewFacts[] = [];
   const asked: string[] = [];
@@ -62,7 +62,7 @@ describe("a function that starts", () => {
     assert.deepEqual(seen, ["Pod", "Pod"]);
   });
 
-  it("asks at most three clusters, whose answers don't matter, and no objects for its rules", async () => {
+  it("asks at most three clusters, ignores their failures, and reads no objects for its rules", async () => {
     const needs = { namespace: get("namespaces") };
     const found: unknown[] = [];
     const reading = rule({
@@ -78,7 +78,7 @@ describe("a function that starts", () => {
     assert.deepEqual(found, [undefined]);
   });
 
-  it("reads its ledger without a change", async () => {
+  it("calls its ledger without changing a value", async () => {
     const changes: unknown[] = [];
     const kept: Ledger = {
       change: async (keys, change) => {

@@ -4,7 +4,7 @@ import type { EndpointConfig, EndpointHost } from "../core/endpoint.ts";
 import type { formatLogLine } from "../core/log-line.ts";
 import type { Rule } from "../rule.ts";
 
-/** What a warm-up needs of a function. */
+/** The parts of a function that a warm-up uses. */
 export interface StartingFunction {
   rules: Record<string, Rule>;
   config: Pick<EndpointConfig, "rule"> & { clusters: object };
@@ -14,35 +14,40 @@ export interface StartingFunction {
   handler: MiddyfiedHandler;
 }
 
-/** The most milliseconds that clusters and evaluations are waited for. A function has ten seconds to start. */
-const longest = 500;
-/** The most clusters that are asked: each of a few gets its connection. For others, the code is warm. */
-const mostClusters = 3;
+/**
+ * For how many milliseconds at most a warm-up waits for clusters and evaluations. A function has ten seconds to start.
+ */
+const maxMilliseconds = 500;
+/** How many clusters at most are asked, so that connections to them exist. Further clusters share the warm code. */
+const maxClusters = 3;
 
 /**
- * Does what a first review would do, but without effects: refuses a wrong key, evaluates a made-up Pod without reads, and
- * asks clusters and the ledger's table something harmless. Lambda gives a function a whole core while it starts, and then a
- * share by its memory: with 256 MB a seventh. So what is loaded, compiled and connected here makes the first answer faster.
- * No failure matters.
+ * Does the work of a first review, without effects: it rejects a wrong key, evaluates an invented Pod without reads,
+ * and sends a harmless request to some clusters and to the ledger's table. While a function starts, Lambda gives it a
+ * whole core; afterwards, it gives a part that depends on the memory: a seventh with 256 MB. The first answer is
+ * faster, because the warm-up has loaded, compiled and connected things. Failures are ignored.
  */
 export const warmUp = async (starting: StartingFunction): Promise<void> => {
   const { rules, config, readConnections = () => ({}), host, handler } = starting;
   const { openCapabilities, writeLogLine, formatLogLine } = host;
   const cluster = Object.keys(config.clusters)[0] ?? "any";
-  const asked = Object.keys(readConnections()).slice(0, mostClusters);
-  const connecting = asked.map((name) => openCapabilities?.(name, longest).discover(alwaysServed));
-  const keeping = Object.entries(rules).map(([name, { needs = {} }]) =>
+  const clustersToAsk = Object.keys(readConnections()).slice(0, maxClusters);
+  const discoveries = clustersToAsk.map((name) =>
+    openCapabilities?.(name, maxMilliseconds).discover(alwaysServedGroup),
+  );
+  const ledgerReads = Object.entries(rules).map(([name, { needs = {} }]) =>
     Object.values(needs).some(({ verb }) => verb === "ledger")
-      ? openCapabilities?.(cluster, longest)
+      ? openCapabilities?.(cluster, maxMilliseconds)
           .ledger(name)
-          .change([alwaysServed], (kept) => kept)
+          .change([alwaysServedGroup], (kept) => kept)
       : undefined,
   );
-  // Rejections are handled from here on.
-  const answers = Promise.allSettled([Promise.any(connecting), ...keeping]);
+  // allSettled handles rejections from here on.
+  const answers = Promise.allSettled([Promise.any(discoveries), ...ledgerReads]);
   host.writeLogLine = (report) => void formatLogLine(report, "", 0);
   // The cast is safe: the handler reads nothing else of the context.
-  const context = { getRemainingTimeInMillis: () => longest } as Context;
+  const context = { getRemainingTimeInMillis: () => maxMilliseconds } as Context;
+  // 86 characters have the form of a key, but are no valid signature.
   await handler(buildHttpEvent(`/${cluster}.${"A".repeat(86)}/${config.rule}/validate`), context);
   for (const phase of ["mutate", "validate"] as const)
     if (Object.values(rules).some((rule) => rule[phase]))
@@ -51,8 +56,8 @@ export const warmUp = async (starting: StartingFunction): Promise<void> => {
   await answers;
 };
 
-/** The API group that every API server serves, and lets every client discover. Its list of kinds is short. */
-const alwaysServed = "authorization.k8s.io/v1";
+/** An API group that each API server serves, and that each client may discover. Its list of kinds is short. */
+const alwaysServedGroup = "authorization.k8s.io/v1";
 
 const buildHttpEvent = (path: string) => ({
   version: "2.0",

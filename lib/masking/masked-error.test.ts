@@ -23,7 +23,7 @@ const buildRequest = (object: object, kind = "ConfigMap"): AdmissionRequest => (
   object: { metadata: { name: "settings", namespace: "shop" }, ...object },
 });
 
-/** Returns the error of an expression that fails. */
+/** Returns the error that an expression throws. */
 const getError = (fail: () => unknown): unknown => {
   try {
     return fail();
@@ -84,7 +84,7 @@ describe("the message of an error in a log", () => {
     it(`is ${message}`, () =>
       assert.equal(formatError(thrown, { request: buildRequest(object), cluster: "prod" }), message));
 
-  it("keeps the property that V8 could not read in the stack's message out, and the stack in", () => {
+  it("keeps the stack, but not the name of the property that V8 could not read", () => {
     const text = formatError(
       v8(() => Reflect.get(object, "none").abcd),
       { request: buildRequest(object) },
@@ -97,7 +97,7 @@ describe("the message of an error in a log", () => {
     );
   });
 
-  it("has no line of a message among the lines of the stack", () => {
+  it("has no lines of the original message among the lines of the stack", () => {
     const error = new Error("first\n    at S3cret (/code/rule.js:1:1)\n    at /code/x:2:2");
     const plain = formatError(error, {}, true);
     assert.match(plain, /^Error: first\n {4}at S3cret/);
@@ -112,14 +112,14 @@ describe("the message of an error in a log", () => {
     assert.doesNotMatch(changed, /S3cret|rule\.js/);
   });
 
-  it("has the errors of an AggregateError, and ends with ten of them", () => {
+  it("has the errors of an AggregateError, but at most ten of them", () => {
     const errors = Array.from({ length: 5000 }, (_, index) => new RangeError(`number ${index}`));
     const text = formatError(new AggregateError(errors, "all"), {}, true);
     assert.match(text, /^AggregateError: all\n.*\ncaused by RangeError: number 0\n/s);
     assert.equal(text.split("\ncaused by ").length, 10);
   });
 
-  it("is made of any error, also if its members aren't texts", () => {
+  it("is returned for any error, even if its members aren't texts", () => {
     for (const member of ["name", "message", "stack", "cause", "errors"])
       for (const value of [undefined, null, 5, Symbol("a"), { __proto__: null }, [{ __proto__: null }]]) {
         const error = Object.assign(new Error("x"), { [member]: value });
@@ -141,7 +141,7 @@ describe("the message of an error in a log", () => {
   });
 });
 
-/** A text that occurs once, with characters that programs quote, escape or end a text at. */
+/** Generates a text that occurs nowhere else, with characters that programs quote, escape or split texts at. */
 const marker = fc
   .tuple(
     fc.string({ unit: fc.constantFrom(..."QXZJ0123456789"), minLength: 10, maxLength: 14 }),
@@ -150,7 +150,7 @@ const marker = fc
   )
   .map(([core, before, after]) => ({ core, text: `${before}${core}${after}` }));
 
-/** What a rule may do with a value so that an error shows it. */
+/** Code that a rule may run with a value, and that throws an error which shows the value. */
 const failures: Record<string, (value: string, object: object) => unknown> = {
   "a message": (value) => Promise.reject(new Error(`the value ${value} is wrong`)),
   "a quoted message": (value) => Promise.reject(new RangeError(`"${value}" isn't right, or '${value}'`)),
@@ -192,7 +192,7 @@ const failures: Record<string, (value: string, object: object) => unknown> = {
   "a part": (value) => Promise.reject(new Error(`begins with ${value.slice(0, 11)}`)),
 };
 
-describe("a line of a failed review", () => {
+describe("the log line of a failed review", () => {
   const signer = createTestSigner(1);
   const context = { functionName: "sample", functionVersion: "7", getRemainingTimeInMillis: () => 5000 };
   for (const [name, fail] of Object.entries(failures))
@@ -230,7 +230,7 @@ describe("a line of a failed review", () => {
             const review = { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", request };
             const answer = await handler({ phase: "validate", review }, context as Parameters<typeof handler>[1]);
             const written = lines.join("\n");
-            // Some expressions fail only for some values.
+            // Some of these functions fail only for some values.
             fc.pre(written.includes('"verdict":"failed"'));
             for (const { core } of [used, ...others]) assert.ok(!written.includes(core.slice(0, 9)), written);
             if (kind === "Secret") assert.ok(!JSON.stringify(answer).includes(used.core.slice(0, 9)));
@@ -240,7 +240,7 @@ describe("a line of a failed review", () => {
       ));
 });
 
-/** What a rule's message may show of a Secret's value. */
+/** Messages of rules in which a value of a Secret is shown in different forms. */
 const shown: Record<string, (value: string, object: object) => string> = {
   "the value": (value) => `the value ${value} is weak`,
   "the value in quotes": (value) => `must not be "${value}", '${value}' or \`${value}\``,
@@ -252,13 +252,13 @@ const shown: Record<string, (value: string, object: object) => string> = {
   "a long text": (value, object) => `${JSON.stringify(object)}${" ".repeat(3900)}${value}`,
 };
 
-describe("a line of a denial", () => {
+describe("the log line of a denial", () => {
   const core = fc.string({ unit: fc.constantFrom(..."QXZJ"), minLength: 2, maxLength: 14 });
   const around = fc.constantFrom("", "-", '"', "'", "\\", "\n", "é");
   const encode = (value: string) => ({ data: { a: Buffer.from(value).toString("base64") } });
   const places: Record<string, (value: string) => { reviewed: object; read?: string }> = {
     "the reviewed Secret": (value) => ({ reviewed: encode(value) }),
-    // API servers encode these texts before they ask.
+    // API servers encode these texts in base64 before they send a review.
     "a new text of it": (value) => ({ reviewed: { stringData: { a: value } } }),
     "a Secret that the rule read": () => ({ reviewed: {}, read: "one" }),
     "a Secret in a list": () => ({ reviewed: {}, read: "all" }),
@@ -309,7 +309,7 @@ describe("a line of a denial", () => {
           { numRuns: 40 },
         ));
 
-  it("has the message of other objects as it is, and at most its first 4000 characters", async () => {
+  it("has the unchanged message for other objects, but at most its first 4000 characters", async () => {
     const review = { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", request: buildRequest({}) };
     lines.length = 0;
     for (const value of ['spec.tier: "x" is wrong', "a".repeat(5000)])

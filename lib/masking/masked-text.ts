@@ -1,21 +1,23 @@
 import { isUtf8 } from "node:buffer";
 import { isObject, parseJson } from "../json.ts";
 
-/** What stands in the place of a text that is not shown. */
+/** The text that replaces a text that must not be shown. */
 export const mask = "***";
 
-/** A longer text is also found in parts: any eight characters in a row. */
+/** A text of more than eight characters is also found in parts: any eight characters in a row. */
 const partLength = 8;
 
 /**
- * Marks the characters of a sentence that belong to one of the texts: a whole text of at least `shortest` characters, or
- * a part of at least eight. A text of fewer than four is found only as a word. The time is in proportion to the lengths,
- * whatever the sentence and the texts are.
+ * Finds texts in a sentence. In the result, 1 marks a character that belongs to a text: to a whole text of at least
+ * `shortest` characters, or to a part of at least eight characters. A text of fewer than four characters is found only
+ * as a word. The time is proportional to the lengths of the sentence and the texts, whatever they contain.
  */
 export const coverTexts = (sentence: string, texts: Iterable<string>, shortest = 4): Uint8Array => {
   const covered = new Uint8Array(sentence.length);
+  /** The places in the sentence of each piece of `shortest` to eight characters. */
   const places = new Map<string, number[]>();
-  // Most parts of a long text begin and end unlike all parts of the sentence, which is seen sooner than a part is looked up.
+  // By a hash of the first and last character: whether the sentence has such a part. Most parts of long texts are ruled
+  // out by it, which is faster than a look-up in `places`.
   const ends = new Uint8Array(65_536);
   const hashEnds = (text: string, at: number) =>
     (text.charCodeAt(at) * 257 + text.charCodeAt(at + partLength - 1)) & 65_535;
@@ -28,7 +30,7 @@ export const coverTexts = (sentence: string, texts: Iterable<string>, shortest =
       if (found) found.push(at);
       else places.set(piece, [at]);
     }
-  // Each part is looked for once.
+  // Each part is looked for once: it is deleted from `places` afterwards.
   for (const text of texts)
     for (let at = 0; at === 0 || at + partLength <= text.length; at++) {
       if (text.length >= partLength && !ends[hashEnds(text, at)]) continue;
@@ -46,19 +48,22 @@ export const replaceCovered = (sentence: string, covered: Uint8Array): string =>
     .map((character, at) => (covered[at] ? (at > 0 && covered[at - 1] ? "" : mask) : character))
     .join("");
 
-/** Yields the texts and numbers of a value, also of texts that are base64 or JSON. Keys are names, and are left out. */
+/**
+ * Yields the texts and numbers in a value, without the keys of maps. If a text is base64 or JSON, it also yields the
+ * decoded texts.
+ */
 export const listTexts = function* (root: unknown): Generator<string> {
-  const open = [root];
-  while (open.length > 0) {
-    const value = open.pop();
-    if (isObject(value)) for (const inner of Object.values(value)) open.push(inner);
+  const valuesToVisit = [root];
+  while (valuesToVisit.length > 0) {
+    const value = valuesToVisit.pop();
+    if (isObject(value)) for (const inner of Object.values(value)) valuesToVisit.push(inner);
     else if (typeof value === "number" || typeof value === "bigint") yield `${value}`;
     else if (typeof value === "string") {
       yield value;
-      if (/^\s*["[{]/.test(value)) open.push(parseJson(value));
+      if (/^\s*["[{]/.test(value)) valuesToVisit.push(parseJson(value));
       if (/^[\w+/\r\n-]{2,}={0,2}\s*$/.test(value)) {
         const bytes = Buffer.from(value, "base64");
-        if (isUtf8(bytes)) open.push(`${bytes}`);
+        if (isUtf8(bytes)) valuesToVisit.push(`${bytes}`);
       }
     }
   }

@@ -4,19 +4,22 @@ interface Class {
   metadata?: ObjectMeta;
 }
 
-/** Returns the newest class that an annotation marks as the default; of equally new ones, the first by name. */
+/**
+ * Returns the name of the default class: of the classes with one of the annotations, the newest one, and of equally new
+ * ones the first by name.
+ */
 export const findDefaultClass = (classes: readonly Class[], annotationKeys: readonly string[]): string | undefined => {
-  const marked = classes.filter(({ metadata }) =>
-    annotationKeys.some((mark) => metadata?.annotations?.[mark] === "true"),
+  const defaultClasses = classes.filter(({ metadata }) =>
+    annotationKeys.some((key) => metadata?.annotations?.[key] === "true"),
   );
-  const [newest] = marked.sort(
+  const [newest] = defaultClasses.sort(
     (left, right) =>
       compare(getCreationTime(right), getCreationTime(left)) || compare(getClassName(left), getClassName(right)),
   );
   return newest && getClassName(newest);
 };
 
-/** Returns when a class was created, as text: timestamps have equal length, so that text order is time order. */
+/** Returns when a class was created. Timestamps have the same length, so they can be compared as texts. */
 const getCreationTime = ({ metadata }: Class) => metadata?.creationTimestamp ?? "";
 const getClassName = ({ metadata }: Class) => metadata?.name ?? "";
 const compare = (left: string, right: string) => (left < right ? -1 : left > right ? 1 : 0);

@@ -4,16 +4,19 @@ export type Labels = Readonly<Record<string, string>>;
 export const findConflict = (some: Labels, others: Labels): string | undefined =>
   Object.keys(some).find((key) => Object.hasOwn(others, key) && others[key] !== some[key]);
 
+/** The form of a label's value, and of the part of its key after the slash. */
 const name = /^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$/;
 const subdomain = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
 
 const characters =
   "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 
-/** What kube-apiserver's messages call the bytes that it counts: characters, and of labels since 1.35 bytes. */
+/**
+ * The unit of lengths in kube-apiserver's messages. It always counts bytes, but before 1.35 it calls them characters.
+ */
 export type LengthUnit = "bytes" | "characters";
 
-/** The unit in messages about labels, for the `since` of rules. */
+/** The unit of lengths in messages about labels, as a part of the `since` of rules. */
 export const labelUnitSince: Record<"1.0" | "1.35", { labelUnit: LengthUnit }> = {
   "1.0": { labelUnit: "characters" },
   "1.35": { labelUnit: "bytes" },
@@ -37,7 +40,7 @@ export const findKeyFaults = (labelKey: string, unit?: LengthUnit): string[] => 
 const findPrefixFaults = (prefix: string, unit?: LengthUnit): string[] =>
   prefix === "" ? ["must be non-empty"] : findSubdomainFaults(prefix, unit);
 
-/** Returns what is wrong with the length of a text, in kube-apiserver's words: it counts bytes, whatever it calls them. */
+/** Returns what is wrong with the length of a text, in kube-apiserver's words. `most` is a number of bytes. */
 export const findLengthFaults = (text: string, most: number, unit: LengthUnit = "bytes"): string[] =>
   Buffer.byteLength(text) > most ? [`must be no more than ${most} ${unit}`] : [];
 

@@ -1,6 +1,6 @@
 import { toMap } from "../json.ts";
 
-/** An object of a document: the document itself, or an item of the List that it is. */
+/** An object in a YAML document: the document itself, or an item if the document is a List. */
 export interface ListedObject {
   value: unknown;
   /** The index of the document. */
@@ -9,7 +9,7 @@ export interface ListedObject {
   path: (string | number)[];
 }
 
-/** Returns the objects of documents. An empty YAML document has the value null, and no object. */
+/** Returns the objects in documents. An empty YAML document (null) contains no object. */
 export const unpackLists = (documents: readonly unknown[]): ListedObject[] =>
   documents
     .flatMap((value, document): ListedObject[] => {

@@ -1,8 +1,9 @@
 /** Returns the four or sixteen bytes of an IP address; undefined for any other text, such as a host name. */
 export const parseIpAddress = (text: string): number[] | undefined => {
   const host = toUrlHost(text);
-  if (isPlain(host)) return host.split(".").map(Number);
+  if (isIpv4(host)) return host.split(".").map(Number);
   if (!host.startsWith("[")) return undefined;
+  // The groups before and after `::`, which stands for groups of zeros. The last groups of a host are hexadecimal, too.
   const [head = [], tail = []] = host
     .slice(1, -1)
     .split("::")
@@ -12,17 +13,17 @@ export const parseIpAddress = (text: string): number[] | undefined => {
 };
 
 /**
- * Returns an IP address in the form that URLs give it, because an address can be written in many ways; empty for any
- * other text.
+ * Returns an IP address in the form that a URL has as its host, because an address can be written in many ways: `127.1`
+ * becomes `127.0.0.1`, `::0001` becomes `[::1]`. Returns "" for any other text.
  */
 const toUrlHost = (text: string): string => {
   const url = `http://${text.includes(":") ? `[${text}]` : text}`;
   // Only an IP address is accepted: the text can't add a path, a port or a user to the URL.
   return /^[\w.:]+$/.test(text) && URL.canParse(url) ? new URL(url).hostname : "";
 };
-const isPlain = (host: string) => /^\d+(\.\d+){3}$/.test(host);
+const isIpv4 = (host: string) => /^\d+(\.\d+){3}$/.test(host);
 
-/** The addresses whose first `bits` bits are those of `start`. */
+/** A range of addresses. Their first `bits` bits are equal to the first bits of `start`. */
 export type AddressRange = [start: number[], bits: number];
 
 /** Returns a function that reports whether a range contains this address, given as bytes. */
@@ -31,15 +32,17 @@ export const isInRange =
   ([start, bits]: AddressRange): boolean =>
     bytes.length === start.length &&
     bytes.every((byte, index) => {
-      const free = 8 - Math.max(0, Math.min(8, bits - 8 * index));
-      return byte >> free === (start[index] ?? 0) >> free;
+      // The number of this byte's low bits that may differ.
+      const freeBits = 8 - Math.max(0, Math.min(8, bits - 8 * index));
+      return byte >> freeBits === (start[index] ?? 0) >> freeBits;
     });
 
+/** Parses a range such as 10.0.0.0/8, or a single address; undefined for any other text. */
 export const parseRange = (text: string): AddressRange | undefined => {
   const [, address = "", bits] = /^([\da-f:.]+)(?:\/(\d{1,3}))?$/i.exec(text) ?? [];
   const bytes = parseIpAddress(address);
-  // An IPv4 address with leading zeros, which some programs read as octal, or with missing parts is a mistake.
-  if (bytes === undefined || (isPlain(toUrlHost(address)) && toUrlHost(address) !== address)) return undefined;
-  const all = bytes.length * 8;
-  return Number(bits ?? all) > all ? undefined : [bytes, Number(bits ?? all)];
+  // IPv4 addresses with missing parts or with leading zeros (octal for some programs) are rejected as mistakes.
+  if (bytes === undefined || (isIpv4(toUrlHost(address)) && toUrlHost(address) !== address)) return undefined;
+  const maxBits = bytes.length * 8;
+  return Number(bits ?? maxBits) > maxBits ? undefined : [bytes, Number(bits ?? maxBits)];
 };

@@ -8,11 +8,13 @@ export interface ContainerWithPath {
 
 const kinds = ["initContainers", "containers", "ephemeralContainers"] as const;
 
-/** Returns a pod's containers, or those of some kinds: first init containers, then regular, then ephemeral ones. */
+/**
+ * Returns a pod's containers of the kinds `of`. By default, returns all: init, regular, and then ephemeral containers.
+ */
 export const listContainers = ({ spec }: Pod, of: readonly (typeof kinds)[number][] = kinds): ContainerWithPath[] =>
   of.flatMap((kind) => (spec?.[kind] ?? []).map((container, index) => ({ container, path: `spec.${kind}[${index}]` })));
 
-/** Returns a CEL expression for a pod's containers; `containers` is null in the API server if a pod has none. */
+/** Returns a CEL expression for a pod's containers. In the API server, `containers` is null if a pod has none. */
 export const listContainersInCel = (
   pod: "object" | "oldObject",
   of: readonly (typeof kinds)[number][] = kinds,
@@ -29,9 +31,9 @@ export const listContainersInCel = (
 export const listImageVolumes = ({ spec }: Pod) =>
   (spec?.volumes ?? []).flatMap(({ image }, index) => (image ? [{ image, path: `spec.volumes[${index}].image` }] : []));
 
-/** Reports whether a volume has no source; the API server gives it an empty directory. */
+/** Reports whether a volume has no source, such as `secret`. The API server makes such a volume an empty directory. */
 export const isSourceless = (volume: Volume): boolean => Object.keys(volume).every((key) => key === "name");
 
-/** Reports whether a pod mirrors a static pod of the kubelet. */
+/** Reports whether a pod is the API server's copy of a kubelet's static pod. */
 export const isMirrorPod = ({ metadata }: Pod): boolean =>
   metadata?.annotations?.["kubernetes.io/config.mirror"] !== undefined;

@@ -4,7 +4,7 @@ import { forbidden } from "../refusals.ts";
 import type { AdmissionRequest, Status } from "../review.ts";
 import { listContainers } from "./pod.ts";
 
-/** The fields that give a container access beyond its pod, with the upstream plugins' names for them. */
+/** The fields that give a container access beyond its pod, and the words of the upstream plugins' messages for them. */
 const escalations = {
   hostNetwork: "a container using host network",
   hostPID: "a container using host pid",
@@ -19,7 +19,7 @@ interface ExecContext {
   pods(place: ObjectPlace): Promise<Pod | undefined>;
 }
 
-/** Refuses to exec into or attach to a pod that has one of the escalations `of`; names the first one that it has. */
+/** Refuses exec and attach for a pod with one of the escalations `of`. The refusal names the first of them in `of`. */
 export const refuseExec = async (
   of: readonly Escalation[],
   { request, settings, pods }: ExecContext,

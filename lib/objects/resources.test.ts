@@ -20,7 +20,7 @@ describe("the resources of a pod", () => {
     assert.deepEqual(computeRequests({ containers }), { cpu: "1500m", memory: "1Gi" });
   });
 
-  it("are those of an init container if they are larger", () => {
+  it("are the sum of the containers or the largest init container, whichever is more, for each resource", () => {
     const [containers, initContainers] = [
       [buildContainer({ cpu: "1", memory: "1Gi" })],
       [buildContainer({ cpu: "3" }), buildContainer({ cpu: "2", "example.com/gpu": "1" })],
@@ -32,18 +32,18 @@ describe("the resources of a pod", () => {
     });
   });
 
-  it("include sidecars and the overhead", () => {
+  it("include sidecars: beside containers, and beside init containers that follow them", () => {
     const containers = [buildContainer({ cpu: "1" })];
     assert.deepEqual(computeRequests({ containers, initContainers: [buildSidecar({ cpu: "1" })] }), { cpu: "2" });
     assert.deepEqual(
       computeRequests({ containers, initContainers: [buildSidecar({ cpu: "1" }), buildContainer({ cpu: "1500m" })] }),
       { cpu: "2500m" },
-      "while it starts",
+      "an init container runs beside an earlier sidecar",
     );
     assert.deepEqual(
       computeRequests({ containers, initContainers: [buildContainer({ cpu: "1500m" }), buildSidecar({ cpu: "1" })] }),
       { cpu: "2" },
-      "but not before it runs itself",
+      "an init container ends before a later sidecar starts",
     );
     const two = [
       buildSidecar({ cpu: "1" }),
@@ -53,7 +53,7 @@ describe("the resources of a pod", () => {
     assert.deepEqual(computeRequests({ containers: [], initContainers: two }), { cpu: "2", memory: "3Gi" });
   });
 
-  it("are those of the whole pod for resources that it may set", () => {
+  it("are those of the pod's own `resources` for cpu, memory and hugepages, instead of the containers' sum", () => {
     const resources = { requests: { cpu: "3", "hugepages-2Mi": "4Mi", "example.com/gpu": "2" } };
     const containers = [buildContainer({ cpu: "1", memory: "1Gi", "example.com/gpu": "1" })];
     assert.deepEqual(computeRequests({ containers, resources }), {
@@ -69,7 +69,7 @@ describe("the resources of a pod", () => {
     assert.deepEqual(computeRequests({ containers: null }), {});
   });
 
-  it("can be found by the name of any resource", () => {
+  it("may have names such as __proto__ and constructor", () => {
     const odd = addAmounts(parseAmounts(JSON.parse('{ "__proto__": "1", "constructor": "2" }')), parseAmounts({}));
     assert.deepEqual([...odd.keys()], ["__proto__", "constructor"]);
   });

@@ -22,7 +22,10 @@ const listVolumeSecrets = (volume: Volume): (string | undefined)[] => {
   ];
 };
 
-/** Returns the secrets in a container's environment, and the field that names each. */
+/**
+ * Returns the names of the secrets in a container's environment. `by` says where each is named: `envVar A` or
+ * `envFrom`.
+ */
 export const listContainerSecrets = ({ env = [], envFrom = [] }: Container | EphemeralContainer) => [
   ...env.flatMap(({ name = "", valueFrom }) =>
     valueFrom?.secretKeyRef ? [{ by: `envVar ${name}`, name: valueFrom.secretKeyRef.name ?? "" }] : [],

@@ -7,7 +7,7 @@ export interface LabelSelector {
 
 type Requirement = NonNullable<LabelSelector["matchExpressions"]>[number];
 
-/** The characters that a label's key or value can have. A selector with other characters selects no object. */
+/** The characters of a label's key or value. No object has a label with other characters. */
 const part = /^[-A-Za-z0-9_./]{0,317}$/;
 
 const listRequirements = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): Requirement[] => [

@@ -8,7 +8,7 @@ const exists = { key: "k", operator: "Exists" };
 const equal = { key: "k", operator: "Equal", value: "v" };
 
 describe("tolerations", () => {
-  it("are merged without those that others cover", () => {
+  it("are merged without each toleration that another toleration covers", () => {
     for (const [first, second, merged] of [
       [[], [], []],
       [[equal], [{ key: "l", operator: "Exists" }], [equal, { key: "l", operator: "Exists" }]],
@@ -21,26 +21,29 @@ describe("tolerations", () => {
       assert.deepEqual(mergeTolerations(first, second), merged);
   });
 
-  it("are covered by wider or equal ones", () => {
+  it("are covered by an equal toleration, or by one that tolerates more", () => {
     const isCovered = (wide: Toleration, narrow: Toleration) => createTolerationCheck([wide])(narrow);
-    const lost = { key: "k", operator: "Exists", effect: "NoExecute" };
+    const noExecute = { key: "k", operator: "Exists", effect: "NoExecute" };
     assert.ok(isCovered({ key: "k", effect: "", operator: "Exists" }, { key: "k", operator: "Exists" }));
-    assert.ok(isCovered(exists, lost));
+    assert.ok(isCovered(exists, noExecute));
     assert.ok(isCovered({ key: "k", value: "v" }, equal));
-    assert.ok(isCovered({ ...lost, tolerationSeconds: 5 }, { ...lost, tolerationSeconds: 5 }));
-    assert.ok(isCovered({ ...lost, tolerationSeconds: 5 }, { ...lost, tolerationSeconds: 4 }));
-    assert.ok(isCovered(lost, { ...lost, tolerationSeconds: 4 }));
+    assert.ok(isCovered({ ...noExecute, tolerationSeconds: 5 }, { ...noExecute, tolerationSeconds: 5 }));
+    assert.ok(isCovered({ ...noExecute, tolerationSeconds: 5 }, { ...noExecute, tolerationSeconds: 4 }));
+    assert.ok(isCovered(noExecute, { ...noExecute, tolerationSeconds: 4 }));
 
-    assert.ok(!isCovered({ ...lost, tolerationSeconds: 5 }, { ...lost, tolerationSeconds: 6 }));
-    assert.ok(!isCovered({ ...lost, tolerationSeconds: 5 }, lost));
-    assert.ok(!isCovered(lost, exists));
+    assert.ok(!isCovered({ ...noExecute, tolerationSeconds: 5 }, { ...noExecute, tolerationSeconds: 6 }));
+    assert.ok(!isCovered({ ...noExecute, tolerationSeconds: 5 }, noExecute));
+    assert.ok(!isCovered(noExecute, exists));
     assert.ok(!isCovered({ key: "", operator: "Equal", value: "v" }, equal));
     assert.ok(!isCovered({ ...equal, value: "w" }, equal));
-    assert.ok(!isCovered({ ...equal, effect: "" }, { key: "k", value: "v", effect: "NoSchedule" }), "has no operator");
+    assert.ok(
+      !isCovered({ ...equal, effect: "" }, { key: "k", value: "v", effect: "NoSchedule" }),
+      "the covered toleration has no operator",
+    );
     assert.ok(!isCovered({ key: "k", operator: "Gt", value: "1" }, { key: "k", operator: "Equal", value: "1" }));
   });
 
-  it("are merged as kube-apiserver does, which compares each with each", () => {
+  it("are merged and compared with the same result as by upstream's loops", () => {
     const tolerations = fc.array(
       fc.record(
         {
@@ -71,23 +74,25 @@ describe("tolerations", () => {
   });
 });
 
-/** The loops of upstream's MergeTolerations. */
-const mergeByPairs = (all: readonly Toleration[]): Toleration[] => {
+/** Merges tolerations with the loops of upstream's MergeTolerations, which compare each with each. */
+const mergeByPairs = (tolerations: readonly Toleration[]): Toleration[] => {
   const merged: Toleration[] = [];
-  for (const [index, one] of all.entries()) {
+  for (const [index, toleration] of tolerations.entries()) {
     const isCovered =
-      merged.some((kept) => coversAsUpstream(kept, one)) ||
-      all.slice(index + 1).some((later) => !isEqualToleration(later, one) && coversAsUpstream(later, one));
-    if (!isCovered) merged.push(one);
+      merged.some((earlier) => coversAsUpstream(earlier, toleration)) ||
+      tolerations
+        .slice(index + 1)
+        .some((later) => !isEqualToleration(later, toleration) && coversAsUpstream(later, toleration));
+    if (!isCovered) merged.push(toleration);
   }
   return merged;
 };
 
-const isEqualToleration = (one: Toleration, other: Toleration): boolean =>
-  (["key", "operator", "value", "effect"] as const).every((key) => (one[key] ?? "") === (other[key] ?? "")) &&
-  one.tolerationSeconds === other.tolerationSeconds;
+const isEqualToleration = (left: Toleration, right: Toleration): boolean =>
+  (["key", "operator", "value", "effect"] as const).every((key) => (left[key] ?? "") === (right[key] ?? "")) &&
+  left.tolerationSeconds === right.tolerationSeconds;
 
-/** Upstream's isSuperset. */
+/** Compares two tolerations as upstream's isSuperset does. */
 const coversAsUpstream = (wide: Toleration, narrow: Toleration): boolean => {
   if (isEqualToleration(wide, narrow)) return true;
   const { key = "", operator = "", value = "", effect = "", tolerationSeconds = Infinity } = wide;

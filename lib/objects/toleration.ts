@@ -1,21 +1,21 @@
 import type { Toleration } from "../kubernetes/core/v1.ts";
 
-/** Merges two lists of tolerations, without those that another one covers; of equal ones the first stays. */
+/** Merges two lists of tolerations, and leaves out each that another one covers. Of equal ones, the first is kept. */
 export const mergeTolerations = (first: readonly Toleration[], second: readonly Toleration[]): Toleration[] => {
-  const all = [...first, ...second].map((toleration) => ({ toleration, reach: fillInToleration(toleration) }));
+  const entries = [...first, ...second].map((toleration) => ({ toleration, full: fillInToleration(toleration) }));
   const later = createCoverage();
-  const needed = new Set(
-    all.toReversed().filter(({ reach }) => {
-      const isNeeded = !later.covers(reach, false);
-      later.add(reach);
+  const notCoveredByLater = new Set(
+    entries.toReversed().filter(({ full }) => {
+      const isNeeded = !later.covers(full, false);
+      later.add(full);
       return isNeeded;
     }),
   );
   const earlier = createCoverage();
-  return all.flatMap((one) => {
-    if (!needed.has(one) || earlier.covers(one.reach)) return [];
-    earlier.add(one.reach);
-    return [one.toleration];
+  return entries.flatMap((entry) => {
+    if (!notCoveredByLater.has(entry) || earlier.covers(entry.full)) return [];
+    earlier.add(entry.full);
+    return [entry.toleration];
   });
 };
 
@@ -26,26 +26,26 @@ export const createTolerationCheck = (allowed: readonly Toleration[]): ((tolerat
   return (toleration) => coverage.covers(fillInToleration(toleration));
 };
 
-/** Fills in absent fields: texts become empty; an absent tolerationSeconds means that the toleration never ends. */
+/** Fills in absent fields: texts become empty, and `seconds` becomes infinite, because the toleration never ends. */
 const fillInToleration = ({ key = "", operator = "", value = "", effect = "", tolerationSeconds }: Toleration) => {
   return { key, operator, value, effect, seconds: tolerationSeconds ?? Number.POSITIVE_INFINITY };
 };
 
 type FilledInToleration = ReturnType<typeof fillInToleration>;
 
-/** A toleration in a group of those that cover the same but for the seconds. */
+/** A toleration in a group. The tolerations of a group cover the same taints, but for different times. */
 interface Cover {
   id: string;
   seconds: number;
 }
 
 /**
- * Returns a set of tolerations that answers without a loop over them, because a pod may have thousands, whether one of
- * them covers another toleration, as kube-apiserver compares them.
+ * Returns a set of tolerations. Its function `covers` reports whether a toleration of the set covers another one, by
+ * kube-apiserver's comparison. It doesn't loop over the set, because a pod may have thousands of tolerations.
  */
 const createCoverage = () => {
   const ids = new Set<string>();
-  /** The longest toleration of each group, and the longest that differs from it. */
+  /** The toleration of each group with the most seconds, and the second one, for questions about the first itself. */
   const groups = new Map<string, [Cover, Cover?]>();
   return {
     add: (wide: FilledInToleration): void => {
@@ -61,7 +61,7 @@ const createCoverage = () => {
       else if (first.id !== cover.id && first.seconds < cover.seconds) groups.set(group, [cover, first]);
       else if (first.id !== cover.id && !(second && second.seconds >= cover.seconds)) groups.set(group, [first, cover]);
     },
-    /** `byEqual` is false if a toleration that is equal to this one doesn't count. */
+    /** With `byEqual` false, a toleration of the set that is equal to `narrow` doesn't count. */
     covers: (narrow: FilledInToleration, byEqual = true): boolean => {
       const { key, operator, value, effect, seconds } = narrow;
       const id = toId(narrow);

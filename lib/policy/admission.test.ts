@@ -61,7 +61,7 @@ test("it accepts any rendering without a template, which never runs", async () =
   assert.equal(await findPolicyRefusal(buildOverridePolicy({ renderedCue: "a: b" }), evaluateCue), undefined);
 });
 
-test("it refuses scripts without CUE, but no renderings", async () => {
+test("it refuses scripts if there is no CUE, but accepts renderings", async () => {
   assert.equal(
     await findPolicyRefusal(buildOverridePolicy({ cue: "patches: []" }), undefined),
     `${overridersField}.cue is a script, and scripts are turned off here`,
@@ -69,7 +69,7 @@ test("it refuses scripts without CUE, but no renderings", async () => {
   assert.equal(await findPolicyRefusal(buildOverridePolicy({ template, renderedCue: "a: b" }), undefined), undefined);
 });
 
-test("it does not compile a rendering that it would make itself", async () => {
+test("it does not compile a rendering that equals its own rendering of the template", async () => {
   const rejectAll = () => Promise.reject(new Error("somebody asked"));
   const overridePolicy = buildOverridePolicy({ template, renderedCue: renderTemplateAsCue(template) });
   assert.equal(await findPolicyRefusal(overridePolicy, rejectAll), undefined);
@@ -114,7 +114,7 @@ test("it removes a rendering without a template or with one that can't be render
   assert.deepEqual(findChanges(buildOverridePolicy({ renderedCue: "a", template: null })), removal);
 });
 
-test("it leaves out renderings that would make a policy too large for etcd", async () => {
+test("it omits renderings that would make a policy too large for etcd", async () => {
   const large = { type: "labels", operation: "add", path: "a", value: { string: "x".repeat(100_000) } };
   const policy = buildOverridePolicy({});
   policy.spec.overrideRules = Array.from({ length: 5 }, () => ({

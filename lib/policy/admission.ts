@@ -8,9 +8,9 @@ import { findScriptFault } from "./scripts.ts";
 import type { KinitirasPolicy } from "./types.ts";
 
 /**
- * Returns why a policy is refused: all its faults or, if it has none, the first script that doesn't compile. Without
- * `cue`, scripts never run, so a policy that has one is refused. A `renderedCue` that equals our own rendering is known
- * to compile.
+ * Returns why a policy is refused: all its faults, or without faults the first script that doesn't compile. Without
+ * `cue`, scripts are turned off: a policy with a script is refused. A `renderedCue` isn't compiled if Postern would
+ * render the same.
  */
 export const findPolicyRefusal = async (
   policy: unknown,
@@ -18,25 +18,25 @@ export const findPolicyRefusal = async (
 ): Promise<string | undefined> => {
   const faults = findPolicyFaults(policy);
   if (faults.length > 0) return faults.join("; ");
-  const known = new Set(renderTemplates(policy).map(({ rendered }) => rendered));
+  const ownRenderings = new Set(renderTemplates(policy).map(({ rendered }) => rendered));
   for (const { at, what } of listPolicyCueScripts(policy as KinitirasPolicy)) {
-    if (known.has(what)) continue;
+    if (ownRenderings.has(what)) continue;
     const fault = cue && (await findScriptFault(what, cue));
     if (fault !== undefined) return `${at} does not compile: ${fault}`;
-    // Where scripts are turned off, a policy with a `cue` is refused. A `renderedCue` never runs, so it is allowed.
+    // If scripts are turned off, a `cue` is refused. A `renderedCue` is allowed, because it never runs.
     if (!cue && at.endsWith(".cue")) return `${at} is a script, and scripts are turned off here`;
   }
 };
 
 /**
- * Sets, in a draft of a policy, the fields that its author may leave out: `affectMode` of conditions, and
- * `renderedCue`. A policy that is nested too deeply, or whose `spec` an update leaves as it was, stays unchanged.
+ * Sets fields that a policy's author may leave out: `affectMode` of conditions, and `renderedCue`. It changes nothing
+ * if the policy is nested too deeply, or if an update doesn't change its `spec`.
  */
 export const completePolicy = (policy: unknown, before?: unknown): void => {
   if (isTooDeep(policy) || isUnchanged(policy, before)) return;
   for (const condition of listRules(policy, "validateRules").map(getCondition))
     if (isMap(condition) && (condition.affectMode ?? "") === "") Reflect.set(condition, "affectMode", "reject");
-  // A renderedCue without a rendering is left from an older template, so it is deleted: readers would be misled.
+  // If a template can't be rendered, a `renderedCue` belongs to an older template. It is deleted, because it misleads.
   for (const { holder, rendered } of renderTemplates(policy))
     if (rendered === undefined) Reflect.deleteProperty(holder, "renderedCue");
     else if (holder.renderedCue !== rendered) Reflect.set(holder, "renderedCue", rendered);
@@ -46,11 +46,12 @@ const listRules = (policy: unknown, field: string): JsonMap[] => toList(toMap(to
 
 const getCondition = (rule: JsonMap): unknown => toMap(rule.template).condition;
 
+/** Renders the templates of a policy as CUE, each with the map that has the field `renderedCue` (`holder`). */
 const renderTemplates = (policy: unknown) => {
-  let left = longestRenderings;
+  let remaining = maxRenderedLength;
   const limitSize = (rendered: string | undefined) => {
-    if (rendered === undefined || left < rendered.length) return undefined;
-    left -= rendered.length;
+    if (rendered === undefined || remaining < rendered.length) return undefined;
+    remaining -= rendered.length;
     return rendered;
   };
   return [
@@ -64,13 +65,13 @@ const renderTemplates = (policy: unknown) => {
   ];
 };
 
-/** The most characters of all `renderedCue` fields of a policy together; more could make it too large for etcd. */
-const longestRenderings = 256 * 1024;
+/** The most characters of all `renderedCue` fields of a policy. With more, the policy could be too large for etcd. */
+const maxRenderedLength = 256 * 1024;
 
 const tryRender = <T>(template: unknown, render: (template: T) => string): string | undefined => {
   try {
-    // The template is copied by JSON: it may be a draft (a Proxy), which structuredClone can't copy. Rendering throws
-    // if the value is no template.
+    // The template is copied with JSON, because structuredClone can't copy a draft (a Proxy). `render` throws if the
+    // value is no template.
     return render(JSON.parse(JSON.stringify(template)) as T);
   } catch {
     return undefined;

@@ -1,4 +1,4 @@
-import { createDraft, applyPatch as patched } from "../core/patch.ts";
+import { applyPatch, createDraft } from "../core/patch.ts";
 import { requireList, requireMap } from "../json.ts";
 import type { KubernetesObject, Patch } from "../review.ts";
 import { applyOriginOverriders } from "./overriders/origins.ts";
@@ -22,8 +22,8 @@ export interface AppliedRule {
 }
 
 /**
- * Applies override policies to the object of a request, in place. If this throws, don't use the object:
- * it may be partly changed. Requests that delete an object or connect to it change nothing.
+ * Applies override policies to the object of a request, in place. If it throws, the object may be partly changed and
+ * must not be used. For DELETE and CONNECT, it changes nothing.
  */
 export const applyOverridePoliciesInPlace = async (
   policies: readonly KinitirasPolicy[],
@@ -31,14 +31,14 @@ export const applyOverridePoliciesInPlace = async (
   capabilities: PolicyCapabilities,
 ): Promise<AppliedRule[]> => {
   if (request.operation === "DELETE" || request.operation === "CONNECT") return [];
-  const concerned = findOverridePolicies(policies, request);
-  const applied = await applyAll(concerned.filter(isClusterPolicy), request, capabilities);
-  // Selects again, because changes by ClusterOverridePolicies may decide which OverridePolicies select the object.
+  const matching = findOverridePolicies(policies, request);
+  const applied = await applyAll(matching.filter(isClusterPolicy), request, capabilities);
+  // If ClusterOverridePolicies changed the object, other OverridePolicies may select it now.
   const isChanged = applied.some(({ sources }) => sources.length > 0);
-  const then = (isChanged ? findOverridePolicies(policies, request) : concerned).filter(
+  const namespaced = (isChanged ? findOverridePolicies(policies, request) : matching).filter(
     (policy) => !isClusterPolicy(policy),
   );
-  return [...applied, ...(await applyAll(then, request, capabilities))];
+  return [...applied, ...(await applyAll(namespaced, request, capabilities))];
 };
 
 /** A request, the policies to apply to it, and the capabilities that they use. */
@@ -47,7 +47,7 @@ export interface PolicyApplication extends PolicyRequest {
   capabilities: PolicyCapabilities;
 }
 
-/** Applies policies to a copy of an object. Returns the result, the patch that leads to it and the rules that ran. */
+/** Applies policies to a copy of an object. Returns the changed copy, the patch and the rules that were applied. */
 export const applyPolicies = async ({
   policies,
   capabilities,
@@ -56,8 +56,8 @@ export const applyPolicies = async ({
   const { value, changes } = createDraft(request.object);
   const applied = await applyOverridePoliciesInPlace(policies, { ...request, object: value }, capabilities);
   const patch = changes();
-  // applyOverridePolicies keeps kind and metadata valid, so the result is still a KubernetesObject.
-  return { object: patched(request.object, patch) as KubernetesObject, patch, applied };
+  // The cast is safe: applyOverridePoliciesInPlace throws if a policy makes kind or metadata invalid.
+  return { object: applyPatch(request.object, patch) as KubernetesObject, patch, applied };
 };
 
 const isClusterPolicy = ({ kind }: OverridePolicy) => kind === "ClusterOverridePolicy";

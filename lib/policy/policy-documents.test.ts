@@ -44,7 +44,7 @@ test("it refuses documents that are no policies", () => {
   ]);
 });
 
-test("it accepts both spellings of the values of a field expression", () => {
+test("it accepts both names of the member with the values of a field expression", () => {
   const matchExpressions = [{ field: "spec.a", operator: "In", values: ["b"] }];
   const resourceSelectors = [{ apiVersion: "v1", kind: "Pod", fieldSelector: { matchExpressions } }];
   assert.deepEqual(parsePolicies([buildPolicy("a", { resourceSelectors, overrideRules: [] })]).faults, []);

@@ -6,28 +6,29 @@ import type { KinitirasPolicy } from "./types.ts";
 import { quoteValue } from "./values/texts.ts";
 
 /**
- * Returns the policies in documents of files, and all faults of the other documents. Lists are unpacked. Field
- * expressions may have `values` in place of `value`, as in upstream's documentation.
+ * Returns the valid policies in documents, and the faults of the other documents. Lists are unpacked. Expressions of
+ * field selectors may have `values` instead of `value`, as in upstream's documentation.
  */
 export const parsePolicies = (documents: readonly unknown[]): { policies: KinitirasPolicy[]; faults: string[] } => {
-  const all = checkPolicyDocuments(documents);
+  const checkedDocuments = checkPolicyDocuments(documents);
   return {
-    policies: all.flatMap(({ policy }) => policy ?? []),
-    faults: all.flatMap(({ name, faults }) => faults.map((fault) => `${name}: ${fault}`)),
+    policies: checkedDocuments.flatMap(({ policy }) => policy ?? []),
+    faults: checkedDocuments.flatMap(({ name, faults }) => faults.map((fault) => `${name}: ${fault}`)),
   };
 };
 
+/** A document, or an item of a List. It has a policy if it has no faults. */
 export interface CheckedKinitirasDocument {
   name: string;
   policy?: KinitirasPolicy;
   faults: string[];
   /** The index of the policy's YAML document among all given documents. */
   document: number;
-  /** The path from the document to this item, if the document is a list; otherwise empty. */
+  /** The path of this item in the document, if the document is a List; otherwise empty. */
   path: readonly (string | number)[];
 }
 
-/** Checks documents that should be kinitiras policies; each item of a List is checked as a document of its own. */
+/** Checks documents that should be kinitiras policies. Each item of a List is checked like a document. */
 export const checkPolicyDocuments = (documents: readonly unknown[]): CheckedKinitirasDocument[] => {
   const names = new Set<string>();
   return unpackLists(documents).map(({ value, ...place }) => {

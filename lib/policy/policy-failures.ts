@@ -2,12 +2,13 @@ import { Failure, getErrorMessage } from "../failure.ts";
 import { isMap, toMap } from "../json.ts";
 import type { KinitirasPolicy, OverrideRule, ValidatePolicyRule } from "./types.ts";
 
+/** The types of a policy's rules, by the field of `spec` that contains them. */
 interface RulesByField {
   overrideRules: OverrideRule;
   validateRules: ValidatePolicyRule;
 }
 
-/** Returns how sentences name a policy, which may be any JSON: its kind, namespace and name. */
+/** Returns a policy's kind, namespace and name for a sentence. The policy may be any JSON. */
 export const formatPolicyName = (policy: unknown): string => {
   const { kind, metadata } = toMap(policy);
   const { namespace, name } = toMap(metadata);
@@ -15,7 +16,9 @@ export const formatPolicyName = (policy: unknown): string => {
   return `${typeof kind === "string" ? kind.slice(0, 60) : "a document"} ${names.slice(0, 320) || "without a name"}`;
 };
 
-/** Returns an error of a rule as a Failure that names policy and rule. A Failure keeps its code, others get 500. */
+/**
+ * Converts an error to a Failure that names the policy and its rule. A Failure keeps its code; other errors get 500.
+ */
 export const toPolicyFailure = (
   policy: KinitirasPolicy,
   list: keyof RulesByField,
@@ -39,7 +42,7 @@ const recordPolicy = (policy: KinitirasPolicy, failure: Failure): Failure => {
 export const findFailedPolicy = (error: unknown): KinitirasPolicy | undefined =>
   error instanceof Failure ? policiesByFailure.get(error) : undefined;
 
-/** Returns a policy's rules. Throws if the spec can't be read: if it were skipped, it would not be enforced. */
+/** Returns a policy's rules. Throws if the spec is malformed, because a policy that is skipped isn't enforced. */
 export const listPolicyRules = <List extends keyof RulesByField>(
   policy: KinitirasPolicy,
   list: List,
@@ -53,8 +56,8 @@ export const listPolicyRules = <List extends keyof RulesByField>(
     throw createShapeFailure("spec.resourceSelectors", "a list of selectors");
   const listed: unknown = rules ?? [];
   if (!Array.isArray(listed)) throw createShapeFailure(`spec.${list}`, "a list of rules");
-  const odd = listed.findIndex((rule) => !isMap(rule));
-  if (odd >= 0) throw createShapeFailure(`spec.${list}[${odd}]`, "an object");
+  const wrong = listed.findIndex((rule) => !isMap(rule));
+  if (wrong >= 0) throw createShapeFailure(`spec.${list}[${wrong}]`, "an object");
   // The cast is safe: the fields of each rule are checked when the rule is evaluated.
   return listed as RulesByField[List][];
 };

@@ -124,7 +124,7 @@ suite("a policy index", () => {
     assert.deepEqual(listNames([buildClusterPolicy("a")], another), ["a"]);
   });
 
-  test("leaves out other objects and finds policies that can't be read", () => {
+  test("doesn't find policies for other objects, but always finds policies that can't be read", () => {
     const odd: unknown[] = [
       null,
       "policy",
@@ -146,13 +146,13 @@ suite("a policy index", () => {
     assert.deepEqual(found, [odd[5], odd[6]]);
   });
 
-  test("is built once for a list", () => {
+  test("is built only once for a list of policies", () => {
     const policies = [buildClusterPolicy("a")];
     assert.equal(buildPolicyIndex(policies), buildPolicyIndex(policies));
     assert.notEqual(buildPolicyIndex(policies), buildPolicyIndex([...policies]));
   });
 
-  test("finds the same as a search through all policies", () => {
+  test("finds the same policies as a search through all policies", () => {
     const pickOne = (...texts: string[]) => fc.constantFrom(...texts);
     const kind = { apiVersion: pickOne("v1", "apps/v1"), kind: pickOne("Pod", "Node", "Job") };
     const namespace = fc.option(pickOne("a", "b"), { nil: undefined });
@@ -181,7 +181,7 @@ suite("a policy index", () => {
     );
   });
 
-  test("evaluates only the policies whose key the request has", () => {
+  test("evaluates the selectors only of policies with the key of the request", () => {
     let count = 0;
     const counted = Array.from({ length: 1000 }, (_, index): OverridePolicy => {
       const selector = { apiVersion: "v1", kind: index < 3 ? "Pod" : `Kind${index}` };

@@ -5,33 +5,36 @@ import type { KinitirasPolicy, OverridePolicy, PolicyRequest, ValidatePolicy } f
 import { policyGroup, resolveNamespace } from "./types.ts";
 import { compareBytes } from "./values/texts.ts";
 
-/** Policies in evaluation order, indexed by what their selectors name, so that a request looks at few of them. */
+/** Policies in the order of evaluation. They are indexed by their selectors, so that a request must test only few. */
 interface PolicyIndex {
   readonly overriding: IndexedPolicies<OverridePolicy>;
   readonly validating: IndexedPolicies<ValidatePolicy>;
 }
 
 interface IndexedPolicies<P extends KinitirasPolicy> {
+  /** By the keys of buildSelectorKey. */
   readonly byKey: ReadonlyMap<string, readonly PositionedPolicy<P>[]>;
+  /** The policies without selectors, which select all objects. */
   readonly ofAll: readonly PositionedPolicy<P>[];
 }
 
 interface PositionedPolicy<P extends KinitirasPolicy> {
   readonly policy: P;
+  /** The position in the order of evaluation. */
   readonly place: number;
 }
 
-/** Returns the index of a list of policies. It is cached by the list's identity, so the list must not change. */
+/** Returns the index of a list of policies. Indexes are cached by the list itself, so the list must not change. */
 export const buildPolicyIndex = (policies: readonly KinitirasPolicy[]): PolicyIndex => {
-  const known = indexes.get(policies);
-  if (known !== undefined) return known;
+  const cached = indexes.get(policies);
+  if (cached !== undefined) return cached;
   const readable = policies.filter(isMap) as KinitirasPolicy[];
-  const book = {
+  const index = {
     overriding: indexPolicies(readable.filter(isOverridePolicy)),
     validating: indexPolicies(readable.filter(isValidatePolicy)),
   };
-  indexes.set(policies, book);
-  return book;
+  indexes.set(policies, index);
+  return index;
 };
 
 const indexes = new WeakMap<readonly KinitirasPolicy[], PolicyIndex>();
@@ -41,7 +44,7 @@ const isOverridePolicy = (policy: KinitirasPolicy): policy is OverridePolicy =>
   isInNamespace(policy) || policy.kind === "ClusterOverridePolicy";
 const isValidatePolicy = (policy: KinitirasPolicy): policy is ValidatePolicy => policy.kind === "ClusterValidatePolicy";
 
-/** Indexes policies in order: cluster-wide ones before namespaced ones, then by name and by namespace. */
+/** Sorts and indexes policies. Cluster-wide policies come before namespaced ones; then, they are sorted by name. */
 const indexPolicies = <P extends KinitirasPolicy>(policies: P[]): IndexedPolicies<P> => {
   const getMetadata = ({ metadata }: P, key: "name" | "namespace") => toText(toMap(metadata)[key]);
   const sorted = policies.toSorted(
@@ -53,14 +56,14 @@ const indexPolicies = <P extends KinitirasPolicy>(policies: P[]): IndexedPolicie
   const byKey = new Map<string, PositionedPolicy<P>[]>();
   const ofAll: PositionedPolicy<P>[] = [];
   for (const [place, policy] of sorted.entries()) {
-    const placed = { policy, place };
+    const positioned = { policy, place };
     const selectors = toList(getSelectors(policy));
-    if (selectors.length === 0) ofAll.push(placed);
+    if (selectors.length === 0) ofAll.push(positioned);
     else
       for (const key of new Set(selectors.filter(isMap).map(buildSelectorKey))) {
         const found = byKey.get(key);
-        if (found === undefined) byKey.set(key, [placed]);
-        else found.push(placed);
+        if (found === undefined) byKey.set(key, [positioned]);
+        else found.push(positioned);
       }
   }
   return { byKey, ofAll };
@@ -69,8 +72,9 @@ const indexPolicies = <P extends KinitirasPolicy>(policies: P[]): IndexedPolicie
 const getSelectors = ({ spec }: KinitirasPolicy): unknown => toMap(spec).resourceSelectors;
 
 /**
- * Returns a selector's index key: the kind with the name or, without a name, the first of `matchLabels`. Different
- * selectors may share a key, so findPolicies evaluates each of them again.
+ * Returns a selector's key in the index: its kind and name; without a name, its kind and the first of `matchLabels`,
+ * such as `v1 Pod app=web`. Different selectors may have the same key, so findPolicies evaluates the selectors it
+ * finds.
  */
 const buildSelectorKey = (selector: JsonMap): string => {
   const kind = formatKind(selector);
@@ -81,6 +85,7 @@ const buildSelectorKey = (selector: JsonMap): string => {
   return key === undefined ? kind : `${kind} ${key}=${toText(labels[key])}`;
 };
 
+/** Lists the index keys of all selectors that may select an object. */
 const listObjectKeys = (object: KubernetesObject): string[] => {
   const kind = formatKind(object);
   const { name, labels } = toMap(object.metadata);
@@ -101,7 +106,7 @@ export const findValidatePolicies = (policies: readonly KinitirasPolicy[], reque
 
 const findPolicies = <P extends KinitirasPolicy>({ byKey, ofAll }: IndexedPolicies<P>, request: PolicyRequest): P[] => {
   const { object } = request;
-  // Policies don't apply to policy objects, because a policy could then refuse its own correction.
+  // Policies don't apply to policies. Otherwise, a policy could refuse its own correction.
   if (isPolicy(object)) return [];
   const namespace = resolveNamespace(request);
   const found = new Set([...ofAll, ...listObjectKeys(object).flatMap((key) => byKey.get(key) ?? [])]);
@@ -110,7 +115,7 @@ const findPolicies = <P extends KinitirasPolicy>({ byKey, ofAll }: IndexedPolici
     .map(({ policy }) => policy)
     .filter((policy) => {
       const selectors = getSelectors(policy);
-      // A policy whose selectors are no list is included, so that its evaluation throws.
+      // A policy with malformed selectors is included, because its evaluation throws an error.
       const isList = Array.isArray(selectors ?? []);
       return isInScope(policy, request) && (!isList || matchesAnySelector(selectors, object, namespace));
     });
@@ -121,8 +126,9 @@ const isPolicy = ({ apiVersion, kind }: { apiVersion?: unknown; kind?: unknown }
   /^(OverridePolicy|Cluster(Override|Validate)Policy)$/.test(toText(kind));
 
 /**
- * Reports whether a policy may apply in the request's namespace. An OverridePolicy applies in its own namespace, and to
- * an object without metadata.namespace if a selector that names the request's namespace matches it.
+ * Reports whether a policy may apply in the request's namespace. An OverridePolicy applies in its own namespace. It
+ * also applies to an object without metadata.namespace if a selector matches the object and names the request's
+ * namespace.
  */
 const isInScope = (policy: KinitirasPolicy, request: PolicyRequest): boolean => {
   if (!isInNamespace(policy)) return true;
@@ -132,6 +138,6 @@ const isInScope = (policy: KinitirasPolicy, request: PolicyRequest): boolean => 
   if (request.object.metadata?.namespace) return false;
   const selectors = getSelectors(policy);
   if (!Array.isArray(selectors)) return false;
-  const naming = selectors.filter((selector) => isMap(selector) && selector.namespace === namespace);
-  return naming.length > 0 && matchesAnySelector(naming, request.object, namespace);
+  const withNamespace = selectors.filter((selector) => isMap(selector) && selector.namespace === namespace);
+  return withNamespace.length > 0 && matchesAnySelector(withNamespace, request.object, namespace);
 };

@@ -31,7 +31,7 @@ const buildReader = (
 
 describe("the policies of a rule", () => {
   const settings = { ...policySettings, policies: [a] };
-  it("are those of the settings, then those of the cluster with other names", async () => {
+  it("are those of the settings, followed by those of the cluster with other names", async () => {
     const reader = buildReader({ clusteroverridepolicies: [namesake, b], overridepolicies: [ofNamespace] });
     const found = await listPolicies(overridePolicyResources, { settings, reader });
     assert.deepEqual(found, [a, b, ofNamespace]);
@@ -88,7 +88,7 @@ describe("isGovernedByPolicies", () => {
 describe("the needs of a rule for policies", () => {
   const { reader, cue, http } = createPolicyNeeds(overridePolicyResources);
   const onlySettings = { ...policySettings, inCluster: false };
-  it("are no kinds if all policies are in the settings and have no references", () => {
+  it("include no kinds if all policies are in the settings and have no references", () => {
     assert.deepEqual(reader.kinds?.({ ...onlySettings, policies: [a] }), []);
     assert.deepEqual(reader.kinds?.(policySettings), overridePolicyResources);
   });

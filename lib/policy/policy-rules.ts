@@ -22,24 +22,24 @@ import {
 } from "./types.ts";
 import type { ValidationResult } from "./validate.ts";
 
-/** Requests that the webhook entries match even if no policy known at deployment selects their objects. */
+/** Requests that the webhook entries match in any case: policies that are created later may select their objects. */
 export interface AlwaysInterceptedRequests extends Omit<RequestMatch, "operations"> {
   /** The operations of the intercepted requests; by default, all operations at which policies can apply. */
   operations?: RequestMatch["operations"];
 }
 
 export interface PolicySettings {
-  /** Policies. In postern.yaml also the names of files and folders that hold policies. */
+  /** Policies. In postern.yaml, it may also have names of files and folders that contain policies. */
   policies: readonly KinitirasPolicy[];
   /** Whether policies in the cluster apply, too. */
   inCluster: boolean;
   intercept: readonly AlwaysInterceptedRequests[];
   objectSelector: LabelSelector;
-  /** Resources that references may read, besides those named in policies. Secrets must always be listed here. */
+  /** Resources that references may read besides those that policies name. Secrets can be read only if they are here. */
   reads: readonly ResourceType[];
   /** Whether policies may contain scripts in CUE. */
   scripts: boolean;
-  /** Turns on metrics of each policy in CloudWatch. */
+  /** Whether each policy has metrics in CloudWatch. */
   metrics: boolean;
   http: PolicyHttpSettings;
 }
@@ -89,11 +89,13 @@ interface PolicyRuleContext {
   count(counts: readonly MetricCount[]): void;
 }
 
-/** Reports whether policies apply to a request. They don't apply to policies: one could refuse its own correction. */
+/**
+ * Reports whether policies apply to a request. They don't apply to policies, which could refuse their own correction.
+ */
 export const isGovernedByPolicies = ({ operation, kind }: AdmissionRequest): boolean =>
   operation !== "CONNECT" && kind.group !== policyGroup;
 
-/** Builds the form of an admission request that kinitiras policies are evaluated with. */
+/** Converts an admission request to the form in which policies are evaluated. */
 export const buildPolicyRequest = (
   object: KubernetesObject,
   { request, oldObject }: PolicyRuleContext,
@@ -108,7 +110,10 @@ export const buildPolicyRequest = (
   };
 };
 
-/** Returns all policies. One in the settings replaces one in the cluster of the same kind, namespace and name. */
+/**
+ * Returns the policies of the settings and of the cluster. If a policy in the settings has the kind, namespace and name
+ * of a policy in the cluster, it replaces that policy.
+ */
 export const listPolicies = async (
   places: readonly ResourceType[],
   { settings: { policies, inCluster, scripts }, reader }: Pick<PolicyRuleContext, "settings" | "reader">,
@@ -119,13 +124,13 @@ export const listPolicies = async (
   const known = joinedPolicies.get(first);
   if (known?.policies === policies && hasSameLists(known.lists, lists)) return known.all;
   const configured = new Set(policies.map(formatIdentity));
-  // The cluster lists only policies here, but their content is not checked.
+  // The cast says only that these objects have the kinds of policies: their content has not been checked.
   const others = lists
     .flat()
     .filter((policy) => !configured.has(formatIdentity(policy))) as unknown as KinitirasPolicy[];
   const all = others.length > 0 ? [...policies, ...others] : policies;
   joinedPolicies.set(first, { policies, lists, all });
-  // Starts loading CUE now, so that the first request that needs it waits less.
+  // CUE is started early, so that the first script waits less.
   if (scripts && all.some(hasScript)) warmUpCueEngine();
   return all;
 };
@@ -163,7 +168,7 @@ const listPoliciesOfKind = async (
 };
 const noObjects: readonly KubernetesObject[] = [];
 
-/** Builds the functions through which an evaluation asks the cluster, HTTP services and CUE. */
+/** Builds the functions with which the evaluation of a policy asks the cluster, HTTP services and CUE. */
 export const createPolicyCapabilities = ({ settings, reader, cue, http }: PolicyRuleContext): PolicyCapabilities => {
   const findServedResource = async (apiVersion: string, kind: string) => {
     const servedResources = await reader.discover(apiVersion);
@@ -200,7 +205,7 @@ export const createPolicyCapabilities = ({ settings, reader, cue, http }: Policy
   };
 };
 
-/** Returns the verdict for a denial: the policy's reason or, if that is empty, a warning that names the policy. */
+/** Returns the verdict for a denial. It has the policy's reason; if the reason is empty, a warning names the policy. */
 export const toVerdict = (denied: ValidationResult["denied"]): Verdict => {
   if (denied === undefined || denied.reason !== "") return denied?.reason;
   return {
@@ -210,24 +215,25 @@ export const toVerdict = (denied: ValidationResult["denied"]): Verdict => {
 };
 
 /**
- * Adds 1 to each metric, under kinitiras' name for it and with its policy as label, if the setting `metrics` is on.
+ * Adds 1 to each metric, if the setting `metrics` is on. The metrics have the names that they have in kinitiras. Their
+ * labels are the policy's name and the resource type.
  */
 export const countMetrics = (
   { settings, request, count }: PolicyRuleContext,
-  happenings: readonly { metric: string; policy: KinitirasPolicy }[],
+  events: readonly { metric: string; policy: KinitirasPolicy }[],
 ): void => {
-  if (!settings.metrics || happenings.length === 0) return;
+  if (!settings.metrics || events.length === 0) return;
   const { group, version, kind } = request.kind;
   const resource_type = `${group}/${version}/${kind}`;
   count(
-    happenings.map(({ metric, policy }) => ({
+    events.map(({ metric, policy }) => ({
       metric: `kcloudlabs_${metric}`,
       labels: { name: getPolicyName(policy), resource_type },
     })),
   );
 };
 
-/** Runs an evaluation; if it throws, counts an error in the metrics of the policy that failed, and throws again. */
+/** Calls `evaluate`. If it throws, counts an error in the metrics of the policy that failed, and throws the error. */
 export const countErrors = async <T>(context: PolicyRuleContext, evaluate: () => Promise<T>): Promise<T> => {
   try {
     return await evaluate();

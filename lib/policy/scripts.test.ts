@@ -50,7 +50,7 @@ describe("evaluateOverrideScript", () => {
       { numRuns: 60 },
     ));
 
-  it("replaces lone surrogates and keeps texts that look like them", async () => {
+  it("replaces lone surrogates, and keeps texts that look like escaped ones", async () => {
     const [patch] = await evaluateOverrideScript(
       'object: _\npatches: [{op: "add", path: "/a", value: object.metadata}]',
       { metadata: { half: "a\ud800b", text: "\\ud800", pair: "😀", mark: "\ufeff" } },
@@ -100,7 +100,7 @@ describe("evaluateOverrideScript", () => {
     it(`returns no patches for ${none}`, async () =>
       assert.deepEqual(await evaluateOverrideScript(`patches: ${none}`, {}, capabilities), []));
 
-  it("sends the whole request that a script describes", async () => {
+  it("sends a request with everything that the script states", async () => {
     const sent: ScriptHttpRequest[] = [];
     const script = `processing: {
       http: {
@@ -155,7 +155,7 @@ describe("findScriptFault", () => {
     'a: _ @tag(object) @x(y,"}")',
   ];
   for (const script of fine)
-    it(`finds none in ${JSON.stringify(script)}`, async () =>
+    it(`finds no fault in ${JSON.stringify(script)}`, async () =>
       assert.equal(await findScriptFault(script, capabilities.evaluateCue), undefined));
 
   const faulty: [script: string, message: RegExp][] = [
@@ -177,7 +177,7 @@ describe("findScriptFault", () => {
     [`a: ${'"\\('.repeat(200_000)}`, /has no end/],
   ];
   for (const [script, message] of faulty)
-    it(`finds one in ${JSON.stringify(script.slice(0, 60))}`, async () =>
+    it(`finds a fault in ${JSON.stringify(script.slice(0, 60))}`, async () =>
       assert.match((await findScriptFault(script, capabilities.evaluateCue)) ?? "", message));
 });
 
@@ -219,6 +219,6 @@ describe("evaluateValidateScript", () => {
 
 describe("hasWrongOutput", () => {
   for (const { output, script, isWrong } of rows.outputs)
-    it(`is ${isWrong} of ${JSON.stringify(script)}`, async () =>
+    it(`is ${isWrong} for ${JSON.stringify(script)}`, async () =>
       assert.equal(await hasWrongOutput(script, output, capabilities.evaluateCue), isWrong));
 });

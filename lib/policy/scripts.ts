@@ -9,7 +9,9 @@ export interface CueScriptVerdict {
   reason: string;
 }
 
-/** Returns the patch of an overriding script. On dry run, throws if the script sends other than GET or HEAD. */
+/**
+ * Returns the patch of an overriding script. On a dry run, throws if the script describes a request but GET or HEAD.
+ */
 export const evaluateOverrideScript = async (
   script: string,
   object: unknown,
@@ -27,7 +29,7 @@ export const evaluateValidateScript = async (
   return parseVerdict(await evaluateWithRequest(script, inputs, "validate", capabilities, dryRun));
 };
 
-/** Returns CUE's message if a script fails even without input; undefined if it compiles. */
+/** Evaluates a script without inputs. Returns CUE's message if that fails; undefined if the script compiles. */
 export const findScriptFault = async (
   script: string,
   evaluateCue: PolicyCapabilities["evaluateCue"],
@@ -37,7 +39,7 @@ export const findScriptFault = async (
     await evaluateStruct(evaluateCue, name, text);
     return undefined;
   } catch (error) {
-    // A Failure means that CUE could not run, which is no fault of the script.
+    // A Failure is no fault of the script: CUE could not run.
     if (error instanceof Failure || !(error instanceof Error)) throw error;
     return error.message;
   }
@@ -58,7 +60,7 @@ export const hasWrongOutput = async (
   return wrong === true;
 };
 
-/** A script inside a hidden CUE field, which is not part of the output: values left open in it cause no error. */
+/** A script in a hidden CUE field. The field isn't part of the output, so its values needn't be concrete. */
 interface WrappedScript {
   name: string;
   text: string;
@@ -66,20 +68,24 @@ interface WrappedScript {
 
 const wrapScript = (script: string): WrappedScript => {
   const { imports, declarations } = splitCueScript(script);
-  // Builds a field name that the script doesn't have: `_u…` with one u more than the longest such name in it.
-  const most = (script.match(/_u+/g) ?? []).reduce((most, { length }) => Math.max(most, length), 1);
-  const name = `_${"u".repeat(most)}`;
+  // The hidden field's name must not occur in the script, so it has one u more than the longest `_u…` in the script.
+  const count = (script.match(/_u+/g) ?? []).reduce((longest, { length }) => Math.max(longest, length), 1);
+  const name = `_${"u".repeat(count)}`;
   return { name, text: `${imports}\n${name}: {\n${declarations}\n}\n` };
 };
 
 type OutputField = "patches" | "validate";
 
+/** The CUE types that an output field must not have. */
 const wrongShapes: Record<OutputField, string> = {
   patches: "bool | number | string | bytes | {...}",
   validate: "null | bool | number | string | bytes | [...]",
 };
 
-/** Returns a script's output; if the script describes an HTTP request, sends it and adds the response as input. */
+/**
+ * Returns a script's output. If the script describes an HTTP request, sends it, and evaluates the script again with the
+ * response as an input.
+ */
 const evaluateWithRequest = async (
   script: string,
   inputs: Record<string, unknown>,
@@ -88,7 +94,7 @@ const evaluateWithRequest = async (
   dryRun: boolean,
 ): Promise<unknown> => {
   const wrapped = wrapScript(script);
-  // A script without the word `processing` sends no request. Most scripts are such: one evaluation is enough.
+  // Most scripts don't contain the word `processing`. They describe no request, and are evaluated only once.
   if (!script.includes("processing")) return evaluateOutput(wrapped, inputs, output, capabilities);
   const request = await findHttpRequest(wrapped, inputs, capabilities.evaluateCue);
   if (request === undefined) return evaluateOutput(wrapped, inputs, output, capabilities);
@@ -105,7 +111,7 @@ const evaluateOutput = async (
   output: OutputField,
   { evaluateCue }: PolicyCapabilities,
 ): Promise<unknown> => {
-  // The added CUE field has the name of the script's own output field, because CUE's error messages contain the name.
+  // The output has the name of the script's own output field, because CUE's error messages contain the name.
   const source = `${text}${renderInputs(name, inputs)}"${output}": ${name}.${output}\n`;
   const value = await evaluateStruct(evaluateCue, name, source).catch((error) => {
     if (error instanceof Error && error.message === `${output}: undefined field: ${output}`)
@@ -115,13 +121,15 @@ const evaluateOutput = async (
   return value[output];
 };
 
-/** Renders inputs as quoted fields. CUE can't refer to quoted names, so a script must declare the inputs it uses. */
+/**
+ * Renders inputs as quoted fields. CUE can't refer to a quoted field, so a script must declare the inputs that it uses.
+ */
 const renderInputs = (name: string, inputs: Record<string, unknown>): string =>
   Object.entries(inputs)
     .map(([field, value]) => `${name}: "${field}": ${toCueLiteral(value)}\n`)
     .join("");
 
-/** Renders JSON as CUE accepts it: without lone surrogates, and with byte order marks escaped. */
+/** Renders a value as JSON that is also CUE: lone surrogates are replaced, and byte order marks escaped. */
 const toCueLiteral = (value: unknown): string => {
   const text = JSON.stringify(value) ?? "null";
   const wellFormed = text.includes("\\ud")
@@ -130,7 +138,7 @@ const toCueLiteral = (value: unknown): string => {
   return wellFormed.replaceAll("\uFEFF", "\\ufeff");
 };
 
-/** Evaluates CUE to a struct; removes the hidden field's name from error messages. */
+/** Evaluates CUE to a struct. Error messages are shortened, and don't contain the hidden field's name. */
 const evaluateStruct = async (
   evaluateCue: PolicyCapabilities["evaluateCue"],
   name: string,
@@ -139,22 +147,24 @@ const evaluateStruct = async (
   const json = await evaluateCue(source).catch((error) => {
     if (error instanceof Failure || !(error instanceof Error)) throw error;
     const message = error.message.replace(/^cue: marshal error: /, "").replaceAll(`${name}.`, "");
-    throw new Error(message.slice(0, longestMessage), { cause: error });
+    throw new Error(message.slice(0, maxMessageLength), { cause: error });
   });
+  // Only JSON with a large exponent or at least 309 digits can have a number that is too large.
   const value: unknown = JSON.parse(json, /E\+|\d{309}/.test(json) ? requireFiniteNumber : undefined);
   if (!isMap(value)) throw new Error("the script has no value");
   return value;
 };
 
-/** Throws if a script's result has a number beyond JavaScript's range, which would become null in JSON. */
+/** A reviver for JSON.parse that throws if a number is too large for JavaScript: it would become null in JSON. */
 const requireFiniteNumber = (_: string, value: unknown): unknown => {
   if (value !== Number.POSITIVE_INFINITY && value !== Number.NEGATIVE_INFINITY) return value;
   throw new Error("the script has a number that is too large");
 };
 
-/** The most characters of an error message about a script: CUE's messages may quote the whole input. */
-const longestMessage = 1000;
+/** The most characters of an error message about a script. A message of CUE may quote the whole input. */
+const maxMessageLength = 1000;
 
+/** Returns the HTTP request that a script describes in `processing.http`; undefined if there is none. */
 const findHttpRequest = async (
   { name, text }: WrappedScript,
   inputs: Record<string, unknown>,
@@ -204,7 +214,7 @@ const requireTextMap = (value: unknown, field: string): Record<string, string> =
     ]),
   );
 
-/** Parses the patch operations that a policy's CUE script returns. Null means none, as in Go. */
+/** Parses the patch operations that a CUE script returns. Null means no operations, as in Go. */
 const parsePatches = (found: unknown): PolicyPatchOperation[] => {
   if (found === null) return [];
   if (!Array.isArray(found)) throw new Error("patches must be a list");
@@ -223,9 +233,9 @@ const parseVerdict = (found: unknown): CueScriptVerdict => {
   return { valid, reason };
 };
 
-/** Lowercases field names of a script's result, because Go ignores their case; the last duplicate counts. */
+/** Lowercases the field names of a script's result, as Go ignores their case. Of equal names, the last one counts. */
 const lowercaseFields = (value: unknown, field: string): Record<string, unknown> =>
-  Object.fromEntries(Object.entries(requireStruct(value, field)).map(([name, header]) => [name.toLowerCase(), header]));
+  Object.fromEntries(Object.entries(requireStruct(value, field)).map(([name, member]) => [name.toLowerCase(), member]));
 
 const requireStruct = (value: unknown, field: string): Record<string, unknown> => {
   if (!isMap(value)) throw new Error(`${field} must be a struct`);

@@ -35,7 +35,7 @@ suite("a selector", () => {
     assert.equal(matchesAnySelector([node], object, "default"), false);
   });
 
-  test("isn't needed: without selectors, everything matches", () => {
+  test("isn't required, because without selectors everything matches", () => {
     for (const none of [undefined, null, []]) assert.equal(matchesAnySelector(none, object, "default"), true);
     assert.equal(matchesAnySelector("Pod", object, "default"), false);
   });
@@ -78,7 +78,7 @@ suite("a label selector", () => {
     assert.equal(matchesLabels({ matchLabels: { "example.io/a_b.c": "1" } }, { "example.io/a_b.c": "1" }), true);
   });
 
-  test("treats labels that are no map as no labels", () => {
+  test("treats labels that aren't a map as if there were none", () => {
     assert.equal(matchesLabels({ matchExpressions: [{ key: "a", operator: "DoesNotExist" }] }, "labels"), true);
   });
 });

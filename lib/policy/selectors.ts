@@ -3,8 +3,8 @@ import type { LabelSelector } from "../objects/selection.ts";
 import type { KubernetesObject } from "../review.ts";
 
 /**
- * Reports whether any of a policy's selectors matches an object; without selectors, every object matches. Policies in a
- * cluster may be unchecked: an invalid selector matches nothing.
+ * Reports whether any of a policy's selectors matches an object. Without selectors, every object matches. Policies in a
+ * cluster may be invalid: an invalid selector matches nothing.
  */
 export const matchesAnySelector = (
   selectors: unknown,
@@ -35,18 +35,21 @@ const matchesResourceSelector = (
 const isPresent = (value: unknown) => value !== undefined && value !== null;
 const isNonEmpty = (value: unknown) => isPresent(value) && value !== "";
 
-/** Reports whether targetOperations include an operation; a missing or empty list includes all. */
+/** Reports whether targetOperations include an operation. A missing or empty list includes all operations. */
 export const matchesTargetOperations = (operations: unknown, operation: string): boolean => {
   if (!isPresent(operations)) return true;
   if (!Array.isArray(operations)) throw new Error("targetOperations must be a list of operations");
   return operations.length === 0 || operations.includes(operation) || operations.includes("*");
 };
 
-/** Reports whether labels match a label selector; an invalid selector matches none, an empty one all. */
+/** Reports whether labels match a label selector. An invalid selector matches no labels, an empty one all. */
 export const matchesLabels = (selector: unknown, labels: unknown): boolean => {
-  const wants = parseLabelSelector(selector);
-  const present = toMap(labels);
-  return wants?.every((want) => meetsRequirement(want, Object.hasOwn(present, want.key), present[want.key])) ?? false;
+  const map = toMap(labels);
+  return (
+    parseLabelSelector(selector)?.every((requirement) =>
+      meetsRequirement(requirement, Object.hasOwn(map, requirement.key), map[requirement.key]),
+    ) ?? false
+  );
 };
 
 export const isLabelSelector = (selector: unknown): selector is LabelSelector =>
@@ -59,8 +62,8 @@ interface Requirement {
 }
 
 const parseLabelSelector = (selector: unknown): Requirement[] | undefined => {
-  const listed = listRequirements(selector, "matchLabels", "key", "values");
-  return listed?.every(
+  const requirements = listRequirements(selector, "matchLabels", "key", "values");
+  return requirements?.every(
     ({ key, operator, values }) =>
       isLabelKey(key) &&
       values.every(isLabelValue) &&
@@ -68,33 +71,37 @@ const parseLabelSelector = (selector: unknown): Requirement[] | undefined => {
         ? values.length > 0
         : isPresenceOperator(operator) && values.length === 0),
   )
-    ? listed
+    ? requirements
     : undefined;
 };
 
-/** Lists a selector's requirements, each pair of its map as an `In` of one value; undefined if it is malformed. */
+/**
+ * Lists the requirements of a label or field selector. Each entry of the map in `mapField` becomes an `In` of one
+ * value. In matchExpressions, `keyField` has the key, and the first of `listFields` that is set has the values. Returns
+ * undefined if the selector is malformed.
+ */
 const listRequirements = (
   selector: unknown,
-  map: string,
-  request: string,
-  ...lists: string[]
+  mapField: string,
+  keyField: string,
+  ...listFields: string[]
 ): Requirement[] | undefined => {
   if (!isMap(selector)) return undefined;
-  const { [map]: pairs, matchExpressions: expressions } = selector;
+  const { [mapField]: pairs, matchExpressions: expressions } = selector;
   if (!isMap(pairs ?? {}) || !Array.isArray(expressions ?? [])) return undefined;
-  const wanted = Object.entries(pairs ?? {}).map(([key, value]) => ({
+  const requirements = Object.entries(pairs ?? {}).map(([key, value]) => ({
     key,
     operator: "In",
     values: [value] as unknown[],
   }));
   for (const expression of (expressions ?? []) as unknown[]) {
     if (!isMap(expression)) return undefined;
-    const { [request]: key, operator } = expression;
-    const values = lists.map((list) => expression[list]).find(isPresent) ?? [];
+    const { [keyField]: key, operator } = expression;
+    const values = listFields.map((field) => expression[field]).find(isPresent) ?? [];
     if (typeof key !== "string" || typeof operator !== "string" || !Array.isArray(values)) return undefined;
-    wanted.push({ key, operator, values });
+    requirements.push({ key, operator, values });
   }
-  return wanted;
+  return requirements;
 };
 
 const isPresenceOperator = (operator: string) => operator === "Exists" || operator === "DoesNotExist";
@@ -105,7 +112,7 @@ const meetsRequirement = ({ operator, values }: Requirement, exists: boolean, va
   return isPresenceOperator(operator) && (operator === "Exists") === exists;
 };
 
-// Copied from objects/label.ts, whose messages would make every bundle larger.
+// A copy of the patterns in objects/label.ts. To import that file would put its messages into every bundle.
 const namePattern = /^[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?$/;
 const prefixPattern = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
 
@@ -119,20 +126,23 @@ const isLabelValue = (value: unknown): boolean =>
   typeof value === "string" && (value === "" || namePattern.test(value));
 
 /**
- * Reports whether an object meets a selector's matchFields. A requirement's list is `value` in the cluster's CRD, but
- * may be `values` in files.
+ * Reports whether an object meets the requirements of a field selector. The list of a requirement is the field `value`
+ * in the CRD of clusters, but it may be `values` in files.
  */
 const matchesFields = (selector: unknown, object: KubernetesObject): boolean =>
-  listRequirements(selector, "matchFields", "field", "value", "values")?.every((want) => {
-    const found = findFieldText(object, want.key);
-    return found !== "unreadable" && meetsRequirement(want, found !== undefined, found?.value);
+  listRequirements(selector, "matchFields", "field", "value", "values")?.every((requirement) => {
+    const found = findFieldText(object, requirement.key);
+    return found !== "unreadable" && meetsRequirement(requirement, found !== undefined, found?.value);
   }) ?? false;
 
 const annotationsStep = ".annotations.";
 
-/** Returns a field's text; "unreadable" if it is no string, or if the path leads through a value that is no map. */
+/**
+ * Returns the text of a field such as `metadata.annotations.example.com/a`; undefined if it is absent. Returns
+ * "unreadable" if the field is no string, or if the path leads through a value that is no map.
+ */
 const findFieldText = (object: KubernetesObject, field: string): { value: string } | undefined | "unreadable" => {
-  // The rest of a field's path after `.annotations.` is one key, because such keys may contain dots.
+  // The path after `.annotations.` is one key, because keys of annotations may contain dots.
   const end = field.indexOf(annotationsStep);
   const path = end < 0 ? field.split(".") : field.slice(0, end + annotationsStep.length - 1).split(".");
   if (end >= 0) path.push(field.slice(end + annotationsStep.length));

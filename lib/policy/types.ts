@@ -9,12 +9,13 @@ interface PolicyObject extends KubernetesObject {
   metadata: { name: string; namespace?: string };
 }
 
-/** A policy that changes objects; an OverridePolicy changes only those in its own namespace. */
+/** A policy that changes objects. An OverridePolicy changes only objects in its own namespace. */
 export interface OverridePolicy extends PolicyObject {
   kind: "OverridePolicy" | "ClusterOverridePolicy";
   spec: { resourceSelectors?: ResourceSelector[]; overrideRules: OverrideRule[] };
 }
 
+/** A policy that refuses objects. */
 export interface ValidatePolicy extends PolicyObject {
   kind: "ClusterValidatePolicy";
   spec: { resourceSelectors?: ResourceSelector[]; validateRules: ValidatePolicyRule[] };
@@ -43,7 +44,7 @@ export interface OverrideRule {
   targetOperations?: string[];
   overriders: {
     template?: OverrideTemplate;
-    /** The template in CUE, for readers of the policy; never evaluated. */
+    /** The template, rendered as CUE for people who read the policy. It is never evaluated. */
     renderedCue?: string;
     cue?: string;
     plaintext?: PolicyPatchOperation[];
@@ -51,7 +52,7 @@ export interface OverrideRule {
   };
 }
 
-/** A rule of a validate policy, evaluated in this order: template, cue. */
+/** A rule of a validate policy. First `template` is evaluated, then `cue`. */
 export interface ValidatePolicyRule {
   targetOperations?: string[];
   template?: { type: "condition"; condition: PolicyCondition };
@@ -92,7 +93,7 @@ export const originOverriderTypes = [
   "topologySpreadConstraints",
 ] as const;
 
-/** An overrider that needs no CUE: it changes a part of the object that `type` names. */
+/** An overrider without CUE. `type` names the part of the object that it changes. */
 export interface OriginOverrider {
   type: (typeof originOverriderTypes)[number];
   /** Optional if `replace` is true, or if the type supports only `replace`. */
@@ -111,11 +112,11 @@ export interface OriginOverrider {
   topologySpreadConstraints?: TopologySpreadConstraint[];
 }
 
-/** Reports whether origin overriders of a type allow no operation but `replace`. */
+/** Reports whether origin overriders of a type allow only the operation `replace`. */
 export const allowsOnlyReplaceOperation = (type: OriginOverrider["type"]): boolean =>
   !["annotations", "labels", "nodeSelector", "tolerations"].includes(type);
 
-/** A constant. Its value is the first field, in this order, that is set; an empty list or map counts as not set. */
+/** A constant. Of its fields, in this order, the first that is set counts. An empty list or map counts as not set. */
 export interface PolicyConstant {
   string?: string;
   integer?: number;
@@ -127,7 +128,7 @@ export interface PolicyConstant {
   stringMap?: Record<string, string>;
 }
 
-/** Names a value in an object of the request, in another object or in an HTTP response. */
+/** A reference to a value in an object of the request, in another object or in an HTTP response. */
 export interface ValueReference {
   from: "current" | "old" | "k8s" | "owner" | "http";
   path: string;
@@ -164,25 +165,27 @@ export interface PolicyCondition {
   message?: string;
 }
 
-/** A request as policies see it. On DELETE, `object` is the deleted object and `oldObject` is missing. */
+/**
+ * The request for which policies are evaluated. On DELETE, `object` is the deleted object, and `oldObject` is absent.
+ */
 export interface PolicyRequest {
   operation: Operation;
   object: KubernetesObject;
   oldObject?: KubernetesObject;
-  /** The request's namespace; an object that is being created may not have one yet. */
+  /** The request's namespace. An object may still be without metadata.namespace when it is created. */
   namespace?: string;
   dryRun?: boolean;
 }
 
-/** The only functions through which references and scripts of policies ask a cluster, HTTP services and CUE. */
+/** The functions with which policies ask a cluster, HTTP services and CUE. They have no other way. */
 export interface PolicyCapabilities {
-  /** Rejects if the cluster doesn't serve a kind. Without this function, only reading an object can show that. */
+  /** Rejects if the cluster doesn't serve a kind. If this function is absent, only `get` and `findFirst` reject. */
   requireKind?(apiVersion: string, kind: string): Promise<unknown>;
-  /** Reads one object; resolves to undefined if it doesn't exist, and rejects if its kind isn't served. */
+  /** Reads one object. Resolves to undefined if it doesn't exist. Rejects if the cluster doesn't serve its kind. */
   get(apiVersion: string, kind: string, name: string, namespace?: string): Promise<KubernetesObject | undefined>;
   /**
-   * Finds the first object whose labels match, in the order of namespace and name. Searches all namespaces if none is
-   * given.
+   * Finds the first object with matching labels, in the order of namespace and name. Without `namespace`, searches all
+   * namespaces.
    */
   findFirst(
     apiVersion: string,
@@ -190,11 +193,11 @@ export interface PolicyCapabilities {
     labels: LabelSelector,
     namespace?: string,
   ): Promise<KubernetesObject | undefined>;
-  /** Sends the request that a template's reference describes; its placeholders are already filled. */
+  /** Sends the request that a reference describes. Its placeholders must have been filled. */
   fetchReference(request: HttpReference): Promise<HttpReferenceResponse>;
   /** Sends the HTTP request that a CUE script describes, and resolves to the JSON object in the response. */
   sendScriptRequest(request: ScriptHttpRequest): Promise<Record<string, unknown>>;
-  /** Evaluates CUE to JSON; rejects with CUE's own message if there is no value. */
+  /** Evaluates CUE to JSON. Rejects with CUE's own message if there is no value. */
   evaluateCue(source: string): Promise<string>;
 }
 
@@ -216,11 +219,11 @@ export interface ScriptHttpRequest {
   tls_config?: { ca: string; client_crt?: string | undefined; client_key?: string | undefined } | undefined;
 }
 
-/** Returns `namespace/name` of a policy, or its name alone if it is cluster-scoped, for errors and metrics. */
+/** Returns a policy's `namespace/name`, or only the name of a cluster-scoped policy, for errors and metrics. */
 export const getPolicyName = ({ metadata: { name, namespace } }: KinitirasPolicy): string =>
   namespace === undefined ? name : `${namespace}/${name}`;
 
-/** Returns an object's namespace or, if the object doesn't state one, the request's. A Namespace object has none. */
+/** Returns the object's namespace; if it has none, the request's namespace; for a Namespace object, undefined. */
 export const resolveNamespace = ({ object, namespace }: PolicyRequest): string | undefined => {
   if (object.apiVersion === "v1" && object.kind === "Namespace") return undefined;
   return object.metadata?.namespace || namespace || undefined;

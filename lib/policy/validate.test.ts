@@ -71,7 +71,7 @@ suite("validate policies", () => {
     assert.deepEqual((await validate([buildPolicy("a", buildRule({ message }))])).denied, ["a", 0, message]);
   });
 
-  test("evaluate only rules of the operation, but count as matched", async () => {
+  test("evaluate only rules of the operation, but count as matched even without such rules", async () => {
     const policies = [buildPolicy("a", buildRule({}, "DELETE", "UPDATE"))];
     assert.deepEqual(await validate(policies), { denied: undefined, matched: [["a", false]] });
     assert.deepEqual((await validate(policies, { ...created, operation: "DELETE" })).denied, ["a", 0, "has a"]);
@@ -144,7 +144,7 @@ suite("validate policies", () => {
     await assert.rejects(validate([list]), { message: "ClusterValidatePolicy a: spec must be an object" });
   });
 
-  test("refuse nothing without rules", async () => {
+  test("refuse nothing if they have no rules", async () => {
     for (const spec of [undefined, null, {}, { validateRules: null }, { validateRules: [] }, { validateRules: [{}] }]) {
       const policy = { ...buildPolicy("a"), spec } as unknown as KinitirasPolicy;
       assert.deepEqual(await validate([policy]), { denied: undefined, matched: [["a", false]] });

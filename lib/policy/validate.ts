@@ -17,11 +17,9 @@ import { needsComparison, parseConstant } from "./values/constants.ts";
 import { quoteValue } from "./values/texts.ts";
 
 export interface ValidationResult {
-  /** The policy and rule that denied the request first; the reason that the policy gives may be empty. */
+  /** The first policy that denied the request, the index of its rule, and the policy's reason, which may be empty. */
   denied?: { policy: ValidatePolicy; rule: number; reason: string };
-  /**
-   * The policies that were evaluated because they apply to the request; the last one is the one that denied, if any.
-   */
+  /** The policies that were evaluated. If one denied the request, it is the last of them. */
   matched: { policy: ValidatePolicy; rejected: boolean }[];
 }
 
@@ -53,6 +51,7 @@ const findDenial = async (policy: ValidatePolicy, request: PolicyRequest, capabi
   return undefined;
 };
 
+/** Returns the reason for which a rule refuses a request; undefined if it admits the request. */
 const findRefusalReason = async (
   { targetOperations, template, cue }: ValidatePolicyRule,
   request: PolicyRequest,
@@ -66,8 +65,9 @@ const findRefusalReason = async (
     const { affectMode, message } = template.condition;
     if (!["reject", "allow", "", null, undefined].includes(affectMode))
       throw new Error(`affectMode must be reject or allow, not ${quoteValue(affectMode)}`);
-    const isRefused = (await evaluateCondition(template.condition, request, capabilities)) !== (affectMode === "allow");
-    if (isRefused) return toText(message);
+    const isMet = await evaluateCondition(template.condition, request, capabilities);
+    // By default, a condition refuses if it is met. With affectMode allow, it refuses if it isn't met.
+    if (isMet !== (affectMode === "allow")) return toText(message);
   }
   if (cue === undefined || cue === null || cue === "") return undefined;
   if (typeof cue !== "string") throw new Error("cue must be a string");
@@ -86,8 +86,8 @@ const evaluateCondition = async (
   const comparison = needsComparison(condition)
     ? resolveComparedValue({ valueRef, value }, request, capabilities)
     : undefined;
-  // The two references are resolved in parallel. If both fail, the error of `data` is thrown; this call prevents an
-  // unhandled rejection of `comparison`.
+  // `data` and `comparison` are resolved in parallel. If both fail, the error of `data` is thrown. Without this
+  // `catch`, the rejection of `comparison` would be unhandled.
   comparison?.catch(() => {});
   return isConditionMet(condition, await data, await comparison);
 };

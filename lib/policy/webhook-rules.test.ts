@@ -108,7 +108,7 @@ describe("the inspection of a cluster", () => {
     assert.deepEqual(notes, []);
   });
 
-  it("leaves out kinds that aren't served and notes them", async () => {
+  it("omits kinds that aren't served, and notes them", async () => {
     const { settings, notes } = await inspect(usual, buildCluster([buildPolicy([deployment, pod], [])]));
     assert.deepEqual(buildWebhookRules(settings), [buildWebhookRule("", "v1", ["pods"], createAndUpdate)]);
     assert.deepEqual(notes, [
@@ -132,7 +132,7 @@ describe("the inspection of a cluster", () => {
     );
   });
 
-  it("ignores selectors and references with impossible kinds and notes them", async () => {
+  it("ignores selectors and references with impossible kinds, and notes them", async () => {
     const odd = ["*", "*/v1", "v1/*", "", "/v1", "a/b/c", "../../x", "v1?x", "v1 ", "V1", "__proto__"].flatMap(
       (apiVersion) => ["Pod", "Secret"].map((kind) => ({ apiVersion, kind })),
     );
@@ -162,7 +162,7 @@ describe("the inspection of a cluster", () => {
     assert.deepEqual(guessReferencedResources([policy]), []);
   });
 
-  it("guesses the resources of a group that doesn't answer and notes it", async () => {
+  it("guesses the resources of a group that doesn't answer, and notes this", async () => {
     const cluster = buildCluster([buildPolicy([deployment, pod], [])]);
     const discover = async (groupVersion: string) => {
       if (groupVersion === "apps/v1") throw new Error("the API server answers 503");
@@ -191,10 +191,10 @@ describe("the inspection of a cluster", () => {
   });
 });
 
-describe("requests that no entry sends", () => {
+describe("requests for which no entry is called", () => {
   const findUnsent = (policy: KinitirasPolicy, ...rows: RequestMatch[]) =>
     describeUnsentRequests(policy, ["CREATE", "UPDATE"], buildCluster([]), rows);
-  it("are none if an entry sends them", async () => {
+  it("aren't listed if an entry is called for them", async () => {
     assert.deepEqual(await findUnsent(buildPolicy([pod], []), everything), []);
     assert.deepEqual(
       await findUnsent(buildPolicy([pod], [create]), buildWebhookRule("", "v1", ["pods"], createAndUpdate)),

@@ -17,13 +17,13 @@ type FindResource = (kind: ReferencedKind) => Required<ResourceType> | undefined
 
 const listSelectors = ({ spec }: KinitirasPolicy): unknown[] => toList(toMap(spec).resourceSelectors);
 
-/** Guesses the resource of a kind by forming its plural as Kubernetes does for its own kinds. */
+/** Guesses the resource of a kind: its plural, formed as for Kubernetes' own kinds. */
 const guessResource: FindResource = ({ apiVersion, kind }) => ({
   ...splitApiVersion(apiVersion),
   resource: toPlural(kind),
 });
 
-/** Builds the webhook rules for one policy; `possible` are the operations at which its kind can apply. */
+/** Builds the webhook rules for one policy. `possible` has the operations for which policies of its kind can apply. */
 const buildWebhookRules = (
   policy: KinitirasPolicy,
   possible: readonly Operation[],
@@ -31,9 +31,9 @@ const buildWebhookRules = (
 ): RequestMatch[] => {
   const { overrideRules, validateRules } = toMap(policy.spec);
   const rules = [overrideRules, validateRules].flatMap(toList);
-  const wanted = rules.map((rule) => toList(toMap(rule).targetOperations));
-  const isAny = wanted.some((operations) => operations.length === 0 || operations.includes("*"));
-  const operations = possible.filter((operation) => isAny || wanted.some((some) => some.includes(operation)));
+  const operationLists = rules.map((rule) => toList(toMap(rule).targetOperations));
+  const isAny = operationLists.some((list) => list.length === 0 || list.includes("*"));
+  const operations = possible.filter((operation) => isAny || operationLists.some((list) => list.includes(operation)));
   if (operations.length === 0) return [];
   const selectors = listSelectors(policy);
   if (selectors.length === 0) {
@@ -47,34 +47,39 @@ const buildWebhookRules = (
   });
 };
 
-/** Merges webhook rules into fewer that match the same requests, in a stable order. */
+/** Merges webhook rules into fewer rules that match the same requests. Their order depends only on their content. */
 const mergeWebhookRules = (rows: readonly RequestMatch[], possible: readonly Operation[]): RequestMatch[] => {
+  // First, one row for each resource, with the operations of all rows for the resource.
   const single = rows.flatMap((row) => row.resources.map((resource) => ({ ...row, resources: [resource] })));
-  const each = [...Map.groupBy(single, ({ operations: _, ...row }) => JSON.stringify(row)).values()].map((some) => {
-    const { operations: _, ...row } = some[0] as RequestMatch;
-    const isUsed = (operation: Operation) => some.some(({ operations }) => includesValue(operations, operation));
+  const groups = [...Map.groupBy(single, ({ operations: _, ...row }) => JSON.stringify(row)).values()];
+  const rowsByResource = groups.map((group) => {
+    const { operations: _, ...row } = group[0] as RequestMatch;
+    const isUsed = (operation: Operation) => group.some(({ operations }) => includesValue(operations, operation));
     return { ...row, operations: possible.filter(isUsed) };
   });
+  // Then, rows are dropped whose requests a row for all resources matches. Such a row matches no subresources.
   const matchesEverything = ({ apiGroups, apiVersions, resources, scope }: RequestMatch) =>
     scope === undefined && [apiGroups, apiVersions, resources].every((names) => names.includes("*"));
-  const rowsForAll = each.filter(matchesEverything);
-  const others = each.filter(
+  const rowsForAll = rowsByResource.filter(matchesEverything);
+  const neededRows = rowsByResource.filter(
     (row) =>
       rowsForAll.includes(row) ||
-      !row.operations.every((operation) => rowsForAll.some((all) => all.operations.includes(operation))) ||
+      !row.operations.every((operation) => rowsForAll.some(({ operations }) => operations.includes(operation))) ||
       row.resources.some((path) => path.includes("/")),
   );
-  const alike = Map.groupBy(others, ({ resources: _, ...row }) => JSON.stringify(row));
-  return [...alike.values()]
-    .map((some) => ({
-      ...(some[0] as RequestMatch),
-      resources: [...new Set(some.flatMap(({ resources }) => resources))].sort(),
+  // Last, rows that differ only in their resources become one row.
+  const equalButResources = Map.groupBy(neededRows, ({ resources: _, ...row }) => JSON.stringify(row));
+  return [...equalButResources.values()]
+    .map((group) => ({
+      ...(group[0] as RequestMatch),
+      resources: [...new Set(group.flatMap(({ resources }) => resources))].sort(),
     }))
     .sort((left, right) => (JSON.stringify(left) < JSON.stringify(right) ? -1 : 1));
 };
 
 /**
- * Returns a function that builds the webhook rules of settings; `possible` are the operations at which policies apply.
+ * Returns a function that builds the webhook rules for settings. `possible` has the operations for which policies
+ * apply.
  */
 export const createPolicyMatch =
   (...possible: Operation[]) =>
@@ -97,8 +102,9 @@ const toWebhookRule = (
 const includesValue = (wanted: readonly string[], value = "") => wanted.includes("*") || wanted.includes(value);
 
 /**
- * Returns a function that inspects a cluster. It reads the policies in settings and in the cluster's resources `places`,
- * and replaces them in the settings by the webhook rules and the reads that they need.
+ * Returns a function that inspects a cluster. It reads the policies of the settings, and those of the cluster in the
+ * resources `places`. In the settings that it returns, the webhook rules and the reads that these policies need replace
+ * the policies.
  */
 export const createWebhookRulesInspection =
   (places: readonly ResourceType[], ...possible: Operation[]) =>
@@ -132,8 +138,9 @@ export const createWebhookRulesInspection =
   };
 
 /**
- * Asks the cluster for the resources of kinds; without `discover` they are guessed. With `notes`, a group that doesn't
- * answer adds a note and its resources are guessed, so that other policies still get their webhook rules.
+ * Returns a function that finds the resource of one of these kinds, by the cluster's discovery. Without `discover`, the
+ * resource is guessed. If the discovery of a group fails, this throws. But with `notes`, it adds a note and guesses the
+ * group's resources, so that other policies get their webhook rules.
  */
 const discoverResources = async (
   { discover }: Pick<InspectedCluster, "discover">,
@@ -143,17 +150,17 @@ const discoverResources = async (
   if (discover === undefined) return guessResource;
   const versions = [...new Set(kinds.map(({ apiVersion }) => apiVersion))];
   const known = new Map<string, ServedResource[] | undefined>();
-  const silent = new Set<string>();
+  const failedVersions = new Set<string>();
   for (const version of versions)
     try {
       known.set(version, await discover(version));
     } catch (error) {
       if (notes === undefined) throw error;
-      silent.add(version);
+      failedVersions.add(version);
       notes.push(`the resources of ${version} can't be discovered: ${getErrorMessage(error)}`);
     }
   return ({ apiVersion, kind }) => {
-    if (silent.has(apiVersion)) return guessResource({ apiVersion, kind });
+    if (failedVersions.has(apiVersion)) return guessResource({ apiVersion, kind });
     const found = known.get(apiVersion)?.find((type) => type.kind === kind && !type.resource.includes("/"));
     return found && { ...splitApiVersion(apiVersion), resource: found.resource };
   };
@@ -173,7 +180,7 @@ const listClusterPolicies = async (
   return lists.flat() as unknown as KinitirasPolicy[];
 };
 
-/** Describes the requests to which a policy applies and that no webhook entry with these rules sends. */
+/** Describes requests to which a policy applies, but which no webhook with the rules `rows` receives. */
 export const describeUnsentRequests = async (
   policy: KinitirasPolicy,
   possible: readonly Operation[],
@@ -198,7 +205,7 @@ export const describeUnsentRequests = async (
   );
 };
 
-/** Returns a function that reads policies of these kinds from manifests and ignores policies of other kinds. */
+/** Returns a function that reads policies of these kinds from manifests. It ignores policies of other kinds. */
 export const createManifestReader =
   (...kinds: KinitirasPolicy["kind"][]) =>
   (documents: readonly unknown[]): ParsedManifests => {
@@ -206,13 +213,13 @@ export const createManifestReader =
     return { objects: policies.filter(({ kind }) => kinds.includes(kind)), faults };
   };
 
-/** The choices of a policy rule's settings. */
+/** The values that settings of the rules policy-override and policy-validate may have. */
 export const policySettingChoices = {
   "intercept.operations": ["CREATE", "UPDATE", "DELETE", "CONNECT", "*"],
   "intercept.scope": ["*", "Cluster", "Namespaced"],
 };
 
-/** Returns the first fault of a policy rule's settings in a sentence; their types were checked before. */
+/** Returns the first fault in the settings of policy-override or policy-validate. Their types were checked before. */
 export const findSettingsFault = ({
   policies,
   intercept,
@@ -221,25 +228,25 @@ export const findSettingsFault = ({
   http,
 }: PolicySettings): string | undefined => {
   const names = policies.map((policy) => `${policy.kind} ${getPolicyName(policy)}`);
-  const twice = names.find((name, index) => names.indexOf(name) < index);
-  if (twice !== undefined) return `must have one ${twice} among its policies, not two`;
-  const odd = intercept.findIndex((row: unknown) => {
-    const { apiGroups, apiVersions, resources, operations: own, scope, ...others } = toMap(row);
-    const isFit =
-      [apiGroups, apiVersions, resources, own ?? ["*"]].every((list) => isTextList(list) && list.length > 0) &&
+  const repeatedName = names.find((name, index) => names.indexOf(name) < index);
+  if (repeatedName !== undefined) return `must have one ${repeatedName} among its policies, not two`;
+  const wrongRow = intercept.findIndex((row: unknown) => {
+    const { apiGroups, apiVersions, resources, operations, scope, ...others } = toMap(row);
+    const hasLists =
+      [apiGroups, apiVersions, resources, operations ?? ["*"]].every((list) => isTextList(list) && list.length > 0) &&
       Object.keys(others).length === 0;
     return (
-      !isFit ||
-      !toList(own ?? []).every((operation) =>
+      !hasLists ||
+      !toList(operations ?? []).every((operation) =>
         policySettingChoices["intercept.operations"].includes(String(operation)),
       ) ||
       (scope !== undefined && !policySettingChoices["intercept.scope"].includes(String(scope)))
     );
   });
-  if (odd >= 0)
-    return `must have apiGroups, apiVersions and resources as lists of texts in intercept[${odd}], and perhaps operations and scope, as a webhook's rules have them`;
+  if (wrongRow >= 0)
+    return `must have apiGroups, apiVersions and resources as lists of texts in intercept[${wrongRow}], and perhaps operations and scope, as a webhook's rules have them`;
   if (!isLabelSelector(objectSelector)) return "must have a label selector, as Kubernetes has them, as objectSelector";
-  const unread = reads.findIndex((read: unknown) => {
+  const wrongRead = reads.findIndex((read: unknown) => {
     const { group, resource, version = "v1", ...others } = toMap(read);
     return (
       [group, resource, version].some((text) => typeof text !== "string") ||
@@ -247,7 +254,7 @@ export const findSettingsFault = ({
       Object.keys(others).length > 0
     );
   });
-  if (unread >= 0)
-    return `must name a group, a resource and perhaps a version in reads[${unread}], for instance apps, deployments, v1`;
+  if (wrongRead >= 0)
+    return `must name a group, a resource and perhaps a version in reads[${wrongRead}], for instance apps, deployments, v1`;
   return findPolicyHttpSettingsFault(http);
 };

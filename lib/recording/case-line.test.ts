@@ -15,7 +15,7 @@ import { createRecorder } from "./recorder.ts";
 import type { Recording } from "./recording.ts";
 import type { UnredactedPath } from "./redaction.ts";
 
-/** Repeats all its input in each place where a rule can put text. */
+/** A rule that repeats its whole input in each place where a rule can put text. */
 const gossip = rule({
   summary: "Tells everything.",
   match: [],
@@ -44,7 +44,7 @@ const base = { name: "gossip", mode: "enforce" as const, now: new Date(0), varia
 const origin = { rule: "gossip", cluster: "prod", version: "1", at: "" };
 const ear = { publicKeys: "", openCapabilities: () => createRecordedCapabilities({}), writeLogLine: () => {} };
 
-/** Returns the recording of a request to the rule `gossip`. Every question gets this answer. */
+/** Returns the recording of a request to the rule `gossip`. Every question of the rule gets this answer. */
 const recordLine = async (
   request: AdmissionRequest,
   settings: object,
@@ -74,7 +74,7 @@ const recordLine = async (
   return lines[0] ?? assert.fail("nobody heard of it");
 };
 
-/** Parses a line of recordings: an element of a YAML list, `- ` and JSON. */
+/** Parses a line of recordings, which is an element of a YAML list: `- `, followed by JSON. */
 const parseRecording = (line: string): Recording => JSON.parse(line.slice("- ".length));
 
 describe("a recording", () => {
@@ -100,7 +100,7 @@ describe("a recording", () => {
       { numRuns: 300 },
     ));
 
-  it("has the questions that the rule asks about the redacted object, with their answers", async () => {
+  it("has the answers to the questions that the rule asks about the redacted object", async () => {
     const object = { metadata: { name: "web", annotations: { note: "free text" } } };
     const line = await recordLine(requestWith({ object }), { any: null }, { a: "b" });
     const recording: Recording = parseRecording(line);
@@ -118,7 +118,7 @@ describe("a recording", () => {
     assert.ok(recording.becomes);
   });
 
-  it("is marked if its outcome differs or a script got placeholders", async () => {
+  it("is marked as redacted if its outcome differs or a script got placeholders", async () => {
     const [judging, scripted] = [
       rule({
         summary: "Goes through all.",
@@ -172,7 +172,7 @@ describe("a recording", () => {
     assert.deepEqual([recording.validate, recording.oldObject], [object, object]);
   });
 
-  it("has the cluster's minor version of Kubernetes if the rule has data by it", async () => {
+  it("has the cluster's minor version of Kubernetes if the rule has data that depends on it", async () => {
     const plain = rule({ summary: "Does nothing.", match: [], validate() {} });
     const differing = rule({
       summary: "Refuses since 1.36.",
@@ -193,7 +193,7 @@ describe("a recording", () => {
     }
   });
 
-  it("works for a rule whose copies fail on views", async () => {
+  it("works for a rule that copies objects in a way that fails for tracked views", async () => {
     const copying = rule({
       summary: "Copies.",
       match: [],

@@ -16,13 +16,13 @@ import {
 import { createRedactor, type RedactValue, type UnredactedPath } from "./redaction.ts";
 import { createRepeater, repeatEvaluationToTrackReads } from "./traced-decision.ts";
 
-/** The limit of one recording, in bytes. */
-const longest = 1024 * 1024;
+/** The most bytes of one recording. */
+const maxBytes = 1024 * 1024;
 
 /**
- * Returns a review as one line of a file of recordings. The outcome is that of a second evaluation, in mode enforce and
- * without free text: it quotes no free text, and a replay gives the same. Texts at the paths of `keep`, in the object
- * and the old one, are not replaced. Throws if the review can't be recorded.
+ * Returns a review as one line of a file of recordings. The outcome comes from a second evaluation of the redacted
+ * review in mode enforce: so it contains no free text, and a replay has the same outcome. Texts at the paths of `keep`,
+ * in the object and the old object, are not redacted. Throws if the review can't be recorded.
  */
 export const formatRecording = async (
   evaluation: RecordedEvaluation,
@@ -32,11 +32,11 @@ export const formatRecording = async (
   const recording = await createRecording(evaluation, origin, keep);
   const line = `- ${exactJson.stringify(recording).replace(unsafe, escapeCharacter)}\n`;
   const bytes = Buffer.byteLength(line);
-  if (bytes > longest) throw new Error(`it has ${bytes} bytes, but a recording may have at most ${longest}`);
+  if (bytes > maxBytes) throw new Error(`it has ${bytes} bytes, but a recording may have at most ${maxBytes}`);
   return line;
 };
 
-/** Characters that JSON leaves unescaped, and some parsers take for a line break or ignore. */
+/** Characters that JSON doesn't escape, but that some parsers ignore or treat as line breaks. */
 const unsafe = /[\u007f-\u009f\u2028\u2029\ufeff]/g;
 const escapeCharacter = (character: string) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
@@ -47,9 +47,9 @@ const createRecording = async (
 ): Promise<Recording> => {
   const { rule, phase, request, context, decision } = evaluation;
   const { variant, now, mode, kubernetes } = context;
-  // Some rules copy their arguments in ways that views don't support; they are traced without views, so nothing counts
-  // as read. Errors of `repeatEvaluationToTrackReads` may quote free text and are dropped. Errors below quote only
-  // redacted text.
+  // Some rules copy their arguments in ways that views don't support. They are traced without views, so that no text
+  // counts as read. Errors of `repeatEvaluationToTrackReads` are dropped, because they may contain free text. Later
+  // errors contain only redacted text.
   const traced = await repeatEvaluationToTrackReads(evaluation, createFieldReadTracker())
     .catch(() => repeatEvaluationToTrackReads(evaluation, inactiveFieldReadTracker))
     .catch(() => ({ reads: inactiveFieldReadTracker, answers: createRepeater(evaluation) }));
@@ -83,13 +83,15 @@ const createRecording = async (
     name: buildCaseName(second, rest),
     ...input,
     ...(again && { needs: again.noted() }),
-    // `convertRequestToCase` always sets the member `redacted[phase]`, so the type assertion is safe.
+    // The cast is safe: `convertRequestToCase` always sets the member `redacted[phase]`.
     ...toCaseOutcome(second.outcome, redacted[phase] as KubernetesObject),
     recorded: { ...origin, ...(isRedacted && { redacted: true }) },
   };
 };
 
-/** Returns the parts of an outcome that quote no text of the object: they are the same for its redacted copy. */
+/**
+ * Returns the parts of an outcome that contain no text of the object, to compare it with that of the redacted object.
+ */
 const summarizeOutcome = ({ status, warnings = [], audit = {} }: ReviewOutcome): string =>
   JSON.stringify([status?.code, status?.reason, warnings.length, Object.keys(audit).length]);
 

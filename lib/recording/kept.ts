@@ -1,13 +1,14 @@
 import { isRandom, seemsSecretName } from "./secret-forms.ts";
 
-// Decides which texts a recording keeps. Any other text is free text, which may hold a secret.
+// Decides which texts a recording keeps. Any other text is free text, which may contain a secret.
 
-/** A text's place in a recorded object: `key` is the text's own key, `parentKey` the key of the text's parent. */
+/** The place of a text in an object: the key of the text, and the key of the map or list that contains it. */
 export interface TextKeyAndParentKey {
   key: string;
   parentKey: string;
 }
 
+/** The keys whose values are names. */
 const nameKeys = `
   kind name namespace uid group groups version versions resource resources type subresource subResource verb verbs scope
   scopes operation operations names plural singular shortNames categories driver provisioner controller manager handler
@@ -19,13 +20,13 @@ const nameKey = new RegExp(
 );
 const name = /^[-\w.:/*@]{1,253}$/;
 
-/** Reports whether an image has a secret in it. Its tag may have the hash of a commit. */
+/** Reports whether an image contains a secret. The hash of a commit in its tag is none. */
 const isSecretImage = (text: string) => {
   const [, repository = "", tag = ""] = /^(.*?)(:[^/]*)?$/.exec(text) ?? [];
   return seemsSecretName(repository, []) || seemsSecretName(tag, ["tag"]);
 };
 
-/** Keys of fields that hold a name only inside certain parent fields, with a pattern of these parents. */
+/** Keys whose values are names only in certain parents. The pattern matches the keys of these parents. */
 const nameKeysIn: Record<string, RegExp> = {
   key: /^(?:tolerations|taints|match(?:Label)?Expressions|(?:secret|configMap)KeyRef|items)$/,
   value: /^(?:tolerations|taints)$/,
@@ -36,7 +37,7 @@ const nameKeysIn: Record<string, RegExp> = {
   level: /^seLinuxOptions$/,
 };
 
-/** Reports whether a key whose name says secret holds something else inside this parent, as in a toleration or a quota. */
+/** Reports whether `key` or `secrets` is no secret in this parent, as in a toleration or a quota. */
 export const isNameKey = (key: string, parentKey: string): boolean =>
   key === "key"
     ? nameKeysIn.key?.test(parentKey) === true || /(?:Ref(?:erence)?|[Tt]opology)$/.test(parentKey)
@@ -47,7 +48,7 @@ const wordKey =
   /^(?:status|phase|reason|code|effect|operator|protocol|scheme|action|add|drop|procMount|whenUnsatisfiable|sideEffects|sessionAffinity|format|\w*[a-z](?:Policy|Policies|Mode|Modes|Type|Types|Strategy|Family|Families|Propagation|State|Scope|Class))$/;
 const word = /^[A-Za-z][A-Za-z_.-]{0,39}\d{0,2}$/;
 
-/** Names of fields that hold maps with arbitrary keys: such a key doesn't show whether its value is a secret. */
+/** The fields that are maps with any keys. A key in such a map doesn't show whether its value is a secret. */
 const freeMap = /^(?:data|stringData|binaryData|annotations|parameters|volumeAttributes|extra|headers)$/;
 
 const labelMap = /^(?:labels|namespaceLabels|matchLabels|selector|nodeSelector|matchFields|plurals)$/;
@@ -60,7 +61,7 @@ export const isRecordableFieldPath = (text: string): boolean => /^[-\w./~[\]"]{1
 const image =
   /^(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::\d{1,5})?\/)?[a-z0-9]+(?:[._-]+[a-z0-9]+|\/[a-z0-9]+)*(?::\w[\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?$/;
 
-/** Keys of maps whose amounts recordings keep. In any other place, a text of digits may be a secret code. */
+/** The keys of maps with amounts. In any other place, a text of digits may be a secret code. */
 const amountMap =
   /^(?:requests|limits|capacity|allocatable|hard|used|unseen|default|defaultRequest|max|min|maxLimitRequestRatio|overhead|podFixed|allocatedResources)$/;
 const amountKey = /^(?:cpu|memory|storage|ephemeral-storage|pods|sizeLimit|divisor|.*[/.].*|hugepages-.*|\w+s)$/;
@@ -89,22 +90,22 @@ export const mayRecordText = (text: string, { key, parentKey }: TextKeyAndParent
   );
 };
 
-/** Keys of maps in whose names colons may occur: elsewhere, a password may follow a colon. */
+/** The keys of maps in which names may contain colons. In other places, a password may follow a colon. */
 const colonMap = /^(?:user|metadata|request|roleRef|subjects|ownerReferences)$/;
 
-/** Reports whether a text is a name without a URL's user, without a password after a colon, and not random. */
+/** Reports whether a text is a name that contains no user of a URL, no password after a colon, and no random token. */
 const isName = (text: string, key: string, parentKey: string) =>
   name.test(text) &&
   !/\/\/|:[^/]*@/.test(text) &&
   (!text.includes(":") || colonMap.test(parentKey) || /^system:|^[^:]*:\d{1,5}$/.test(text)) &&
   !seemsSecretName(text, [Object.hasOwn(nameKeysIn, key) ? key : "id"]);
 
-/** A key, one of managed fields, or a host with a port: in other places, a password may follow a colon. */
+/** Matches keys of maps: a plain key, a key of managed fields (`f:…`), or a host with a port. */
 const mapKey = /^(?:(?:f:)?[-\w./]{0,253}|(?:localhost|[-\w]{1,99}\.[-\w./]{1,99}):\d{1,5})$/;
 
 /**
- * Reports whether a recording keeps a map's key: it does, unless Kubernetes would reject the key or the key looks
- * like a token.
+ * Reports whether a recording keeps a map's key. It replaces a key that Kubernetes would reject, or that looks like a
+ * token.
  */
 export const mayRecordMapKey = (key: string): boolean =>
   mapKey.test(key) && !/\/\//.test(key) && !seemsSecretName(key, []);

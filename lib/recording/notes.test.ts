@@ -28,7 +28,7 @@ const everything: RecordedCapabilityAnswers = {
   cluster: "prod",
 };
 
-/** Questions that the notes must answer as the capabilities did. */
+/** Questions whose answers from the notes must equal those from the capabilities. */
 const questions: [what: string, ask: (capabilities: Capabilities) => Promise<unknown>][] = [
   ["an object that is there", (capabilities) => capabilities.get(pods, "one", "shop")],
   ["an object that isn't", (capabilities) => capabilities.get(pods, "none", "shop")],
@@ -111,7 +111,7 @@ describe("the notes on a review", () => {
     assert.deepEqual(noted(), { objects: [buildPod("one", { app: "a" })], reads });
   });
 
-  it("don't report objects and lists as absent that no question was about", async () => {
+  it("don't state that an object or a list is absent if no question was about it", async () => {
     const { capabilities, noted } = noteAnswers(createRecordedCapabilities(everything));
     await capabilities.get(pods, "none", "shop");
     await capabilities.list(pods, "elsewhere");
@@ -148,7 +148,7 @@ describe("the notes on a review", () => {
     assert.deepEqual(still.noted().objects, [buildPod("old")]);
   });
 
-  it("have the ledger entry that the last attempt found", async () => {
+  it("have the ledger entry that the last attempt to change it found", async () => {
     const contended = {
       change: async <T>(
         _: readonly string[],
@@ -163,7 +163,7 @@ describe("the notes on a review", () => {
     assert.deepEqual(noted(), { reads: [], ledger: { key: 2 } });
   });
 
-  it("leave out failed questions", async () => {
+  it("don't include questions that failed", async () => {
     const fail = async () => {
       throw new Failure(503, "not now");
     };

@@ -17,15 +17,17 @@ import {
 } from "./recorded-answers.ts";
 
 /**
- * Capabilities that note their answers. A rule that refuses may be evaluated twice; the second evaluation's notes
- * count.
+ * Capabilities that note their answers. A rule that refuses may be evaluated twice. Then, the notes of the second
+ * evaluation count.
  */
 export interface NotingCapabilities {
   capabilities: Capabilities;
   noted(): RecordedCapabilityAnswers;
 }
 
-/** Wraps capabilities so that one review's questions and their answers are noted; failed questions are left out. */
+/**
+ * Wraps capabilities so that the questions of one review and their answers are noted. Failed questions are left out.
+ */
 export const noteAnswers = (capabilities: Capabilities): NotingCapabilities => {
   let notes = openNotes();
   const noteCalls = (inner: Capabilities): Capabilities => ({
@@ -40,7 +42,7 @@ export const noteAnswers = (capabilities: Capabilities): NotingCapabilities => {
       if (reach === "clusters") notes.noteCluster(inner.cluster);
       return {
         change: async (keys, change, seconds) => {
-          // The ledger calls `change` again after a concurrent change. The last call got the values that count.
+          // The ledger may call `change` again after a concurrent change. The values of the last call count.
           let before: readonly unknown[] = [];
           const changed = await ledger.change(
             keys,
@@ -100,7 +102,7 @@ const openNotes = () => {
     const question = JSON.stringify({ group, resource, ...what });
     reads.set(question, JSON.parse(question));
     const kind = { group, resource };
-    // Leaves out what the rule itself created or updated in this review: a replay must start from the state before.
+    // Objects that the rule has created or updated in this review are left out: a replay starts from the state before.
     for (const object of found) if (!written.has(placeOf(kind, object))) keep(kind, object);
   };
   const keepRequest = (verb: keyof typeof requests, question: object, answer: HttpsResponse) =>
@@ -137,17 +139,18 @@ const openNotes = () => {
 
   const list = (): RecordedCapabilityAnswers => {
     const toOptionalField = <T>(name: string, values: Iterable<T>) => {
-      const all = [...values];
-      return all.length > 0 && { [name]: all };
+      const list = [...values];
+      return list.length > 0 && { [name]: list };
     };
     const toObject = <T>(entries: Map<string, T | undefined>) =>
       Object.fromEntries([...entries].flatMap(([key, value]) => (value === undefined ? [] : [[key, value] as const])));
     return {
       ...toOptionalField("objects", objects.values()),
-      // `reads` is recorded even if it is empty: without `reads`, a replay would take `objects` for all there are.
+      // `reads` is recorded even if it is empty: without `reads`, `objects` would be all objects of the cluster in a
+      // replay.
       reads: [...reads.values()],
       ...toOptionalField("refused", refused.values()),
-      // Access questions with more members come first: the first match counts; a general one would hide others.
+      // Access questions with more members come first. In a replay, the first one that matches counts.
       ...toOptionalField(
         "may",
         [...may.values()].sort((left, right) => countMembers(right) - countMembers(left)),
@@ -170,7 +173,7 @@ const openNotes = () => {
 const countMembers = ({ allowed: _, reason: __, evaluationError: ___, ...access }: AccessQuestion & AccessAnswer) =>
   Object.values(access).filter((value) => value !== undefined).length;
 
-/** Returns the parts of a request by which a recording recognizes it; the others only say how it is sent. */
+/** Returns the parts of a request that a recording contains. Other parts only say how the request is sent. */
 export const toRecordedRequest = ({ url, method, headers, body }: HttpsRequest) => {
   return {
     url,

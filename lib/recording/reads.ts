@@ -1,15 +1,17 @@
 import { getOriginalOfDraft } from "../core/patch.ts";
 import { isObject } from "../json.ts";
 
-/** Notes which texts a rule reads by key, as in `labels.app`. Reads through Object.keys or a loop are not noted. */
+/** Notes which texts a rule reads by key, as in `labels.app`. Reads by a loop over all members are not noted. */
 export interface FieldReadTracker {
+  /** Returns a view of a value. Reads of the view are noted. */
   watch<T>(value: T): T;
+  /** Reports whether a text was read. */
   has(holder: object, key: string): boolean;
-  /** Stops noting which fields the rule reads: later reads of watched values are not made by the rule. */
+  /** Stops noting. Must be called after the rule has returned, because other code reads the views, too. */
   close(): void;
 }
 
-/** A ReadTracker that does nothing: it doesn't note which texts of an object a rule reads. */
+/** A tracker that notes no reads. */
 export const inactiveFieldReadTracker: FieldReadTracker = {
   watch: (value) => value,
   has: () => false,
@@ -29,21 +31,21 @@ export const createFieldReadTracker = (): FieldReadTracker => {
   };
 
   /**
-   * Returns a proxy of an object or list that notes the texts read from it by key. `isListed` marks a list that was
-   * reached by a loop over all members: reads of its elements are not noted.
+   * Returns a proxy of an object or a list that notes the texts that are read from it by key. With `isListed`, it is a
+   * list that was read by a loop over all members: reads of its elements are not noted.
    */
   const view = (of: object, isListed: boolean): object => {
     const known = views[isListed ? 1 : 0];
     const found = known.get(of);
     if (found) return found;
     /**
-     * The keys that the rule has listed, as with Object.keys. Reads of these keys, however late, may belong to the
-     * listing and are not noted.
+     * The keys that the rule has listed, for instance with Object.keys. Later reads of these keys may belong to a loop,
+     * so they are not noted.
      */
     const listed = new Set<PropertyKey>();
     const viewMember = (value: unknown, isPart: boolean) =>
       isObject(value) ? view(value, isPart && Array.isArray(value)) : value;
-    // A proxy of a frozen object must return its members unchanged, so the target is an empty object.
+    // The target is an empty object, because a proxy of a frozen object must return its members unchanged.
     const memberView = new Proxy(Array.isArray(of) ? [] : {}, {
       get: (_, key) => {
         const value: unknown = Reflect.get(of, key);

@@ -58,7 +58,7 @@ describe("recorded answers", () => {
     assert.equal(await createRecordedCapabilities({ discovery }).discover("apps/v1"), undefined);
   });
 
-  it("keep answers of AWS and of HTTP services apart", async () => {
+  it("don't confuse answers of AWS and of HTTP services", async () => {
     const [answer, region] = [{ status: 200, body: "volumes" }, "eu-west-1"];
     const recorded = createRecordedCapabilities({
       aws: [{ action: "ec2:DescribeVolumes", region, parameters: {}, answer }],

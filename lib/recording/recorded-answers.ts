@@ -30,16 +30,13 @@ export interface RecordedCapabilityAnswers {
   aws?: (AwsRequest & { action: AwsAction; answer: HttpsResponse })[];
   ledger?: Record<string, unknown>;
   cluster?: string;
-  /**
-   * The recorded reads of the cluster; any other read fails. Without `reads`, `objects` are all objects of the
-   * cluster.
-   */
+  /** The recorded reads of the cluster. Any other read fails. Without `reads`, the cluster has exactly `objects`. */
   reads?: RecordedRead[];
-  /** Plurals of kinds such as `k8s.cni.cncf.io/NetworkAttachmentDefinition`, which have none of the usual forms. */
+  /** Irregular plurals by `group/kind`, such as `k8s.cni.cncf.io/NetworkAttachmentDefinition`. */
   plurals?: Record<string, string>;
 }
 
-/** A recorded read of an object or a list; without `namespace`, in any namespace. */
+/** A recorded read of an object or a list. Without `namespace`, the read is in any namespace. */
 export interface RecordedRead extends Pick<ReadOptions, "most" | "labels"> {
   group: string;
   resource: string;
@@ -140,7 +137,7 @@ const findAnswer = (question: object, known: { answer: HttpsResponse }[]): Https
   return found.answer;
 };
 
-/** A case or a recording has no answer to a question of its rule. */
+/** The error if a case or a recording has no answer to a question of its rule. */
 export class UnansweredFailure extends Failure {}
 
 const createUnansweredFailure = (question: unknown) =>
@@ -149,15 +146,14 @@ const createUnansweredFailure = (question: unknown) =>
     `no answer is recorded to ${JSON.stringify(question, omitSecrets)}; the case's needs must hold one`,
   );
 
-/** Leaves out Authorization headers and `connect` options when a question is compared with a recorded one. */
+/** A replacer for JSON.stringify that leaves out Authorization headers and `connect` options. */
 const omitSecrets = (name: string, value: unknown) => (/^(authorization|connect)$/i.test(name) ? undefined : value);
 
 const covers = (question: object, record: object): boolean =>
   Object.entries(record).every(([key, value]) => JSON.stringify(Reflect.get(question, key)) === JSON.stringify(value));
 
 /**
- * Returns the plural of a kind in small letters, such as `ingresses`, as Kubernetes forms it for the kinds that it
- * serves.
+ * Returns the plural of a kind in lower case, such as `ingresses`. It is formed as for Kubernetes' own kinds.
  */
 export const toPlural = (kind: string) => {
   const lower = kind.toLowerCase();

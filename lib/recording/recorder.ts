@@ -9,46 +9,47 @@ import type { RecordedCapabilityAnswers } from "./recorded-answers.ts";
 import type { RecordedEvaluation, RecordingOrigin } from "./recording.ts";
 import type { UnredactedPath } from "./redaction.ts";
 
+/** An answered review that can be recorded. */
 export interface RecordedReview {
   origin: Omit<RecordingOrigin, "redacted">;
   request: AdmissionRequest;
-  /** The mode in which the rule was evaluated; the recording has the outcome of mode enforce. */
+  /** The mode in which the rule was evaluated. The recording has the outcome of mode enforce. */
   mode: EnforcementMode;
   /** The answers to the questions that the rule asked; undefined if it has no needs. */
   needs?: RecordedCapabilityAnswers | undefined;
   /**
-   * Returns the review as one line of a recordings file. Free texts are redacted except at the `keep` paths. Throws
+   * Returns the review as one line of a file of recordings. Free text is redacted, except at the paths `keep`. Throws
    * if the review can't be recorded.
    */
   line(keep?: readonly UnredactedPath[]): Promise<string>;
 }
 
-/** The host and the evaluation to give an endpoint, or a group's endpoint, so that its reviews are recorded. */
+/** The host and the evaluation that an endpoint must use, so that its reviews are recorded. */
 export interface RecordingHostAndEvaluation {
   host: EndpointHost;
   evaluate: EvaluateRequest;
 }
 
 /**
- * Calls `record`, which records a review, after the answer to each. Leaves out failures and direct invocations,
- * which are tests. For a group, `record` is called for each member, because a case belongs to one rule.
+ * Returns a host and an evaluation that call `record` after each answered review. Failures and direct invocations,
+ * which are tests, are left out. For a group, `record` is called for each member, because a case belongs to one rule.
  */
 export const createRecorder = (
   host: EndpointHost,
   record: (review: RecordedReview) => void,
 ): RecordingHostAndEvaluation => {
   /**
-   * The recorded evaluations of requests without an answer so far. The key is the request's userInfo object, which
-   * all copies of a request share.
+   * The evaluations of requests that are not answered yet. The key is the request's userInfo object, which all copies
+   * of a request contain.
    */
-  const open = new WeakMap<object, RecordedEvaluation[]>();
+  const pendingEvaluations = new WeakMap<object, RecordedEvaluation[]>();
 
   const finishRequest = ({ request, cluster, key, code, version, group }: AnsweredReviewFacts) => {
     if (!request || group) return;
-    const all = open.get(request.userInfo) ?? [];
-    open.delete(request.userInfo);
+    const evaluations = pendingEvaluations.get(request.userInfo) ?? [];
+    pendingEvaluations.delete(request.userInfo);
     if (code !== 200 || cluster === undefined || key === "direct") return;
-    for (const evaluation of all) {
+    for (const evaluation of evaluations) {
       const { name, now, mode } = evaluation.context;
       const origin = { rule: name, cluster, version, at: now.toISOString() };
       const line: RecordedReview["line"] = (keep) => formatRecording(evaluation, origin, keep);
@@ -73,9 +74,9 @@ export const createRecorder = (
       const note = (decision: RuleDecision): RuleDecision => {
         // The rule wasn't asked.
         if (POSTERN_EXCEPTIONS && decision.exception) return decision;
-        const before = open.get(request.userInfo) ?? [];
+        const before = pendingEvaluations.get(request.userInfo) ?? [];
         const evaluation = { rule, phase, request, context, needs: notes?.noted(), decision };
-        open.set(request.userInfo, [...before, evaluation]);
+        pendingEvaluations.set(request.userInfo, [...before, evaluation]);
         return decision;
       };
       const noted = notes ? { ...context, capabilities: notes.capabilities } : context;

@@ -16,7 +16,7 @@ export interface RecordedEvaluation {
 
 /** A review and its outcome: an entry of a cases.yaml, a line of a file of recordings, or a test case of policies. */
 export interface Case {
-  /** The case's name: a sentence that completes "it …", like the names of tests. */
+  /** The case's name. It completes a sentence that begins with "it", such as `admits a pod`. */
   name: string;
   /** The object to evaluate, by phase; on DELETE, the old object. */
   mutate?: KubernetesObject;
@@ -24,9 +24,9 @@ export interface Case {
   oldObject?: KubernetesObject;
   /** The request's operation. Default: UPDATE if the case has an oldObject, else CREATE. */
   operation?: Operation;
-  /** The members of a recorded request that no other member of the case states. If set, nothing gets a default. */
+  /** The members of a recorded request that no other member of the case has. With it, no member has a default. */
   request?: RecordedRequestMembers;
-  /** The request's resource, such as `pods/exec`. Default: the object's if the rule matches it; else its first. */
+  /** The resource, such as `pods/exec`. Default: the object's resource, or else the first that the rule matches. */
   resource?: string;
   namespace?: string;
   user?: UserInfo;
@@ -34,39 +34,39 @@ export interface Case {
   variant?: string;
   /** The settings that differ from the rule's defaults. */
   settings?: object;
-  /** The cluster's minor version of Kubernetes, such as `1.35`; the newest if absent. */
+  /** The cluster's minor version of Kubernetes, such as `1.35`. Default: the newest. */
   kubernetes?: string;
   needs?: RecordedCapabilityAnswers;
   now?: string;
 
   becomes?: KubernetesObject;
   admitted?: true;
-  /** No policy may be evaluated for the object. */
+  /** The case passes only if no policy is evaluated for the object. */
   unmatched?: true;
   refused?: string;
-  /** The expected error: the evaluation of the policies must fail with this text. */
+  /** The case passes only if the evaluation of the policies fails with this text. */
   fails?: string;
-  /** The code of the refusal; if absent, 403 with the reason Forbidden. */
+  /** The code of the expected refusal. Default: 403, with the reason Forbidden. */
   code?: number;
   /** The reason of the expected refusal; null if the Status has no reason. */
   reason?: string | null;
-  /** The details of the Status that a case expects; not compared if the case has no such field. */
+  /** The expected details of the Status. If absent, the details are not compared. */
   details?: Status["details"];
   warnings?: string[];
   audit?: Record<string, string>;
 
-  /** The origin of a recorded case; tests ignore it. */
+  /** The origin of a recorded case. Tests ignore it. */
   recorded?: object;
 }
 
-/** The members of an AdmissionRequest that a recording keeps beside the objects. */
+/** The members of an AdmissionRequest that a recording has in the member `request`. */
 type RecordedRequestMembers = Pick<AdmissionRequest, "kind" | "resource"> & Partial<AdmissionRequest>;
 
 type RecordedRequest = Omit<Case, "name"> & { request: RecordedRequestMembers };
 
 /**
- * A review and its answer, as a case that passes when copied into a cases.yaml. A file of recordings is a YAML list
- * with one recording per line: `- ` and JSON.
+ * A review and its answer, as a case. Copied into a cases.yaml, the case passes. A file of recordings is a YAML list
+ * with one recording in each line: `- ` and JSON.
  */
 export interface Recording extends Case {
   operation: Operation;
@@ -85,14 +85,14 @@ export interface RecordingOrigin {
   /** The time of the review in ISO 8601. */
   at: string;
   /**
-   * True if the rule may have decided the original otherwise: it read redacted text, answers can't be recorded, or a
-   * script was given placeholders.
+   * True if the decision for the original review may be another one: the rule read redacted text, an answer couldn't be
+   * recorded, or a script got placeholders.
    */
   redacted?: true;
 }
 
 /**
- * Converts a request to the form of a case. Each member is in one place only, so that `restoreRequest` can restore it.
+ * Converts a request to the form of a case, from which `restoreRequest` can restore it.
  */
 export const convertRequestToCase = (
   request: AdmissionRequest,
@@ -123,14 +123,14 @@ export const convertRequestToCase = (
   };
 };
 
-/** The uid of every request made from a case; no verdict depends on it. */
+/** The uid of each request that is made from a case. No verdict depends on the uid. */
 export const caseRequestUid = "705ab4f5-6393-11e8-b7cc-42010a800002";
 
 export const restoreRequest = (recorded: RecordedRequest): AdmissionRequest => {
   const { mutate, validate, oldObject, resource = "", namespace, user = {}, dryRun, request } = recorded;
   const { operation = oldObject === undefined ? "CREATE" : "UPDATE" } = recorded;
   const subject = mutate ?? validate;
-  // The subresource is taken from `resource`, not from `request`, because a user may have edited only `resource`.
+  // The subresource comes from `resource`, not from `request`, because a user may have edited only `resource`.
   const subResource = resource.split("/").slice(1).join("/");
   return {
     ...request,

@@ -70,7 +70,7 @@ describe("a redaction", () => {
     });
   });
 
-  it("keeps a script that a rule read, without the values of secret-looking fields", () => {
+  it("keeps a script that a rule read, without the values of fields with names of secrets", () => {
     const buildScript = (token: string) =>
       `spec: automountServiceAccountToken: false\nhttp: header: {"X-Token": ${token}, key: "a b"}`;
     const policy = { cue: buildScript('"free text"'), renderedCue: "free text", more: { cue: 'a: "Basic free text"' } };
@@ -84,7 +84,7 @@ describe("a redaction", () => {
     });
   });
 
-  it("keeps a script without texts that are assigned to a secret's name or look like tokens", () => {
+  it("keeps a script, without texts that are assigned to a secret's name or look like tokens", () => {
     const buildScript = (license: string, note: string) =>
       `licenseKey: ${license}\nnote: ${note}\ntopologyKey: "zone"\nimage: "nginx:1.2"`;
     const policy = { apiVersion: "policy.kcloudlabs.io/v1alpha1", cue: buildScript('"a b"', '"glpat-abcdefghij"') };
@@ -106,7 +106,7 @@ describe("a redaction", () => {
     }
   });
 
-  it("keeps values at the operator's paths, for one element of a list or for all", () => {
+  it("keeps values at the paths that the operator configured, for one element of a list or for all", () => {
     const value = {
       spec: { containers: [{ args: ["a b", "c d"], note: "e" }, { args: ["f g"] }] },
       data: { "x.y": "z" },
@@ -143,7 +143,7 @@ describe("a redaction", () => {
     assert.equal(createRedactor({ reads }).body(json, content), json);
   });
 
-  it("keeps types and lengths, and changes nothing the second time", () => {
+  it("keeps types and lengths, and changes nothing if it is repeated", () => {
     const getShape = (value: unknown): unknown =>
       Array.isArray(value)
         ? value.map(getShape)

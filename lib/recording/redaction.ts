@@ -5,18 +5,18 @@ import { type FieldReadTracker, inactiveFieldReadTracker } from "./reads.ts";
 import { redactSecretsInScript, seemsSecret } from "./secret-forms.ts";
 import { isBareKey, isSecretName, isSecretNumberName, isSecretVariable } from "./secret-names.ts";
 
-/** The path to a member whose text recordings keep unredacted. A list without an index means all its elements. */
+/** The path of a member whose text is not redacted. If a path has no index for a list, it means all elements. */
 export type UnredactedPath = readonly (string | number)[];
 
 export interface RedactionOptions {
   reads?: FieldReadTracker;
-  /** True if the recorded request is about Secrets, which can't be known from an object without a kind. */
+  /** True if the request is about Secrets. The objects may have no kind, so it must be stated. */
   isSecret?: boolean;
 }
 
 /**
- * Replaces free text in JSON values by placeholders. In all values of one redaction, equal texts get the same
- * placeholder. Throws if a value is too large or nested too deep.
+ * Replaces free text in JSON values by placeholders. Equal texts get the same placeholder, in all values of one
+ * redaction. Throws if a value is too large or nested too deeply.
  */
 export interface RedactValue {
   <T>(value: T, kept?: readonly UnredactedPath[]): T;
@@ -28,28 +28,31 @@ interface RedactionPosition {
   holder: object;
   /** The key of the value in `holder`, or its index if `holder` is a list. */
   member: string;
-  /** The last key on the path that is no index: elements of a list have the key of the list. */
+  /** The last key on the path that is no index. For elements of a list, it is the key of the list. */
   key: string;
   parentKey: string;
-  /** The name of the list that the value is in, if the object around the list has one. */
+  /** If the value is in a list: the name of the object that contains the list, if it has one. */
   listName: string;
   depth: number;
-  /** `isHeld`: below a Secret's data; `isPolicy`: in a policy; `isChosen`: at a path that stays unredacted. */
+  /** Whether the value is in a Secret's data. */
   isHeld: boolean;
+  /** Whether the value is in a policy. */
   isPolicy: boolean;
+  /** Whether the value is at a path that is not redacted. */
   isChosen: boolean;
   paths: readonly UnredactedPath[];
 }
 
-const deepest = 100;
-const most = 2 * 1024 * 1024;
+const maxDepth = 100;
+/** The most characters of a value. */
+const maxSize = 2 * 1024 * 1024;
 
 export const createRedactor = ({
   reads = inactiveFieldReadTracker,
   isSecret = false,
 }: RedactionOptions = {}): RedactValue => {
   const placeholders = new Map<string, string>();
-  let left = 0;
+  let remainingSize = 0;
 
   const getPlaceholder = (text: string): string => {
     const known = placeholders.get(text) ?? createPlaceholder(text, placeholders.size + 1);
@@ -58,8 +61,8 @@ export const createRedactor = ({
   };
 
   const copyValue = (value: unknown, at: RedactionPosition): unknown => {
-    left -= typeof value === "string" ? value.length : 8;
-    if (left < 0 || at.depth > deepest) throw new Error("it is too large to be recorded");
+    remainingSize -= typeof value === "string" ? value.length : 8;
+    if (remainingSize < 0 || at.depth > maxDepth) throw new Error("it is too large to be recorded");
     if (typeof value === "string") return keepText(value, at) ?? getPlaceholder(value);
     if (typeof value === "number" || typeof value === "bigint")
       return isSecretNumberName(at.key) && !at.isChosen ? 0 : value;
@@ -97,7 +100,7 @@ export const createRedactor = ({
 
   const keepText = (text: string, at: RedactionPosition): string | undefined => {
     const isRead = reads.has(at.holder, at.member);
-    // A CUE script in a policy is kept, with its texts redacted: without it, the policy would behave differently.
+    // A CUE script in a policy is kept with redacted texts. Without the script, the policy would decide differently.
     if (at.key === "cue" && (isRead || at.isPolicy) && !at.isChosen) return redactSecretsInScript(text, getPlaceholder);
     return isKeptAt(text, at, isRead) ? text : undefined;
   };
@@ -112,7 +115,7 @@ export const createRedactor = ({
   };
 
   const redact = <T>(value: T, kept: readonly UnredactedPath[] = []): T => {
-    left = most;
+    remainingSize = maxSize;
     return copyValue(value, { ...root, ...choosePaths(root, kept) }) as T;
   };
 
@@ -146,7 +149,7 @@ const selectMemberPaths = (paths: readonly UnredactedPath[], key: string): reado
 
 const selectElementPaths = (paths: readonly UnredactedPath[], index: number): readonly UnredactedPath[] =>
   paths.flatMap((path) => {
-    // A path without an index here is about each element.
+    // If the path has no index for this list, it applies to each element.
     if (typeof path[0] !== "number") return [path];
     return path[0] === index ? [path.slice(1)] : [];
   });
@@ -156,7 +159,7 @@ const choosePaths = ({ isChosen }: RedactionPosition, paths: readonly Unredacted
   isChosen: isChosen || paths.some(({ length }) => length === 0),
 });
 
-/** Returns a placeholder for redacted text, valid as a name, a label and base64. A URL keeps its scheme. */
+/** Returns a placeholder such as `redacted0001`. It is a valid name, label and base64. The scheme of a URL is kept. */
 const createPlaceholder = (text: string, number: number): string => {
   const digits = String(number).padStart(number > 9999 ? 8 : 4, "0");
   const [scheme = ""] = /^(?:[a-z][a-z0-9+.-]{0,11}:\/\/|\/)/.exec(text) ?? [];
@@ -167,34 +170,37 @@ const placeholderShape = /^(?:[a-z][a-z0-9+.-]{0,11}:\/\/|\/)?redacted(?:\d{4}|\
 /** Reports whether a text contains a placeholder that replaced redacted text. */
 export const hasPlaceholder = (text: string): boolean => /redacted\d{4}/.test(text);
 
-/** Keys such as `value` in `{ name: token, value: … }`: what they hold is the value of what the object names. */
+/** Keys such as `value` in `{ name: token, value: … }`, where the object's `name` is the name of the value. */
 const valueKey =
   /^(?:values?|val|text|string|plain|literal|inline|raw|content|data|default|\w*(?:[Vv]alues?|Default))$/;
 
-/** Reports whether a member's own key says that it is a secret. */
+/** Reports whether a member is a secret by its own key. */
 const isSecretMember = ({ holder, key, parentKey, isPolicy }: RedactionPosition): boolean =>
   isSecretName(key) && !isNameKey(key, parentKey) && !(isBareKey(key) && (isPolicy || hasSibling(holder)));
 
-/** Reports whether an object's member `key` is the name of something, as the members beside it show. */
+/** Reports whether an object has other members that show that its member `key` is a name, not a secret. */
 const hasSibling = (holder: object): boolean =>
   Object.keys(holder).some((member) => /^(?:name|operator|effect|path|property|version|value)/.test(member));
 
-/** Returns the name that is given to a text beside it: in an object with a name and a value, or by the argument before. */
+/**
+ * Returns the name of a text, if the text isn't its key: in an object with a name and a value, or the argument before
+ * it in a list of arguments.
+ */
 const getName = ({ holder, member, parentKey }: RedactionPosition): string => {
   if (Array.isArray(holder)) return String(holder[Number(member) - 1] ?? "");
   if (!valueKey.test(member)) return "";
   const { name, key } = holder as { name?: unknown; key?: unknown };
-  return [name, key].find((one) => typeof one === "string") ?? parentKey;
+  return [name, key].find((candidate) => typeof candidate === "string") ?? parentKey;
 };
 
-/** Reports whether the name of a variable or header, or the argument before it, says that a text is a secret. */
+/** Reports whether a text is a secret by the name of its variable or header, or by the argument before it. */
 const isNamedSecret = (text: string, at: RedactionPosition): boolean => {
   const name = getName(at);
   if (!Array.isArray(at.holder)) return name === at.parentKey ? isSecretName(name) : isSecretVariable(name);
   return (
     (at.listName !== "" && isSecretVariable(at.listName)) ||
     (/^(?:-u|--user)$/.test(name) && /^[^:]*:(?!\d+$)/.test(text)) ||
-    // `["key", "value"]` lists names; `["--key", value]` has an option. After `--key=a`, another argument follows.
+    // In `["key", "value"]`, `key` is no option, but in `["--key", value]` it is. After `--key=a`, no value follows.
     (/^[^\s=]+$/.test(name) && !text.startsWith("--") && !isBareKey(name) && isSecretName(name))
   );
 };

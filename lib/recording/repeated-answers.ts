@@ -6,13 +6,13 @@ import type { FieldReadTracker } from "./reads.ts";
 import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "./recorded-answers.ts";
 import { hasPlaceholder, type RedactValue } from "./redaction.ts";
 
-/** Repeats the answers that a rule got, in two more evaluations: one traces reads, one has redacted answers. */
+/** Repeats the answers that a rule got in two further evaluations: the first traces reads, the second is redacted. */
 export interface AnswerRepeater {
-  /** Returns capabilities that answer with views, and keeps their answers. */
+  /** Returns capabilities for the first evaluation. Their answers are views that note reads, and are kept. */
   watch(reads: FieldReadTracker): Capabilities;
   /**
-   * Returns capabilities with the kept answers, redacted. The rule forms its questions from redacted text, so questions
-   * are matched by their order, and noted as the rule asks them now.
+   * Returns capabilities for the second evaluation, with the kept answers, redacted. The rule's questions may contain
+   * redacted text, so answers are found by the number of the question, and the redacted questions are noted.
    */
   redact(redact: RedactValue): RedactedCapabilities;
 }
@@ -20,17 +20,16 @@ export interface AnswerRepeater {
 interface RedactedCapabilities {
   capabilities: Capabilities;
   noted(): RecordedCapabilityAnswers;
-  /** Reports whether a CUE script was evaluated on placeholders for redacted text. */
+  /** Reports whether the input of a CUE script contained placeholders. */
   isScriptBlind(): boolean;
 }
 
 export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRepeater => {
   /**
-   * The answers to the rule's questions in the first evaluation, by the number of the question; the second evaluation
-   * gets the same.
+   * The answers in the first evaluation, by the number of the question. The second evaluation gets the same answers.
    */
   const answers = new Map<number, unknown>();
-  /** The JSON that a rule got, parsed from a service's response; the key is the response. */
+  /** The parsed JSON of a service's response, by the response. */
   const contents = new WeakMap<object, unknown>();
   return {
     watch: ({ watch }) => {
@@ -61,10 +60,10 @@ export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRe
         createRecordedCapabilities({ reads: [], ...(needs.cluster && { cluster: needs.cluster }) }),
         async (question, ask) => {
           const turn = turnOf(question);
-          // No answer was kept for this question. `capabilities` has none, so `ask` throws the usual error about that.
+          // If no answer was kept for this question, `ask` throws the usual error for a missing answer.
           if (!answers.has(turn)) return ask();
           const answer = answers.get(turn);
-          // A string is always the answer to a write: one of a few fixed words, which needn't be redacted.
+          // A string is the answer to a write, such as "created". It contains no secret.
           if (typeof answer === "string") return answer;
           if (!isService(answer)) return restoreName(redact(answer), question);
           const { body, ...rest } = answer;
@@ -88,11 +87,11 @@ export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRe
   };
 };
 
-/** The verb and arguments of a question, without arguments that only say how to send it: these may not be JSON. */
+/** The verb and arguments of a question. Members that only say how it is sent are left out, as they may not be JSON. */
 type Question = readonly [verb: string, ...args: unknown[]];
 
 /**
- * Returns capabilities that ask through `answer`; `restoreValue` replaces the value that a ledger's change starts from.
+ * Returns capabilities whose calls go through `answer`. `restoreValue` replaces the values that a ledger's change gets.
  */
 const interceptAnswers = (
   capabilities: Capabilities,
@@ -120,8 +119,8 @@ const interceptAnswers = (
 });
 
 /**
- * Returns a function that numbers a rule's questions to the cluster; a repeated question keeps its number until the
- * rule writes, because its answer may be another one then.
+ * Returns a function that numbers the questions of a rule. A repeated question keeps its number until the rule writes,
+ * because the answer may then change.
  */
 const numberQuestions = () => {
   const turns = new Map<string, number>();
@@ -140,7 +139,7 @@ const isService = (answer: unknown): answer is HttpsResponse => {
   return typeof status === "number" && typeof body === "string";
 };
 
-/** Restores the name of a recorded object that the rule read by name, if redaction replaced the name. */
+/** If redaction has replaced the name of an object that the rule read by name, restores the name. */
 const restoreName = (answer: unknown, [verb, , name]: Question): unknown => {
   const { metadata } = toMap(answer);
   if (verb !== "get" || toMap(metadata).name === name || metadata === undefined) return answer;

@@ -2,6 +2,9 @@ import { isBareKey, isChecksumName, isIdentifierName, isSecretName } from "./sec
 
 // Recognizes secrets by the form of a text.
 
+/**
+ * Private keys, JSON Web Tokens, users and passwords in URLs, headers, options and configurations, and webhook URLs.
+ */
 const secretForm = new RegExp(
   [
     "-----BEGIN [A-Z ]*PRIVATE KEY",
@@ -25,7 +28,7 @@ const secretForm = new RegExp(
 const tokenStart =
   /(?:^|[^A-Za-z0-9])(?:gh[oprsu]_|github_pat_|gl(?:pat|dt|rt|cbt|ptt|ft|soat|imt|agent|ffct|oas|wt)-|xox[a-z]-|xapp-|xkeysib-|[prs]k_(?:live|test)_|whsec_|hv[brs]\.|dckr_pat_|do[op]_v1_|shp[a-z]{2}_|sntrys_|glsa_|AKIA|AIza|ya29\.)[\w./+=-]{6,}/;
 
-/** Parts of texts that look random and are no secrets. */
+/** Parts of texts that look random, but are no secrets. */
 const ordinaryPart = new RegExp(
   [
     // Digests of images, and ids of AWS.
@@ -44,8 +47,8 @@ const uuid = /\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/gi;
 const digest = /\b(?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{56}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128})\b/gi;
 
 /**
- * Reports whether a text seems to contain a secret. The `names` are what it is called, such as its key: UUIDs are
- * ordinary in an id, digests in a checksum.
+ * Reports whether a text seems to contain a secret. `names` has the names of the text, such as its key. A UUID is no
+ * secret if a name is that of an identifier, and a digest is none if a name is that of a checksum.
  */
 export const seemsSecret = (text: string, names: readonly string[]): boolean => {
   const decoded = decodeBase64(text);
@@ -55,13 +58,13 @@ export const seemsSecret = (text: string, names: readonly string[]): boolean => 
   );
 };
 
-/** Reports whether a text contains a random token that isn't ordinary under one of these names. */
+/** Reports whether a text contains a random token that isn't usual for one of these names. */
 const seemsRandom = (text: string, names: readonly string[]): boolean => {
   if (text.length < 12) return false;
-  let left = text.replace(ordinaryPart, " ");
-  if (names.some(isIdentifierName)) left = left.replace(uuid, " ");
-  if (names.some(isChecksumName)) left = left.replace(digest, " ");
-  return left.search(uuid) >= 0 || isRandom(left);
+  let rest = text.replace(ordinaryPart, " ");
+  if (names.some(isIdentifierName)) rest = rest.replace(uuid, " ");
+  if (names.some(isChecksumName)) rest = rest.replace(digest, " ");
+  return rest.search(uuid) >= 0 || isRandom(rest);
 };
 
 /** Reports whether a name or a label has the form of a secret. */
@@ -69,23 +72,27 @@ export const seemsSecretName = (text: string, names: readonly string[]): boolean
   tokenStart.test(text) || seemsRandom(text, names);
 
 const nameInText = /(-{0,2})([A-Za-z_][\w.-]*)/g;
-/** What follows the name: a value that isn't a comparison's, a value of an option, an element's content, and so on. */
+// These patterns match the text after a name that gives it a value.
+/** An assignment, such as `: "abc"` or `= abc`, but no comparison (`==`, `=~`). */
 const assigned = /(?:\\{0,3}["'])?\]?\s{0,9}(?::|=>|=(?![=~]))\s*(?!(?:true|false)\b)\S/y;
-/** The value of an option, unless it is the path of a file. */
+/** The value of an option, as in `--token abc`, unless it is the path of a file. */
 const optionValue =
   /\\{0,3}["']?(?:\s{0,9},\s{0,9}["']?|[\s=]{1,9})(?!\/[\w.-]{1,99}[\w./-]{0,999}(?![\w./+=-])|-|(?:true|false)\b)\S/y;
+/** The content of an XML element, as in `<token>abc`. */
 const content = /[^<>]{0,99}>[^<\s]/y;
+/** The next argument of a call, as in `set("token", "abc")`. */
 const nextArgument = /["']\s{0,9},\s{0,9}["'][^"']/y;
+/** A single value that fills the rest of a line, as in `token abc`. */
 const restOfLine = /[ \t]{1,9}\S{1,999}[ \t;]{0,9}(?:\n|$)/y;
 
-/** Reports whether a text gives a value to a name that says secret, as in a shell, JSON, YAML, XML or a configuration. */
+/** Reports whether a text assigns a value to a name of a secret, as in a shell, JSON, YAML, XML or a configuration. */
 const assignsSecret = (text: string): boolean => {
-  const isLong = text.includes("\n");
-  for (const { 0: all, 1: dashes = "", 2: name = "", index } of text.matchAll(nameInText)) {
+  const hasLines = text.includes("\n");
+  for (const { 0: matched, 1: dashes = "", 2: name = "", index } of text.matchAll(nameInText)) {
     const isBare = dashes === "" && /^(?:.*\.)?keys?$/i.test(name);
     if (!isSecretName(name) || (isBare && !(name === "KEY" && text.charAt(index + 3) === "="))) continue;
     const isFollowedBy = (pattern: RegExp): boolean => {
-      pattern.lastIndex = index + all.length;
+      pattern.lastIndex = index + matched.length;
       return pattern.test(text);
     };
     const before = text.slice(Math.max(0, index - 99), index);
@@ -93,14 +100,17 @@ const assignsSecret = (text: string): boolean => {
       isFollowedBy(dashes === "" ? assigned : optionValue) ||
       (/<(?:[\w-]{1,99}:)?$/.test(before) && isFollowedBy(content)) ||
       (/\(\s?["']$/.test(before) && isFollowedBy(nextArgument)) ||
-      (isLong && /(?:^|\n)[ \t]*$/.test(before) && isFollowedBy(restOfLine))
+      (hasLines && /(?:^|\n)[ \t]*$/.test(before) && isFollowedBy(restOfLine))
     )
       return true;
   }
   return false;
 };
 
-/** By their first letter, the pairs of letters that are usual in English words and in names of Kubernetes. */
+/**
+ * The pairs of letters that are usual in English words and in names of Kubernetes. In the text, the first letter of a
+ * word is followed by the letters that can come after it: `keisu` stands for ke, ki, ks and ku.
+ */
 const usualPairs = new Set(
   `abcdfgiklmnprstuvwy baeilorsuy cacehiklorstuy dadegilmorsuy eabcdefgilmnpqrstvwxy faefilorstu gaeghilnorsu haeiortu
   iabcdefglmnoprstvxz je keisu ladeilostuvy mabeilmopsu nacdefgiklnoprstuv oabcdfgiklmnoprstuvwy paehiloprstu qu
@@ -109,7 +119,7 @@ const usualPairs = new Set(
     .flatMap(([first, ...following]) => following.map((second) => `${first}${second}`)),
 );
 
-/** Returns the share of neighbours that don't occur in words: a digit by a letter, or a rare pair of letters. */
+/** Returns the fraction of pairs of characters that are unusual in words: a digit beside a letter, or a rare pair. */
 const computeOddity = (runs: readonly string[]): number => {
   let [pairs, odd] = [0, 0];
   for (const run of runs) {
@@ -128,31 +138,33 @@ const rateNeighbours = (pair: string, isBesideLower: boolean): number => {
   return /^[a-z][A-Z]$/.test(pair) || (isBesideLower && /^[A-Z]{2}$/.test(pair)) ? 0.5 : 1;
 };
 
-/** Reports whether a text has 12 or more letters and digits that look random, also if dashes divide them. */
-export const isRandom = (text: string): boolean => hasRandomChunk(text.replace(/(\w)\1{4,}|abcdefgh\w{0,18}/g, "$1"));
+/** Reports whether a text has at least 12 letters and digits that look random. Dashes may be between them. */
+export const isRandom = (text: string): boolean =>
+  // Repeated characters and alphabets, as in examples, don't count.
+  hasRandomChunk(text.replace(/(\w)\1{4,}|abcdefgh\w{0,18}/g, "$1"));
 
 const hasRandomChunk = (text: string): boolean =>
   (text.match(/[\w+=-]{12,}/g) ?? []).some((chunk) => isRandomChunk(chunk, 0.25)) ||
-  // In base64, slashes may divide the token, too. Unlike a path, it has hardly any words.
+  // A token in base64 may contain slashes. Unlike a path, it contains hardly any words.
   (text.match(/[\w+=/-]{20,}/g) ?? []).some(
     (chunk) =>
       chunk.includes("/") && isRandomChunk(chunk, 0.35) && findOddRuns(chunk).join("").length > chunk.length * 0.6,
   );
 
-/** Returns the runs of letters and digits that are neither numbers nor words nor short. */
+/** Returns the runs of letters and digits that are no numbers, no words, and not short. */
 const findOddRuns = (chunk: string): string[] =>
   (chunk.match(/[A-Za-z0-9]+/g) ?? []).filter((run) =>
     /\d/.test(run) ? /\D/.test(run) : run.length > 3 && !(words.test(run) && computeOddity([run]) <= 0.2),
   );
 const words = /^(?:[A-Z]+|[A-Z]?[a-z]+(?:[A-Z][a-z]{2,})*)$/;
 
-const isRandomChunk = (chunk: string, least: number): boolean => {
+const isRandomChunk = (chunk: string, minOddity: number): boolean => {
   const runs = findOddRuns(chunk);
   if (runs.some(isRandomRun)) return true;
-  const all = runs.join("");
-  // A pod's name has up to three short runs that were generated: web-7d9f8b6c5-x2x4z.
-  const isLong = hasBothCases(all) ? all.length >= 15 : runs.filter(({ length }) => length > 3).length > 3;
-  return isLong && computeOddity(runs) > least;
+  const joined = runs.join("");
+  // The name of a pod has up to three short generated runs, as in web-7d9f8b6c5-x2x4z.
+  const isLong = hasBothCases(joined) ? joined.length >= 15 : runs.filter(({ length }) => length > 3).length > 3;
+  return isLong && computeOddity(runs) > minOddity;
 };
 
 const isRandomRun = (run: string): boolean => {
@@ -163,20 +175,22 @@ const isRandomRun = (run: string): boolean => {
 
 const hasBothCases = (text: string): boolean => /[a-z]/.test(text) && /[A-Z]/.test(text);
 
-/** A text in a script, and the name that it is assigned to, if any. */
+/** Matches a text in a script, and the field to which it is assigned, if any. */
 const textInScript = /((?:"[\w./-]{1,99}"|[\w$-]{1,99})\s{0,9}:\s{0,9})?("(?:[^"\\\n]|\\.)*")/g;
 
-/** Returns a policy's script with its secret literals replaced; undefined if it contains a secret elsewhere. */
+/**
+ * Replaces secret literals in a policy's script. Returns undefined if a secret is left in another place of the script.
+ */
 export const redactSecretsInScript = (
   script: string,
   getPlaceholder: (literal: string) => string,
 ): string | undefined => {
-  const left = script.replace(textInScript, (all, assignedTo = "", literal: string) => {
+  const redacted = script.replace(textInScript, (matched, assignedTo = "", literal: string) => {
     const name = assignedTo.replace(/["\s:]/g, "");
     const isSecret = (isSecretName(name) && !isBareKey(name)) || seemsSecretName(literal, [name]);
-    return isSecret ? `${assignedTo}"${getPlaceholder(literal)}"` : all;
+    return isSecret ? `${assignedTo}"${getPlaceholder(literal)}"` : matched;
   });
-  return secretForm.test(left) ? undefined : left;
+  return secretForm.test(redacted) ? undefined : redacted;
 };
 
 const decodeBase64 = (text: string): string =>

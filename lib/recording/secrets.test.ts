@@ -7,7 +7,7 @@ import { type Rule, rule } from "../rule.ts";
 import { createRecordedCapabilities } from "./recorded-answers.ts";
 import { createRecorder } from "./recorder.ts";
 
-// Realistic objects with secrets, recorded with rules that read nothing, only names, or everything.
+// Tests recordings of realistic objects with secrets, for rules that read nothing, only names, or everything.
 const corpus = readSecrets();
 const capabilities = { ...createRecordedCapabilities({}), https: async () => ({ status: 200, body: "{}" }) };
 

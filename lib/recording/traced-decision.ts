@@ -16,7 +16,7 @@ export const createRepeater = ({ needs }: RecordedEvaluation): AnswerRepeater | 
   POSTERN_NEEDS && needs ? createAnswerRepeater(needs) : undefined;
 
 /**
- * Evaluates the rule again, on views of its inputs, to find out which texts the rule reads. The outcome is not used.
+ * Evaluates the rule again with views of its inputs, to find out which texts the rule reads. The outcome is not used.
  */
 export const repeatEvaluationToTrackReads = async (
   evaluation: RecordedEvaluation,

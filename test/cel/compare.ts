@@ -14,60 +14,60 @@ import { type Answer, startEvaluator, type UpstreamEvaluator } from "./upstream.
 //   node infra/node.js test/cel/compare.ts --expression "1 + 1"
 //   node infra/node.js test/cel/compare.ts --texts 1000000 --seed 1
 //
-// The last one only parses texts, and reports the slowest one.
+// The last command only parses random texts, and reports the slowest text.
 //
-// A difference is made small before it is reported, and differences are reported in groups. Texts of syntax errors come
-// from upstream's parser generator; only their positions are compared.
+// The expression of a difference is shortened before it is reported. Differences with the same cause are reported as a
+// group. Of syntax errors, only the positions are compared, because upstream's texts come from a parser generator.
 
 const macros = [...standardMacros, ...optionalMacros, ...twoVariableMacros, ...sortByMacro];
 
 export interface Comparison {
   /** The number of compared pairs of an expression and an object. */
   pairs: number;
-  /** The number of answers with issues, with an error, with a value. */
+  /** The numbers of upstream's answers with issues, with an error, and with a value. */
   issues: number;
   errors: number;
   values: number;
-  /** Tasks in which upstream panics, so that there is nothing to compare with. */
+  /** The number of tasks in which upstream panics. They are not compared. */
   panics: number;
-  /** Tasks to which upstream has several answers, one of which is that of this implementation. */
+  /** The number of tasks for which upstream has several answers, and one of them is Postern's answer. */
   undecided: number;
-  /** The number of known differences, which are accepted, by their reasons. */
+  /** The number of each known difference, by its reason. */
   known: Map<string, number>;
   differences: Difference[];
 }
 
 export const print = (value: unknown): string => JSON.stringify(sort(value)) ?? "undefined";
 
-/** Returns JSON with its keys, and the entries of maps, in the order of their texts. */
+/** Sorts the keys of objects, and the entries of CEL's maps. */
 const sort = (value: unknown): unknown => {
   if (Array.isArray(value)) return value.map(sort);
   if (typeof value !== "object" || value === null) return value;
-  const entries = Object.entries(value).map(([key, one]): [string, unknown] => [
+  const entries = Object.entries(value).map(([key, member]): [string, unknown] => [
     key,
-    key === "map" && Array.isArray(one)
-      ? one.map(sort).sort((left, right) => (JSON.stringify(left) < JSON.stringify(right) ? -1 : 1))
-      : sort(one),
+    key === "map" && Array.isArray(member)
+      ? member.map(sort).sort((left, right) => (JSON.stringify(left) < JSON.stringify(right) ? -1 : 1))
+      : sort(member),
   ]);
   return Object.fromEntries(entries.sort(([left], [right]) => (left < right ? -1 : 1)));
 };
 
-/** Returns where upstream's parser generator finds the first error. */
+/** Returns the position of the first syntax error in issues, such as `1:5`. */
 const findSyntaxError = (issues: string) => /^ERROR: <input>:(\d+:\d+): Syntax error: /m.exec(issues)?.[1];
 
-/** Returns an error with the place of a syntax error instead of its text, as errors of variables may contain it. */
+/** Replaces the text of a syntax error in an error by its position. Errors of variables may contain a syntax error. */
 const toComparable = (error: string | undefined) => {
   const position = error === undefined ? undefined : findSyntaxError(error.replace(/.*?(?=ERROR: <input>)/s, ""));
   return position === undefined ? error : `${error?.replace(/ERROR: <input>.*/s, "")}${position}`;
 };
 
-/** Returns what is different in two answers. */
+/** Returns the kind of difference between two answers; undefined if they are equal. */
 export const compareAnswers = (upstream: Answer, postern: Answer): Kind | undefined => {
   if (postern.error?.startsWith("failure: ")) return "failure";
   if (upstream.issues !== postern.issues) {
     if (upstream.issues === undefined || postern.issues === undefined) return "issues";
     const position = findSyntaxError(upstream.issues);
-    // After a syntax error the rest depends on how the parser goes on.
+    // After the first syntax error, further errors depend on the parser.
     return position !== undefined && position === findSyntaxError(postern.issues) ? undefined : "issues";
   }
   if (upstream.creation !== postern.creation) return "creation";
@@ -79,12 +79,12 @@ export const compareAnswers = (upstream: Answer, postern: Answer): Kind | undefi
 
 const isPanic = ({ error }: Answer) => error?.startsWith("panic: ") === true;
 
-/** How often a task is run whose answers may depend on the order of a map. */
+/** How often upstream evaluates a task whose answer may depend on the order of a map. */
 const repetitions = 40;
 
 const batchSize = 256;
 
-/** Compares the implementations on the next of some tasks. */
+/** Compares upstream's and Postern's answers to the next `pairs` tasks. */
 export const compare = async (
   evaluator: UpstreamEvaluator,
   {
@@ -110,7 +110,7 @@ export const compare = async (
     const postern = batch.map((task) => evaluateTask(task, evaluator.minor));
     const [current, waiting] = [batch, answers];
     done += batch.length;
-    // The program has its next tasks while the answers to these are compared.
+    // The Go program evaluates the next tasks while these answers are compared.
     batch = takeBatch(Math.min(batchSize, pairs - done));
     const upstream = await waiting;
     answers = evaluator.evaluate(batch);
@@ -138,7 +138,7 @@ export const compare = async (
   return comparison;
 };
 
-/** Leaves out the differences that upstream has with itself, if an answer is one of its own but for the order of a map. */
+/** Leaves out differences if Postern's answer is one of several answers that upstream has for the task. */
 const dropUndecided = async (evaluator: UpstreamEvaluator, different: readonly Difference[]) => {
   const answers = await evaluator.evaluate(
     different.map(({ task }) => task),
@@ -146,29 +146,30 @@ const dropUndecided = async (evaluator: UpstreamEvaluator, different: readonly D
   );
   return different.filter(({ postern }, index) => {
     const { others = [], ...first } = answers[index] as Answer;
-    const all = [first, ...others];
-    if (all.some((one) => !compareAnswers(one, postern))) return false;
-    // There are too many orders of many keys to see each of them.
-    const costs = all.map(({ cost = 0 }) => cost);
+    const upstreamAnswers = [first, ...others];
+    if (upstreamAnswers.some((answer) => !compareAnswers(answer, postern))) return false;
+    // Many keys have more orders than repetitions can show, so a similar answer is accepted: one with another order of
+    // lists, and with a cost between the lowest and the highest.
+    const costs = upstreamAnswers.map(({ cost = 0 }) => cost);
     const isWithin = (postern.cost ?? 0) >= Math.min(...costs) && (postern.cost ?? 0) <= Math.max(...costs);
-    const isSame = (one: Answer) =>
+    const isSimilar = (answer: Answer) =>
       isWithin &&
       !compareAnswers(
-        { ...one, cost: 0, value: sortLists(one.value) },
+        { ...answer, cost: 0, value: sortLists(answer.value) },
         { ...postern, cost: 0, value: sortLists(postern.value) },
       );
-    return others.length === 0 || !all.some(isSame);
+    return others.length === 0 || !upstreamAnswers.some(isSimilar);
   });
 };
 
-/** Returns JSON with its lists in the order of their elements' texts. */
+/** Sorts all lists in JSON. */
 const sortLists = (value: unknown): unknown => {
   if (Array.isArray(value)) return value.map(sortLists).sort((left, right) => (print(left) < print(right) ? -1 : 1));
   if (typeof value !== "object" || value === null) return value;
-  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, sortLists(one)]));
+  return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, sortLists(member)]));
 };
 
-/** Finds the end of what is in parentheses, brackets or braces. */
+/** Returns the index of the bracket that closes the first bracket from `start` on; -1 if there is none. */
 const findEnd = (text: string, start: number): number => {
   let depth = 0;
   for (let index = start; index < text.length; index++) {
@@ -197,7 +198,7 @@ const splitArguments = (text: string): string[] => {
   return [...parts, text.slice(start).trim()];
 };
 
-/** Lists expressions that are shorter than one, and may show the same difference. */
+/** Lists expressions that are shorter than `text`, and may show the same difference. */
 const listShorter = (text: string): string[] => {
   const found = new Set<string>();
   const simple = ["1", "'a'", "true", "[]", "dyn(1)", "{}", "x"];
@@ -207,7 +208,8 @@ const listShorter = (text: string): string[] => {
     if (end < 0) continue;
     const inner = text.slice(start + 1, end);
     const parts = splitArguments(inner);
-    // The part alone, what comes before and after it, and the whole with something simple in its place.
+    // The part in brackets by itself, the text before and after it, and the text with a simple value instead of the
+    // part.
     for (const part of [inner, ...parts]) found.add(part);
     found.add(text.slice(0, end + 1));
     found.add(text.slice(start));
@@ -249,13 +251,13 @@ const listInner = (text: string): string[] => {
   return end < 0 ? [] : splitArguments(text.slice(start + 1, end));
 };
 
-/** Finds a shorter expression with a difference of the same kind. */
+/** Finds a shorter expression with a difference of the same kind. Returns `difference` if there is none. */
 const shrink = async (evaluator: UpstreamEvaluator, difference: Difference): Promise<Difference> => {
   let smallest = difference;
   for (let round = 0; round < 12; round++) {
     const tasks = listShorter(smallest.task.expression)
       .slice(0, 150)
-      // Upstream has no limit for these.
+      // Upstream has no limit for large ranges, and would need too much memory.
       .filter((expression) => !/range\(\d{5}/.test(expression))
       .map((expression) => ({ ...smallest.task, expression }));
     const answers = await evaluator.evaluate(tasks, 3);
@@ -292,14 +294,14 @@ const blur = (text: string | undefined) =>
 const describeShape = (answer: Answer) =>
   [blur(answer.issues), blur(answer.creation), blur(answer.error), answer.value === undefined ? "" : "value"].join("|");
 
-/** Returns what differences of the same cause mostly have in common. */
+/** Returns a text that is mostly the same for differences with the same cause. */
 const describeCause = ({ kind, task, upstream, postern }: Difference): string => {
   if (kind === "value" || kind === "cost" || kind === "type")
     return `${kind}: ${[...new Set(task.expression.match(/\b\w+(?=\()|[-+*/%<>=!&|?]+|\bin\b/g))].sort().slice(0, 3).join(" ")}`;
   return `${kind}: ${describeShape(upstream)} / ${describeShape(postern)}`;
 };
 
-/** Returns differences in groups, the largest first, each with its smallest differences. */
+/** Groups differences by their cause, the largest group first. Each group has its shortest differences as examples. */
 export const groupDifferences = async (
   evaluator: UpstreamEvaluator,
   differences: readonly Difference[],
@@ -307,7 +309,7 @@ export const groupDifferences = async (
   const first = Map.groupBy(differences, (one) => describeCause(one));
   const groups = new Map<string, { cause: string; count: number; examples: Difference[] }>();
   for (const members of first.values()) {
-    // The shortest are shrunk fastest.
+    // The shortest expressions are shortened fastest.
     const shortest = members
       .toSorted((one, other) => one.task.expression.length - other.task.expression.length)
       .slice(0, 3);
@@ -350,7 +352,7 @@ const printDifference = ({ task, upstream, postern }: Difference): string => {
   ].join("\n");
 };
 
-/** Parses random texts, and says which one takes longest. A text that can't be parsed gives issues, never an exception. */
+/** Parses random texts, and reports the slowest text. An invalid text must cause issues, never an exception. */
 const parseTexts = (count: number, seed: number): string => {
   let [refused, longest, slowest] = [0, 0, ""];
   let done = 0;

@@ -32,14 +32,17 @@ import { generateTasks } from "./generate.ts";
 import { toCanonical } from "./postern.ts";
 import { startEvaluator } from "./upstream.ts";
 
-// Runs the tests of CEL's specification. Kubernetes enables only a part of CEL; tests of other parts are left out.
+// Runs the tests of CEL's specification. Kubernetes enables only a part of CEL, so tests of other parts are left out.
 
 const messages = "protobuf's messages, wrappers and enums";
 const otherVersion = "Kubernetes' version of cel-go and its libraries has another answer";
 const unchecked = "Kubernetes refuses unchecked expressions";
 const mixed = "Kubernetes refuses lists and maps of several types";
 
-/** Tests by `file/section/test` or by their text, and the reason why they are left out. The first line counts. */
+/**
+ * The tests that are left out, with the reasons. `at` is matched with `file/section/test`, `having` with the test's
+ * text. Only the first entry that matches a test is used.
+ */
 const leftOut: readonly { reason: string; at?: RegExp; having?: RegExp }[] = [
   { reason: messages, at: /^(dynamic|enums|proto2|proto2_ext|proto3|wrappers|comparisons\/eq_wrapper)\// },
   { reason: "the library math", at: /^math_ext\// },
@@ -72,10 +75,10 @@ const counts = {
   containers: 2,
 };
 
-/** A message of protobuf as JSON. */
+/** A protobuf message as JSON. */
 type Json = any;
 
-/** Returns a value of `cel.expr.Value`. */
+/** Converts a `cel.expr.Value` of the specification into a value of lib/cel. */
 const toValue = (json: Json): Value => {
   const [[kind, value] = ["nothing"]] = Object.entries<Json>(json);
   switch (kind) {
@@ -119,7 +122,7 @@ const namedTypes: Readonly<Record<string, Type>> = {
   UINT64: types.uint,
 };
 
-/** Returns a type of `cel.expr.Type`. */
+/** Converts a `cel.expr.Type` of the specification into a type of lib/cel. */
 const toType = (json: Json): Type => {
   const [[kind, value] = ["nothing"]] = Object.entries<Json>(json);
   switch (kind) {
@@ -145,7 +148,7 @@ const toType = (json: Json): Type => {
 
 const admission = createAdmissionEnvironment({});
 
-/** Runs a test; returns the reason why it is left out, or what is wrong. */
+/** Runs a test. Returns the reason if it must be left out, and what is wrong if it fails. */
 const run = ({ original, type }: Test): { reason: string } | { wrong: string } | undefined => {
   const {
     expr,
@@ -238,7 +241,7 @@ describe("the expressions of CEL's specification", await needs("CEL evaluator"),
     const { value: base } = generateTasks(1).next();
     const tests = [checking, comprehension, conformance, parsing].flatMap(listTests);
     const tasks = [...new Set(tests.map(({ test }) => test.original.expr))]
-      // Kubernetes knows protobuf's own messages.
+      // Kubernetes knows the messages of protobuf itself, and lib/cel doesn't.
       .filter((expression) => !/google\.protobuf\.\w+\{/.test(expression))
       .map((expression) => ({ ...base, expression, composed: [] }));
     const { differences } = await compare(evaluator, { pairs: tasks.length, tasks: tasks.values() });

@@ -14,14 +14,14 @@ import {
 } from "../../lib/cel/values.ts";
 import { anyTemplates, orderedTemplates, summableTemplates, templates, texts } from "./templates.ts";
 
-/** An expression, and what it is evaluated with. */
+/** An expression, with the data and the variables that it is evaluated with. */
 export interface Task {
   id: number;
   expression: string;
   mode: "validation" | "message" | "condition" | "mutation";
   /** The data, such as `object` and `request`. */
   variables: ValueObject;
-  /** The variables of the policy, which later ones and the expression can use. */
+  /** The variables of the policy. Later variables and the expression can use them. */
   composed: readonly { name: string; expression: string }[];
 }
 
@@ -53,7 +53,7 @@ const parseType = (text: string): StaticType => {
 const printType = ({ name, parameters }: StaticType): string =>
   parameters.length === 0 ? name : `${name}(${parameters.map(printType).join(",")})`;
 
-/** The types that the capital letters in templates stand for; other letters stand for any of `anyTypes`. */
+/** The types that some capital letters in templates stand for. Other capital letters stand for any of `anyTypes`. */
 const letters: Record<string, readonly string[]> = {
   A: ["string", "int"],
   C: ["int", "uint", "double", "string", "bool", "bytes", "duration", "timestamp"],
@@ -133,7 +133,7 @@ const goals = [
 
 const isLetter = (name: string) => /^[A-Z]$/.test(name);
 
-/** Finds types for the letters of a pattern, so that it is the type. Returns false if there are none. */
+/** Finds types for the letters of a pattern with which the pattern is the type. Returns false if there are none. */
 const unify = (pattern: StaticType, type: StaticType, bound: Map<string, StaticType>): boolean => {
   if (isLetter(pattern.name)) {
     const allowed = letters[pattern.name];
@@ -144,7 +144,7 @@ const unify = (pattern: StaticType, type: StaticType, bound: Map<string, StaticT
   return (
     pattern.name === type.name &&
     pattern.parameters.length === type.parameters.length &&
-    // Both have as many parameters.
+    // Both have the same number of parameters.
     pattern.parameters.every((one, index) => unify(one, type.parameters[index] as StaticType, bound))
   );
 };
@@ -358,7 +358,7 @@ const createFieldValue = (random: Random, depth: number): Value => {
   return random.pick(fieldValues);
 };
 
-// Object.fromEntries makes `__proto__` a member of its own.
+// Object.fromEntries makes `__proto__` a usual member of the object.
 const createMap = (random: Random, depth: number, most: number): ValueObject =>
   Object.fromEntries(
     Array.from({ length: random.drawBelow(most + 1) }, () => [
@@ -381,7 +381,7 @@ const pathsOf = (value: Value, path: string, depth = 4): [path: string, value: V
   ];
 };
 
-/** Returns the types that an expression of JSON may be used as. */
+/** Returns the types as which a value of JSON may be used. */
 const kindsOf = (value: Value): string[] => {
   if (value === null) return ["null"];
   if (isList(value)) return ["list"];
@@ -394,14 +394,14 @@ const kindsOf = (value: Value): string[] => {
 interface Scope {
   variables: readonly { name: string; type: string }[];
   paths: ReadonlyMap<string, readonly string[]>;
-  /** Whether paths are converted to their types, as elements of a list must be. */
+  /** True if paths must be converted to their types, as in the elements of a list. */
   isTyped: boolean;
-  /** How many more expressions may be made; shared by all parts of one expression. */
+  /** How many more expressions may be generated. All parts of one expression share this number. */
   budget: { left: number };
 }
 
 const allTemplates = Object.entries(templates).map(([result, list]) => ({ result: parseType(result), list }));
-/** Templates by the type of their value, with the types that letters in it stand for. */
+/** Templates by the type of their value, with the types that the letters in them stand for. */
 const candidatesByType = new Map<string, readonly { template: string; bound: ReadonlyMap<string, StaticType> }[]>();
 
 const findCandidates = (type: string) => {
@@ -416,7 +416,7 @@ const findCandidates = (type: string) => {
     list.map((template) => ({ template, bound: new Map([[letter, parsed]]) }));
   const found = [
     ...candidates,
-    // Templates of any type are a part of all that is not too large.
+    // There are few templates of any type, so most candidates are templates of this type.
     ...add(anyTemplates, "T"),
     ...(letters.C?.includes(type) ? add(orderedTemplates, "C") : []),
     ...(letters.S?.includes(type) ? add(summableTemplates, "S") : []),
@@ -437,7 +437,7 @@ const replaceLetters = (type: StaticType, bound: Map<string, StaticType>, random
 
 const names = ["x", "y", "z", "k", "v", "e", "i", "it", "c"];
 
-/** Returns an expression that mostly has a type, as CEL prints it. */
+/** Returns an expression. Its type is mostly this one, which is written as CEL prints types. */
 const createExpression = (random: Random, type: string, depth: number, scope: Scope): string => {
   if (type === "key") return random.pick(literals[type] ?? []);
   if (type === "index") return random.pick(random.decide(0.03) ? (literals.string ?? []) : (literals[type] ?? []));
@@ -457,7 +457,7 @@ const createExpression = (random: Random, type: string, depth: number, scope: Sc
   return fillTemplate(random, template, new Map(bound), depth - 1, scope);
 };
 
-/** Characters that texts with a grammar have, and some that none has. */
+/** Characters of texts with a syntax, such as quantities or URLs, and some that no such text has. */
 const textCharacters = [
   ..."0123456789abcdefxyzEGKMTikmnuvszhpZ.:/-+%[]@#?&=_ ,()*^$|\\{}\u00e9\u00df\u212a\u{1f600}\t~!;<>",
 ];
@@ -474,7 +474,7 @@ const changeText = (random: Random, literal: string): string => {
     characters.splice(at, random.decide(0.6) ? 1 : 0, ...(random.decide(0.75) ? [character] : []));
   }
   const text = characters.join("");
-  // Upstream computes with any exponent of a quantity, which may take hours.
+  // Upstream computes with quantities of any exponent, which may take hours.
   if (/e[-+]?\d{4}/i.test(text)) return literal;
   if (prefix === "") return `'${text.replaceAll("\\", "\\\\").replaceAll("\t", "\\t")}'`;
   return text.endsWith("\\") ? literal : `r'${text.replaceAll("\t", " ")}'`;
@@ -566,7 +566,10 @@ const createLeaf = (random: Random, type: string, scope: Scope): string => {
 
 const holePattern = /\$(\w+)/g;
 
-/** Replaces the holes of a template, in their order: variables that it declares are known from there on. */
+/**
+ * Replaces the placeholders of a template in their order. A variable that the template declares can be used in the
+ * placeholders after it.
+ */
 const fillTemplate = (
   random: Random,
   template: string,
@@ -602,11 +605,11 @@ const fillTemplate = (
       const pattern = parseType(inner === undefined ? name : `${name}(${inner})`);
       const type = printType(replaceLetters(pattern, bound, random));
       const expression = createExpression(random, type, depth, scope);
-      // An operand of an operator, or of a call, keeps its meaning only in parentheses.
-      const isPart =
+      // As an operand of an operator or a call, an expression keeps its meaning only in parentheses.
+      const isOperand =
         /^[\s]*[-+*/%<>=!&|?.[]|^ in /.test(template.slice(end)) || /[-+*/%<>=!&|?] *$|^-$| in $/.test(result);
       result +=
-        isPart && /^-|[\s?]/.test(expression) && !/^(['"]|\[[^\]]*\]$|\([^)]*\)$)/.test(expression)
+        isOperand && /^-|[\s?]/.test(expression) && !/^(['"]|\[[^\]]*\]$|\([^)]*\)$)/.test(expression)
           ? `(${expression})`
           : expression;
     }
@@ -614,7 +617,7 @@ const fillTemplate = (
   return result + template.slice(end);
 };
 
-/** Returns an operator between values of any two types, each also as a dyn. */
+/** Returns an operator between values of any two types, some of them converted to dyn. */
 const createPair = (random: Random, scope: Scope): string => {
   const side = () => {
     const text = createExpression(random, random.pick(anyTypes), 1, { ...scope, budget: { left: 3 } });
@@ -645,7 +648,7 @@ const createPair = (random: Random, scope: Scope): string => {
   return `${side()} ${operator} ${side()}`;
 };
 
-/** The functions that are called with arguments of wrong types: a dot before its name marks a method. */
+/** Functions that are called with arguments of wrong types. A dot before the name marks a method. */
 const calls = [
   ...new Map(
     [...Object.values(templates).flat()].flatMap((template) =>
@@ -711,7 +714,7 @@ const kinds: readonly PolicyKind[] = Object.values(
   >,
 ).map(({ object, expressions }) => ({ object: toValue(object), expressions }));
 
-/** Changes about one of the values in a tree. */
+/** Changes about one of the values in an object or a list. */
 const mutate = (random: Random, value: Value, probability: number): Value => {
   if (random.decide(probability)) {
     const choice = random.draw();
@@ -778,7 +781,7 @@ const policyVariables = [
   { name: "images", expression: "variables.containers.map(c, c.image)" },
 ];
 
-/** Generates tasks without end; the same seed gives the same tasks. */
+/** Generates an endless series of tasks. The same seed gives the same tasks. */
 export function* generateTasks(seed: number): Generator<Task, never> {
   const random = createRandom(seed);
   for (let id = 1; ; id++) {
@@ -849,7 +852,10 @@ const tokens = [
   ".sortBy(x, ",
 ];
 
-/** Generates texts without end: expressions, damaged ones, series of tokens and of characters, and deep ones. */
+/**
+ * Generates an endless series of texts for the parser: expressions, damaged expressions, series of tokens or
+ * characters, and deeply nested expressions.
+ */
 export function* generateTexts(seed: number): Generator<string, never> {
   const random = createRandom(seed);
   const tasks = generateTasks(seed);
@@ -897,7 +903,7 @@ const createPolicyTask = (random: Random): Omit<Task, "id"> => {
   };
 };
 
-/** Replaces a word, a number or an operator of an expression by another one. */
+/** Replaces a word, a number or an operator of an expression by a different one. */
 const changeToken = (random: Random, text: string): string => {
   const tokens = [...text.matchAll(/\w+|[<>=!]=|[-+*/%<>!.?:]/g)];
   const { index, 0: old } = random.pick(tokens);
@@ -953,7 +959,7 @@ const createFreeTask = (random: Random): Omit<Task, "id"> => {
   };
 };
 
-/** Returns a mode that mostly has all that an expression uses. */
+/** Returns a mode of evaluation, mostly one in which everything that an expression uses is available. */
 const chooseMode = (random: Random, text: string): Task["mode"] => {
   if (random.decide(0.02)) return random.pick(["validation", "message", "condition", "mutation"]);
   if (/\b(Object|JSONPatch|jsonpatch)\b/.test(text)) return "mutation";

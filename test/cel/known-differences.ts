@@ -2,7 +2,7 @@ import { parseMinor } from "../../lib/since.ts";
 import type { Task } from "./generate.ts";
 import type { Answer } from "./upstream.ts";
 
-/** What answers can differ in. */
+/** The parts of answers that can differ. */
 export const kinds = ["failure", "issues", "creation", "type", "error", "value", "cost"] as const;
 export type Kind = (typeof kinds)[number];
 
@@ -15,27 +15,27 @@ export interface Difference {
   postern: Answer;
 }
 
-/** A difference that is accepted, and why. */
+/** An accepted difference, with the reason. */
 interface KnownDifference {
   reason: string;
-  /** The last minor that has it; without this, all minors have it. */
+  /** The last minor with this difference; without it, all minors have it. */
   until?: string;
   isMeant(difference: Difference, print: (value: unknown) => string): boolean;
 }
 
-/** Names of cel-go and Go for the types of lists, maps, null and quantities. */
+/** Matches the names that cel-go and Go have for the types of lists, maps, null and quantities. */
 const goTypes =
   /\*?cel\.Quantity|\*types\.(?:baseList|concatList|baseMap)|types\.Null|<nil>|\[\](?:interface \{\}|ref\.Val|string)|map\[\w+(?:\.\w+)?\](?:interface \{\}|ref\.Val)/g;
 
 const getText = ({ expression, composed }: Task) => [expression, ...composed.map((one) => one.expression)].join(" ");
 
-/** A name that begins with a dot. */
+/** Matches a name that begins with a dot. */
 const globalName = /(?<![\w.)\]?`}'"])\.[a-z_]/i;
 
 const differsOnlyIn = ({ upstream, postern }: Difference, pattern: RegExp) =>
   upstream.error !== postern.error && upstream.error?.replace(pattern, "") === postern.error?.replace(pattern, "");
 
-/** Returns the words and numbers of a text in their order by Unicode. */
+/** Returns the words and numbers of a text, sorted. */
 const listScalars = (text: string) =>
   text
     .match(/[^\s"[\]{},:]+/g)
@@ -102,7 +102,7 @@ const knownDifferences: readonly KnownDifference[] = [
     reason: "the cost of a global name with a dot that a macro's variable hides: upstream loses that of its selections",
     isMeant: ({ kind, task }) => kind === "cost" && globalName.test(getText(task)),
   },
-  // What no policy is likely to need in both ways is as in 1.37 for all versions.
+  // lib/cel does the following as 1.37 does, in all minors, because hardly any policy needs the older behaviour.
   {
     reason: "1.37 changed what startsWith, endsWith, matches and a failing flatten cost",
     until: "1.36",
@@ -159,7 +159,7 @@ const knownDifferences: readonly KnownDifference[] = [
   },
 ];
 
-/** Returns the reason of a difference that stays; undefined for all others. */
+/** Returns the reason of a difference if it is accepted; undefined for all other differences. */
 export const findReason = (difference: Difference, print: (value: unknown) => string): string | undefined =>
   knownDifferences.find(
     ({ until = difference.minor, isMeant }) =>

@@ -12,7 +12,7 @@ const mapKeys = ["a", "b", "c.d/e", "constructor", "__proto__"];
 const texts = ["a", "b", "c", "", 'quo"te\n', "ü", "1"];
 const numbers = [0, 1, 2, 80, -1, 443];
 const scalars = ["a", "100m", "1Gi", "2024-01-01T00:00:00Z", 1, 80, "http", true];
-/** Values that fit few types. */
+/** Values that are valid for few types. */
 const wrongValues = [null, "x", 1, 1000000.5, 0.00001, 2e20, true, [], {}, ["x", null], [{}], { x: [1, "y"], a: null }];
 
 /** What is generated: an object of a cluster, a patch that can be applied, or one that may have what is atomic. */
@@ -93,7 +93,7 @@ class ObjectGenerator {
     const isLarge = usable.length > 6;
     const chosen = usable.filter(() => random.decide(isLarge ? 5 / usable.length : 0.5));
     const entries = chosen.map(([key, field]) => [key, this.generate(field, purpose, depth - 1)]);
-    // What is most interesting in built-in kinds.
+    // These members are the most interesting ones in built-in kinds.
     for (const key of ["spec", "containers", "template", "ports", "metadata", "data"])
       if (Object.hasOwn(fields, key) && random.decide(0.6))
         entries.push([key, this.generate(fields[key] ?? "any", purpose, depth - 1)]);
@@ -113,7 +113,7 @@ class ObjectGenerator {
   }
 }
 
-/** Changes one place of a value to something that mostly doesn't fit. */
+/** Replaces a value somewhere in an object by one that its schema mostly doesn't allow. */
 const spoil = (random: Random, root: JsonMap): void => {
   let parent: JsonMap | unknown[] = root;
   for (;;) {

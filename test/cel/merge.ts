@@ -27,7 +27,10 @@ const builtInKinds = [
 /** How many kinds of generated CustomResourceDefinitions there are for each built-in kind. */
 const definitionsPerKind = 8;
 
-/** The number of times that upstream merges a patch. The order of its errors varies; with so many, each error comes first once. */
+/**
+ * The number of times that upstream merges a patch. The order of its errors is random; with so many tries, each error
+ * should be the first one at least once.
+ */
 const repeat = 40;
 
 export interface MergeDifference {
@@ -69,7 +72,7 @@ const writeSubjects = async (folder: string, seed: number): Promise<Subject[]> =
   return subjects;
 };
 
-/** Returns what upstream makes of expressions whose values are patches of a pod. */
+/** Returns upstream's answers to expressions whose values are patches of a pod. */
 export const evaluatePatches = async (
   evaluator: UpstreamEvaluator,
   pod: JsonMap,
@@ -97,14 +100,14 @@ const applyOwn = (schema: ObjectSchema, object: JsonMap, patch: JsonMap): { valu
   }
 };
 
-/** Returns an error's parts in the order of their texts. */
+/** Sorts the parts of an error, because their order may vary. */
 const sortParts = (error: string): string =>
   error
     .split(/\n|(?<=structs: )|, (?=\.)/)
     .sort()
     .join("\n");
 
-/** The one difference that stays: a cluster may be newer than the schemas here, and its objects have more fields. */
+/** The one accepted difference: a cluster may be newer than Postern's schemas, so that its objects have more fields. */
 const laterField = /^error applying patch: failed to convert original object .*: field not declared in schema/s;
 
 const isSameAnswer = (upstream: MergeAnswer, postern: { value?: unknown; error?: string }): boolean => {

@@ -46,7 +46,7 @@ const scopes: Record<Task["mode"], { options: PolicyCompilerOptions; hasAuthoriz
   mutation: { options: { isMutation: true }, hasAuthorizer: true },
 };
 
-/** Returns what this implementation finds for a task, in a minor of Kubernetes. */
+/** Returns Postern's answer to a task, in a minor version of Kubernetes. */
 export const evaluateTask = (task: Task, minor: string): Answer => {
   try {
     return evaluate(task, minor);
@@ -55,16 +55,16 @@ export const evaluateTask = (task: Task, minor: string): Answer => {
   }
 };
 
-/** The compilers without variables of a policy, by their minor and mode. */
+/** The compilers for tasks without variables of a policy, by minor version and mode. */
 const compilers = new Map<string, PolicyCompiler>();
 
 const createCompiler = (mode: Task["mode"], minor: string): PolicyCompiler =>
   createPolicyCompiler(
-    // Any kind makes `params` known.
+    // With any paramKind, expressions can use `params`.
     { paramKind: {} },
     {
       ...scopes[mode].options,
-      // The newest version has functions of the next one in stored expressions, and these are compared.
+      // In stored expressions, the newest version accepts functions of the next version. The comparison uses them, too.
       kubernetes: minor === newestMinor ? `1.${parseMinor(minor) + 1}` : minor,
     },
   );

@@ -1,4 +1,4 @@
-/** Returns the entries of a text: two spaces or a new line separate them. */
+/** Returns the entries of a text, which are separated by two spaces or a line break. */
 const list = ({ raw }: TemplateStringsArray): readonly string[] =>
   raw
     .join("")
@@ -9,8 +9,8 @@ const list = ({ raw }: TemplateStringsArray): readonly string[] =>
 /**
  * Templates of expressions by the type of their value. In a template, `$int` is an expression of that type, `$var(T)`
  * declares a variable that the rest of the template may use, and `$text(regex)` is one of the texts below. A capital
- * letter is a type that is chosen for each use: `K` a map's key, `C` a type with an order, `S` a type with a sum, `N` a
- * number, and any type else.
+ * letter is a type that is chosen for each use: `K` a type of keys of maps, `C` a type whose values can be compared,
+ * `S` a type whose values can be added, `N` a type of numbers, and any other letter any type.
  */
 export const templates: Readonly<Record<string, readonly string[]>> = {
   bool: list`
@@ -124,7 +124,7 @@ export const templates: Readonly<Record<string, readonly string[]>> = {
     $dyn.sortBy($var(dyn), $var)
   `,
   "list(C)": list`$list(C).sort()  $list(C).sort().reverse()`,
-  // Upstream has no limit for a range: with a large one, the program in Go would run out of memory.
+  // Upstream has no limit for ranges, so with a large range the program in Go would run out of memory.
   "list(int)": list`lists.range($index)`,
   "list(string)": list`
     $string.split($string)  $string.split($string, $index)  $string.findAll($text(pattern))
@@ -203,7 +203,7 @@ export const orderedTemplates: readonly string[] = list`$list(C).min()  $list(C)
 export const summableTemplates: readonly string[] = list`$list(S).sum()`;
 
 /**
- * Texts as literals of CEL, by the name of what they are for. Those after a "|" are wrong for it, or unusual.
+ * Texts as literals of CEL, by the name of what they are used for. The texts after a "|" are invalid for it or unusual.
  */
 export const texts: Readonly<Record<string, readonly string[]>> = {
   bool: list`'true'  'false'  'True'  'TRUE'  't'  'f'  '1'  '0'  |  'yes'  ''  'tRue'`,

@@ -5,25 +5,25 @@ import type { JsonMap } from "../../lib/json.ts";
 import { buildCelEvaluator } from "../bench/peers/cel-go.ts";
 import { type Task, writeValue } from "./generate.ts";
 
-/** What an implementation finds for a task. */
+/** The answer of an implementation (upstream or Postern) to a task. */
 export interface Answer {
-  /** What is wrong with the expression, as upstream prints it. */
+  /** The errors of the parser or the checker, as upstream prints them. */
   issues?: string;
-  /** Why no program can be made of the expression. */
+  /** The error if a valid expression can't be compiled to a program. */
   creation?: string;
   type?: string;
-  /** The type as errors about the type of a whole expression name it, if that is different. */
+  /** The name of the type in errors about the type of a whole expression, if it differs from `type`. */
   printed?: string;
-  /** The value as JSON in which values of all types differ. */
+  /** The value as JSON. Values of different types have different JSON. */
   value?: unknown;
   error?: string;
-  /** The cost, with that of the variables of the policy that the expression uses. */
+  /** The cost, including the cost of the policy's variables that the expression uses. */
   cost?: number;
-  /** Other answers of upstream to the same task: Go has no order for the keys of a map. */
+  /** Other answers of upstream to the same task. Upstream's answer may depend on the random order of a Go map. */
   others?: readonly Answer[];
 }
 
-/** A patch of an ApplyConfiguration, and an object of a schema in a file: upstream's OpenAPI or a definition. */
+/** A task for a merge: a patch, an object, and the file of its schema (upstream's OpenAPI document or a definition). */
 export interface Merging {
   schema: string;
   object: JsonMap;
@@ -32,30 +32,30 @@ export interface Merging {
   expression?: string;
 }
 
-/** What upstream makes of a patch. */
+/** The answer of upstream to a merge. */
 export interface MergeAnswer {
-  /** The object as kube-apiserver shows it to webhooks. */
+  /** The object in the form in which kube-apiserver sends it to webhooks. */
   object: JsonMap;
   value?: JsonMap;
   error?: string;
-  /** Other errors of upstream for the same patch: Go has no order for the keys of a map. */
+  /** Other errors of upstream for the same patch. Upstream's error may depend on the random order of a Go map. */
   others?: readonly string[];
 }
 
-/** A running program that evaluates expressions. */
+/** The running Go program with upstream's packages. */
 export interface UpstreamEvaluator {
-  /** The minor of Kubernetes whose packages it has. */
+  /** The minor version of Kubernetes whose packages it has. */
   minor: string;
-  /** Returns an answer for each task; each task is run `repeat` times. */
+  /** Returns an answer for each task. Each task is evaluated `repeat` times. */
   evaluate(tasks: readonly Task[], repeat?: number): Promise<Answer[]>;
-  /** Applies patches; those with errors `repeat` times. */
+  /** Applies patches. A patch with an error is applied `repeat` times. */
   merge(patches: readonly Merging[], repeat: number): Promise<MergeAnswer[]>;
   stop(): Promise<void>;
 }
 
 export const startEvaluator = async (minor: string): Promise<UpstreamEvaluator> => {
   const { program } = await buildCelEvaluator(minor);
-  // A task that needs more memory than this is a mistake of the generator.
+  // Go collects garbage often above this limit, which only a mistake of the generator exceeds.
   const env = { ...process.env, GOMEMLIMIT: "1GiB" };
   const child = spawn(program, { env, stdio: ["pipe", "pipe", "inherit"] });
   const waiting = new Map<number, (answer: never) => void>();
@@ -68,12 +68,12 @@ export const startEvaluator = async (minor: string): Promise<UpstreamEvaluator> 
   child.stdin.on("error", () => undefined);
   createInterface({ input: child.stdout, crlfDelay: Number.POSITIVE_INFINITY }).on("line", (line) => {
     const { id, ...answer } = JSON.parse(line) as { id: number };
-    // The cast is safe: an answer is what its task asks for.
+    // The cast is safe: the program's answer has the type that the task with this id expects.
     waiting.get(id)?.(answer as never);
     waiting.delete(id);
   });
   let last = 0;
-  /** Sends tasks, each the members of an object in JSON. */
+  /** Sends tasks. Each text is the members of a JSON object, without its braces. */
   const send = <T>(tasks: string[]): Promise<T[]> => {
     const answers = tasks.map((text) => {
       const id = ++last;

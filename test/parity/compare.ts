@@ -27,7 +27,8 @@ const serverFields: Record<string, string> = {
 };
 
 /**
- * Values of `serverFields` that are compared nevertheless: if one server's answer has such a value, the other's must.
+ * Values that are compared even in the fields of `serverFields`: if one server's answer has such a value, the other
+ * server's answer must have it, too.
  */
 const comparedValues = new Set(["None", ""]);
 
@@ -36,29 +37,35 @@ export interface ComparableServerAnswer {
   code: number;
   warnings: string[];
   body: unknown;
-  /** The audit annotations that admission adds, by their names. The prefix is a plugin's or a webhook's. */
+  /** The audit annotations that admission adds, by their names without the prefix of a plugin or a webhook. */
   audit?: Record<string, string>;
 }
 
-/** Replaces what differs by chance in an answer, such as names, uids, times and orders. */
+/**
+ * Replaces or sorts what differs by chance in an answer: generated names, uids, times, and the order of some lists.
+ */
 export const toComparable = (
   { answer, name, audit = {} }: RequestWithAnswer,
   sequence: string,
 ): ComparableServerAnswer => {
-  const said = JSON.stringify([answer.body, selectAuditAnnotations(audit)], (key, value) =>
+  const json = JSON.stringify([answer.body, selectAuditAnnotations(audit)], (key, value) =>
     Object.hasOwn(serverFields, key) && value !== undefined && !comparedValues.has(value) ? "?" : value,
   );
-  const plain = replaceNames(said.replace(/admission webhook \\"[^"]+\\" denied the request: /g, ""), name, sequence)
+  const comparableJson = replaceNames(
+    json.replace(/admission webhook \\"[^"]+\\" denied the request: /g, ""),
+    name,
+    sequence,
+  )
     // Uids and times are replaced by `?` in the whole answer, because texts and labels contain them, too.
     .replaceAll(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, "?")
     // The name of the volume with a ServiceAccount's token has a random suffix, which is replaced by `?`.
     .replaceAll(/\bkube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}\b/g, "kube-api-access-?")
-    // Until Kubernetes 1.33, texts show Go's structures with the addresses of values.
+    // Up to Kubernetes 1.33, texts show Go's structures with the addresses of values in memory.
     .replaceAll(/(?<=\(\*[\w.]+\)\()0x[0-9a-f]+(?=\))/g, "0x?")
-    // Go's diffs use a different space character in half of all processes, so that programs don't parse them.
+    // In half of all processes, Go's diffs have no-break spaces, so that programs don't rely on their exact text.
     .replaceAll("\u00a0", " ");
-  const [parsed, comparableAudit] = JSON.parse(plain);
-  const body = Object.values(orderings).reduce((body, arrange) => arrange(body), parsed);
+  const [parsedBody, comparableAudit] = JSON.parse(comparableJson);
+  const body = Object.values(orderings).reduce((body, sortLists) => sortLists(body), parsedBody);
   const warnings = sortByPolicy(
     answer.warnings.map((text) => replaceNames(text, name, sequence)),
     (text) => /^Validation failed for ValidatingAdmissionPolicy '([^']*)'/.exec(text)?.[1],
@@ -72,8 +79,8 @@ export const toComparable = (
 };
 
 /**
- * Returns audit annotations by their names, without those that the API server adds about authorization and webhooks. The
- * values of several annotations with one name are joined.
+ * Returns audit annotations by their names, without those that the API server adds about authorization and webhooks.
+ * The values of several annotations with one name are joined.
  */
 const selectAuditAnnotations = (audit: Record<string, string>) => {
   const selected = Object.entries(audit).filter(
@@ -88,7 +95,7 @@ const selectAuditAnnotations = (audit: Record<string, string>) => {
   );
 };
 
-/** Returns the failures of all policies as one list. The order of policies is random, and each has an entry. */
+/** Joins the lists of failures that several policies wrote, and sorts them by policy, as their order is random. */
 const joinFailures = (values: readonly string[]): string =>
   toCanonicalJson(
     sortByPolicy(
@@ -142,15 +149,15 @@ const orderings: Record<string, (body: Body) => Body> = {
   },
 };
 
-/** Returns which bound of a LimitRange a message is about, such as `maximum per Pod`, without the resource. */
+/** Returns which limit of a LimitRange a message is about, such as `maximum per Pod`, without the resource. */
 const getFaultKind = (fault: string) => /(minimum|maximum|ratio).* per \w+/.exec(fault)?.[0].replace(/ \S+ usage/, "");
 
-/** Sorts neighbouring texts of the same kind among each other, as upstream's order of them is random. */
-const sortRuns = (texts: string[], sortOf: (text: string) => unknown): string[] => {
+/** Sorts each run of neighbouring texts of the same kind, because upstream returns them in random order. */
+const sortRuns = (texts: string[], getKind: (text: string) => unknown): string[] => {
   const runs: string[][] = [];
   for (const text of texts) {
     const last = runs.at(-1);
-    if (last?.[0] !== undefined && sortOf(last[0]) === sortOf(text)) last.push(text);
+    if (last?.[0] !== undefined && getKind(last[0]) === getKind(text)) last.push(text);
     else runs.push([text]);
   }
   return runs.flatMap((run) => run.sort());
@@ -181,25 +188,25 @@ const sortManagers = (object: Body): Body => {
   return { ...object, metadata: { ...Object(object.metadata), managedFields: managedFields.toSorted(compareText) } };
 };
 
-/** Replaces generated object names in an answer by `<sequence>-?`, because their suffix is random. */
+/** Replaces generated names of objects in an answer by `<sequence>-?`, because their suffixes are random. */
 const replaceNames = (text: string, name: string, sequence: string) =>
   (name === sequence ? text : text.replaceAll(name, `${sequence}-?`)).replaceAll(
     new RegExp(`\\b${sequence}-[bcdfghjklmnpqrstvwxz2456789]{5}\\b`, "g"),
     `${sequence}-?`,
   );
 
-/** A known, intended difference between a plugin's answers and its port's, with the reason for it. */
+/** An intended difference between the answers of a plugin and of its port, with the reason for it. */
 interface KnownDifference {
   reason: string;
   /** The rules that have this difference and list it in their READMEs. */
   rules: string[];
-  /** Whether minors of Kubernetes have this difference; absent: all of them have it. */
+  /** In which minors of Kubernetes this difference exists; absent: in all of them. */
   since?: Since<boolean>;
-  /** True if audit annotations may differ, too; otherwise they must be the same. */
+  /** True if the audit annotations may differ, too; otherwise they must be equal. */
   isInAudit?: true;
   /**
-   * Reports whether this known difference alone explains how the plugin's answer and the rule's differ. `earlier` and
-   * `before` are those of the comparison.
+   * Reports whether this difference alone explains how the plugin's answer (`wanted`) and the rule's (`actual`) differ.
+   * `earlier` and `before` are explained in `ComparisonContext`.
    */
   explains(
     wanted: ComparableServerAnswer,
@@ -316,14 +323,14 @@ const knownDifferences: KnownDifference[] = [
       "service-account",
     ],
     explains: (wanted, actual) => {
-      const [said, ours] = [Object(wanted.body), Object(actual.body)];
+      const [upstreamBody, ours] = [Object(wanted.body), Object(actual.body)];
       return (
         wanted.code === 500 &&
-        said.reason === undefined &&
+        upstreamBody.reason === undefined &&
         actual.code === 403 &&
         ours.reason === "Forbidden" &&
         isSame(wanted.warnings, actual.warnings) &&
-        said.message === ours.message
+        upstreamBody.message === ours.message
       );
     },
   },
@@ -347,12 +354,12 @@ const knownDifferences: KnownDifference[] = [
       "taint-nodes-by-condition",
     ],
     explains: (wanted, actual) => {
-      const [said, ours] = [splitDiffs(wanted), splitDiffs(actual)];
+      const [theirs, ours] = [splitDiffs(wanted), splitDiffs(actual)];
       return (
         wanted.code === 422 &&
-        isSame(said.rest, ours.rest) &&
-        said.diffs.length === ours.diffs.length &&
-        said.diffs.every((diff, index) => isSameResult(diff, ours.diffs[index] ?? ""))
+        isSame(theirs.rest, ours.rest) &&
+        theirs.diffs.length === ours.diffs.length &&
+        theirs.diffs.every((diff, index) => isSameResult(diff, ours.diffs[index] ?? ""))
       );
     },
   },
@@ -398,11 +405,13 @@ const knownDifferences: KnownDifference[] = [
     reason: "if the answer of the image service is invalid, the rule's refusal has another text",
     rules: ["image-policy-webhook"],
     explains: (wanted, actual) => {
-      const [start, said = ""] = getMessage(wanted).split(" is forbidden: ");
+      const [start, cause = ""] = getMessage(wanted).split(" is forbidden: ");
       return (
         wanted.code === 403 &&
         actual.code === 403 &&
-        /^(couldn't get version\/kind; json parse error|the server could not find the requested resource)/.test(said) &&
+        /^(couldn't get version\/kind; json parse error|the server could not find the requested resource)/.test(
+          cause,
+        ) &&
         getMessage(actual).startsWith(`${start} is forbidden: the image policy webhook backend answers `)
       );
     },
@@ -449,10 +458,10 @@ const knownDifferences: KnownDifference[] = [
   },
 ];
 
-/** A refusal by a quota: what comes before the quota's part, and the quota's name. */
+/** Matches a refusal by a quota. The groups are the text up to the cause, and the quota's name. */
 const quotaRefusal = /^(.* is forbidden: )(?:exceeded quota|failed quota|status unknown for quota): ([^:,]+)[:,]/;
 
-/** Deletes the audit annotations that PodSecurity writes and its port, which isn't called for such requests, doesn't. */
+/** Deletes the audit annotations that only PodSecurity writes, because its port isn't called for such requests. */
 const deleteUncalledAudit = ({ audit = {}, ...answer }: ComparableServerAnswer, actual: ComparableServerAnswer) => {
   const kept = Object.entries(audit).filter(
     ([key, value]) =>
@@ -466,15 +475,15 @@ const deleteUncalledAudit = ({ audit = {}, ...answer }: ComparableServerAnswer, 
   return kept.length > 0 ? { ...answer, audit: Object.fromEntries(kept) } : answer;
 };
 
-/** Reports whether the API server panicked: it closes the connection, or says so in a text. */
+/** Reports whether the API server panicked: then it closes the connection, or answers with a text about the panic. */
 const isPanic = ({ code, body }: ComparableServerAnswer) =>
   code === 0 || String(Object(body).text).startsWith("This request caused apiserver to panic.");
 
-/** Reports whether an answer is a review of access, which the API server answers and doesn't store. */
+/** Reports whether an answer is a LocalSubjectAccessReview, which the API server answers but doesn't store. */
 const isAccessReview = ({ code, body }: ComparableServerAnswer) =>
   code === 201 && Object(body).kind === "LocalSubjectAccessReview";
 
-/** Deletes the labels that the rule copies from nodes, and what is left empty without them. */
+/** Deletes the labels that the rule copies from nodes, and maps that are empty without them. */
 const deleteTopologyLabels = (answer: ComparableServerAnswer): unknown =>
   JSON.parse(JSON.stringify(answer), (key, value) => {
     if (/^(f:)?topology\.kubernetes\.io\/(zone|region)$/.test(key)) return undefined;
@@ -483,11 +492,14 @@ const deleteTopologyLabels = (answer: ComparableServerAnswer): unknown =>
     return isEmptied ? undefined : value;
   });
 
-/** Reports whether both answers refuse alike, after `changed` turned the plugin's text into the rule's. */
+/**
+ * Reports whether both answers refuse the request alike, if `rewrite` turns the message of the plugin into that of the
+ * rule.
+ */
 const isSameRefusal = (
   wanted: ComparableServerAnswer,
   actual: ComparableServerAnswer,
-  changed: (text: string) => string | undefined,
+  rewrite: (text: string) => string | undefined,
 ): boolean => {
   const [{ details, reason }, ours] = [Object(wanted.body), Object(actual.body)];
   // kube-apiserver's plain 500 has neither details nor a reason, so they can't be compared with the rule's.
@@ -496,14 +508,14 @@ const isSameRefusal = (
       ? reason === undefined
       : wanted.code === 403 && isSame([details, reason], [ours.details, ours.reason]);
   const isRefused = actual.code === 403 && ours.reason === "Forbidden" && isSame(wanted.warnings, actual.warnings);
-  return isAlike && isRefused && changed(getMessage(wanted)) === getMessage(actual);
+  return isAlike && isRefused && rewrite(getMessage(wanted)) === getMessage(actual);
 };
 
 const getMessage = ({ body }: ComparableServerAnswer) => String(Object(body).message);
 
 /**
- * Returns the unified diffs that end an answer's texts, and the answer without them. Empty lists and maps as values in
- * these texts become null, or nil.
+ * Returns the unified diffs at the ends of an answer's texts, and the answer without them. In these texts, values that
+ * are empty lists or maps are replaced by null, or by nil in Go's structures.
  */
 const splitDiffs = (answer: ComparableServerAnswer) => {
   const diffs: string[] = [];
@@ -511,7 +523,7 @@ const splitDiffs = (answer: ComparableServerAnswer) => {
     if (typeof value !== "string") return value;
     const [text = "", diff] = value.split(/\n(?=@@ -[\s\S]*$)/);
     if (diff !== undefined) diffs.push(value.slice(text.length + 1));
-    // Kubernetes 1.33 shows Go's structures. Its diffs of them leave out fields beside others, and aren't compared.
+    // Kubernetes 1.33 shows Go's structures. Its diffs of them leave out unchanged fields, so they aren't compared.
     return text
       .replace(/(?<= value: )(\[\]|\{\})/g, "null")
       .replace(/(?<= value: [\w.*[\]]+)\{\}/g, "(nil)")
@@ -521,18 +533,18 @@ const splitDiffs = (answer: ComparableServerAnswer) => {
 };
 
 /**
- * Reports whether two diffs of the same old object lead to the same new object; `wanted` may have empty values for
- * null.
+ * Reports whether two diffs of the same old object lead to the same new object. `wanted` may have empty lists or maps
+ * where `actual` has null.
  */
 const isSameResult = (wanted: string, actual: string): boolean => {
-  const known = new Map([...listOldLines(wanted), ...listOldLines(actual)]);
-  const length = Math.max(0, ...known.keys());
-  const [one, other] = [wanted, actual].map((diff) => buildNewLines(diff, known, length));
+  const oldLines = new Map([...listOldLines(wanted), ...listOldLines(actual)]);
+  const length = Math.max(0, ...oldLines.keys());
+  const [one, other] = [wanted, actual].map((diff) => buildNewLines(diff, oldLines, length));
   if (!one || !other || one.length !== other.length) return false;
   return one.every((line, index) => [line, line.replace(/(\[\]|\{\})(?=,?$)/, "null")].includes(other[index] ?? ""));
 };
 
-/** Returns the hunks of a unified diff: the line of the old object at which each starts, and its lines. */
+/** Returns each hunk of a unified diff: its lines, and the number of the old object's line at which it starts. */
 const parseHunks = (diff: string) =>
   diff
     .split(/^@@ /m)
@@ -540,7 +552,7 @@ const parseHunks = (diff: string) =>
     .map((hunk) => {
       const [head = "", ...lines] = hunk.replace(/\n$/, "").split("\n");
       const [, start = "1", length = "1"] = /^-(\d+)(?:,(\d+))?/.exec(head) ?? [];
-      // The head of a diff's hunk without old lines states the line before the hunk.
+      // If a hunk has no old lines, its head states the number of the line before it.
       return { start: Number(start) + (length === "0" ? 1 : 0), lines };
     });
 
@@ -552,12 +564,15 @@ const listOldLines = (diff: string): [number, string][] =>
       .map((line, index): [number, string] => [start + index, line.slice(1)]),
   );
 
-/** Returns the new object's lines from a diff; a kept line that isn't shown is represented by its number. */
-const buildNewLines = (diff: string, known: Map<number, string>, length: number): string[] => {
+/**
+ * Returns the new object's lines from a diff. An unchanged line that no diff shows is represented by its number.
+ * `length` is the number of lines of the old object that are compared.
+ */
+const buildNewLines = (diff: string, oldLines: Map<number, string>, length: number): string[] => {
   const lines: string[] = [];
   let next = 1;
   const keepUntil = (end: number) => {
-    for (; next < end; next++) lines.push(known.get(next) ?? String(next));
+    for (; next < end; next++) lines.push(oldLines.get(next) ?? String(next));
   };
   for (const hunk of parseHunks(diff)) {
     keepUntil(hunk.start);
@@ -569,24 +584,26 @@ const buildNewLines = (diff: string, known: Map<number, string>, length: number)
 };
 
 /**
- * Sorts the tolerations of pods with a RuntimeClass, after `left` has dropped some and `exchanged` has replaced some.
+ * Sorts the tolerations of pods with a RuntimeClass, after `drop` has dropped some and `replace` has replaced some.
  */
 const sortTolerations = (
   answer: ComparableServerAnswer,
-  exchanged = (toleration: unknown, _runtimeClass: string) => toleration,
-  left = (tolerations: Toleration[]) => tolerations,
+  replace = (toleration: unknown, _runtimeClass: string) => toleration,
+  drop = (tolerations: Toleration[]) => tolerations,
 ): unknown =>
   JSON.parse(JSON.stringify(answer), (key, value) => {
     if (key !== "spec" || typeof value.runtimeClassName !== "string" || !Array.isArray(value.tolerations)) return value;
-    const tolerations = left(value.tolerations)
-      .map((one: unknown) => exchanged(one, value.runtimeClassName))
+    const tolerations = drop(value.tolerations)
+      .map((one: unknown) => replace(one, value.runtimeClassName))
       .toSorted(compareText);
     return { ...value, tolerations };
   });
 
 const deleteCovered = (tolerations: Toleration[]) => mergeTolerations(tolerations, []);
 
-/** Replaces the toleration that the plugin adds by that of RuntimeClass "impatient" in surroundings.yaml. */
+/**
+ * Replaces the toleration that the plugin adds by that of the RuntimeClass `impatient`, which surroundings.yaml has.
+ */
 const applyRuntimeClass = (toleration: unknown, runtimeClass: string) => {
   const added = {
     key: "node.kubernetes.io/not-ready",
@@ -599,7 +616,7 @@ const applyRuntimeClass = (toleration: unknown, runtimeClass: string) => {
 
 const isSame = (one: unknown, other: unknown) => toCanonicalJson(one) === toCanonicalJson(other);
 
-/** Returns JSON with sorted keys. */
+/** Returns JSON with sorted keys, so that equal values have equal texts. */
 const toCanonicalJson = (value: unknown): string =>
   JSON.stringify(value, (_, inner) =>
     typeof inner === "object" && inner !== null && !Array.isArray(inner)
@@ -623,32 +640,37 @@ export interface ComparedPort {
   minor: string;
 }
 
-/** What a comparison of two answers takes into account besides them. */
+/** What a comparison of two answers takes into account besides these answers. */
 interface ComparisonContext {
-  /** The answers of the rule's server to the sequence's requests before. */
+  /** The answers of the rule's server to the earlier requests of the sequence. */
   earlier?: readonly ComparableServerAnswer[];
-  /** The answers of the plugin's server to them. */
+  /** The answers of the plugin's server to the earlier requests of the sequence. */
   before?: readonly ComparableServerAnswer[];
-  /** The answers that the client may get if several entries of the rule deny the request: one for each denial. */
+  /**
+   * If several webhook entries of the rule deny the request, the client gets one of these denials. These are all
+   * answers that it may get.
+   */
   denials?: readonly ComparableServerAnswer[];
 }
 
+/** Compares the answer of the plugin's server, `wanted`, with that of the rule's server, `actual`. */
 export const comparePluginAndPortAnswers = (
   { rule, minor }: ComparedPort,
   wanted: ComparableServerAnswer,
   actual: ComparableServerAnswer,
   { earlier = [], before = [], denials = [] }: ComparisonContext = {},
 ): ParityComparisonResult => {
-  const first = chooseFailure(wanted, actual, minor);
-  // Of several denials, upstream tells a random one: if it is one of the rule's, any of the rule's is right.
-  const isAnyRight = denials.some((denial) => isSame(chooseFailure(wanted, denial, minor), denial));
-  const right = isAnyRight ? [first, ...denials] : [first];
-  if (right.some((answer) => isSame(answer, actual))) return { verdict: "equal" };
+  const adjusted = adjustFailures(wanted, actual, minor);
+  // If several policies deny a request, upstream returns one of their denials at random, and so does the rule. If
+  // upstream's denial is one of those of the rule, then any of them is accepted.
+  const isDenialOfRule = denials.some((denial) => isSame(adjustFailures(wanted, denial, minor), denial));
+  const accepted = isDenialOfRule ? [adjusted, ...denials] : [adjusted];
+  if (accepted.some((answer) => isSame(answer, actual))) return { verdict: "equal" };
   const known = knownDifferences.find(
     ({ rules, since = { "1.0": true }, isInAudit, explains }) =>
       rules.includes(rule) &&
       selectNewest(since, minor) &&
-      right.some(
+      accepted.some(
         (answer) => (isInAudit || isSame(answer.audit, actual.audit)) && explains(answer, actual, earlier, before),
       ),
   );
@@ -656,30 +678,31 @@ export const comparePluginAndPortAnswers = (
 };
 
 /**
- * Returns upstream's answer with the rule's failures of policies for the audit log, if they are the same but for
- * upstream's choice: until Kubernetes 1.36, it has only the first failure of all policies, in random order.
+ * Up to Kubernetes 1.36, upstream's audit annotation has only the first of all policies' failures, in random order, and
+ * the rule's has all of them. If upstream's failure is one of the rule's, returns upstream's answer with all failures
+ * of the rule; otherwise returns it unchanged.
  */
-const chooseFailure = (
+const adjustFailures = (
   wanted: ComparableServerAnswer,
   actual: ComparableServerAnswer,
   minor: string,
 ): ComparableServerAnswer => {
   const [one, all] = [wanted, actual].map(({ audit }): unknown[] => JSON.parse(audit?.validation_failure ?? "[]"));
-  const isFirst = one?.length === 1 && all?.some((failure) => isSame(failure, one[0]));
-  if (!isFirst || !selectNewest({ "1.0": true, "1.37": false }, minor)) return wanted;
+  const isFailureOfRule = one?.length === 1 && all?.some((failure) => isSame(failure, one[0]));
+  if (!isFailureOfRule || !selectNewest({ "1.0": true, "1.37": false }, minor)) return wanted;
   return { ...wanted, audit: { ...wanted.audit, validation_failure: toCanonicalJson(all) } };
 };
 
 /**
- * Formats two answers as a diff: `-` for lines of the first, `+` for lines of the second. Equal lines are shown only
- * near a difference.
+ * Formats two answers as a diff: lines with `-` are only in the first, lines with `+` only in the second. Equal lines
+ * are shown only near a difference.
  */
 export const formatAnswerDiff = (wanted: ComparableServerAnswer, actual: ComparableServerAnswer): string => {
   const [one, other] = [wanted, actual].map((value) => toLines(value));
   return formatLines(one ?? [], other ?? []);
 };
 
-/** Returns an API server's answer as lines of JSON for a diff; texts of several lines are split. */
+/** Returns an API server's answer as lines of JSON. Texts with line breaks become several lines. */
 const toLines = (value: ComparableServerAnswer) =>
   JSON.stringify(JSON.parse(toCanonicalJson(value)), null, 2)
     .replaceAll("\\n", "\n    | ")
@@ -694,7 +717,7 @@ const formatLines = (one: string[], other: string[]): string => {
   const aligned = findOldIndexesOfLines(one, other);
   for (const [index, old] of aligned.entries()) {
     if (old >= 0) deleteUntil(old);
-    // Deleted lines are shown before the added ones.
+    // Before the first added line of a run, the deleted lines are shown.
     else if (index === 0 || (aligned[index - 1] ?? -1) >= 0)
       deleteUntil(aligned.slice(index).find((kept) => kept >= 0) ?? one.length);
     lines.push(`${old < 0 ? "+" : " "} ${other[index]}`);

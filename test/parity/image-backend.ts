@@ -1,4 +1,4 @@
-// The backend that ImagePolicyWebhook and its port ask about images.
+// The backend that the plugin ImagePolicyWebhook and its rule ask about images.
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { generateCertificate } from "../../infra/keys/certificates.ts";
@@ -7,8 +7,8 @@ import { breakGlassAnnotation } from "./generators/scenarios.ts";
 import { openScriptedWebhookEndpoints, type TestEndpointScript } from "./scripted-endpoints.ts";
 
 /**
- * Opens a backend that requires a client certificate. Writes a kubeconfig for each script to the folder, with its
- * certificates and its key in files, and returns the kubeconfigs' paths.
+ * Opens a backend that requires a client certificate. For each script, writes a kubeconfig to the folder. The
+ * certificates and the key are in files, too. Returns the paths of the kubeconfigs.
  */
 export const openImageBackend = async <Name extends string>(
   folder: string,
@@ -38,11 +38,11 @@ export const openImageBackend = async <Name extends string>(
   return Object.fromEntries(await Promise.all(files));
 };
 
-/** Answers an ImageReview by the names of its images; for some images, the answer is invalid on purpose. */
+/** Answers an ImageReview by the names of its images. For some images, the answer is invalid on purpose. */
 export const answerAboutImages: TestEndpointScript = (review) => {
   const { containers, annotations } = Object(Object(review).spec);
-  const asked: string[] = [containers].flat().map((one) => String(Object(one).image));
-  const has = (part: string) => asked.some((image) => image.includes(part));
+  const images: string[] = [containers].flat().map((container) => String(Object(container).image));
+  const has = (part: string) => images.some((image) => image.includes(part));
   const answer = (status: object) => ({ body: JSON.stringify({ ...Object(review), status }) });
   if (Object(annotations)[breakGlassAnnotation] !== undefined) return answer({ allowed: true });
   if (has("@sha256")) return { code: 404, body: "nothing here" };

@@ -3,7 +3,10 @@ import { minors, newestMinor } from "../control-plane/binaries.ts";
 import type { CaseDifference, RealServerCaseResults, RuleCaseResults } from "./cases/cases.ts";
 import type { ParityDifference, PortParityResult } from "./parity.ts";
 
-/** Returns the minors of the option --minor, the oldest first; without it all of them, or the newest alone. */
+/**
+ * Returns the minors that the option --minor lists, the oldest first. Without this option, returns all minors if
+ * `isAll` is true, otherwise only the newest.
+ */
 export const chooseComparedMinors = (option: string | undefined, isAll: boolean): string[] => {
   const wanted = option?.split(",") ?? (isAll ? minors : [newestMinor]);
   return wanted.toSorted((one, other) => minors.indexOf(one) - minors.indexOf(other));
@@ -39,7 +42,7 @@ export const buildParityTableRow = ({
   ...buildCallCells({ calls }),
 ];
 
-/** Returns the numbers of calls, and the percentage of calls that matchConditions save. */
+/** Returns the cells of a row with the numbers of calls, and the percentage of calls that matchConditions save. */
 const buildCallCells = ({ calls }: Partial<PortParityResult> = {}): (string | number)[] => {
   if (!calls) return ["-", "-", "-", "-"];
   const { made, acted, withoutConditions } = calls;
@@ -51,7 +54,7 @@ const buildCallCells = ({ calls }: Partial<PortParityResult> = {}): (string | nu
   ];
 };
 
-/** Aligns one row of the parity table below its headings. Rows are printed singly, because all take minutes. */
+/** Aligns one row of the parity table below its headings. Each row is printed alone, because all rows take minutes. */
 export const alignParityTableRow = (cells: (string | number)[], longestName: number): string =>
   cells
     .map((cell, at) =>
@@ -60,7 +63,8 @@ export const alignParityTableRow = (cells: (string | number)[], longestName: num
     .join("  ");
 
 /**
- * Describes the known differences, the failed conditions and the first differences, with the options that repeat them.
+ * Describes the known differences, the matchConditions that failed, and the first unexplained differences, each with a
+ * command that repeats it.
  */
 export const describeParityDifferences = (found: PortParityResult[], options: string): string =>
   [
@@ -128,7 +132,7 @@ const notReceivableTitle =
   "The API server can't send these cases to the rule as they are, for the reason after the colon";
 const leftOutTitle = "These cases are not compared with the plugin, for the reason after the colon";
 
-/** Returns the items of two lists: cases that can't be sent as they are, and cases that are not sent to a plugin. */
+/** Returns two lists in Markdown: cases that can't be sent as they are, and cases that are not sent to a plugin. */
 const listExceptions = (results: RuleCaseResults[]): { notReceivable: string[]; leftOut: string[] } => {
   const describe = (rule: string, cases: RealServerCaseResults["notReceivable"] = []) =>
     cases.map(({ name, reason }) => `- ${rule}, "${name}": ${hideLongValues(reason)}`);
@@ -171,7 +175,9 @@ interface ParityRuns {
   names: readonly string[];
 }
 
-/** Returns the number of requests and the seed of the results in docs/background/parity.md; undefined if it has none. */
+/**
+ * Returns the number of requests and the seed of the results in docs/background/parity.md; undefined if it has none.
+ */
 export const findReportedRun = (page: string): { requests: number; seed: number } | undefined => {
   const [, requests, seed] = / --requests (\d+) --seed (\d+) --write$/m.exec(page) ?? [];
   return requests === undefined ? undefined : { requests: Number(requests), seed: Number(seed) };
@@ -186,8 +192,9 @@ export const listReportedVersions = (page: string): string[] => {
 };
 
 /**
- * Returns the text of docs/background/parity.md with these results. What wasn't compared keeps its lines: other rules, other
- * minors, and without requests the table of ports. The numbers of calls and of cases are those of the newest minor.
+ * Returns the text of docs/background/parity.md with these results. What wasn't compared keeps its lines: other rules,
+ * other minors, and without requests the table of ports. The numbers of calls and of cases are those of the newest
+ * minor.
  */
 export const insertParityReport = (page: string, done: ParityRuns): string => {
   const { before, ports, cases, after } = splitReport(page);
@@ -248,8 +255,8 @@ const describePorts = ({ runs, requests, seed, names }: ParityRuns, present: str
 };
 
 /**
- * Returns the known differences with their rules, the present ones first. A rule keeps a present difference until all
- * minors were compared without it.
+ * Returns the known differences with their rules; those that the page already has come first. The page keeps a
+ * difference of a rule until all minors were compared without it.
  */
 const mergeReasons = (
   present: readonly string[],
@@ -264,19 +271,19 @@ const mergeReasons = (
     const results = runs.flatMap(({ rules }) => rules.filter(({ rule }) => rule === name));
     const isComplete =
       results.length > 0 && all.every((minor) => runs.some((run) => toMinor(run.kubernetes) === minor));
-    if (isComplete) for (const having of rules.values()) having.delete(name);
+    if (isComplete) for (const withReason of rules.values()) withReason.delete(name);
   }
   for (const { rule, known } of runs.toReversed().flatMap(({ rules }) => rules))
     for (const reason of Object.keys(known)) rules.set(reason, (rules.get(reason) ?? new Set()).add(rule));
-  return [...rules].flatMap(([reason, having]) => {
-    const listed = names.filter((name) => having.has(name));
+  return [...rules].flatMap(([reason, withReason]) => {
+    const listed = names.filter((name) => withReason.has(name));
     return listed.length > 0 ? [`- ${reason} (${listed.join(", ")})`] : [];
   });
 };
 
 const describeCasesOfEveryRule = ({ runs, names }: ParityRuns, present: string): string => {
   const { kubernetes = "", cases = [] } = runs.at(-1) ?? {};
-  // The cases of an older minor are compared, but the table is about the newest.
+  // The table is about the newest minor, so the results of an older one don't change it.
   const before = findVersionOfCases(present);
   if (before !== "" && compareMinors(toMinor(kubernetes), toMinor(before)) < 0) return present;
   const rows = new Map([...parseTable(present).slice(1), ...cases.map(buildCaseRow)].map((row) => [row[0], row]));
@@ -305,7 +312,7 @@ const describeCasesOfEveryRule = ({ runs, names }: ParityRuns, present: string):
 
 const findVersionOfCases = (text: string): string => /sent to kube-apiserver (v[\d.]+):/.exec(text)?.[1] ?? "";
 
-/** Sorts the words of a line: an API server lists errors in Go's order of maps, which differs each time. */
+/** Sorts the words of a line, because an API server lists errors in Go's order of maps, which is random. */
 const sortWords = (line: string): string =>
   line
     .split(/[\s,[\]]+/)
@@ -315,7 +322,7 @@ const sortWords = (line: string): string =>
 const toMinor = (version: string): string => /^v(\d+\.\d+)\./.exec(version)?.[1] ?? "";
 const compareMinors = (one: string, other: string): number => minors.indexOf(one) - minors.indexOf(other);
 
-/** Returns the cells of a Markdown table: its headings, then its rows. */
+/** Returns the rows of a Markdown table as lists of cells; the first row has the headings. */
 const parseTable = (text: string): string[][] =>
   [...text.matchAll(/^\| (.*) \|$/gm)].map(([, line = ""]) => line.split(" | ")).filter(([first]) => first !== "---");
 

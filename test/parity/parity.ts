@@ -44,21 +44,21 @@ import {
 } from "./sequence-sender.ts";
 import { bootParityServerPair } from "./server-pair.ts";
 
-/** The options of one parity test, which compares a plugin with its port. */
+/** The options of one comparison of a plugin with its rule. */
 export interface ParityOptions {
   /** The number of requests that are sent to each of the two API servers. */
   requests: number;
   /** The seed of the random generator: the same seed generates the same requests. */
   seed: number;
-  /** Settings to use for the rule, instead of the settings with which it is expected to equal its plugin. */
+  /** Settings of the rule that override those with which it is expected to answer as the plugin. */
   settings?: object;
 }
 
-/** An unexplained difference. */
+/** A difference without a known reason. */
 export interface ParityDifference {
   /** True if the difference appeared on the API server that calls the rule without its matchConditions. */
   withoutConditions: boolean;
-  /** Whether the difference appeared again when the same requests were repeated. */
+  /** Whether the difference appeared again when the requests were repeated. */
   recurs: boolean;
   /** The requests that lead to the difference; only the last one is answered differently by plugin and rule. */
   calls: string[];
@@ -66,7 +66,7 @@ export interface ParityDifference {
   diff: string;
 }
 
-/** The result for one port. The fields are part of the JSON output. */
+/** The result of the comparison of one rule. The fields are part of the JSON output. */
 export interface PortParityResult {
   rule: string;
   plugin: string;
@@ -79,9 +79,8 @@ export interface PortParityResult {
   /** The webhooks with a matchCondition that could not be evaluated, and how often, from the API server's metrics. */
   failedConditions: Record<string, number>;
   /**
-   * The numbers of calls of the rule for the requests: `made` with its matchConditions; `acted`, those that
-   * refused or changed an object; `withoutConditions`, calls
-   * without its matchConditions.
+   * The numbers of calls of the rule. `made`: with its matchConditions. `acted`: those of them that refused or changed
+   * an object. `withoutConditions`: when the same requests were repeated without matchConditions.
    */
   calls: { made: number; acted: number; withoutConditions: number };
   differences: ParityDifference[];
@@ -89,13 +88,13 @@ export interface PortParityResult {
 
 /** The number of sequences that run in parallel on each server. */
 const concurrency = 8;
-/** How often a sequence is sent while it is shrunk: a limit of time would make the result depend on the machine. */
-const mostShrinkingRuns = 300;
-/** The number of unexplained differences that are shrunk and shown; further ones are mostly the same. */
+/** The most runs to shrink a sequence. (With a time limit, the result would depend on the machine's speed.) */
+const maxShrinkingRuns = 300;
+/** The most unexplained differences that are shrunk and shown. Further ones mostly have the same cause. */
 const maxExplained = 3;
 
 /**
- * Sends the same requests to a server with the compiled-in plugin and to one that calls the rule, and compares the
+ * Sends the same requests to an API server with the plugin and to an API server that calls the rule, and compares the
  * answers.
  */
 export const measureParity = async (
@@ -116,21 +115,26 @@ export const measureParity = async (
   const isLate = refusingPlugins.has(upstreamPlugin.plugin);
   const fill = (as: GetClient) => sendAll(numbered.filter(isKept).map(toCreation), as);
   const late = isLate ? { enable: [upstreamPlugin.plugin], fill } : undefined;
-  const { upstream, ours, world, ...standard } = await bootParityServerPair(port, binaries, { folder, stack }, late);
+  const { upstream, ours, openCapabilities, ...standard } = await bootParityServerPair(
+    port,
+    binaries,
+    { folder, stack },
+    late,
+  );
 
   const settings = mergeWithDefaults(standard.settings, options.settings);
   const { announcer, stop } = await openScriptedWebhookEndpoints(certificate);
   stack.defer(stop);
   const denials = createDenialCollector();
   const open = async (ports: PluginPort[]) => {
-    const host = { certificate, openCapabilities: world(), before: denials.observe };
+    const host = { certificate, openCapabilities: openCapabilities(), before: denials.observe };
     const served = await serve(ports, host, { settings, minor }, announcer);
     stack.defer(served.stop);
     return served;
   };
-  const spoilt = await open([]);
-  const asItIs = await open([port]);
-  const bare = await open([{ ...port, rule: deleteConditions(port.rule) }]);
+  const competingOnly = await open([]);
+  const withRule = await open([port]);
+  const withoutConditions = await open([{ ...port, rule: deleteConditions(port.rule) }]);
 
   const compared = { rule: port.name, minor };
   const sendToOurs = (sequences: NamedSequence[]) => sendAndClear(sequences, ours, denials.take);
@@ -149,15 +153,14 @@ export const measureParity = async (
     differences: [],
   };
 
-  // A server that refuses everything would accept no webhook configuration and call no webhook, so none is registered
-  // there.
-  await Promise.all([isLate || spoilt.callFrom(upstream), asItIs.callFrom(ours)]);
+  // No webhook is registered in a server whose plugin refuses everything: it would refuse the webhook configuration.
+  await Promise.all([isLate || competingOnly.callFrom(upstream), withRule.callFrom(ours)]);
   const [wanted, actual] = await Promise.all([sendAndClear(numbered, upstream), sendToOurs(numbered)]);
-  outcome.calls.made = asItIs.calls().length;
-  outcome.calls.acted = asItIs.calls().filter(({ refused, operations }) => refused || operations !== 0).length;
-  await bare.callFrom(ours);
+  outcome.calls.made = withRule.calls().length;
+  outcome.calls.acted = withRule.calls().filter(({ refused, operations }) => refused || operations !== 0).length;
+  await withoutConditions.callFrom(ours);
   const again = await sendToOurs(numbered);
-  outcome.calls.withoutConditions = bare.calls().length;
+  outcome.calls.withoutConditions = withoutConditions.calls().length;
   const compare = (answers: RequestWithAnswer[][], index: number) =>
     compareExchanges(compared, wanted[index] ?? [], answers[index] ?? [], numbered[index]?.name ?? "", again[index]);
   const verdicts = numbered.map((_, index) => compare(actual, index));
@@ -165,15 +168,15 @@ export const measureParity = async (
     if (verdict.verdict === "equal") outcome.equal += 1;
     else if (verdict.verdict === "known") outcome.known[verdict.reason] = (outcome.known[verdict.reason] ?? 0) + 1;
     else outcome.unexplained += 1;
-  // Sequences that already differed in the run with match conditions aren't reported again in the run without.
+  // A sequence that differs with matchConditions isn't reported a second time for the run without them.
   const onlyNow = numbered.map((_, index) => (verdicts[index]?.some(isDifferent) ? [] : compare(again, index)));
   outcome.unexplained += onlyNow.flat().filter(isDifferent).length;
-  for (const [served, found] of [[asItIs, verdicts] as const, [bare, onlyNow] as const])
+  for (const [served, found] of [[withRule, verdicts] as const, [withoutConditions, onlyNow] as const])
     if (found.flat().some(isDifferent)) {
       await served.callFrom(ours);
-      outcome.differences.push(...(await explain(found, property, options, served === bare)));
+      outcome.differences.push(...(await explain(found, property, options, served === withoutConditions)));
     }
-  // Conditions of generated policies may fail.
+  // For generated policies, failures are not counted: their conditions may fail.
   if (!getComparisonConfig(upstreamPlugin.plugin, minor).policies)
     outcome.failedConditions = await countFailedConditions(ours);
   for (const count of Object.values(outcome.failedConditions)) outcome.unexplained += count;
@@ -198,9 +201,8 @@ const buildTopics = ({ namespaces = {}, scenarios: names = [] }: PortComparisonC
 });
 
 /**
- * Returns the API server's count of match conditions whose evaluation failed, by webhook, from its metrics. A
- * failure refuses the request or skips the webhook, depending on the
- * failurePolicy.
+ * Reads from the API server's metrics how often the evaluation of matchConditions failed, by webhook. After such a
+ * failure, the request is refused or the webhook skipped, which depends on the failurePolicy.
  */
 const countFailedConditions = async ({ admin }: TestCluster): Promise<Record<string, number>> => {
   const { body } = await admin({ method: "GET", path: "/metrics" });
@@ -213,7 +215,7 @@ const countFailedConditions = async ({ admin }: TestCluster): Promise<Record<str
   return counts;
 };
 
-/** Plugins that refuse all creations. Each second sequence creates its object before the plugin is turned on. */
+/** Plugins that refuse all creations. For them, each second sequence creates its object before the plugin is on. */
 const refusingPlugins = new Set(["AlwaysDeny"]);
 const isKept = (_: NamedSequence, index: number) => index % 2 === 0;
 const toCreation = ({ sequence, name }: NamedSequence): NamedSequence => {
@@ -221,7 +223,9 @@ const toCreation = ({ sequence, name }: NamedSequence): NamedSequence => {
   return { name, sequence: { ...sequence, generateName: false, steps } };
 };
 
-/** A webhook of another vendor, called after all rules, that sets imagePullPolicy to Never. */
+/**
+ * A rule that stands for a webhook of another vendor. It is called after all rules, and sets imagePullPolicy to Never.
+ */
 export const competingRule = buildTestRule(
   "spoiler",
   rule({
@@ -234,7 +238,7 @@ export const competingRule = buildTestRule(
   }),
 );
 
-/** Serves these ports with settings, and the webhook that competes with them (see neverPullAnnotation). */
+/** Serves these rules with settings, and `competingRule`, which changes the same pods. */
 const serve = async (
   ports: PluginPort[],
   host: TestRuleServerOptions,
@@ -242,7 +246,7 @@ const serve = async (
   announcer: ConfigurationUseDetector,
 ) => {
   const setups = ports.map(({ name, rule }) => {
-    // Rules with `exemptionRequired` must exempt a user: here one that sends no request in these tests.
+    // A rule with `exemptionRequired` must exempt a user. This one sends no request in the comparison.
     const exempt = { namespaces: [], ...(rule.exemptionRequired && { users: ["nobody"] }) };
     return [name, { failurePolicy: "Fail", exempt, settings }];
   });
@@ -254,8 +258,8 @@ const serve = async (
   return {
     stop,
     /**
-     * Returns the log reports of the ports' calls since their webhooks were last registered, only for requests by
-     * users of the sequences.
+     * Returns the log reports of the rules' calls since their webhooks were last registered. Only requests of the
+     * sequences' users count.
      */
     calls: () =>
       reports
@@ -276,7 +280,7 @@ interface NamedSequence {
   name: string;
 }
 
-/** Collects the denials of all entries: the API server tells only one of several to its client. */
+/** Collects the denials of all webhook entries, because the API server's answer contains only one of them. */
 const createDenialCollector = () => {
   const collected = new Map<string, Status[]>();
   return {
@@ -304,7 +308,7 @@ const createDenialCollector = () => {
   };
 };
 
-/** Sends all sequences to one server, some in parallel, reads the audit log, and deletes the remaining objects. */
+/** Sends all sequences to one server, several in parallel. Reads the audit log, and deletes the objects that remain. */
 const sendAndClear = async (
   numbered: NamedSequence[],
   { as, readAuditAnnotations }: TestCluster,
@@ -348,7 +352,7 @@ type StepVerdict = ParityComparisonResult & {
 };
 const isDifferent = ({ verdict }: StepVerdict) => verdict === "different";
 
-/** `complete` has the answers of the port's server for which every entry that matches was called. */
+/** Compares the answers of both servers to a sequence. `complete`: answers for which each matching entry was called. */
 const compareExchanges = (
   compared: ComparedPort,
   wanted: RequestWithAnswer[],
@@ -359,27 +363,25 @@ const compareExchanges = (
   const earlier: ComparableServerAnswer[] = [];
   const before: ComparableServerAnswer[] = [];
   return wanted.map((turn, index) => {
-    const [one, other] = [turn, actual[index] ?? turn].map((turn) => toComparable(turn, sequence)) as [
-      ComparableServerAnswer,
-      ComparableServerAnswer,
-    ];
+    const wantedAnswer = toComparable(turn, sequence);
+    const actualAnswer = toComparable(actual[index] ?? turn, sequence);
     const denials = listDenials(complete[index] ?? turn, sequence);
-    const comparison = comparePluginAndPortAnswers(compared, one, other, { earlier, before, denials });
-    earlier.push(other);
-    before.push(one);
+    const comparison = comparePluginAndPortAnswers(compared, wantedAnswer, actualAnswer, { earlier, before, denials });
+    earlier.push(actualAnswer);
+    before.push(wantedAnswer);
     if (comparison.verdict !== "different") return comparison;
-    return { ...comparison, turns: wanted.slice(0, index + 1), wanted: one, actual: other };
+    return { ...comparison, turns: wanted.slice(0, index + 1), wanted: wantedAnswer, actual: actualAnswer };
   });
 };
 
-/** Returns the answers that a client may get if several entries deny the request: one for each. */
+/** Returns the answers that a client may get if several webhook entries deny a request: one for each entry. */
 const listDenials = (turn: RequestWithAnswer, sequence: string): ComparableServerAnswer[] =>
   (turn.denials ?? []).map((status) => {
     const body = { kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure", ...status };
     return toComparable({ ...turn, answer: { ...turn.answer, code: status.code, body } }, sequence);
   });
 
-/** A property whose runs end once as many were made as it may have. */
+/** A property for fast-check. After `runs.left` runs, further runs send nothing. */
 interface Property {
   property: IAsyncProperty<[RequestSequence]>;
   runs: { left: number };
@@ -388,7 +390,9 @@ interface Property {
 const listMatches = ({ phases, rule }: PluginPort) =>
   phases.flatMap((phase) => selectPhase(rule.match, phase, rule.settings ?? {}) ?? []);
 
-/** Creates a fast-check property: plugin and rule answer a sequence alike. Each run uses another object's name. */
+/**
+ * Creates a fast-check property: the plugin and the rule have equal answers. Each run uses another name for objects.
+ */
 const createProperty = (
   sequence: Arbitrary<RequestSequence>,
   {
@@ -404,7 +408,7 @@ const createProperty = (
   let count = 0;
   const runs = { left: 0 };
   const property = fc.asyncProperty(sequence, async (sequence) => {
-    // Shorter sequences that are no longer sent don't count as different.
+    // A sequence that isn't sent counts as equal, so that shrinking ends.
     if (runs.left-- <= 0) return;
     const name = `t${count++}`;
     const sequences = [{ sequence, name }];
@@ -423,7 +427,7 @@ class DifferenceError extends Error {
   }
 }
 
-/** Generates sequences with this number of requests in total; the last sequence may be cut short. */
+/** Generates sequences with this number of requests in total. The last sequence may be shortened. */
 const sample = (arbitrary: Arbitrary<RequestSequence>, { requests, seed }: ParityOptions): RequestSequence[] => {
   let left = requests;
   return fc.sample(arbitrary, { seed, numRuns: requests }).flatMap((sequence) => {
@@ -433,7 +437,7 @@ const sample = (arbitrary: Arbitrary<RequestSequence>, { requests, seed }: Parit
   });
 };
 
-/** Returns the first few differences, each with its sequence shrunk as far as it still differs. */
+/** Returns the first few differences. Each has the shortest sequence that was found that still shows a difference. */
 const explain = async (
   verdicts: StepVerdict[][],
   { property, runs }: Property,
@@ -446,7 +450,7 @@ const explain = async (
   });
   const differences: ParityDifference[] = [];
   for (const { verdict, index } of found.slice(0, maxExplained)) {
-    runs.left = mostShrinkingRuns;
+    runs.left = maxShrinkingRuns;
     const { errorInstance } = await fc.check(property, { seed, path: String(index), numRuns: 1 });
     const again = errorInstance instanceof DifferenceError;
     if (!again && errorInstance) throw errorInstance;

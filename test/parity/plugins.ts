@@ -5,56 +5,57 @@ import { mergeSince, type Since } from "#lib/since.ts";
 import type { CatalogueRule } from "../../infra/catalogue/registry.ts";
 import type { ScenarioName } from "./generators/scenarios.ts";
 
+/** A rule that reimplements an admission plugin. */
 export type PluginPort = CatalogueRule & { rule: Rule & { upstreamPlugin: UpstreamPlugin<object> } };
 
-/** Returns the rules that are ports of a plugin. */
+/** Returns the rules that reimplement a plugin. */
 export const listPluginPorts = (catalogue: CatalogueRule[]): PluginPort[] =>
   catalogue.filter((listed): listed is PluginPort => listed.rule.upstreamPlugin !== undefined);
 
-/** What a plugin and its port need to be compared. Both API servers get the same. */
+/** The configuration of the two API servers for the comparison of a plugin with its rule. */
 export interface PortComparisonConfig {
   /**
-   * Weights in the random choice of the objects' namespaces; `default` has 2. `own` stands for a namespace of the
-   * sequence, which doesn't exist at first.
+   * The weights of namespaces in the random choice of objects' namespaces. `default` has the weight 2. `own` stands for
+   * a namespace of the sequence, which doesn't exist at first.
    */
   namespaces?: Record<string, number>;
   scenarios?: readonly ScenarioName[];
   /**
-   * Set if all other plugins are off. The API server calls webhooks after most plugins. A plugin that refuses or
-   * changes the same objects would come after the compared plugin and before the port, and only their order would
-   * differ.
+   * True if all other plugins are off. Another plugin that refuses or changes the same objects would be called after
+   * the compared plugin, but before the rule, because webhooks are called late. The answers would differ only for this
+   * reason.
    */
   alone?: true;
-  /** Admission plugins that stay on although all others but the compared one are off. */
+  /** With `alone`: further admission plugins that are on. */
   keptPlugins?: readonly string[];
-  /** Command-line flags that both kube-apiservers of this plugin's comparison get beside the usual ones. */
+  /** Additional command-line flags of both kube-apiservers. */
   flags?: readonly string[];
-  /** True if the compared API servers use RBAC; without it, every user has every right. */
+  /** True if the API servers use RBAC. Otherwise, each user has all rights. */
   rbac?: true;
-  /** Settings of plugin and rule in the comparison, if the rule's default settings would leave too much untested. */
+  /** The settings of plugin and rule. Needed if the rule's default settings leave too much untested. */
   settings?: object;
-  /** The first fields of the plugin's configuration file, before the settings; without it, the plugin has no file. */
+  /** The first fields of the plugin's configuration file, before the settings. Without it, the plugin has no file. */
   configuration?: { apiVersion?: string; kind?: string };
-  /** True if the plugin and the port ask a webhook backend about images, as ImagePolicyWebhook does. */
+  /** True if the plugin and the rule ask a backend about images, as ImagePolicyWebhook does. */
   imageBackend?: true;
-  /** The policies in CEL that the plugin and the port evaluate: the plugin those of its cluster, the port its settings'. */
+  /** The kind of policies that are evaluated. The plugin reads them from its cluster, the rule from its settings. */
   policies?: "validating" | "mutating";
 }
 
-/** What the comparisons need, by the plugin's name; `since` has the members that differ from a minor of Kubernetes on. */
+/** The configuration by the plugin's name. `since` has the members that change with a minor version of Kubernetes. */
 export const comparisonConfigs: Record<string, PortComparisonConfig & { since?: Since<PortComparisonConfig> }> = parse(
   readFileSync(new URL("plugins.yaml", import.meta.url), "utf8"),
 );
 
-/** Returns what the comparison of a plugin needs in a minor of Kubernetes. */
+/** Returns the configuration for the comparison of a plugin in a minor version of Kubernetes. */
 export const getComparisonConfig = (plugin: string, minor: string): PortComparisonConfig => {
   const { since, ...config } = comparisonConfigs[plugin] ?? {};
   return mergeSince({ "1.0": config, ...since }, minor);
 };
 
 /**
- * Returns kube-apiserver's flags that enable the APIs of all objects in comparisons. The flags of a plugin whose rule
- * needs other settings with them are left out.
+ * Returns the flags of kube-apiserver that enable the APIs of all objects in comparisons. The flags of a plugin that
+ * has other settings in the comparison are left out.
  */
 export const listParityObjectFlags = (minor: string): string[] => {
   const configs = Object.keys(comparisonConfigs).map((plugin) => getComparisonConfig(plugin, minor));

@@ -15,13 +15,13 @@ import { waitUntil } from "./rule-server.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** An object of kinitiras' test files; its other members are unchecked. */
+/** An object in kinitiras' test files. Other members than metadata are not checked. */
 export type KinitirasFixtureObject = KubernetesObject & { metadata: { name?: string; namespace?: string } } & Record<
     string,
     unknown
   >;
 
-/** Returns the object with the namespace `default` if its kind is namespaced and the object states no namespace. */
+/** Adds the namespace `default` to an object of a namespaced kind that states no namespace. */
 const addNamespace = (object: KubernetesObject): KubernetesObject => {
   if (/^(Cluster|CustomResourceDefinition$|Namespace$)|WebhookConfiguration$/.test(object.kind ?? "")) return object;
   return { ...object, metadata: { namespace: "default", ...object.metadata } };

@@ -20,29 +20,29 @@ import { getCollectionPath, getObjectApiPath, type TestClusterClient } from "../
 import type { ConfigurationUseDetector } from "./scripted-endpoints.ts";
 import { createTestSigner } from "./test-key.ts";
 
-/** Returns a rule as the catalogue has it, for a rule that exists only in a test. */
+/** Wraps a rule that exists only in a test, so that it has the form of a rule of the catalogue. */
 export const buildTestRule = (name: string, rule: Rule): CatalogueRule => ({
   ...toRuleFolder(join(getFunctionsFolder(), name), name),
   phases: listPhases(rule),
   rule,
 });
 
-/** The certificate and the fake capabilities for rules that a test serves, and a hook around their handlers. */
+/** What a test provides to serve rules: a certificate, fake capabilities, and a hook around the rules' handlers. */
 export interface TestRuleServerOptions {
   certificate: ServerCertificate;
   openCapabilities?(cluster: string, milliseconds: number): Capabilities;
-  /** Returns the handler that is called in place of a rule's handler, and that may call it. */
+  /** Returns the handler that is called instead of a rule's handler, and that may itself call the rule's handler. */
   before?(name: string, handler: GatewayHandler): GatewayHandler;
 }
 
-/** Options of test webhook configurations: their name, and the cluster and key in their URLs. */
+/** Options of a test's webhook configurations: their name, the cluster and the key in their URLs, and their entries. */
 export interface TestWebhookOptions {
   name?: string;
   cluster?: string;
   signer?: ReturnType<typeof createTestSigner>;
   /** True if each rule gets only one webhook entry, without its variants. */
   whole?: boolean;
-  /** Which policies the API server evaluates itself; they get no entry. */
+  /** The policies that the API server evaluates itself; they get no webhook entry. */
   policySupport?: PolicySupport | undefined;
 }
 
@@ -53,7 +53,7 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
   let config = parseConfig(yaml, rules);
   const gateway = await openImitatedApiGateway(host.certificate, "127.0.0.1", 0);
 
-  /** Serves another postern.yaml or other keys, from the next request on. */
+  /** Replaces postern.yaml and the public keys, from the next request on. */
   const serve = (text: string, publicKeys = defaultSigner.publicKey) => {
     config = parseConfig(text, rules);
     const { openCapabilities = createUnconnectedCapabilities, before = (_, handler) => handler } = host;
@@ -87,12 +87,13 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
         address: buildAddress,
         ca: host.certificate.ca,
         harden: false,
-        // Comparisons have more policies than a cluster can have; a request chooses few of them.
+        // `slow` is called if requests would call too many webhooks. Comparisons have more policies than a cluster can
+        // have, but each request calls few of them.
         slow: () => {},
       },
     );
   };
-  /** Runs `act`; returns its result and the reports of the reviews that were answered meanwhile. */
+  /** Runs `act`, and returns its result with the reports of the reviews that were answered while it ran. */
   const collectReports = async <T>(act: () => Promise<T>): Promise<[T, AnsweredReviewFacts[]]> => {
     const start = reports.length;
     return [await act(), reports.slice(start)];
@@ -108,7 +109,7 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
   };
 };
 
-/** Serves all rules of the catalogue for a test, with a postern.yaml and a certificate of its own. */
+/** Serves all rules of the catalogue for a test, with this postern.yaml and a new certificate. */
 export const serveCatalogueForTests = async (
   yaml: string,
   openCapabilities?: TestRuleServerOptions["openCapabilities"],
@@ -123,15 +124,15 @@ const deleteVariants = ({ rule: { variants: _, ...rule }, ...listed }: Catalogue
   rule,
 });
 
-/** Returns the kind of webhook configuration that holds a phase's entries: mutating for `mutate`, else validating. */
+/** Returns the kind of webhook configuration that has a phase's entries: mutating for `mutate`, else validating. */
 export const getConfigurationKind = (phase: Phase | undefined) =>
   phase === "mutate" ? "MutatingWebhookConfiguration" : "ValidatingWebhookConfiguration";
 
 export type WebhookManifests = ReturnType<typeof buildWebhookConfigurations>;
 
 /**
- * Extends timeouts of entries, because a busy machine may be slow. A timeout of one second stays: such an entry is
- * to be late.
+ * Extends the timeouts of entries, because a busy machine may be slow. A timeout of one second stays, because tests use
+ * it for calls that are to time out.
  */
 export const extendWebhookTimeoutsForTests = (manifests: WebhookManifests): WebhookManifests =>
   manifests.map(({ webhooks, ...manifest }) => ({
@@ -139,7 +140,10 @@ export const extendWebhookTimeoutsForTests = (manifests: WebhookManifests): Webh
     webhooks: webhooks.map((one) => ({ ...one, timeoutSeconds: one.timeoutSeconds === 1 ? 1 : 30 })),
   }));
 
-/** Makes entries be called for what keeps a control plane alive, too: upstream's plugins see these requests. */
+/**
+ * Removes the condition that exempts requests which keep a control plane alive, because upstream's plugins see these
+ * requests, too.
+ */
 export const callForVitalResources = (manifests: WebhookManifests): WebhookManifests =>
   manifests.map(({ webhooks, ...manifest }) => ({
     ...manifest,
@@ -179,13 +183,13 @@ export const applyConfigurations = async (
   }
   await waitUntil("the API server did not call by the new webhooks", async () => {
     const { code, warnings } = await announcer.ask(admin);
-    // An entry that refuses everything when it mutates keeps the API server from calling the validating configuration.
+    // If a mutating entry refuses everything, the API server never calls the validating configuration.
     const isCalled = ({ body }: (typeof announced)[number]) => code < 300 || body.webhooks.length > 1;
     return announced.filter(isCalled).every(({ word }) => warnings.includes(word));
   });
 };
 
-/** Deletes webhook configurations, and waits until the API server uses them no more. */
+/** Deletes webhook configurations, and waits until the API server no longer uses them. */
 export const deleteTestWebhookConfigurations = async (
   admin: TestClusterClient,
   manifests: WebhookManifests,
@@ -200,7 +204,7 @@ export const deleteTestWebhookConfigurations = async (
   });
 };
 
-/** Waits until a condition is true; throws this message after two minutes, because a machine may be slow. */
+/** Waits until a condition is true. Throws this message if it isn't true after two minutes, or `milliseconds`. */
 export const waitUntil = async (
   timeoutMessage: string,
   isDone: () => Promise<boolean> | boolean,
@@ -211,7 +215,8 @@ export const waitUntil = async (
 };
 
 /**
- * Repeats `probe`, a request, until `seen` reports that webhooks were called: the API server needs about a second.
+ * Repeats the request `probe` until `seen` reports that webhooks were called. The API server needs about a second
+ * before it uses a new configuration.
  */
 export const waitUntilWebhooksCalled = (probe: () => Promise<unknown>, seen: () => boolean): Promise<void> =>
   waitUntil("the API server did not call the webhooks", async () => {

@@ -12,16 +12,18 @@ interface ReviewBody {
   request: { uid: string };
 }
 
-/** Returns a test endpoint's answer to a review; undefined for none: the API server then waits until its timeout. */
+/**
+ * Returns the answer of a test endpoint to a review. Undefined means no answer: the API server waits for its timeout.
+ */
 export type TestEndpointScript = (
   review: ReviewBody,
   path: string,
 ) => { code?: number; type?: string; headers?: Record<string, string>; body: string } | undefined;
 
 /**
- * Opens webhook endpoints for tests. Each one answers by its own script, and is called at the first segment of a
- * path. A further endpoint serves the
- * entries of `announcer`, which show the configurations in use. With `clientCa`, clients need a certificate of that CA.
+ * Opens webhook endpoints for tests. Each endpoint answers by its script. The first segment of the path is its name. A
+ * further endpoint serves the entries of `announcer`, which show which configurations are in use. With `clientCa`,
+ * clients need a certificate of that CA.
  */
 export const openScriptedWebhookEndpoints = async (
   certificate: ServerCertificate,
@@ -38,14 +40,14 @@ export const openScriptedWebhookEndpoints = async (
       const { pathname } = new URL(request.url ?? "", "https://localhost");
       const [, name = "", ...rest] = pathname.split("/");
       const script = name === announcerPath ? answerWord : scripts[name];
-      const said = script?.(JSON.parse(text), rest.join("/"));
-      if (said) {
-        const headers = { "content-type": said.type ?? "application/json", ...said.headers };
-        response.writeHead(said.code ?? 200, headers).end(said.body);
+      const answer = script?.(JSON.parse(text), rest.join("/"));
+      if (answer) {
+        const headers = { "content-type": answer.type ?? "application/json", ...answer.headers };
+        response.writeHead(answer.code ?? 200, headers).end(answer.body);
       }
     },
   );
-  // Idle connections stay open for long: a client gets no answer if it reuses one that is being closed.
+  // Idle connections are not closed early: a client that reuses a connection while it is closed gets no answer.
   server.keepAliveTimeout = 600_000;
   await once(server.listen(0, "127.0.0.1"), "listening");
   const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
@@ -59,7 +61,7 @@ export const openScriptedWebhookEndpoints = async (
   };
 };
 
-/** Returns the JSON that answers a review: it allows the request, unless `response` says otherwise. */
+/** Returns the JSON of an answer to a review. It allows the request, unless `response` overrides that. */
 export const buildReviewAnswer = ({ request: { uid } }: ReviewBody, response: object = {}) =>
   JSON.stringify({
     kind: "AdmissionReview",
@@ -71,14 +73,13 @@ const announcerPath = "announcer";
 const answerWord: TestEndpointScript = (review, word) => ({ body: buildReviewAnswer(review, { warnings: [word] }) });
 
 /**
- * Detects when the API server uses a webhook configuration, by an entry added to the configuration. The entry answers
- * one certain request with a warning, a unique word.
+ * Detects when the API server uses a webhook configuration. It adds an entry to the configuration, which answers a
+ * special request with a warning: a unique word.
  */
 export interface ConfigurationUseDetector {
   announce(manifest: Configuration): { body: Configuration; word: string };
   /**
-   * Sends the request that the added entries answer; the answer's warnings are the words of the configurations
-   * already in use.
+   * Sends the special request. The warnings of the answer are the words of the configurations that are in use.
    */
   ask: (admin: TestClusterClient) => ReturnType<TestClusterClient>;
 }
@@ -101,7 +102,7 @@ const openAnnouncer = (url: string, ca: string): ConfigurationUseDetector => {
       timeoutSeconds: 30,
       admissionReviewVersions: ["v1"],
     };
-    // The added entry must be the first: if another refuses everything, the API server calls no later one.
+    // The added entry must be the first one: if another entry refuses the request, the API server calls no later entry.
     return { body: { ...manifest, webhooks: [entry, ...manifest.webhooks] }, word };
   };
   const body = { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: { name: "announcer" } };

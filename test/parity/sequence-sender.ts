@@ -24,15 +24,16 @@ export interface RequestWithAnswer {
   answer: TestClusterResponse;
   /** The audit annotations of the request. */
   audit?: Record<string, string>;
-  /** The Status of each webhook entry that refused the request, if they are collected. */
+  /** The Status that each refusing webhook entry answered, if denials are collected. */
   denials?: readonly Status[];
   /** The name of the sequence's object after this request. With generateName, each server generates another name. */
   name: string;
 }
 
 /**
- * Sends a sequence's requests, about an object of this name. `remains` has the paths of objects that still exist.
- * `takeDenials` returns and forgets the denials by webhook entries of requests about a sequence's objects.
+ * Sends a sequence's requests, which are about an object of this name. In the result, `turns` has each request with its
+ * answer, and `remains` has the API paths of the created objects that still exist. `takeDenials` returns and forgets
+ * what webhook entries answered if they denied a request of this sequence.
  */
 export const sendSequence = async (
   sequence: RequestSequence,
@@ -55,7 +56,8 @@ export const sendSequence = async (
     return code === 200 ? body : undefined;
   };
   /**
-   * Reports whether the API server's cached copy is current: while it is older than the last write, answers may vary.
+   * Reports whether the API server's cached copy of an object is current. While it is older than the last write, the
+   * API server's answers may vary.
    */
   const isCopyCurrent = async (path: string) => {
     const [stored, copy] = await Promise.all(
@@ -83,8 +85,8 @@ export const sendSequence = async (
       read,
       first: steps[0],
     };
-    const sent = await buildCall(standing === undefined ? step : { ...step, dryRun: true }, place);
-    const call = await replaceUidPlaceholders(sent, as("admin"));
+    const built = await buildCall(standing === undefined ? step : { ...step, dryRun: true }, place);
+    const call = await replaceUidPlaceholders(built, as("admin"));
     // A closed connection counts as an answer with code 0: a panic of the API server closes the connection.
     const answer = await as(step.user)(call).catch((error: Error): TestClusterResponse => {
       return { code: 0, body: { message: error.message }, warnings: [] };
@@ -96,19 +98,19 @@ export const sendSequence = async (
     }
     turns.push({ call: { ...call, user: step.user }, answer, name: current, denials: takeDenials(name) });
   }
-  const left = [
+  const paths = [
     ...[...createdNames].map((one) => `${collection}/${one}`),
     ...(quotas ?? []),
     ...(sequence.namespace === undefined ? [home] : []),
   ];
   const remains: string[] = [];
-  for (const path of left) if ((await as("admin")({ method: "GET", path })).code === 200) remains.push(path);
+  for (const path of paths) if ((await as("admin")({ method: "GET", path })).code === 200) remains.push(path);
   return { turns, remains };
 };
 
 /**
- * Creates a namespace with quotas, and waits until requests are refused by the last one. Returns their paths. The API
- * server may refuse some of the other quotas.
+ * Creates a namespace with these quotas and with one more that allows no Secrets, and waits until Secrets are refused.
+ * Returns the API paths of all quotas. The API server may refuse to create some of the given ones.
  */
 const createQuotas = async (
   quotas: readonly SequenceQuota[],
@@ -117,8 +119,8 @@ const createQuotas = async (
 ): Promise<string[]> => {
   const home = `/api/v1/namespaces/${name}`;
   await admin({ method: "POST", path: "/api/v1/namespaces", body: { metadata: { name } } });
-  const none = { hard: { secrets: "0" } };
-  const all = [...quotas, { spec: none, status: { ...none, used: { secrets: "0" } } }].map(
+  const noSecrets = { hard: { secrets: "0" } };
+  const all = [...quotas, { spec: noSecrets, status: { ...noSecrets, used: { secrets: "0" } } }].map(
     (quota, index, { length }) => {
       return { ...quota, name: index === length - 1 ? "refuses-secrets" : `q${index}` };
     },
@@ -134,37 +136,43 @@ const createQuotas = async (
   return all.map(({ name }) => `${home}/resourcequotas/${name}`);
 };
 
-/** Deletes an object that a sequence left, including its finalizers. */
+/** Deletes an object that a sequence left behind. Its finalizers are removed, because they would keep it. */
 export const deleteWithFinalizers = async (path: string, as: GetClient): Promise<void> => {
   // Background propagation: otherwise, a Job would stay until its pods are deleted.
-  const away = { method: "DELETE", path: `${path}?gracePeriodSeconds=0&propagationPolicy=Background` } as const;
+  const deletion = { method: "DELETE", path: `${path}?gracePeriodSeconds=0&propagationPolicy=Background` } as const;
   const [, name] = /^\/api\/v1\/namespaces\/([^/]+)$/.exec(path) ?? [];
-  const { code, body } = await as("admin")(away);
+  const { code, body } = await as("admin")(deletion);
   // Most objects have no finalizers, so the request above has already deleted them.
   if (code === 404 || (code === 200 && !name && !Object(body.metadata).finalizers)) return;
   const contentType = "application/merge-patch+json";
   const metadata = { finalizers: null, annotations: { [competingWebhookAnnotation]: null } };
   await as("admin")({ method: "PATCH", path, body: { metadata }, contentType });
-  await as("admin")(away);
+  await as("admin")(deletion);
   // The test clusters run no controller that empties and finalizes a deleted namespace.
   if (name) await as("admin")({ method: "PUT", path: `${path}/finalize`, body: { metadata: { name }, spec: {} } });
 };
 
+/** What `buildCall` needs to know about the sequence of a step. */
 interface StepContext {
   namespace: string;
   /** The API path of the namespace that the sequence uses. */
   home: string;
   /** False for kinds that the API server answers but doesn't store, such as LocalSubjectAccessReview. */
   isKept: boolean;
+  /** The API path of the collection of objects. */
   collection: string;
+  /** The API path of the sequence's object. */
   object: string;
+  /** The name of the sequence. */
   name: string;
+  /** The current name of the sequence's object. */
   current: string;
   generateName: boolean;
   first: SequenceRequest | undefined;
   read(step: SequenceRequest & { verb: "replace" }): Promise<JsonMap | undefined>;
 }
 
+/** Returns the API request of a step. */
 const buildCall = async (step: SequenceRequest, place: StepContext): Promise<TestClusterRequest> => {
   const { collection, object, current, generateName, name } = place;
   const query = (parameters: Record<string, string> = {}) => {
@@ -236,15 +244,15 @@ export const applyEdits = <T extends object>(object: T, edits: readonly FieldEdi
   return copy;
 };
 
-/** Applies an edit to an object in place. Missing containers are created. */
+/** Applies an edit to an object in place. Maps and lists that are missing on the path are created. */
 const applyEdit = (target: object, { path: [first, ...rest], ...edit }: FieldEdit): void => {
   const key = first === "-" && Array.isArray(target) ? target.length : (first ?? "");
   if (rest.length > 0) {
     const inner = Reflect.get(target, key);
-    const isThere = typeof inner === "object" && inner !== null;
-    const outer = isThere ? inner : rest[0] === "-" || typeof rest[0] === "number" ? [] : {};
-    if (!isThere) Reflect.set(target, key, outer);
-    applyEdit(outer, { path: rest, ...edit });
+    const isPresent = typeof inner === "object" && inner !== null;
+    const nextTarget = isPresent ? inner : rest[0] === "-" || typeof rest[0] === "number" ? [] : {};
+    if (!isPresent) Reflect.set(target, key, nextTarget);
+    applyEdit(nextTarget, { path: rest, ...edit });
   } else if ("value" in edit) Reflect.set(target, key, structuredClone(edit.value));
   else if (Array.isArray(target)) target.splice(Number(key), 1);
   else Reflect.deleteProperty(target, key);

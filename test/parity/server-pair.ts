@@ -21,14 +21,14 @@ import { answerAboutImages, openImageBackend } from "./image-backend.ts";
 import { getComparisonConfig, listParityObjectFlags, type PluginPort, type PortComparisonConfig } from "./plugins.ts";
 import { waitUntil } from "./rule-server.ts";
 
-/** A server with the compiled-in plugin and one without it that can call the port. All else is equal. */
+/** Two API servers that differ only in one plugin: `upstream` has it, `ours` can call the rule instead. */
 export interface ParityServerPair {
   upstream: TestCluster;
   ours: TestCluster;
-  /** The settings of the port under which it should answer exactly as the plugin. */
+  /** The settings with which the rule should answer exactly as the plugin. */
   settings: object;
-  /** Opens the port's capabilities in our cluster, with a cache of their own. */
-  world(): (cluster: string, milliseconds: number) => Capabilities;
+  /** Returns a function that makes the rule's capabilities in the cluster `ours`. Each call creates a new cache. */
+  openCapabilities(): (cluster: string, milliseconds: number) => Capabilities;
 }
 
 /** A folder for the pair's files, and the stack of servers and files to dispose of in the end. */
@@ -38,16 +38,16 @@ interface PairResources {
 }
 
 /**
- * Flags of both kube-apiservers: many Service addresses, because the Services are deleted only at the end; and
- * privileged pods are allowed.
+ * Flags of both kube-apiservers: a large range of addresses, because Services are deleted only at the end; and
+ * privileged pods.
  */
 const flags = ["--service-cluster-ip-range=10.0.0.0/16", "--allow-privileged=true"];
-/** The name of the user whose credentials the port reads the cluster with; generated requests have other users. */
+/** The user as which the rule reads the cluster. Generated requests have other users. */
 const reader = "postern";
 
 /**
- * Boots both servers with the same objects. With `latePlugin`, the plugin is on only after `latePlugin.fill` created
- * objects.
+ * Boots both servers with the same objects. With `latePlugin`, the plugin is turned on after `latePlugin.fill` has
+ * created objects.
  */
 export const bootParityServerPair = async (
   port: PluginPort,
@@ -77,10 +77,10 @@ export const bootParityServerPair = async (
     users: { [reader]: [buildKubernetesGroupName(reader, port.name)] },
     ...(config.rbac && { rbac: true }),
   };
-  // The plugin's configuration leaves out settings that only the rule has, because plugins don't accept them.
+  // Settings that only the rule has are left out of the plugin's configuration, because the plugin doesn't accept them.
   const settingsOfRule = Object.keys(settings ?? {});
   const taken = Object.fromEntries(Object.entries(standard).filter(([key]) => !settingsOfRule.includes(key)));
-  // The plugin gets the service by a kubeconfig, and the rule by the settings that postern.yaml's reader makes of it.
+  // The plugin reads the backend's kubeconfig itself. For the rule, it is converted to settings.
   const named = mergeWithDefaults(taken, backend && { imagePolicy: { kubeConfigFile: backend.images } });
   const configuration = await writeConfiguration(plugin, config, named, place.folder);
   const clusters = await bootClusters(binaries, [
@@ -104,10 +104,10 @@ export const bootParityServerPair = async (
     const ledger = createMemoryLedger();
     return createLiveCapabilities(connections, { openLedger: () => ledger });
   };
-  return { upstream, ours, settings: standard, world: openCapabilities };
+  return { upstream, ours, settings: standard, openCapabilities };
 };
 
-/** Creates the RBAC objects by which a port's user may read what the port needs, and nothing else. */
+/** Creates the RBAC objects that give the rule's user the rights of the rule's needs, and no other rights. */
 const grantRights = async (port: PluginPort, settings: object, { admin }: TestCluster) => {
   const [local] = parseConfig(JSON.stringify({ rules: { [port.name]: { settings } } }), [port]).clusters.values();
   for (const body of local ? buildFunctionRbacObjects([port], local, reader) : []) await createObject(admin, body);
@@ -121,21 +121,23 @@ const createObject = async (admin: TestClusterClient, body: KubernetesObject) =>
 const isCustomKind = ({ kind }: KubernetesObject) => kind === "CustomResourceDefinition";
 const policySets = { validating: validatingPolicySet, mutating: mutatingPolicySet };
 
-/** Builds an object of each kind that the last policy of a set refuses. */
+/** Builds an object of each kind that the last policy of a set refuses. It is used to find out when policies apply. */
 const buildRefusedObjects = ({ refused }: PolicySet) =>
   refused.map((kind) => ({
     ...kind,
     metadata: { generateName: "last-", namespace: "default", labels: { policy: "last" } },
   }));
 
-/** Creates what policies refer to: their parameters, and custom kinds. */
+/** Creates the objects to which policies refer: parameters and CustomResourceDefinitions. */
 const createPolicySurroundings = async (admin: TestClusterClient, set: PolicySet) => {
   for (const object of set.surroundings) await createObject(admin, object);
   for (const path of buildRefusedObjects(set).map(getCollectionPath))
     await waitUntil("a custom kind is not served", async () => (await admin({ method: "GET", path })).code === 200);
 };
 
-/** Creates the policies and what they refer to in a cluster that evaluates them; waits until it does. */
+/**
+ * Creates policies, and the objects to which they refer, in a cluster. Waits until the cluster evaluates the policies.
+ */
 export const createPolicies = async (admin: TestClusterClient, set: PolicySet, minor: string) => {
   await createPolicySurroundings(admin, set);
   for (const object of [...set.policies, ...set.lastPolicy]) {
@@ -150,7 +152,9 @@ export const createPolicies = async (admin: TestClusterClient, set: PolicySet, m
     });
 };
 
-/** Returns a folder with the etcd data of a cluster that has the surroundings. Made once, with every plugin off. */
+/**
+ * Returns a folder with the etcd data of a cluster with the initial objects. It is made once for each minor version.
+ */
 const getPreparedStore = (binaries: ControlPlaneBinaries): Promise<string> => {
   const { minor } = binaries;
   const existing = preparedStores.get(minor);

@@ -4,17 +4,17 @@ import type { ManifestFault, ParsedManifests } from "../../rule.ts";
 import type { FieldFault } from "./faults.ts";
 import { type FieldShape, findShapeFaults } from "./field-shapes.ts";
 
-/** A kind of object that a setting accepts: its fields, and upstream's validation of an object with these fields. */
+/** A kind that a setting accepts: the types of its fields, and upstream's validation. */
 export interface PolicyKind {
   shape: FieldShape;
   findFaults(object: never): readonly FieldFault[];
-  /** Returns the part of an object that a rule needs; by default all of it. */
+  /** Returns the part of an object that a rule needs. By default, the whole object. */
   select?(object: never): object;
 }
 
 const apiVersion = "admissionregistration.k8s.io/v1";
 
-/** The kinds that files of policies may have: those that a rule doesn't read are for another rule. */
+/** The kinds that files of policies may contain. A rule ignores kinds that another rule reads. */
 const apiVersions: Readonly<Record<string, string>> = {
   ValidatingAdmissionPolicy: apiVersion,
   ValidatingAdmissionPolicyBinding: apiVersion,
@@ -23,7 +23,7 @@ const apiVersions: Readonly<Record<string, string>> = {
   CustomResourceDefinition: "apiextensions.k8s.io/v1",
 };
 
-/** Returns a function that reads objects of these kinds from documents, and unpacks lists. */
+/** Returns a function that reads objects of these kinds from documents. It unpacks lists. */
 export const createPolicyReader =
   (kinds: Readonly<Record<string, PolicyKind>>) =>
   (documents: readonly unknown[]): ParsedManifests => {
@@ -45,16 +45,16 @@ export const createPolicyReader =
         report({ path: ["kind"], sentence: `must be a ${wanted} of ${apiVersion}` });
         continue;
       }
-      const misfits = findShapeFaults(object, known.shape);
+      const shapeFaults = findShapeFaults(object, known.shape);
       // The cast is safe: the object has the kind's fields.
-      const found = misfits.length > 0 ? misfits : known.findFaults(object as never);
+      const found = shapeFaults.length > 0 ? shapeFaults : known.findFaults(object as never);
       if (found.length === 0) objects.push(known.select?.(object as never) ?? (object as object));
       else found.forEach(report);
     }
     return { objects, faults };
   };
 
-/** Returns a copy without members that are null, which upstream treats as absent. */
+/** Returns a copy without members that are null: upstream treats them as absent. */
 const dropNulls = (value: unknown): unknown => {
   if (Array.isArray(value)) return value.map(dropNulls);
   if (!isMap(value)) return value;

@@ -1,9 +1,9 @@
-// The faults of policies and bindings, in the texts of upstream's validation.
+// Creates faults of policies and bindings with the texts of upstream's validation.
 import { quoteAsGo } from "../../objects/go/quoted.ts";
 
 export type FieldPath = readonly (string | number)[];
 
-/** A fault of one field; `sentence` begins with the field. */
+/** A fault of one field. `sentence` begins with the path of the field. */
 export interface FieldFault {
   path: FieldPath;
   sentence: string;
@@ -29,7 +29,7 @@ export const createDuplicateFault = (path: FieldPath, value: string): FieldFault
 export const createTooManyFault = (path: FieldPath, count: number, most: number): FieldFault =>
   createFault(path, "Too many", String(count), `must have at most ${most} items`);
 
-/** Returns a fault if a value is none of `supported`, which are sorted as upstream lists them. */
+/** Returns a fault if a value is none of `supported`. The message lists them in this order. */
 export const findChoiceFaults = (path: FieldPath, value: string, supported: readonly string[]): FieldFault[] =>
   supported.includes(value)
     ? []
@@ -50,7 +50,7 @@ export const findExpressionFaults = (
 ): FieldFault[] => {
   if (!("error" in compiled)) return [];
   const { error } = compiled;
-  // Upstream has this text for an expression that passes the check but can't become a program.
+  // Upstream reports an internal error if an expression is valid, but no program can be made of it.
   if (error.startsWith("program instantiation failed")) return [createFault(path, "Internal error", error)];
   return [createInvalidFault(path, text, error)];
 };

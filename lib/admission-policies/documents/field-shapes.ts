@@ -1,8 +1,10 @@
-// The fields of policies and bindings: upstream refuses unknown fields and values of other types.
+// The fields of policies and bindings, and their types. As upstream does, unknown fields and other types are refused.
 import { isMap } from "../../json.ts";
 import { type FieldFault, type FieldPath, formatFieldPath } from "./faults.ts";
 
-/** A text, any value, a map of texts, a list, or a map with these members. */
+/**
+ * The type of a field: a text, any value, a map of texts, a list of elements of one type, or a map with these members.
+ */
 export type FieldShape = "text" | "any" | "texts" | readonly [FieldShape] | { readonly [member: string]: FieldShape };
 
 const selector: FieldShape = {
@@ -43,12 +45,12 @@ export const bindingSpecShape = {
   matchResources: matchResourcesShape,
 } satisfies FieldShape;
 
-/** Returns the shape of an object whose spec has this shape. */
+/** Returns the shape of an object with a spec of this shape. */
 export const createObjectShape = (spec: FieldShape): FieldShape => {
   return { apiVersion: "text", kind: "text", metadata: "any", spec, status: "any" };
 };
 
-/** Finds values of a wrong type and unknown fields. */
+/** Finds values whose type is wrong, and unknown fields. */
 export const findShapeFaults = (value: unknown, shape: FieldShape, path: FieldPath = []): FieldFault[] => {
   const createFault = (what: string): FieldFault[] => [
     { path, sentence: `${formatFieldPath(path) || "it"} must be ${what}` },

@@ -1,4 +1,5 @@
-// Upstream's validation of what both kinds of policies have. It runs when postern.yaml is read, not in functions.
+// Upstream's validation of the fields that both kinds of policies have. It runs when postern.yaml is read, not in
+// functions.
 import { findOldLabelFaults } from "../../cel/libraries/kubernetes/format.ts";
 import { reservedWords } from "../../cel/parser/parser.ts";
 import { keywords } from "../../cel/parser/tokens.ts";
@@ -26,7 +27,7 @@ import {
   findExpressionFaults,
 } from "./faults.ts";
 
-/** Returns what is wrong with an object's name. */
+/** Returns the faults of an object's name. */
 export const findNameFaults = (metadata: unknown): FieldFault[] => {
   const { name } = toMap(metadata);
   const path = ["metadata", "name"];
@@ -34,7 +35,7 @@ export const findNameFaults = (metadata: unknown): FieldFault[] => {
   return findSubdomainFaults(name).map((detail) => createInvalidFault(path, name, detail));
 };
 
-/** Returns what is wrong with the fields that both kinds of policies have; adds the variables to the compiler. */
+/** Returns the faults of the fields that both kinds of policies have. Adds the policy's variables to the compiler. */
 export const findPolicySpecFaults = (
   spec: PolicySpec,
   compiler: PolicyCompiler,
@@ -57,7 +58,7 @@ export const findPolicySpecFaults = (
   ];
 };
 
-/** Returns what is wrong with the fields that both kinds of bindings have. */
+/** Returns the faults of the fields that both kinds of bindings have. */
 export const findBindingSpecFaults = (
   { policyName, paramRef, matchResources }: Partial<BindingSpec>,
   operations?: readonly string[],
@@ -98,7 +99,7 @@ const findParamKindFaults = ({ apiVersion = "", kind = "" }: ParamKind, path: Fi
 
 const allOperations = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 
-/** Returns a fault for each operation that one kind of policies doesn't have. Upstream names no index. */
+/** Returns a fault for each operation that this kind of policies doesn't support. Upstream's text has no index. */
 const findFurtherOperationFaults = (
   { resourceRules = [] }: MatchResources = {},
   supported: readonly string[] = allOperations,
@@ -190,7 +191,9 @@ const findRuleFaults = (rule: NamedRuleWithOperations, path: FieldPath): FieldFa
 
 const findResourceFaults = (resources: readonly string[], path: FieldPath): FieldFault[] => {
   const faults: FieldFault[] = [];
+  /** The resources of entries such as `pods/*`. */
   const withAllSubresources = new Set<string>();
+  // The subresources of entries such as */scale.
   const ofAllResources = new Set<string>();
   let hasOtherResource = false;
   for (const [index, text] of resources.entries()) {
@@ -224,7 +227,7 @@ const findPathSegmentFaults = (name: string): string[] => {
     .map((character) => `may not contain '${character}'`);
 };
 
-const mostConditions = 64;
+const maxConditions = 64;
 
 const findConditionFaults = (
   conditions: NonNullable<PolicySpec["matchConditions"]>,
@@ -232,10 +235,9 @@ const findConditionFaults = (
   path: FieldPath,
 ): FieldFault[] => {
   if (conditions.length === 0) return [];
-  // Upstream refuses `variables` in conditions, although they have a value there.
+  // Upstream's validation refuses `variables` in conditions, although the evaluation would have values for them.
   const compiler = createPolicyCompiler({ ...(paramKind && { paramKind }) }, { hasVariables: false });
-  const tooMany =
-    conditions.length > mostConditions ? [createTooManyFault(path, conditions.length, mostConditions)] : [];
+  const tooMany = conditions.length > maxConditions ? [createTooManyFault(path, conditions.length, maxConditions)] : [];
   return tooMany.concat(
     conditions.flatMap(({ name = "", expression = "" }, index) => {
       const at = [...path, index];

@@ -3,8 +3,8 @@ import { isMap, type JsonMap } from "../../json.ts";
 import { quoteAsGo } from "../../objects/go/quoted.ts";
 
 /**
- * A value of an expression that upstream doesn't convert to JSON: its type in Go, and how %v and %#v print it.
- * `operand` is its form in an operand of a JSON patch, if it has one.
+ * A value of an expression that upstream doesn't convert to JSON. `type` is its type in Go, `text` its form with %v,
+ * and `syntax` its form with %#v. `operand` is its JSON in an operation of a JSON patch; undefined if it has none.
  */
 export class GoValue {
   readonly type: string;
@@ -21,7 +21,7 @@ export class GoValue {
 
 export const isJsonMap = (value: unknown): value is JsonMap => isMap(value) && !(value instanceof GoValue);
 
-/** Returns JSON as Go's %v prints it. */
+/** Formats JSON as Go's %v does. */
 export const formatGo = (value: unknown): string => {
   if (value instanceof GoValue) return value.text;
   if (value === null) return "<nil>";
@@ -33,7 +33,7 @@ export const formatGo = (value: unknown): string => {
     .join(" ")}]`;
 };
 
-/** Returns JSON as Go's %#v prints it. */
+/** Formats JSON as Go's %#v does. */
 export const formatGoSyntax = (value: unknown): string => {
   if (value instanceof GoValue) return value.syntax;
   if (value === null) return "interface {}(nil)";
@@ -44,7 +44,7 @@ export const formatGoSyntax = (value: unknown): string => {
   return `map[string]interface {}{${members.join(", ")}}`;
 };
 
-/** Returns the name of the type that Go has for a value that is no number and not null. */
+/** Returns the name of a value's type in Go. The value must not be a number or null. */
 export const nameGoType = (value: unknown): string => {
   if (value instanceof GoValue) return value.type;
   if (Array.isArray(value)) return "[]interface {}";
@@ -53,6 +53,8 @@ export const nameGoType = (value: unknown): string => {
 
 const listSorted = (map: JsonMap) => Object.entries(map).sort(([left], [right]) => (left < right ? -1 : 1));
 
-/** Integers of 64 bits have all their digits; other numbers have an exponent from a million on. */
+/**
+ * Formats a number as Go does: an integer of 64 bits with all its digits, another number with an exponent from 1e6 on.
+ */
 const formatNumber = (number: number): string =>
   Number.isInteger(number) && Math.abs(number) < 2 ** 63 ? String(number) : formatDouble(number);

@@ -41,7 +41,7 @@ describe("a patch of an ApplyConfiguration", () => {
       else assert.throws(apply, new ApplyConfigurationError(refused));
     });
 
-  it("reads elements in proportion to a list's length", () => {
+  it("reads a number of elements that is proportional to the length of a list", () => {
     let reads = 0;
     const ports = Array.from({ length: 1000 }, (_, index) => ({
       get port() {
@@ -56,7 +56,7 @@ describe("a patch of an ApplyConfiguration", () => {
 });
 
 describe("the schema of a kind", () => {
-  it("is there for built-in kinds", () => {
+  it("exists for built-in kinds", () => {
     const pod = findSchema({ group: "", version: "v1", kind: "Pod" }, []);
     assert.ok(pod);
     const object = {
@@ -82,7 +82,7 @@ describe("the schema of a kind", () => {
     );
   });
 
-  it("is not there for versions that no CustomResourceDefinition serves", () => {
+  it("doesn't exist for versions that no CustomResourceDefinition serves", () => {
     assert.equal(findSchema({ ...kind, version: "v2" }, [definition]), undefined);
     assert.equal(findSchema(kind, []), undefined);
   });

@@ -3,7 +3,7 @@ import { quoteAsGo } from "../../objects/go/quoted.ts";
 import { formatGo, formatGoSyntax, GoValue, isJsonMap, nameGoType } from "./go-values.ts";
 import { hasMembers, type ObjectSchema, resolveType, type TypeReference, type ValueType } from "./schemas.ts";
 
-/** Why a patch can't be applied, with upstream's text. */
+/** The error for a patch that can't be applied, with upstream's text. */
 export class ApplyConfigurationError extends Error {
   constructor(text: string) {
     super(`error applying patch: ${text}`);
@@ -11,9 +11,9 @@ export class ApplyConfigurationError extends Error {
 }
 
 /**
- * Merges the result of an ApplyConfiguration expression into an object, as a server-side apply does. The merged object
- * may share parts with both. Throws an ApplyConfigurationError if the patch doesn't fit the schema, or contains an
- * atomic value.
+ * Merges the patch of an ApplyConfiguration into an object, as a server-side apply does. The merged object may contain
+ * parts of the object and of the patch, uncopied. Throws an ApplyConfigurationError if the patch doesn't match the
+ * schema, or contains an atomic value.
  */
 export const applyConfiguration = (schema: ObjectSchema, object: JsonMap, patch: JsonMap): JsonMap => {
   const { types, root } = schema;
@@ -43,12 +43,12 @@ const throwFaults = (stage: string, faults: readonly Fault[]): void => {
   );
 };
 
-/** An integer that a number doesn't hold is a bigint. */
+/** Reports whether a value is a scalar. Integers that are not safe are bigints. */
 const isScalar = (value: unknown) => ["string", "number", "bigint", "boolean"].includes(typeof value);
 
 /**
- * Chooses the part of a type that a value has to fit. As in upstream, a value that fits none is reported as a map if
- * the type allows maps.
+ * Returns the part of a type that a value must match. As in upstream, a value that matches none is reported as a wrong
+ * map if the type allows maps.
  */
 const choosePart = (type: ValueType, value: unknown): "map" | "scalar" | "list" => {
   if (isJsonMap(value) && hasMembers(type)) return "map";
@@ -59,8 +59,8 @@ const choosePart = (type: ValueType, value: unknown): "map" | "scalar" | "list" 
 };
 
 /**
- * Returns what is wrong with a value. In an object of the cluster (`isLive`), lists may have duplicates, and fields that
- * the schema doesn't have are those of a cluster with a newer schema.
+ * Returns the faults of a value. In an object of the cluster (`isLive`), lists may have duplicates, and fields may be
+ * unknown, because the cluster may be newer than the schema.
  */
 const findFaults = (types: Types, reference: TypeReference, value: unknown, isLive: boolean): Fault[] => {
   const type = resolveType(types, reference);
@@ -74,8 +74,8 @@ const findFaults = (types: Types, reference: TypeReference, value: unknown, isLi
 
 const findScalarFaults = (scalar: ValueType["scalar"], value: unknown): Fault[] => {
   const type = typeof value === "bigint" ? "number" : typeof value;
-  const isFitting = scalar === "any" ? isScalar(value) : type === scalar;
-  if (isFitting) return [];
+  const isValid = scalar === "any" ? isScalar(value) : type === scalar;
+  if (isValid) return [];
   const messages = {
     number: () => `expected numeric (int or float), got ${nameGoType(value)}`,
     string: () => `expected string, got &value.valueUnstructured{Value:${formatGoSyntax(value)}}`,
@@ -87,13 +87,14 @@ const findScalarFaults = (scalar: ValueType["scalar"], value: unknown): Fault[] 
 
 const findElementFaults = (types: Types, type: ValueType, list: readonly unknown[], isLive: boolean): Fault[] => {
   const faults: Fault[] = [];
-  const seen = new Set<string>();
+  const steps = new Set<string>();
   for (const [index, element] of list.entries()) {
     const { step, message } = type.keys ? identifyElement(type, element) : { step: `[${index}]` };
-    // Upstream ignores the elements after the first one that it can't identify.
+    // Upstream doesn't check the elements after an element that it can't identify.
     if (step === undefined) return [...faults, { path: "", message: `element ${index}: ${message}` }];
-    if (type.keys && !isLive && seen.has(step)) faults.push({ path: "", message: `duplicate entries for key ${step}` });
-    seen.add(step);
+    if (type.keys && !isLive && steps.has(step))
+      faults.push({ path: "", message: `duplicate entries for key ${step}` });
+    steps.add(step);
     for (const fault of findFaults(types, type.items ?? "any", element, isLive)) faults.push(addStep(step, fault));
   }
   return faults;
@@ -104,7 +105,7 @@ const findMemberFaults = (types: Types, type: ValueType, map: JsonMap, isLive: b
   for (const [key, value] of Object.entries(map)) {
     const member = findMemberType(type, key);
     if (member === undefined && isLive) continue;
-    // Upstream ignores the members after the first one that the schema doesn't have.
+    // Upstream doesn't check the members after an unknown member.
     if (member === undefined) return [...faults, { path: `.${key}`, message: "field not declared in schema" }];
     for (const fault of findFaults(types, member, value, isLive)) faults.push(addStep(`.${key}`, fault));
   }
@@ -116,7 +117,9 @@ const addStep = (step: string, { path, message }: Fault): Fault => ({ path: `${s
 const findMemberType = ({ fields, values }: ValueType, key: string): TypeReference | undefined =>
   (getOwn(fields, key) as TypeReference | undefined) ?? values;
 
-/** Returns how paths name an element of a set or of a list with keys, or why it has no name. */
+/**
+ * Returns the step of paths for an element of a set or of a list with keys, such as `[name="a"]`; or why it has none.
+ */
 const identifyElement = (
   { keys = [], defaults }: ValueType,
   element: unknown,
@@ -151,7 +154,9 @@ const formatKey = (value: unknown): string => {
   return entries.map(([key, member]) => `${key}=${formatKey(member)}`).join("");
 };
 
-/** Returns the paths of atomic lists and maps. Upstream doesn't look into the values of maps, only into fields. */
+/**
+ * Returns the paths of atomic lists and maps. As upstream does, looks only into fields, not into other values of maps.
+ */
 const findAtomics = (types: Types, reference: TypeReference, value: unknown, path: string): string[] => {
   const type = resolveType(types, reference);
   if (isJsonMap(value) && hasMembers(type))
@@ -170,7 +175,7 @@ const findAtomics = (types: Types, reference: TypeReference, value: unknown, pat
   ];
 };
 
-/** Merges two values that fit their type; undefined stands for an absent one. An empty value changes no other one. */
+/** Merges two values of a type. Undefined stands for an absent value. */
 const merge = (types: Types, reference: TypeReference, live: unknown, patch: unknown): unknown => {
   if (patch === undefined) return live;
   const type = resolveType(types, reference);
@@ -192,8 +197,9 @@ const mergeMembers = (types: Types, type: ValueType, live: JsonMap, patch: JsonM
   );
 
 /**
- * Merges two lists by the names of their elements. Elements of the patch keep their order; those of the live list stay
- * where they are relative to elements that both have. Elements with the same name in the live list become one.
+ * Merges two lists by the names of their elements. Elements of the patch keep their order. Elements that only the live
+ * list has keep their position relative to elements that both lists have. Live elements with the same name become one
+ * element.
  */
 const mergeElements = (types: Types, type: ValueType, live: unknown[], patch: unknown[]): unknown[] => {
   const nameOf = (element: unknown) => identifyElement(type, element).step ?? "";
@@ -208,17 +214,18 @@ const mergeElements = (types: Types, type: ValueType, live: unknown[], patch: un
   let nextShared = shared.next().value;
   const merged: unknown[] = [];
   const done = new Set<string>();
-  const takePatched = (name: string) => {
+  const addMerged = (name: string) => {
     done.add(name);
     merged.push(merge(types, type.items ?? "any", liveElements.get(name), patchElements.get(name)));
     if (name === nextShared) nextShared = shared.next().value;
   };
+  // The next element of the live list and of the patch.
   let [left, right] = [0, 0];
   while (left < live.length || right < patch.length) {
     const liveName = liveNames[left];
     const patchName = patchNames[right];
     if (liveName !== undefined && liveName === patchName) {
-      takePatched(liveName);
+      addMerged(liveName);
       left++;
       right++;
     } else if (liveName !== undefined && !patchElements.has(liveName)) {
@@ -228,7 +235,7 @@ const mergeElements = (types: Types, type: ValueType, live: unknown[], patch: un
       left++;
     } else {
       if (liveName !== undefined && done.has(liveName)) left++;
-      if (patchName !== undefined) takePatched(patchName);
+      if (patchName !== undefined) addMerged(patchName);
       right++;
     }
   }

@@ -20,9 +20,10 @@ import type { JsonMap } from "../../json.ts";
 import { formatGo, formatGoSyntax, GoValue, isJsonMap } from "./go-values.ts";
 
 /**
- * Returns the patch of an ApplyConfiguration's value, as upstream converts it. In a list or map that the expression
- * builds, upstream converts messages and scalars, but neither null nor other built lists and maps. These become
- * GoValues, which fit no schema. Throws an EvaluationError for a value that JSON can't have.
+ * Converts the value of an ApplyConfiguration to a patch, as upstream does. In a list or a map that the expression
+ * builds, upstream converts messages and scalars to JSON, but not null, and not lists and maps that the expression
+ * builds. These become GoValues, which no schema accepts. Throws an EvaluationError for a value that has no form in
+ * JSON.
  */
 export const toPatch = (value: Value): unknown => {
   if (value instanceof Optional) return value.value === undefined ? null : toPatch(value.value);
@@ -30,14 +31,18 @@ export const toPatch = (value: Value): unknown => {
   return value instanceof CelMap ? convertMembers(listEntries(value), convertElement) : convertElement(value);
 };
 
-/** Returns the operand of a JSON patch, as upstream converts it. Throws an EvaluationError for a value that JSON can't have. */
+/**
+ * Converts the value of a JSON patch's operation, as upstream does. Throws an EvaluationError if it has no form in
+ * JSON.
+ */
 export const toOperand = (value: Value): unknown => toJson(value, (message) => toProtobuf(toPatch(message)));
 
-/** Converts a value as a protobuf message does: all its numbers become doubles. */
+/** Converts a value as upstream does, through a protobuf message: all numbers become doubles. */
 const toProtobuf = (value: unknown): unknown => {
   if (typeof value === "bigint") return Number(value);
   if (Array.isArray(value)) return value.map(toProtobuf);
-  if (isJsonMap(value)) return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, toProtobuf(one)]));
+  if (isJsonMap(value))
+    return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, toProtobuf(member)]));
   if (!(value instanceof GoValue)) return value;
   if (value.operand === undefined) throw new EvaluationError(`proto: invalid type: ${value.type}`);
   return value.operand;
@@ -78,6 +83,7 @@ const convertElement = (value: Value): unknown => {
   return type === undefined ? toJson(value, toPatch) : new GoValue(type, `${value}`, `${value}`);
 };
 
+/** Wraps a value of an expression that upstream doesn't convert. `type` is its type in Go. */
 const wrap = (type: string, value: Value): GoValue => {
   const json = toJson(value, toPatch);
   return new GoValue(type, formatGo(json), formatGoSyntax(json).replace(/^(\[\]|map\[string\])interface \{\}/, type));

@@ -1,7 +1,7 @@
 import { getOwn, isMap, type JsonMap, toList, toMap } from "../../json.ts";
 import builtIn from "./built-in-schemas.json" with { type: "json" };
 
-/** What a merge needs to know of a kind: its type, and the types that this one refers to by their names. */
+/** The schema of a kind for a merge: its type (`root`), and the types that are referred to by names. */
 export interface ObjectSchema {
   readonly root: TypeReference;
   readonly types: Readonly<Record<string, ValueType>>;
@@ -10,25 +10,25 @@ export interface ObjectSchema {
 /** A type, or the name of a type. */
 export type TypeReference = string | ValueType;
 
-/** A value may be a scalar, a list or a map; it may be any of these that a type has members for. */
+/** The type of a value. With `scalar`, it may be a scalar; with `items`, a list; with `fields` or `values`, a map. */
 export interface ValueType {
   readonly scalar?: "string" | "number" | "boolean" | "any";
   /** The type of a list's elements. */
   readonly items?: TypeReference;
-  /** The members that identify an element; none in a set. An atomic list has no `keys`. */
+  /** The members that identify an element of a list. Empty for a set; absent for an atomic list. */
   readonly keys?: readonly string[];
-  /** The values that absent keys have. */
+  /** The values of keys that an element doesn't have. */
   readonly defaults?: Readonly<Record<string, unknown>>;
   /** The types of a map's members. */
   readonly fields?: Readonly<Record<string, TypeReference>>;
   /** The type of the members that are not in `fields`. */
   readonly values?: TypeReference;
   readonly isAtomic?: boolean;
-  /** The name of the type of which this is a variant with another `isAtomic`. */
+  /** The name of another type. This type differs from it only in `isAtomic`. */
   readonly base?: string;
 }
 
-/** Types that need no definition. Values of unknown types are atomic if they are lists, and granular if they are maps. */
+/** The predefined types. In a value of the type `unknown`, lists are atomic, and maps are merged by their members. */
 const commonTypes: Readonly<Record<string, ValueType>> = {
   string: { scalar: "string" },
   number: { scalar: "number" },
@@ -60,9 +60,8 @@ interface GroupVersionKind {
 }
 
 /**
- * Returns the schema of a kind: of a built-in one, or of one that a CustomResourceDefinition serves. As upstream, it
- * finds none for kinds that the OpenAPI document of their own group and version doesn't have, such as
- * autoscaling/v1 Scale.
+ * Returns the schema of a built-in kind, or of a kind that a CustomResourceDefinition serves. As in upstream, a kind
+ * has no schema if it isn't in the OpenAPI document of its own group and version, such as Scale of autoscaling/v1.
  */
 export const findSchema = (
   { group, version, kind }: GroupVersionKind,
@@ -83,7 +82,9 @@ export const findSchema = (
   return undefined;
 };
 
-/** The types of versions of CustomResourceDefinitions: a rule's settings have the same objects in each review. */
+/**
+ * A cache of types by the version of a CustomResourceDefinition: each review has the same objects from the settings.
+ */
 const customTypes = new WeakMap<object, TypeReference>();
 
 const convertVersion = (version: JsonMap): TypeReference => {
@@ -107,8 +108,8 @@ const refuseReference: FindReferred = (reference) => {
 };
 
 /**
- * Returns the type that upstream makes of a schema in an OpenAPI document or a CustomResourceDefinition. `keepsUnknown`
- * means that a schema around this one has x-kubernetes-preserve-unknown-fields.
+ * Converts a schema of an OpenAPI document or a CustomResourceDefinition to a type, as upstream does. `keepsUnknown`:
+ * an outer schema has x-kubernetes-preserve-unknown-fields.
  */
 export const convertSchema = (
   schema: JsonMap,
@@ -132,7 +133,7 @@ export const convertSchema = (
   return { scalar: "any", ...list, ...convertMap(schema, convert, keeps) };
 };
 
-/** A field of a built-in type has its reference in `allOf` if it also has a default or a description. */
+/** Returns the reference of a schema. It is in `allOf` if a field of a built-in type has a default or a description. */
 const getReference = ({ $ref, allOf }: JsonMap): string | undefined => {
   const [only, another] = toList(allOf);
   const reference = $ref ?? (another === undefined ? toMap(only).$ref : undefined);

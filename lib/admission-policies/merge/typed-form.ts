@@ -1,6 +1,6 @@
 import { getOwn, isMap, isObject, type JsonMap, toList } from "../../json.ts";
 
-/** Fields that are maps in types of the API server. Other empty objects are structs, which are written. */
+/** The fields that are maps in Go. Go omits an empty map, but writes other empty objects, which are structs. */
 const maps = new Set(
   (
     "allocatedResources allocatedResourceStatuses annotations attachmentMetadata attributes binaryData capacity counters data " +
@@ -8,16 +8,17 @@ const maps = new Set(
     "options overhead parameters properties requests selector stringData used volumeAttributes"
   ).split(" "),
 );
-/** Fields that are maps in other kinds, but not in these. */
+/** The fields with a name of the set `maps` that are structs in these kinds. */
 const structs =
   /^(?:ControllerRevision\.data|RuntimeClass\.overhead|IngressClass\.parameters|(?!Service\.|ReplicationController\.)\w+\.selector)$/;
-/** Lists that types of the API server write even if they are empty: in all kinds, or in the kinds that are named. */
+/** The lists that Go writes even if they are empty: some in all kinds, others only in the named kinds. */
 const writtenLists =
   /\.(?:containers|verbs|paths|monitors|sources|nodeSelectorTerms|drivers|admissionReviewVersions|limits)$|^(?:(?:Cluster)?Role\.rules|EndpointSlice\.(?:endpoints|ports|addresses)|FlowSchema\.(?:subjects|apiGroups|resources|namespaces|nonResourceURLs)|(?:Cron)?Job\.rules|StorageClass\.values|CSINode\.topologyKeys)$/;
 
 /**
- * Returns an object of a built-in kind as the API server's types write it after a change: without fields that are an empty list
- * or map. What didn't change stays as it is. Names of fields decide here, so that the bundles of rules need no schemas.
+ * Returns an object of a built-in kind in the form in which Go writes it after a mutation: without fields that are
+ * empty lists or maps. Parts that the mutation didn't change are kept. The names of fields decide, so that bundles need
+ * no schemas.
  */
 export const toTypedForm = (object: JsonMap, before: JsonMap): JsonMap =>
   dropEmptyFields(String(object.kind), object, before) as JsonMap;

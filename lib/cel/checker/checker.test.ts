@@ -40,12 +40,12 @@ describe("check", () => {
       );
     });
 
-  it("resolves names with dots, and calls of functions with dots", () => {
+  it("resolves names that contain dots, and calls of functions whose names do", () => {
     assert.deepEqual(findReference("authorizer.requestResource"), { name: "authorizer.requestResource" });
     assert.equal(findReference(".sets.contains([1], [1])")?.name, "sets.contains");
   });
 
-  it("lists the overloads that fit, in upstream's order", () => {
+  it("lists the overloads that accept the arguments, in upstream's order", () => {
     const listOverloads = (text: string) => findReference(text)?.overloads;
     assert.deepEqual(listOverloads("1 + 1"), ["add_int64"]);
     assert.deepEqual(listOverloads("object.?a"), ["select_optional_field"]);
@@ -72,13 +72,13 @@ describe("check", () => {
     );
   });
 
-  // Upstream panics.
+  // Upstream panics for these expressions.
   it("takes optional elements of type dyn", () => {
     assert.equal(formatType(checkValid("[?object.a]").type), "list(dyn)");
     assert.equal(formatType(checkValid('{?"a": object.a}').type), "map(string, dyn)");
   });
 
-  it("refuses expressions whose types double again and again", () => {
+  it("refuses expressions whose types grow exponentially", () => {
     const [issue] = checkText(`[1]${".map(a, {a: a})".repeat(60)}`) as readonly Issue[];
     assert.equal(issue?.message, "the types of the expression are too large");
   });
@@ -91,7 +91,7 @@ describe("formatIssues", () => {
       text,
     );
 
-  it("shows the line and the place", () => {
+  it("shows the line of the source, and marks the place in it", () => {
     assert.equal(format("a + b", 2), "ERROR: <input>:1:3: wrong\n | a + b\n | ..^");
     assert.equal(format("a +", 3), "ERROR: <input>:1:4: wrong\n | a +\n | ...^");
   });
@@ -99,7 +99,7 @@ describe("formatIssues", () => {
     assert.equal(format("a\r\n\t+ b", 5), "ERROR: <input>:2:3: wrong\n |  + b\n | ..^");
     assert.equal(format("a\nb\n", 2), "ERROR: <input>:2:1: wrong\n | b\n | ^");
   });
-  it("shows wide dots below characters other than ASCII", () => {
+  it("shows wide dots below characters that aren't ASCII", () => {
     assert.equal(format("'é😀' + 日", 7), "ERROR: <input>:1:8: wrong\n | 'é😀' + 日\n | .．．....＾");
   });
   it("sorts issues by their place", () => {
@@ -108,7 +108,7 @@ describe("formatIssues", () => {
       "ERROR: <input>:1:1: wrong\n | a + b\n | ^\nERROR: <input>:1:5: wrong\n | a + b\n | ....^",
     );
   });
-  it("shows no place for an issue without one, and no line that is too long", () => {
+  it("shows no source for an issue without a place, nor a line that is too long", () => {
     assert.equal(format("a", -1), "ERROR: <input>:-1:0: wrong");
     assert.equal(format("", 0), "ERROR: <input>:1:0: wrong");
     assert.equal(format(" ".repeat(16_385), 2), "ERROR: <input>:1:3: wrong");

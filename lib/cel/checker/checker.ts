@@ -7,11 +7,11 @@ import { countCodePoints, getType } from "../values.ts";
 import { findInvalidLiterals, formatMismatch } from "./literals.ts";
 import { findMoreGeneral, isDynOrError, replaceParameters, TooManySteps, TypeBindings } from "./type-bindings.ts";
 
-/** An expression and what its names mean. */
+/** An expression with its types, and with the meaning of its names. */
 export interface CheckedExpression {
   readonly expression: Expression;
   readonly type: Type;
-  /** The types of the expression and its parts, except for parts of names with dots. */
+  /** The types of the expression and its parts. If `a.b` is one name, its part `a` has no type. */
   readonly types: ReadonlyMap<Expression, Type>;
   /**
    * What names, calls and message literals refer to. `a.b` can be one name, and `a.b(c)` a call of the function `a.b`.
@@ -19,13 +19,13 @@ export interface CheckedExpression {
   readonly references: ReadonlyMap<Expression, Reference>;
 }
 
-/** A variable, a type, or a function with its overloads that fit the static types. */
+/** A reference to a variable, to a type, or to a function. `overloads` has the ids of overloads that fit the types. */
 interface Reference {
   readonly name: string;
   readonly overloads?: readonly string[];
 }
 
-/** Finds the types of an expression and of its parts, or what is wrong with them. */
+/** Finds the types of an expression and of its parts. Returns issues if they are wrong. */
 export const check = (expression: Expression, environment: Environment): CheckedExpression | readonly Issue[] => {
   const checker = new Checker(environment);
   try {
@@ -44,13 +44,13 @@ type Kind<Name extends Expression["kind"]> = Extract<Expression, { kind: Name }>
 type Call = Kind<"call">;
 type Place = Pick<Issue, "offset">;
 
-/** Variables of a macro, and those around it. */
+/** The variables of a macro, and the scope around it. */
 interface Scope {
   readonly variables: ReadonlyMap<string, Type>;
   readonly outer: Scope | undefined;
 }
 
-/** Follows upstream's checker step by step: the order of steps shows in errors and in the types of empty lists. */
+/** Does the same steps as upstream's checker. Their order has an effect on errors and on the types of empty lists. */
 class Checker {
   readonly issues: Issue[] = [];
   readonly #environment: Environment;
@@ -118,7 +118,7 @@ class Checker {
     return this.#bindings.substitute(type);
   }
 
-  /** Returns the type of `operand.field`, or with `isOptional` of `operand.?field`. */
+  /** Returns the type of `operand.field`; with `isOptional`, of `operand.?field`. */
   #findFieldType(expression: Expression, operand: Type, field: string, isOptional = false): Type {
     const type = this.#bindings.substitute(operand);
     const result = this.#findFieldTypeOf(expression, unwrapOptional(type), field);
@@ -152,7 +152,7 @@ class Checker {
     return this.#resolveOverload(call, declaration, given, call.target !== undefined);
   }
 
-  /** Returns the type of a call by the overloads that fit its arguments. */
+  /** Returns the type of a call: the common type of the overloads that fit its arguments, or else dyn. */
   #resolveOverload(
     call: Call,
     { name, overloads }: FunctionDeclaration,
@@ -186,7 +186,7 @@ class Checker {
     return this.issues.length === before ? types.bool : types.error;
   }
 
-  /** Returns the types of a function's result and parameters, with type parameters that are used nowhere else. */
+  /** Returns the types of an overload's result and parameters. They have new type parameters for this call. */
   #createSignature({ result, parameters }: Overload): Type[] {
     const replacements = new Map<string, Type>();
     const collect = (type: Type) => {
@@ -219,7 +219,9 @@ class Checker {
     return types.mapOf(keys, values ?? this.#createFree());
   }
 
-  /** Returns the type of a value in a literal; an optional one counts without its optional. */
+  /**
+   * Returns the type of a value in a literal. For an optional element, such as `?x`, returns the optional's value type.
+   */
   #checkElement({ value, isOptional }: { readonly value: Expression; readonly isOptional: boolean }): Type {
     const type = this.check(value);
     if (!isOptional) return type;
@@ -285,14 +287,14 @@ class Checker {
     if (!this.#bindings.isAssignable([wanted], [given])) this.#reportMismatch(expression, wanted, given);
   }
 
-  /** Returns the type of an expression's name if it is that of a variable or type. */
+  /** Returns the type of a name; undefined if there is no variable or type with this name. */
   #resolveName(expression: Expression, written: string): Type | undefined {
     const found = this.#findName(written);
     if (found) this.#references.set(expression, { name: found.name });
     return found?.type;
   }
 
-  /** Finds a name's type. A global name that a macro's variable hides begins with a dot. */
+  /** Finds a name's type. The resolved name begins with a dot if it is global, but a macro's variable hides it. */
   #findName(written: string): { name: string; type: Type } | undefined {
     const name = removeDot(written);
     const [first = ""] = name.split(".", 1);
@@ -324,7 +326,7 @@ class Checker {
     this.#report(expression, formatMismatch(expected, found));
   }
 
-  /** Returns the type of an expression with an error. */
+  /** Adds an issue. Returns the type that an expression with an error has. */
   #report({ offset }: Place, message: string): Type {
     this.#bindings.countSteps(message.length);
     this.issues.push({ offset, message });
@@ -332,7 +334,7 @@ class Checker {
   }
 }
 
-/** Returns the name that selections from an identifier spell, such as `a.b.c`. */
+/** Returns the name that an identifier and its selections form, such as `a.b.c`; undefined for other expressions. */
 const toQualifiedName = (expression: Expression): string | undefined => {
   if (expression.kind === "identifier") return expression.name;
   if (expression.kind !== "select" || expression.isTest) return undefined;
@@ -340,21 +342,23 @@ const toQualifiedName = (expression: Expression): string | undefined => {
   return prefix === undefined ? undefined : `${prefix}.${expression.field}`;
 };
 
-const mostIssues = 100;
-const mostSnippetBytes = 16_384;
+const maxIssues = 100;
+const maxSnippetBytes = 16_384;
 
-/** Returns upstream's text of issues: each with its line of the expression, and a caret below. */
+/** Formats issues as upstream does: each with the line of the expression, and a caret below the place. */
 export const formatIssues = (issues: readonly Issue[], text: string): string => {
   const lines = text.split("\n");
   const formatted = issues
-    .slice(0, mostIssues)
+    .slice(0, maxIssues)
     .sort((left, right) => left.offset - right.offset)
     .map((issue) => formatIssue(issue, lines));
-  const left = issues.length - mostIssues;
+  const left = issues.length - maxIssues;
   return [...formatted, ...(left > 0 ? [`${left} more errors were truncated`] : [])].join("\n");
 };
 
-/** An issue with a negative offset has no place in the text; one of an empty text has upstream's column 0. */
+/**
+ * Formats an issue. A negative offset means that it concerns no place. In an empty text, the column is 0, as upstream.
+ */
 const formatIssue = ({ offset, message }: Issue, lines: readonly string[]): string => {
   if (offset < 0) return `ERROR: <input>:-1:0: ${message}`;
   if (lines.length === 1 && lines[0] === "") return `ERROR: <input>:1:0: ${message}`;
@@ -366,7 +370,7 @@ const formatIssue = ({ offset, message }: Issue, lines: readonly string[]): stri
   }
   const line = (lines[index] as string).replaceAll("\t", " ");
   const first = `ERROR: <input>:${index + 1}:${column + 1}: ${message}`;
-  if (Buffer.byteLength(line) > mostSnippetBytes) return first;
+  if (Buffer.byteLength(line) > maxSnippetBytes) return first;
   const characters = [...line];
   const dots = characters.slice(0, column).map((character) => (isWide(character) ? "\uff0e" : "."));
   const caret = isWide(characters[column] ?? "") ? "\uff3e" : "^";
@@ -375,5 +379,5 @@ const formatIssue = ({ offset, message }: Issue, lines: readonly string[]): stri
 
 const isWide = (character: string): boolean => character > "\x7f";
 
-/** Returns the type of the value that an optional has; other types as they are. */
+/** Returns the value type of an optional type. Returns other types unchanged. */
 const unwrapOptional = (type: Type): Type => (types.isOptional(type) ? (type.parameters[0] as Type) : type);

@@ -8,8 +8,9 @@ import { createNoSuchOverloadError, EvaluationError } from "../values.ts";
 type Types = ReadonlyMap<Expression, Type>;
 
 /**
- * Finds literals that upstream refuses when an expression is otherwise valid: lists and maps of several types, and texts
- * that are no duration, timestamp, regular expression or format. Lists in calls of `format` may have several types.
+ * Finds literals that upstream refuses in an expression that is otherwise valid: lists and maps whose values have
+ * several types, and texts that are no valid duration, timestamp, regular expression or format. A list of arguments for
+ * `format` may have values of several types.
  */
 export const findInvalidLiterals = (expression: Expression, typesOf: Types, environment: Environment): Issue[] => {
   const mismatches: Issue[] = [];
@@ -21,7 +22,7 @@ export const findInvalidLiterals = (expression: Expression, typesOf: Types, envi
     if (isCall) refused.push(...findInvalidArguments(part, typesOf, environment));
   };
   visit(expression, false);
-  // Upstream first compares all types, which matters for issues in the same place.
+  // Upstream compares all types first. The order of issues matters if they are in the same place.
   return [...mismatches, ...refused];
 };
 
@@ -32,7 +33,7 @@ const findTypeIssues = (expression: Expression, typesOf: Types): Issue[] => {
   return [...findMismatches(keys, typesOf), ...findMismatches(expression.entries, typesOf)];
 };
 
-/** Finds the values whose type differs from that of the first one. */
+/** Finds the values whose type differs from the first value's type. */
 const findMismatches = (
   elements: readonly { readonly value: Expression; readonly isOptional: boolean }[],
   typesOf: Types,
@@ -54,7 +55,7 @@ export const formatMismatch = (expected: Type, found: Type): string =>
 
 type Call = Extract<Expression, { kind: "call" }>;
 
-/** The functions that are called with literals, to find those that they refuse. */
+/** Functions that are called with their literal argument, to find out whether they refuse it. */
 const checkedFunctions = ["duration", "timestamp", "matches"];
 
 const findInvalidArguments = (call: Call, typesOf: Types, { functions }: Environment): Issue[] => {
@@ -76,9 +77,9 @@ const findInvalidArguments = (call: Call, typesOf: Types, { functions }: Environ
   const overload = declaration?.overloads.find(({ parameters: [wanted] }) => wanted && types.isSameType(wanted, type));
   const evaluate = declaration?.evaluate ?? overload?.evaluate;
   try {
-    // Null fits the static types, but no function takes it.
+    // Null has a static type that fits, but no function accepts it.
     if (!evaluate) throw createNoSuchOverloadError();
-    // Also in `matches(text, pattern)` upstream takes the first argument for the pattern.
+    // Upstream takes the first argument as the pattern, even in `matches(text, pattern)`.
     if (name === "matches") evaluate("", first.value);
     else evaluate(first.value);
     return [];

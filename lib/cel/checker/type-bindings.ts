@@ -1,19 +1,19 @@
 import type { Type } from "../types.ts";
 import * as types from "../types.ts";
 
-/** How many steps the check of one expression may take: types can double with each `map` of a chain. */
-const mostSteps = 5_000_000;
+/** The most steps of a check. Without a limit, it could take too long: types can double with each `map` of a chain. */
+const maxSteps = 5_000_000;
 
-/** Thrown if the types of an expression are too large. */
+/** The error that is thrown if a check takes too many steps. */
 export class TooManySteps extends Error {}
 
-/** The types of type parameters, as far as the expressions that have been checked determine them. */
+/** The types of type parameters. The check of an expression determines them one after another. */
 export class TypeBindings {
   readonly #types = new Map<string, Type>();
   #changes: (readonly [name: string, before: Type | undefined])[] = [];
   #steps = 0;
 
-  /** Reports whether each type can be used where another is wanted; if so, binds parameters so that they fit. */
+  /** Reports whether each given type can be used as the wanted type. If so, binds type parameters accordingly. */
   isAssignable(given: readonly Type[], wanted: readonly Type[]): boolean {
     this.#changes = [];
     if (this.#areAssignable(given, wanted)) return true;
@@ -24,7 +24,7 @@ export class TypeBindings {
     return false;
   }
 
-  /** Replaces bound parameters, and with `isFinal` those without a binding by dyn. */
+  /** Replaces type parameters by their types. With `isFinal`, replaces a type parameter without a type by dyn. */
   substitute(type: Type, isFinal = false): Type {
     this.countSteps(1);
     if (type.kind === "parameter") {
@@ -37,7 +37,7 @@ export class TypeBindings {
 
   countSteps(count: number): void {
     this.#steps += count;
-    if (this.#steps > mostSteps) throw new TooManySteps();
+    if (this.#steps > maxSteps) throw new TooManySteps();
   }
 
   #areAssignable(given: readonly Type[], wanted: readonly Type[]): boolean {
@@ -61,7 +61,7 @@ export class TypeBindings {
     return given.name === wanted.name && this.#areAssignable(given.parameters, wanted.parameters);
   }
 
-  /** Binds a parameter to a type. If it is bound already, the more general of the two types counts. */
+  /** Binds a type parameter to a type. If it has a type already, it gets the more general one of the two. */
   #bind(parameter: Type, type: Type): { isBound: boolean; wasBound: boolean } {
     if (types.isSameType(parameter, type)) return { isBound: true, wasBound: true };
     const before = this.#types.get(parameter.name);
@@ -95,7 +95,7 @@ export class TypeBindings {
     );
   }
 
-  /** Reports whether a parameter doesn't occur in a type. */
+  /** Reports whether a type parameter doesn't occur in a type. */
   #isFree(parameter: Type, type: Type): boolean {
     this.countSteps(1);
     if (type.kind !== "parameter") return type.parameters.every((inner) => this.#isFree(parameter, inner));
@@ -108,7 +108,7 @@ export class TypeBindings {
 const mapParameters = (type: Type, replace: (parameter: Type) => Type): Type =>
   type.parameters.length === 0 ? type : { ...type, parameters: type.parameters.map(replace) };
 
-/** Replaces the parameters of a signature. */
+/** Replaces the type parameters in a type of a signature. */
 export const replaceParameters = (type: Type, replacements: ReadonlyMap<string, Type>): Type =>
   type.kind === "parameter"
     ? (replacements.get(type.name) ?? type)
@@ -121,7 +121,7 @@ const isNullable = ({ kind }: Type): boolean =>
 
 export const findMoreGeneral = (first: Type, second: Type): Type => (isAsGeneral(first, second) ? first : second);
 
-/** Reports whether a type is the same as another, or has dyn where the other is specific. */
+/** Reports whether the first type is the same as the second one, or has dyn where the second one has another type. */
 const isAsGeneral = (first: Type, second: Type): boolean => {
   if (first.kind === "dyn" || first.kind === "parameter") return true;
   if (second.kind === "dyn" || second.kind === "parameter" || first.kind !== second.kind) return false;

@@ -19,7 +19,7 @@ import { decodeBytes, toText } from "./value-text.ts";
 const parseInteger =
   (to: Type, form: RegExp, convert: (value: bigint) => Value) =>
   (text: string): Value => {
-    // No integer of 64 bits has more digits, apart from zeros.
+    // Without leading zeros, an integer of 64 bits has at most 20 characters, including its sign.
     const digits = text.replace(/^([+-]?)0+(?=\d)/, "$1").replace(/^\+/, "");
     if (!form.test(text) || digits.length > 20) throw createConversionError(string, to);
     try {
@@ -73,7 +73,7 @@ const doubleToUint = (value: number | Double): Value => {
 
 const encode = (text: string): Value => new TextEncoder().encode(text);
 
-/** The conversions between CEL's own types, but those to times. */
+/** The conversions between CEL's own types, except conversions to durations and timestamps. */
 export const conversionFunctions: readonly FunctionDeclaration[] = [
   declareFunction("dyn", "to_dyn", [parameter("A")], dyn, identify),
   declareFunction("bool", "bool_to_bool", [bool], bool, identify),

@@ -1,6 +1,6 @@
 import { EvaluationError } from "../values.ts";
 
-/** Parses with a function. `describe` returns the message that replaces that of an error. */
+/** Calls a function. If it throws an EvaluationError, throws another one with the message that `describe` returns. */
 export const rewordErrors = <Result>(parse: () => Result, describe: (message: string) => string): Result => {
   try {
     return parse();
@@ -9,7 +9,7 @@ export const rewordErrors = <Result>(parse: () => Result, describe: (message: st
   }
 };
 
-/** Returns what a function returns; undefined if it throws an error of the expression. */
+/** Calls a function. Returns its result; undefined if it throws an EvaluationError. */
 export const ignoreErrors = <Result>(compute: () => Result): Result | undefined => {
   try {
     return compute();
@@ -19,7 +19,7 @@ export const ignoreErrors = <Result>(compute: () => Result): Result | undefined 
   }
 };
 
-/** Returns a function that reports whether arguments can be parsed. */
+/** Returns a function that reports whether `parse` accepts its arguments. */
 export const reportParsing =
   <Arguments extends unknown[]>(parse: (...args: Arguments) => object) =>
   (...args: Arguments): boolean =>

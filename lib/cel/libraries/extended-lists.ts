@@ -24,7 +24,7 @@ const describeType = (value: Value | undefined): string => {
   return name === "map" ? "map(dyn, dyn)" : name;
 };
 
-/** Flattens a value of any type: upstream disables the check of the arguments' types. */
+/** Flattens a list. It accepts values of any type, because upstream doesn't check the types of arguments before. */
 const flatten = (list: Value, depth?: Value): List => {
   if (!isList(list) || (depth !== undefined && !isInt(depth)))
     throw new EvaluationError(`no such overload: ${describeType(list)}.flatten(${describeType(depth)})`);
@@ -39,15 +39,15 @@ const flattenTo = (list: AnyList, depth: number): List =>
 
 export const createRange = (size: Int): List => {
   const list: Value[] = [];
-  // A result whose cost exceeds the limit of an expression isn't computed: the evaluation ends with the error of that
-  // limit.
+  // If the list costs more than an expression may, it isn't filled: the evaluation ends with an error in any case. The
+  // cost is computed from the length.
   if (size > mostExpressionCost) {
-    // An array that was larger once has no memory for elements. Its size makes the cost.
+    // The first assignment prevents V8 from reserving memory for the elements.
     list.length = 2 ** 32 - 1;
     list.length = Math.min(Number(size), list.length);
     return list;
   }
-  // A list that is created with its length is filled four times as fast.
+  // To set the length first makes filling the list four times as fast.
   list.length = Math.max(Number(size), 0);
   for (let index = 0; index < list.length; index++) list[index] = index;
   return list;
@@ -69,15 +69,15 @@ const sortByKeys = (given: Value, keys: List): List => {
   const { name } = getType(first);
   if (keys.some((key) => getType(key).name !== name))
     throw new EvaluationError("list elements must have the same type");
-  // Equal keys keep their order; Go's sort guarantees that only for lists of at most twelve elements.
+  // Elements with equal keys keep their order. Go's sort guarantees that only for lists of at most twelve elements.
   const indices = [...keys.keys()].sort((left, right) => findOrder(keys[left] as Value, keys[right] as Value));
   return indices.map((index) => list[index] as Value);
 };
 
 const sort = (list: Value): List => (isList(list) ? sortByKeys(list, toArray(list)) : refuseOperand("sort", list));
 
-// Upstream's functions of costs expect the types that were declared. With other ones, and with an error as argument,
-// they panic, and the whole expression fails, also within `||`.
+// Upstream's functions that compute costs expect the declared types. If an argument has another type or is an error,
+// they panic, and the whole expression fails, even in an operand of `||`.
 
 const requireList = (value: Value | undefined): AnyList => {
   if (value !== undefined && isList(value)) return value;
@@ -131,7 +131,7 @@ export const extendedListFunctions: readonly FunctionDeclaration[] = [
     evaluate: sort,
   },
   {
-    // The macro `sortBy` calls it; its name can't be written in an expression.
+    // The macro `sortBy` calls this function. Expressions can't contain its name.
     name: "@sortByAssociatedKeys",
     overloads: comparableTypes.map((type) =>
       member(`list_${type.name}_sortByAssociatedKeys`, [list, listOf(type)], list, undefined, (args) =>

@@ -19,9 +19,9 @@ import {
 import { rewordErrors } from "./errors.ts";
 import { decodeBytes, requireTextLength, toText } from "./value-text.ts";
 
-// The function `format` as cel-go's strings library has it at version 2, which writes %f and %e for the locale en-US.
+// The function `format` of version 2 of cel-go's strings library. It formats %f and %e for the locale en-US.
 
-/** Replaces each clause of a format, such as %s or %.2f, by the argument at its place. */
+/** Replaces each clause of a format, such as %s or %.2f, by the argument with the same index. */
 export const formatText = (format: string, args: readonly Value[]): string => {
   const getArgument = (index: number): Value => {
     if (index >= args.length) throw createIndexError(index);
@@ -40,8 +40,8 @@ export const formatText = (format: string, args: readonly Value[]): string => {
 };
 
 /**
- * Finds what upstream refuses, as it compiles an expression, in a call of `format` whose text and list of arguments are
- * literals. The issue is at the call if it has no expression.
+ * Finds an error in a call of `format` whose text and list of arguments are literals. Upstream reports such errors when
+ * it compiles the expression. Without `expression`, the error concerns the whole call.
  */
 export const findFormatIssue = (
   format: string,
@@ -68,7 +68,10 @@ export const findFormatIssue = (
   return { message: `too many arguments supplied to string.format (expected ${used}, got ${args.length})` };
 };
 
-/** Returns the argument, or the element of a literal in it, that a clause doesn't format. */
+/**
+ * Returns the argument, or the part of a literal argument, whose type a clause can't format; undefined if there is
+ * none.
+ */
 const findMisuse = (
   clause: Clause,
   argument: Expression,
@@ -91,12 +94,13 @@ const findMisuse = (
   return undefined;
 };
 
+/** A clause of a format, such as %s. */
 interface Clause {
-  /** The kinds of values that it formats. */
+  /** The kinds of values that the clause can format. */
   readonly kinds: readonly Type["kind"][];
   /** Upstream's error for a value of another kind. */
   readonly misuse: string;
-  /** The texts that it formats, if not all. */
+  /** The texts that the clause can format; absent if it can format all. */
   readonly texts?: RegExp;
   readonly format: (value: Value, precision: number) => string;
 }
@@ -135,7 +139,7 @@ const parseClause = (digits: string | undefined, verb: string | undefined): Clau
   }
   const clause = clauses.get(verb as string);
   if (clause) return clause;
-  // Upstream reads a byte, and writes it as a character.
+  // Upstream's message contains only the first byte of the character.
   const byte = String.fromCharCode(Buffer.from(verb as string)[0] as number);
   throw new EvaluationError(`${place}: unrecognized formatting clause "${byte}"`);
 };
@@ -148,10 +152,10 @@ const createFormattingError = (fault: string): EvaluationError =>
 const createMisuseError = ({ misuse }: Clause, { name }: Type): EvaluationError =>
   createFormattingError(`${misuse}, was given ${name}`);
 
-/** Returns a text in quotes as Go's %q writes it. */
+/** Quotes a text as Go's %q does. */
 const quoteText = (text: string): string => quoteAsGo(text.toWellFormed());
 
-/** Returns a value as %s writes it. */
+/** Formats a value for the clause %s. */
 const formatAny = (value: Value): string => {
   if (value instanceof TypeValue) return value.of.name;
   if (value instanceof Uint8Array) return formatBytes(value);
@@ -168,7 +172,7 @@ const formatBytes = (value: Uint8Array): string =>
     (message) => `error during formatting: could not convert argument ${quoteText(message)} to string`,
   );
 
-/** Returns an element of a list or a map as %s writes it. */
+/** Formats an element of a list or a map for the clause %s. */
 const toLiteral = (value: Value): string => {
   if (typeof value === "string") return quoteText(value);
   if (value instanceof Uint8Array) return `b${quoteText(formatBytes(value))}`;
@@ -192,7 +196,7 @@ const toKeyLiteral = (key: Value): string => {
   throw createFormattingError(`no formatting function for map key of type ${name}`);
 };
 
-/** Returns a whole number, other values as integers of a base, and texts and bytes as the bases of their bytes. */
+/** Formats an integer in a base. Formats texts and bytes in hexadecimal. */
 const formatInteger = (value: Value, base: number): string => {
   if (typeof value === "string" || value instanceof Uint8Array) return Buffer.from(value as string).toString("hex");
   return (value instanceof Uint ? value.value : BigInt(value as number)).toString(base);
@@ -208,7 +212,7 @@ const textClause: Clause = {
   format: formatAny,
 };
 
-/** Returns a clause for doubles, which also takes the texts of special ones. */
+/** Returns a clause for doubles. It also accepts the texts NaN, Infinity and -Infinity. */
 const createDoubleClause = (name: string, format: (value: number, precision: number) => string): Clause => ({
   kinds: ["double", "string"],
   misuse: `${name} clause can only be used on doubles`,
@@ -216,25 +220,26 @@ const createDoubleClause = (name: string, format: (value: number, precision: num
   format: (value, precision) => format(isDouble(value) ? getDouble(value) : Number(value), precision),
 });
 
-/** The largest precision that upstream's formatter of numbers reads. */
-const mostPrecision = 10_000_009;
+/** The largest precision that upstream's number formatter accepts. */
+const maxPrecision = 10_000_009;
 const unreadPrecision = "%!(NOVERB)";
 
 const formatSpecial = (value: number): string => (Number.isNaN(value) ? "NaN" : value < 0 ? "-∞" : "∞");
 
 const formatFixed = (value: number, precision: number): string => {
-  if (precision > mostPrecision) return unreadPrecision;
+  if (precision > maxPrecision) return unreadPrecision;
   if (!Number.isFinite(value)) return formatSpecial(value);
-  // Upstream keeps the number of digits in two bytes, and that of zeros at the end in one. A double has 1074 digits.
+  // Upstream stores the number of digits in two bytes, and the number of trailing zeros in one byte. More than 1100
+  // digits make no difference, because a double has at most 1074 digits after the point.
   const [integerDigits, digits] = formatDecimal(value, Math.min(precision % 2 ** 16, 1100));
   const fraction = precision < 256 ? digits : digits.replace(/0+$/, "").padEnd(precision % 256, "0");
   const grouped = integerDigits.replace(/\B(?=(?:\d{3})+$)/g, ",");
   return `${value < 0 ? "-" : ""}${grouped}${fraction && `.${fraction}`}`;
 };
 
-/** Writes six digits after the point. Upstream takes the precision of the clause as the width of the text. */
+/** Formats with six digits after the point. Upstream uses the precision of the clause as the width of the text. */
 const formatScientific = (value: number, width: number): string => {
-  if (width > mostPrecision) return unreadPrecision;
+  if (width > maxPrecision) return unreadPrecision;
   const text = Number.isFinite(value) ? formatPower(value) : formatSpecial(value);
   return text.padStart(width % 2 ** 16);
 };
@@ -257,12 +262,13 @@ const formatDecimal = (value: number, places: number): [whole: string, fraction:
   return [digits.slice(0, point), digits.slice(point)];
 };
 
-/** Multiplies the absolute value by a power of ten, and rounds it to the next integer, of two to the even one. */
+/** Multiplies the absolute value by a power of ten, and rounds it to the nearest integer; a half is rounded to even. */
 const scaleAndRound = (value: number, power: number): bigint => {
   const bits = new BigUint64Array(new Float64Array([Math.abs(value)]).buffer)[0] as bigint;
   const exponent = Number(bits >> 52n);
   const mantissa = (bits & (2n ** 52n - 1n)) + (exponent === 0 ? 0n : 2n ** 52n);
   const shift = BigInt(Math.max(exponent, 1) - 1075);
+  // A double is mantissa * 2 ** shift.
   const one = 1n;
   const numerator = mantissa * (shift > 0 ? one << shift : one) * (power > 0 ? 10n ** BigInt(power) : one);
   const denominator = (shift < 0 ? one << -shift : one) * (power < 0 ? 10n ** BigInt(-power) : one);

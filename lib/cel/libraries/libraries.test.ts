@@ -13,9 +13,9 @@ interface Row {
   value?: unknown;
   error?: string;
   cost?: number;
-  /** Upstream's text if the expression doesn't compile. */
+  /** Upstream's message if the expression doesn't compile. */
   issues?: string;
-  /** Upstream's text if an expression that compiles can't be prepared for evaluation. */
+  /** Upstream's message if the expression compiles, but can't be prepared for evaluation. */
   refused?: string;
 }
 

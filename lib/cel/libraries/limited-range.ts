@@ -11,7 +11,7 @@ const createLimitedRange = (size: number | bigint): readonly Value[] => {
   return createRange(size);
 };
 
-/** The function `lists.range` with the limit that it has since cel-go 0.29. */
+/** The function `lists.range` of cel-go 0.29 and later, which has a limit. */
 export const limitedRangeFunctions: readonly FunctionDeclaration[] = [
   { name: "lists.range", overloads: [overload("lists_range", [int], listOf(int), createLimitedRange, countResult)] },
 ];

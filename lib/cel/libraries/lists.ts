@@ -17,7 +17,7 @@ import { add, comparableTypes, compareValues, isComparable, isSame } from "./sta
 
 type List = readonly Value[];
 
-/** Returns the order of two values; 0 if they have none. */
+/** Compares two values. Returns 0 if they can't be compared. */
 export const findOrder = (left: Value, right: Value): number => ignoreErrors(() => compareValues(left, right)) ?? 0;
 
 const requireComparable = (value: Value): Value => {
@@ -25,15 +25,15 @@ const requireComparable = (value: Value): Value => {
   return value;
 };
 
-// In a list of mixed types only the first element has the type that was checked. Elements without an order among each
-// other count as sorted.
+// In a list of values of several types, only the type of the first element was checked. Values that can't be compared
+// count as sorted.
 
 const isSorted = (list: List): boolean =>
   list.every(
     (value, index) => findOrder(index === 0 ? value : (list[index - 1] as Value), requireComparable(value)) <= 0,
   );
 
-/** Declares `max` or `min`. `isBetter` gets the order of the best value so far and a new one; true if the new one is better. */
+/** Declares `max` or `min`. `isBetter` gets the comparison of the best value so far with a new one. */
 const declareExtreme = (name: string, isBetter: (order: number) => boolean): FunctionDeclaration => {
   const evaluate = ([first, ...others]: List): Value => {
     if (first === undefined) throw new EvaluationError(`${name} called on empty list`);
@@ -48,6 +48,7 @@ const declareExtreme = (name: string, isBetter: (order: number) => boolean): Fun
   return { name, overloads, cost: countParts };
 };
 
+/** The sum of an empty list, by the type of the list's elements. */
 const zeros: readonly (readonly [Type, Value])[] = [
   [int, 0],
   [uint, new Uint(0n)],
@@ -55,7 +56,7 @@ const zeros: readonly (readonly [Type, Value])[] = [
   [duration, new Duration(0n)],
 ];
 
-/** Returns the cost of reading all parts of the first argument once, as Kubernetes counts it for functions of lists. */
+/** Returns the cost of reading all parts of the first argument once, by Kubernetes' formula for functions of lists. */
 export const countParts = ([value = null]: List): number => {
   if (typeof value === "string") return Math.floor(Buffer.byteLength(value) * 0.1);
   if (value instanceof Uint8Array) return Math.floor(value.length * 0.1);

@@ -15,15 +15,16 @@ import {
 } from "../values.ts";
 import { formatValue } from "./value-text.ts";
 
+/** The start of the year 1, in nanoseconds since 1970. */
 const yearOne = -62_135_596_800_000_000_000n;
 
-/** Reports whether a value is the empty one of its type. Types without one have no such value. */
+/** Reports whether a value is the zero value of its type, such as 0, "" or an empty list. Some types have none. */
 const isZero = (value: Value): boolean => {
   if (value === null || value === false || value === 0) return true;
   if (isDouble(value)) return getDouble(value) === 0;
   if (value instanceof Uint) return value.value === 0n;
   if (value instanceof Duration) return value.nanos === 0n;
-  // Go's zero time is not that of 1970.
+  // Go's zero time is the start of the year 1.
   if (value instanceof Timestamp) return value.nanos === yearOne;
   if (value instanceof StructValue) return value.type.name !== "JSONPatch" && value.fields.size === 0;
   return findSize(value) === 0;
@@ -55,7 +56,7 @@ export const optionalTypeFunctions: readonly FunctionDeclaration[] = [
   declareFunction("optional.none", "optional_none", [], optional, () => emptyOptional),
   declareMethod("value", "optional_value", [optional], v, getValue),
   declareMethod("hasValue", "optional_hasValue", [optional], bool, ({ value }: Optional) => value !== undefined),
-  // The program evaluates these two: the argument only if the optional is empty.
+  // The next two have no evaluation here: the program evaluates their argument only if the optional is empty.
   { name: "or", overloads: [member("optional_or_optional", [optional, optional], optional)] },
   { name: "orValue", overloads: [member("optional_orValue_value", [optional, v], v)] },
   declareMethod("last", "list_last", [list], optional, (values: readonly Value[]) => toOptional(values.at(-1))),

@@ -1,14 +1,14 @@
 import { EvaluationError } from "../values.ts";
 
-// Go's syntax of regular expressions. A pattern becomes a program, whose instructions are all ways to match.
+// Go's syntax of regular expressions. A pattern is compiled to a program: instructions that describe all ways to match.
 
-/** A step of a program. All have the same members, which makes them fast. */
+/** An instruction of a program. All instructions have the same members, which makes programs fast. */
 export interface Instruction {
   readonly kind: "match" | "split" | "check" | "read";
   readonly next: number;
-  /** The second continuation of a split; `next` is tried first. */
+  /** The second continuation of a split. `next` is preferred. */
   readonly other: number;
-  /** What a check requires at the position. */
+  /** The conditions that a check requires at the position. */
   readonly conditions: number;
   /** Reports whether a character can be read. */
   readonly accepts: Accepts;
@@ -21,10 +21,10 @@ export interface PatternProgram {
   readonly start: number;
 }
 
-/** What a pattern can require at a position. */
+/** The conditions that a pattern can require at a position, as bits. */
 export const conditions = { lineStart: 1, lineEnd: 2, textStart: 4, textEnd: 8, boundary: 16, noBoundary: 32 };
 
-/** The requirement of each such text in a pattern: without the flag `m`, and with it. */
+/** The texts in a pattern that require a condition: the condition without the flag `m`, and the one with it. */
 const positions: Readonly<Record<string, readonly [number, number]>> = {
   "^": [conditions.textStart, conditions.lineStart],
   $: [conditions.textEnd, conditions.lineEnd],
@@ -34,13 +34,13 @@ const positions: Readonly<Record<string, readonly [number, number]>> = {
   "\\B": [conditions.noBoundary, conditions.noBoundary],
 };
 
-/** The limits of upstream, but that of instructions, which is 3 million: they would need too much memory. */
-const [mostInstructions, mostLevels, mostCopies] = [250_000, 1000, 1000];
+/** Upstream's limits. But upstream allows 3 million instructions, which would need too much memory here. */
+const [maxInstructions, maxLevels, maxCopies] = [250_000, 1000, 1000];
 
 const createError = (fault: string, text: string): EvaluationError =>
   new EvaluationError(`error parsing regexp: ${fault}: \`${text}\``);
 
-/** The sets that have a name, as parts of JavaScript's classes; an upper case letter is the opposite. */
+/** The named sets of characters, as parts of JavaScript's classes. `\D` is the opposite of `\d`. */
 const letterSets: Readonly<Record<string, string>> = { d: "0-9", s: "\\t\\n\\f\\r ", w: "\\w" };
 const namedSets: Readonly<Record<string, string>> = {
   alnum: "0-9A-Za-z",
@@ -68,18 +68,19 @@ const categoryNames =
   "Other_Punctuation Other_Symbol Paragraph_Separator Private_Use Punctuation Separator Space_Separator Spacing_Mark Surrogate " +
   "Symbol Titlecase_Letter Unassigned Uppercase_Letter cntrl digit punct";
 
-/** Go ignores the case and spaces in names of properties. */
+/** Returns a property's name without characters that Go ignores in such names: `-`, `_`, spaces and the case. */
 const toKey = (name: string): string => name.replace(/[-_ ]/g, "").toLowerCase();
 
 let categories: ReadonlyMap<string, string> | undefined;
 
-/** Returns JavaScript's name of a property of Unicode. */
+/** Returns JavaScript's name for a Unicode property; undefined if Go doesn't know the property. */
 const findProperty = (name: string): string | undefined => {
   const key = toKey(name);
   categories ??= new Map(categoryNames.split(" ").map((category) => [toKey(category), category]));
   const category = categories.get(key);
   if (category) return category;
-  // Go doesn't find scripts with names of several words, and knows neither short names nor scripts since Unicode 15.
+  // Go finds no scripts whose names have several words. It knows no short names, and no scripts that are newer than
+  // Unicode 15. The listed names of four letters are full names.
   const isShort = key.length === 4 && !/^(?:ahom|cham|kawi|lisu|modi|thai|toto)$/.test(key);
   if (isShort || !/^[a-z]+$/.test(key) || /^(?:unknown|garay|sunuwar|todhri|sidetic)$/.test(key)) return undefined;
   const script = `Script=${key.charAt(0).toUpperCase()}${key.slice(1)}`;
@@ -90,10 +91,10 @@ const findProperty = (name: string): string | undefined => {
   }
 };
 
-/** Returns a function that tests characters with a class of JavaScript, which folds cases as Go does. */
+/** Returns a function that tests a character with JavaScript's class. JavaScript ignores case in the same way as Go. */
 const createTest = (source: string, isFolded: boolean): Accepts => {
   const pattern = new RegExp(`^(?:${source})$`, isFolded ? "iu" : "u");
-  // 1 for an ASCII character that is accepted, 2 for one that isn't.
+  // A cache for ASCII characters: 1 for an accepted character, 2 for any other.
   const known = new Uint8Array(128);
   return (code) => {
     if (code >= 128) return pattern.test(String.fromCodePoint(code));
@@ -117,7 +118,7 @@ const createSplit = (start: number, other: number, isGreedy: boolean): Instructi
     ? createInstruction({ kind: "split", next: start, other })
     : createInstruction({ kind: "split", next: other, other: start });
 
-/** Writes a program from its end to its start, so that what follows a part is known. */
+/** Writes a program from its end to its start, so that the instruction after a part is known. */
 class Writer {
   readonly instructions: Instruction[] = [];
   readonly #source: string;
@@ -131,10 +132,10 @@ class Writer {
     return this.instructions.push(createInstruction(instruction)) - 1;
   }
 
-  /** Writes a part, and returns where it starts. */
+  /** Writes a part that continues with the instruction `next`. Returns the index of the part's first instruction. */
   write(part: Part, next: number): number {
-    // Empty parts have no instructions, but a repetition can have many of them.
-    if (++this.#parts > mostInstructions || this.instructions.length > mostInstructions)
+    // Empty parts have no instructions, but a repetition can consist of many empty parts.
+    if (++this.#parts > maxInstructions || this.instructions.length > maxInstructions)
       throw createError("expression too large", this.#source);
     return part.write(this, next);
   }
@@ -142,11 +143,11 @@ class Writer {
 
 /** A part of a pattern. */
 interface Part {
-  /** How many parts are inside of each other. */
+  /** The number of levels of nested parts. */
   readonly height: number;
-  /** How many copies nested repetitions make of a part. */
+  /** The number of copies that nested repetitions make of an inner part. */
   readonly copies: number;
-  /** Whether it matches the empty text. */
+  /** Whether it can match the empty text. */
   readonly isNullable: boolean;
   readonly write: (writer: Writer, next: number) => number;
 }
@@ -174,17 +175,17 @@ const choose = (choices: readonly Part[]): Part =>
       .reduceRight((other, start) => writer.add(createSplit(start, other, true))),
   );
 
-/** Repeats a part; a `max` below 0 stands for any number. */
+/** Repeats a part at least `min` and at most `max` times. A negative `max` means no limit. */
 const repeat = (part: Part, min: number, max: number, isGreedy: boolean): Part => {
   const repeated = createPart([part], min === 0 || part.isNullable, (writer, next) => {
     const addSplit = (start: number) => writer.add(createSplit(start, next, isGreedy));
     let start = next;
     if (max < 0) {
-      // The split is written before what it repeats.
+      // The split is written before the part that it repeats, and replaced when the part's start is known.
       const split = addSplit(next);
       const again = writer.write(part, split);
       writer.instructions[split] = createSplit(again, next, isGreedy);
-      // If the part can be empty, `x*` is `(x+)?`.
+      // If the part can match the empty text, `x*` is compiled as `(x+)?`.
       start = min > 0 ? again : part.isNullable ? addSplit(again) : split;
     }
     for (let count = min; count < max; count++) start = addSplit(writer.write(part, start));
@@ -194,7 +195,7 @@ const repeat = (part: Part, min: number, max: number, isGreedy: boolean): Part =
   return { ...repeated, copies: max === 0 ? 1 : part.copies * Math.max(min, max, 1) };
 };
 
-/** A group that is open: the choices before the last `|`, and the parts after it. */
+/** A group whose `)` wasn't read yet: the choices before the last `|`, and the parts after it. */
 interface Group {
   readonly flagsOutside: ReadonlySet<string>;
   readonly isCapture: boolean;
@@ -204,7 +205,7 @@ interface Group {
 
 class Parser {
   readonly #text: string;
-  /** Where the last name of a set can end: without it, a search at each `[:` would read the whole text. */
+  /** The index of the last `:]`. After it, no `[:` begins a named set, so the rest isn't searched for `:]` again. */
   readonly #lastNameEnd: number;
   #position = 0;
   #size = 0;
@@ -218,7 +219,7 @@ class Parser {
   }
 
   parse(): Part {
-    // Where the repetition before the position begins; another one must not follow.
+    // The index of a repetition that ends at the current position. Another repetition must not follow it.
     let repetition = -1;
     while (this.#position < this.#text.length) {
       const start = this.#position;
@@ -231,7 +232,7 @@ class Parser {
     return this.#closeChoices();
   }
 
-  /** Parses what isn't a repetition. */
+  /** Parses the next part, which is no repetition. */
   #parseNext(start: number): void {
     const position = this.#read(/[$^]|\\[ABbz]/y);
     if (position) {
@@ -259,7 +260,7 @@ class Parser {
     return createError(fault, this.#text.slice(start, this.#position));
   }
 
-  /** Reads what matches a sticky pattern at the position. */
+  /** Consumes the text that a sticky pattern matches at the current position; returns null if it doesn't match. */
   #read(pattern: RegExp): RegExpExecArray | null {
     pattern.lastIndex = this.#position;
     const found = pattern.exec(this.#text);
@@ -267,14 +268,14 @@ class Parser {
     return found;
   }
 
-  /** Returns the next character; an empty text at the end. */
+  /** Consumes and returns the next character; an empty text at the end. */
   #readCharacter(): string {
     const [character = ""] = this.#read(/./suy) ?? [];
     return character;
   }
 
   #addInstruction(instruction: Partial<Instruction>): void {
-    if (++this.#size > mostInstructions) throw createError("expression too large", this.#text);
+    if (++this.#size > maxInstructions) throw createError("expression too large", this.#text);
     const isNullable = instruction.kind === "check";
     this.#group.parts.push(createPart([], isNullable, (writer, next) => writer.add({ ...instruction, next })));
   }
@@ -297,7 +298,7 @@ class Parser {
     const part = this.#group.parts.pop();
     if (!part) throw this.#createError("missing argument to repetition operator", start);
     const repeated = repeat(part, min, max, isGreedy);
-    if (Math.max(min, max) >= 2 && repeated.copies > mostCopies) throw this.#createError("invalid repeat count", start);
+    if (Math.max(min, max) >= 2 && repeated.copies > maxCopies) throw this.#createError("invalid repeat count", start);
     this.#group.parts.push(repeated);
   }
 
@@ -342,7 +343,7 @@ class Parser {
     this.#group.parts.push(isCapture ? createPart([part], part.isNullable, part.write) : part);
   }
 
-  /** Reads a set such as `\d` or `\pL`, and returns it as a class of JavaScript; undefined if there is none. */
+  /** Parses a set such as `\d` or `\pL`, and returns it as a class of JavaScript; undefined if there is none. */
   #readSet(start: number): string | undefined {
     const [, letter] = this.#read(/\\([DSWdsw])/y) ?? [];
     if (letter) return `[${letter < "a" ? "^" : ""}${letterSets[letter.toLowerCase()]}]`;
@@ -356,7 +357,7 @@ class Parser {
     return `[${(sign === "P") === name.startsWith("^") ? "" : "^"}\\p{${found}}]`;
   }
 
-  /** Returns the code of a character that was read; after a backslash, that of the escape. */
+  /** Returns the code of a character that was consumed. If it is a backslash, parses the escape. */
   #toCode(character: string, start: number): number {
     return character === "\\" ? this.#parseEscape(start) : (character.codePointAt(0) as number);
   }
@@ -373,17 +374,17 @@ class Parser {
     return character.charCodeAt(0);
   }
 
-  /** Returns the character of `41` or `{1F600}`, which follow `\x`. */
+  /** Parses the digits after `\x`, such as `41` or `{1F600}`. */
   #parseHexadecimal(start: number): number {
     const [, two, braced] = this.#read(/([\da-f]{2})|\{0*(10[\da-f]{4}|[\da-f]{1,5})\}/iy) ?? [];
     const digits = two ?? braced;
     if (digits !== undefined) return Number.parseInt(digits, 16);
-    // The error shows two characters, or all up to the first one that can't follow.
+    // The error shows two characters, or after a brace all characters up to the first wrong one.
     this.#read(/\{0*(?:10[\da-f]{0,4}|[\da-f]{0,5}).?|.{0,2}/isuy);
     throw this.#createError("invalid escape sequence", start);
   }
 
-  /** Parses a class such as `[^a-z\d]`, and returns it as one of JavaScript. */
+  /** Parses a class such as `[^a-z\d]`, and returns it as a pattern of JavaScript. */
   #parseClass(start: number): string {
     const isNegated = this.#read(/\^/y) !== null;
     const sets: string[] = [];
@@ -408,8 +409,8 @@ class Parser {
       ranges += `${toEscape(low)}-${toEscape(high)}`;
     }
     if (ranges !== "") sets.push(`[${ranges}]`);
-    const all = sets.join("|");
-    return isNegated ? `(?!${all})[^]` : all;
+    const choice = sets.join("|");
+    return isNegated ? `(?!${choice})[^]` : choice;
   }
 
   #parseClassCharacter(start: number): number {
@@ -420,10 +421,10 @@ class Parser {
   }
 }
 
-/** Compiles a pattern; throws upstream's error if it is wrong. */
+/** Compiles a pattern. Throws upstream's error if it is invalid. */
 export const compileProgram = (source: string): PatternProgram => {
   const part = new Parser(source).parse();
-  if (part.height > mostLevels) throw createError("expression nests too deeply", source);
+  if (part.height > maxLevels) throw createError("expression nests too deeply", source);
   const writer = new Writer(source);
   const start = writer.write(part, writer.add({ kind: "match" }));
   return { instructions: writer.instructions, start };

@@ -2,14 +2,14 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { compilePattern, regexFunctions } from "./regex.ts";
 
-// What patterns find is tested with expressions, in libraries.test.yaml.
+// The expressions in libraries.test.yaml test what patterns find; this file tests the other behaviour of patterns.
 
 const long = "a".repeat(200_000);
 
-/** Patterns that take time in the square of a text, or more, where ways to match are tried one after the other. */
+/** Patterns that need at least quadratic time in engines that try one way to match after the other. */
 const hostile = ["(a*)*b", "(a|aa)+$", "^(a+)+$", "(.*)(.*)(.*)(.*)[^a]", "(?:a?){50}a{50}b", "a[ab]{200}c"];
 
-// What Go's regexp finds with FindAllString.
+// The matches that FindAllString of Go's package regexp finds.
 const found: readonly (readonly [pattern: string, text: string, ...parts: string[]])[] = [
   ["a|ab", "ab", "a"],
   ["a+?", "aa", "a", "a"],
@@ -45,21 +45,21 @@ describe("a pattern", () => {
   for (const source of hostile)
     it(`takes linear time: ${source}`, () => {
       const pattern = compilePattern(source);
-      // With more than linear time, this would not end.
+      // If the time were more than linear, this would not end.
       assert.equal(pattern.test(`${long}!`), pattern.find(`${long}!`) !== "");
     });
 
-  it("is tested the same if its states are too many to keep", () => {
+  it("has the same result if it has more states than are kept", () => {
     const pattern = compilePattern("a[ab]{16}c");
     let text = "";
-    // A sequence without periods, so that nearly each position has a state of its own.
+    // This text never repeats itself regularly, so that nearly each position has a different state.
     for (let seed = 1; text.length < 20_000; seed = (seed * 48_271) % 2_147_483_647) text += seed & 1 ? "a" : "b";
     assert.equal(pattern.test(text), false);
     assert.equal(pattern.test(`${text}a${"b".repeat(16)}c`), true);
     assert.equal(pattern.test(text), false);
   });
 
-  it("is kept until a hundred others were used", () => {
+  it("is kept until a hundred other patterns have been used", () => {
     const pattern = compilePattern("kept");
     for (let index = 0; index < 99; index++) compilePattern(`${index}`);
     assert.equal(compilePattern("kept"), pattern);
@@ -67,12 +67,12 @@ describe("a pattern", () => {
     assert.notEqual(compilePattern("kept"), pattern);
   });
 
-  it("is kept by the calls that it is a constant of, however many others are used", () => {
+  it("is kept by calls in which it is a constant, however many other patterns are used", () => {
     const functions = regexFunctions.flatMap(({ usePattern }) => usePattern?.("[a-c]") ?? []);
     const patterns = Array.from({ length: 100 }, (_, index) => compilePattern(`${index}`));
     const results = functions.map((apply) => apply("abc", "[a-c]"));
     assert.deepEqual(results, ["a", ["a", "b", "c"]]);
-    // A call that compiled its pattern would have replaced the oldest one.
+    // If a call had compiled its pattern again, it would have replaced the oldest one.
     assert.equal(compilePattern("0"), patterns[0]);
   });
 

@@ -5,9 +5,10 @@ import type { Value } from "../values.ts";
 import { rewordErrors } from "./errors.ts";
 import { compileProgram, conditions, type Instruction } from "./regex-syntax.ts";
 
-// All ways to match advance together, one character at a time.
+// A regular expression can match in several ways. All ways are followed at the same time, character by character, so a
+// search takes linear time.
 
-/** Returns the conditions that hold between two characters; -1 is the start or the end of the text. */
+/** Returns the conditions that are met between two characters; -1 stands for the start or the end of the text. */
 const findConditions = (before: number, after: number): number => {
   let found = isWord(before) === isWord(after) ? conditions.noBoundary : conditions.boundary;
   if (before === -1) found |= conditions.textStart | conditions.lineStart;
@@ -20,16 +21,16 @@ const findConditions = (before: number, after: number): number => {
 const isWord = (code: number): boolean =>
   (code >= 97 && code <= 122) || (code >= 65 && code <= 90) || (code >= 48 && code <= 57) || code === 95;
 
-/** The ways to match that are open at a position of the text, the preferred one first. */
+/** The possible ways to match at a position of the text. The preferred way comes first. */
 class Ways {
-  /** The instruction that reads the next character, for each way. */
+  /** For each way, the instruction that reads the next character. */
   readonly instructions: Int32Array;
-  /** Where each way began. */
+  /** For each way, the position at which its match began. */
   readonly starts: Int32Array;
   count = 0;
   readonly #program: readonly Instruction[];
   readonly #stack: number[] = [];
-  /** The round in which each instruction was added last: an instruction counts once at a position. */
+  /** For each instruction, the round in which it was added last. At one position, an instruction is added only once. */
   readonly #rounds: Float64Array;
   #round = 0;
 
@@ -45,7 +46,9 @@ class Ways {
     this.#round++;
   }
 
-  /** Adds the instructions that follow from one without reading a character. */
+  /**
+   * Adds the instructions that can be reached from `first` without reading a character. `found`: the met conditions.
+   */
   add(first: number, start: number, found: number): void {
     for (let next: number | undefined = first; next !== undefined; next = this.#stack.pop()) {
       if (this.#rounds[next] === this.#round) continue;
@@ -62,21 +65,21 @@ class Ways {
   }
 }
 
-/** What is known at a position of a text that is tested: the ways that are open before their conditions are checked. */
+/** A state of a test, which doesn't depend on the position: the possible ways, before their conditions are checked. */
 interface State {
   readonly open: readonly number[];
-  /** A character with the same conditions as the one before the position. */
+  /** A character that has the same effect on conditions as the character before the position. */
   readonly before: number;
-  /** The next states by the characters that are read, and by -1 at the end of the text; true if the text matches. */
+  /** The next state by the next character, or by -1 for the end of the text. True or false if the test ends. */
   readonly next: Map<number, State | boolean>;
 }
 
-/** How many open ways the states of a pattern may keep. */
-const mostKept = 50_000;
+/** The most ways that the states of one pattern keep. With more, `test` deletes the states, and searches instead. */
+const maxKeptWays = 50_000;
 
-/** A regular expression in RE2's syntax. Searching takes time in proportion to the text. */
+/** A regular expression in RE2's syntax. A search takes linear time. */
 class Pattern {
-  /** The text that it stands for, if it has no special characters. */
+  /** The text that the pattern matches, if it has no special characters. */
   readonly #literal: string | undefined;
   readonly #program: readonly Instruction[];
   readonly #start: number;
@@ -84,7 +87,7 @@ class Pattern {
   readonly #isAnchored: boolean;
   readonly #hasConditions: boolean;
   readonly #ways: readonly [Ways, Ways];
-  /** The states that `test` knows, so that most characters cost one look-up. */
+  /** The states of `test` by their ways. With them, most characters need only one look-up. */
   readonly #states = new Map<string, State>();
   #kept = 0;
 
@@ -98,7 +101,7 @@ class Pattern {
     this.#ways = [new Ways(instructions), new Ways(instructions)];
   }
 
-  /** The number of its instructions. */
+  /** The number of instructions. */
   get size(): number {
     return this.#program.length;
   }
@@ -108,7 +111,7 @@ class Pattern {
     if (this.#literal !== undefined) return text.includes(this.#literal);
     let state: State | boolean = this.#getState([this.#start], -1);
     for (let position = 0; typeof state === "object"; position++) {
-      if (this.#kept > mostKept) {
+      if (this.#kept > maxKeptWays) {
         this.#states.clear();
         return this.#search(text, 0) !== undefined;
       }
@@ -199,22 +202,23 @@ class Pattern {
     }
     if (!this.#isAnchored) next.add(this.#start);
     if (code < 0 || next.size === 0) return false;
+    // For conditions, only three kinds of characters differ: word characters ("a"), line feeds and others (" ").
     const similar = isWord(code) ? 97 : code === 10 ? 10 : 32;
     return this.#getState([...next].sort(), this.#hasConditions ? similar : -1);
   }
 }
 
 const patterns = new Map<string, Pattern>();
-const mostPatterns = 100;
-const mostKeptInstructions = 10_000;
+const maxCachedPatterns = 100;
+const maxCachedInstructions = 10_000;
 
-/** Compiles a pattern; throws upstream's error if it is wrong. The patterns that were used last are kept. */
+/** Compiles a pattern. Throws upstream's error if it is invalid. The patterns that were used last are cached. */
 export const compilePattern = (source: string): Pattern => {
   const pattern = patterns.get(source) ?? new Pattern(source);
-  if (pattern.size > mostKeptInstructions) return pattern;
+  if (pattern.size > maxCachedInstructions) return pattern;
   patterns.delete(source);
   patterns.set(source, pattern);
-  if (patterns.size > mostPatterns) patterns.delete(patterns.keys().next().value as string);
+  if (patterns.size > maxCachedPatterns) patterns.delete(patterns.keys().next().value as string);
   return pattern;
 };
 

@@ -19,7 +19,7 @@ const declareSetFunction = (
   factor = 1,
 ): FunctionDeclaration => {
   const count = ([left, right]: List) => getActualSize(left as Value) * getActualSize(right as Value) * factor;
-  // Lists whose cost is above the limit of every expression are not compared: the evaluation ends with that error.
+  // If the comparison costs more than an expression may, it is not done: the evaluation ends with an error in any case.
   const evaluate = (left: List, right: List) =>
     left.length * right.length <= mostExpressionCost && compare(left, right);
   return {

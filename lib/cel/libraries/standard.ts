@@ -51,18 +51,18 @@ import { addToTimestamp, createDuration, subtractTimestamps } from "./time.ts";
 import { hasPairs, requireTextLength } from "./value-text.ts";
 
 const growing = Symbol("growing");
-/** A list that a loop builds: what is added to it is appended. A class of its own would be several times slower. */
+/** A list that a loop builds. The operator `+` appends to it in place. A class instead of a mark would be slower. */
 type GrowingList = Value[] & { [growing]?: true };
 
 export const createGrowingList = (): readonly Value[] => Object.assign<GrowingList, object>([], { [growing]: true });
 
 export const isGrowingList = (list: List): list is GrowingList => (list as GrowingList)[growing] === true;
 
-/** Expressions can double a list at no cost, so its size has a limit. */
-const mostElements = 2 ** 20;
+/** The most elements of a joined list. Without it, an expression could double a list again and again at no cost. */
+const maxListElements = 2 ** 20;
 
 const concatenate = (left: List, right: List): List => {
-  if (left.length + right.length > mostElements) throw new EvaluationError("list has too many elements");
+  if (left.length + right.length > maxListElements) throw new EvaluationError("list has too many elements");
   if (isGrowingList(left)) {
     for (const element of right) left.push(element);
     return left;
@@ -71,20 +71,22 @@ const concatenate = (left: List, right: List): List => {
   return right.length === 0 ? left : new JoinedList(left, right);
 };
 
-/** Throws for an operand that has no such operator: upstream names the operator except for types with methods of their own. */
+/**
+ * Throws if an operand doesn't have an operator. For types with methods, upstream's message doesn't name the operator.
+ */
 export const refuseOperand = (operator: string, left: Value): never => {
   const hasMethods = typeof left === "string" || left instanceof Duration || left instanceof Timestamp;
   throw hasMethods ? createNoSuchOverloadError() : new EvaluationError(`no such overload: ${operator}`);
 };
 
+/** The functions of an operator, by the types of its operands. */
 interface Arithmetic {
   readonly ofDoubles?: (left: number, right: number) => number;
-  /** Computes ints that are numbers; a result that is no safe integer is computed again by `ofIntegers`. */
+  /** For ints that are numbers. If the result is no safe integer, `ofIntegers` computes it again. */
   readonly ofNumbers: (left: number, right: number) => number;
   readonly ofIntegers: (left: bigint, right: bigint) => bigint;
   /**
-   * Computes with operands that are no numbers; returns undefined if the type of the left operand doesn't have the
-   * operator.
+   * For operands that are no numbers. Returns undefined if the left operand's type doesn't have the operator.
    */
   readonly ofOthers?: (left: Value, right: Value) => Value | undefined;
 }
@@ -98,7 +100,7 @@ const compute = (operator: string, { ofDoubles, ofNumbers, ofIntegers, ofOthers 
       if (!isInt(right)) throw createNoSuchOverloadError();
       if (typeof left === "bigint" || typeof right === "bigint") return computeIntegers(left, right);
       const result = ofNumbers(left, right);
-      // Adding 0 makes 0 of -0.
+      // The addition of 0 converts -0 to 0.
       return Number.isSafeInteger(result) ? result + 0 : computeIntegers(left, right);
     }
     if (left instanceof Uint) {
@@ -153,7 +155,7 @@ const invert = (value: Value): Value => {
   return !value;
 };
 
-/** Compares texts by their code points. JavaScript compares code units, and those of pairs are below U+E000. */
+/** Compares texts by code points. JavaScript compares UTF-16 units, which differs for texts with surrogates. */
 const compareTexts = (left: string, right: string): number => {
   if (hasPairs(left) || hasPairs(right)) return Buffer.compare(Buffer.from(left), Buffer.from(right));
   return left < right ? -1 : Number(left > right);
@@ -162,10 +164,10 @@ const compareTexts = (left: string, right: string): number => {
 /** The types whose values have an order. */
 export const comparableTypes: readonly Type[] = [int, uint, double, bool, duration, timestamp, string, bytes];
 
-/** Reports whether a value is of a type that has an order. */
+/** Reports whether values of a value's type have an order. */
 export const isComparable = (value: Value): boolean => comparableTypes.includes(getType(value));
 
-/** Compares two values that have an order; returns a negative number, 0, or a positive one. */
+/** Returns a negative number if the left value is smaller, 0 if both are equal, a positive number if it is larger. */
 export const compareValues = (left: Value, right: Value, operator = "_<_"): number => {
   if (typeof left === "string" && typeof right === "string") return compareTexts(left, right);
   const order = compareNumbers(left, right);
@@ -181,7 +183,7 @@ export const compareValues = (left: Value, right: Value, operator = "_<_"): numb
   throw isComparable(left) ? createNoSuchOverloadError() : new EvaluationError(`no such overload: ${operator}`);
 };
 
-/** Reports whether two values are equal; values that can't be compared are not. */
+/** Reports whether two values are equal. Values that can't be compared are not equal. */
 export const isSame = (left: Value, right: Value): boolean => ignoreErrors(() => isEqual(left, right)) ?? false;
 
 const hasSame = (list: List, value: Value): boolean => {
@@ -214,7 +216,7 @@ const countSecond: Overload["cost"] = ([, value = null]) => countTraversal(getIn
 const countList: Overload["cost"] = ([, list = null]) => getInnerSize(list);
 const countSearch: Overload["cost"] = ([text = null, part = null]) =>
   countTraversal(getInnerSize(text)) * countTraversal(getInnerSize(part));
-/** Upstream estimates that each part of a pattern has four characters. */
+/** Returns the cost of `matches`. Upstream estimates that each part of a pattern has four characters. */
 const countMatching: Overload["cost"] = ([text = null, pattern = null]) =>
   countTraversal(getInnerSize(text) + 1) * countTraversal(getInnerSize(pattern), 0.25);
 
@@ -224,7 +226,7 @@ const map = mapOf(one, other);
 const [key, value] = [parameter("K"), parameter("V")];
 const [values, entries, optional] = [listOf(value), mapOf(key, value), optionalOf(value)];
 
-/** The types that have an order, with their names in upstream's names of overloads. */
+/** The pairs of types that can be compared, and their names in upstream's ids of overloads. */
 const ordered: readonly (readonly [name: string, left: Type, right: Type])[] = [
   ["bool", bool, bool],
   ["int64", int, int],
@@ -242,7 +244,7 @@ const ordered: readonly (readonly [name: string, left: Type, right: Type])[] = [
   ["duration", duration, duration],
 ];
 
-/** Declares a method of a text that compares it with a part. */
+/** Declares a method of texts that tests whether a text contains a part. */
 const declareTextTest = (
   name: string,
   id: string,
@@ -272,8 +274,8 @@ const declareOrder = (name: string, id: string, isTrue: (order: number) => boole
 });
 
 /**
- * The functions of CEL itself, without those of times. The program evaluates operators that have no function here. The
- * order of overloads decides which type an operand gets whose type isn't known.
+ * The functions of CEL itself, except functions of times. Operators without `evaluate` are evaluated by the program. If
+ * an operand's type isn't known, the order of overloads decides which type it gets.
  */
 export const standardFunctions: readonly FunctionDeclaration[] = [
   { name: "_?_:_", overloads: [overload("conditional", [bool, one, one], one)] },
@@ -321,7 +323,7 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
       ofNumbers: (left, right) => left % right,
       ofIntegers: (left, right) => {
         if (right === 0n) throw new EvaluationError("modulus by zero");
-        // The quotient would be too large; upstream then refuses the rest too.
+        // If the quotient has more than 64 bits, upstream refuses to compute the remainder, too.
         if (right === -1n) toInt(-left);
         return left % right;
       },
@@ -401,7 +403,7 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
   {
     name: "type",
     overloads: [overload("type", [one], typeOf(one))],
-    // Upstream returns the type of a message's type.
+    // For a message, upstream returns the type `type`.
     evaluate: (of: Value) => new TypeValue(of instanceof StructValue ? typeOf() : getType(of)),
   },
   declareTextTest("contains", "contains_string", countSearch, (text, part) => text.includes(part)),

@@ -10,13 +10,13 @@ import { formatValue, hasPairs, joinTexts } from "./value-text.ts";
 
 type Int = number | bigint;
 
-/** Returns where a code point begins in JavaScript's units; undefined if the text is shorter. */
+/** Converts an index of code points to an index of UTF-16 units; undefined if the text is shorter. */
 const findUnit = (text: string, index: Int): number | undefined => {
   const count = Number(index);
   if (count < 0 || count > text.length) return undefined;
   if (!hasPairs(text)) return count;
   let unit = 0;
-  for (let passed = 0; passed < count; passed++) {
+  for (let codePoints = 0; codePoints < count; codePoints++) {
     if (unit >= text.length) return undefined;
     unit += (text.codePointAt(unit) as number) > 0xffff ? 2 : 1;
   }
@@ -31,7 +31,7 @@ const getUnit = (text: string, index: Int): number => {
 
 const createRangeError = (index: Int): EvaluationError => new EvaluationError(`index out of range: ${index}`);
 
-/** Returns the index of the code point that begins at a unit; -1 for -1. */
+/** Converts an index of UTF-16 units to an index of code points. Returns -1 for -1. */
 const toIndex = (text: string, unit: number): number =>
   unit > 0 && hasPairs(text) ? countCodePoints(text.slice(0, unit)) : unit;
 
@@ -40,7 +40,7 @@ const getCharacter = (text: string, index: Int): string => {
   return code === undefined ? "" : String.fromCodePoint(code);
 };
 
-/** Returns the offset at which an empty text is found. */
+/** Returns the index at which an empty text is found: the offset, but at most the size of the text. */
 const limitOffset = (text: string, offset: Int): Int => {
   const size = countCodePoints(text);
   return offset > size ? size : offset;
@@ -85,7 +85,7 @@ const substring = (text: string, start: Int, end?: Int): string => {
   return text.slice(getUnit(text, start), getUnit(text, end));
 };
 
-// \cG is the bell, the first of the characters with an escape such as \n.
+// The characters from the bell (\cG) to \r have escapes such as \n.
 const quote = (text: string): string =>
   `"${text.toWellFormed().replace(/[\cG-\r"\\]/g, (character) => quoteAsGo(character).slice(1, -1))}"`;
 

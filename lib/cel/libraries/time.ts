@@ -2,6 +2,7 @@ import { declareFunction, type FunctionDeclaration, member } from "../functions.
 import { duration, int, string, type Type, timestamp } from "../types.ts";
 import { Duration, EvaluationError, Timestamp, toInt, type Value } from "../values.ts";
 
+/** In nanoseconds, as all units. */
 const second = 1_000_000_000n;
 const units: Readonly<Record<string, bigint>> = {
   ns: 1n,
@@ -14,8 +15,10 @@ const units: Readonly<Record<string, bigint>> = {
   m: 60n * second,
   h: 3600n * second,
 };
+/** The first second of the year 1 and the last second of the year 9999, since 1970. */
 const [firstSecond, lastSecond] = [-62_135_596_800n, 253_402_300_799n];
-const largest = 2n ** 63n;
+/** The absolute value of the smallest number of 64 bits. */
+const int64Limit = 2n ** 63n;
 
 export const identify = (value: Value): Value => value;
 
@@ -27,7 +30,7 @@ const requireInt64 = (value: bigint): bigint => {
   return value;
 };
 
-/** Reads a duration as Go's `time.ParseDuration` does, such as `1h30m` or `-1.5s`. */
+/** Parses a duration such as `1h30m` or `-1.5s`, as Go's `time.ParseDuration` does. */
 const parseDuration = (text: string): Duration => {
   const isNegative = text.startsWith("-");
   const rest = isNegative || text.startsWith("+") ? text.slice(1) : text;
@@ -40,28 +43,28 @@ const parseDuration = (text: string): Duration => {
     nanos += BigInt(digits) * unit + countFraction(fraction, Number(unit));
     position += part.length;
   }
-  if (rest === "" || position < rest.length || nanos > largest - (isNegative ? 0n : 1n))
+  if (rest === "" || position < rest.length || nanos > int64Limit - (isNegative ? 0n : 1n))
     throw createConversionError(string, duration);
   return new Duration(isNegative ? -nanos : nanos);
 };
 
-/** Returns the nanoseconds of digits after the point. Those that a 64-bit integer can't hold don't count. */
+/** Returns the nanoseconds of the digits after the point. Digits that don't fit into 64 bits are ignored. */
 const countFraction = (digits: string, unit: number): bigint => {
   const significant = digits.replace(/^0+/, "").slice(0, 19);
-  const counted = BigInt(significant) > largest ? significant.slice(0, 18) : significant;
+  const counted = BigInt(significant) > int64Limit ? significant.slice(0, 18) : significant;
   const places = digits.length - digits.replace(/^0+/, "").length + counted.length;
   return BigInt(Math.trunc(Number(counted) * (unit / 10 ** places)));
 };
 
 const form = /^(\d{4})-(\d\d)-(\d\d)T(\d\d?):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))$/;
 
-/** Reads a timestamp as Go's `time.Parse` does for RFC 3339: also with one digit for the hour, or a comma. */
+/** Parses a timestamp of RFC 3339 as Go's `time.Parse` does, which also accepts an hour of one digit, and a comma. */
 const parseTimestamp = (text: string): Timestamp => {
   const match = form.exec(text) ?? [];
   const [year = 0, month = 0, day = 0, hour = 0, minute = 0, seconds = 0] = match.slice(1, 7).map(Number);
   const [fraction = "", sign, zoneHours = "0", zoneMinutes = "0"] = match.slice(7);
   const isPossible = month <= 12 && day <= countDays(year, month) && hour < 24 && minute < 60 && seconds < 60;
-  // Both are 0 without a match. Go takes an offset of up to 24 hours and 60 minutes.
+  // Month and day are 0 if the text doesn't match. Go accepts an offset of up to 24 hours and 60 minutes.
   const isZone = month > 0 && day > 0 && Number(zoneHours) <= 24 && Number(zoneMinutes) <= 60;
   if (!isPossible || !isZone) throw createConversionError(string, timestamp);
   const offset = (Number(zoneHours) * 60 + Number(zoneMinutes)) * (sign === "-" ? -1 : 1);
@@ -69,7 +72,7 @@ const parseTimestamp = (text: string): Timestamp => {
   return createTimestamp(BigInt(local - offset * 60), BigInt(fraction.slice(0, 9).padEnd(9, "0")), offset);
 };
 
-/** Returns the seconds from 1970 to a day. */
+/** Returns the seconds from 1970 to the start of a day in UTC. */
 const countSeconds = (year: number, month: number, day: number): number =>
   new Date(0).setUTCFullYear(year, month - 1, day) / 1000;
 
@@ -102,7 +105,7 @@ const padTwo = (value: number) => `${value}`.padStart(2, "0");
 
 export const getUnixSeconds = ({ nanos }: Timestamp): bigint => splitSeconds(nanos)[0];
 
-/** Adds nanoseconds to a time; throws if they have more than 64 bits, and outside of the years 1 to 9999. */
+/** Adds nanoseconds to a time. Throws if they have more than 64 bits, or if the result isn't in the years 1 to 9999. */
 export const addToTimestamp = (time: Timestamp, nanos: bigint): Timestamp => {
   const [seconds, rest] = splitSeconds(time.nanos + requireInt64(nanos));
   return createTimestamp(seconds, rest, time.offset);
@@ -113,10 +116,10 @@ export const subtractTimestamps = (left: Timestamp, right: Timestamp): Duration 
   return createDuration(requireInt64((first - other) * second) + more - less);
 };
 
-/** Returns a duration; throws if its nanoseconds have more than 64 bits. */
+/** Returns a duration. Throws if its nanoseconds have more than 64 bits. */
 export const createDuration = (nanos: bigint): Duration => new Duration(requireInt64(nanos));
 
-/** Returns a date whose parts in UTC are those of a time in a zone. */
+/** Returns a date whose UTC hour, day and so on are the hour, day and so on of a time in a time zone. */
 const findLocalDate = ({ nanos }: Timestamp, zone: string): Date => {
   const milliseconds = Number(splitSeconds(nanos)[0]) * 1000;
   if (zone === "" || zone === "UTC" || zone === "Local") return new Date(milliseconds);
@@ -126,7 +129,7 @@ const findLocalDate = ({ nanos }: Timestamp, zone: string): Date => {
   return new Date(milliseconds + (hours * 60 + (zone.startsWith("-") ? -minutes : minutes)) * 60_000);
 };
 
-/** Reads a number as Go's `strconv.Atoi` does. */
+/** Parses a number as Go's `strconv.Atoi` does. */
 const parseNumber = (text: string): number => {
   const createError = (reason: string) =>
     new EvaluationError(`strconv.Atoi: parsing ${JSON.stringify(text)}: ${reason}`);
@@ -138,20 +141,24 @@ const parseNumber = (text: string): number => {
 
 const formatters = new Map<string, Intl.DateTimeFormat>();
 /** More than the number of time zones. */
-const mostFormatters = 1000;
+const maxFormatters = 1000;
 
+/** In milliseconds. */
 const hour = 3_600_000;
+// The times at which daylight saving time began and ended, alternately, in standard time.
 const summersOfUnitedStates = "1918-03-31T02 1918-10-27T01 1919-03-30T02 1919-10-26T01 1942-02-09T02 1945-09-30T01";
 const summersOfEurope =
   "1916-04-30T23 1916-10-01T00 1917-04-16T02 1917-09-17T02 1918-04-15T02 1918-09-16T02 1940-04-01T02 1942-11-02T02 1943-03-29T02 1943-10-04T02 1944-04-03T02 1944-10-02T02 1945-04-02T02 1945-09-16T02";
 
+/** The history of a time zone up to a year. */
 interface OldZone {
+  /** The hours of the standard time ahead of UTC. */
   hours: number;
-  /** When summers began and ended, in standard time. */
+  /** When daylight saving time began and ended, alternately, in standard time. */
   summers: number[];
-  /** Until when this is the zone's history, in standard time. */
+  /** When this history ends, in standard time. */
   end: number;
-  /** The zone whose changes it shares afterwards, and the hours between both. */
+  /** The zone whose rules apply after `end`, with `hoursAhead` added; empty for this zone's own rules. */
   successor: string;
   hoursAhead: number;
 }
@@ -168,8 +175,8 @@ const createOldZone = (hours: number, year: number, summers = "", successor = ""
 });
 
 /**
- * Zones that are named after no place. Node's data has the history of a place for them; files of time zones have
- * another.
+ * Time zones that are not named after a place. For their early years, Node has the history of a place, which differs
+ * from the history in Go's files of time zones.
  */
 const oldZones: Readonly<Record<string, OldZone>> = {
   EST: createOldZone(-5, 1970),
@@ -200,7 +207,7 @@ const findPlaceDate = (milliseconds: number, zone: string): Date => {
   let formatter = formatters.get(zone);
   if (!formatter) {
     formatter = createFormatter(zone);
-    if (formatters.size < mostFormatters) formatters.set(zone, formatter);
+    if (formatters.size < maxFormatters) formatters.set(zone, formatter);
   }
   const parts = Object.fromEntries(formatter.formatToParts(milliseconds).map(({ type, value }) => [type, value]));
   const date = new Date(0);
@@ -214,7 +221,7 @@ const shortNames = new Set("CET EET EST GMT HST MET MST PRC ROC ROK UCT WET".spl
 
 const createFormatter = (zone: string): Intl.DateTimeFormat => {
   try {
-    // JavaScript takes names in any case, offsets without a colon, and names such as PST; Go doesn't.
+    // JavaScript accepts names in any case, offsets without a colon, and names such as PST. Go doesn't.
     const isNamed = /^[A-Z][^/]*(\/[A-Z][^/]*)*$/.test(zone) && !/^[A-Z]{3}$|^SystemV|-New$/.test(zone);
     if (!isNamed && !shortNames.has(zone)) throw new RangeError();
     const number = "numeric";
@@ -229,7 +236,7 @@ const createFormatter = (zone: string): Intl.DateTimeFormat => {
 const countDayOfYear = (date: Date): number =>
   Math.floor(date.getTime() / 86_400_000) - countSeconds(date.getUTCFullYear(), 1, 1) / 86_400;
 
-/** Declares a method for a part of a time, in UTC or in a zone; with `measure` it is also a method of durations. */
+/** Declares a method for a part of a time, such as its hours. With `measure`, it is also a method of durations. */
 const declarePart = (
   name: string,
   id: string,
@@ -246,7 +253,9 @@ const declarePart = (
   return { name, overloads };
 };
 
-/** Returns how often a unit fits into a duration. Go computes it with doubles, so closely below a number it rounds up. */
+/**
+ * Returns how often a unit fits into a duration. Go computes it with doubles, so it may round up a value just below.
+ */
 const countUnits = (unit: bigint) => (nanos: bigint) =>
   Math.trunc(Number(nanos / unit) + Number(nanos % unit) / Number(unit));
 

@@ -5,10 +5,12 @@ import { formatValue } from "./value-text.ts";
 
 type Entries = Map<string, readonly [key: Value, value: Value]>;
 
-/** The maps that loops are filling. Only macros call the function, so that no other value sees them change. */
+/**
+ * The maps that loops fill. A loop adds entries to its map in place, because no other value can contain the map yet.
+ */
 const growing = new WeakMap<CelMap, Entries>();
 
-/** Returns the text of a key; Go compares lists and maps that are keys by their places in memory. */
+/** Returns the text of a key. Lists and maps that are keys are all different, because Go compares them by addresses. */
 const toKey = (entries: Entries, key: Value) => toMapKey(key) ?? `*${entries.size}`;
 
 const insert = (map: ValueObject | CelMap, added: Iterable<readonly [key: Value, value: Value]>): CelMap => {
@@ -34,7 +36,7 @@ const k = parameter("K");
 const v = parameter("V");
 const map = mapOf(k, v);
 
-/** The function that `transformMap` and `transformMapEntry` call; its name can't be written in an expression. */
+/** The function that `transformMap` and `transformMapEntry` call. Expressions can't contain its name. */
 export const twoVariableFunctions: readonly FunctionDeclaration[] = [
   declareFunction("cel.@mapInsert", "@mapInsert_map_key_value", [map, k, v], map, insertEntry),
   declareFunction("cel.@mapInsert", "@mapInsert_map_map", [map, map], map, insertAll),

@@ -17,25 +17,26 @@ import {
 import { formatTimestamp } from "./time.ts";
 
 /**
- * The most UTF-16 units of a text that a function returns. Reading a longer one would cost more than an expression may.
+ * The most UTF-16 units of a text that a function returns. An expression could not read a longer text, because that
+ * would exceed its cost limit.
  */
-const mostUnits = 10_000_000;
+const maxTextUnits = 10_000_000;
 
-/** Throws if a text would be longer than any expression can read: functions can multiply a text at little cost. */
+/** Throws if a text would be longer than an expression can read. Functions can multiply a text at little cost. */
 export const requireTextLength = (units: number): void => {
-  if (units > mostUnits) throw new EvaluationError(`text has more than ${mostUnits} characters`);
+  if (units > maxTextUnits) throw new EvaluationError(`text has more than ${maxTextUnits} characters`);
 };
 
-/** Joins texts, unless the whole would be too long. */
+/** Joins texts. Throws if the result would be too long. */
 export const joinTexts = (texts: readonly string[], separator: string): string => {
   requireTextLength(texts.reduce((units, text) => units + text.length + separator.length, 0));
   return texts.join(separator);
 };
 
-/** Reports whether a text has characters that are two units of JavaScript's strings. */
+/** Reports whether a text has surrogates: characters that are two UTF-16 units. */
 export const hasPairs = (text: string): boolean => /[\ud800-\udfff]/.test(text);
 
-/** Returns a double as Go's %g writes it. */
+/** Formats a double as Go's %g does. */
 export const formatDouble = (value: number): string => {
   if (Number.isNaN(value)) return "NaN";
   if (!Number.isFinite(value)) return value < 0 ? "-Inf" : "+Inf";
@@ -45,7 +46,7 @@ export const formatDouble = (value: number): string => {
   return `${digits}e${exponent < 0 ? "-" : "+"}${`${Math.abs(exponent)}`.padStart(2, "0")}`;
 };
 
-/** Returns a duration in seconds, with a fraction if it has one. */
+/** Formats a duration in seconds, such as `90s` or `1.5s`. */
 export const formatDuration = ({ nanos }: Duration): string => {
   const second = 1_000_000_000n;
   const seconds = Number(nanos / second) + Number(nanos % second) / 1e9;
@@ -53,7 +54,7 @@ export const formatDuration = ({ nanos }: Duration): string => {
   return `${text.includes("e") ? seconds.toFixed(9).replace(/0+$/, "") : text}s`;
 };
 
-/** Returns a duration in hours, minutes and seconds, or in the unit of a part of a second. */
+/** Formats a duration as Go does, such as `1h30m0s` or `1.5ms`. */
 const formatHours = ({ nanos }: Duration): string => {
   const span = nanos < 0n ? -nanos : nanos;
   const units: [name: string, digits: number][] = [
@@ -72,7 +73,7 @@ const formatHours = ({ nanos }: Duration): string => {
   }${seconds}`;
 };
 
-/** Decodes UTF-8; throws if it isn't valid. */
+/** Decodes UTF-8. Throws if it isn't valid. */
 export const decodeBytes = (bytes: Uint8Array): string => {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
@@ -90,7 +91,7 @@ export const toText = (value: Value): string => {
   return `${value}`;
 };
 
-/** Returns a value as Go's %v writes it, which is how error messages name values. */
+/** Formats a value as Go's %v does, for error messages. */
 export const formatValue = (value: Value): string => {
   if (value === null) return "0";
   if (value instanceof TypeValue) return formatType(value.of);

@@ -1,11 +1,11 @@
 import { type Comprehension, createCall, createLiteral, type Expression, IssueError } from "./syntax.ts";
 
-/** A call that is replaced by another expression when a text is parsed. */
+/** A macro: the parser replaces its calls by other expressions. */
 export interface Macro {
   readonly name: string;
   readonly isMember: boolean;
   readonly arity: number;
-  /** Returns what replaces the call, or throws an IssueError. What it creates is at `offset`. Members have a target. */
+  /** Returns the expression that replaces a call, or throws an IssueError. `target` is `a` in `a.macro(b)`. */
   expand(offset: number, args: readonly Expression[], target: Expression | undefined): Expression;
 }
 
@@ -22,13 +22,14 @@ const requireName = (expression: Expression, message: string): string => {
   throw new IssueError(message, expression.offset);
 };
 
-/** A loop. By default it visits every element (`condition`), none is left out (`filter`), and its result is the total. */
+/** A loop. By default, it visits all elements (no `condition`, no `filter`), and its result is the total. */
 type Loop = Pick<Comprehension, "initial" | "step"> &
   Partial<Pick<Comprehension, "condition" | "result">> & { readonly filter?: Expression | undefined };
 
+/** The parts of a macro's call from which a loop is created. */
 interface LoopParts {
   readonly offset: number;
-  /** The name of the value that the loop computes. */
+  /** The name of the loop's accumulator. */
   readonly total: Expression;
   /** The macro's last argument. */
   readonly last: Expression;
@@ -36,7 +37,7 @@ interface LoopParts {
   readonly variable: Expression;
 }
 
-/** Declares a macro with variables. If two arguments follow them, the first is a filter. */
+/** Declares a macro that becomes a loop. Its first arguments are variables. With `hasFilter`, a filter follows them. */
 const declareLoop = (
   name: string,
   variableCount: 1 | 2,
@@ -104,13 +105,13 @@ const createFilter = (parts: LoopParts): Loop => ({
   filter: parts.last,
 });
 
-/** Adds to a map either a key with a value, or all entries of another map. */
+/** Adds to a map: with two expressions in `added`, a key and its value; with one, all entries of another map. */
 const createInsertion = ({ offset, total }: LoopParts, added: readonly Expression[]): Loop => ({
   initial: { offset, kind: "map", entries: [] },
   step: createCall(offset, "cel.@mapInsert", [total, ...added]),
 });
 
-/** Evaluates an expression in which a name stands for a value. */
+/** Creates an expression that evaluates `result`, in which `name` stands for `value`. It is a loop without elements. */
 const createBinding = (offset: number, name: string, value: Expression, result: Expression): Expression => ({
   offset,
   kind: "comprehension",
@@ -123,7 +124,7 @@ const createBinding = (offset: number, name: string, value: Expression, result: 
   result,
 });
 
-/** Declares `optMap` or `optFlatMap`, whose second argument sees the value of an optional as a variable. */
+/** Declares `optMap` or `optFlatMap`. In the second argument, the variable is the value of the optional. */
 const declareOptionalMap = (name: string, isFlat: boolean): Macro => ({
   name,
   isMember: true,
@@ -187,7 +188,9 @@ export const twoVariableMacros: readonly Macro[] = [
 /** The kinds of expressions that `sortBy` can be called on. */
 const sortable: readonly Expression["kind"][] = ["list", "select", "identifier", "comprehension", "call"];
 
-/** Sorts a list by the values that its elements are mapped to. The list has a name, so it is evaluated once. */
+/**
+ * Sorts a list by keys, which the macro computes from its elements. The list gets a name, so that it is evaluated once.
+ */
 export const sortByMacro: readonly Macro[] = [
   {
     name: "sortBy",

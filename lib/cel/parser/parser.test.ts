@@ -65,7 +65,7 @@ const format = (expression: Expression): string => {
   }
 };
 
-/** Lists the parts of an expression, itself included, that have an offset. */
+/** Lists the expression and its parts that have an offset. */
 const listPlaces = (node: unknown): { offset: number }[] => {
   if (typeof node !== "object" || node === null) return [];
   const parts = Object.values(node).flatMap(listPlaces);
@@ -124,7 +124,7 @@ describe("parse", () => {
     assert.deepEqual(listIssues(`'${"😀".repeat(99_999)}'`), [error]);
   });
 
-  it("refuses an expression that macros make too large", () => {
+  it("refuses an expression that becomes too large when macros are expanded", () => {
     const error = "expression is too large with its macros replaced";
     assert.deepEqual(listIssues(`a${".optMap(x, x)".repeat(40)}`), [error]);
   });

@@ -4,8 +4,8 @@ import { createCall, createLiteral, type Expression, type Issue, IssueError, lis
 import { parseBytes, parseString, readTokens, type Token } from "./tokens.ts";
 
 /**
- * Parses an expression and replaces its macros. Returns the errors if the text is not an expression. `hasQuotedNames` tells
- * whether fields can have names in backquotes.
+ * Parses an expression, and replaces its macros. Returns issues if the text is no valid expression. With
+ * `hasQuotedNames`, fields can have names in backquotes.
  */
 export const parse = (text: string, macros: readonly Macro[], hasQuotedNames = true): Expression | readonly Issue[] => {
   const size = countCodePoints(text);
@@ -24,14 +24,12 @@ export const parse = (text: string, macros: readonly Macro[], hasQuotedNames = t
 const sizeLimit = 100_000;
 const depthLimit = 250;
 const lexicalIssueLimit = 100;
-/**
- * The most parts of an expression. A text of the largest size has fewer, unless macros use their targets twice, as
- * `optMap` does.
- */
+/** The most parts of an expression. Only macros that use their target twice, such as `optMap`, can exceed it. */
 const partLimit = 200_000;
-/** The offset of an error without a place. */
+/** The offset of an error that concerns no place in the text. */
 const nowhere = -1;
 
+/** The precedence of each binary operator: 1 for relations, 2 for sums, 3 for products. */
 const precedences = new Map<string, number>(
   [
     ["<", "<=", ">=", ">", "==", "!=", "in"],
@@ -40,7 +38,7 @@ const precedences = new Map<string, number>(
   ].flatMap((operators, index) => operators.map((operator) => [operator, index + 1] as const)),
 );
 
-/** Words that can't be names of variables and of functions. Keywords aren't names at all. */
+/** Words that can't be names of variables or functions, but of fields. Keywords such as `in` can't even be fields. */
 export const reservedWords: ReadonlySet<string> = new Set(
   "as break const continue else for function if import let loop package namespace return var void while".split(" "),
 );
@@ -51,11 +49,11 @@ class Parser {
   readonly #hasQuotedNames: boolean;
   readonly #tokens: readonly Token[];
   #position = 0;
-  /** Errors after which nothing can be parsed, and those of tokens. */
+  /** Errors in tokens, and an error that ends the parsing. */
   readonly #syntaxIssues: Issue[];
-  /** Errors in parts of the text that can be parsed, such as a name that is reserved. */
+  /** Errors that don't end the parsing, such as a reserved name. */
   readonly #issues: Issue[] = [];
-  /** How many of upstream's rules the parser is in. Upstream limits each number. */
+  /** The current depth of nested grammar rules. Upstream limits the depth of each of these rules. */
   readonly #depths = { expression: 0, relation: 0, calculation: 0 };
 
   constructor(tokens: readonly Token[], issues: Issue[], macros: readonly Macro[], hasQuotedNames: boolean) {
@@ -80,7 +78,7 @@ class Parser {
     return [...issues, ...this.#issues];
   }
 
-  /** Parses `a ? b : c`, or an expression without `?` that could be its `a`. */
+  /** Parses `a ? b : c`, or an expression without `?`. */
   #parseExpression(): Expression {
     return this.#nest("expression", () => {
       const condition = this.#parseLogical("||");
@@ -92,7 +90,7 @@ class Parser {
     });
   }
 
-  /** Parses operands of `||` or of `&&`. Upstream makes a balanced tree of more than two. */
+  /** Parses operands of `||` or of `&&`. As upstream does, it makes a balanced tree of more than two operands. */
   #parseLogical(operator: "||" | "&&"): Expression {
     const operands = [this.#parseLogicalOperand(operator)];
     const offsets: number[] = [];
@@ -113,7 +111,7 @@ class Parser {
     return this.#nest("relation", () => this.#nest("calculation", () => this.#parseBinary(1)));
   }
 
-  /** Parses operands of operators that have at least a precedence. */
+  /** Parses operands of operators whose precedence is at least `minimum`. */
   #parseBinary(minimum: number): Expression {
     let left = this.#parseUnary();
     for (;;) {
@@ -136,7 +134,7 @@ class Parser {
     return count % 2 === 0 ? operand : createCall(offset, `${kind}_`, [operand]);
   }
 
-  /** Parses an operand with all that is selected from it, such as `a.b`, `a.b(c)` and `a[b]`. */
+  /** Parses an operand and the selections, calls and indexes that follow it, such as `a.b`, `a.b(c)` and `a[b]`. */
   #parseMember(): Expression {
     let operand = this.#parsePrimary();
     for (;;) {
@@ -160,7 +158,7 @@ class Parser {
     return { offset, kind: "select", operand, field: name.text, isTest: false };
   }
 
-  /** Parses the arguments of a call, and replaces the call if it is a macro's. */
+  /** Parses the arguments of a call. If the call is a macro, replaces it. */
   #parseCall(name: string, target?: Expression): Expression {
     const { offset } = this.#expect("(");
     const args = this.#parseItems(")", () => this.#parseExpression());
@@ -212,7 +210,7 @@ class Parser {
     }
   }
 
-  /** Parses a name, a call of a function or a message such as `a.b{c: d}`. All may begin with a dot. */
+  /** Parses a name, a call of a function, or a message such as `a.b{c: d}`. Each of them may begin with a dot. */
   #parseIdentifier(): Expression {
     const { offset } = this.#peek();
     const dot = this.#take(".")?.text ?? "";
@@ -228,7 +226,7 @@ class Parser {
     return { offset: name.offset, kind: "identifier", name: dot + name.text };
   }
 
-  /** Reports whether the next tokens are names with dots between them, and a brace. */
+  /** Reports whether a message begins here: names with dots between them, and an opening brace. */
   #isMessage(): boolean {
     let ahead = 0;
     while (this.#peek(ahead).kind === "identifier" && this.#peek(ahead + 1).kind === ".") ahead += 2;
@@ -255,14 +253,14 @@ class Parser {
 
   #parseLiteral({ kind, text, offset }: Token): Expression {
     const literal = literals.get(kind);
-    // After a minus only a number can follow here, so what is wrong is the next token.
+    // A minus in this place must be followed by a number. If it isn't, the error names the token after the minus.
     if (!literal) throw createSyntaxError(kind === "-" ? this.#peek() : { kind, text, offset }, "an expression");
     const [parse, error] = literal;
     const value = parse(text);
     return value === undefined ? this.#report(offset, error) : createLiteral(offset, value);
   }
 
-  /** Parses items with commas between them. Except in a list of arguments, a comma may come last, even alone. */
+  /** Parses items with commas between them. Lists and maps, but not arguments, may end with a comma, even `[,]`. */
   #parseItems<Item>(end: ")" | "]" | "}", parseItem: () => Item): Item[] {
     const items: Item[] = [];
     while (!this.#take(end)) {
@@ -276,7 +274,7 @@ class Parser {
     return items;
   }
 
-  /** Parses a rule of the grammar. The number of rules within each other is limited. */
+  /** Parses with a rule of the grammar. The depth of nested rules is limited. */
   #nest(rule: "expression" | "relation" | "calculation", parse: () => Expression): Expression {
     if (++this.#depths[rule] > depthLimit)
       throw new IssueError(`expression recursion limit exceeded: ${depthLimit}`, nowhere);
@@ -285,7 +283,7 @@ class Parser {
     return expression;
   }
 
-  /** Adds an error after which parsing continues, and returns an expression in place of the broken one. */
+  /** Adds an error that doesn't end the parsing. Returns an expression that stands for the wrong one. */
   #report(offset: number, message: string): Expression {
     this.#issues.push({ offset, message });
     return createLiteral(offset, null);
@@ -306,7 +304,7 @@ class Parser {
     return (this.#tokens[this.#position + ahead] ?? this.#tokens.at(-1)) as Token;
   }
 
-  /** Returns the next token if it is of a kind. */
+  /** Consumes and returns the next token if it is of this kind; otherwise, returns undefined. */
   #take(kind: string): Token | undefined {
     const token = this.#peek();
     if (token.kind !== kind) return undefined;
@@ -326,7 +324,7 @@ class Parser {
   }
 }
 
-/** Throws if an expression has too many parts, or too many within each other. */
+/** Throws if an expression has too many parts, or if they are nested too deeply. */
 const requireLimits = (expression: Expression): void => {
   let count = 0;
   const visit = (part: Expression, outer: number): void => {
@@ -338,13 +336,14 @@ const requireLimits = (expression: Expression): void => {
   visit(expression, 0);
 };
 
-/** Reports whether upstream limits how many expressions of a kind are within each other. */
+/** Reports whether an expression counts for upstream's limit of nested expressions. */
 const hasLimit = (expression: Expression): boolean => {
   const { kind } = expression;
   if (kind !== "call") return kind === "select" || kind === "comprehension";
   return expression.target !== undefined || /^(?:_(?!&&|\|\|)|@in)/.test(expression.function);
 };
 
+/** The names of kinds of tokens in error messages. */
 const names: Partial<Record<string, string>> = { end: "the end", identifier: "a name" };
 
 const createSyntaxError = ({ kind, text, offset }: Token, expected: string): IssueError => {
@@ -365,7 +364,7 @@ const parseUnsigned = (text: string): Value | undefined => {
 const parseDouble = (text: string): Value | undefined =>
   Number.isFinite(Number(text)) ? toDouble(Number(text)) : undefined;
 
-/** How literals are parsed by their kinds, and upstream's error if one has no value. */
+/** For each kind of literal: the function that returns its value, and upstream's error if it returns undefined. */
 const literals = new Map<string, readonly [parse: (text: string) => Value | undefined, error: string]>([
   ["true", [() => true, ""]],
   ["false", [() => false, ""]],

@@ -1,15 +1,15 @@
 import type { Value } from "../values.ts";
 
 /**
- * An expression as it was parsed, with its macros replaced. `offset` is where it begins in the text, in code points. An
- * expression can be a part of several others: some macros use an argument twice.
+ * A parsed expression, in which macros are replaced. `offset` is the index in the text at which it begins, in code
+ * points. One expression can be a part of several others, because some macros use an argument twice.
  */
 export type Expression = { readonly offset: number } & (
   | { readonly kind: "literal"; readonly value: Value }
   | { readonly kind: "identifier"; readonly name: string }
-  /** `operand.field`, or with `isTest` the macro `has(operand.field)`. */
+  /** The expression `operand.field`; with `isTest`, the macro `has(operand.field)`. */
   | { readonly kind: "select"; readonly operand: Expression; readonly field: string; readonly isTest: boolean }
-  /** A function by its name, or an operator by upstream's name for it, such as `_+_`, `_&&_`, `_[_]` and `_?._`. */
+  /** A call of a function, or of an operator by upstream's name, such as `_+_`, `_&&_`, `_[_]` and `_?._`. */
   | {
       readonly kind: "call";
       readonly function: string;
@@ -22,7 +22,7 @@ export type Expression = { readonly offset: number } & (
   | ({ readonly kind: "comprehension" } & Comprehension)
 );
 
-/** An element of a list; an optional one, `[?x]`, is left out if its optional value is empty. */
+/** An element of a list. An optional element, as in `[?x]`, is left out if its value is an empty optional. */
 interface ListElement {
   readonly value: Expression;
   readonly isOptional: boolean;
@@ -37,9 +37,9 @@ interface StructField extends ListElement {
   readonly name: string;
 }
 
-/** A loop, which macros such as `all` are replaced by. */
+/** A loop. It replaces macros such as `all`. */
 export interface Comprehension {
-  /** The name of an element of a list or of a key of a map; with `secondVariable`, of an index or a key. */
+  /** The name of a list's element or a map's key; with `secondVariable`, of a list's index or a map's key. */
   readonly variable: string;
   readonly secondVariable?: string | undefined;
   readonly range: Expression;
@@ -61,7 +61,7 @@ export const createCall = (
 
 export const createLiteral = (offset: number, value: Value): Expression => ({ offset, kind: "literal", value });
 
-/** Lists the expressions that an expression consists of. */
+/** Lists the direct parts of an expression. */
 export const listParts = (expression: Expression): readonly Expression[] => {
   switch (expression.kind) {
     case "literal":
@@ -84,12 +84,12 @@ export const listParts = (expression: Expression): readonly Expression[] => {
 
 /** An error that was found in the text of an expression. */
 export interface Issue {
-  /** Where it is, in code points from the start of the text; negative if it has no place there. */
+  /** The index in the text, in code points; negative if the error concerns no place in the text. */
   readonly offset: number;
   readonly message: string;
 }
 
-/** Thrown for an issue in a part of a text. */
+/** The error that is thrown for an issue. */
 export class IssueError extends Error implements Issue {
   readonly offset: number;
   constructor(message: string, offset: number) {
@@ -98,5 +98,5 @@ export class IssueError extends Error implements Issue {
   }
 }
 
-/** Returns a name without the dot that makes it global. */
+/** Returns a name without the leading dot that makes it global. */
 export const removeDot = (name: string): string => (name.startsWith(".") ? name.slice(1) : name);

@@ -3,12 +3,12 @@ import type { Issue } from "./syntax.ts";
 
 export interface Token {
   /**
-   * `identifier`, `quoted` (a name in backticks), `int`, `uint`, `double`, `string`, `bytes`, `end`, or the text of an
-   * operator or of one of the keywords `true`, `false`, `null` and `in`.
+   * The kind is `identifier`, `quoted` (a name in backticks), `int`, `uint`, `double`, `string`, `bytes` or `end`. The
+   * kind of an operator or a keyword (`true`, `false`, `null`, `in`) is its text.
    */
   readonly kind: string;
   readonly text: string;
-  /** Where it begins in the text, in code points. */
+  /** The index at which the token begins, in code points. */
   readonly offset: number;
 }
 
@@ -19,7 +19,7 @@ const strings = [`"`, `'`].flatMap((quote) => [
   `[rR]${quote}{3}[^]*?${quote}{3}`,
   `[rR]${quote}[^${quote}\\n\\r]*${quote}`,
 ]);
-/** The kinds of tokens by their patterns; where several match, the first is the longest. */
+/** The pattern of each kind of token. If several patterns match, the first of them counts, which matches most. */
 const patterns = {
   space: String.raw`[\t \r\n\f]+|//[^\n]*`,
   string: `[bB]?(?:${strings.join("|")})`,
@@ -29,7 +29,7 @@ const patterns = {
   int: String.raw`0x[\da-fA-F]+|\d+`,
   quoted: String.raw`\x60[\w./ -]+\x60`,
   operator: String.raw`[=!<>]=|&&|\|\||[-[\]{}().,!?:+*/%<>]`,
-  /** What is no token; after a quote that isn't closed, the rest of the line. */
+  /** Matches text that is no token: a quote that isn't closed with the rest of its line, or a character. */
   broken: String.raw`["'][^\n\r]*|[\ud800-\udbff][\udc00-\udfff]|[^]`,
 };
 const kinds = ["", ...Object.keys(patterns)];
@@ -37,7 +37,7 @@ const groups = Object.values(patterns).map((pattern) => `(${pattern})`);
 const token = new RegExp(groups.join("|"), "g");
 export const keywords: ReadonlySet<string> = new Set(["true", "false", "null", "in"]);
 
-/** Returns the tokens of a text, with one of kind `end` behind it. What is no token is added to the issues. */
+/** Returns the tokens of a text, followed by a token of kind `end`. Text that is no token is added to the issues. */
 export const readTokens = (text: string, issues: Issue[]): readonly Token[] => {
   const tokens: Token[] = [];
   const hasPairs = countCodePoints(text) < text.length;
@@ -57,14 +57,14 @@ export const readTokens = (text: string, issues: Issue[]): readonly Token[] => {
 const characters: Record<string, string> = { a: "\x07", b: "\b", f: "\f", n: "\n", r: "\r", t: "\t", v: "\v" };
 const escapeParts = /\\(?:[xX](..)|u(.{4})|U(.{8})|(\d{3})|(.))/g;
 
-/** Returns the text between the quotes of a string, with its escapes replaced; undefined if one is no code point. */
+/** Returns the text of a string literal, with its escapes replaced; undefined if an escape is no code point. */
 export const parseString = (literal: string): string | undefined =>
   replaceEscapes(literal, (code) => {
     const isCodePoint = code <= 0x10ffff && (code & ~0x7ff) !== 0xd800;
     return isCodePoint ? String.fromCodePoint(code) : undefined;
   });
 
-/** Returns the bytes between the quotes, with escapes replaced; undefined if one names a code point: `\u` or `\U`. */
+/** Returns the bytes of a bytes literal, with its escapes replaced; undefined if it has an escape `\u` or `\U`. */
 export const parseBytes = (literal: string): Uint8Array | undefined => {
   const text = replaceEscapes(Buffer.from(literal.slice(1)).toString("latin1"), (code, isByte) =>
     isByte ? String.fromCharCode(code) : undefined,
@@ -72,7 +72,9 @@ export const parseBytes = (literal: string): Uint8Array | undefined => {
   return text === undefined ? undefined : Uint8Array.from(Buffer.from(text, "latin1"));
 };
 
-/** Returns the text between quotes; undefined if `replace` returns nothing for an escape. */
+/**
+ * Returns the text between quotes, with its escapes replaced; undefined if `replace` returns undefined for an escape.
+ */
 const replaceEscapes = (
   literal: string,
   replace: (code: number, isByte: boolean) => string | undefined,

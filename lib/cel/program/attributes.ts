@@ -23,7 +23,7 @@ import {
 } from "../values.ts";
 import type { Evaluator, Frame, Result } from "./evaluation.ts";
 
-/** A value with the fields and indexes that are selected from it, one after the other. */
+/** A value and the fields and indexes that are selected from it, one after another; or a choice of two such values. */
 export type Attribute =
   | { readonly kind: "path"; readonly root: Evaluator; readonly isNative: boolean; readonly qualifiers: Qualifier[] }
   | {
@@ -33,16 +33,17 @@ export type Attribute =
       readonly whenFalse: Attribute;
     };
 
+/** The selection of a field or an index. */
 interface Qualifier {
   readonly isOptional: boolean;
-  /** The selected key, unless `compute` returns it. */
+  /** The key; absent if `compute` computes it. */
   readonly key?: Key;
   readonly compute?: Evaluator;
-  /** Whether a computed key selects from a variable, which upstream has as a value of Go. */
+  /** Whether the computed key may be a part of a variable, which upstream stores as a value of Go. */
   readonly isNative?: boolean;
-  /** Whether only the presence is tested. */
+  /** Whether the macro `has` tests the presence of the field. */
   readonly isTest?: boolean;
-  /** Whether the object is known to be an `Object`, whose missing fields are null. */
+  /** Whether the static type is `Object`. Absent fields of such a value are null. */
   readonly isField?: boolean;
 }
 
@@ -62,7 +63,7 @@ export const createKeyError = (value: Value, isNative: boolean): EvaluationError
   return new EvaluationError(`invalid qualifier type: ${isNative && isJson ? native : nameGoType(value)}`);
 };
 
-/** Returns the part of a value under a key; undefined if there is none. */
+/** Returns the field or element of a value with a key; undefined if there is none. */
 const findPart = (object: Result, key: Key, isTest: boolean, isField: boolean): Result | undefined => {
   if (object instanceof EvaluationError) return object;
   if (isField) return findMessageField(object, key as string, isTest);
@@ -90,7 +91,7 @@ const findElement = (list: List, key: Key): Result | undefined => {
 const createMissingError = (object: Value, key: Key): EvaluationError =>
   new EvaluationError(`${isList(object) ? "index out of bounds" : "no such key"}: ${formatValue(key)}`);
 
-/** Selects a value's parts. The result is an optional value if the root or a qualifier is optional. */
+/** Applies qualifiers to a value. The result is an optional if the value or a qualifier is optional. */
 const select = (frame: Frame, root: Value, qualifiers: readonly Qualifier[], start = 0): Result => {
   let isOptional = start === 0 && root instanceof Optional;
   if (isOptional && (root as Optional).value === undefined) return root;
@@ -107,7 +108,7 @@ const select = (frame: Frame, root: Value, qualifiers: readonly Qualifier[], sta
       if (part === undefined) return emptyOptional;
     }
     frame.charge(1);
-    // A field is present, even if Go can't convert its value.
+    // A field counts as present even if Go can't convert its value.
     const isPresent = isTest && isField && !isOptional && !(object instanceof EvaluationError);
     if (part instanceof EvaluationError && !isPresent) return part;
     if (isTest && !isOptional) object = part !== undefined;
@@ -124,7 +125,7 @@ const computeKey = (frame: Frame, { compute, isNative = false }: Qualifier): Key
   return createKeyError(value, isNative);
 };
 
-/** Returns a function that resolves an attribute, and charges each part that it selects. The attribute itself costs nothing. */
+/** Returns a function that resolves an attribute. It charges 1 for each selection. */
 export const buildResolver = (attribute: Attribute): Evaluator => {
   if (attribute.kind === "conditional") {
     const { condition } = attribute;
@@ -143,7 +144,7 @@ export const buildResolver = (attribute: Attribute): Evaluator => {
     let object = root(frame);
     if (object instanceof EvaluationError) return object;
     let index = 0;
-    // Most parts are members of objects from JSON.
+    // This loop is a faster way for members of objects from JSON, which most selections are.
     for (; index < names.length; index++) {
       if (!isObject(object)) break;
       const part: Value | undefined = object[names[index] as string];
@@ -161,7 +162,7 @@ export const buildResolver = (attribute: Attribute): Evaluator => {
   };
 };
 
-/** Returns the names of the first qualifiers, as long as no member of `Object.prototype` has such a name. */
+/** Returns the names of the first qualifiers, up to one that is no plain name. */
 const getPlainNames = (qualifiers: readonly Qualifier[]): readonly string[] => {
   const end = qualifiers.findIndex((qualifier) => !isPlainName(qualifier) || qualifier.isTest);
   return qualifiers.slice(0, end < 0 ? undefined : end).map(({ key }) => key as string);
@@ -170,7 +171,7 @@ const getPlainNames = (qualifiers: readonly Qualifier[]): readonly string[] => {
 const isPlainName = ({ key, isOptional }: Qualifier): boolean =>
   typeof key === "string" && !isOptional && !(key in Object.prototype);
 
-/** Returns the name whose presence is tested, if it can be read like other names. */
+/** Returns the name whose presence a qualifier tests, if it is a plain name. */
 const findTestedName = (qualifier: Qualifier | undefined): string | undefined =>
   qualifier?.isTest && isPlainName(qualifier) ? (qualifier.key as string) : undefined;
 
@@ -182,7 +183,7 @@ export const addQualifier = (attribute: Attribute, qualifier: Qualifier): void =
   }
 };
 
-/** Reports whether an attribute can be a part of a variable or of a message. */
+/** Reports whether an attribute may be a part of a variable or of a message, which upstream stores as a value of Go. */
 export const isNative = (attribute: Attribute): boolean =>
   attribute.kind === "path"
     ? attribute.isNative || attribute.qualifiers.at(-1)?.isField === true

@@ -22,8 +22,8 @@ import {
 import { type Evaluator, type Result, requireHashable, toArgument, toResult } from "./evaluation.ts";
 
 /**
- * Returns the function of `&&`, whose decisive value is false, or of `||`, where it is true. A decisive term ends it;
- * otherwise its result is the first error, if there is one.
+ * Returns the function of `&&` (with `decisive` false) or `||` (with `decisive` true). The first term with the decisive
+ * value ends the evaluation. If there is none, the result is the first error; without errors, the opposite value.
  */
 export const buildLogic = (terms: readonly Evaluator[], decisive: boolean): Evaluator => {
   return (frame) => {
@@ -69,12 +69,12 @@ const compare = (left: Result, right: Result, isPositive: boolean, isTyped: Type
   try {
     return isEqual(left, right, isTyped) === isPositive;
   } catch (error) {
-    // What can't be compared is not equal.
+    // Values that can't be compared are not equal.
     return isPositive ? toResult(error) : toResult(error) !== undefined;
   }
 };
 
-/** Returns the error in one of two optional values: upstream's optional values may have errors. */
+/** Returns the first error that one of two optionals contains. Upstream's optionals may contain errors. */
 const findInnerError = (left: Value, right: Value): EvaluationError | undefined => {
   if (!(left instanceof Optional && right instanceof Optional)) return undefined;
   if (left.value === undefined || right.value === undefined) return undefined;
@@ -89,7 +89,7 @@ const countComparison = (left: Result, right: Result): number => {
   return countTraversal(Math.min(getInnerSize(toArgument(left)), getInnerSize(toArgument(right))));
 };
 
-/** Returns the function of `or` or `orValue`, which evaluates its second operand only if the first one is empty. */
+/** Returns the function of `or` or `orValue`. It evaluates the second operand only if the first one is empty. */
 export const buildAlternative =
   (left: Evaluator, right: Evaluator, isOr: boolean): Evaluator =>
   (frame) => {
@@ -100,7 +100,7 @@ export const buildAlternative =
     return isOr ? value : value.value;
   };
 
-/** Returns the function of `x in [1, 2]`, whose cost in CEL is 0; undefined if the list has other values than scalars. */
+/** Returns the function of `x in [1, 2]`, which costs 0; undefined if the list has values that are no scalars. */
 export const buildMembership = (element: Evaluator, list: readonly Value[]): Evaluator | undefined => {
   const members = new Set(list.map(toMember));
   if (members.has(undefined)) return undefined;
@@ -114,7 +114,8 @@ export const buildMembership = (element: Evaluator, list: readonly Value[]): Eva
 };
 
 /**
- * Returns a key that is the same for equal numbers of all types; undefined for anything but texts, bools and numbers.
+ * Returns a key for a text, a bool or a number; undefined for other values. Equal numbers of all types have the same
+ * key.
  */
 const toMember = (value: Value): string | boolean | number | bigint | undefined => {
   if (typeof value === "string" || typeof value === "boolean" || typeof value === "number") return value;
@@ -125,8 +126,8 @@ const toMember = (value: Value): string | boolean | number | bigint | undefined 
 };
 
 /**
- * Returns the function of a call. Its arguments are evaluated first; an error among them is its result. `id` is the only
- * overload that fits the static types; `constants` are the arguments that are known already.
+ * Returns the function of a call. It evaluates the arguments first. If one of them is an error, that is the result.
+ * `id` is the overload, if only one fits the static types. `constants` has the values of constant arguments.
  */
 export const buildCall = (
   declaration: FunctionDeclaration,
@@ -140,13 +141,16 @@ export const buildCall = (
   const pattern = constants[1];
   if (declaration.usePattern && typeof pattern === "string")
     return buildArguments(args, withText(declaration.usePattern(pattern)), count, true);
-  const bound = declaration.overloads.filter(({ evaluate }) => evaluate).length;
-  const isDispatched = !declaration.evaluate && !overload?.evaluate && bound > 1;
+  const implementations = declaration.overloads.filter(({ evaluate }) => evaluate).length;
+  const isDispatched = !declaration.evaluate && !overload?.evaluate && implementations > 1;
   const isVariadic = args.length > 2 || isDispatched || declaration.name === "format";
   return buildArguments(args, apply, count, isVariadic);
 };
 
-/** Returns the function of a call; a variadic one ends at the first error, uncharged unless that is the last argument. */
+/**
+ * Returns the function of a call. With `isVariadic`, the call ends at the first argument that is an error. It is then
+ * charged only if that is the last argument.
+ */
 const buildArguments = (
   args: readonly Evaluator[],
   apply: Evaluate,
@@ -154,7 +158,7 @@ const buildArguments = (
   isVariadic: boolean,
 ): Evaluator => {
   return (frame) => {
-    // An array of its size is faster than one that grows.
+    // An array that is created with its final length is faster than one that grows.
     const values: Value[] = new Array(args.length);
     let result: Result | undefined;
     let known = 0;
@@ -180,7 +184,9 @@ const buildArguments = (
   };
 };
 
-/** Upstream's functions with a constant pattern take anything for a text that Go has as a text. */
+/**
+ * Wraps a function with a constant pattern. As upstream, it accepts each value that is a text after conversion to Go.
+ */
 const withText =
   (apply: Evaluate): Evaluate =>
   (value: Value, ...rest: Value[]) => {
@@ -191,8 +197,8 @@ const withText =
   };
 
 /**
- * Returns the function that computes the cost of a call, by Kubernetes' cost if there is one; undefined if the cost is
- * 1.
+ * Returns the function that computes the cost of a call: Kubernetes' cost of the function if there is one, else the
+ * overload's cost. Returns undefined if the cost is 1.
  */
 const buildCost = (declaration: FunctionDeclaration, overload: Overload | undefined): Overload["cost"] | undefined => {
   const { cost } = declaration;
@@ -200,7 +206,10 @@ const buildCost = (declaration: FunctionDeclaration, overload: Overload | undefi
   return (args, result) => cost(args, result, overload?.id) ?? overload?.cost?.(args, result) ?? 1;
 };
 
-/** Returns the function for a call: that of all overloads, that of the only one that fits, or one that chooses. */
+/**
+ * Returns the implementation of a call: the function that serves all overloads; or the overload that fits the static
+ * types; or a function that finds the overload at run time.
+ */
 const findImplementation = (declaration: FunctionDeclaration, overload: Overload | undefined): Evaluate => {
   if (declaration.evaluate) return declaration.evaluate;
   const { name, overloads } = declaration;
@@ -213,7 +222,7 @@ const findImplementation = (declaration: FunctionDeclaration, overload: Overload
   if (only && candidates.length === 1 && only.guards.length <= 2) {
     const { evaluate, guards } = only;
     const [first = takeAny, second = takeAny] = guards;
-    // Spreading the arguments would take longer than most functions.
+    // Without spreading the arguments, which would take longer than most functions.
     if (guards.length === 1)
       return (value: Value) => {
         if (!first(value)) throw createError([value]);
@@ -233,7 +242,7 @@ const findImplementation = (declaration: FunctionDeclaration, overload: Overload
   };
 };
 
-/** Returns a function that gets arrays for its parameters that are lists; one for values of any type gets them as they are. */
+/** Wraps a function so that a joined list becomes an array if its parameter is a list. */
 const withArrays = (evaluate: Evaluate, parameters: readonly Type[]): Evaluate => {
   if (!parameters.some(({ kind }) => kind === "list")) return evaluate;
   return (...args: Value[]) =>
@@ -243,7 +252,8 @@ const withArrays = (evaluate: Evaluate, parameters: readonly Type[]): Evaluate =
 const takeAny = () => true;
 
 /**
- * Returns a function that reports whether a value fits a parameter. Of a list and a map, only the first element counts.
+ * Returns a function that reports whether a value has a parameter's type. In a list or a map, only the first element is
+ * tested.
  */
 const buildGuard = ({ kind, name, parameters }: Type): ((value: Value) => boolean) => {
   const [first, second] = parameters.map(buildGuard);
@@ -253,7 +263,7 @@ const buildGuard = ({ kind, name, parameters }: Type): ((value: Value) => boolea
   if (kind === "map" && first && second)
     return (value) => {
       if (!isMap(value)) return false;
-      for (const [key, one] of listEntries(value)) return first(key) && second(one);
+      for (const [key, member] of listEntries(value)) return first(key) && second(member);
       return true;
     };
   return (value) => getType(value).name === name;

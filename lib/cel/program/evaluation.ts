@@ -1,27 +1,29 @@
 import { nameGoType } from "../go-types.ts";
 import { CelMap, EvaluationError, getType, Optional, type TypedTest, type Value } from "../values.ts";
 
+/** The variables of an evaluation. */
 export interface Variables {
-  /** Returns a variable's value, which may be computed only now; undefined if there is none. */
+  /** Returns a variable's value, and may compute it first; undefined if there is no such variable. */
   find(name: string): Value | undefined;
   /** Reports whether a map or a list is part of a typed object of upstream. Without it, none is. */
   readonly isTyped?: TypedTest;
 }
 
-/** A value, or the error that takes its place until something absorbs it. */
+/** A value or an error. An operator such as `||` may ignore the error of an operand. */
 export type Result = Value | EvaluationError;
 
+/** The compiled form of a part of an expression. */
 export type Evaluator = (frame: Frame) => Result;
 
-/** Ten times the rounds of the longest loops that cost something. */
-const mostRounds = 10_000_000;
+/** The most rounds of all loops: ten times the number of rounds that the cost limit allows if each round costs 1. */
+const maxRounds = 10_000_000;
 
-/** The bytes that a cost of 1 pays for. A function reads ten characters for it, which are 20 bytes; this is twice that. */
+/** The bytes that a cost of 1 pays for: twice the 20 bytes (ten characters) that a function reads for a cost of 1. */
 const bytesPerCost = 40;
-/** The most bytes that functions allocate beyond what their costs pay for. */
-const mostUnpaidBytes = 2 ** 25;
+/** The most bytes that functions may allocate in addition to the bytes that their costs pay for. */
+const maxUnpaidBytes = 2 ** 25;
 
-/** Returns about how many bytes a list, a map, bytes or a text take, without what is in it. */
+/** Returns the approximate bytes of a list, a map, bytes or a text, without the values in it. */
 const measure = (value: Result): number => {
   if (typeof value === "string") return 2 * value.length;
   if (Array.isArray(value)) return 8 * value.length;
@@ -35,7 +37,7 @@ export class Frame {
   readonly variables: Variables;
   readonly limit: number;
   readonly hasStrictOptionals: boolean;
-  /** The variables of loops. That of a result is undefined until it is used first. */
+  /** The variables and accumulators of loops. An accumulator is undefined until it is read for the first time. */
   readonly slots: (Result | undefined)[];
   #rounds = 0;
   #unpaidBytes = 0;
@@ -49,21 +51,21 @@ export class Frame {
 
   charge(cost: number): void {
     this.cost += cost;
-    // Upstream's cost is unsigned.
+    // Upstream's cost is an unsigned number of 64 bits.
     if (this.cost < 0) this.cost += 2 ** 64;
     if (this.cost > this.limit) throw new Interruption("operation cancelled: actual cost limit exceeded");
   }
 
-  /** Charges steps that cost 1 each; evaluation would have ended at the first step beyond the limit. */
+  /** Charges several steps that cost 1 each. If the limit is exceeded, the cost is that of the first step beyond it. */
   chargeSteps(count: number): void {
     if (this.cost + count > this.limit) this.charge(Math.floor(this.limit) + 1 - this.cost);
     this.cost += count;
   }
 
   /**
-   * Counts the memory of a function's result if its cost doesn't pay for it: the cost of `flatten`, for example,
-   * ignores inner lists. A result that is an argument, or the value of an optional argument, isn't new. If there are
-   * several arguments, a text counts as new even if it equals one of them.
+   * Counts the bytes of a function's result that its cost doesn't pay for; the cost of `flatten`, for example, ignores
+   * inner lists. A result that is an argument, or the value of an optional argument, isn't counted. But a text is
+   * counted even if it is equal to an argument, if there are several arguments.
    */
   countBytes(result: Result, cost: number, args: readonly Value[]): void {
     const unpaid = measure(result) - bytesPerCost * cost;
@@ -71,19 +73,19 @@ export class Frame {
     const compared = typeof result === "string" && args.length > 1 ? [] : args;
     if (compared.some((value) => value === result || (value instanceof Optional && value.value === result))) return;
     this.#unpaidBytes += unpaid;
-    if (this.#unpaidBytes > mostUnpaidBytes) throw new Interruption("operation interrupted");
+    if (this.#unpaidBytes > maxUnpaidBytes) throw new Interruption("operation interrupted");
   }
 
-  /** Counts the rounds of loops, which may cost nothing. Upstream stops when the time of a request is over. */
+  /** Counts the rounds of loops, because a round may cost nothing. Upstream limits only the time of a request. */
   countRound(): void {
-    if (++this.#rounds > mostRounds) throw new Interruption("operation interrupted");
+    if (++this.#rounds > maxRounds) throw new Interruption("operation interrupted");
   }
 }
 
-/** An error that ends an evaluation: unlike others, `||` and `&&` don't absorb it. */
+/** An error that ends an evaluation. Unlike an EvaluationError, `||` and `&&` can't ignore it. */
 export class Interruption extends Error {}
 
-/** Returns the result of a function, or the evaluation error that the function throws. */
+/** Calls a function. Returns its result, or the EvaluationError that it throws. */
 export const attempt = <Input>(run: (input: Input) => Result, input: Input): Result => {
   try {
     return run(input);
@@ -99,13 +101,13 @@ export const toResult = (error: unknown): EvaluationError => {
 
 const unhashableTypes = new Set(["bytes", "kubernetes.NamedFormat", "kubernetes.Semver"]);
 
-/** Ends the evaluation if Go can't use the value as a key of a map. The message for `isDeleted` differs. */
+/** Ends the evaluation if Go can't use the value as a key of a map. With `isDeleted`, upstream has another message. */
 export const requireHashable = (value: Value, isDeleted = false): void => {
   if (typeof value !== "object" || !unhashableTypes.has(getType(value).name)) return;
   const problem = isDeleted ? "hash of unhashable type:" : "runtime error: hash of unhashable type";
   throw new Interruption(`internal error: ${problem} ${nameGoType(value)}`);
 };
 
-/** Returns an argument for the computation of costs. An error is undefined; it has the size 1. */
+/** Converts an argument for the computation of costs. An error becomes undefined, whose size is 1. */
 export const toArgument = (value: Result): Value =>
   value instanceof EvaluationError ? (undefined as unknown as Value) : value;

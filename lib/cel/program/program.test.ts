@@ -25,7 +25,7 @@ import {
 } from "../values.ts";
 import { type Budget, compile, FieldObject, type Outcome, type Program, StructValue } from "./program.ts";
 
-/** The fields of `variables`, as Kubernetes computes them. */
+/** The fields of `variables`, which are computed when they are selected, as in Kubernetes. */
 class Fields extends FieldObject {
   read = 0;
   get type(): Type {
@@ -79,7 +79,7 @@ const evaluate = (text: string, fields = new Fields(), budget: Budget = { left: 
     budget,
   );
 
-/** Writes a value so that values of all types differ. */
+/** Returns a value as text, so that values of different types have different texts. */
 const show = (value: Value): string => {
   if (isInt(value)) return `${value}`;
   if (isDouble(value)) return `double(${Object.is(getDouble(value), -0) ? "-0" : getDouble(value)})`;
@@ -106,7 +106,7 @@ interface Row {
   expression: string;
   value?: string;
   error?: string;
-  /** The error with which no program can be made. */
+  /** The error if no program can be created. */
   creation?: string;
   cost?: number;
 }
@@ -122,7 +122,7 @@ describe("compile", () => {
     });
   }
 
-  it("takes the cost from a budget, and stops when it is used up", () => {
+  it("subtracts the cost from a budget, and stops when the budget is used up", () => {
     const budget = { left: 25 };
     assert.deepEqual(evaluate("object.l.all(x, x > 0)", undefined, budget), { value: true, cost: 13 });
     assert.equal(budget.left, 12);
@@ -149,7 +149,7 @@ describe("compile", () => {
     assert.deepEqual(evaluate("oldObject.a"), { error: "no such attribute(s): oldObject", cost: 1 });
   });
 
-  it("keeps the state of evaluations apart", () => {
+  it("shares no state between evaluations", () => {
     const program = compileText("object.map(x, object.map(y, x + y))");
     const run = (list: Value) => program.evaluate({ find: () => list });
     const outcome = run([1, 2]);
@@ -164,7 +164,7 @@ describe("compile", () => {
     assert.deepEqual(run([1, 2]), outcome);
   });
 
-  it("ends lists that double without a cost", () => {
+  it("stops if lists double without any cost", () => {
     let text = "z20.size()";
     for (let depth = 20; depth > 0; depth--)
       text = `optional.of(z${depth - 1} + z${depth - 1}).optMap(z${depth}, ${text})`;

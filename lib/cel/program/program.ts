@@ -42,12 +42,12 @@ import {
 export { FieldObject, StructValue } from "../structs.ts";
 export type { Variables } from "./evaluation.ts";
 
-// A checked expression becomes functions that call each other, once; evaluating it calls them. It is planned as cel-go
-// plans it, because the plan decides what a step costs: a path such as `a.b[c].d` is one attribute with qualifiers.
-// Cel-go keeps the values of steps on a stack, to find a call's arguments when it charges for the call. They are missing
-// only if a call of several arguments ended early because of an error; such a call is not charged.
+// A checked expression is compiled to functions that call each other. To evaluate it, the outermost function is called.
+// The plan of an expression is that of cel-go, because costs depend on it: a path such as `a.b[c].d` is one attribute
+// with qualifiers. Cel-go charges for a call after its arguments were evaluated. If an error ends a call of several
+// arguments before the last one, the call is not charged.
 
-/** The cost that is left. Evaluation stops with upstream's error when more is used. */
+/** The cost that may still be used. If more is used, the evaluation ends with upstream's error. */
 export interface Budget {
   left: number;
 }
@@ -61,13 +61,13 @@ export type Outcome =
   | { readonly value: Value; readonly cost: number }
   | { readonly error: string; readonly cost: number };
 
-/** The plan of a part of an expression. */
+/** The plan of a part of an expression: a constant, an attribute, or a compiled function. */
 type Plan =
   | { readonly kind: "constant"; readonly value: Result }
   | { readonly kind: "attribute"; readonly attribute: Attribute; readonly isTest: boolean }
   | { readonly kind: "code"; readonly evaluate: Evaluator };
 
-/** Returns the function that evaluates a planned part, and charges for it. */
+/** Returns the function that evaluates a plan, and charges for it. */
 const toEvaluator = (plan: Plan): Evaluator => {
   if (plan.kind === "code") return plan.evaluate;
   if (plan.kind === "constant") {
@@ -75,7 +75,8 @@ const toEvaluator = (plan: Plan): Evaluator => {
     return () => value;
   }
   const resolve = buildResolver(plan.attribute);
-  // A test costs nothing. Upstream subtracts 1 for it, also where it has charged nothing before: the cost can be -1.
+  // The macro `has` costs nothing: upstream subtracts 1 for it. It does so even if it has charged nothing, so that the
+  // cost can be -1.
   const cost = Number(plan.attribute.kind === "path") - Number(plan.isTest);
   if (!plan.isTest && cost === 0) return resolve;
   return (frame) => {
@@ -85,13 +86,13 @@ const toEvaluator = (plan: Plan): Evaluator => {
   };
 };
 
-/** Returns the attribute of a planned part, to which qualifiers can be added. */
+/** Returns the attribute of a plan, so that qualifiers can be added to it. */
 const toAttribute = (plan: Plan): Attribute =>
   plan.kind === "attribute"
     ? plan.attribute
     : { kind: "path", root: toEvaluator(plan), isNative: false, qualifiers: [] };
 
-/** The variables of a loop, and those around it. */
+/** The variables of a loop, and the scope around the loop. */
 interface Scope {
   readonly outer: Scope | undefined;
   readonly names: ReadonlyMap<string, Evaluator>;
@@ -104,7 +105,7 @@ const noVariables: Variables = { find: () => undefined };
 const constant = (value: Result): Plan => ({ kind: "constant", value });
 const code = (evaluate: Evaluator): Plan => ({ kind: "code", evaluate });
 
-/** Evaluates what consists of constants. */
+/** Evaluates a part that consists of constants, when the expression is compiled. */
 const fold = (evaluate: Evaluator): Plan => {
   const result = run(evaluate, new Frame(noVariables, Number.POSITIVE_INFINITY, 0));
   if (result instanceof Interruption) throw new EvaluationError(result.message);
@@ -113,7 +114,7 @@ const fold = (evaluate: Evaluator): Plan => {
 
 const hasNamelessPart = ({ name, parameters }: Type): boolean => name === "" || parameters.some(hasNamelessPart);
 
-/** Makes a program of an expression; throws an EvaluationError if upstream can't make one. */
+/** Compiles an expression. Throws an EvaluationError if upstream can't compile it. */
 export const compile = (checked: CheckedExpression, environment: Environment): Program => {
   // Upstream gives a type without a name to unknown fields of JSON patches.
   for (const type of checked.types.values())
@@ -138,7 +139,7 @@ const run = (evaluate: Evaluator, frame: Frame): Result | Interruption => {
     return evaluate(frame);
   } catch (error) {
     if (error instanceof Interruption) return error;
-    // Upstream's costs of some functions depend on the types of arguments, and fail for other ones.
+    // Upstream's computation of some costs fails if arguments have other types than expected.
     if (error instanceof TypeError && error.message.startsWith("interface conversion"))
       return new Interruption(`internal error: ${error.message}`);
     throw error;
@@ -187,7 +188,7 @@ class Planner {
     let inner = scope;
     while (inner && !inner.names.has(name)) inner = inner.outer;
     const local = inner?.names.get(name);
-    // A policy's own variables are results of expressions.
+    // The variables that a policy declares are results of expressions, which upstream stores as values of CEL.
     const isComposed = type?.name === "kubernetes.variables";
     return {
       kind: "attribute",
@@ -208,7 +209,7 @@ class Planner {
   #planCall(expression: Expression & { kind: "call" }, scope: Scope | undefined): Plan {
     const { target } = expression;
     const { name = expression.function, overloads = [] } = this.#checked.references.get(expression) ?? {};
-    // The target can be the first part of the function's name.
+    // The target can be a part of the function's name, such as `sets` in `sets.contains(a, b)`.
     const isMember = target && !name.endsWith(`.${expression.function}`);
     const written = isMember ? [target, ...expression.arguments] : expression.arguments;
     const args = written.map((argument) => this.plan(argument, scope));
@@ -263,6 +264,7 @@ class Planner {
   #planList({ elements }: Expression & { kind: "list" }, scope: Scope | undefined): Plan {
     const plans = elements.map(({ value }) => this.plan(value, scope));
     const parts = plans.map(toEvaluator);
+    // Upstream's cost of a list.
     const evaluate = buildLiteral(10, (frame) => {
       const list: Value[] = [];
       for (const [index, part] of parts.entries()) {
@@ -277,13 +279,14 @@ class Planner {
   #planMap({ entries }: Expression & { kind: "map" }, scope: Scope | undefined): Plan {
     const plans = entries.map(({ key, value }) => [this.plan(key, scope), this.plan(value, scope)] as const);
     const parts = plans.map(([key, value]) => [toEvaluator(key), toEvaluator(value)] as const);
+    // Upstream's cost of a map.
     const evaluate = buildLiteral(30, (frame) => {
       const map = new Map<string, [Value, Value]>();
       for (const [index, [getKey, getValue]] of parts.entries()) {
         const key = requireValue(getKey(frame));
         const value = readPart(getValue(frame), entries[index]?.isOptional, () => `entry '${formatValue(key)}'`);
         requireHashable(key, value === undefined);
-        // Go compares lists and maps that are keys by their places in memory.
+        // Lists and maps that are keys are all different, because Go compares them by their addresses.
         const text = toMapKey(key) ?? `*${index}`;
         if (value === undefined) map.delete(text);
         else map.set(text, [key, value]);
@@ -299,6 +302,7 @@ class Planner {
     const parts = fields.map(({ value }) => toEvaluator(this.plan(value, scope)));
     const type = types.struct(name);
     return code(
+      // Upstream's cost of a message.
       buildLiteral(40, (frame) => {
         const found = new Map<string, Value>();
         for (const [index, field] of fields.entries()) {
@@ -324,33 +328,33 @@ class Planner {
     const condition = toEvaluator(this.plan(loop.condition, inner));
     const step = toEvaluator(this.plan(loop.step, inner));
     const result = toEvaluator(this.plan(loop.result, around));
-    /** Runs the step for an element; returns whether the loop continues. */
-    const advance = (frame: Frame, one: Value, other: Value): boolean => {
+    /** Runs the step for an element, unless the condition is false. Reports whether the loop continues. */
+    const advance = (frame: Frame, firstValue: Value, secondValue: Value): boolean => {
       const { slots } = frame;
-      slots[first] = one;
-      slots[second] = other;
+      slots[first] = firstValue;
+      slots[second] = secondValue;
       frame.countRound();
-      const goesOn = condition(frame) !== false;
-      if (goesOn) slots[accumulator] = step(frame);
-      return goesOn;
+      const continues = condition(frame) !== false;
+      if (continues) slots[accumulator] = step(frame);
+      return continues;
     };
 
     return code((frame) => {
-      const over = range(frame);
-      if (over instanceof EvaluationError) return over;
+      const rangeValue = range(frame);
+      if (rangeValue instanceof EvaluationError) return rangeValue;
       frame.slots[accumulator] = undefined;
-      if (isList(over)) {
-        // What a loop adds to a list isn't part of its range.
-        const { length } = over;
+      if (isList(rangeValue)) {
+        // A step may add elements to this list. They are not visited.
+        const { length } = rangeValue;
         let index = 0;
-        for (const element of over) {
+        for (const element of rangeValue) {
           if (index === length || !advance(frame, isPair ? index : element, element)) break;
           index++;
         }
-      } else if (isMap(over)) {
-        for (const [key, value] of listEntries(over)) if (!advance(frame, key, value)) break;
+      } else if (isMap(rangeValue)) {
+        for (const [key, value] of listEntries(rangeValue)) if (!advance(frame, key, value)) break;
       } else {
-        const type = nameGoType(over);
+        const type = nameGoType(rangeValue);
         const message = isPair
           ? `unsupported comprehension range type: ${type}`
           : `got '${type}', expected iterable type`;
@@ -378,7 +382,7 @@ const readSlot =
   ({ slots }) =>
     slots[slot] as Result;
 
-/** Returns a function that reads the accumulated result of a loop. The first read sets its initial value. */
+/** Returns a function that reads the accumulator of a loop. The first read sets its initial value. */
 const readAccumulator =
   (slot: number, initial: Evaluator): Evaluator =>
   (frame) => {
@@ -391,7 +395,7 @@ const readAccumulator =
     return first;
   };
 
-/** Returns the function of a literal, which costs the same if it results in an error. */
+/** Returns the function of a literal. The cost is charged even if the result is an error. */
 const buildLiteral =
   (cost: number, evaluate: Evaluator): Evaluator =>
   (frame) => {
@@ -405,7 +409,7 @@ const requireValue = (value: Result): Value => {
   return value;
 };
 
-/** Returns the value of a part of a literal; undefined if the part is optional and its optional value is empty. */
+/** Returns the value of a part of a literal; undefined for an optional part whose value is an empty optional. */
 const readPart = (given: Result, isOptional: boolean | undefined, describe: () => string): Value | undefined => {
   const value = requireValue(given);
   if (!isOptional) return value;
@@ -431,7 +435,7 @@ const planIndex = (operand: Plan, index: Plan, isOptional: boolean): Plan => {
   return { kind: "attribute", attribute, isTest: false };
 };
 
-/** Plans `x in [1, 2]` without a call; returns undefined if the list isn't one of scalars. */
+/** Plans `x in [1, 2]` without a call. Returns undefined if the list has values that are no scalars. */
 const planMembership = (element: Plan, list: Result): Plan | undefined => {
   if (list instanceof EvaluationError || !isList(list)) return undefined;
   if (list.length === 0) return constant(false);

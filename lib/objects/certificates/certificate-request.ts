@@ -6,8 +6,8 @@ export interface CertificateSubject {
 }
 
 /**
- * Returns the subject of a CertificateSigningRequest's `spec.request`, read as Go reads it; or a sentence on why there
- * is none. API validation checks the rest, such as the key.
+ * Reads the subject in `spec.request` of a CertificateSigningRequest, as Go does. If there is none, returns a sentence
+ * that says why. Other parts, such as the key, are not read: API validation checks them.
  */
 export const parseCertificateSubject = (request: unknown): { subject: CertificateSubject } | { fault: string } => {
   const block =
@@ -25,6 +25,7 @@ const findFirstBlock = (text: string): { type: string; bytes: Uint8Array } | und
   for (;;) {
     const ends = text.indexOf(end, from);
     if (ends < 0) return undefined;
+    /** The index after `-----END `, where the type is repeated. */
     const trailer = ends + end.length;
     const begins = text.slice(from, ends).lastIndexOf(begin) + from;
     const startsLine = begins === from || text[begins - 1] === "\n";
@@ -34,7 +35,7 @@ const findFirstBlock = (text: string): { type: string; bytes: Uint8Array } | und
 
     let at = opening.next;
     for (let header = readLine(text, at); header.line.includes(":"); header = readLine(text, at)) at = header.next;
-    // Go takes any line with a colon for a PEM header, even the END line, so `at` may be behind the END line.
+    // Go reads each line with a colon as a PEM header, even the END line. So `at` may be after the END line.
     if (at === text.length || at > trailer) return undefined;
     if (at > opening.next && at > ends) continue;
     const type = opening.line.slice(0, -dashes.length);
@@ -45,11 +46,12 @@ const findFirstBlock = (text: string): { type: string; bytes: Uint8Array } | und
   }
 };
 
+/** Returns the line at an index without its line end and spaces before it, and the index of the next line. */
 const readLine = (text: string, at: number) => {
-  const found = text.indexOf("\n", at);
-  const [stop, next] = found < 0 ? [text.length, text.length] : [found, found + 1];
-  const cut = found >= 0 && text[stop - 1] === "\r" && stop > at ? stop - 1 : stop;
-  let last = cut;
+  const lineFeed = text.indexOf("\n", at);
+  const [stop, next] = lineFeed < 0 ? [text.length, text.length] : [lineFeed, lineFeed + 1];
+  const hasCarriageReturn = lineFeed >= 0 && text[stop - 1] === "\r" && stop > at;
+  let last = hasCarriageReturn ? stop - 1 : stop;
   while (last > at && (text[last - 1] === " " || text[last - 1] === "\t")) last -= 1;
   return { line: text.slice(at, last), next };
 };
@@ -60,9 +62,10 @@ const decodeBase64 = (text: string): Uint8Array | undefined => {
   return Buffer.from(base64, "base64");
 };
 
+// The first octets of DER elements, by their types.
 const [integer, bitString, objectIdentifier, sequence, set, attributes] = [0x02, 0x03, 0x06, 0x30, 0x31, 0xa0] as const;
 
-/** Reads the subject (Name) in the CertificationRequestInfo of a CertificationRequest, as of PKCS #10. */
+/** Reads the subject in a CertificationRequest (the format of PKCS #10): the Name in its CertificationRequestInfo. */
 const readSubject = (bytes: Uint8Array): CertificateSubject | undefined => {
   const certificateRequest = readElement(bytes, 0, bytes.length);
   if (certificateRequest?.identifier !== sequence || certificateRequest.end !== bytes.length) return undefined;
@@ -74,27 +77,34 @@ const readSubject = (bytes: Uint8Array): CertificateSubject | undefined => {
 /** Reads a certificate request's subject. The last common name counts; a value that isn't a string is ignored. */
 const toSubject = (bytes: Uint8Array, name: DerElement): CertificateSubject | undefined => {
   const subject: CertificateSubject = { commonName: "", organizations: [] };
-  const take = (attribute: DerElement): boolean => {
+  /** Adds an attribute to the subject. Returns false if the attribute is malformed. */
+  const addAttribute = (attribute: DerElement): boolean => {
     const [type] = readFields(bytes, attribute, objectIdentifier) ?? [];
     const value = type && readElement(bytes, type.end, attribute.end);
     if (!value || !isObjectIdentifier(bytes, type)) return false;
-    const read = derStringDecoders.get(value.identifier);
-    if (!read) return true;
-    const text = read(bytes.subarray(value.start, value.end));
+    const decode = derStringDecoders.get(value.identifier);
+    if (!decode) return true;
+    const text = decode(bytes.subarray(value.start, value.end));
     if (text === undefined) return false;
     const kind = Buffer.from(bytes.subarray(type.start, type.end)).toString("hex");
     if (kind === commonName) subject.commonName = text;
     if (kind === organization) subject.organizations.push(text);
     return true;
   };
-  const isRight = areDerElementsValid(bytes, name, set, (names) => areDerElementsValid(bytes, names, sequence, take));
-  return isRight ? subject : undefined;
+  // A name is a list of sets, and each set is a list of attributes.
+  const isValid = areDerElementsValid(bytes, name, set, (attributeSet) =>
+    areDerElementsValid(bytes, attributeSet, sequence, addAttribute),
+  );
+  return isValid ? subject : undefined;
 };
 
-/** 2.5.4.3 and 2.5.4.10. */
+/** The object identifiers 2.5.4.3 and 2.5.4.10 in hexadecimal DER. */
 const [commonName, organization] = ["550403", "55040a"];
 
-/** Reports whether bytes are a valid object identifier: each number is complete, and in as few octets as possible. */
+/**
+ * Reports whether bytes are a valid object identifier: each number has as few octets as possible, and its last octet is
+ * less than 0x80.
+ */
 const isObjectIdentifier = (bytes: Uint8Array, { start, end }: DerElement): boolean => {
   for (let at = start; at < end; at++)
     if (bytes[at] === 0x80 && (at === start || Number(bytes[at - 1]) < 0x80)) return false;

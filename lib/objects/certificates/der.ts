@@ -1,11 +1,11 @@
-/** A DER element: its first octet, which tells its type, and where in the bytes its contents are. */
+/** A DER element: its first octet, which is its type, and the indexes between which its contents are. */
 export interface DerElement {
   identifier: number;
   start: number;
   end: number;
 }
 
-/** Reads the element at an index, which must end at `before` at the latest; undefined if that isn't DER. */
+/** Reads the element at an index; undefined if it isn't DER, or doesn't end before or at the index `before`. */
 export const readElement = (bytes: Uint8Array, at: number, before: number): DerElement | undefined => {
   const readByte = (place: number): number => (place < before ? (bytes[place] ?? Number.NaN) : Number.NaN);
   const identifier = readByte(at);
@@ -15,8 +15,7 @@ export const readElement = (bytes: Uint8Array, at: number, before: number): DerE
   let length = readByte(next++);
   if (length >= 0x80) {
     const octets = length & 0x7f;
-    // A DER length in zero octets would be indefinite, which DER forbids; no input is so long that its length needs
-    // five octets.
+    // DER forbids zero octets, which mean an indefinite length. No input is so long that its length needs five octets.
     if (octets === 0 || octets > 4 || readByte(next) === 0) return undefined;
     length = 0;
     for (let count = 0; count < octets; count++) length = length * 256 + readByte(next++);
@@ -28,8 +27,8 @@ export const readElement = (bytes: Uint8Array, at: number, before: number): DerE
 };
 
 /**
- * Returns the first DER elements inside an element, one for each given identifier; undefined if one doesn't match.
- * Elements after these are ignored, because later versions of a format may add some.
+ * Returns the first DER elements inside an element, one for each given identifier; undefined if one has another
+ * identifier. Further elements are ignored, because later versions of a format may add some.
  */
 export const readFields = <Identifiers extends readonly number[]>(
   bytes: Uint8Array,
@@ -47,15 +46,16 @@ export const readFields = <Identifiers extends readonly number[]>(
   return fields as { [Place in keyof Identifiers]: DerElement };
 };
 
+/** Reports whether an element contains only elements with the given identifier for which `isValid` returns true. */
 export const areDerElementsValid = (
   bytes: Uint8Array,
   { start, end }: DerElement,
   identifier: number,
-  isRight: (element: DerElement) => boolean,
+  isValid: (element: DerElement) => boolean,
 ): boolean => {
   for (let at = start; at < end; ) {
     const element = readElement(bytes, at, end);
-    if (element?.identifier !== identifier || !isRight(element)) return false;
+    if (element?.identifier !== identifier || !isValid(element)) return false;
     at = element.end;
   }
   return true;
@@ -83,7 +83,8 @@ const decodeBmp = (bytes: Uint8Array) => {
 };
 
 /**
- * The decoders of ASN.1 strings by their DER tag, as Go has them: Teletex as Latin-1, and `*` and `&` as printable.
+ * The decoders of ASN.1 strings by their DER tag. As in Go, a TeletexString (0x14) is Latin-1, and a PrintableString
+ * (0x13) may have `*` and `&`.
  */
 export const derStringDecoders: ReadonlyMap<number, (bytes: Uint8Array) => string | undefined> = new Map([
   [0x0c, decodeUtf8],

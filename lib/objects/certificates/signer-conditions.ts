@@ -1,4 +1,4 @@
-/** Returns CEL conditions: the user has the verb neither for a signer nor for all signers of its domain. */
+/** Returns CEL conditions that are true if the user may use the verb neither for a signer nor for its whole domain. */
 export const buildSignerConditions = (verb: string, signerExpression: string): Record<string, string> => {
   const allows = (name: string) =>
     `authorizer.group("certificates.k8s.io").resource("signers").name(${name}).check("${verb}").allowed()`;

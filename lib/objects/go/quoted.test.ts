@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { quoteAsGo } from "./quoted.ts";
 
 describe("a quoted text", () => {
-  // The results of Go's strconv.Quote.
+  // Texts, and the results of Go's strconv.Quote for them.
   const texts = {
     "": '""',
     'a "b" \\c': '"a \\"b\\" \\\\c"',

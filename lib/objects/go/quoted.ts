@@ -2,6 +2,7 @@
 export const quoteAsGo = (text: string): string =>
   `"${text.replace(/["\\]|[^\p{L}\p{M}\p{N}\p{P}\p{S} ]/gu, escapeCharacter)}"`;
 
+/** The characters that Go writes as a backslash and a letter. */
 const letters: Record<string, string> = {
   '"': '\\"',
   "\\": "\\\\",

@@ -1,6 +1,6 @@
 /**
- * Reports whether the character at an index of a text is white space for Go. JavaScript's trim also removes U+FEFF, and
- * leaves U+0085.
+ * Reports whether the character at an index of a text is white space in Go. JavaScript's `trim` differs: for it, U+FEFF
+ * is white space, and U+0085 is not.
  */
 const isSpace = (text: string, index: number): boolean =>
   /[\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]/.test(text.charAt(index));

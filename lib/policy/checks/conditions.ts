@@ -33,10 +33,11 @@ export const checkConstant: ValueCheck = checkFields<PolicyConstant>({
   stringMap: checkTextMap,
 });
 
-const orders = ["Gt", "Gte", "Lt", "Lte"];
-const memberships = ["In", "NotIn"];
-const existences = ["Exist", "NotExist"];
+const orderConditions = ["Gt", "Gte", "Lt", "Lte"];
+const listConditions = ["In", "NotIn"];
+const existenceConditions = ["Exist", "NotExist"];
 
+/** Returns what is wrong with the operand of `valueProcess`; undefined if nothing is. */
 const findOperandFault = ({
   operation,
   operationWith,
@@ -64,16 +65,16 @@ const checkComparison: CrossFieldCheck<PolicyCondition> = (condition, blame) => 
   const field = findSetField(value);
   const isList = field?.endsWith("Slice");
   if (field === undefined) blame("value", `is missing; ${cond} needs value or valueRef`);
-  else if (memberships.includes(cond) && !isList)
+  else if (listConditions.includes(cond) && !isList)
     blame("value", `must be a list (stringSlice, integerSlice or floatSlice) for ${cond}, not ${field}`);
-  else if (orders.includes(cond) && (isList || field === "stringMap"))
+  else if (orderConditions.includes(cond) && (isList || field === "stringMap"))
     blame("value", `must be a number or a text for ${cond}, not ${field}`);
 };
 
 export const checkCondition: ValueCheck = checkFields<PolicyCondition>(
   {
     affectMode: (value, at, faults) => (value === "" ? undefined : checkOneOf("reject", "allow")(value, at, faults)),
-    cond: checkRequired(checkOneOf("Equal", "NotEqual", ...existences, ...memberships, ...orders)),
+    cond: checkRequired(checkOneOf("Equal", "NotEqual", ...existenceConditions, ...listConditions, ...orderConditions)),
     dataRef: checkRequired(checkReference),
     valueRef: checkReference,
     value: checkConstant,

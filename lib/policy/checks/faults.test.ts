@@ -7,7 +7,7 @@ import { benchPolicyCases } from "../../../test/bench/inputs/example-policies.ts
 import { findPolicyFaults } from "./faults.ts";
 import { findPolicyWarnings } from "./warnings.ts";
 
-/** The part of a policy that a case of cases.yaml states; the rest is the same in all cases. */
+/** The part of a policy that a case in cases.yaml states. The rest of the policy is the same in all cases. */
 interface Given {
   policy?: unknown;
   namespace?: string;
@@ -69,7 +69,7 @@ for (const { name, faults, warnings, ...fields } of cases)
     );
   });
 
-test("it warns of every measured policy in sentences that begin with the field", () => {
+test("it returns warnings about measured policies in sentences that begin with the field", () => {
   for (const policy of benchPolicyCases.flatMap(({ policies }) => policies))
     for (const warning of findPolicyWarnings(policy)) assert.match(warning, /^spec\.\S+ \w/);
 });

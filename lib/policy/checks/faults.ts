@@ -64,7 +64,7 @@ export const kinitirasApiVersion = `${policyGroup}/v1alpha1`;
 
 export const kinitirasPolicyKinds: readonly string[] = Object.keys(specChecks);
 
-/** Returns all faults of a policy, each in a sentence that begins with the field. Doesn't compile scripts. */
+/** Returns all faults of a policy, each in a sentence that begins with the field. Scripts are not compiled. */
 export const findPolicyFaults = (policy: unknown): string[] => {
   const faults: string[] = [];
   if (!isMap(policy)) return ["a policy must be a map"];

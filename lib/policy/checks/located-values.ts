@@ -1,13 +1,13 @@
 import type { KinitirasPolicy, OverrideTemplate, ValueReference } from "../types.ts";
 import { findSetField, needsComparison } from "../values/constants.ts";
 
-/** A part of a kinitiras policy (`what`), and the path of its field in the policy (`at`). */
+/** A value in a policy (`what`), and the path of its field in the policy (`at`). */
 export interface LocatedValue<T> {
   at: string;
   what: T;
 }
 
-/** A policy's reference and the field that it is in. `isUsed` is false if the evaluation ignores it. */
+/** A reference in a policy, and the path of its field. `isUsed` is false if the evaluation ignores the reference. */
 export interface LocatedPolicyReference extends LocatedValue<ValueReference> {
   isUsed: boolean;
 }
@@ -35,7 +35,7 @@ export const listPolicyReferences = (policy: KinitirasPolicy): LocatedPolicyRefe
 const usesReference = ({ type, operation, value }: OverrideTemplate): boolean =>
   (type === "annotations" || type === "labels") && operation !== "remove" && findSetField(value) === undefined;
 
-/** Lists the scripts that must compile: those of users, and renderings of templates. */
+/** Lists the CUE in a policy that must compile: the scripts (`cue`), and the rendered templates (`renderedCue`). */
 export const listPolicyCueScripts = (policy: KinitirasPolicy): LocatedValue<string>[] => {
   const rules =
     policy.kind === "ClusterValidatePolicy"

@@ -74,6 +74,7 @@ const checkMetadataTemplate = ({ type, operation, path, value, valueRef }: Overr
     blame("value", `is missing; an ${operation} of ${type} needs value or valueRef`.replace("an r", "a r"));
 };
 
+/** Checks of the fields that a template of each type needs. */
 const payloadChecks: Record<OverrideTemplate["type"], (template: OverrideTemplate, blame: AddFieldFault) => void> = {
   annotations: checkMetadataTemplate,
   labels: checkMetadataTemplate,
@@ -85,7 +86,7 @@ const payloadChecks: Record<OverrideTemplate["type"], (template: OverrideTemplat
     const setFactors = Object.entries(factors).filter(([, factor]) => factor !== "");
     if (setFactors.length === 0)
       blame("resourcesOversell", "is missing; it has at least one of cpuFactor, memoryFactor and diskFactor");
-    // Operation `remove` ignores the values of factors: only their names count.
+    // The operation `remove` uses only the names of the factors, not their values.
     if (operation === "remove") return;
     for (const [name, factor] of setFactors) {
       const fault = findFractionFault(factor);
@@ -138,17 +139,17 @@ const checkOverrider: ValueCheck = checkFields<OriginOverrider>(originFields, ({
     blame("operation", "is missing");
 });
 
-/** Checks a policy's origin overriders. What kinitiras refuses gets kinitiras' message. */
+/** Checks a policy's origin overriders. For faults that kinitiras reports, the messages are those of kinitiras. */
 export const checkOriginOverriders: ValueCheck = (value, at, faults) => {
   const before = faults.length;
   checkEachListElement(checkOverrider)(value, at, faults);
   if (!Array.isArray(value) || faults.length > before) return;
-  // The cast is safe, because checkEach has checked the shape of each overrider.
+  // The cast is safe, because checkEachListElement has checked the shape of each overrider.
   const overriders = value as OriginOverrider[];
   const listContainers = (type: OriginOverrider["type"]) =>
     new Set(overriders.filter((overrider) => overrider.type === type).map(({ containerCount = 0 }) => containerCount));
-  const required = listContainers("resourceRequirements");
-  if ([...listContainers("resourceOversell")].some((container) => required.has(container)))
+  const withRequirements = listContainers("resourceRequirements");
+  if ([...listContainers("resourceOversell")].some((container) => withRequirements.has(container)))
     faults.push(
       "cop is invalid: in the same cop, there cannot be a unified containerCount in OverrideRuleOriginResourceRequirements and OverrideRuleOriginResourceOversell",
     );

@@ -44,7 +44,7 @@ export const checkTolerations: ValueCheck = checkEachListElement(
 
 const effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/** Finds the faults of tolerations, with upstream's messages, which come from Kubernetes; `place` is the field. */
+/** Returns the faults of the tolerations in the field `place`, in the words of Kubernetes' validation. */
 export const findTolerationFaults = (tolerations: readonly Toleration[], place: string): string[] =>
   tolerations.slice(0, 100).flatMap((toleration, index) => {
     const { key = "", operator = "", value = "", effect = "", tolerationSeconds } = toleration;
@@ -89,7 +89,7 @@ const quoteStart = (text: string) => quoteAsGo(text.slice(0, 300));
 const formatGoToleration = ({ key = "", operator = "", value = "", effect = "", tolerationSeconds }: Toleration) =>
   `v1.Toleration{Key:${quoteStart(key)}, Operator:${quoteStart(operator)}, Value:${quoteStart(value)}, Effect:${quoteStart(effect)}, TolerationSeconds:${tolerationSeconds ?? "(*int64)(nil)"}}`;
 
-/** Returns the faults in a text's first 1000 characters only: a longer text is invalid in any case. */
+/** Finds faults only in a text's first 1000 characters, to limit the time. A longer text is invalid in any case. */
 const findFaultsAtStart = (text: string, findFaults: (text: string) => string[]) => findFaults(text.slice(0, 1000));
 
 const checkKubernetesEnum = (...words: string[]): ValueCheck =>
@@ -134,6 +134,7 @@ export const checkOverrideAffinity: ValueCheck = checkFieldsAllowingUnknown<Affi
   podAntiAffinity: checkFieldsAllowingUnknown(podListChecks),
 });
 
+/** Returns the number of terms in each list of an affinity. */
 export const countTermsPerAffinityList = ({ nodeAffinity, podAffinity, podAntiAffinity }: Affinity): number[] =>
   [nodeAffinity, podAffinity, podAntiAffinity]
     .flatMap((part) => (isMap(part) ? Object.values(part) : []))

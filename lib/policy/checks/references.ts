@@ -30,13 +30,13 @@ const isHttpAddress = (text: string) => {
 };
 
 const checkUrl: ValueCheck = createTextCheck((url) =>
-  // Placeholders count as 1: the URL needs a literal scheme and must be valid for some values.
+  // Each placeholder is replaced by 1 before the URL is parsed. The scheme must not be a placeholder.
   url.length < 10_000 && /^https?:\/\//i.test(url) && isHttpAddress(url.replace(/\{\{[^{}]*\}\}/g, "1"))
     ? undefined
     : `must be an address that begins with http:// or https://, not ${quoteValue(url)}`,
 );
 
-// Accepts what Go's ParseDuration accepts, with limits that bound the time of a match; Go has fewer than 16 units.
+// A duration that Go's ParseDuration accepts, such as 1h30m. The limits of repetitions bound the time of a match.
 const durationPattern = /^[+-]?(0|(\d{1,20}(\.\d{0,20})?(ns|us|µs|μs|ms|s|m|h)){1,16})$/;
 const timePattern = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,20})?([Zz]|[+-]\d\d:\d\d)$/;
 

@@ -22,11 +22,12 @@ interface Expression {
   values?: string[];
 }
 
+/** Returns what is wrong with the values of an expression: only In and NotIn have values. */
 const findValuesFault = ({ operator }: Expression, values: string[] = []): string | undefined => {
   if (!labelOperators.includes(operator)) return undefined;
-  const takes = operator.endsWith("In");
-  if (takes && values.length === 0) return `is empty; ${operator} needs at least one`;
-  return !takes && values.length > 0 ? `must be left out with ${operator}` : undefined;
+  const needsValues = operator.endsWith("In");
+  if (needsValues && values.length === 0) return `is empty; ${operator} needs at least one`;
+  return !needsValues && values.length > 0 ? `must be left out with ${operator}` : undefined;
 };
 
 const checkOperator: ValueCheck = checkRequired(
@@ -51,7 +52,7 @@ const joinFaults = (value: string, faults: string[]) =>
 
 const checkLabelValue: ValueCheck = createTextCheck(findLabelValueFault);
 
-/** Checks a label value of a policy. A value with `{{` placeholders is only checked to be a text. */
+/** Checks a label's value that may have placeholders. If it contains `{{`, it must only be a text. */
 const checkFilledValue: ValueCheck = (value, at, faults) =>
   (typeof value === "string" && value.includes("{{") ? checkText : checkLabelValue)(value, at, faults);
 
@@ -76,7 +77,7 @@ const createLabelSelectorCheck = (checkValue: ValueCheck): ValueCheck =>
 export const checkLabelSelector: ValueCheck = createLabelSelectorCheck(checkLabelValue);
 
 /**
- * Checks a field selector of a policy. Accepts any operator: an unknown one matches nothing, and findPolicyWarnings
+ * Checks a field selector of a policy. An unknown operator is no fault: it selects nothing, and findPolicyWarnings
  * warns of it.
  */
 const checkFieldSelector: ValueCheck = checkFields({

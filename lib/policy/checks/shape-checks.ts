@@ -1,10 +1,12 @@
 import { getOwn, isDeeper, isMap } from "../../json.ts";
 import { quoteValue } from "../values/texts.ts";
 
-/** Checks JSON and adds a sentence to `faults` for each fault, beginning with the field (`at`). */
+/** Checks a value of JSON. For each fault, adds a sentence to `faults` that begins with the value's path (`at`). */
 export type ValueCheck = (value: unknown, at: string, faults: string[]) => void;
 
-/** The most faults of one policy: a hostile policy must not cause a response of megabytes. */
+/**
+ * The most faults that are reported for one policy. Without it, a hostile policy could cause a response of megabytes.
+ */
 const maximumFaults = 50;
 
 export const addFault = (faults: string[], at: string, sentence: string): void => {
@@ -21,9 +23,9 @@ const describeValue = (value: unknown): string => {
 };
 
 const createTypeCheck =
-  (name: string, isRight: (value: unknown) => boolean): ValueCheck =>
+  (name: string, isValid: (value: unknown) => boolean): ValueCheck =>
   (value, at, faults) => {
-    if (value !== undefined && !isRight(value)) addFault(faults, at, `must be ${name}, not ${describeValue(value)}`);
+    if (value !== undefined && !isValid(value)) addFault(faults, at, `must be ${name}, not ${describeValue(value)}`);
   };
 
 export const checkText: ValueCheck = createTypeCheck("a text", (value) => typeof value === "string");
@@ -35,7 +37,7 @@ export const checkNonNegativeInteger: ValueCheck = createTypeCheck(
 );
 export const acceptAnything: ValueCheck = () => {};
 
-/** Returns a check that accepts only these words; an absent value passes. */
+/** Returns a check that accepts only these words, or an absent value. */
 export const checkOneOf =
   (...words: string[]): ValueCheck =>
   (value, at, faults) => {
@@ -50,7 +52,7 @@ export const checkOneOf =
 const joinAlternatives = (words: readonly string[]): string =>
   words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
 
-/** Returns a check of a field that must be a text; `findFault` returns what is wrong with a text, or undefined. */
+/** Returns a check of a text. `findFault` returns what is wrong with the text, or undefined. */
 export const createTextCheck =
   (findFault: (value: string) => string | undefined): ValueCheck =>
   (value, at, faults) => {
@@ -59,7 +61,7 @@ export const createTextCheck =
     if (found !== undefined) addFault(faults, at, found);
   };
 
-/** Returns a check that also requires the value to be present. An empty text counts as missing, as in Go. */
+/** Returns a check that also reports an absent value. As in Go, an empty text counts as absent. */
 export const checkRequired =
   (check: ValueCheck): ValueCheck =>
   (value, at, faults) => {
@@ -75,7 +77,7 @@ export const checkEachListElement =
     if (!Array.isArray(value)) return addFault(faults, at, `must be a list, not ${describeValue(value)}`);
     for (const [index, element] of value.entries()) {
       if (isFull(faults)) return;
-      // An undefined value would pass as a missing field, but no list element can be missing: it is checked as null.
+      // Checks accept undefined as an absent field. A list's element can't be absent, so undefined is checked as null.
       check(element ?? null, `${at}[${index}]`, faults);
     }
   };
@@ -95,15 +97,15 @@ export const checkTexts: ValueCheck = checkEachListElement(checkText);
 export const checkTextMap: ValueCheck = checkEachMapValue(checkText);
 
 /**
- * A function that checks fields of a map against each other, once each is valid alone; it reports a fault of a field
- * to `blame`.
+ * Checks fields of a map against each other. It is called only if each field is valid by itself. It calls `blame` to
+ * report a fault of a field.
  */
 export type CrossFieldCheck<T> = (value: T, blame: (field: string, sentence: string) => void, at: string) => void;
 
 const createFieldCheck = <T>(
   shape: Record<string, ValueCheck>,
-  isOpen: boolean,
-  across?: CrossFieldCheck<T>,
+  allowsUnknown: boolean,
+  checkTogether?: CrossFieldCheck<T>,
 ): ValueCheck => {
   const known = Object.keys(shape);
   return (value, at, faults) => {
@@ -112,7 +114,7 @@ const createFieldCheck = <T>(
     const before = faults.length;
     const joinField = (field: string) => (at === "" ? field : `${at}.${field}`);
     for (const field of known) shape[field]?.(getOwn(value, field), joinField(field), faults);
-    if (!isOpen)
+    if (!allowsUnknown)
       for (const field of Object.keys(value)) {
         if (isFull(faults)) return;
         if (!known.includes(field))
@@ -120,21 +122,21 @@ const createFieldCheck = <T>(
       }
     // The cast is safe: every field of T was checked and has no fault.
     if (faults.length === before)
-      across?.(value as T, (field, sentence) => addFault(faults, joinField(field), sentence), at);
+      checkTogether?.(value as T, (field, sentence) => addFault(faults, joinField(field), sentence), at);
   };
 };
 
-/** Returns a check of a map that may have only these fields; applies to each field its own check. */
-export const checkFields = <T>(shape: Record<string, ValueCheck>, across?: CrossFieldCheck<T>): ValueCheck =>
-  createFieldCheck(shape, false, across);
+/** Returns a check of a map that may have only these fields. `shape` has the check of each field. */
+export const checkFields = <T>(shape: Record<string, ValueCheck>, checkTogether?: CrossFieldCheck<T>): ValueCheck =>
+  createFieldCheck(shape, false, checkTogether);
 
-/** Checks a map that may have other fields: Kubernetes' own kinds get new ones in new versions. */
+/** Returns a check of a map that may have further fields, because new versions of Kubernetes add fields. */
 export const checkFieldsAllowingUnknown = <T>(
   shape: Record<string, ValueCheck>,
-  across?: CrossFieldCheck<T>,
-): ValueCheck => createFieldCheck(shape, true, across);
+  checkTogether?: CrossFieldCheck<T>,
+): ValueCheck => createFieldCheck(shape, true, checkTogether);
 
-/** The maximum nesting of a policy: more levels than real policies have, and few enough for recursive functions. */
+/** The greatest depth of a policy: real policies are less deep, and recursive functions can process it. */
 const maximumDepth = 300;
 
 export const isTooDeep = (value: unknown): boolean => isDeeper(value, maximumDepth);

@@ -15,20 +15,20 @@ import { type LocatedPolicyReference, listPolicyReferences } from "./located-val
 import { findTolerationFaults } from "./pod-fields.ts";
 import { findLabelKeyFault, findLabelValueFault, labelOperators } from "./selectors.ts";
 
-/** Warns of valid but probably unintended fields, one sentence each; returns none for a policy with faults. */
+/** Returns warnings about fields that are valid but probably not intended. A policy with faults has no warnings. */
 export const findPolicyWarnings = (policy: unknown): string[] => {
   if (findPolicyFaults(policy).length > 0) return [];
-  const sound = policy as KinitirasPolicy;
+  const validPolicy = policy as KinitirasPolicy;
   const warnings: string[] = [];
   const warn: AddWarning = (sentence) => warnings.push(sentence);
-  warnOfSelectors(sound, warn);
-  if (sound.kind === "ClusterValidatePolicy")
-    for (const [index, rule] of sound.spec.validateRules.entries())
+  warnOfSelectors(validPolicy, warn);
+  if (validPolicy.kind === "ClusterValidatePolicy")
+    for (const [index, rule] of validPolicy.spec.validateRules.entries())
       warnOfValidateRule(rule, `spec.validateRules[${index}]`, warn);
   else
-    for (const [index, rule] of sound.spec.overrideRules.entries())
-      warnOfOverrideRule(rule, `spec.overrideRules[${index}]`, sound.spec.resourceSelectors, warn);
-  for (const place of listPolicyReferences(sound)) warnOfReference(place, warn);
+    for (const [index, rule] of validPolicy.spec.overrideRules.entries())
+      warnOfOverrideRule(rule, `spec.overrideRules[${index}]`, validPolicy.spec.resourceSelectors, warn);
+  for (const place of listPolicyReferences(validPolicy)) warnOfReference(place, warn);
   return warnings.slice(0, 20);
 };
 
@@ -67,15 +67,16 @@ const warnOfSelectors = (policy: KinitirasPolicy, warn: AddWarning) => {
 
 const clusterKinds = new Set("Namespace Node PersistentVolume StorageClass ClusterRole ClusterRoleBinding".split(" "));
 
+/** Warns of unknown operations, and of operations in `neverRun`, for which rules of this kind never run. */
 const warnOfOperations = (
   operations: readonly string[] = [],
   at: string,
-  never: readonly string[],
+  neverRun: readonly string[],
   warn: AddWarning,
 ) => {
   for (const [index, operation] of operations.entries()) {
     const operationPath = `${at}.targetOperations[${index}]`;
-    if (never.includes(operation)) warn(`${operationPath} is ${operation}, for which the rule never runs`);
+    if (neverRun.includes(operation)) warn(`${operationPath} is ${operation}, for which the rule never runs`);
     else if (!knownOperations.has(operation))
       warn(`${operationPath} is ${quoteValue(operation)}, which is not an operation`);
   }
@@ -95,9 +96,10 @@ const warnOfOverrideRule = (
   if (!template && !cue && plaintext.length === 0 && origin.length === 0)
     warn(`${place} is empty: the rule does nothing`);
   const types = [...(template ? [template.type] : []), ...origin.map(({ type }) => type)];
-  const onPods = types.find((type) => !isMetadataType(type));
-  const without = selectors.find(({ kind }) => !podKinds.has(kind));
-  if (onPods && without) warn(`${place} changes ${onPods}, which ${without.kind} doesn't have: nothing happens there`);
+  const podType = types.find((type) => !isMetadataType(type));
+  const otherSelector = selectors.find(({ kind }) => !podKinds.has(kind));
+  if (podType && otherSelector)
+    warn(`${place} changes ${podType}, which ${otherSelector.kind} doesn't have: nothing happens there`);
   const repeated = origin.find(
     ({ type }, index) => mergedTypes.has(type) && origin.findIndex((overrider) => overrider.type === type) < index,
   );
@@ -119,8 +121,7 @@ const warnOfOverrideRule = (
 const isMetadataType = (type: string) => type === "annotations" || type === "labels";
 
 /**
- * Warns of values in a policy's template that the API server refuses: every request to which the policy applies would
- * fail.
+ * Warns of values in a template that the API server refuses. Each request to which such a policy applies fails.
  */
 const warnOfTemplate = (
   { type, path = "", value, tolerations = [] }: OverrideTemplate,
@@ -159,8 +160,8 @@ const warnOfValidateRule = (rule: ValidatePolicyRule, at: string, warn: AddWarni
   const { condition } = rule.template;
   const place = `${at}.template.condition`;
   const { cond, message, value, valueRef, valueProcess } = condition;
-  const ofLists = cond.endsWith("In") ? ["valueProcess"] : [];
-  const ignored = needsComparison(condition) ? ofLists : ["value", "valueRef", "valueProcess"];
+  const ignoredByIn = cond.endsWith("In") ? ["valueProcess"] : [];
+  const ignored = needsComparison(condition) ? ignoredByIn : ["value", "valueRef", "valueProcess"];
   if (!message) warn(`${place}.message is empty: a refusal gives no reason`);
   if (ignored.length === 0 && value && valueRef) warn(`${place}.value is ignored because valueRef is set`);
   for (const field of ignored)
@@ -170,9 +171,11 @@ const warnOfValidateRule = (rule: ValidatePolicyRule, at: string, warn: AddWarni
 };
 
 const warnOfReference = ({ at, what: { from, http, k8s }, isUsed }: LocatedPolicyReference, warn: AddWarning) => {
-  const ofObject = [k8s?.name, k8s?.namespace, k8s?.name ? "" : JSON.stringify(k8s?.labelSelector ?? {})];
-  const filled = { k8s: ofObject, http: [http?.url, ...Object.values(http?.params ?? {})] }[String(from)] ?? [];
-  if (isUsed && filled.some((text) => text?.includes("{{}}")))
+  // The texts whose placeholders are filled.
+  const objectTexts = [k8s?.name, k8s?.namespace, k8s?.name ? "" : JSON.stringify(k8s?.labelSelector ?? {})];
+  const httpTexts = [http?.url, ...Object.values(http?.params ?? {})];
+  const texts = { k8s: objectTexts, http: httpTexts }[String(from)] ?? [];
+  if (isUsed && texts.some((text) => text?.includes("{{}}")))
     return warn(`${at}.${from} has {{}}, a placeholder without a path: every request fails; write {{metadata.name}}`);
   if (from === "k8s" && k8s?.fieldSelector) warn(`${at}.k8s.fieldSelector is ignored`);
   if (from !== "http" || http === undefined) return;

@@ -15,6 +15,7 @@ import { prependMissingElements } from "./pod-spec.ts";
 export const requiredTermsField = "requiredDuringSchedulingIgnoredDuringExecution";
 const preferredTerms = "preferredDuringSchedulingIgnoredDuringExecution";
 
+/** The lists of terms in a pod spec: the keys of the maps around the list, and the list's own key. */
 export const affinityTermListPaths = [
   { parents: ["affinity", "nodeAffinity", requiredTermsField], key: "nodeSelectorTerms" },
   { parents: ["affinity", "nodeAffinity"], key: preferredTerms },
@@ -37,7 +38,7 @@ export const changeAffinity = (podSpec: JsonMap, { operation, affinity }: Overri
   return applyToEach(termLists, ({ place, terms }) => {
     if (operation === "remove") return removeFrom(podSpec, place.parents, place.key);
     const present = operation === "add" ? findList(podSpec, place) : undefined;
-    const parent = openParent(podSpec, place);
+    const parent = getOrCreateParent(podSpec, place);
     return present?.length
       ? prependMissingElements(parent, place.key, terms)
       : setMemberToCopy(parent, place.key, terms);
@@ -49,14 +50,14 @@ const findList = (root: JsonMap, { parents, key }: AffinityList): unknown[] | un
   return requireList(getOwn(parent, key), key);
 };
 
-const openParent = (root: JsonMap, { parents }: AffinityList): JsonMap =>
+const getOrCreateParent = (root: JsonMap, { parents }: AffinityList): JsonMap =>
   parents.reduce((map, step) => getOrCreateMap(map, step, step), root);
 
-/** Removes a list and parents that become empty: an empty map of required terms would be invalid. */
+/** Removes a list, and the maps around it that become empty: an empty map of required terms is invalid. */
 const removeFrom = (map: JsonMap, [step, ...rest]: readonly string[], key: string): boolean => {
   if (step === undefined) return deleteMember(map, key);
-  const below = requireMap(getOwn(map, step), step);
-  if (below === undefined || !removeFrom(below, rest, key)) return false;
-  if (Object.keys(below).length === 0) deleteMember(map, step);
+  const inner = requireMap(getOwn(map, step), step);
+  if (inner === undefined || !removeFrom(inner, rest, key)) return false;
+  if (Object.keys(inner).length === 0) deleteMember(map, step);
   return true;
 };

@@ -12,6 +12,7 @@ import {
 import type { KubernetesObject } from "../../review.ts";
 import type { OverrideTemplate, PolicyConstant } from "../types.ts";
 
+/** Applies a template of annotations or labels in place, and reports whether anything changed. */
 export const changeMetadata = (
   object: KubernetesObject,
   name: "annotations" | "labels",
@@ -31,7 +32,7 @@ export const changeMetadata = (
   return map !== undefined && deleteMember(map, key);
 };
 
-/** Reports whether a constant has a value; empty lists and maps don't count. */
+/** Reports whether a constant has a field that is set. An empty list or map counts as not set. */
 export const hasNonEmptyConstant = (constant: PolicyConstant | null | undefined): boolean =>
   Object.values(requireMap(constant, "template.value") ?? {}).some((value) =>
     typeof value === "object" ? Object.keys(value ?? {}).length > 0 : value !== undefined,

@@ -25,8 +25,8 @@ interface FieldChange {
 }
 
 /**
- * Applies origin overriders in place and reports any change. Like kinitiras, computes each from the object as it
- * was before the first: if two overriders set the same field, the last one wins.
+ * Applies origin overriders in place, and reports whether anything changed. As in kinitiras, each overrider is computed
+ * from the original object, not from the result of earlier overriders. If two set the same field, the last one wins.
  */
 export const applyOriginOverriders = (object: KubernetesObject, origins: readonly OriginOverrider[]): boolean => {
   const changes = origins.map((origin, index) => {
@@ -59,19 +59,21 @@ const computeChange = (object: KubernetesObject, origin: OriginOverrider): Field
 
 type ComputeChange = (parent: JsonMap, origin: OriginOverrider) => FieldChange;
 
+/** Returns a function that replaces a field by the overrider's value, or by `nothing` if the overrider has no value. */
 const createReplacement =
   (
     key: "hostNetwork" | "schedulerName" | "affinity" | "topologySpreadConstraints",
-    isSuch: (value: unknown) => boolean,
-    such: string,
+    isValid: (value: unknown) => boolean,
+    expected: string,
     nothing?: unknown,
   ): ComputeChange =>
   (parent, origin) => {
     const value = origin[key] ?? nothing;
-    if (value !== undefined && !isSuch(value)) throw new Error(`${key} must be ${such}`);
+    if (value !== undefined && !isValid(value)) throw new Error(`${key} must be ${expected}`);
     return { parent, key, value };
   };
 
+/** Returns a function that replaces, adds or removes entries of a map of texts. */
 const createTextMerge =
   (key: "annotations" | "labels" | "nodeSelector"): ComputeChange =>
   (parent, origin) => {
@@ -84,12 +86,13 @@ const createTextMerge =
     return toChange(present && Object.fromEntries(kept));
   };
 
+/** Replaces, adds or removes tolerations. An added toleration replaces one with the same identity. */
 const mergeTolerations: ComputeChange = (parent, origin) => {
   const tolerations = requireList(origin.tolerations, "tolerations");
   if (tolerations?.every(isMap) === false) throw new Error("tolerations must be maps");
   const present = requireList(getOwn(parent, "tolerations"), "tolerations") ?? [];
-  const named = new Set(tolerations?.map(identifyToleration));
-  const others = present.filter((toleration) => !named.has(identifyToleration(toleration)));
+  const identities = new Set(tolerations?.map(identifyToleration));
+  const others = present.filter((toleration) => !identities.has(identifyToleration(toleration)));
   const toChange = (value: unknown[] | undefined) => ({ parent, key: "tolerations", value });
   if (origin.replace === true) return toChange(tolerations);
   if (origin.operation !== "remove")
@@ -97,12 +100,13 @@ const mergeTolerations: ComputeChange = (parent, origin) => {
   return toChange(others.length > 0 ? others : undefined);
 };
 
-/** Identifies a toleration by all fields but its seconds; a missing field equals an empty one. */
+/** Returns a toleration's identity: all fields except tolerationSeconds. A missing field is equal to an empty one. */
 const identifyToleration = (toleration: unknown): string => {
   const { key = "", operator = "", value = "", effect = "" } = requireMap(toleration, "a toleration") ?? {};
   return JSON.stringify([key, operator, value, effect]);
 };
 
+/** Returns the container with the index `containerCount`. */
 const requireContainer = (podSpec: JsonMap, { containerCount = 0 }: OriginOverrider): JsonMap => {
   const containers = requireList(getOwn(podSpec, "containers"), "containers") ?? [];
   if (containers.length === 0) throw new Error("containers not found in pod spec");
@@ -120,7 +124,7 @@ const replaceResources: ComputeChange = (podSpec, origin) => {
   return { parent: requireContainer(podSpec, origin), key: "resources", value };
 };
 
-/** The resources of a container to which the factors of `resourcesOversell` apply. */
+/** The only resources of a container that `resourcesOversell` can multiply. */
 export const originOversellResources = ["cpu", "memory", "storage", "ephemeral-storage"];
 
 const multiplyResources: ComputeChange = (podSpec, origin) => {

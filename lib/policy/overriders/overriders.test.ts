@@ -131,13 +131,13 @@ describe("a patch", () => {
     assert.throws(add("/spec/a", nested), /nested more than 1000 levels/);
   });
 
-  it("sets __proto__ as a key", () => {
+  it("sets __proto__ as a usual key", () => {
     const value = buildPod({});
     apply(value, { patch: [{ op: "add", path: "/metadata/labels/__proto__", value: "x" }] });
     assert.equal(JSON.stringify(value.metadata), '{"name":"web","labels":{"__proto__":"x"}}');
   });
 
-  it("copies the policy's values", () => {
+  it("copies the policy's values, so that later changes don't change the policy", () => {
     const value = { a: [1] };
     const object = buildPod({});
     apply(object, { patch: ["b", "c"].map((key) => ({ op: "add", path: `/spec/${key}`, value })) });
@@ -252,7 +252,7 @@ const object = fc
   )
   .map(([spec, metadata]): ReturnType<typeof buildPod> => JSON.parse(JSON.stringify(buildPod(spec, metadata))));
 
-/** Returns whether the object was changed, or the error. */
+/** Returns true if the object was changed, false if not, or the error. */
 const getOutcome = (object: KubernetesObject, sample: Given): boolean | string => {
   try {
     return apply(object, sample);

@@ -13,9 +13,9 @@ import type { PolicyPatchOperation } from "../types.ts";
 import { quoteValue } from "../values/texts.ts";
 
 /**
- * Applies a JSON patch in place and reports whether it changed anything. Follows evanphx/json-patch 4.12, upstream's
- * library: `replace` adds an absent key, a negative index counts from the end, `copy` and `move` are not supported. If
- * an operation throws, those before it are applied: don't use the object then.
+ * Applies a JSON patch in place, and reports whether anything changed. It works as evanphx/json-patch 4.12, the library
+ * of upstream: `replace` adds an absent key, and a negative index counts from the end. `copy` and `move` are not
+ * supported. If it throws, earlier operations were applied, so the object must not be used.
  */
 export const applyPolicyPatch = (object: KubernetesObject, operations: readonly PolicyPatchOperation[]): boolean => {
   const { kind, apiVersion } = object;
@@ -27,7 +27,7 @@ export const applyPolicyPatch = (object: KubernetesObject, operations: readonly 
   return changed;
 };
 
-/** The most characters of a patch operation's path. The path is limited because errors repeat it. */
+/** The most characters of an operation's path. It is limited, because error messages contain the path. */
 const maximumPathLength = 4096;
 
 const isNonEmptyText = (value: unknown) => typeof value === "string" && value !== "";
@@ -50,6 +50,7 @@ const applyOperation = (object: object, operation: PolicyPatchOperation): boolea
   return apply({ parent, key, value, op, path });
 };
 
+/** The member of the object to which an operation applies, and the operation's fields. */
 interface OperationTarget {
   parent: object;
   key: string;
@@ -78,7 +79,10 @@ const parseIndex = (key: string, length: number): number | undefined => {
   return index >= 0 && index < length ? index : undefined;
 };
 
-/** Returns the list and the index that an operation changes; undefined if the parent is a map. */
+/**
+ * Returns the list and the index that an operation changes; undefined if the parent is a map. With `extra` 1, the index
+ * may be one after the last element.
+ */
 const findElement = ({ parent, key, op, path }: OperationTarget, extra = 0) => {
   if (!Array.isArray(parent)) return undefined;
   const index = extra > 0 && key === "-" ? parent.length : parseIndex(key, parent.length + extra);
@@ -86,13 +90,14 @@ const findElement = ({ parent, key, op, path }: OperationTarget, extra = 0) => {
   return { list: parent, index };
 };
 
-/** Creates missing annotations or labels: policies add keys to them as if the map existed. */
+/** Creates missing annotations or labels, because policies add keys to these maps without creating them. */
 const createMetadataMap = (object: object, [first, second, ...rest]: string[]) => {
   if (first !== "metadata" || rest.length > 0 || (second !== "annotations" && second !== "labels")) return;
   const metadata = getOwn(object, first);
   if (isMap(metadata) && (getOwn(metadata, second) ?? null) === null) setMemberToCopy(metadata, second, {});
 };
 
+/** The functions that apply an operation and report whether anything changed, by the operation's name. */
 const appliers: Record<string, (place: OperationTarget) => boolean> = {
   add(place) {
     const element = findElement(place, 1);
@@ -120,6 +125,6 @@ const replaceObject = (object: object, op: string, value: unknown): boolean => {
   if (op === "test" && isSame(object, value)) return false;
   if (op !== "replace" || !isMap(value))
     throw createPathError(op, "", "this operation can't be applied to the whole object");
-  const isLess = applyToEach(Object.keys(object), (key) => !Object.hasOwn(value, key) && deleteMember(object, key));
-  return applyToEach(Object.entries(value), ([key, now]) => setMemberToCopy(object, key, now)) || isLess;
+  const isDeleted = applyToEach(Object.keys(object), (key) => !Object.hasOwn(value, key) && deleteMember(object, key));
+  return applyToEach(Object.entries(value), ([key, member]) => setMemberToCopy(object, key, member)) || isDeleted;
 };

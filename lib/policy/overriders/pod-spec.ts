@@ -3,7 +3,7 @@ import type { KubernetesObject } from "../../review.ts";
 
 const templatePath = ["spec", "template", "spec"];
 
-/** The path of the pod spec by kind, in any group: workload kinds of other groups have it in the same place. */
+/** The path of the pod spec, by kind. The API group doesn't matter: custom workload kinds use the same paths. */
 const podSpecPaths: ReadonlyMap<unknown, string[]> = new Map([
   ["Pod", ["spec"]],
   ["ReplicationController", templatePath],
@@ -21,11 +21,11 @@ export const findPodSpec = (object: KubernetesObject): JsonMap | undefined => {
   return place && requireMap(lookUp(object, place)?.value, place.join("."));
 };
 
-/** Prepends each element that a list lacks, one after the other; reports whether any was added. */
+/** Prepends each element that a list lacks, one after another, so that the last one comes first. Reports any change. */
 export const prependMissingElements = (parent: JsonMap, key: string, terms: readonly unknown[]): boolean => {
   const present = requireList(getOwn(parent, key), key) ?? [];
-  const fresh: unknown[] = [];
+  const missing: unknown[] = [];
   for (const term of terms)
-    if (![fresh, present].some((list) => list.some((element) => isSame(element, term)))) fresh.push(term);
-  return fresh.length > 0 && setMemberToCopy(parent, key, [...fresh.reverse(), ...present]);
+    if (![missing, present].some((list) => list.some((element) => isSame(element, term)))) missing.push(term);
+  return missing.length > 0 && setMemberToCopy(parent, key, [...missing.reverse(), ...present]);
 };

@@ -23,7 +23,7 @@ import { quoteValue } from "../values/texts.ts";
 
 const lists = ["requests", "limits"] as const;
 
-/** Applies a template of resources: sets or removes requests and limits of the pod's first container. */
+/** Applies a template of resources in place: sets or removes requests and limits of the pod's first container. */
 export const changeResources = (podSpec: JsonMap, { operation, resources }: OverrideTemplate): boolean => {
   const amounts = requireMap(resources, "template.resources");
   if (amounts === undefined) throw new Error("template.resources is missing");
@@ -48,14 +48,14 @@ export const changeResources = (podSpec: JsonMap, { operation, resources }: Over
 const nanosPerMilli = 10n ** 6n;
 const nanosPerUnit = 10n ** 9n;
 
-/** The resources that `resourcesOversell` can change: its factor's field, the resource's name, and the unit. */
+/** The resources that `resourcesOversell` can change: the field of the factor, the resource's name and its unit. */
 export const templateOversellFactors = [
   { factor: "cpuFactor", name: "cpu", unit: nanosPerMilli, suffix: "m" },
   { factor: "memoryFactor", name: "memory", unit: nanosPerUnit, suffix: "" },
   { factor: "diskFactor", name: "ephemeral-storage", unit: nanosPerUnit, suffix: "" },
 ] as const;
 
-/** Sets requests of the first container to a share of its limits, or removes them. */
+/** Sets requests of the first container to its limits multiplied by a factor below 1, or removes the requests. */
 export const applyOversellToFirstContainer = (
   podSpec: JsonMap,
   { operation, resourcesOversell }: OverrideTemplate,
@@ -96,7 +96,7 @@ const removeQuantity = (container: JsonMap, list: string, name: string): boolean
   return quantities !== undefined && deleteMember(quantities, name);
 };
 
-/** Sets a quantity unless the present one is equal: the API server rewrites quantities in a form of its own. */
+/** Sets a quantity unless the present one has the same amount, because the API server writes quantities differently. */
 const setQuantity = (
   container: JsonMap,
   list: string,
@@ -134,7 +134,8 @@ export const parseTemplateQuantity = (value: unknown, field: string): Quantity =
 };
 
 /**
- * Multiplies a quantity by a factor. The result is in units of `unitNanos` billionths, rounded half away from zero.
+ * Multiplies a quantity by a factor. The result is a number of units; a unit has `unitNanos` nanos. Half a unit is
+ * rounded away from zero.
  */
 const multiplyRounded = ({ nanos }: Quantity, { numerator, denominator }: ExactFraction, unitNanos: bigint): bigint => {
   const [dividend, divisor] = [nanos * numerator, denominator * unitNanos];
@@ -142,8 +143,8 @@ const multiplyRounded = ({ nanos }: Quantity, { numerator, denominator }: ExactF
 };
 
 /**
- * Multiplies a quantity by a factor, truncated to thousandths of a CPU or whole bytes, in the API server's notation.
- * Calculates in floating point, as kinitiras does: 100 times 0.29 is 28 bytes.
+ * Multiplies a quantity by a factor. The result is truncated to thousandths of a CPU or to whole bytes, and written as
+ * the API server does. It is calculated in floating point, as in kinitiras: 100 times 0.29 is 28 bytes.
  */
 export const multiplyTruncated = (quantity: Quantity, factor: number, isCpu: boolean): string => {
   const product = Number(isCpu ? roundUpToThousandths(quantity) : roundToUnits(quantity)) * factor;

@@ -1,4 +1,4 @@
-// Policies may not have passed their checks, so every error in this folder names its field.
+// The policies that this folder applies may be invalid, so each error names the field that is wrong.
 
 import type { FoundValue, JsonMap } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
@@ -18,7 +18,7 @@ const podSpecChanges = new Map<string, (podSpec: JsonMap, template: OverrideTemp
 
 const isMetadataType = (type: string): type is "annotations" | "labels" => type === "annotations" || type === "labels";
 
-/** Returns the reference that a template uses. Only annotations and labels use one, and only without a constant. */
+/** Returns the reference that a template uses. Only templates of annotations and labels without a constant use one. */
 export const findTemplateReference = ({
   type,
   operation,
@@ -27,7 +27,7 @@ export const findTemplateReference = ({
 }: OverrideTemplate): ValueReference | undefined =>
   isMetadataType(type) && operation !== "remove" && !hasNonEmptyConstant(value) ? (valueRef ?? undefined) : undefined;
 
-/** Applies an override template in place; reports whether anything changed. Most types need a pod spec. */
+/** Applies an override template in place, and reports whether anything changed. Most types change only a pod spec. */
 export const applyTemplate = (
   object: KubernetesObject,
   template: OverrideTemplate,

@@ -2,6 +2,7 @@ import { applyToEach, getOwn, isMap, isSame, type JsonMap, requireList, setMembe
 import type { OverrideTemplate } from "../types.ts";
 import { prependMissingElements } from "./pod-spec.ts";
 
+/** Applies a template of tolerations to a pod spec in place, and reports whether anything changed. */
 export const changeTolerations = (podSpec: JsonMap, { operation, tolerations }: OverrideTemplate): boolean => {
   const newTolerations = requireList(tolerations, "template.tolerations") ?? [];
   if (newTolerations.length === 0) throw new Error("template.tolerations must have at least one element");
@@ -21,7 +22,8 @@ const listTolerations = (podSpec: JsonMap): unknown[] =>
   requireList(getOwn(podSpec, "tolerations"), "tolerations") ?? [];
 
 /**
- * Replaces the tolerations with the same key and value, or adds one. Those equal to another of `newTolerations` stay.
+ * Replaces the pod's tolerations that match `toleration`, or adds it if none matches. A toleration of the pod that is
+ * equal to another of `newTolerations` is not replaced.
  */
 const replaceToleration = (podSpec: JsonMap, toleration: JsonMap, newTolerations: JsonMap[]): boolean => {
   const present = listTolerations(podSpec);
@@ -35,8 +37,8 @@ const replaceToleration = (podSpec: JsonMap, toleration: JsonMap, newTolerations
 };
 
 /**
- * Reports whether `there`, a toleration of the pod, has the key of the policy's toleration. Unless the policy's
- * operator is Exists, the value must be the same, too.
+ * Reports whether a toleration of the pod (`there`) has the key of the policy's toleration and, unless the policy's
+ * operator is Exists, also its value.
  */
 const matches = (toleration: JsonMap, there: unknown): boolean => {
   if (!isMap(there) || !hasOwnText(there, "key") || there.key !== toleration.key) return false;

@@ -30,7 +30,7 @@ describe("the setting http", () => {
 
   for (const { settings: invalid, message } of invalidSettings)
     it(`can't be ${JSON.stringify(invalid)}`, () => {
-      // Lists in postern.yaml may hold any JSON.
+      // Lists in postern.yaml may contain any JSON.
       const settings = mergeWithDefaults(defaultHttpSettings, invalid) as PolicyHttpSettings;
       assert.match(findPolicyHttpSettingsFault(settings) ?? "", new RegExp(message));
     });
@@ -76,11 +76,11 @@ describe("a credential for a host", () => {
       [undefined, undefined, "Bearer t"],
     ]);
   });
-  it("is chosen by the policy's username", async () => {
+  it("is chosen by the username in the policy", async () => {
     const [first] = await sendWithAuth({ authUrl, username: "bob" });
     assert.deepEqual(first?.slice(0, 2), [place("bob"), "bob"]);
   });
-  it("is not sent if the policy has a password", async () => {
+  it("is not sent if the policy itself has a password", async () => {
     const [first] = await sendWithAuth({ authUrl, username: "ann", password: "p" });
     assert.deepEqual(first, [undefined, undefined, `Basic ${Buffer.from("ann:p").toString("base64")}`]);
   });
@@ -115,7 +115,7 @@ describe("a recorded response", () => {
     });
     assert.deepEqual([header, trailer], [{}, {}]);
   });
-  it("that is missing is reported without secrets", async () => {
+  it("is missing if the request was not recorded; the error shows no secrets", async () => {
     const answer = createPolicyHttpCapabilities(settings, recordAnswer({}).http).fetchReference({
       url: "http://mock/y",
       auth: { staticToken: "hush" },

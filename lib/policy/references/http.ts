@@ -27,7 +27,7 @@ import {
 } from "./request.ts";
 import { buildBasicAuthHeaders, computeTokenCacheSeconds, parseTokenResponse } from "./tokens.ts";
 
-/** A credential for a host and where it is kept: a password if there is a username, else a token. */
+/** The place of a credential for a host. The credential is a password if there is a username, else a token. */
 interface HttpCredential {
   host: string;
   username?: string;
@@ -36,13 +36,13 @@ interface HttpCredential {
   region?: string;
 }
 
-/** The settings that limit which hosts and addresses the HTTP references of policies may ask. */
+/** The settings that say which hosts and addresses policies may call, and with which credentials. */
 export interface PolicyHttpSettings {
-  /** The only hosts that policies may ask, such as `api.example.com`, `api.example.com:8443`, `*.example.com`. */
+  /** The only hosts that policies may call, such as `api.example.com`, `api.example.com:8443`, `*.example.com`. */
   hosts: readonly string[];
   /** CA certificates in PEM that policies' requests trust in addition to Node's root certificates. */
   ca: string;
-  /** Addresses that references may call although they are not public: `10.0.0.0/8`. */
+  /** Addresses and ranges that policies may call although they are not public, such as `10.0.0.0/8`. */
   addresses: readonly string[];
   credentials: readonly HttpCredential[];
 }
@@ -71,14 +71,14 @@ export const createPolicyHttpCapabilities = (
     const address = getUrlIpAddress(url);
     if (address !== undefined && !isAdmitted(address))
       throw new Error(`${url.host} must not be called: http.addresses doesn't list it, and it is not a public address`);
-    // Each request opens its own connection: a pooled one may lead to an IP address that was not checked.
+    // Each request opens a new connection: a reused one may lead to an IP address that was not checked.
     const connect = { agent: false, lookup, ...(url.protocol === "https:" && { secureContext: openContext() }) };
     return ask({ maximumBytes: maximumBytes.answer, ...request, url: url.href, connect }).catch((error: Error) => {
       throw new Error(error.message, { cause: error });
     });
   };
 
-  /** Requests a token with the policy's own password or, without one, a credential of the settings. */
+  /** Requests a token with the policy's own password; without one, with a credential of the settings. */
   const requestToken = async (auth: HttpReferenceAuth, authUrl: string, refused?: string): Promise<string> => {
     const url = buildReferenceUrl(authUrl, "auth.authUrl");
     const answer = await sendAllowed(url, {
@@ -99,9 +99,9 @@ export const createPolicyHttpCapabilities = (
   return {
     fetchReference: async (reference): Promise<HttpReferenceResponse> => {
       const { request, url, auth } = buildReferenceRequest(reference);
-      const sendWithToken = (token: string | undefined, kept: StoredCredential = {}) => {
+      const sendWithToken = (token: string | undefined, credential: StoredCredential = {}) => {
         const headers = { ...request.headers, ...(token !== undefined && { authorization: `Bearer ${token}` }) };
-        return sendAllowed(url, { ...request, ...kept, headers });
+        return sendAllowed(url, { ...request, ...credential, headers });
       };
       if (auth === undefined) return toReferenceResponse(await sendWithToken(undefined), url);
 
@@ -109,12 +109,13 @@ export const createPolicyHttpCapabilities = (
       if (staticToken) return toReferenceResponse(await sendWithToken(staticToken), url);
       const givenToken = auth.token && !hasExpired(auth.expireAt) ? auth.token : undefined;
       if (!authUrl && givenToken === undefined) {
-        const kept = findCredential(settings, url, auth.username);
-        if (kept === undefined) throw new Error(describeMissingToken(auth, url));
-        return toReferenceResponse(await sendWithToken(undefined, kept), url);
+        const credential = findCredential(settings, url, auth.username);
+        if (credential === undefined) throw new Error(describeMissingToken(auth, url));
+        return toReferenceResponse(await sendWithToken(undefined, credential), url);
       }
       const token = givenToken ?? (await requestToken(auth, authUrl ?? ""));
       const answer = await sendWithToken(token);
+      // After a 401, the request is repeated once with a new token.
       if (answer.status !== 401 || !authUrl) return toReferenceResponse(answer, url);
       return toReferenceResponse(await sendWithToken(await requestToken(auth, authUrl, token)), url);
     },
@@ -126,8 +127,9 @@ export const createPolicyHttpCapabilities = (
       const body = text !== undefined && request.bodyIsBytes ? Buffer.from(text, "base64") : text;
       const headers = buildPolicyRequestHeaders(request.header ?? { "Content-Type": "application/json" }, body);
       const options = { method: parseMethod(method, scriptMethods), headers, milliseconds: timeouts.script };
-      const trust = tls && (() => createTlsContext(settings, tls));
-      return parseJsonObject(await sendAllowed(url, { ...options, ...(body !== undefined && { body }) }, trust), url);
+      const openContext = tls && (() => createTlsContext(settings, tls));
+      const answer = await sendAllowed(url, { ...options, ...(body !== undefined && { body }) }, openContext);
+      return parseJsonObject(answer, url);
     },
   };
 };
@@ -137,12 +139,12 @@ const scriptMethods = ["GET", "POST", "PUT", "PATCH", "DELETE"] as const;
 const buildReferenceRequest = ({ url: text, method, header, params, body: content, auth }: HttpReference) => {
   const url = buildReferenceUrl(text, "url", params);
   const body = toJsonRequestBody(content);
-  const ofBody: Record<string, string> = body === undefined ? {} : { "content-type": "application/json" };
+  const bodyHeaders: Record<string, string> = body === undefined ? {} : { "content-type": "application/json" };
   const request: Omit<HttpsRequest, "url"> = {
     method: parseMethod(method, ["GET", "POST"]),
     milliseconds: timeouts.reference,
     withHeaders: true,
-    headers: { ...ofBody, ...buildPolicyRequestHeaders(header ?? {}, body) },
+    headers: { ...bodyHeaders, ...buildPolicyRequestHeaders(header ?? {}, body) },
     ...(body !== undefined && { body }),
   };
   return { request, url, auth: parseAuth(auth) };
@@ -175,19 +177,21 @@ const locateSecret = ({ secret = "", parameter = "", region = "" }: HttpCredenti
 export const listSecretPlaces = ({ credentials }: PolicyHttpSettings): SecretPlace[] =>
   credentials.flatMap((credential) => locateSecret(credential) ?? []);
 
+/** Returns the functions that limit connections under these settings. They are cached by the settings. */
 const createLimits = (settings: PolicyHttpSettings) => {
-  const known = limitsBySettings.get(settings);
-  if (known) return known;
+  const cached = limitsBySettings.get(settings);
+  if (cached) return cached;
   const isAdmitted = createPublicOrListedAddressCheck(settings.addresses);
   let context: SecureContext | undefined;
   const getSecureContext = () => {
     context ??= createTlsContext(settings, {});
     return context;
   };
-  const found = { isAdmitted, lookup: createFilteredDnsLookup(isAdmitted), secureContext: getSecureContext };
-  limitsBySettings.set(settings, found);
-  return found;
+  const limits = { isAdmitted, lookup: createFilteredDnsLookup(isAdmitted), secureContext: getSecureContext };
+  limitsBySettings.set(settings, limits);
+  return limits;
 };
+
 const limitsBySettings = new WeakMap<
   PolicyHttpSettings,
   {
@@ -197,19 +201,19 @@ const limitsBySettings = new WeakMap<
   }
 >();
 
-/** Builds the TLS context of a policy's HTTP request. A CUE script's `ca` replaces all trusted certificates. */
+/** Builds the TLS context of a policy's HTTP request. The `ca` of a script replaces all other trusted certificates. */
 const createTlsContext = (
   { ca }: PolicyHttpSettings,
-  { ca: own, client_crt: cert, client_key: key }: Partial<NonNullable<ScriptHttpRequest["tls_config"]>>,
+  { ca: scriptCa, client_crt: cert, client_key: key }: Partial<NonNullable<ScriptHttpRequest["tls_config"]>>,
 ): SecureContext => {
   const { createSecureContext, rootCertificates } = process.getBuiltinModule("node:tls");
-  const trusted = own ? { ca: own } : ca ? { ca: [...rootCertificates, ca] } : {};
+  const trusted = scriptCa ? { ca: scriptCa } : ca ? { ca: [...rootCertificates, ca] } : {};
   const options: SecureContextOptions = { ...trusted, ...(cert && { cert }), ...(key && { key }) };
   try {
     return createSecureContext(options);
   } catch (error) {
     const why = getErrorMessage(error);
-    throw new Error(`${own || cert || key ? "tls_config" : "http.ca"} can't be used: ${why}`);
+    throw new Error(`${scriptCa || cert || key ? "tls_config" : "http.ca"} can't be used: ${why}`);
   }
 };
 
@@ -228,8 +232,8 @@ const parseJsonObject = (answer: HttpsResponse, { host }: URL): Record<string, u
 };
 
 /**
- * Returns response headers with names as Go writes them, such as `Content-Type`. Leaves out transfer-encoding and
- * trailer, which Go hides.
+ * Returns response headers with names in Go's form, such as `Content-Type`. As Go does, leaves out the headers
+ * transfer-encoding and trailer.
  */
 const toGoHeaders = (headers: NodeJS.Dict<string[]> = {}): Record<string, string[]> =>
   Object.fromEntries(

@@ -22,7 +22,7 @@ suite("a text with placeholders", () => {
 
   for (const { name, text, becomes } of rows) test(name, () => assert.equal(fillPlaceholders(text, object), becomes));
 
-  test("is filled from a draft, too", () => {
+  test("is also filled from a draft", () => {
     const { value } = createDraft<typeof object>(object);
     value.metadata.name = "new";
     assert.equal(fillPlaceholders("{{metadata.name}}-{{metadata.labels.app}}", value), "new-x");
@@ -32,7 +32,7 @@ suite("a text with placeholders", () => {
     assert.throws(() => fillPlaceholders("{{no}}{{}}", object), /has a placeholder without a path/);
   });
 
-  test("fails if it becomes too long", () => {
+  test("fails if the text becomes too long", () => {
     const large = { metadata: { name: "a".repeat(10_000) } };
     assert.throws(
       () => fillPlaceholders("{{metadata.name}}".repeat(1000), large),

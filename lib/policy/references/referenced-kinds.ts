@@ -8,6 +8,7 @@ export interface ReferencedKind {
   kind: string;
 }
 
+/** The kinds of the objects that usually own an object, by the kind of that object. */
 const ownerKinds: Record<string, ReferencedKind[]> = {
   Pod: ["ReplicaSet", "StatefulSet", "DaemonSet"]
     .map((kind) => ({ apiVersion: "apps/v1", kind }))
@@ -16,7 +17,10 @@ const ownerKinds: Record<string, ReferencedKind[]> = {
   Job: [{ apiVersion: "batch/v1", kind: "CronJob" }],
 };
 
-/** Lists the kinds that a policy's references read, as far as the policy names them; never Secrets. */
+/**
+ * Lists the kinds that a policy's references read: those that it names, and kinds of owners of the kinds that it
+ * selects. Secrets are left out.
+ */
 export const listReferencedKinds = (policy: unknown): ReferencedKind[] => {
   const { resourceSelectors, overrideRules, validateRules } = toMap(toMap(policy).spec);
   const templates = toList(overrideRules).map((rule) => toMap(toMap(rule).overriders).template);
@@ -34,10 +38,10 @@ export const listReferencedKinds = (policy: unknown): ReferencedKind[] => {
   return [...named, ...owning].filter(hasValidApiVersionAndKind).filter((kind) => !isSecret(kind));
 };
 
-/** Reports whether a reference reads Secrets. The guessed plural is compared: kind `secret` also reads `secrets`. */
+/** Reports whether a kind is Secret. Its plural is compared, because the kind `secret` is read as `secrets`, too. */
 const isSecret = ({ apiVersion, kind }: ReferencedKind) => !apiVersion.includes("/") && toPlural(kind) === "secrets";
 
-/** Lists the resources of `listReferencedKinds`, with plurals guessed as for Kubernetes' own kinds. */
+/** Lists the resources that policies' references read. Plurals are guessed as for Kubernetes' own kinds. */
 export const guessReferencedResources = (policies: readonly unknown[]): ResourceType[] =>
   policies
     .flatMap(listReferencedKinds)
@@ -49,7 +53,7 @@ export const hasScript = (policy: unknown): boolean => {
   return places.some((place) => Boolean(toMap(place).cue));
 };
 
-/** Reports whether a value has a valid apiVersion and kind: policies of a cluster may hold any JSON. */
+/** Reports whether a value has a valid apiVersion and kind. It may be any JSON, as in a policy of a cluster. */
 export const hasValidApiVersionAndKind = (value: unknown): value is ReferencedKind => {
   const { apiVersion, kind } = toMap(value);
   return (

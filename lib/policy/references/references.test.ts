@@ -53,9 +53,9 @@ const recordRequests = (): { requests: HttpReference[]; capabilities: PolicyCapa
 interface Case extends Partial<Omit<PolicyRequest, "object">> {
   name: string;
   reference: ValueReference;
-  /** Members that the pod's metadata gets in addition or instead. */
+  /** Members that are added to the pod's metadata, or that replace its members. */
   metadata?: object;
-  /** Absent if nothing is found. */
+  /** The expected value; absent if the reference finds nothing. */
   value?: unknown;
   fails?: string;
 }
@@ -80,7 +80,7 @@ suite("a reference", () => {
     return requests[0]?.url;
   };
 
-  test("encodes values in an address so that each stays one step", async () => {
+  test("encodes values in an address, so that each is one segment of the path", async () => {
     assert.equal(
       await resolveUrl(
         "https://{{metadata.annotations.host}}.example.com:{{metadata.annotations.port}}/x/{{metadata.annotations.path}}?q={{metadata.annotations.path}}",
@@ -91,7 +91,7 @@ suite("a reference", () => {
     assert.equal(await resolveUrl("http://mock/x/../y"), "http://mock/x/../y");
   });
 
-  test("keeps the steps of an address for any value", async () => {
+  test("keeps the number of segments of an address for any value", async () => {
     await fc.assert(
       fc.asyncProperty(fc.string({ unit: "binary" }), async (name) => {
         const { requests, capabilities } = recordRequests();
@@ -108,7 +108,7 @@ suite("a reference", () => {
     );
   });
 
-  test("fills parameters without encoding them and sends all else unchanged", async () => {
+  test("fills parameters without encoding them, and sends everything else unchanged", async () => {
     const { requests, capabilities } = recordRequests();
     const http = {
       url: "http://mock/x",

@@ -8,7 +8,7 @@ import { quoteValue } from "../values/texts.ts";
 
 type FoundOrMissing = { value: unknown } | undefined;
 
-/** Returns the value to which a policy's reference points; undefined if there is none. It may be part of a draft. */
+/** Returns the value that a policy's reference names; undefined if there is none. The value may be part of a draft. */
 export const resolveReference = async (
   reference: ValueReference,
   request: PolicyRequest,
@@ -54,7 +54,7 @@ const findObject = async (
     { name: selector.name ?? "", namespace: selector.namespace ?? "" },
     "k8s",
   );
-  // A reference with a placeholder without a value finds no object. A kind that isn't served is an error even then.
+  // If a placeholder has no value, the reference finds no object. If the kind isn't served, it is an error in any case.
   const findNothing = async () => {
     await capabilities.requireKind?.(apiVersion, kind);
     return undefined;
@@ -62,17 +62,17 @@ const findObject = async (
   const filledName = fillPlaceholders(name, object);
   const filledNamespace = fillPlaceholders(namespace, object);
   if (filledName === undefined || filledNamespace === undefined) return findNothing();
-  const within = namespace === "" ? undefined : requirePathSegment(filledNamespace, "namespace");
+  const objectNamespace = namespace === "" ? undefined : requirePathSegment(filledNamespace, "namespace");
   if (name !== "")
-    return getObject({ apiVersion, kind, name: requirePathSegment(filledName, "name") }, within, capabilities);
+    return getObject({ apiVersion, kind, name: requirePathSegment(filledName, "name") }, objectNamespace, capabilities);
 
   const { labelSelector } = selector;
   if (!isMap(labelSelector)) throw new Error("k8s must have a name or a labelSelector");
   const labels = fillLabelSelector(labelSelector, object);
   if (labels === undefined) return findNothing();
-  // A label's value with a comma would change the meaning of the selector in the query to the API server.
+  // The selector becomes a query of the API server. A value with a comma would change the meaning of the query.
   if (!isLabelSelector(labels)) throw new Error("k8s.labelSelector is no valid label selector");
-  return capabilities.findFirst(apiVersion, kind, labels, within);
+  return capabilities.findFirst(apiVersion, kind, labels, objectNamespace);
 };
 
 const getObject = async (
@@ -91,7 +91,9 @@ const requireStrings = <Key extends string>(values: Record<Key, unknown>, where:
   return values as Record<Key, string>;
 };
 
-/** Checks a name that becomes part of an API server URL: it must not change the path. */
+/**
+ * Checks a name that becomes a segment of an API server's path: it must not contain characters that change the path.
+ */
 const requirePathSegment = (name: string, field: string): string => {
   if (name === "" || name === "." || name === ".." || name.length > 253 || /[/%]/.test(name))
     throw new Error(`k8s.${field} becomes ${quoteValue(name)}, which is no valid name of an object`);
@@ -155,8 +157,9 @@ const fetchValue = async (
 };
 
 /**
- * Fills the placeholders of a URL. The values come from the object's author, so they are encoded or refused: each stays
- * part of the host name, or of one segment of the path or query.
+ * Fills the placeholders of a URL. The object's author chooses the values, so a value must not change the structure of
+ * the URL: in the path and query, values are encoded; in the host name, other characters than letters, digits, dots and
+ * hyphens are refused.
  */
 const fillAddress = (url: string, object: KubernetesObject): string | undefined => {
   const [scheme = ""] = /^https?:\/\//i.exec(url) ?? [];
@@ -180,8 +183,8 @@ const dotStep = /[/\\](?:\.|%2e){1,2}(?:[/\\]|$)/i;
 const maximumLength = 65_536;
 
 /**
- * Replaces each `{{a.b.c}}` in a text by the object's value there; returns undefined if one of these values is no text,
- * number or boolean. `encoded` escapes a value for its position in the text.
+ * Replaces each placeholder, such as `{{metadata.name}}`, by the object's value at this path. Returns undefined if one
+ * of the values is no text, number or boolean. `encode` escapes a value for its position in the text.
  */
 export const fillPlaceholders = (
   text: string,
@@ -193,7 +196,7 @@ export const fillPlaceholders = (
   for (;;) {
     const open = text.indexOf("{{", at);
     const close = open < 0 ? -1 : text.indexOf("}}", open + 2);
-    // A `{{` without `}}` in a policy's template starts no placeholder; the text stays as it is.
+    // A `{{` without `}}` starts no placeholder: the text stays as it is.
     if (close < 0) break;
     const path = text.slice(open + 2, close);
     if (path === "") throw new Error(`${quoteValue(text)} has a placeholder without a path; write {{metadata.name}}`);

@@ -13,7 +13,7 @@ export const buildReferenceUrl = (text: unknown, field: string, params?: unknown
 
 const compareNames = ([left]: [string, string], [right]: [string, string]) => (left < right ? -1 : 1);
 
-/** Returns the entries of a map of texts; null entries are left out, as in Go. */
+/** Returns the entries of a map of texts. As in Go, entries with the value null are left out. */
 export const parseTextEntries = (value: unknown, field: string): [string, string][] => {
   if (!isMap(value)) throw new Error(`${field} must be a map of texts`);
   return Object.entries(value).flatMap(([key, text]): [string, string][] => {
@@ -34,11 +34,11 @@ export const parseMethod = <const Method extends string>(text: unknown, known: r
 export const toJsonRequestBody = (value: unknown): string | undefined =>
   value === undefined || value === null ? undefined : JSON.stringify(value);
 
-/** Headers of the connection, the transfer and its target, which policies must not set. */
+/** Headers that policies must not set, because they follow from the connection, the address and the body. */
 const forbiddenHeaders =
   /^(host|connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade|content-length|expect|http2-settings)$/;
 
-/** Lowercases names and adds content-length, which Node would leave out of a GET. */
+/** Returns headers with names in lower case. Adds content-length, which Node leaves out of a GET. */
 export const buildPolicyRequestHeaders = (
   value: unknown,
   body: string | Uint8Array | undefined,
@@ -47,19 +47,22 @@ export const buildPolicyRequestHeaders = (
     name.toLowerCase(),
     value,
   ]);
-  const carrier = headers.find(([name]) => forbiddenHeaders.test(name));
-  if (carrier) throw new Error(`header must not set ${carrier[0]}, which follows from the address and the body`);
+  const forbidden = headers.find(([name]) => forbiddenHeaders.test(name));
+  if (forbidden) throw new Error(`header must not set ${forbidden[0]}, which follows from the address and the body`);
   if (body !== undefined) headers.push(["content-length", String(Buffer.byteLength(body))]);
   return Object.fromEntries(headers);
 };
 
-/** An allowed host: a name or the ending of names. `port` is empty for the scheme's default. */
+/**
+ * An allowed host. With `isEnding`, `name` is an ending such as `.example.com`. `port` is empty for the default port.
+ */
 interface AllowedHost {
   name: string;
   isEnding: boolean;
   port: string;
 }
 
+/** Parses an allowed host such as `api.example.com`, `api.example.com:8443` or `*.example.com`. */
 const parseHost = (text: string): AllowedHost | undefined => {
   const [, star, host = "", port = ""] = /^(\*\.)?([^\s:/@?#\\*]+|\[[^\]\s]+\])(?::(\d{1,5}))?$/.exec(text) ?? [];
   const url = `http://${host}/`;
@@ -73,11 +76,11 @@ export const isHostEntry = (text: string): boolean => parseHost(text) !== undefi
 
 const defaultPorts: Record<string, string> = { "http:": "80", "https:": "443" };
 
-/** Reports whether a URL's host is listed; an entry without a port means the scheme's default port. */
+/** Reports whether a URL's host is among the allowed ones. An entry without a port allows only the default port. */
 export const isAllowedHost = (allowedHosts: readonly string[], { protocol, hostname, port }: URL): boolean =>
   allowedHosts.some((text) => {
     const host = parseHost(text);
     if (host === undefined || (host.isEnding ? !hostname.endsWith(host.name) : hostname !== host.name)) return false;
-    const common = defaultPorts[protocol] ?? "";
-    return (port || common) === (host.port === "" ? common : String(Number(host.port)));
+    const defaultPort = defaultPorts[protocol] ?? "";
+    return (port || defaultPort) === (host.port === "" ? defaultPort : String(Number(host.port)));
   });

@@ -13,7 +13,7 @@ describe("a token", () => {
   for (const { body, token, expireAt } of rows.answers)
     it(`${token === undefined ? "is not" : "is"} in ${body}`, () =>
       assert.deepEqual(parseTokenResponse({ status: 200, body }), token && { token, expireAt }));
-  it("is in no response with an error status", () => {
+  it("is not read from a response with an error status", () => {
     for (const status of [199, 301, 401, 500])
       assert.equal(parseTokenResponse({ status, body: '{"token":"t"}' }), undefined);
   });

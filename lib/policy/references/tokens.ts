@@ -3,7 +3,7 @@ import { isMap } from "../../json.ts";
 import { type HttpsRequest, type HttpsResponse, parseAnswer } from "../../needs.ts";
 import type { HttpReferenceAuth } from "../types.ts";
 
-/** A token and its expiry in milliseconds since 1970; undefined if the service doesn't state one. */
+/** A token and when it expires, in milliseconds since 1970; undefined if the service doesn't say when. */
 interface ReceivedToken {
   token: string;
   expireAt: number | undefined;
@@ -20,19 +20,21 @@ export const parseTokenResponse = (answer: HttpsResponse): ReceivedToken | undef
   return { token, expireAt: typeof expireAt === "number" && expireAt > 0 ? expireAt : undefined };
 };
 
-/** The time at which each cached response of a token endpoint was first seen. */
-const firstSeen = new WeakMap<HttpsResponse, number>();
+/** When each response of a token service was first read: the start of the token's life. */
+const firstRead = new WeakMap<HttpsResponse, number>();
+/** Both in milliseconds. */
 const defaultLife = 5 * 60_000;
 const minimumMargin = 5000;
 
 /**
- * Returns for how many seconds to keep a token: its life less a tenth of it, or less 5 s if that is more; 0 if refused.
+ * Returns for how many seconds to cache a token: its life minus a margin of a tenth, but at least 5 s. Returns 0 for a
+ * token that was refused.
  */
 export const computeTokenCacheSeconds =
   ({ expireDuration = "" }: HttpReferenceAuth, refused: string | undefined): NonNullable<HttpsRequest["keep"]> =>
   (answer) => {
-    const start = firstSeen.get(answer) ?? Date.now();
-    firstSeen.set(answer, start);
+    const start = firstRead.get(answer) ?? Date.now();
+    firstRead.set(answer, start);
     const found = parseTokenResponse(answer);
     if (found === undefined || found.token === refused) return 0;
     const life =
@@ -42,6 +44,7 @@ export const computeTokenCacheSeconds =
     return Math.max(0, life - Math.max(life / 10, minimumMargin)) / 1000;
   };
 
+/** The milliseconds of each unit of Go's durations. */
 const units: Record<string, number> = {
   ns: 1e-6,
   us: 1e-3,

@@ -16,13 +16,14 @@ import {
   renderValuesAsCueList,
 } from "./cue-text.ts";
 
+/** The lists of terms and their names in CUE, such as `nodeRequired`. */
 const namedLists = affinityTermListPaths.map(({ parents, key }) => {
   const steps = [...parents, key];
   const kind = steps.includes(requiredTermsField) ? "Required" : "Preferred";
   return { name: `${parents[1]?.replace("Affinity", "")}${kind}`, steps };
 });
 
-/** A map on the path to a list of terms: its CUE field, its path, and the CUE field of the map around it. */
+/** A map on the path to a list of terms: its CUE field (`name`), its path, and the CUE field of the map around it. */
 interface ParentMap {
   name: string;
   steps: string[];
@@ -33,7 +34,7 @@ interface TermList extends ParentMap {
   terms: unknown[];
 }
 
-/** Renders a template of affinities as a CUE script, which shows readers what it does. */
+/** Renders a template of affinities as CUE. */
 export const renderAffinityAsCue = ({ operation: act, affinity }: OverrideTemplate): string => {
   const termLists = namedLists.flatMap(({ name, steps }): TermList[] => {
     const terms = lookUp({ affinity }, steps)?.value;
@@ -56,7 +57,7 @@ const listParents = (steps: readonly string[]): ParentMap[] =>
     return { name: toFieldName(step), steps: steps.slice(0, index + 1), within: toFieldName(steps[index - 1]) };
   });
 
-/** Returns a path's step as a CUE field name: `required` for the long key of the list of required terms. */
+/** Returns the CUE field for a step of a path. It is `required` for the long key of required terms. */
 const toFieldName = (step = "podSpec") => (step === requiredTermsField ? "required" : step);
 
 const renderSetting = (termLists: TermList[], parents: ParentMap[], adds: boolean) => {

@@ -4,17 +4,18 @@ import { renderCueLiteral } from "./cue-text.ts";
 const decimalSuffixes = { n: -9, u: -6, m: -3, "": 0, k: 3, M: 6, G: 9, T: 12, P: 15, E: 18 };
 const binarySuffixes = { Ki: 10, Mi: 20, Gi: 30, Ti: 40, Pi: 50, Ei: 60 };
 
+/** The exponents of ten and of two, by suffix. */
 const scales = Object.fromEntries([
   ...Object.entries(decimalSuffixes).map(([suffix, tens]) => [suffix, [tens, 0]]),
   ...Object.entries(binarySuffixes).map(([suffix, twos]) => [suffix, [0, twos]]),
 ]);
 
-/** Writes a fraction as a decimal; undefined if it has no finite one. */
+/** Writes a fraction as a decimal; undefined if its decimal is infinite, such as 0.333…. */
 export const formatDecimal = ({ numerator, denominator }: ExactFraction): string | undefined => {
   const size = numerator < 0n ? -numerator : numerator;
-  // A denominator of n binary digits has fewer than n prime factors, so n decimals suffice.
-  const most = denominator.toString(2).length;
-  for (let places = 0, scale = 1n; places <= most; places++, scale *= 10n) {
+  // A denominator of n binary digits has less than n prime factors, so a finite decimal has at most n places.
+  const maxPlaces = denominator.toString(2).length;
+  for (let places = 0, scale = 1n; places <= maxPlaces; places++, scale *= 10n) {
     if ((size * scale) % denominator !== 0n) continue;
     const digits = ((size * scale) / denominator).toString().padStart(places + 1, "0");
     const fraction = digits.slice(digits.length - places);
@@ -23,14 +24,18 @@ export const formatDecimal = ({ numerator, denominator }: ExactFraction): string
   return undefined;
 };
 
-/** CUE calculates with this many digits and rounds longer results. */
+/** CUE calculates with this number of digits, and rounds longer results. */
 const precision = 24;
 
-/** Returns a regular expression for the numbers that CUE multiplies exactly by a number with that many digits. */
+/**
+ * Returns a regular expression for numbers whose product with a number of `otherFactorDigits` digits is exact in CUE.
+ */
 export const buildExactCueFactorPattern = (otherFactorDigits: number): string =>
   otherFactorDigits < precision ? `^-?[0-9.]{1,${precision - otherFactorDigits}}(E.*)?$` : noNumber;
 
-/** Returns a regular expression for the numbers that CUE adds exactly to `text`; none if `text` is too large. */
+/**
+ * Returns a regular expression for numbers whose sum with `text` is exact in CUE. It matches none if `text` is large.
+ */
 export const buildExactCueSummandPattern = (text: string): string =>
   new RegExp(smallNumber).test(text) ? smallNumber : noNumber;
 
@@ -38,9 +43,9 @@ const smallNumber = "^-?([0-9]{1,14}([.][0-9]{1,8})?|[0-9]([.][0-9]+)?E[+](1[0-3
 const noNumber = "^$";
 
 /**
- * Returns a CUE definition that gives the value of a number, or of a text that is a decimal or a quantity. It fails
- * where CUE can't be exact: for texts with 19 digits or more, finer than a billionth or beyond 2^63-1, and for numbers
- * that don't match `numberPattern`.
+ * Returns a CUE definition that computes the value of a number, or of a text that is a decimal or a quantity. It fails
+ * if CUE can't calculate exactly: for a text with 19 digits or more, with more than nine decimals or larger than
+ * 2^63-1, and for a number that doesn't match `numberPattern`.
  */
 export const renderCueAmountDefinition = (
   numberPattern?: string,
@@ -65,5 +70,5 @@ _quantity: #"^([+-]?)([0-9]+[.]?[0-9]*|[.][0-9]+)(?:([numkMGTPE]|[KMGTPE]i)|[eE]
 _scales: ${renderCueLiteral(scales)}
 _largest: 9223372036854775807`;
 
-/** Returns the CUE expression for a list with the amount of a value; the list is empty if it is no number. */
+/** Returns a CUE expression: a list with the amount of a value, or an empty list if the value is no number. */
 export const renderAmountExpression = (value: string): string => `(_amount & {of: ${value}}).out`;

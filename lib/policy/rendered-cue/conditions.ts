@@ -17,10 +17,10 @@ import {
 import { locateReferenceInCue, renderCueLiteral, renderCueScript } from "./cue-text.ts";
 
 /**
- * Renders a condition as CUE for readers of the policy; the condition must have passed its checks. The CUE
- * decides as the condition does, or fails where CUE is less exact: texts of numbers with 19 digits or more, finer than
- * a billionth or beyond 2^63-1; calculations with more than 24 digits; two referenced lists or maps that differ and
- * contain both numbers and texts that are numbers.
+ * Renders a condition as CUE for people who read the policy. The condition must be valid. The CUE decides as the
+ * condition does, but fails if CUE can't calculate exactly: with a text of 19 digits or more, with more than nine
+ * decimals or larger than 2^63-1; with results of more than 24 digits; and with two referenced lists or maps that
+ * differ, if they contain both numbers and texts that are numbers.
  */
 export const renderConditionAsCue = (condition: PolicyCondition): string => {
   const { affectMode, message, dataRef } = condition;
@@ -42,7 +42,7 @@ export const renderConditionAsCue = (condition: PolicyCondition): string => {
   );
 };
 
-/** A condition in CUE: `hit` is an expression that is true if it holds; the rest is what `hit` uses. */
+/** A condition in CUE. `hit` is an expression that is true if the condition is met. It uses the other members. */
 interface RenderedCondition {
   inputs: string[];
   parts: string[];
@@ -81,11 +81,12 @@ const renderConstant = (value: unknown): string => {
 
 type ConstantValue = { value: unknown } | undefined;
 
+/** The operators of CUE, by condition. */
 const signs: Record<string, string> = { Gt: ">", Gte: ">=", Lt: "<", Lte: "<=" };
 
 interface RenderedTest {
   test: string;
-  /** Matches the numbers with which the CUE test calculates exactly; undefined if the test only compares. */
+  /** A regular expression for numbers with which the test calculates exactly; undefined if the test only compares. */
   shape?: string | undefined;
 }
 
@@ -96,6 +97,7 @@ const renderTest = (cond: PolicyCondition["cond"], value: ConstantValue): Render
   return { test: cond.startsWith("Not") ? `!${test}` : test };
 };
 
+// Regular expressions for JSON: a text that is a number or a quantity, and a number.
 const quotedNumber = "\\x22[-+.0-9]+([eE][-+0-9]+|[numkMGTPE]|[KMGTPE]i)?\\x22";
 const numberPattern = "[:[,]-?[0-9]";
 
@@ -139,7 +141,7 @@ const renderMembership = (value: ConstantValue): string => {
   return `list.Contains([for member in other & [...] {${members ? renderSingle("member", members) : renderSame("one", "member")}}], true)`;
 };
 
-/** Returns CUE that compares the value `one` with constants, as simply as their types allow. */
+/** Returns CUE that compares the value `one` with constants. It is as simple as the types of the constants allow. */
 const renderSingle = (name: string, constants: unknown[]): string => {
   if (constants.every((constant) => typeof constant === "number" || isExactFraction(constant)))
     return `list.Contains([for amount in ${renderAmountExpression("one")} {amount == ${name}}], true)`;
@@ -171,8 +173,8 @@ _ordered: {
 }`;
 
 /**
- * Renders the test of a condition with `valueProcess` as CUE. A constant value is calculated while rendering; any
- * other value is calculated by the rendered CUE.
+ * Renders the test of a condition with `valueProcess` as CUE. With a constant value, the result is calculated here;
+ * with a referenced value, the rendered CUE calculates it.
  */
 const renderProcessedTest = ({ cond, valueProcess }: PolicyCondition, value: ConstantValue): RenderedTest => {
   const { operation, operationWith = "" } = valueProcess ?? {};
@@ -186,12 +188,14 @@ const renderProcessedTest = ({ cond, valueProcess }: PolicyCondition, value: Con
   const sign = signs[cond];
   if (sign !== undefined) return { test: `${renderAmountExpression("one")}[0]${amount} ${sign} ${wanted}`, shape };
   const isEqual = `list.Contains([for amount in ${renderAmountExpression("one")} {amount${amount} == ${wanted}}], true)`;
-  // The rendered test evaluates the wanted value first, so that CUE fails in every case if it is no number.
+  // The test evaluates the wanted value first, so that CUE fails if it is no number, even without data.
   const test = number === undefined ? `(${wanted} != null && ${isEqual})` : isEqual;
   return { test: cond === "NotEqual" ? `!${test}` : test, shape };
 };
 
-/** The sides of a comparison in CUE: `amount` follows the data's amount (` * 3`); `wanted` is the other side. */
+/**
+ * The sides of a comparison in CUE. `amount` is appended to the data's amount, as ` * 3`; `wanted` is the other side.
+ */
 interface ComparedSides {
   amount: string;
   wanted: string;
@@ -199,7 +203,7 @@ interface ComparedSides {
 }
 
 const renderConstantSides = (wanted: ExactFraction | undefined): ComparedSides => {
-  // The constant is no number: the rendered CUE fails, as kinitiras does, once there is data to compare with it.
+  // If the constant is no number, the rendered CUE fails once there is data to compare, as kinitiras does.
   if (wanted === undefined) return { amount: "", wanted: "(other & number)" };
   const text = formatDecimal(wanted);
   if (text !== undefined) return { amount: "", wanted: text };

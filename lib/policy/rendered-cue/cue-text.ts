@@ -4,7 +4,7 @@ import { type PathStep, parseReferencePath } from "../values/paths.ts";
 
 const cuePackages = ["encoding/json", "list", "math", "math/bits", "regexp", "strconv", "strings"];
 
-/** Joins parts of rendered CUE to a script, with the needed imports and the declarations of its inputs. */
+/** Joins parts of CUE to a script. Adds the imports that the parts need, and the declarations of the inputs. */
 export const renderCueScript = (inputs: readonly string[], parts: readonly string[]): string => {
   const body = parts.filter((part) => part !== "").join("\n\n");
   const imports = cuePackages.filter((path) => new RegExp(`\\b${path.replace(/.*\//, "")}\\.[A-Z]`).test(body));
@@ -13,7 +13,10 @@ export const renderCueScript = (inputs: readonly string[], parts: readonly strin
   return `${head}data: _ @tag(data)\n${inputLines}\n${body}\n`;
 };
 
-/** Renders a policy's value as JSON, which is CUE without code. CUE accepts no lone surrogate or byte order mark. */
+/**
+ * Renders a value as JSON that is also CUE, so that nothing in it becomes code. Lone surrogates and byte order marks
+ * are replaced, because CUE doesn't accept them.
+ */
 export const renderCueLiteral = (value: unknown): string =>
   JSON.stringify(value, (_, member) => (typeof member === "string" ? member.toWellFormed() : member)).replaceAll(
     "\uFEFF",
@@ -29,6 +32,7 @@ export const renderCueList = (elements: readonly string[]): string =>
 
 const indent = (text: string): string => text.replaceAll("\n", "\n\t");
 
+/** Words that CUE doesn't accept after a dot in a path. */
 const keywords = new Set(["package", "import", "for", "in", "if", "let", "true", "false", "null"]);
 
 export const renderCuePath = (root: string, steps: readonly PathStep[]): string =>
@@ -37,11 +41,13 @@ export const renderCuePath = (root: string, steps: readonly PathStep[]): string 
     return before + (isPlain ? `.${step}` : `[${renderCueLiteral(step)}]`);
   }, root);
 
-/** Returns a CUE expression: the value at the path `place`, or `otherwise` if there is none. */
+/** Returns a CUE expression for the value at the path `place`, or for `otherwise` if there is no such value. */
 export const renderCueValueOrElse = (place: string, otherwise: string): string =>
   `[if ${place} != _|_ {${place}}, ${otherwise}][0]`;
 
-/** Returns a CUE field: the value at the path `place`, null if it is absent, an error if it has another shape. */
+/**
+ * Returns a CUE field. It is the value at the path `place`, null if there is none, or an error if its type is wrong.
+ */
 export const renderNullableCueField = (name: string, place: string, shape: "{...}" | "[...]"): string =>
   `${name}: (null | ${shape}) & ${renderCueValueOrElse(place, "null")}`;
 
@@ -49,6 +55,7 @@ export const renderNullableCueField = (name: string, place: string, shape: "{...
 export const renderCuePatchOperation = (op: "add" | "remove", path: string, value?: string, clauses = ""): string =>
   `${clauses && `${clauses} `}{op: "${op}", path: ${path}${value === undefined ? "" : `, value: ${value}`}}`;
 
+/** Where a script finds a reference's value: the declaration of an input, and the path in it. */
 interface ReferenceLocation {
   input: string;
   place: string;
@@ -56,7 +63,7 @@ interface ReferenceLocation {
 
 const responseParts = ["body", "header", "trailer"];
 
-/** Returns the CUE path of a reference's value, and the input field that it needs. A dataRef has the suffix `_d`. */
+/** Returns the CUE path of a reference's value, and the input that it needs. The input of a dataRef ends in `_d`. */
 export const locateReferenceInCue = ({ from, path }: ValueReference, suffix: "" | "_d" = ""): ReferenceLocation => {
   const steps = parseReferencePath(path);
   if (from === "current") return { input: "object: data.object", place: renderCuePath("object", steps) };
@@ -69,7 +76,7 @@ export const locateReferenceInCue = ({ from, path }: ValueReference, suffix: "" 
   };
 };
 
-/** Returns an operation that prepends, one after the other, the elements that a list lacks. */
+/** Returns a patch operation that prepends the elements that a list lacks, one after another. */
 export const renderPrependMissingAsCue = (
   path: string,
   list: string,
@@ -85,7 +92,7 @@ export const renderPrependMissingAsCue = (
 /** The inputs of a CUE script that changes pods: the object and its kind. */
 export const podScriptCueInputs = ["object: data.object", "kind: object.kind"];
 
-/** CUE that defines `place` and `podSpec` by the object's kind, in any group. */
+/** CUE that defines `place` (the path of the pod spec) and `podSpec`. The object's kind decides, in any API group. */
 export const podSpecCueDefinition = `// the path of the pod spec; other kinds have none
 templated: ["ReplicationController", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"]
 place: [
@@ -101,7 +108,7 @@ podSpec: (null | {...}) & [
 	null,
 ][0]`;
 
-/** CUE that defines the first container and these lists of its resources; each is null if missing. */
+/** Returns CUE that defines the first container and these lists of its resources. Each is null if it is absent. */
 export const renderFirstContainerAsCue = (...lists: string[]): string =>
   [
     "// of the first container",
@@ -112,15 +119,16 @@ export const renderFirstContainerAsCue = (...lists: string[]): string =>
   ].join("\n");
 
 /**
- * Renders a CUE text: the JSON pointer of a field in the Pod template. The CUE field `place` holds the template's own
- * path.
+ * Renders the JSON pointer of a field in the pod spec as a CUE text. The CUE field `place` is the path of the pod spec.
  */
 export const renderPodTemplatePointerAsCue = (...steps: string[]): string => `"\\(place)/${steps.join("/")}"`;
 
 export const renderAddMissingMapOperation = (name: string, path: string): string =>
   renderCuePatchOperation("add", path, "{}", `if ${name} == null`);
 
-/** Renders the output of a CUE script: the list of its JSON patch operations, empty if `needed` is null. */
+/**
+ * Renders the output of a script: its list of patch operations. The list is empty if the CUE field `needed` is null.
+ */
 export const renderCuePatchesOutput = (needed: string, operations: string): string =>
   `unFlattenPatches: [if ${needed} != null {${operations}}]\npatches: list.FlattenN(unFlattenPatches, 1)`;
 

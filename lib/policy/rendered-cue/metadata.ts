@@ -10,7 +10,7 @@ import {
   renderNullableCueField,
 } from "./cue-text.ts";
 
-/** Returns a CUE script that does what a template of type labels or annotations says. */
+/** Renders a template of labels or annotations as CUE. */
 export const renderMetadataAsCue = (template: OverrideTemplate): string => {
   const { type, operation: act } = template;
   if (act === "remove")
@@ -53,7 +53,7 @@ const renderPatches = (type: string, operations: readonly string[], clauses = ""
 const renderRemoval = (type: string, key: string) =>
   `patches: ${renderCueList([renderCuePatchOperation("remove", renderPath(type, key), undefined, `if ${renderCuePath(type, [key])} != _|_`)])}`;
 
-/** Renders the JSON Patch path of a label or annotation as a CUE literal, so that nothing in its key becomes code. */
+/** Renders the path of a label or annotation in a patch as a CUE literal, so that nothing in its key becomes code. */
 const renderPath = (type: string, key: string) => renderCueLiteral(`/metadata/${type}/${escapeJsonPointerStep(key)}`);
 
 const getKey = ({ path }: OverrideTemplate): string => unescapeJsonPointerStep(path ?? "");

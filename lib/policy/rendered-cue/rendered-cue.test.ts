@@ -22,19 +22,20 @@ import { renderTemplateAsCue } from "./templates.ts";
 const runs = 200;
 const apiVersion = "policy.kcloudlabs.io/v1alpha1";
 
-/** Returns the value, or the error's message. Only the presence of errors is compared. */
+/** Returns the result as a value, or as an error with its message. */
 const getOutcome = async (result: Promise<unknown>) =>
   result.then(
     (value) => ({ value: normalizeObjectForComparison(value) }),
     (error: Error) => ({ error: true, message: error.message }),
   );
 
+/** Asserts that both results have the same value, or that both are errors. The messages of errors may differ. */
 const assertSame = (left: Awaited<ReturnType<typeof getOutcome>>, right: typeof left, what: string) => {
   if ("message" in left && "message" in right) return;
   assert.deepEqual(right, left, what);
 };
 
-/** Wraps a value in maps and lists so that a path leads to it. */
+/** Wraps a value in maps and lists, so that it is at this path. */
 const plantValue = ([step, ...rest]: PathStep[], value: unknown): unknown => {
   if (step === undefined) return value;
   return typeof step === "number"
@@ -57,7 +58,7 @@ const fetchParameters = async (
   return { [`http${suffix}`]: found ? plantValue(isPart ? steps : ["body", ...steps], found.value) : {} };
 };
 
-/** Evaluates a rendering with data. */
+/** Evaluates a rendering with the data that the rule would give it. */
 const evaluateRendering = async (rendering: string, data: object, capabilities: PolicyCapabilities) =>
   JSON.parse(await capabilities.evaluateCue(`${rendering}\ndata: ${JSON.stringify(data)}\n`));
 
@@ -157,7 +158,7 @@ const pickFrom = <T>(values: readonly T[]) => fc.constantFrom(...values);
 const makeOptional = <T>(of: fc.Arbitrary<T>) => fc.option(of, { nil: undefined });
 const listOf = <T>(of: fc.Arbitrary<T>) => fc.array(of, { minLength: 1, maxLength: 3 });
 
-/** Removes undefined members. */
+/** Returns an object without its undefined members. */
 const toJson = <T>(value: T): T => JSON.parse(JSON.stringify(value));
 
 const required = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -335,7 +336,7 @@ const condition: fc.Arbitrary<PolicyCondition> = fc
   )
   .map(([left, right]) => toJson({ ...left, ...right }) as PolicyCondition);
 
-/** Fields that may have a wrong shape. */
+/** Fields that are generated with values of wrong types. */
 const places = [
   "/metadata/annotations",
   "/metadata/labels",
@@ -371,7 +372,7 @@ const misshapen = fc
     }
   });
 
-/** CUE's message if it can't decide whether two lists or maps are equal. */
+/** Matches CUE's message that it can't decide whether two lists or maps are equal. */
 const mayBeSame = /conflicting values true and false/;
 
 const longDivision = { operation: "/", operationWith: "0.7000000000000001" };
@@ -384,7 +385,7 @@ const request: fc.Arbitrary<PolicyRequest> = fc.tuple(object, makeOptional(objec
 describe("renderings", () => {
   const capabilities = createPolicyCaseCapabilities();
 
-  it("change any object like the template", async () => {
+  it("change any object as the template does", async () => {
     const law = fc.asyncProperty(template, request, async (template, request) => {
       const expected = await getOutcome(applyTemplate(template, request, capabilities));
       assertSame(
@@ -396,7 +397,7 @@ describe("renderings", () => {
     await fc.assert(law, { numRuns: runs });
   });
 
-  it("fail or change an object of a wrong shape like the template", async () => {
+  it("fail or change an object with wrong types as the template does", async () => {
     const law = fc.asyncProperty(template, misshapen, async (template, object) => {
       const request: PolicyRequest = { operation: "CREATE", object };
       const result = await getOutcome(applyRendering(template, request, capabilities));
@@ -410,7 +411,7 @@ describe("renderings", () => {
     await fc.assert(law, { numRuns: runs });
   });
 
-  it("decide like the condition", async () => {
+  it("decide as the condition does", async () => {
     const law = fc.asyncProperty(condition, request, async (condition, request) => {
       const result = await getOutcome(evaluateRenderedCondition(condition, request, capabilities));
       if ("message" in result && mayBeSame.test(result.message)) return;
@@ -438,7 +439,7 @@ describe("renderings", () => {
     "lists that are the same but for texts that are numbers": [[5], { cond: "Equal", valueRef: elsewhere }],
   };
   for (const [what, [data, fields]] of Object.entries(beyond))
-    it(`fail rather than decide otherwise for ${what}`, async () => {
+    it(`fail, and don't decide differently, for ${what}`, async () => {
       const object = { apiVersion: "v1", kind: "ConfigMap", data, other: ["5"] };
       const condition: PolicyCondition = { cond: "Equal", dataRef: { from: "current", path: "data" }, ...fields };
       await evaluateCondition(condition, { operation: "CREATE", object }, capabilities);

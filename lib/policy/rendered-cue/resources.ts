@@ -24,8 +24,8 @@ import {
 const resourcesPath = ["containers", "0", "resources"];
 
 /**
- * Renders the JSON Patch path of a container's resource, such as `limits/cpu`, as CUE. The resource's name is escaped
- * as in JSON, so that nothing in it becomes code.
+ * Renders the path of a resource in a patch, such as `limits/cpu` of the first container, as CUE. The resource's name
+ * is escaped, so that nothing in it becomes code.
  */
 const renderPath = (list: string, name: string) =>
   renderPodTemplatePointerAsCue(...resourcesPath, list, renderCueLiteral(escapeJsonPointerStep(name)).slice(1, -1));
@@ -33,7 +33,7 @@ const renderPath = (list: string, name: string) =>
 const renderRemoval = (list: string, name: string) =>
   renderCuePatchOperation("remove", renderPath(list, name), undefined, `if ${renderCuePath(list, [name])} != _|_`);
 
-/** Renders a template of resources as a CUE script, which shows readers what it does. */
+/** Renders a template of resources as CUE. */
 export const renderResourcesTemplateAsCue = ({ operation: act, resources = {} }: OverrideTemplate): string => {
   const lists = (["requests", "limits"] as const).filter((list) => Object.keys(resources[list] ?? {}).length > 0);
   const operations = lists.flatMap((list) => {
@@ -71,25 +71,25 @@ export const renderOversellTemplateAsCue = ({ operation: act, resourcesOversell 
     ]);
   }
 
-  const shared = factors.map(({ factor, name }) => {
+  const multiplied = factors.map(({ factor, name }) => {
     return { name, field: factor.replace("Factor", ""), times: formatFactor(resourcesOversell[factor]) };
   });
-  const digits = Math.max(...shared.map(({ times }) => times.length - "0.".length));
-  const shares = shared.map(({ name, field, times }) =>
+  const digits = Math.max(...multiplied.map(({ times }) => times.length - "0.".length));
+  const operations = multiplied.map(({ name, field, times }) =>
     renderCuePatchOperation(
       "add",
       renderPath("requests", name),
-      renderShare(field, times),
+      renderMultipliedLimit(field, times),
       `for limit in ${field}${field === "disk" ? " if limit != 0" : ""}`,
     ),
   );
   const parts = [
     podSpecCueDefinition,
     renderFirstContainerAsCue("limits", "requests"),
-    `// the limits that exist\n${shared.map(({ name, field }) => `${field}: ${renderAmountAt("limits", name)}`).join("\n")}`,
-    shared[0]?.field === "cpu" &&
+    `// the limits that exist\n${multiplied.map(({ name, field }) => `${field}: ${renderAmountAt("limits", name)}`).join("\n")}`,
+    multiplied[0]?.field === "cpu" &&
       `// a request of no CPU stays as it is\nasked: [if ${cpuRequest} != _|_ {${cpuRequest}}]\nisIdle: list.Contains(asked, "0")`,
-    `shares: ${renderCueList(shares)}`,
+    `shares: ${renderCueList(operations)}`,
     renderCuePatchesOutput(
       "container",
       `[if len(shares) > 0 ${renderAddMissingMapOperation("requests", renderPodTemplatePointerAsCue(...resourcesPath, "requests"))}] + shares`,
@@ -109,8 +109,11 @@ const renderAmountAt = (list: string, name: string): string => {
   return `[if ${place} != _|_ if ${place} != null {${renderAmountExpression(place)}[0]}]`;
 };
 
-/** Returns CUE for a share of a limit, rounded half away from zero: thousandths of a CPU, or whole units. */
-const renderShare = (field: string, times: string) =>
+/**
+ * Returns CUE for a limit multiplied by a factor: in thousandths of a CPU, or in whole units of other resources. Halves
+ * are rounded away from zero.
+ */
+const renderMultipliedLimit = (field: string, times: string) =>
   field === "cpu"
     ? `"\\(${`[if isIdle {0}, math.Round(limit * 1000 * ${times})][0]`})m"`
     : `"\\(math.Round(limit * ${times}))"`;

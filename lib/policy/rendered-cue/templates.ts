@@ -14,8 +14,8 @@ const renderers = {
 };
 
 /**
- * Renders an override template as CUE for policy readers; the template must have passed its checks. The CUE changes
- * an object as the template does, or fails: if a field has a wrong shape, or if CUE can't calculate the share of a
- * limit exactly, because the limit has 19 digits or more, is finer than a billionth or beyond 2^63-1.
+ * Renders an override template as CUE for people who read the policy. The template must be valid. The CUE changes an
+ * object as the template does. But it fails if a field has a wrong type, or if CUE can't multiply a limit exactly,
+ * because the limit has 19 digits or more, more than nine decimals or is larger than 2^63-1.
  */
 export const renderTemplateAsCue = (template: OverrideTemplate): string => renderers[template.type](template);

@@ -30,6 +30,7 @@ export const renderTolerationsTemplateAsCue = ({ operation: act, tolerations = [
   ]);
 };
 
+/** A patch operation that sets the tolerations if the pod has none. */
 const setAll = renderCuePatchOperation("add", tolerationsPath, "wanted", "if len(existing) == 0");
 
 const renderAddition = (tolerations: readonly Toleration[]) => [
@@ -96,8 +97,8 @@ _replacement: {
 ];
 
 /**
- * Returns, in a list, the key and value that a template's toleration stands for; for Exists only the key, as values
- * don't matter.
+ * Returns a list with the key and value that identify the tolerations which a template's toleration replaces or
+ * removes. For the operator Exists, only the key. The list is empty if the toleration identifies none.
  */
 const listMeant = ({ key, operator = "", value }: Toleration): object[] => {
   if (typeof key !== "string") return [];
@@ -105,6 +106,7 @@ const listMeant = ({ key, operator = "", value }: Toleration): object[] => {
   return ["", "Equal"].includes(operator) && typeof value === "string" ? [{ key, value }] : [];
 };
 
+/** CUE that finds out whether a toleration (`of`) has a key, or a key and a value, of the list `by`. */
 const meantDefinition = `_meant: {
 	of: _
 	by: [...]

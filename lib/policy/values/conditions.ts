@@ -12,7 +12,7 @@ import { compareBytes, describeType, quoteValue } from "./texts.ts";
 
 type FoundOrMissing = { value: unknown } | undefined;
 
-/** Reports whether a condition holds; if a value that it needs is missing, only NotExist holds. */
+/** Reports whether a condition is met. If a value is missing that the condition needs, only NotExist is met. */
 export const isConditionMet = (
   condition: PolicyCondition,
   data: FoundOrMissing,
@@ -27,6 +27,7 @@ export const isConditionMet = (
   return test(data.value, isProcessed ? processValue(comparison.value, valueProcess) : comparison.value);
 };
 
+/** Compares the tested value (`data`) with the value of the condition. */
 type CompareValues = (data: unknown, value: unknown) => boolean;
 
 const comparisons: Record<Exclude<PolicyCondition["cond"], "Exist" | "NotExist">, CompareValues> = {
@@ -42,6 +43,7 @@ const comparisons: Record<Exclude<PolicyCondition["cond"], "Exist" | "NotExist">
 
 const knownConditions = [...Object.keys(comparisons), "Exist", "NotExist"];
 
+/** Calculates with the compared value as `valueProcess` says, such as `* 50%`. */
 const processValue = (value: unknown, process: PolicyCondition["valueProcess"]): ExactFraction => {
   if (!isMap(process)) throw new Error("valueProcess must be an object");
   const { operation, operationWith } = process;
@@ -66,10 +68,10 @@ const isElement = (data: unknown, values: unknown): boolean => {
   return values.some((value) => isEqual(data, value));
 };
 
-/** The most levels of nesting in compared values: a comparison of deeper values could exhaust the stack. */
+/** The greatest depth of values that are compared. The comparison of deeper values could overflow the stack. */
 const maximumDepth = 1000;
 
-/** Compares numbers by value, even if one of them is a text; two texts must be identical. */
+/** Compares two values. If one of them is a number, they are compared as numbers; two texts must be identical. */
 const isEqual = (left: unknown, right: unknown, depth = 0): boolean => {
   if (depth > maximumDepth) throw new Error(`the values are nested deeper than ${maximumDepth} levels`);
   if (isNumber(left) || isNumber(right)) {
@@ -88,12 +90,12 @@ const isEqual = (left: unknown, right: unknown, depth = 0): boolean => {
 
 const isNumber = (value: unknown) => typeof value === "number" || isExactFraction(value);
 
-/** Compares for sorting: below 0 if `left` is smaller. Two texts with numbers or quantities compare as numbers. */
+/** Returns a negative number if `left` is smaller. Texts that are numbers or quantities are compared as numbers. */
 const compareOrder = (left: unknown, right: unknown): number => {
   const [first, second] = [parseDecimalOrQuantity(left), parseDecimalOrQuantity(right)];
   if (first !== undefined && second !== undefined) return compareDecimals(first, second);
   if (typeof left === "string" && typeof right === "string") return compareBytes(left, right);
-  // The message doesn't quote the values: the user may not be allowed to read their object.
+  // The message doesn't contain the values: the user may have no right to read the object that they come from.
   throw new Error(`${describeValueType(left)} and ${describeValueType(right)} can't be ordered`);
 };
 

@@ -2,6 +2,7 @@ import { isMap, isText } from "../../json.ts";
 import type { PolicyCondition, PolicyConstant } from "../types.ts";
 import { type ExactFraction, parseDecimal } from "./decimals.ts";
 
+/** Lists the scalars of a value; undefined if the value has the wrong type. */
 type ListScalars = (value: unknown) => unknown[] | undefined;
 
 const listSingle: ListScalars = (value) => [value];
@@ -13,7 +14,7 @@ const parseFloatText = (value: unknown): ExactFraction | undefined =>
   typeof value === "string" ? parseDecimal(value) : undefined;
 
 interface ConstantField {
-  /** What an error message says that the field must be. */
+  /** The words of an error message after "must be". */
   expected: string;
   /** Lists the scalars of a value: the value itself, its elements, or the values of its members. */
   listScalars: ListScalars;
@@ -32,14 +33,14 @@ const fields: Record<keyof PolicyConstant, ConstantField> = {
   stringMap: { expected: "a map of strings", listScalars: listMapValues, isValid: isText },
 };
 
-/** Returns the name of the first field that is set in a policy's constant; an empty list or map counts as not set. */
+/** Returns the name of the first field of a constant that is set. An empty list or map counts as not set. */
 export const findSetField = (constant: PolicyConstant | undefined): keyof PolicyConstant | undefined =>
   (Object.keys(fields) as (keyof PolicyConstant)[]).find((field) => {
     const value = constant?.[field];
     return typeof value === "object" ? Object.keys(value).length > 0 : value !== undefined;
   });
 
-/** Returns a constant's value, with floats as exact `ExactFraction`s; undefined if it has none. */
+/** Returns a constant's value, with floats as `ExactFraction`; undefined if no field is set. */
 export const parseConstant = (constant: PolicyConstant | undefined): { value: unknown } | undefined => {
   const constantFields: unknown = constant ?? {};
   if (!isMap(constantFields)) throw new Error("value must be an object with a field such as string or integer");

@@ -1,18 +1,21 @@
 import { isMap, isTextOrNumber } from "../../json.ts";
 import { parseQuantity } from "../../objects/quantity.ts";
 
-/** An exact fraction with a positive denominator. No value from JSON can look like one: JSON has no bigint. */
+/**
+ * An exact fraction with a positive denominator. A value from JSON can't be mistaken for one, as JSON has no bigint.
+ */
 export interface ExactFraction {
   readonly numerator: bigint;
   readonly denominator: bigint;
 }
 
-/** The most characters of a number, and its largest exponent: calculating with `1e999999999` would take too long. */
+// Longer numbers and larger exponents are not parsed: to calculate with `1e999999999` would take too long.
 const maximumLength = 1000;
 const maximumExponent = 1000;
 
 const decimalPattern = /^([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,9}))?$/;
 
+/** Parses a decimal number such as `-1.5e3`; undefined if it is invalid. */
 export const parseDecimal = (written: string | number): ExactFraction | undefined => {
   const text = String(written);
   if (text.length > maximumLength) return undefined;
@@ -35,7 +38,7 @@ export const parseDecimalOrPercentage = (written: string | number): ExactFractio
   return parsed && { ...parsed, denominator: parsed.denominator * 100n };
 };
 
-/** Returns the number of a value, which may be a decimal text or a quantity such as `500m`; undefined if none. */
+/** Converts a value to a number. A text may be a decimal or a quantity such as `500m`. Otherwise, returns undefined. */
 export const parseDecimalOrQuantity = (value: unknown): ExactFraction | undefined => {
   if (isExactFraction(value)) return value;
   if (!isTextOrNumber(value)) return undefined;
@@ -61,7 +64,7 @@ const add = (left: ExactFraction, right: ExactFraction): ExactFraction => ({
   denominator: left.denominator * right.denominator,
 });
 
-/** Calculates with `+`, `-`, `*` or `/`; undefined for a division by zero or an unknown operation. */
+/** Calculates with `+`, `-`, `*` or `/`. Returns undefined for a division by zero or an unknown operation. */
 export const calculateWithExactFractions = (
   left: ExactFraction,
   operation: unknown,

@@ -4,8 +4,9 @@ import { quoteValue } from "./texts.ts";
 export type PathStep = string | number;
 
 /**
- * Parses a reference's path. With a slash outside of quotes it is a slash path, in which digits are an index and `~1`
- * and `~0` stand for `/` and `~`; else a dotted path with `[0]` and `["key"]`.
+ * Parses a reference's path. A path with a slash outside of quotes is a slash path, such as `/spec/containers/0/name`;
+ * `~1` and `~0` stand for `/` and `~`. Any other path is a dotted path, such as `metadata.labels["a.b"]` or
+ * `spec.containers[0]`.
  */
 export const parseReferencePath = (text: unknown): PathStep[] => {
   if (typeof text !== "string" || text === "") throw new Error("path must be a path such as /spec/replicas");
@@ -28,6 +29,8 @@ const parseSlashPath = (text: string): PathStep[] =>
     });
 
 const quotedText = /"(?:[^"\\]|\\.)*"/g;
+// A step is a name, a quoted name, an index in brackets or a quoted key in brackets. Before a name, all steps but the
+// first have a dot.
 const firstStep = /([^\s.[\]"]+)|("(?:[^"\\]|\\.)*")|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]/y;
 const nextStep = /\.([^\s.[\]"]+)|\.("(?:[^"\\]|\\.)*")|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]/y;
 

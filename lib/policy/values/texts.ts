@@ -1,8 +1,8 @@
-/** Compares UTF-8 bytes, not UTF-16 units as `<` does. */
+/** Compares texts by their UTF-8 bytes, as Go does. (`<` compares UTF-16 units.) */
 export const compareBytes = (left: string, right: string): number =>
   Buffer.compare(Buffer.from(left), Buffer.from(right));
 
-/** Quotes a value for an error message; a long text is cut, and objects are only named. */
+/** Returns a value for an error message. A long text is cut. An object or a list is not shown, only named. */
 export const quoteValue = (value: unknown): string => {
   if (typeof value === "string")
     return value.length > maximumLength ? `${JSON.stringify(value.slice(0, maximumLength))}…` : JSON.stringify(value);

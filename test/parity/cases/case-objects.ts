@@ -14,8 +14,8 @@ import {
 import { deleteWithFinalizers } from "../sequence-sender.ts";
 import { addApiRequiredFields } from "./case-request.ts";
 
-// Creates the objects of a case in an API server: namespaced ones in namespaces of the case's own, cluster-scoped ones
-// for as long as the case is sent.
+// Creates the objects that a case needs in an API server. Namespaced objects are created in namespaces that only this
+// case uses; cluster-scoped objects exist only while the case is sent.
 
 type RecordedObject = NonNullable<RecordedCapabilityAnswers["objects"]>[number];
 
@@ -23,8 +23,8 @@ const listPresentObjects = ({ needs }: Case): RecordedObject[] => needs?.objects
 const isNamespace = ({ kind, apiVersion }: KubernetesObject) => kind === "Namespace" && apiVersion === "v1";
 
 /**
- * Returns a case with unique names for its namespaces. A case about namespaces themselves is not changed, nor is a case
- * with an invalid namespace.
+ * Returns a case with its namespaces renamed, so that no other case uses them. A case about namespaces themselves is
+ * not changed, nor is a case with an invalid name of a namespace.
  */
 export const renameNamespaces = (entry: Case, replacementNamespace: string): Case => {
   const given = entry[getCasePhase(entry)];
@@ -43,12 +43,12 @@ export const renameNamespaces = (entry: Case, replacementNamespace: string): Cas
       : Object.fromEntries(members);
   };
   const { mutate, validate, oldObject, needs } = entry;
-  const said = { mutate, validate, oldObject, needs };
-  const present = Object.fromEntries(Object.entries(said).filter(([, value]) => value !== undefined));
+  const members = { mutate, validate, oldObject, needs };
+  const present = Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined));
   return { ...entry, ...Object(renameIn(present)), namespace: replacementNamespace };
 };
 
-/** Returns the namespaces of a case and of what it needs. */
+/** Returns the namespaces of a case and of the objects that it needs. */
 export const listCaseNamespaces = (entry: Case): string[] =>
   [
     ...new Set([
@@ -60,14 +60,17 @@ export const listCaseNamespaces = (entry: Case): string[] =>
     ]),
   ].filter((name) => name !== undefined);
 
-/** Replaces the uid of the case's old object, wherever a value contains it, by the uid of the stored object. */
+/** Replaces the uid of the case's old object by that of the stored object, wherever a value contains it. */
 export const insertStoredUid = <T>(value: T, oldObject: KubernetesObject | undefined, stored: object): T => {
   const [given, own] = [oldObject, stored].map((object) => Object(Object(object).metadata).uid);
   if (typeof given !== "string" || typeof own !== "string") return value;
   return JSON.parse(JSON.stringify(value).replaceAll(JSON.stringify(given), JSON.stringify(own)));
 };
 
-/** The objects that were created for a case. `lacks` says which could not be created, `leave` deletes the others. */
+/**
+ * The objects that were created for a case. `lacks` describes those that could not be created and other differences
+ * from the case's cluster; `leave` deletes the created ones.
+ */
 export interface CreatedCaseObjects {
   lacks: string[];
   leave(): Promise<void>;
@@ -89,15 +92,15 @@ export const createNeededObjects = async (
   };
 
   for (const home of listCaseNamespaces(entry)) {
-    const said = listPresentObjects(entry).find((one) => isNamespace(one) && one.metadata.name === home);
-    // A namespace that the case doesn't list is deleted if the case's rule reads namespaces; else it is created.
-    if (said === undefined && reads("namespaces")) await deleteWithFinalizers(`${namespaces}/${home}`, () => admin);
-    else await ensureNamespace(admin, home, said);
-    // The account `default` is created, because pods need it; but not if the rule reads ServiceAccounts: then only
-    // those exist that the case lists.
+    const recorded = listPresentObjects(entry).find((one) => isNamespace(one) && one.metadata.name === home);
+    // If the case doesn't list this namespace and its rule reads namespaces, then the namespace must not exist.
+    if (recorded === undefined && reads("namespaces")) await deleteWithFinalizers(`${namespaces}/${home}`, () => admin);
+    else await ensureNamespace(admin, home, recorded);
+    // Pods need the ServiceAccount `default`, so it is created. If the rule reads ServiceAccounts, it isn't: then only
+    // those that the case lists must exist.
     const account = { path: `${namespaces}/${home}/serviceaccounts`, body: { metadata: { name: "default" } } };
     if (!reads("serviceaccounts")) await admin({ method: "POST", ...account });
-    if (isTerminating(said)) await admin({ method: "DELETE", path: `${namespaces}/${home}` });
+    if (isTerminating(recorded)) await admin({ method: "DELETE", path: `${namespaces}/${home}` });
   }
   lacks.push(...(await findDisagreements(admin, entry)));
 
@@ -105,8 +108,8 @@ export const createNeededObjects = async (
   for (const one of listPresentObjects(entry).toSorted(compareAge)) {
     if (isNamespace(one)) continue;
     const { creationTimestamp, deletionTimestamp } = Object(one.metadata);
-    // Stored creation times are whole seconds: an object whose recorded time differs from the previous object's is
-    // created in the next second.
+    // Stored creation times are whole seconds. If the recorded times of this object and the previous one differ, this
+    // object is created in the next second, so that the stored times differ, too.
     if (creationTimestamp !== undefined && creationTimestamp !== last) await wait(1000 - (Date.now() % 1000));
     last = creationTimestamp ?? last;
     const { namespace } = one.metadata;
@@ -150,8 +153,8 @@ export const ensureNamespace = async (
 };
 
 /**
- * Asks the API server what a case says that the cluster answers to its rule, such as access reviews and discovery.
- * Describes the answers that differ from those in the case.
+ * Sends the API server the questions whose answers a case records, such as access reviews and discovery, and describes
+ * the answers that differ from those in the case.
  */
 const findDisagreements = async (admin: TestClusterClient, { needs = {}, user }: Case): Promise<string[]> => {
   const { refused = [], may = [], discovery = {} } = needs;
@@ -181,7 +184,8 @@ const findDisagreements = async (admin: TestClusterClient, { needs = {}, user }:
 };
 
 /**
- * Sorts by age, then by name: plugins read objects from Go maps, mostly in order of creation; rules read them by name.
+ * Compares objects by age, then by name. Plugins read objects mostly in the order in which they were created, and rules
+ * read them in the order of their names.
  */
 const compareAge = (one: RecordedObject, other: RecordedObject) => {
   const [first = "", second = ""] = [one, other].map(({ metadata }) => {

@@ -8,7 +8,7 @@ import type { CatalogueRule } from "../../../infra/catalogue/registry.ts";
 import type { TestClusterClient, TestClusterRequest } from "../../control-plane/client.ts";
 import { waitUntil } from "../rule-server.ts";
 
-/** A case as a request that a real API server takes. */
+/** A case as a request that can be sent to a real API server. */
 export interface CaseRequest {
   user: UserInfo;
   namespace: string | undefined;
@@ -16,7 +16,7 @@ export interface CaseRequest {
   path: string;
   /** Builds the request's body from an object, such as the case's; adds the fields that the API server requires. */
   body(object: KubernetesObject): JsonMap;
-  /** The object before the request. A pod can't be created with ephemeral containers, so they are separate. */
+  /** The object that exists before the request. Its ephemeral containers are separate: no pod is created with them. */
   present?: JsonMap;
   ephemeralContainers?: unknown;
   /**
@@ -42,15 +42,16 @@ export const buildCaseRequest = async (
   const requested = subResource ? await findResource(admin, request.resource, request.kind.kind, subResource) : main;
 
   const given = entry[getCasePhase(entry)] ?? {};
-  const { name: said, generateName } = { ...entry.oldObject?.metadata, ...given.metadata };
-  const isKept = main.verbs.includes("get");
-  const isMade = said === undefined && generateName !== undefined;
-  const name = said ?? generateName?.replace(/-$/, "") ?? "a";
-  const called = isMade || !isKept ? {} : { name };
+  const { name: statedName, generateName } = { ...entry.oldObject?.metadata, ...given.metadata };
+  const isStored = main.verbs.includes("get");
+  const isNameGenerated = statedName === undefined && generateName !== undefined;
+  const name = statedName ?? generateName?.replace(/-$/, "") ?? "a";
+  const nameMember = isNameGenerated || !isStored ? {} : { name };
   const namespace = main.namespaced ? (entry.namespace ?? given.metadata?.namespace ?? defaultNamespace) : undefined;
-  // A Namespace is deleted in dry runs only: no controller would empty it. The API server's own namespaces must stay.
-  const isHome = main.kind === "Namespace";
-  const isOurs = !isHome || !/^(default|kube-(system|public|node-lease))$/.test(name);
+  // A Namespace is deleted in dry runs only, because no controller would empty it. The API server's own namespaces are
+  // neither created nor deleted.
+  const isNamespace = main.kind === "Namespace";
+  const isOfCase = !isNamespace || !/^(default|kube-(system|public|node-lease))$/.test(name);
   const collection = [
     getRoot(request.resource),
     ...(namespace ? ["namespaces", namespace] : []),
@@ -62,12 +63,12 @@ export const buildCaseRequest = async (
     (operation !== "DELETE" || given.metadata?.name !== undefined);
   const path = [collection, isNamed && name, subResource].filter(Boolean).join("/");
   const query = new URLSearchParams(operation === "CONNECT" ? listConnectOptions(given) : []);
-  if (entry.dryRun || (isHome && operation === "DELETE")) query.set("dryRun", "All");
+  if (entry.dryRun || (isNamespace && operation === "DELETE")) query.set("dryRun", "All");
   if (operation === "DELETE") query.set("gracePeriodSeconds", "0");
   const completeBody = (object: KubernetesObject, { apiVersion, kind }: ResourceInfo): JsonMap =>
     deleteServerFields(
-      { apiVersion, kind, metadata: called, ...addApiRequiredFields({ ...object, kind }, namespace) },
-      called,
+      { apiVersion, kind, metadata: nameMember, ...addApiRequiredFields({ ...object, kind }, namespace) },
+      nameMember,
     );
   const before = getPresentObject(entry, subResource);
   return {
@@ -78,8 +79,8 @@ export const buildCaseRequest = async (
     method: ({ CREATE: "POST", UPDATE: "PUT", DELETE: "DELETE", CONNECT: "POST" } as const)[operation],
     path: query.size > 0 ? `${path}?${query}` : path,
     body: (object) => completeBody(object, requested),
-    ...(before && isOurs && splitEphemeralContainers(completeBody(before, main))),
-    place: isMade || !isKept || !isOurs ? undefined : `${collection}/${name}`,
+    ...(before && isOfCase && splitEphemeralContainers(completeBody(before, main))),
+    place: isNameGenerated || !isStored || !isOfCase ? undefined : `${collection}/${name}`,
   };
 };
 
@@ -90,10 +91,10 @@ export const addApiRequiredFields = (object: KubernetesObject, namespace: string
     fillRequiredFields(object.kind ?? "", object),
   ) as JsonMap;
 
-/** Removes from a case's object what the API server sets itself: the uid and the resourceVersion. */
-const deleteServerFields = (object: JsonMap, called: object): JsonMap => {
+/** Removes the uid and the resourceVersion from a case's object, because the API server sets them itself. */
+const deleteServerFields = (object: JsonMap, nameMember: object): JsonMap => {
   const { uid: _, resourceVersion: __, ...metadata } = Object(object.metadata);
-  return { ...object, metadata: { ...called, ...metadata } };
+  return { ...object, metadata: { ...nameMember, ...metadata } };
 };
 
 /** A resource in the API server's discovery. */
@@ -109,8 +110,8 @@ type Resource = AdmissionRequest["resource"];
 const getRoot = (resource: Resource) => toApiPath(joinApiVersion(resource));
 
 /**
- * Finds a resource or a subresource in the discovery of the test API server. For a resource that isn't served,
- * creates a CustomResourceDefinition first.
+ * Finds a resource or a subresource in the discovery of the test API server. If the resource isn't served, first
+ * creates a CustomResourceDefinition for it.
  */
 const findResource = async (
   admin: TestClusterClient,
@@ -202,7 +203,7 @@ const selecting = {
   template: { metadata: { labels }, spec: { containers: [{ name: "a", image }] } },
 };
 
-/** The fields without which the API server accepts no object of a kind. */
+/** For each kind, the fields without which the API server accepts no object. */
 const requiredFields: Record<string, (namespace: string | undefined) => JsonMap> = {
   Binding: () => ({ target: { kind: "Node", name: "n1" } }),
   Deployment: () => ({ spec: selecting }),

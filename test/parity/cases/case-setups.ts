@@ -40,8 +40,8 @@ export interface RuleCases {
 }
 
 /**
- * Rules with settings that cases need, registered as webhooks that are called only for requests that carry the
- * setup's name.
+ * A setup: rules with the settings that some cases need. Its webhooks are called only for requests that name this
+ * setup.
  */
 export interface CaseRulesWithSettings {
   name: string;
@@ -49,20 +49,20 @@ export interface CaseRulesWithSettings {
   /** The labels that a namespace needs so that the rules are called in it. */
   labels: Record<string, string>;
   /**
-   * The only phase that is called: the other phase could change the object before, or refuse what this phase admits.
+   * The only phase that is called. The other phase could change the object first, or refuse what this phase admits.
    */
   phase?: Phase;
   /** The variant of the rule that the setup calls; the other variants are not called in any namespace. */
   variant?: string | undefined;
 }
 
-/** Returns the key of the setup that a case is sent with; cases with the same key share one setup. */
+/** Returns the key of the setup that a case needs. Cases with the same key share a setup. */
 export const buildCaseSetupKey = ({ name, rule }: CatalogueRule, entry: Case) =>
   JSON.stringify([name, entry.variant, getCasePhase(entry), mergeWithDefaults(rule.settings ?? {}, entry.settings)]);
 
 /**
- * Returns the webhook setups of all cases by key. Each group of ports adds a setup under its group's name, in which
- * the ports have the settings of their plugins.
+ * Returns the setups of all cases by key. For each group of ports, there is one more setup, with the group's name as
+ * key, in which the ports have the settings of their plugins.
  */
 export const buildWebhookSetups = (
   all: RuleCases[],
@@ -103,27 +103,27 @@ const getNamespaceLabels = (
 };
 
 /**
- * Returns a rule without `authorizedBy`, because in these clusters every user has every right, and the rule would never be
- * called; and without `checkSettings`, because settings of cases name clusters that aren't here.
+ * Returns a rule without `authorizedBy`, because in these clusters every user has every right, and the rule would never
+ * be called; and without `checkSettings`, because settings of cases name clusters that aren't here.
  */
 const adaptToSetups = (listed: CatalogueRule): CatalogueRule => {
   const { authorizedBy: _, checkSettings: __, ...rule } = listed.rule;
   return { ...listed, rule };
 };
 
-/** A webhook server for an API server: calls to it evaluate the rules of the setups of cases. */
+/** A server for the webhooks of an API server, which evaluates the rules of all setups. */
 export interface CaseSetupServer {
   caseServer: ObservedTestServer;
-  /** Registers the webhooks of these setups only. With those of all setups, hundreds would match each request. */
+  /** Registers only the webhooks of these setups: with those of all setups, each request would match hundreds. */
   callOnly(wanted: CaseRulesWithSettings[]): Promise<void>;
-  /** Sets the recorded answers for a setup's rules. Rules of other setups read the cluster, without a cache. */
+  /** Sets the recorded answers that a setup's rules get. Rules of other setups read the cluster, without a cache. */
   setAnswers(setup: CaseRulesWithSettings, answers: RecordedCapabilityAnswers): void;
   stop(): Promise<void>;
 }
 
 /**
- * Serves the rules of all case setups behind one gateway, each setup as a cluster with this minor of Kubernetes in one
- * postern.yaml, and a webhook that observes every request.
+ * Serves the rules of all setups behind one gateway, and a webhook that observes every request. In postern.yaml, each
+ * setup is a cluster with this minor of Kubernetes.
  */
 export const serveSetups = async (
   setups: Map<string, CaseRulesWithSettings>,
@@ -154,8 +154,8 @@ export const serveSetups = async (
   });
   opening.defer(served.stop);
 
-  // The API server calls configurations in the order of their names, so the observer, named z, sees the changes of
-  // all others.
+  // The API server calls configurations in the order of their names. The observer's is called `z`, so that the observer
+  // sees the changes that all others make.
   const last = callForVitalResources(served.manifests({ name: "z", cluster: "observer" }));
   await createTestWebhookConfigurations(admin, observer.calledAlways(extendWebhookTimeoutsForTests(last)));
   const caseServer: ObservedTestServer = { admin, observer };
@@ -181,7 +181,7 @@ export const serveSetups = async (
   };
 };
 
-/** Builds webhook configurations, and keeps only the entries for the phase and the variant of this case setup. */
+/** Builds webhook configurations, and keeps only the entries for the phase and the variant of this setup. */
 const buildManifests = (
   { name, phase, variant }: CaseRulesWithSettings,
   build: (options: TestWebhookOptions) => WebhookManifests,

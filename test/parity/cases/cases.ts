@@ -48,12 +48,12 @@ export interface RealServerCaseResults {
   differences: CaseDifference[];
 }
 
-/** Results of a rule's cases; `outcomes` has those of further cases, recorded from a plugin that Kubernetes removed. */
+/** Results of a rule's cases. `outcomes` has those of more cases, recorded from a plugin that Kubernetes removed. */
 export interface RuleCaseResults extends RealServerCaseResults {
   outcomes?: RealServerCaseResults;
 }
 
-/** A case with another answer than it states, or than the compiled-in plugin gives. */
+/** A case whose answer differs from what the case states, or from what the compiled-in plugin answers. */
 export interface CaseDifference {
   name: string;
   from: "case" | "upstream";
@@ -61,7 +61,7 @@ export interface CaseDifference {
   diff: string;
 }
 
-/** Running API servers, to which the cases of rules can be sent. */
+/** Running API servers, to which cases of rules are sent. */
 export interface CaseChecker {
   /** A client with all rights of the API server without the plugins, which calls the rules instead. */
   admin: TestClusterClient;
@@ -71,8 +71,8 @@ export interface CaseChecker {
 }
 
 /**
- * Opens one API server without plugins, which calls every rule with all settings of its cases; a request chooses a
- * setup by name. For ports, opens further API servers with the compiled-in plugins.
+ * Starts one API server without plugins, which calls every rule with all settings of its cases; each request names the
+ * setup that it needs. For ports, starts more API servers, with the compiled-in plugins.
  */
 export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleCases[]): Promise<CaseChecker> => {
   await using opening = new AsyncDisposableStack();
@@ -182,10 +182,13 @@ const checkRule = async (
   return results;
 };
 
-/** A quantity with which an API server computes for minutes. */
+/** A quantity with an exponent so large that an API server computes with it for minutes. */
 const hugeExponent = /"[+-]?[\d.]+e[+-]?\d{5,}"/i;
 
-/** Returns why a case can't be sent to API servers of a minor at this time, whatever its objects are. */
+/**
+ * Returns why a case can't be sent to API servers of a minor at this time, for instance because the rule would now
+ * decide otherwise. Whether the API server accepts the case's objects is not checked here.
+ */
 const explainUnfit = async (listed: CatalogueRule, stated: Case, entry: Case): Promise<string | undefined> => {
   const isOther = await hasOtherOutcome(listed, entry);
   if (listed.rule.since && isOther)
@@ -199,7 +202,7 @@ const explainUnfit = async (listed: CatalogueRule, stated: Case, entry: Case): P
     : undefined;
 };
 
-/** Reports whether a rule's outcome is another one than the case states, or needs an answer that the case doesn't have. */
+/** Reports whether a rule decides otherwise than the case states, or needs an answer that the case doesn't have. */
 const hasOtherOutcome = (listed: CatalogueRule, entry: Case): Promise<boolean> =>
   evaluateCase(listed, entry, buildReview(listed, entry)).then(
     (decision) => describeCaseDifferences(entry, decision).length > 0,
@@ -212,7 +215,7 @@ export const readCasesAndUpstreamOutcomes = (rules: CatalogueRule[]): Promise<(R
     rules.map(async (listed) => ({ listed, cases: await readCases(listed), outcomes: await readOutcomes(listed) })),
   );
 
-/** Returns the recorded outcomes of a plugin that was removed from Kubernetes, as further cases of its port. */
+/** Returns the recorded outcomes of a plugin that was removed from Kubernetes, as more cases of its port. */
 const readOutcomes = async ({ name, phases }: CatalogueRule): Promise<Case[]> => {
   const text = await readFile(new URL(`outcomes/${name}.yaml`, import.meta.url), "utf8").catch(() => undefined);
   if (text === undefined) return [];
@@ -226,8 +229,8 @@ const readOutcomes = async ({ name, phases }: CatalogueRule): Promise<Case[]> =>
 };
 
 /**
- * Sends all cases of these rules to API servers, with those recorded from removed plugins, and compares the answers
- * with the expected ones.
+ * Sends all cases of these rules to API servers, also the cases that were recorded from removed plugins, and compares
+ * the answers with the expected ones.
  */
 export const checkAllCases = async (
   binaries: ControlPlaneBinaries,

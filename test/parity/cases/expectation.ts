@@ -17,14 +17,14 @@ import {
 } from "./sending.ts";
 
 /**
- * Either the reason why the API server can't send the case to the rule, or the difference between its answer and the
- * case.
+ * Either the reason why the API server can't send the case to the rule, or the difference between the API server's
+ * answer and the case; without a difference, `diff` is absent. `shape` is the builder of the body that was sent.
  */
 export type UnsendableReasonOrCaseDiff = { reason: string } | { diff?: string; shape: CaseBodyBuilder };
 
 /**
- * Checks a case against the API server. A case may omit fields that an update keeps: if the answer differs, the case is
- * sent again with these fields.
+ * Sends a case to the API server and compares the answer. A case may omit fields that an update would keep, so if the
+ * answer differs, the case is sent again with these fields.
  */
 export const checkCaseAgainstApiServer = async (
   server: ObservedTestServer,
@@ -38,7 +38,8 @@ export const checkCaseAgainstApiServer = async (
 };
 
 /**
- * Compares the API server's answer with the case. A request without the rule shows whether a webhook sees the case.
+ * Compares the API server's answer with the case. First sends the request without calling the rule, which shows whether
+ * the API server sends the case to webhooks at all.
  */
 const checkCaseIn = async (
   shapes: readonly CaseBodyBuilder[],
@@ -60,10 +61,10 @@ const checkCaseIn = async (
 
   const { shape, plain } = best;
   const ours = await sendCase(server, question, given, shape, setup);
-  // The API server's own warnings about an object are missing if a mutating webhook refused it before validation.
-  const isEarly = phase === "mutate" && entry.refused !== undefined;
-  const due = plain.answer.warnings.filter((text) => !isEarly || ours.answer.warnings.includes(text));
-  const warnings = [...due, ...(entry.warnings ?? [])];
+  // If a mutating webhook refuses an object before its validation, the API server's own warnings may be missing.
+  const isRefusedEarly = phase === "mutate" && entry.refused !== undefined;
+  const serverWarnings = plain.answer.warnings.filter((text) => !isRefusedEarly || ours.answer.warnings.includes(text));
+  const warnings = [...serverWarnings, ...(entry.warnings ?? [])];
   const becomes = entry.becomes && (await sendCase(server, question, entry.becomes, shape));
   const [wanted, actual] =
     entry.refused === undefined
@@ -81,8 +82,8 @@ const checkCaseIn = async (
 };
 
 /**
- * Returns the stored object, or the object that validation refused, without managedFields: webhooks' fields have no
- * manager.
+ * Returns an answer with the stored object, or with the object that validation refused. The object's managedFields are
+ * removed, because fields that a webhook sets have no manager.
  */
 const toStored = ({ seen, ...turn }: SentCaseWithReviews): ComparableServerAnswer => {
   const { answer } = turn;
@@ -103,8 +104,8 @@ const toActualRefusal = ({ answer: { code, warnings, body } }: SentCaseWithRevie
 };
 
 /**
- * Finds a field that a case omits although every received object has it. Without this field the rule gives the answer
- * of the case; with it, the answer of the API server.
+ * Finds a field that every received object has, but the case omits, and that explains the difference: without this
+ * field, the rule decides as the case states; with it, the rule decides as the API server answered.
  */
 const findMissing = async (
   { listed, entry }: CaseToSend,

@@ -8,12 +8,14 @@ import { buildTestRule, type WebhookManifests } from "../rule-server.ts";
 import { deleteWithFinalizers, type RequestWithAnswer } from "../sequence-sender.ts";
 import { buildCaseRequest, type CaseRequest } from "./case-request.ts";
 
-// The extra fields of a request's user hold the name of the setup to call, and a word that identifies the observer's
-// reviews.
+// The extra fields of a request's user have the name of the setup to call, and a word by which the observer finds the
+// reviews of this request.
 const [setupKey, wordKey] = ["postern-setup", "postern-word"];
 const buildExtraExpression = (key: string) => `request.userInfo.?extra[?"${key}"].orValue([])`;
 
-/** Adds a matchCondition to webhooks: only requests whose user's `extra` names this setup call them. */
+/**
+ * Adds a matchCondition to webhooks, so that they are called only for requests whose user's `extra` names this setup.
+ */
 export const restrictWebhooksToCaseSetup = (name: string, manifests: WebhookManifests) =>
   addCondition(`"${name}" in ${buildExtraExpression(setupKey)}`, manifests);
 
@@ -25,10 +27,10 @@ const addCondition = (expression: string, manifests: WebhookManifests) => {
   }));
 };
 
-/** The last review that the API server sent in each phase. */
+/** For each phase, the last review that the API server sent for a request. */
 type SeenReviews = Partial<Record<Phase, AdmissionRequest>>;
 
-/** Returns an observer: a rule that admits everything and stores the reviews that it gets. */
+/** Creates an observer, which is a rule that admits everything and stores the reviews that it gets. */
 export const createTestObserverRule = () => {
   const seen = new Map<string, SeenReviews>();
   const note = (phase: Phase, request: AdmissionRequest) => {
@@ -49,7 +51,7 @@ export const createTestObserverRule = () => {
     calledAlways: (manifests: WebhookManifests) =>
       addCondition(`size(${buildExtraExpression(wordKey)}) > 0`, manifests),
     word: () => `${count++}`,
-    /** Returns and forgets the reviews with a word. */
+    /** Returns and forgets the reviews of the request with this word. */
     recall: (word: string): SeenReviews => {
       const found = seen.get(word) ?? {};
       seen.delete(word);
@@ -82,10 +84,11 @@ export interface SentCaseWithReviews extends RequestWithAnswer {
 }
 
 /**
- * Builds the body of a request from a case's object and the stored one: unchanged, or with the fields that it omits.
+ * Builds the body of a request from a case's object and the stored object: the case's object unchanged, or with the
+ * fields of the stored object that it omits.
  */
 export type CaseBodyBuilder = (body: JsonMap, stored: JsonMap) => JsonMap;
-/** The bodies to try in turn: the case's own, then the stored object with the case's fields merged over it. */
+/** Builders that are tried in turn: of the case's own object, then of the stored object with the case's fields. */
 export const caseBodyBuilders: CaseBodyBuilder[] = [
   (body) => body,
   (body, stored) => mergeOnto(stored, body) as JsonMap,
@@ -100,7 +103,8 @@ export const getFirstMessageLine = ({ message, text }: Record<string, unknown> =
     .split("\n")[0] ?? "";
 
 /**
- * Prepares a case's object, sends the case's request, and deletes the object. Only the webhooks of `setup` are called.
+ * Creates the object that a case's request needs, sends the request, and deletes the object. Only the webhooks of
+ * `setup` are called.
  */
 export const sendCase = async (
   server: ObservedTestServer,
@@ -130,7 +134,7 @@ export const sendCase = async (
 
 type Sendable = Pick<CaseRequest, "method" | "path" | "user" | "name">;
 
-/** Sends a case's request and returns the answer, with what the observing webhook saw of the request. */
+/** Sends a case's request. Returns the answer, and the reviews of this request that the observer got. */
 export const sendCaseAndObserveReviews = async (
   { admin, observer }: ObservedTestServer,
   { method, path, user, name }: Sendable,
@@ -143,14 +147,14 @@ export const sendCaseAndObserveReviews = async (
   const answer = await admin(call)
     // Some objects make the API server panic and close the connection; that counts as an answer with code 0.
     .catch(({ message }: Error): TestClusterResponse => ({ code: 0, body: { message }, warnings: [] }));
-  // The test's marks are deleted from the answer: some objects store the user who created them, with `extra`.
+  // Some objects store their user with `extra`, so the members that the test added there are deleted from the answer.
   const { extra: own } = Object(answer.body.spec);
   if (own) for (const key of [setupKey, wordKey]) Reflect.deleteProperty(own, key);
   if (own && Object.keys(own).length === 0) Reflect.deleteProperty(Object(answer.body.spec), "extra");
   return { call: { ...call, user: "admin" }, name, answer, seen: (word && observer?.recall(word)) || {} };
 };
 
-/** Creates the object that a case's request needs, calling no rule. Returns the API server's answer if it refuses. */
+/** Creates the object that a case's request needs; no rule is called. Returns the API server's answer if it refuses. */
 export const prepareCaseObjectOrGetRefusal = async (
   admin: TestClusterClient,
   { namespace, place, present, collection, ephemeralContainers }: CaseRequest,
@@ -177,7 +181,7 @@ export const prepareCaseObjectOrGetRefusal = async (
   return isAccepted(debugged) ? undefined : debugged;
 };
 
-/** Merges an object over the present one. List elements with the same name are merged. */
+/** Merges an object into a copy of the present one. Elements of lists with the same name are merged, too. */
 const mergeOnto = (present: unknown, given: unknown): unknown => {
   if (given === undefined) return present;
   if (isNamed(present) && isNamed(given)) {

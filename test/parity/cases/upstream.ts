@@ -35,7 +35,7 @@ import {
   sendCase,
 } from "./sending.ts";
 
-/** Returns the reason if no API server with a port's plugin can be booted for its cases. */
+/** Returns the reason if the cases of a port can't be sent to an API server with its plugin. */
 export const explainMissingUpstreamServer = (
   { rule: { upstreamPlugin, needs = {} } }: PluginPort,
   plugins: string[],
@@ -49,8 +49,8 @@ export const explainMissingUpstreamServer = (
 };
 
 /**
- * Returns the reason if a port's plugin would answer its cases differently: in these clusters every user has every right,
- * and no policies.
+ * Returns the reason if a port's plugin would answer the port's cases differently, because in these clusters every user
+ * has every right and there are no policies.
  */
 export const explainIncomparable = ({ rule }: PluginPort): string | undefined => {
   const { plugin } = rule.upstreamPlugin;
@@ -63,13 +63,13 @@ export const explainIncomparable = ({ rule }: PluginPort): string | undefined =>
 };
 
 /**
- * Names the API server in which a port's plugin is on, together with others. Only one plugin of an API server may
- * decide about missing namespaces, and a plugin that refuses everything is alone.
+ * Returns the name of the API server in which a port's plugin is on. Several plugins share an API server, but only one
+ * of them may decide about missing namespaces, and a plugin that refuses everything has its own API server.
  */
 export const getPluginServerName = ({ name, rule }: PluginPort): string => {
   if (rule.exemptionRequired) return `plugins-${name}`;
-  // Validating plugins are asked one after another, webhooks in parallel: if two refuse, either message may be
-  // returned.
+  // An API server calls validating plugins one after another, and webhooks in parallel. If two of them refuse a
+  // request, the messages may differ, so these plugins are in different API servers than the other ones.
   if (["namespace-lifecycle", "pod-resize-validator"].includes(name)) return "plugins-namespace-lifecycle";
   // The plugins of the other servers include ServiceAccount, which would refuse a kubelet's pod first.
   if (name === "node-restriction") return "plugins-namespace-lifecycle";
@@ -81,26 +81,27 @@ export const getPluginServerName = ({ name, rule }: PluginPort): string => {
   return "plugins-namespace-auto-provision";
 };
 
-/** Reports whether a case has the settings with which the rule equals its plugin. */
+/** Reports whether a case has the settings with which the rule decides as its plugin. */
 export const hasPluginEquivalentSettings = ({ rule }: PluginPort, { settings }: Case) =>
   isDeepStrictEqual(
     mergeWithDefaults(rule.settings ?? {}, settings),
     mergeWithDefaults(rule.settings ?? {}, rule.upstreamPlugin.settings),
   );
 
-/** Returns the namespace of a case. Different cases have different namespaces. */
+/** Returns the namespace of a case, which no other case has. */
 export const getCaseNamespace = ({ name }: CatalogueRule, index: number) => `${name}-${index}`;
 
 const readsResource = ({ needs = {} }: Rule, resource: string) =>
   Object.values(needs).some(({ kind }) => kind?.resource === resource);
 
 /**
- * Returns the options of an API server with these plugins. The cases' objects are created before the plugins are on.
+ * Returns the options of an API server with these plugins. The objects of cases are created before the plugins are
+ * turned on.
  */
 export const buildUpstreamServerOptions = (
   ports: PluginPort[],
   all: RuleCases[],
-  wishes: TestClusterOptions,
+  options: TestClusterOptions,
 ): TestClusterOptions => {
   const fill = async (as: TestCluster["as"]) => {
     for (const { listed, cases } of all.filter(({ listed }) => ports.some(({ name }) => name === listed.name)))
@@ -114,10 +115,10 @@ export const buildUpstreamServerOptions = (
           await prepareCaseObjectOrGetRefusal(as("admin"), request, {});
       }
   };
-  return { ...wishes, late: { enable: ports.map(({ rule }) => rule.upstreamPlugin.plugin), fill } };
+  return { ...options, late: { enable: ports.map(({ rule }) => rule.upstreamPlugin.plugin), fill } };
 };
 
-/** Known differences of rules from plugins that occur only in cases; each rule's README lists its own. */
+/** Known differences between rules and plugins that only cases show. The README of each rule lists its own. */
 const known: {
   rule: string;
   reason: string;
@@ -134,8 +135,8 @@ const known: {
 type UpstreamComparison = ParityComparisonResult & { diff: string; leftOut?: string };
 
 /**
- * Sends a case to an API server with the plugin and to the one with the rule, with all objects that it needs, and
- * compares.
+ * Creates the objects that a case needs in the API server with the plugin and in the one that calls the rule, sends the
+ * case to both, and compares their answers.
  */
 export const compareCaseWithUpstreamPlugin = async (
   ours: ObservedTestServer,
@@ -169,7 +170,7 @@ export const compareCaseWithUpstreamPlugin = async (
   };
   const first = compareTo(wanted);
   let { comparison } = first;
-  // A plugin may read objects in random order and answer differently each time, so several answers are compared.
+  // A plugin may read objects in random order and so answer differently each time: more of its answers are compared.
   const mayVary = listed.rule.needs !== undefined && getCaseOperation(entry) === "CREATE";
   let varies = false;
   for (let left = 8; left > 0 && mayVary && comparison.verdict === "different"; left--) {
@@ -187,14 +188,14 @@ export const compareCaseWithUpstreamPlugin = async (
   const isAsExpected = isRefused === (entry.refused !== undefined);
   if (comparison.verdict !== "different" && isAsExpected) return comparison;
   const { code, body } = wanted.answer;
-  // The number in the namespace's name changes with the number of cases.
+  // The name of the namespace ends with the number of the case, which changes if cases are added before it.
   const message = getFirstMessageLine(body).replaceAll(question.namespace, "…");
   const fault = code === 500 && isAsExpected ? `the plugin answers 500: ${message}` : undefined;
   const [here = [], there = []] = [ours.admin, upstream].map((one) => lacks.get(one));
-  // A case that lacks objects is left out of the comparison, unless the answers differ and both servers lack the same
-  // ones.
-  const isExcused = comparison.verdict !== "different" || !isDeepStrictEqual(here, there);
-  const lacking = isExcused ? (here[0] ?? there[0]) : undefined;
+  // If objects of a case could not be created, the case is left out of the comparison; but not if the answers differ
+  // although both servers lack the same objects.
+  const mayBeLeftOut = comparison.verdict !== "different" || !isDeepStrictEqual(here, there);
+  const lacking = mayBeLeftOut ? (here[0] ?? there[0]) : undefined;
   const leftOut = lacking ?? fault ?? (varies ? "upstream's answers vary" : undefined);
   return { ...comparison, ...(leftOut !== undefined && { leftOut }) };
 };

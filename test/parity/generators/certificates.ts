@@ -65,7 +65,7 @@ export const testCertificateRequestPems = {
   nothing: "hello",
   certificate: toPem(buildCertificateRequest(encodeX509NameSet(masters)), "CERTIFICATE"),
 };
-/** Generates one of the named certificate requests, as `spec.request` holds it. */
+/** Generates one of the named certificate requests, encoded as in `spec.request`. */
 export const pickCertificateRequest = (...names: (keyof typeof testCertificateRequestPems)[]) =>
   pickOne(...names.map((name) => encodeCertificateRequest(testCertificateRequestPems[name])));
 
@@ -88,8 +88,8 @@ const buildTenantScenario = (
 
 const label = generateFieldEdit("metadata.labels.app", pickOne("x", "y"));
 /**
- * The fixed times of conditions. Times that the API server sets would differ: plugins see them with fractions of a
- * second, webhooks without.
+ * The fixed times of conditions. If the API server set the times, plugins would see fractions of a second, which
+ * webhooks don't see.
  */
 const [lastUpdateTime, lastTransitionTime] = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"];
 const setConditions = (type: string) =>
@@ -167,7 +167,7 @@ export const certificateScenarios = {
   ),
 };
 
-/** Lets the user of the second step create the object, too, so that creators vary. */
+/** Replaces the user of the first step by that of the second one, so that different users create objects. */
 function varyCreator(sequence: RequestSequence): RequestSequence {
   const [first, second] = sequence.steps;
   return first && second ? { ...sequence, steps: sequence.steps.with(0, { ...first, user: second.user }) } : sequence;

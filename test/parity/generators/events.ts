@@ -8,13 +8,13 @@ import {
   type SequenceRequest,
 } from "./steps.ts";
 
-// Generates more events than there are tokens.
+// Generates requests about events, more than the token buckets of EventRateLimit have tokens.
 
 /**
- * Only the events of one sequence use its token bucket, and all are alike. So an additional token for one event
- * doesn't change the outcome of later events.
+ * Builds sequences that create an event and change it several times. Each sequence has its own token bucket, and its
+ * events are all alike. So if one server has a token more than the other, this doesn't change what happens later.
  */
-const crowd: Arbitrary<RequestSequence> = fc
+const manyEvents: Arbitrary<RequestSequence> = fc
   .tuple(
     generateWholeObjects({
       kind: pickOne("Pod", "Node"),
@@ -39,4 +39,4 @@ const crowd: Arbitrary<RequestSequence> = fc
   });
 
 /** Scenarios for EventRateLimit, by name. */
-export const eventRateLimitScenarios = { events: crowd };
+export const eventRateLimitScenarios = { events: manyEvents };

@@ -17,9 +17,10 @@ import {
   validatingPolicySet,
 } from "./validating-policies.ts";
 
-// MutatingAdmissionPolicies, and requests about objects that choose a policy by a label with the policy's name. Each
-// object has one policy, because the order of several is random in the API server, or two whose order doesn't matter
-// because one of them is invoked again. The objects of a subresource have no labels: one policy is for all of them.
+// Generates MutatingAdmissionPolicies, and requests about objects that choose a policy by a label with the policy's
+// name. The API server calls several policies in random order. So most objects choose one policy; some choose two whose
+// order doesn't matter, because one of them is invoked again. Objects of a subresource have no labels, so one policy
+// changes all of them.
 
 const apiVersion = "admissionregistration.k8s.io/v1";
 const nested = ["a", "b", "c", "d", "e", "f"].reduceRight(
@@ -31,7 +32,10 @@ const annotate = (value: string) => `[JSONPatch{op: "add", path: "/metadata/anno
 /** An expression, or several that belong together. */
 type Mutations = string | readonly string[];
 
-/** What policies of one kind of objects have. An expression that begins with `Object` is an ApplyConfiguration. */
+/**
+ * Expressions from which policies for one kind of objects are composed. A mutation that begins with `Object` is an
+ * ApplyConfiguration.
+ */
 interface MutatedKind {
   rule: { apiGroups: string[]; apiVersions: string[]; resources: string[] };
   mutations: readonly Mutations[];
@@ -206,7 +210,7 @@ const gadgets: MutatedKind = {
     '[JSONPatch{op: "remove", path: "/spec/parts/0"}]',
   ],
 };
-/** A kind whose objects are in no namespace. */
+/** A cluster-scoped kind. */
 const priorityClasses: MutatedKind = {
   rule: { apiGroups: ["scheduling.k8s.io"], apiVersions: ["v1"], resources: ["priorityclasses"] },
   conditions: ["object.value > 1", "!has(object.description)", "!has(request.namespace)"],
@@ -252,7 +256,7 @@ const matchResources = makeOptional(
   3,
 );
 
-/** The number of policies. Each has a webhook entry, and the API server asks every entry's rules for each request. */
+/** The number of policies. Each has a webhook entry, and the API server checks all entries for each request. */
 const count = 240;
 const getKind = (index: number) => kinds[index % kinds.length] ?? configMaps;
 
@@ -278,7 +282,7 @@ const policies = Array.from({ length: count }, (_, index) => {
   });
 });
 
-/** The policies and their bindings; the same ones each time. */
+/** The policies and their bindings. Every run has the same ones. */
 const mutatingPolicies: readonly KubernetesObject[] = policies.flatMap((policy, index) => {
   const [parts] = fc.sample(policy, { numRuns: 1, seed: 20_261_124 + index });
   if (!parts) return [];
@@ -308,7 +312,7 @@ const mutatingPolicies: readonly KubernetesObject[] = policies.flatMap((policy, 
   ];
 });
 
-/** The label of objects that two policies change, the first of them once more after the second. */
+/** The label of objects that two policies change. The first of them is called again after the second. */
 const pairLabel = "pair";
 /** Returns a policy with a name, and its binding. */
 const buildNamedPolicy = (name: string, spec: object): KubernetesObject[] => [
@@ -348,7 +352,10 @@ const fixedPolicies: readonly KubernetesObject[] = [
   }),
 ];
 
-/** Refuses objects with the label `policy: last`. It is created last: when it refuses, all policies are in use. */
+/**
+ * Refuses objects with the label `policy: last`. It is created last, so once it refuses, the API server uses all
+ * policies.
+ */
 const lastPolicy: readonly KubernetesObject[] = [
   {
     apiVersion,
@@ -372,7 +379,7 @@ const lastPolicy: readonly KubernetesObject[] = [
   } as KubernetesObject,
 ];
 
-/** A kind with lists and maps of every type, which both clusters have. */
+/** A custom kind with lists and maps of every type. Both clusters have it. */
 const gadgetKind = buildKindDefinition("Gadget", {
   size: { type: "integer" },
   mixed: { "x-kubernetes-int-or-string": true },

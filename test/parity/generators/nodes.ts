@@ -23,7 +23,7 @@ import {
   type SequenceRequest,
 } from "./steps.ts";
 
-// Generates the writes of kubelets, about their own nodes and others.
+// Generates writes of kubelets to objects of their own nodes and of other nodes.
 
 const image = "registry.example.com/app:1";
 const containers = [{ name: "c0", image }];
@@ -33,7 +33,7 @@ const buildSlice = (node: JsonMap) => {
   return { driver: "driver.example.com", pool: { name: "p", generation: 1, resourceSliceCount: 1 }, ...node };
 };
 
-/** Replaces references to an object's uid by the uid that this server generated. */
+/** Replaces placeholders for the uid of an object by the uid that this server generated. */
 export const replaceUidPlaceholders = async (
   call: TestClusterRequest,
   admin: TestClusterClient,

@@ -17,7 +17,7 @@ import {
 
 // Generates objects of all kinds, and their edits.
 
-/** Chooses how often generated objects have invalid parts: often if `odd`, else hardly ever. */
+/** Decides how often generated objects have invalid parts: often if `odd` is true, otherwise hardly ever. */
 interface Odds {
   odd: boolean;
   mostly<T, U>(valid: Arbitrary<T>, invalid: Arbitrary<U>): Arbitrary<T | U>;
@@ -77,7 +77,7 @@ const buildResources = ({ mostly, ifOdd }: Odds) => {
   );
   return fc.oneof(
     { weight: 3, arbitrary: generatePartialObjects({ requests: generatePartialObjects(ordinary) }) },
-    // The request of an extended resource must equal its limit, so only limits are generated here.
+    // The request of an extended resource must equal its limit; if only the limit is set, it is also the request.
     {
       weight: 3,
       arbitrary: generateWholeObjects({
@@ -518,7 +518,7 @@ const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<G
   };
 };
 
-/** Annotations by which objects named their class before a field existed for it. */
+/** Annotations with the name of an object's class, from the time before there was a field for it. */
 const older: Partial<Record<GeneratedKind, Arbitrary<JsonMap | undefined>>> = {
   ingresses: makeOptional(
     pickOne({ "kubernetes.io/ingress.class": "web" }, { "kubernetes.io/ingress.class": "" }),
@@ -707,7 +707,7 @@ const buildSubresources = (
 
 /**
  * Returns generators of objects and edits. A pod has so many parts that hardly any pod would be valid if each part were
- * sometimes invalid. So either all parts are valid, or (`mayBeInvalid`) many are not.
+ * sometimes invalid. So with `mayBeInvalid` many parts are invalid, and without it all parts are valid.
  */
 export const createObjectGenerators = (mayBeInvalid: boolean) => {
   const odds: Odds = {
@@ -737,6 +737,6 @@ const usual = [
   "jobs",
 ] as const;
 
-/** Returns an arbitrary for objects of the kinds that users write most. */
+/** Generates objects of the kinds that users write most. */
 export const createUsualObject = (mayBeInvalid: boolean): Arbitrary<JsonMap> =>
   fc.constantFrom(...usual).chain(createObjectGenerators(mayBeInvalid).buildObject);

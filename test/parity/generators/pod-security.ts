@@ -18,7 +18,7 @@ import {
   type RequestSequence,
 } from "./steps.ts";
 
-// Generates pods and pod templates that violate the Pod Security Standards or not, and namespaces with different
+// Generates pods and pod templates, some of which violate the Pod Security Standards, and namespaces with different
 // levels.
 
 const modes = ["enforce", "audit", "warn"];

@@ -13,7 +13,7 @@ import {
   type SequenceRequest,
 } from "./steps.ts";
 
-// Generates requests for objects that quotas of the sequence's own namespace count.
+// Generates requests about objects that are counted by quotas in the sequence's own namespace.
 
 const generators = createObjectGenerators(false);
 
@@ -91,7 +91,7 @@ const scopes: Arbitrary<JsonMap> = fc.oneof(
   { weight: 2, arbitrary: classes.map((scope) => ({ scopeSelector: { matchExpressions: [scope] } })) },
 );
 
-/** Generates quotas; in few, it isn't known for each name what is used. */
+/** Generates quotas. In few of them, the status lacks what is used of some names. */
 const buildQuotas = (kind: QuotaKind): Arbitrary<SequenceQuota[]> =>
   fc.oneof(
     { weight: 5, arbitrary: fc.tuple(buildQuota(kind)) },
@@ -119,7 +119,7 @@ const buildQuota = (kind: QuotaKind): Arbitrary<SequenceQuota> =>
       };
     });
 
-/** Builds sequences of several new objects and of changes, with quotas; the last request reads these. */
+/** Builds sequences that create and change several objects under quotas. The last request reads the quotas. */
 const buildQuotaScenario = (
   kind: QuotaKind,
   body: Arbitrary<JsonMap>,
@@ -193,7 +193,7 @@ const resize = buildEditStep(
   "resize",
 );
 const terminate = buildEditStep(wrapEdit(generateFieldEdit("spec.activeDeadlineSeconds", pickOne(30, 60))));
-/** Sets what the kubelet reports of a resize that isn't finished. */
+/** Sets what the kubelet reports while a resize isn't finished. */
 const report = buildEditStep(
   generateEditLists(
     generateFieldEdit(
@@ -286,7 +286,7 @@ const deviceClaim = fc.array(deviceRequest, { maxLength: 3 }).map((all) => ({
   spec: { devices: { requests: all.map((one, index) => ({ name: `r${index}`, ...one })) } },
 }));
 
-/** Deletes the object; what it used stays charged, because no quota controller runs. */
+/** Deletes the object. The quotas still count it, because no quota controller runs. */
 const remove: Arbitrary<SequenceRequest> = requestOptions.map((asked) => ({
   ...asked,
   verb: "delete",

@@ -12,7 +12,7 @@ import {
   toPatch,
 } from "./steps.ts";
 
-// Builds steps and sequences of requests, from which scenarios.ts makes the scenario of each plugin.
+// Builds steps and sequences of requests, from which scenarios.ts composes the scenario of each plugin.
 
 /** Builds a step that edits an object by a PUT or by a patch. */
 export const buildEditStep = (edits: Arbitrary<FieldEdit[]>, subresource?: string): Arbitrary<SequenceRequest> =>
@@ -30,13 +30,13 @@ export const generateEditLists = (...edits: Arbitrary<FieldEdit>[]) => fc.tuple(
 /** Generates a step that changes a label of the sequence's object. */
 export const labelSteps = buildEditStep(wrapEdit(generateFieldEdit("metadata.labels.app", pickOne("x", "y"))));
 
-/** Returns the generated request step, sent by one of these users instead of its own user. */
+/** Replaces the user of a generated step by one of these users. */
 export const assignUser = (
   users: Arbitrary<RequestUser>,
   step: Arbitrary<SequenceRequest>,
 ): Arbitrary<SequenceRequest> => fc.tuple(step, users).map(([step, user]) => ({ ...step, user }));
 
-/** Builds a step that makes one of these edits, by a patch of one of these types. */
+/** Builds a step that sends one of these edits as a patch of one of these types. */
 export const buildPatchStep = (
   types: Arbitrary<"json" | "merge">,
   subresource: string | undefined,
@@ -58,7 +58,7 @@ export const deletionStep: Arbitrary<SequenceRequest> = fc
   .tuple(requestOptions, fc.boolean())
   .map(([asked, graceful]) => ({ ...asked, verb: "delete", graceful }));
 
-/** A step that deletes the object at once, without a grace period, as a user with every right. */
+/** A step in which a user with every right deletes the object at once, without a grace period. */
 export const deleteNowStep = pickOne<SequenceRequest>({
   user: "admin",
   dryRun: false,

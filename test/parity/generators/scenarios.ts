@@ -33,7 +33,8 @@ import {
 import { generatorRuntimeClassNames } from "./surroundings.ts";
 import { validatingPolicyScenarios } from "./validating-policies.ts";
 
-// Generates planned sequences of requests for each plugin: mostly valid, and about the fields that the plugin reads.
+// Generates planned sequences of requests for each plugin. Most of them are valid, and about fields that the plugin
+// reads.
 
 const generators = createObjectGenerators(false);
 
@@ -104,7 +105,7 @@ const first = fc
   .tuple(buildContainer("i0", burstable), pickOne({}, {}, { restartPolicy: "Always" }))
   .map(([one, restartPolicy]) => [{ ...usual, ...one, ...restartPolicy }]);
 const shared = pickOne({ requests: { cpu: "4", memory: "4Gi" }, limits: { cpu: "8", memory: "8Gi" } });
-/** Generates limits that equal the requests: the QoS class is Guaranteed. */
+/** Generates limits that equal the requests, so that the QoS class is Guaranteed. */
 const guaranteed = fc.tuple(cpu, memory).map(([cpu, memory]) => {
   return { requests: { cpu, memory }, limits: { cpu, memory } };
 });
@@ -444,7 +445,10 @@ export const scenarioGenerators = {
     ),
   ),
   runtimeClasses: buildObjectScenario("pods", classedPod, [labelSteps]),
-  /** Pods with a RuntimeClass that adds tolerations. No updates: plugin and rule add these in different orders. */
+  /**
+   * Pods with a RuntimeClass that adds tolerations. They are not updated, because plugin and rule add tolerations in
+   * different orders.
+   */
   tolerantClasses: buildObjectScenario(
     "pods",
     fc.tuple(generators.buildObject("pods"), pickOne("sandboxed", "impatient")).map(([body, runtimeClassName]) => {
@@ -486,7 +490,7 @@ export const scenarioGenerators = {
     ),
   ),
   podGroups: moveToGroups(buildObjectScenario("podgroups", generators.buildObject("podgroups"), [labelSteps])),
-  /** Requests for existing namespaces: some, such as kube-system, must not be deleted, others may be. */
+  /** Requests about existing namespaces. Some, such as kube-system, must not be deleted; others may be deleted. */
   namespaces: fc.oneof(
     ...["default", "kube-system", "kube-public", "kube-node-lease", "accounted", "ending"].map((name) =>
       buildDryRunScenario("namespaces", [name], [deletionStep, labelSteps]),

@@ -17,9 +17,9 @@ import {
   toPatch,
 } from "./steps.ts";
 
-/** Kinds left out where all kinds are generated: not every API server serves or stores them. */
-const special: readonly GeneratedKind[] = ["podgroups", "localsubjectaccessreviews"];
-const every = (Object.keys(parityGeneratedKinds) as GeneratedKind[]).filter((kind) => !special.includes(kind));
+/** Kinds that are not generated for every rule, because not every API server serves or stores them. */
+const excludedKinds: readonly GeneratedKind[] = ["podgroups", "localsubjectaccessreviews"];
+const every = (Object.keys(parityGeneratedKinds) as GeneratedKind[]).filter((kind) => !excludedKinds.includes(kind));
 
 const buildChange = (kind: GeneratedKind, words: ObjectGenerators): Arbitrary<SequenceRequest> => {
   const { common, edits, buildObject, subresources } = words;
@@ -47,7 +47,7 @@ const buildChange = (kind: GeneratedKind, words: ObjectGenerators): Arbitrary<Se
     { weight: 1, arbitrary: generateCreateStep(buildObject(kind)) },
     { weight: 2, arbitrary: buildApply(kind, words) },
     { weight: 1, arbitrary: buildApply(kind, words, several.map(buildMergePatch)) },
-    // A deletion may come before other steps: an object with finalizers or a grace period stays, and can be changed.
+    // A deletion may come before other steps, because an object with finalizers or a grace period can still be changed.
     { weight: 1, arbitrary: deletionStep },
     ...subs.flatMap(([subresource, edit]) => [
       {
@@ -62,7 +62,7 @@ const buildChange = (kind: GeneratedKind, words: ObjectGenerators): Arbitrary<Se
           return { ...asked, verb: "patch", subresource, type, body: toPatch(type, [edit]) };
         }),
       },
-      // The scale subresource gets no server-side apply, because its object is of another kind (Scale).
+      // Nothing is applied to the subresource `scale`, because its object is of another kind, Scale.
       ...(subresource === "scale"
         ? []
         : [
@@ -93,7 +93,7 @@ const binding: Arbitrary<SequenceRequest> = fc
         };
   });
 
-/** Builds a step that applies an object or a part of it server-side, as one of two field managers. */
+/** Builds a step in which one of two field managers applies an object, or a part of it, server-side. */
 const buildApply = (
   kind: GeneratedKind,
   { buildObject }: ObjectGenerators,
@@ -122,12 +122,11 @@ const buildSequence = (kind: GeneratedKind, words: ObjectGenerators): Arbitrary<
     });
 
 /**
- * What generated requests are about, besides the resources that a rule matches: which namespaces, and which planned
- * sequences.
+ * The namespaces and the planned sequences that generated requests for a rule use.
  */
 export interface SequenceGeneratorOptions {
   /**
-   * Further namespaces for the generated requests, besides `default`; undefined stands for a new namespace. A name
+   * More namespaces for the generated requests, besides `default`; undefined stands for a new namespace. A name that is
    * listed twice is chosen twice as often.
    */
   namespaces?: readonly (string | undefined)[];
@@ -135,7 +134,7 @@ export interface SequenceGeneratorOptions {
   scenarios?: readonly Arbitrary<RequestSequence>[];
 }
 
-/** Generates requests for a rule: mostly about resources that it matches, some about all others. */
+/** Generates requests for a rule: most are about resources that the rule matches, some are about others. */
 export const buildSequences = (
   matches: readonly RequestMatch[],
   { namespaces = [], scenarios = [] }: SequenceGeneratorOptions = {},
@@ -162,8 +161,8 @@ export const buildSequences = (
 };
 
 /**
- * Moves a sequence from `default` to `namespace`. If that is undefined, moves it to a new namespace, and adds a step
- * that reads whether that namespace exists.
+ * Moves a sequence from `default` to `namespace`. If `namespace` is undefined, moves the sequence to a new namespace,
+ * and adds a step that reads whether this namespace exists.
  */
 const moveSequence = (sequence: RequestSequence, namespace: string | undefined): RequestSequence => {
   const { standing, kind } = sequence;

@@ -4,7 +4,7 @@ import { handWrittenOnlyKinds, parityGeneratedKinds, type RequestSequence } from
 
 const group = "admissionregistration.k8s.io";
 const mutatingPolicies = { "1.0": `${group}/v1alpha1`, "1.34": `${group}/v1beta1`, "1.36": `${group}/v1` };
-/** The API versions of kinds that aren't served in the same version by all minors; none before the first entry. */
+/** The API versions of kinds whose version depends on the minor. Minors before the first entry don't serve the kind. */
 const servedVersions: Record<string, Since<string>> = {
   MutatingAdmissionPolicy: mutatingPolicies,
   MutatingAdmissionPolicyBinding: mutatingPolicies,
@@ -17,7 +17,7 @@ const servedVersions: Record<string, Since<string>> = {
   Workload: { "1.36": "scheduling.k8s.io/v1alpha2", "1.37": "scheduling.k8s.io/v1beta1" },
 };
 
-/** Returns the newest value that applies to a minor of Kubernetes; undefined before the first. */
+/** Returns the value that applies to a minor of Kubernetes; undefined if the minor is older than the first value. */
 export const selectNewest = <T>(since: Since<T>, minor: string): T | undefined =>
   Object.values(selectSince(since, minor)).at(-1);
 

@@ -14,24 +14,22 @@ export interface FieldEdit {
 export type SequenceRequest = {
   user: RequestUser;
   dryRun: boolean;
-} /**
- * In a create step, `into` is the resource whose URL gets the POST, for instance `bindings`. Default: the kind's own.
- */ & (
+} /** `into` is the resource whose URL gets the POST, such as `bindings`; without it, the sequence's own resource. */ & (
   | { verb: "create"; subresource?: string; into?: string; body: JsonMap }
   /** Reads the stored object, and sends it back by PUT with these edits. */
   | { verb: "replace"; subresource?: string; edits: FieldEdit[] }
   | { verb: "patch"; subresource?: string; type: "json" | "merge" | "strategic-merge"; body: unknown }
   | { verb: "apply"; subresource?: string; manager: string; force: boolean; body: JsonMap }
-  /** Deletes the stored object: at once, or (`graceful`) with the object's grace period. */
+  /** Deletes the stored object: with the object's grace period if `graceful`, otherwise at once. */
   | { verb: "delete"; graceful: boolean }
   | { verb: "deletecollection" }
-  /** A step that reads the sequence's Namespace by GET, or the list of a resource (`at`) there. */
+  /** Reads the sequence's Namespace, or with `at` the list of this resource in the namespace. */
   | { verb: "look"; at?: string }
 );
 
 export type GeneratedKind = keyof typeof parityGeneratedKinds;
 
-/** Kinds that only written scenarios use: randomly generated objects of these kinds would hardly ever be valid. */
+/** Kinds that only planned scenarios use, because randomly generated objects of these kinds would hardly be valid. */
 export const handWrittenOnlyKinds = {
   certificatesigningrequests: {
     apiVersion: "certificates.k8s.io/v1",
@@ -59,20 +57,20 @@ export const handWrittenOnlyKinds = {
   resourceclaims: { apiVersion: "resource.k8s.io/v1", kind: "ResourceClaim", namespaced: true },
 } as const;
 
-/** A ResourceQuota: no quota controller runs, so that its status is set by hand. */
+/** A ResourceQuota with its status, which the test writes because no quota controller runs. */
 export interface SequenceQuota {
   spec: JsonMap;
   status: JsonMap;
 }
 
-/** A generated sequence of requests about one object, which are sent one after another. */
+/** A generated sequence of requests about one object. The requests are sent one after another. */
 export interface RequestSequence {
   kind: GeneratedKind | keyof typeof handWrittenOnlyKinds;
-  /** The API version, if it is another than that of the kind. */
+  /** The API version, if it differs from the usual one of the kind. */
   apiVersion?: string;
   /** The prefix that the object's name must have: for a ClusterTrustBundle, the name of its signer. */
   prefix?: string;
-  /** The object's namespace; without it, the sequence uses a namespace of its own that doesn't exist at first. */
+  /** The object's namespace; without it, the sequence uses its own namespace, which doesn't exist at first. */
   namespace?: string;
   /** The quotas of the sequence's own namespace, which is then created before the first request. */
   quotas?: SequenceQuota[];
@@ -106,17 +104,17 @@ export const parityGeneratedKinds = {
   },
 } as const;
 
-/** A competing webhook changes pods with this annotation, after all rules. */
+/** A webhook that is called after all rules changes pods with this annotation. */
 export const competingWebhookAnnotation = "parity.postern.dev/never-pull";
 
-/** Generates a value or undefined; `present` and `absent` are the weights of the two. */
+/** Generates a value or undefined, with the weights `present` and `absent`. */
 export const makeOptional = <T>(arbitrary: Arbitrary<T>, present = 1, absent = 1): Arbitrary<T | undefined> =>
   fc.oneof(
     { withCrossShrink: true },
     { weight: absent, arbitrary: fc.constant(undefined) },
     { weight: present, arbitrary },
   );
-/** Generates one of these values, all with the same probability. */
+/** Generates one of these values, each with the same probability. */
 export const pickOne = <T>(...values: T[]) => fc.constantFrom(...values);
 
 /** Generates objects in which each member may be missing. */

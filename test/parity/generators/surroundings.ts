@@ -23,7 +23,7 @@ export const generatorNamespaceNames: readonly string[] = listNames("Namespace")
 
 export const generatorRuntimeClassNames: readonly string[] = listNames("RuntimeClass");
 
-/** Namespaces and objects that are only marked as deleted: a finalizer keeps them, so they remain terminating. */
+/** Namespaces and objects that are deleted but remain, marked as terminating, because a finalizer keeps them. */
 const terminatingNames = ["ending", "ended-work"];
 
 /** Creates the objects that generated requests refer to, except kinds that this minor of Kubernetes doesn't serve. */

@@ -10,9 +10,9 @@ import {
   pickOne,
 } from "./steps.ts";
 
-// Policies in CEL, and requests about objects that choose policies by labels with the policies' names. Two thirds of the
-// objects have one policy, because the order of several is random in the API server; the others have two to four. The
-// objects of a subresource have no labels: one policy is for all of them.
+// Generates ValidatingAdmissionPolicies, and requests about objects that choose policies by labels with the policies'
+// names. The API server evaluates several policies in random order. So two thirds of the objects choose one policy; the
+// others choose two to four. Objects of a subresource have no labels, so one policy evaluates all of them.
 
 const nested = ["a", "b", "c", "d", "e", "f"].reduceRight(
   (inner, name) => `variables.list.all(${name}, ${inner})`,
@@ -84,7 +84,7 @@ const conditions = [
   "namespaceObject == null",
   "!(object.metadata == 'x')",
 ];
-/** Only dry runs of deletions are refused, because objects that remain must not disturb the next run. */
+/** Real deletions are never refused, because objects that remain would disturb the next run. */
 const cleaningCondition = "request.operation != 'DELETE' || request.dryRun";
 const messages = [
   {},
@@ -202,10 +202,10 @@ const policy = parameters.chain(({ paramKind, paramRef }) => {
 });
 
 const apiVersion = "admissionregistration.k8s.io/v1";
-/** The number of policies. Each has a webhook entry, and the API server asks every entry's rules for each request. */
+/** The number of policies. Each has a webhook entry, and the API server checks all entries for each request. */
 const count = 150;
 
-/** The policies and their bindings; the same ones each time. */
+/** The policies and their bindings. Every run has the same ones. */
 const policies: readonly KubernetesObject[] = fc
   .sample(policy, { numRuns: count, seed: 20_261_123 })
   .flatMap((parts, index) => {
@@ -272,7 +272,10 @@ const scalePolicy: readonly KubernetesObject[] = [
   } as KubernetesObject,
 ];
 
-/** Refuses objects with the label `policy: last`. It is created last: when it refuses, all policies are in use. */
+/**
+ * Refuses objects with the label `policy: last`. It is created last, so once it refuses, the API server uses all
+ * policies.
+ */
 const lastPolicy: readonly KubernetesObject[] = [
   {
     apiVersion,
@@ -325,19 +328,19 @@ export const buildKindDefinition = (kind: string, fields: object): KubernetesObj
   } as KubernetesObject;
 };
 
-/** The kind of objects with integers, which both clusters have. */
+/** A custom kind with integer fields. Both clusters have it. */
 const counterKind = buildKindDefinition("Counter", {
   count: { type: "integer", format: "int64" },
   plain: { type: "integer" },
   any: { type: "object", "x-kubernetes-preserve-unknown-fields": true },
 });
 
-/** Policies for a comparison, and what both clusters need for them. */
+/** Policies for a comparison, and the objects that both clusters need for them. */
 export interface PolicySet {
   policies: readonly KubernetesObject[];
   /** A policy with parameters that refuses every object with the label `policy: last`. It is created last. */
   lastPolicy: readonly KubernetesObject[];
-  /** What the message of its refusals contains. */
+  /** A text that the messages of the last policy's refusals contain. */
   lastMessage: string;
   /** The parameters of the policies, and the definitions of custom kinds. */
   surroundings: readonly KubernetesObject[];
@@ -412,7 +415,7 @@ const deployment = fc.record({ metadata, replicas: pickOne(1, 3, 5), grace: make
   const spec = { replicas, selector: { matchLabels: labels }, template };
   return { apiVersion: "apps/v1", kind: "Deployment", metadata, spec };
 });
-/** Objects that are in no namespace. */
+/** Generates PriorityClasses, as objects without a namespace. */
 export const buildPriorityClass = (metadata: fc.Arbitrary<object>) =>
   generateWholeObjects({
     apiVersion: pickOne("scheduling.k8s.io/v1"),

@@ -12,13 +12,13 @@ import {
   runCommand,
 } from "../../../infra/kubernetes/build/go-programs.ts";
 
-/** A test pod of upstream and its path, such as `baseline/v1.35/fail/privileged0.yaml`. */
+/** A test pod of upstream, and its path in upstream's repository, such as `baseline/v1.35/fail/privileged0.yaml`. */
 export interface UpstreamPodSecurityTestPod {
   place: string;
   pod: Pod;
 }
 
-/** The verdict of kube-apiserver's Pod Security evaluator on a pod for one level, from Kubernetes 1.`since` on. */
+/** The verdict of upstream's Pod Security evaluator for a pod and a level. It holds from Kubernetes 1.`since` on. */
 export interface UpstreamPodSecurityVerdict {
   since: number;
   allowed: boolean;
@@ -28,7 +28,7 @@ export interface UpstreamPodSecurityVerdict {
   detail: string;
 }
 
-/** Upstream's verdicts on a pod, by level: those of all versions, and the one of version `latest`. */
+/** Upstream's verdicts for a pod: by level, the verdicts of all versions; and the verdicts of the version `latest`. */
 export interface UpstreamPodSecurityVerdicts {
   baseline: UpstreamPodSecurityVerdict[];
   restricted: UpstreamPodSecurityVerdict[];
@@ -54,17 +54,17 @@ const evaluator: GoProgram = {
 };
 
 /**
- * Returns the Go program with kube-apiserver's Pod Security evaluator if it was built before; otherwise undefined.
+ * Returns the Go program with upstream's Pod Security evaluator; undefined if it wasn't built before.
  */
 export const findPodSecurityEvaluator = () => findGoProgram(evaluator);
 
 export const buildPodSecurityEvaluator = () => findOrBuildGoProgram(evaluator);
 
-/** Returns upstream's test pods for Pod Security: for each level and version some that pass and some that fail. */
+/** Returns upstream's test pods for Pod Security. For each level and version, some are allowed, and some are not. */
 export const readUpstreamTestPods = async ({ folder }: CachedGoProgram): Promise<UpstreamPodSecurityTestPod[]> =>
   parse(await readFile(join(folder, "corpus.jsonl"), "utf8"));
 
-/** Returns what upstream's code for Pod Security, in a Go program, decides about each pod. */
+/** Returns upstream's verdicts for each pod. A Go program with upstream's code makes them. */
 export const evaluateUpstreamPodSecurity = async (
   { program }: CachedGoProgram,
   pods: readonly object[],

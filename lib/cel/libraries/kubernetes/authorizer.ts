@@ -11,7 +11,7 @@ const groupCheckType = struct("kubernetes.authorization.GroupCheck");
 export const resourceCheckType = struct("kubernetes.authorization.ResourceCheck");
 const decisionType = struct("kubernetes.authorization.Decision");
 
-/** A user, as the spec of a SubjectAccessReview names it. */
+/** A user, with the fields of a SubjectAccessReview's spec. */
 export interface Subject {
   readonly user: string;
   readonly uid?: string;
@@ -25,12 +25,12 @@ interface ResourceAttributes {
   readonly subresource?: string;
   readonly namespace?: string;
   readonly name?: string;
-  /** Selectors as they were written: a cluster parses them, and leaves out those that it can't parse. */
+  /** Selectors as texts. The cluster parses them, and ignores a selector that it can't parse. */
   readonly fieldSelector?: { readonly rawSelector: string };
   readonly labelSelector?: { readonly rawSelector: string };
 }
 
-/** What a check asks: the spec of a SubjectAccessReview. */
+/** The question of a check: the spec of a SubjectAccessReview. */
 export type AuthorizationAttributes = Subject &
   (
     | { readonly nonResourceAttributes: { readonly path: string; readonly verb: string } }
@@ -38,9 +38,9 @@ export type AuthorizationAttributes = Subject &
   );
 
 /**
- * Returns the answer to a check. If the cluster has to be asked first, it throws a MissingAuthorization, and the
- * expression is evaluated again when the answer is there. The value of an expression that has a value in spite of the
- * error, such as `a || b`, doesn't depend on the answer.
+ * Returns the answer to a check. If the cluster must be asked first, throws a MissingAuthorization; the expression is
+ * evaluated again when the answer is known. If an expression has a value in spite of the error, such as `true || b`,
+ * the value doesn't depend on the answer.
  */
 export type Decide = (attributes: AuthorizationAttributes) => AuthorizationAnswer;
 
@@ -58,7 +58,7 @@ export class MissingAuthorization extends EvaluationError {
   }
 }
 
-/** A value of the authorizer library, such as a check. Upstream can't compare these values, not even with themselves. */
+/** A value of the authorizer library, such as a check. Upstream can't compare such values, not even with themselves. */
 class AuthorizerValue<Content> extends LibraryObject {
   readonly type: Type;
   readonly content: Content;
@@ -91,7 +91,7 @@ export const createAuthorizer = (subject: Subject, decide: Decide): Authorizer =
 export const createResourceCheck = ({ content }: Authorizer, attributes: ResourceAttributes): ResourceCheck =>
   new AuthorizerValue(resourceCheckType, { ...content, attributes });
 
-/** Returns a text; throws if it has no characters but spaces, in Go's sense of them. */
+/** Returns a text. Throws if it is empty, or has only characters that are white space in Go. */
 const requireText = (text: string, name: string): string => {
   if (!/[^\s\u0085]|\ufeff/.test(text)) throw new EvaluationError(`${name} must not be empty`);
   return text;
@@ -132,16 +132,18 @@ const checkPath = ({ content: { subject, decide, path } }: PathCheck, verb: stri
 const checkResource = ({ content: { subject, decide, attributes } }: ResourceCheck, verb: string): Decision =>
   new AuthorizerValue(decisionType, decide({ ...subject, resourceAttributes: { ...attributes, version: "*", verb } }));
 
-/** Kubernetes allows two checks in an expression. */
+/** Returns the cost of a check. It is so high that an expression can have only two checks. */
 const countCheck = () => 350_000;
 
-/** Returns the cost of the list of requirements, of parsing, and of requirements, which have two characters or more. */
+/**
+ * Returns the cost of a selector: 10 for its list, the cost of parsing, and 50 for each two characters (a requirement).
+ */
 const countSelector = ([, selector = null]: readonly Value[]): number => {
   const size = getActualSize(selector);
   return 10 + countTraversal(size) + 50 * countTraversal(size, 0.5);
 };
 
-/** The parameters of methods with one text. */
+// The parameters of methods: the target, and one or two texts.
 const authorizer = [authorizerType, string];
 const pathCheck = [pathCheckType, string];
 const groupCheck = [groupCheckType, string];

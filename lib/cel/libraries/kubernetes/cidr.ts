@@ -8,7 +8,7 @@ import { countIp, formatIp, hasPrefix, Ip, ipType, isMapped, parseAddress, parse
 
 const cidrType = opaque("net.CIDR");
 
-/** An address, and how many of its first bits a network has. The other bits may be set. */
+/** A network: an address, and the number of its first bits that are the network's prefix. The other bits may be set. */
 export class Cidr extends LibraryObject {
   readonly type = cidrType;
   readonly ip: Ip;
@@ -35,14 +35,14 @@ const parseCidr = (text: string): Cidr =>
   rewordErrors(() => {
     const cidr = rewordErrors(
       () => parsePrefix(text),
-      // Upstream has this text twice.
+      // The two calls of describeError are right: upstream's message has this text twice.
       (message) => describeError(`netip.ParsePrefix(${quoteAsGo(text)}): ${message}`),
     );
     if (isMapped(cidr.ip)) throw new EvaluationError(`IPv4-mapped IPv6 address ${quoteAsGo(text)} is not allowed`);
     return cidr;
   }, describeError);
 
-/** Parses a prefix as Go's net/netip does. */
+/** Parses a CIDR as Go's net/netip does. */
 const parsePrefix = (text: string): Cidr => {
   const slash = text.lastIndexOf("/");
   if (slash < 0) throw new EvaluationError("no '/'");
@@ -62,7 +62,7 @@ const containsIpText = (cidr: Cidr, text: string) =>
     cidr,
     rewordErrors(
       () => parseIp(text),
-      // Upstream doesn't pass on what is wrong with the address.
+      // Upstream's message doesn't say what is wrong with the address.
       () => "no such overload",
     ),
   );
@@ -71,11 +71,13 @@ const containsCidrText = (cidr: Cidr, text: string) => containsCidr(cidr, parseC
 const containsCidr = (cidr: Cidr, other: Cidr) => cidr.prefixLength <= other.prefixLength && containsIp(cidr, other.ip);
 
 const mask = ({ ip, prefixLength }: Cidr) => {
-  const free = BigInt(ip.bits - prefixLength);
-  return new Cidr(new Ip((ip.number >> free) << free, ip.bits), prefixLength);
+  const hostBits = BigInt(ip.bits - prefixLength);
+  return new Cidr(new Ip((ip.number >> hostBits) << hostBits, ip.bits), prefixLength);
 };
 
-/** Returns the cost of comparing all bytes of a network with those of another value, which may have to be parsed. */
+/**
+ * Returns the cost of comparing a network with another value. If the other value is a text, adds the cost of parsing.
+ */
 const countIpTest = ([cidr = null, other = null]: readonly Value[], _: Value, id?: string): number =>
   countTraversal(2 * getActualSize(cidr)) + (id?.endsWith("_string") ? countTraversal(getActualSize(other)) : 0);
 const countCidrTest: FunctionCost = (args, result, id) => countIpTest(args, result, id) + countReading(args) + 1;

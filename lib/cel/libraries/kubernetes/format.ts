@@ -17,7 +17,7 @@ const type = struct("kubernetes.NamedFormat");
 class Format extends LibraryObject {
   readonly type = type;
   readonly findFaults: (text: string) => string[];
-  /** The length of the regular expression, or of a similar one, from which costs are computed. */
+  /** The length of a regular expression for the format. Costs are computed from it. */
   readonly patternLength: number;
   constructor(findFaults: (text: string) => string[], patternLength: number) {
     super();
@@ -49,7 +49,10 @@ export const findOldLabelFaults = (text: string): string[] => {
   return [...faults, fault];
 };
 
-/** Returns a check of the beginning of a name: an ASCII character and a dash at its end count as a letter. */
+/**
+ * Returns a check for prefixes of names. A prefix may end with a dash, so an ASCII character and a dash at the end are
+ * replaced by a letter before the check.
+ */
 const allowDash = (findFaults: (text: string) => string[]) => (text: string) =>
   findFaults(text.replace(/[^\x80-\uffff]-$/, "a"));
 
@@ -63,7 +66,7 @@ const findUriFaults = (text: string): string[] => {
   }
 };
 
-/** Returns a function that returns one text for all that isn't valid. */
+/** Returns a check that has the same fault for each invalid text. */
 const requireForm = (isValid: (text: string) => boolean, fault: string) => (text: string) =>
   isValid(text) ? [] : [fault];
 
@@ -75,7 +78,7 @@ const isDate = (text: string) => {
   return month >= 1 && month <= 12 && day >= 1 && day <= countDays(year, month);
 };
 
-/** Reports whether a text is a date and a time; as upstream, without a look at the offset and at what follows a `t`. */
+/** Reports whether a text is a date and a time. As upstream, doesn't check the offset, or text after a second `t`. */
 const isDateTime = (text: string) => {
   const [date = "", time = ""] = text.split(/t/i, 2);
   const [, hours = "", minutes = "", seconds = ""] =
@@ -83,7 +86,7 @@ const isDateTime = (text: string) => {
   return isDate(date) && hours !== "" && hours <= "23" && minutes <= "59" && seconds <= "59";
 };
 
-// Bundles without the functions below leave out this map, too.
+// PURE tells the bundler to leave out this map if a bundle has none of the functions below.
 const formats: ReadonlyMap<string, Format> = /* @__PURE__ */ (() =>
   new Map([
     ["dns1123Label", new Format(findLabelFaults, 30)],

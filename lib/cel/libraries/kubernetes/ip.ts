@@ -7,7 +7,7 @@ import { reportParsing, rewordErrors } from "../errors.ts";
 
 export const ipType = opaque("net.IP");
 
-/** An address with 32 or 128 bits. */
+/** An IP address: IPv4 with 32 bits, or IPv6 with 128 bits. */
 export class Ip extends LibraryObject {
   readonly type = ipType;
   readonly number: bigint;
@@ -42,7 +42,9 @@ const createParseError = (text: string, message: string, rest = "") =>
 const joinParts = (parts: readonly number[], bits: number): bigint =>
   parts.reduce((number, part) => (number << BigInt(bits)) | BigInt(part), 0n);
 
-/** Returns the four bytes of an IPv4 address, which can be the end of an IPv6 address. */
+/**
+ * Parses an IPv4 address to four bytes. `text` is the whole address for errors: `address` can be the end of an IPv6.
+ */
 const parseIpv4 = (text: string, address: string): number[] => {
   const bytes: number[] = [];
   for (let rest = address; ; rest = rest.slice(1)) {
@@ -68,7 +70,7 @@ const parseIpv6 = (text: string): { address: Ip; zone: string } => {
   let rest = mark < 0 ? text : text.slice(0, mark);
 
   const groups: number[] = [];
-  /** Where `::` is, as an index of groups. */
+  /** The index in `groups` at which `::` stands. */
   let gap: number | undefined;
   if (rest.startsWith("::")) {
     gap = 0;
@@ -117,15 +119,15 @@ const splitNumber = (number: bigint, count: number, bits: number): number[] =>
 export const formatIp = ({ number, bits }: Ip): string => {
   if (bits === 32) return splitNumber(number, 4, 8).join(".");
   const groups = splitNumber(number, 8, 16).map((group) => group.toString(16));
-  // The first of the longest sequences of zeros is left out, if it has at least two.
+  // The longest sequence of at least two zeros is replaced by `::`. Of equally long sequences, it is the first.
   const [longest = ""] = (groups.join(":").match(/\b0(:0)+\b/g) ?? []).sort((one, two) => two.length - one.length);
   return `:${groups.join(":")}:`.replace(`:${longest}:`, "::").replace(/^:(?!:)|(?<!:):$/g, "");
 };
 
-/** Reports whether an address is an IPv4 address in the form of an IPv6 address. */
+/** Reports whether an address is an IPv4-mapped IPv6 address, such as `::ffff:1.2.3.4`. */
 export const isMapped = ({ number, bits }: Ip): boolean => bits === 128 && number >> 32n === 0xffffn;
 
-/** Parses an IP address as Kubernetes allows it in expressions. */
+/** Parses an IP address. Kubernetes allows neither zones nor IPv4-mapped addresses in expressions. */
 export const parseIp = (text: string): Ip => {
   const { address, zone } = rewordErrors(
     () => parseAddress(text),
@@ -136,7 +138,7 @@ export const parseIp = (text: string): Ip => {
   return address;
 };
 
-/** Reports whether an address begins with the first bits of another one. */
+/** Reports whether the first `bits` bits of two addresses are equal. */
 export const hasPrefix = (address: Ip, prefix: Ip, bits: number): boolean =>
   address.bits === prefix.bits && (address.number ^ prefix.number) >> BigInt(prefix.bits - bits) === 0n;
 

@@ -29,7 +29,7 @@ const evaluate = (text: string, decide: (attributes: AuthorizationAttributes) =>
   return compile(checked, environment).evaluate({ find: (name) => variables.get(name) }, { left: 1_000_000 });
 };
 
-/** Returns a value as the table has it. */
+/** Converts a value into the form that the table of expected values has. */
 const toPlain = (value: Value): unknown => {
   if (value instanceof Optional) return value.value === undefined ? "none" : { optional: toPlain(value.value) };
   if (value instanceof CelMap)
@@ -49,7 +49,7 @@ for (const [library, rows] of Object.entries(readRows<Record<string, Row[]>>(imp
   });
 
 describe("the authorizer", () => {
-  /** Evaluates an expression and returns what it asks. */
+  /** Evaluates an expression and returns the questions that it asks the authorizer. */
   const ask = (expression: string): AuthorizationAttributes[] => {
     const asked: AuthorizationAttributes[] = [];
     evaluate(expression, (attributes) => {
@@ -59,7 +59,7 @@ describe("the authorizer", () => {
     return asked;
   };
 
-  it("is asked for a resource with all that the check names", () => {
+  it("is asked for a resource with everything that the expression states about it", () => {
     const chain = 'group("apps").resource("deployments").subresource("scale").namespace("a").name("b")';
     assert.deepEqual(ask(`authorizer.${chain}.check("patch").allowed()`), [
       {
@@ -78,7 +78,7 @@ describe("the authorizer", () => {
     ]);
   });
 
-  it("is asked for the requested resource, with a change", () => {
+  it("is asked for the resource of the request, with what the expression changes", () => {
     const asked = ask('authorizer.requestResource.name("other").check("get").allowed()');
     const resourceAttributes = {
       group: "",
@@ -91,7 +91,7 @@ describe("the authorizer", () => {
     assert.deepEqual(asked, [{ user: "alice", groups: ["developers"], resourceAttributes }]);
   });
 
-  it("is asked for a path in the name of a service account", () => {
+  it("is asked for a path, for a service account instead of the user", () => {
     const asked = ask('authorizer.serviceAccount("ns", "app").path("/metrics").check("get").allowed()');
     const nonResourceAttributes = { path: "/metrics", verb: "get" };
     const groups = ["system:serviceaccounts", "system:serviceaccounts:ns"];
@@ -121,7 +121,7 @@ describe("the authorizer", () => {
       assert.deepEqual(outcome, { value, cost: 350_003 });
     });
 
-  it("stops an evaluation that needs an answer which is missing", () => {
+  it("stops an evaluation if it needs an answer that isn't known yet", () => {
     const check = 'authorizer.path("/").check("get").allowed()';
     const decide = () => {
       throw new MissingAuthorization();

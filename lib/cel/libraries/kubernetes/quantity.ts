@@ -13,9 +13,10 @@ import { reportParsing } from "../errors.ts";
 import { declareComparisons } from "./comparisons.ts";
 
 /**
- * An exact number: `digits` times ten to the power of `exponent`. Upstream keeps small amounts in 64 bits and large ones
- * in any number of digits. Only a small amount can be an integer, whatever its value, and the exponent decides how an
- * amount is rounded to a double: therefore this isn't the quantity of lib/objects, which has only an amount.
+ * An exact number: `digits` times ten to the power of `exponent`. Upstream has two forms of amounts: with 64 bits, or
+ * large. The functions of integers accept only the form with 64 bits, even if a large amount is a small number. And the
+ * exponent has an effect on how an amount is rounded to a double. Quantities of lib/objects have neither, so they
+ * aren't used here.
  */
 interface Amount {
   readonly digits: bigint;
@@ -28,7 +29,7 @@ const type = struct("kubernetes.Quantity");
 export class Quantity extends LibraryObject {
   readonly type = type;
   readonly amount: Amount;
-  /** What it was parsed from; undefined for a sum or a difference. */
+  /** The text that was parsed; undefined for a sum or a difference. */
   readonly text: string | undefined;
   constructor(amount: Amount, text?: string) {
     super();
@@ -39,7 +40,7 @@ export class Quantity extends LibraryObject {
     const { digits, exponent } = this.amount;
     return this.text ?? (exponent === 0 ? `${digits}` : `${digits}e${exponent}`);
   }
-  /** Upstream can't compare anything with a sum or a difference, only a sum or a difference with something. */
+  /** In upstream, a sum or a difference may be the left value of `==`, but not the right one. */
   equals(other: this): boolean {
     if (other.text === undefined) throw createNoSuchOverloadError();
     return compareAmounts(this.amount, other.amount) === 0;
@@ -53,22 +54,22 @@ const decimalSuffixes: Record<string, number> = { n: -9, u: -6, m: -3, "": 0, k:
 const binarySuffixes = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
 /** The smallest exponent of a large amount: nanos. */
-const least = -9;
-const largestBinary = 2n ** 63n - 1n;
+const minExponent = -9;
+const maxBinary = 2n ** 63n - 1n;
 
-/** The most characters of a quantity. Computing with more could take long for its cost. */
-const longest = 10_000;
-/** Of amounts whose exponents differ by more than this, a sum is the larger one. */
-const widestGap = 10_000;
-/** A large amount with a larger exponent isn't written out in nanos, which would take long. */
-const largestExponent = 1000;
+/** The most characters of a quantity. To compute with more would take too long for the cost. */
+const maxLength = 10_000;
+/** If the exponents of two amounts differ by more, their sum is the larger amount. */
+const maxExponentGap = 10_000;
+/** A large amount with a larger exponent isn't converted to nanos, because that would take too long. */
+const maxExponent = 1000;
 
 const parseAmount = (text: string): Amount => {
   const [number = "", integer = "", fraction = ""] = /^[+-]?(\d*)(?:\.(\d*))?/.exec(text) ?? [];
   const suffix = text.slice(number.length);
   if (text === "" || !/^[eEinumkKMGTP]*[-+]?\d*$/.test(suffix))
     throw new EvaluationError(`quantities must match the regular expression '${form}'`);
-  if (text.length > longest) throw createNumberError();
+  if (text.length > maxLength) throw createNumberError();
 
   const power = Math.max(binarySuffixes.indexOf(suffix), 0);
   const exponent = ((power > 0 ? 0 : (decimalSuffixes[suffix] ?? parseExponent(suffix))) - fraction.length) | 0;
@@ -76,7 +77,7 @@ const parseAmount = (text: string): Amount => {
   const isLarge =
     power > 0
       ? fraction !== "" || integerDigits.length + 3 * power > 14
-      : integerDigits.length + fraction.length > 18 || exponent < least;
+      : integerDigits.length + fraction.length > 18 || exponent < minExponent;
   if (isLarge && integer + fraction === "") throw createNumberError();
 
   const digits = BigInt(integerDigits + fraction) * 1024n ** BigInt(power);
@@ -91,20 +92,20 @@ const parseExponent = (suffix: string): number => {
   return Number(BigInt.asIntN(32, exponent));
 };
 
-/** Returns an amount in nanos, rounded up; with a binary suffix it is limited to 64 bits. */
+/** Returns an amount in nanos, rounded up. With a binary suffix, the amount is limited to 64 bits. */
 const roundLargeAmount = (digits: bigint, exponent: number, isBinary: boolean): Amount => {
-  if (digits === 0n || exponent > largestExponent) return { digits, exponent, isLarge: true };
-  // A divisor that is larger than the digits gives 1 nano, however large it is.
-  const divisor = 10n ** BigInt(Math.min(Math.max(least - exponent, 0), longest + 20));
-  const nanos = (digits * 10n ** BigInt(Math.max(exponent - least, 0)) + divisor - 1n) / divisor;
-  return isBinary && nanos > largestBinary * 10n ** 9n
-    ? { digits: largestBinary, exponent: 0, isLarge: true }
-    : { digits: nanos, exponent: least, isLarge: true };
+  if (digits === 0n || exponent > maxExponent) return { digits, exponent, isLarge: true };
+  // The divisor is limited: each divisor that is larger than the digits has the same result, 1 nano.
+  const divisor = 10n ** BigInt(Math.min(Math.max(minExponent - exponent, 0), maxLength + 20));
+  const nanos = (digits * 10n ** BigInt(Math.max(exponent - minExponent, 0)) + divisor - 1n) / divisor;
+  return isBinary && nanos > maxBinary * 10n ** 9n
+    ? { digits: maxBinary, exponent: 0, isLarge: true }
+    : { digits: nanos, exponent: minExponent, isLarge: true };
 };
 
 const isInt64 = (number: bigint) => BigInt.asIntN(64, number) === number;
 
-/** Returns the digits of two amounts for the smaller one of their exponents. */
+/** Converts the digits of two amounts so that both have the smaller of the two exponents. */
 const alignDigits = (left: Amount, right: Amount): [left: bigint, right: bigint] => {
   const gap = left.exponent - right.exponent;
   const factor = 10n ** BigInt(Math.abs(gap));
@@ -115,7 +116,7 @@ const addAmounts = (left: Amount, right: Amount): Amount => {
   const isLarge = left.isLarge || right.isLarge;
   if (!isLarge && right.digits === 0n) return left;
   if (!isLarge && left.digits === 0n) return right;
-  if (Math.abs(left.exponent - right.exponent) > widestGap) {
+  if (Math.abs(left.exponent - right.exponent) > maxExponentGap) {
     const [major, minor] = left.exponent > right.exponent ? [left, right] : [right, left];
     return { ...(major.digits === 0n ? minor : major), isLarge: true };
   }
@@ -126,7 +127,8 @@ const addAmounts = (left: Amount, right: Amount): Amount => {
 };
 
 const subtractAmounts = (left: Amount, right: Amount): Amount => {
-  // The least number of 64 bits is its own opposite there: upstream adds it, unless that needs more than 64 bits.
+  // The smallest number of 64 bits is its own negative in 64 bits. Upstream adds it, unless the sum needs more than 64
+  // bits.
   const opposite = right.isLarge ? -right.digits : BigInt.asIntN(64, -right.digits);
   const difference = addAmounts(left, { ...right, digits: opposite });
   return difference.isLarge ? addAmounts(left, { ...right, digits: -right.digits }) : difference;
@@ -137,14 +139,14 @@ const getSign = (digits: bigint): number => Number(digits > 0n) - Number(digits 
 const compareAmounts = (left: Amount, right: Amount): number => {
   const [sign, other] = [getSign(left.digits), getSign(right.digits)];
   if (sign !== other || sign === 0) return Math.sign(sign - other);
-  // Amounts have too few digits to make up for such a gap between exponents.
+  // With such a gap between the exponents, the digits don't matter: an amount has fewer digits.
   const gap = left.exponent - right.exponent;
-  if (Math.abs(gap) > 4 * widestGap) return gap > 0 ? sign : -sign;
+  if (Math.abs(gap) > 4 * maxExponentGap) return gap > 0 ? sign : -sign;
   const [first, second] = alignDigits(left, right);
   return getSign(first - second);
 };
 
-/** Returns the integer that an amount is; undefined for a large amount, and for one with a negative exponent. */
+/** Returns an amount as an integer; undefined for a large amount, or if the exponent is negative. */
 const findInteger = ({ amount: { digits, exponent, isLarge } }: Quantity): bigint | undefined => {
   if (isLarge || exponent < 0) return undefined;
   if (digits === 0n) return 0n;
@@ -152,7 +154,7 @@ const findInteger = ({ amount: { digits, exponent, isLarge } }: Quantity): bigin
   return isInt64(integer) ? integer : undefined;
 };
 
-/** Returns the double that Go's multiplication gives, which isn't always the nearest one. */
+/** Converts an amount to a double as Go does: by a multiplication, whose result isn't always the nearest double. */
 const approximate = ({ amount: { digits, exponent } }: Quantity): Value =>
   toDouble(exponent === 0 ? Number(digits) : Number(digits) * computePowerOfTen(exponent));
 
@@ -180,7 +182,7 @@ const requireInteger = (quantity: Quantity): Value => {
 export const quantityFunctions: readonly FunctionDeclaration[] = [
   declareFunction("quantity", "string_to_quantity", [string], type, parseQuantity, countReading),
   declareFunction("isQuantity", "is_quantity_string", [string], bool, reportParsing(parseQuantity), countReading),
-  // Upstream declares it as a function; its documentation wrongly describes a method.
+  // In upstream, `sign` is a function. Upstream's documentation wrongly describes it as a method.
   declareFunction("sign", "quantity_sign", [type], int, ({ amount }: Quantity) => getSign(amount.digits)),
   declareMethod("asApproximateFloat", "quantity_get_float", [type], double, approximate),
   declareMethod("asInteger", "quantity_get_int", [type], int, requireInteger),

@@ -8,7 +8,7 @@ import { declareComparisons } from "./comparisons.ts";
 
 const type = struct("kubernetes.Semver");
 
-/** A semantic version without its build, which doesn't count in comparisons. */
+/** A semantic version. Its build is left out, because it doesn't count in comparisons. */
 export class Semver extends LibraryObject {
   readonly type = type;
   /** The major, minor and patch numbers. */
@@ -42,7 +42,7 @@ const compareVersions = (left: Semver, right: Semver): number => {
   return Math.sign(left.prerelease.length - right.prerelease.length);
 };
 
-/** Compares two parts of a version; numbers are less than texts. */
+/** Compares two parts of a version. Numbers are smaller than texts. */
 const comparePart = (left: bigint | string, right: bigint | string): number => {
   if (typeof left !== typeof right) return typeof left === "bigint" ? -1 : 1;
   return Number(left > right) - Number(left < right);
@@ -67,12 +67,13 @@ const parseSemver = (text: string, isNormalized = false): Semver => {
   return new Semver(numbers, parts);
 };
 
-/** Splits a text at its first two points. */
+/** Splits a text at its first two dots. */
 const splitParts = (text: string): string[] => {
   const [first = "", second, ...others] = text.split(".");
   return [first, ...(second === undefined ? [] : [second]), ...(others.length > 0 ? [others.join(".")] : [])];
 };
 
+/** Converts a text such as `v01.2` to `1.2.0`. */
 const normalize = (text: string): string => {
   const parts = splitParts(text.replace(/^v/, "")).map((part) =>
     part.length > 1 || part > "\x7f" ? part.replace(/^0+/, "").replace(/^(?!\d)/, "0") : part,
@@ -106,7 +107,7 @@ const parsePrerelease = (text: string): bigint | string => {
   return parseUint(text);
 };
 
-/** Returns one of the numbers. Upstream reads its 64 bits as a number with a sign. */
+/** Returns a function that returns one of the numbers. As upstream, it reads the 64 bits as a signed number. */
 const getNumber =
   (index: number) =>
   ({ numbers }: Semver) =>

@@ -9,12 +9,12 @@ import { parseAddress } from "./ip.ts";
 const type = struct("kubernetes.URL");
 
 /**
- * A URL as Go's net/url parses it: unlike the class of JavaScript it changes nothing. All texts are bytes: each
- * character is a byte of UTF-8.
+ * The parts of a URL, as Go's net/url parses them. Go doesn't normalize the URL, as JavaScript's class URL does. In all
+ * texts, each character stands for a byte of UTF-8.
  */
 interface Parts {
   readonly scheme: string;
-  /** What follows the scheme without a slash. */
+  /** The text after the scheme, if it doesn't begin with a slash, as in `mailto:a@b`. */
   readonly opaque: string;
   readonly user: string | undefined;
   readonly host: string;
@@ -44,7 +44,7 @@ class Url extends LibraryObject {
 const toBytes = (text: string): string => Buffer.from(text).toString("latin1");
 const toText = (bytes: string): string => decode(bytes, () => "\ufffd");
 
-/** Decodes UTF-8. As in Go, each byte that is no part of a character counts, which `replace` turns into text. */
+/** Decodes UTF-8. As in Go, each byte that is no part of a valid character is replaced: by the text of `replace`. */
 const decode = (bytes: string, replace: (byte: string) => string): string =>
   bytes.replace(
     /[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}|[\x80-\xff]/g,
@@ -55,14 +55,14 @@ const decode = (bytes: string, replace: (byte: string) => string): string =>
     },
   );
 
-/** Decodes UTF-8, with half of a pair for each byte that is no part of a character. */
+/** Decodes UTF-8. A byte that is no part of a valid character becomes half a surrogate pair. */
 const toMarkedText = (bytes: string): string =>
   decode(bytes, (byte) => String.fromCharCode(0xdc00 + byte.charCodeAt(0)));
 
-/** Returns a quotation of marked text as Go's %q shows the bytes. */
+/** Replaces the escapes of halves of surrogate pairs in a quoted text by escapes of bytes, as Go's %q writes them. */
 const showMarks = (quotation: string): string => quotation.replace(/\\udc([89a-f][\da-f])/g, "\\x$1");
 
-/** The bytes that each part of a URL has only in escapes. */
+/** The bytes that must be escaped in each part of a URL. */
 const escapedBytes = {
   path: /[^-\w.~$&+,/:;=@]/g,
   host: /[^-\w.~!$&'()*+,;=:[\]<>"]/g,
@@ -73,7 +73,7 @@ const escapedBytes = {
 const escapeBytes = (bytes: string, part: keyof typeof escapedBytes): string =>
   bytes.replace(escapedBytes[part], (byte) => `%${byte.charCodeAt(0).toString(16).toUpperCase().padStart(2, "0")}`);
 
-/** Replaces escapes such as `%41`. */
+/** Replaces escapes such as `%41` by their bytes. Throws if one is invalid. */
 const unescapeBytes = (bytes: string): string => bytes.replace(/%.{0,2}/gs, (found) => unescapeByte(found));
 
 const unescapeByte = (text: string, isAllowed = (_byte: string) => true): string => {
@@ -82,7 +82,7 @@ const unescapeByte = (text: string, isAllowed = (_byte: string) => true): string
   throw new EvaluationError(`invalid URL escape ${quote(text)}`);
 };
 
-/** Replaces escapes in a host. Only bytes that aren't ASCII can be escaped; in the zone of an address a few more. */
+/** Replaces escapes in a host. Only bytes that are not ASCII may be escaped; in an IPv6 zone, some others, too. */
 const unescapeHost = (bytes: string, isZone = false): string =>
   bytes.replace(/%.{0,2}|[^-\w.~!$&'()*+,;=:[\]<>"\x80-\xff]/gs, (found) => {
     if (found === "%25") return "%";
@@ -95,11 +95,12 @@ const unescapeHost = (bytes: string, isZone = false): string =>
 
 const quote = (bytes: string): string => showMarks(quoteAsGo(toMarkedText(bytes)));
 
-/** Returns a path or a fragment as it is written if all of its bytes are allowed, otherwise as Go escapes it. */
+/** Returns a path or a fragment unchanged if all its bytes are allowed. Otherwise, escapes it as Go does. */
 const normalizeEscapes = (bytes: string, part: "path" | "fragment"): string => {
   return /^[-\w.~!$&'()*+,;=:@[\]%/?]*$/.test(bytes) ? bytes : escapeBytes(unescapeBytes(bytes), part);
 };
 
+/** Parses a URL without a fragment. With `isRequest`, it must be valid in a request. */
 const parseParts = (bytes: string, isRequest: boolean): Omit<Parts, "fragment"> => {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is refused.
   if (/[\0-\x1f\x7f]/.test(bytes)) throw new EvaluationError("net/url: invalid control character in URL");
@@ -133,7 +134,7 @@ const parseParts = (bytes: string, isRequest: boolean): Omit<Parts, "fragment"> 
   return { ...parts, user, host, path };
 };
 
-/** Returns a path or a fragment as it is written; throws if an escape in it isn't valid. */
+/** Returns a path or a fragment unchanged. Throws if an escape in it is invalid. */
 const requireEscapes = (bytes: string): string => {
   unescapeBytes(bytes);
   return bytes;
@@ -160,7 +161,7 @@ const parseHost = (scheme: string, bytes: string): string => {
   const bracket = bytes.lastIndexOf("[");
   if (bracket > 0) throw new EvaluationError("invalid IP-literal");
   if (bracket < 0) {
-    // Other schemes than those of HTTP can have several hosts with ports.
+    // Schemes other than http and https can have several hosts with ports, so the last colon counts.
     const colon = /^https?$/.test(scheme) ? bytes.indexOf(":") : bytes.lastIndexOf(":");
     if (colon >= 0) requirePort(bytes.slice(colon));
     return unescapeHost(bytes);
@@ -181,14 +182,14 @@ const parseHost = (scheme: string, bytes: string): string => {
   return `[${address}]${port}`;
 };
 
-/** Parses a URL that a request can have: with a scheme, or a path that begins with a slash. */
+/** Parses a URL that is valid in a request: it has a scheme, or begins with a slash. */
 const parseRequest = (text: string) => parseParts(toBytes(text), true);
 
-/** Parses a part of a URL; errors name the URL. */
+/** Calls `parse`. Its errors get the URL in their messages. */
 const parseNamed = <Result>(url: string, parse: () => Result): Result =>
   rewordErrors(parse, (message) => `parse ${quoteAsGo(url)}: ${message}`);
 
-/** Parses a URL like `parseRequest`; errors name it. */
+/** Parses a URL that is valid in a request. Errors contain the URL. */
 export const parseRequestUrl = (text: string) => parseNamed(text, () => parseRequest(text));
 
 const parseUrl = (text: string): Url =>
@@ -196,7 +197,8 @@ const parseUrl = (text: string): Url =>
     () => {
       parseRequestUrl(text);
       const [beforeFragment, fragment = ""] = cut(text, "#");
-      // Upstream parses again, because a request has no fragment; errors have the text up to the fragment or all of it.
+      // Upstream parses the URL a second time, because a request has no fragment. The errors contain the text before
+      // the fragment, or the whole text if the fragment is wrong.
       const parts = parseNamed(beforeFragment, () => parseParts(toBytes(beforeFragment), false));
       return new Url({ ...parts, fragment: parseNamed(text, () => requireEscapes(toBytes(fragment))) });
     },
@@ -216,7 +218,7 @@ const formatUrl = ({ scheme, opaque, user, host, hasNoAuthority, path, query, ha
     .join("");
 };
 
-/** Returns the name and the port of a host; the brackets of an IPv6 address are no part of its name. */
+/** Returns the name and the port of a host. The name of an IPv6 address has no brackets. */
 const splitHost = ({ parts: { host } }: Url): [name: string, port: string] => {
   const [colon = "", port = ""] = /:(\d*)$/.exec(host) ?? [];
   const name = host.slice(0, host.length - colon.length);
@@ -225,15 +227,15 @@ const splitHost = ({ parts: { host } }: Url): [name: string, port: string] => {
 
 const getEscapedPath = ({ parts: { path } }: Url) => toText(normalizeEscapes(path, "path"));
 
-/** Upstream returns no parameters for a query with more than these. */
-const mostParameters = 10_000;
+/** For a query with more parameters, upstream returns none. */
+const maxParameters = 10_000;
 
 const parseQuery = ({ parts: { query } }: Url): CelMap => {
   const entries = new Map<string, [key: Value, values: string[]]>();
   const parameters = query.split("&");
-  for (const parameter of parameters.length > mostParameters ? [] : parameters) {
+  for (const parameter of parameters.length > maxParameters ? [] : parameters) {
     if (parameter === "" || parameter.includes(";")) continue;
-    // Upstream leaves out what isn't escaped correctly.
+    // Upstream leaves out parameters with invalid escapes.
     const [key, value = ""] = ignoreErrors(() => cut(parameter, "=").map(unescapeQuery)) ?? [];
     if (key === undefined) continue;
     const text = `${toMapKey(key)}`;
@@ -249,7 +251,7 @@ const unescapeQuery = (bytes = "") => toText(unescapeBytes(bytes.replaceAll("+",
 const parameters = mapOf(string, listOf(string));
 export const urlFunctions: readonly FunctionDeclaration[] = [
   declareFunction("url", "string_to_url", [string], type, parseUrl, countReading),
-  // Kubernetes computes no cost by the length here.
+  // The cost of isURL doesn't depend on the length in Kubernetes.
   declareFunction("isURL", "is_url_string", [string], bool, reportParsing(parseRequest)),
   declareMethod("getScheme", "url_get_scheme", [type], string, ({ parts }: Url) => parts.scheme),
   declareMethod("getHost", "url_get_host", [type], string, ({ parts }: Url) => toText(parts.host)),
