@@ -78,7 +78,7 @@ export const loadRules = async (
  * Says for which clusters a rule is useful if it reimplements a plugin that is on by default; undefined for other
  * rules, unless they have a `worthwhile` sentence.
  */
-export const describeUseOfDefaultOnPort = ({ upstreamPlugin }: Rule): string | undefined =>
+export const describeUseOfDefaultOnPlugin = ({ upstreamPlugin }: Rule): string | undefined =>
   upstreamPlugin?.worthwhile ??
   (upstreamPlugin && compiledInPlugins[upstreamPlugin.plugin]?.isOn
     ? `Every API server does this itself by default. The rule is for clusters that turned ${upstreamPlugin.plugin} off.`

@@ -71,7 +71,7 @@ const run = async (
   if (settings !== undefined && settings !== "recorded")
     throw new Complaint(`--settings takes recorded, not "${settings}"; without it, each version uses its own settings`);
   const known = await readRuleNames();
-  // An unknown name is kept as it is: the other version may have the rule.
+  // A name that is unknown here is kept, because the other version may have a rule of this name.
   const rules = readListOption(options, "rules").map((text) => findRuleByNameOrPlugin(text, known) ?? text);
   const wrong = rules.find((name) => !isRuleName(name));
   if (wrong !== undefined) throw new Complaint(`--rules takes rule names, such as pod-security, not "${wrong}"`);

@@ -28,7 +28,7 @@ import {
   readCaseLineNumbers,
   readCases,
 } from "../catalogue/cases.ts";
-import { type CatalogueRule, describeUseOfDefaultOnPort } from "../catalogue/registry.ts";
+import { type CatalogueRule, describeUseOfDefaultOnPlugin } from "../catalogue/registry.ts";
 import { type FixSuggestion, suggestFix } from "../check/evaluation/suggestions.ts";
 import { readAllRules } from "../project/project-rules.ts";
 import { buildOddCases, generateCases } from "./case-generators.ts";
@@ -82,7 +82,10 @@ for (const listed of catalogue) {
   });
 }
 
-/** Returns what is wrong with settings, as postern.yaml's checks do: by the types, the elements, the choices and `checkSettings`. */
+/**
+ * Returns what is wrong with settings, as postern.yaml's checks do: by the types, the elements, the choices and
+ * `checkSettings`.
+ */
 function findSettingsFault(rule: Rule, settings: object) {
   const [mistake] = findSettingsMistakes(rule, settings);
   return mistake
@@ -308,7 +311,7 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
       "begins with the rule's summary",
     );
     const [intro = ""] = readme.split("\n## ");
-    const worthwhile = describeUseOfDefaultOnPort(listed.rule) ?? "";
+    const worthwhile = describeUseOfDefaultOnPlugin(listed.rule) ?? "";
     assert.ok(intro.replaceAll("\n", " ").includes(worthwhile), "says what the rule does if its upstream plugin is on");
     for (const key of Object.keys(listed.rule.settings ?? {}))
       assert.match(readme, new RegExp(`^\\| \`${key}\``, "m"), `its table of settings has ${key}`);
