@@ -99,7 +99,7 @@ const joinFlagValues = (args: readonly string[], options: CommandGrammar["option
 /** Returns the message for an error of parseArgs. For an unknown option, the message suggests a similar one. */
 export const describeParseError = (error: unknown, { options }: CommandGrammar): string => {
   const [sentence = ""] = getErrorMessage(error).split(/\.\s/);
-  const [, ambiguousOption] = /^Option '(-.*)' argument is ambiguousOption/.exec(sentence) ?? [];
+  const [, ambiguousOption] = /^Option '(-.*)' argument is ambiguous/.exec(sentence) ?? [];
   const optionName = Object.keys(options).find((name) =>
     [`--${name}`, `-${options[name]?.short}`].includes(`${ambiguousOption}`),
   );
