@@ -20,7 +20,7 @@ const pureGlobals = new Set(
 
 /**
  * In a parsed file, esbuild adds this prefix to globals. A local variable of the same name stays as it is, so that the
- * two can be told apart.
+ * two can be distinguished.
  */
 const mark = "POSTERN_GLOBAL_";
 const markedGlobals = Object.fromEntries(

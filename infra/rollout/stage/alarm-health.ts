@@ -4,7 +4,8 @@ import type { AwsStage } from "../../aws/stage.ts";
 import { toSentence } from "../../cli/complaint.ts";
 
 /**
- * What postern status found about an alarm. An alarm can ring if somebody would get a message when its state changes.
+ * What postern status found about an alarm. An alarm can ring if a subscriber would get a message when its state
+ * changes.
  */
 export interface AlarmHealth {
   alarm: string;
