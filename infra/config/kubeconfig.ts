@@ -218,7 +218,7 @@ const readContext = async ({ files, context: chosen, preferred, isNamedByUser }:
   return { cluster, user, authority, ca };
 };
 
-/** The members of clusters and users that must be texts. */
+/** Members of a cluster or a user in a kubeconfig whose values must be texts. */
 const textMembers = [
   "server",
   "tls-server-name",
