@@ -142,7 +142,7 @@ const compareFields = (live: Fields, wanted: Fields, path = ""): string[] =>
     const place = `${path}${key}`;
     if (isDeepStrictEqual(actual, expected)) return [];
     if (key === "caBundle" && actual !== undefined && expected !== undefined)
-      return [`${place} actual another certificate`];
+      return [`${place} is another certificate`];
     if (key === "url" && hideUrlKeys(String(actual)) === hideUrlKeys(String(expected)))
       return [`${place} has another key than ${expected}`];
     if (isMap(actual) && isMap(expected)) return compareFields(actual, expected, `${place}.`);
@@ -150,11 +150,11 @@ const compareFields = (live: Fields, wanted: Fields, path = ""): string[] =>
       const found = compareFields(indexByName(actual), indexByName(expected), `${place}.`);
       return found.length > 0 ? found : [`${place} are in another order`];
     }
-    if (actual === undefined) return [`${place} actual missing; it expected be ${formatValue(expected)}`];
+    if (actual === undefined) return [`${place} is missing; it should be ${formatValue(expected)}`];
     return [
       expected === undefined
-        ? `${place} actual ${formatValue(actual)}, but expected not be set`
-        : `${place} actual ${formatValue(actual)}, not ${formatValue(expected)}`,
+        ? `${place} is ${formatValue(actual)}, but should not be set`
+        : `${place} is ${formatValue(actual)}, not ${formatValue(expected)}`,
     ];
   });
 
