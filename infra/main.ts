@@ -11,15 +11,15 @@ import { sanitizeTerminalText } from "./cli/terminal.ts";
 const folder = join(packageRoot, "infra/commands");
 
 export const runCommandLine = async (words: string[]): Promise<void> => {
-  // The process ends when standard output is closed, with the exit code that is set by then.
+  // If the reader of standard output closes it, the process ends with the exit code that is set at this time.
   process.stdout.on("error", () => process.exit());
   process.exitCode = await runPostern(words);
 };
 
-/** Runs `postern VERB …` and returns its exit code: 0 fine, 1 denied or failed, 2 usage, 3 could not evaluate. */
+/** Runs `postern VERB …`. Returns the exit code: 0 success, 1 denied or failed, 2 wrong usage, 3 could not evaluate. */
 export const runPostern = (words: readonly string[]): Promise<number> => reportErrors(() => runVerb(words));
 
-/** Runs a command that is no verb of the package, such as `npm run bench --`. */
+/** Runs a command of the repository that is no verb, such as `npm run bench`, with the arguments of this process. */
 export const runScript = async (name: string, command: Command): Promise<void> => {
   process.exitCode = await reportErrors(() => runCommand(name, command, process.argv.slice(2)));
 };
@@ -28,11 +28,11 @@ const reportErrors = async (run: () => Promise<number>): Promise<number> => {
   try {
     return await run();
   } catch (error) {
-    const expected = error instanceof Complaint;
-    const text = expected ? error.message : (error instanceof Error && error.stack) || toSentence(error);
-    // The message may contain names from manifests or clusters, with control characters for terminals.
+    const isComplaint = error instanceof Complaint;
+    const text = isComplaint ? error.message : (error instanceof Error && error.stack) || toSentence(error);
+    // The message may contain names from manifests or clusters, and these may contain control characters.
     process.stderr.write(`${text.split("\n").map(sanitizeTerminalText).join("\n")}\n`);
-    return expected ? error.exitCode : 3;
+    return isComplaint ? error.exitCode : 3;
   }
 };
 
@@ -42,7 +42,7 @@ const listVerbs = async (): Promise<string[]> =>
     .map((file) => file.slice(0, -moduleExtension.length))
     .sort();
 
-/** Returns what `--help` prints of each verb. */
+/** Returns the text that `--help` prints for each verb. */
 export const describeAllVerbs = async (): Promise<{ verb: string; help: string }[]> =>
   Promise.all(
     (await listVerbs()).map(async (verb) => ({
@@ -71,7 +71,7 @@ const runVerb = async ([verb, ...rest]: readonly string[]): Promise<number> => {
   return runCommand(`postern ${verb}`, await loadCommand(verb), rest);
 };
 
-/** Commands that take exactly one word, by their usage: what the word names, and an example. */
+/** If a command's usage is one of these keys, it takes exactly one word: the kind of thing it names, and an example. */
 const singleWords: Record<string, [what: string, example: string]> = {
   CLUSTER: ["cluster", "local"],
   RULE: ["rule", "pod-security"],
@@ -88,7 +88,7 @@ const runCommand = async (name: string, command: Command, args: string[]): Promi
   if (words.length > 0 && usage === undefined) throw new Complaint(`${name} takes only options, not "${words[0]}"`);
   const [what, example] = singleWords[usage ?? ""] ?? [];
   if (what !== undefined && words.length !== 1) throw new Complaint(`name one ${what}: ${name} ${example}`);
-  // Checks --output, except for a verb where it may be repeated: such a verb checks the values itself.
+  // Checks the value of --output. A verb whose --output may be repeated checks the values itself.
   const { output } = command.options;
   const forms = output?.value?.split("|") ?? [];
   if (values.output !== undefined && !output?.multiple && !forms.includes(String(values.output)))
@@ -133,9 +133,9 @@ const describeVerbs = async (verbs: string[]): Promise<string> => {
 };
 
 const describeCommand = (name: string, { summary, usage, options }: Command): string => {
-  const rows = Object.entries(options).map(([name, { short, value, says, multiple, default: preset }]) => [
+  const rows = Object.entries(options).map(([name, { short, value, says, multiple, default: defaultValue }]) => [
     `${short ? `-${short}, ` : ""}--${name}${value ? ` ${value}` : ""}${multiple ? "…" : ""}`,
-    `${says}${preset === undefined ? "" : ` (${preset})`}`,
+    `${says}${defaultValue === undefined ? "" : ` (${defaultValue})`}`,
   ]);
   return `Usage: ${[name, usage, rows.length > 0 && "[OPTION…]"].filter(Boolean).join(" ")}\n\n${summary}\n\n${formatTable(rows)}${describeRepeatedOptions(options, usage)}`;
 };
@@ -149,10 +149,11 @@ const describeRepeatedOptions = (options: Command["options"], usage = ""): strin
   return `\nAn option with … takes several values: --${name} A B, or --${name} A --${name} B.${order}\n`;
 };
 
-// postern.js starts this file if it needs another Node. Not awaited: verbs import this module and would wait, too.
+// postern.js starts this file in a new process if it needs another version of Node.js. The call isn't awaited: verbs
+// import this module, and would wait for it forever.
 if (import.meta.main) {
-  // postern.js holds a channel to this process. It closes even when postern.js is killed; this process then ends as by
-  // SIGTERM.
+  // postern.js has an IPC channel to this process. The channel closes even if postern.js is killed. This process then
+  // ends as if it had got SIGTERM.
   process.once("disconnect", () => process.kill(process.pid, "SIGTERM"));
   process.channel?.unref();
   void runCommandLine(process.argv.slice(2));

@@ -1,4 +1,5 @@
-// Runs the Node that Lambda runs: `node infra/node.js --test`. One of two files that any Node from 20 on can read.
+// Runs the version of Node.js that Lambda uses: `node infra/node.js --test`. Every Node.js from version 20 on can run
+// this file and postern.js; all other files need Node.js 24.
 import { spawn } from "node:child_process";
 import { existsSync, realpathSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -9,11 +10,11 @@ import { fileURLToPath } from "node:url";
 const { arch, argv, execPath, platform, report, stderr, versions } = process;
 const nodePackage = `node-${platform === "win32" ? "win" : platform}-${arch}`;
 
-/** Returns the path of the Node that npm installed in this checkout or project, if there is one. */
+/** Returns the path of the Node.js that npm installed in this checkout or project; undefined if there is none. */
 const findInstalledNode = () => {
-  // npm's packages of Node for Linux need glibc.
+  // The npm packages of Node.js for Linux need glibc.
   if (platform === "linux" && report.getReport().header.glibcVersionRuntime === undefined) return undefined;
-  // pnpm keeps a package outside of the project, whose packages are found from the path that started this program.
+  // pnpm stores this package outside the project. The project's packages are found from the path in `argv[1]`.
   for (const from of [import.meta.url, argv[1]])
     try {
       const folder = createRequire(from).resolve(`${nodePackage}/package.json`);
@@ -25,19 +26,22 @@ const findInstalledNode = () => {
   return undefined;
 };
 
-/** The program: TypeScript in a checkout, JavaScript in the installed package. */
+/** The path of the program: main.ts in a checkout, main.js in the installed package. */
 export const mainFile = ["main.ts", "main.js"]
   .map((name) => fileURLToPath(new URL(name, import.meta.url)))
   .find(existsSync);
 
-/** Returns the path of the Node to run: in a checkout the Node that npm installed with it, else any that is new enough. */
+/**
+ * Returns the path of the Node.js to run. In a checkout, this is the one that npm installed. The installed package can
+ * also use the present one if it is new enough.
+ */
 export const findLambdaNode = () => {
   const isNewEnough = Number(versions.node.split(".")[0]) >= 24;
   if (isNewEnough && mainFile?.endsWith(".js")) return execPath;
   return findInstalledNode() ?? (isNewEnough ? execPath : undefined);
 };
 
-/** Runs Node with these arguments. It gets the signals of this process, and sets the exit code. */
+/** Runs Node.js with these arguments. Forwards signals to it, and exits with its exit code. */
 export const runNode = (args, stdio = "inherit") => {
   const node = findLambdaNode();
   if (node === undefined) {

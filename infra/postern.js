@@ -4,7 +4,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { findLambdaNode, mainFile, runNode } from "./node.js";
 
 const { argv, execPath } = process;
-// Node's compile cache halves the time to start. Child processes use the same cache.
+// The compile cache of Node.js halves the time to start. Child processes use the same cache.
 const nodeModules = mainFile.endsWith(".ts") ? "../node_modules/" : "../../";
 process.env.NODE_COMPILE_CACHE ||= fileURLToPath(new URL(`${nodeModules}.cache/postern`, import.meta.url));
 if (findLambdaNode() === execPath) {
@@ -12,6 +12,6 @@ if (findLambdaNode() === execPath) {
   const { runCommandLine } = await import(pathToFileURL(mainFile).href);
   await runCommandLine(argv.slice(2));
 } else {
-  // The IPC channel shows the child process when this process is killed.
+  // When this process is killed, its IPC channel closes, and the child process ends, too.
   runNode([mainFile, ...argv.slice(2)], ["inherit", "inherit", "inherit", "ipc"]);
 }

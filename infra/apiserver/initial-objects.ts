@@ -17,8 +17,8 @@ const createPriorityClass = (name: string, value: number, description: string) =
 });
 
 /**
- * The objects that every API server creates and that a rule may read. Its own Service, FlowSchemas and RBAC roles are
- * left out, because no rule reads them.
+ * Objects that every API server creates and that a rule may read. API servers also create a Service, FlowSchemas and
+ * RBAC roles. These aren't in the list, because no rule reads them.
  */
 export const apiServerOwnObjects: Objects = [
   ...["default", "kube-node-lease", "kube-public", "kube-system"].map(createNamespace),
@@ -34,7 +34,9 @@ export const apiServerOwnObjects: Objects = [
   ),
 ];
 
-/** Returns the objects that controllers create in each new namespace, without content: only the cluster knows it. */
+/**
+ * Returns the objects that controllers create in each new namespace. Their content is missing: only clusters know it.
+ */
 export const listInitialNamespaceObjects = (namespace: string): Objects => [
   { apiVersion: "v1", kind: "ServiceAccount", metadata: { name: "default", namespace } },
   { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "kube-root-ca.crt", namespace } },

@@ -2,8 +2,9 @@ import { isMap, type JsonMap } from "#lib/json.ts";
 import { parseMinor } from "#lib/since.ts";
 
 /**
- * Returns data of the newest minor as it is in another one. `older` has what each older minor has differently from the
- * next one, newest first, as JSON merge patches (RFC 7386): null means that a member is not there.
+ * Returns data about a minor version of Kubernetes, from the data of the newest one. `older` has a JSON merge patch
+ * (RFC 7386) for each older minor, the newest first. A patch describes the differences from the next minor: null means
+ * that a member is missing.
  */
 export const selectMinor = <T>(newest: T, older: Readonly<Record<string, object>>, kubernetes?: string): T => {
   if (kubernetes === undefined) return newest;

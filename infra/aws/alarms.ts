@@ -10,16 +10,17 @@ const mostAlarmNames = 100;
 export interface StageAlarm {
   name: string;
   state: string;
-  /** Whether the alarm's actions are turned on. */
+  /** True if the alarm's actions are enabled. */
   isEnabled: boolean;
   /** The ARNs of the SNS topics that the alarm notifies. */
   topics: string[];
-  /** The Lambda functions whose metrics the alarm watches, and the name of that metric of each. */
+  /** The Lambda functions that the alarm watches, each with the name of the metric. */
   functions: { name: string; metric: string }[];
   /** The alarm as CloudWatch returns it. */
   properties: MetricAlarm;
 }
 
+/** Reads the alarms of a stage and the subscriptions of their topics. */
 export interface StageAlarmsReader {
   list(): Promise<StageAlarm[]>;
   /** Returns the number of confirmed subscriptions of an SNS topic; undefined if the topic doesn't exist. */
@@ -55,7 +56,9 @@ const readAlarm = (properties: MetricAlarm): StageAlarm => {
   return { name, state: String(StateValue), isEnabled: ActionsEnabled, topics: AlarmActions, functions, properties };
 };
 
-/** Calls SNS without its SDK, because this is the only call of SNS. */
+/**
+ * Returns the number of confirmed subscriptions of a topic. Calls SNS without its SDK, because no other call is needed.
+ */
 const countSubscriptions = async (topic: string, identity: AwsKeys): Promise<number | undefined> => {
   const { AWS_ENDPOINT_URL_SNS, AWS_ENDPOINT_URL } = process.env;
   const [, , , region = ""] = topic.split(":");

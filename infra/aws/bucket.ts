@@ -4,42 +4,41 @@ import { Complaint } from "../cli/complaint.ts";
 import { isErrorNamed } from "./errors.ts";
 import { getPartition } from "./identity.ts";
 
-/** An S3 object's key, size and date, as a listing gives them. */
+/** Key, size and date of an S3 object in a listing. */
 export interface ListedBucketObject {
   key: string;
   bytes: number;
   modified: Date;
 }
 
+/** The content of an S3 object. */
 export interface BucketObject {
   text: string;
-  /** The ETag, which differs whenever the text differs; conditional writes compare it. */
+  /** Changes with the text. A conditional write compares it. */
   etag: string;
-  /** The time when the object was last written, by S3's clock. */
+  /** When the object was last written, by S3's clock. */
   modified: Date;
-  /** Milliseconds since `modified`, by the Date header of the same response, not by this machine's clock. */
+  /** Milliseconds since `modified`. The time now is the Date header of S3's response, not this machine's clock. */
   age: number;
 }
 
-/** Writes only if the key has no object, or if its object still has this ETag. */
+/** A condition for a write: that the key has no object, or that its object has this ETag. */
 type WriteCondition = { IfNoneMatch: "*" } | { IfMatch: string };
 
-/** An S3 bucket: that of a stage's stack, or one that functions write recordings to. */
+/** An S3 bucket: the one of a stage's stack, or one to which functions write recordings. */
 export interface StageBucket {
   list(prefix: string): AsyncIterable<ListedBucketObject>;
   read(key: string): Promise<BucketObject | undefined>;
-  /**
-   * Writes a JSON text to an object of the bucket; returns false if the condition, such as its ETag, doesn't hold.
-   */
+  /** Writes a JSON text to an object. Returns false, and writes nothing, if the condition is not true. */
   write(key: string, text: string, condition?: WriteCondition): Promise<boolean>;
   remove(key: string, etag: string): Promise<void>;
-  /** Creates the bucket of this name again if it was deleted. Returns whether it did. */
+  /** Creates the bucket again if it was deleted. Returns true if it has created the bucket. */
   restore(): Promise<boolean>;
-  /** Deletes all objects but the one with `keptKey`. A bucket that doesn't exist counts as empty. */
+  /** Deletes all objects except the one with `keptKey`. A bucket that doesn't exist is no error. */
   empty(keptKey: string): Promise<void>;
 }
 
-/** Returns an S3 client; without a region, the SDK's configuration decides. */
+/** Returns an S3 client. Without a region, the SDK reads the region from the environment. */
 export const openS3 = (region?: string) => new S3({ maxAttempts: 5, ...(region && { region }) });
 
 export const openBucket = (Bucket: string, client = openS3()): StageBucket => ({
@@ -99,6 +98,7 @@ const createBucketLikeStack = async (client: S3, Bucket: string): Promise<void> 
   await client.putBucketPolicy({ Bucket, Policy: JSON.stringify({ Version: "2012-10-17", Statement }) });
 };
 
+/** Reads an object; undefined if there is none. A middleware reads the Date header, which the SDK doesn't return. */
 const readObject = async (client: S3, place: { Bucket: string; Key: string }): Promise<BucketObject | undefined> => {
   const command = new GetObjectCommand(place);
   let date = "";

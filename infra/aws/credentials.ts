@@ -3,7 +3,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 
-/** Returns a complaint about missing AWS credentials that says what to do. */
+/** Returns a complaint that says why there are no AWS credentials, and what to do. */
 export const toCredentialsComplaint = async (error: unknown, environment = process.env): Promise<Complaint> => {
   const { AWS_PROFILE: profile, AWS_CONFIG_FILE, AWS_SHARED_CREDENTIALS_FILE } = environment;
   const files = [

@@ -5,13 +5,13 @@ import type { AwsKeys } from "#lib/cluster/signature.ts";
 import { parseJson, toMap } from "#lib/json.ts";
 import type { StageLockGuard } from "./guard.ts";
 
-/** Calls an operation of DynamoDB, and returns its answer. Throws an error with the name that DynamoDB gives it. */
+/** Calls an operation of DynamoDB, and returns its answer. Throws an error that has the name of DynamoDB's error. */
 export type DynamoDbCall = (operation: string, input: object) => Promise<Record<string, unknown>>;
 
 const maxAttempts = 5;
 const answerMilliseconds = 20_000;
 
-/** Creates a client of DynamoDB without its SDK, because only the few operations on one table are called. */
+/** Creates a client for DynamoDB without its SDK, because only a few operations of one table are called. */
 export const createDynamoDbClient =
   (readIdentity: () => Promise<AwsKeys>, readRegion: () => Promise<string>, guard: StageLockGuard): DynamoDbCall =>
   async (operation, body) => {
@@ -43,7 +43,10 @@ export const createDynamoDbClient =
     }
   };
 
-/** Returns an error as the AWS SDK's clients throw it: its name is the last part of `__type`, behind a namespace. */
+/**
+ * Returns an error like those that the clients of the AWS SDK throw. Its name comes from `__type`, for instance
+ * `com.amazonaws.dynamodb.v20120810#ResourceNotFoundException`.
+ */
 const createError = (status: number, { __type: type, message, Message = message }: Record<string, unknown>): Error => {
   const error = new Error(String(Message ?? `DynamoDB answers ${status}`));
   error.name = String(type ?? "ServiceException").replace(/^.*#/, "");

@@ -12,10 +12,10 @@ import {
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { isErrorNamed } from "./errors.ts";
 
-// Each step changes a function's unpublished code or environment, and fails if another command changed it since the
-// last step.
+// Each step changes the code or the settings of a function's $LATEST. It fails if another command has changed the
+// function since the step before.
 
-/** The settings of a function that the stack sets for $LATEST, with Lambda's defaults. */
+/** The settings of a function that come from serverless.yml, or are Lambda's defaults. */
 export type LambdaStackSettings = {
   [Name in
     | "Runtime"
@@ -27,7 +27,7 @@ export type LambdaStackSettings = {
     | "VpcConfig"]: UpdateFunctionConfigurationCommandInput[Name];
 };
 
-/** What makes a Lambda version. A published version never changes. */
+/** The content of a Lambda version. A published version never changes. */
 export interface LambdaVersionContent {
   /** The SHA-256 of the zip with the function's code, in base64. */
   codeSha256: string;
@@ -37,23 +37,24 @@ export interface LambdaVersionContent {
   stackSettings: LambdaStackSettings;
 }
 
-/** The Lambda configuration that one update of a function sends. Environment variables not in it are removed. */
+/** The settings in one update of a function. The update removes environment variables that are not in `environment`. */
 type Settings = Pick<LambdaVersionContent, "environment"> &
   Partial<Omit<LambdaVersionContent, "stackSettings"> & { stackSettings: Partial<LambdaStackSettings> }>;
 
 /** Changes the code and the configuration of one Lambda function, and publishes its versions. */
 interface FunctionUpdater {
+  /** Waits until Lambda has finished an update, and returns the configuration. */
   awaitUpdate(): Promise<FunctionConfiguration>;
   upload(zip: Uint8Array, before: FunctionConfiguration): Promise<FunctionConfiguration>;
   configure(settings: Settings, before: FunctionConfiguration): Promise<FunctionConfiguration>;
   /**
-   * Publishes this code and configuration as a new version. Returns the last version if Lambda publishes none, because
-   * both are those of the last version.
+   * Publishes $LATEST as a new version. If the last version has the same code and configuration, Lambda publishes
+   * nothing, and the last version is returned.
    */
   publish(before: FunctionConfiguration, description: string): Promise<string>;
 }
 
-/** Opens the updates of one function. `maxWaitSeconds` limits the wait for each update. */
+/** Creates the updater of one function. It waits at most `maxWaitSeconds` for each update. */
 export const createFunctionUpdater = (
   client: Lambda,
   rule: string,
@@ -69,15 +70,18 @@ export const createFunctionUpdater = (
     await waitUntilFunctionUpdatedV2(waiting, { FunctionName });
     return (await client.getFunction({ FunctionName })).Configuration ?? {};
   };
-  /** Throws if another command has changed the function: the next step would publish or undo that change. */
+  /**
+   * Waits for the update. Throws if the function isn't as this command wanted it, because another command has changed
+   * it.
+   */
   const requireOurs = async (isOurs: (latest: FunctionConfiguration) => boolean) => {
     const latest = await awaitUpdate();
     if (isOurs(latest)) return latest;
     throw buildConflict();
   };
   /**
-   * Makes a change of a Lambda function; retries while Lambda still applies an earlier update. Throws if another
-   * command has changed the function since its revision was read.
+   * Calls a change of the function. Tries again while Lambda is still applying an earlier update. Throws if another
+   * command has changed the function in the meantime.
    */
   const retryChange = async <T>(change: () => Promise<T>): Promise<T> => {
     for (let count = 1; ; count++)
@@ -96,7 +100,7 @@ export const createFunctionUpdater = (
     upload: async (zip, { RevisionId, Architectures }) => {
       const code = { FunctionName, ZipFile: zip, RevisionId, Architectures };
       await retryChange(async () => {
-        // DryRun sends the same request first: Lambda must refuse a bad upload before the function is half changed.
+        // The dry run lets Lambda refuse a bad upload before anything is changed.
         await client.updateFunctionCode({ ...code, DryRun: true });
         await client.updateFunctionCode({ ...code, Publish: false });
       });
@@ -118,10 +122,11 @@ export const createFunctionUpdater = (
   };
 };
 
-/** Reports whether PublishVersion refused a version because $LATEST has other code than the caller expects. */
+/** Reports whether PublishVersion was refused because $LATEST has other code than the request says. */
 const isOtherCode = (error: unknown): boolean =>
   isErrorNamed(error, "InvalidParameterValueException") && /CodeSHA256/i.test(toSentence(error));
 
+/** Downloads the zip of a function from the address that Lambda's GetFunction returns. */
 export const downloadFunctionCode = async (location: string): Promise<Uint8Array> => {
   const response = await fetch(location).catch((error) => {
     throw new Complaint(`the function's code can't be downloaded from Lambda: ${toSentence(error)}`, 3);

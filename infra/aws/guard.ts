@@ -1,21 +1,18 @@
-/** Checks before each change of AWS or a cluster that this command still has the stage's lock. Reads don't ask it. */
+/** Is called before each change in AWS or in a cluster, and checks that this command still has the stage's lock. */
 export interface StageLockGuard {
-  /**
-   * Throws if this command has lost the stage's lock and may change nothing more. Never throws before a lock is
-   * taken.
-   */
+  /** Throws if this command has lost the stage's lock. Does nothing if the command has not taken a lock. */
   check(): Promise<void>;
-  /** Aborted when the lock is known to be lost; for child processes that send their own requests. */
+  /** Is aborted when the lock is lost. It ends child processes, which send their own requests. */
   signal?: AbortSignal | undefined;
 }
 
-/** Any client of the AWS SDK; how its middleware is typed depends on its service. */
+/** Any client of the AWS SDK. The types of middleware differ by service, so they are unknown here. */
 interface Client {
   middlewareStack: { add(middleware: unknown, options: unknown): void };
 }
 type Send = (request: unknown) => Promise<unknown>;
 
-/** Makes an AWS client check the stage's lock (`guard`) before each request or retry that changes something. */
+/** Makes an AWS client check the stage's lock before each request that changes something, also before each retry. */
 export const guardAwsClient = <T extends Client>(client: T, guard: StageLockGuard): T => {
   const guardRequests =
     (next: Send, { commandName = "" }: { commandName?: string }): Send =>

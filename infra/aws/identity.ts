@@ -14,22 +14,31 @@ export interface StageIdentity {
   stage: string;
 }
 
-/** The text of an identity, as the annotation of objects in clusters has it. */
+/**
+ * Returns an identity as text, for instance `aws:111122223333:eu-west-1:prod`. Objects in clusters have it as
+ * annotation.
+ */
 export const formatStageIdentity = ({ partition, account, region, stage }: StageIdentity): string =>
   [partition, account, region, stage].join(":");
 
-/** Returns the first line of plans and of the status. */
+/** Describes an identity for users. It is the first line of plans and of the status. */
 export const describeStageIdentity = ({ partition, account, region, stage }: StageIdentity): string =>
   `partition ${partition}, account ${account}, region ${region}, stage ${stage}`;
 
-/** Reports whether the identity in an annotation is that of a stage. Parts of the stage that aren't known are "". */
+/**
+ * Reports whether the identity in an annotation is the one of a stage. Unknown parts of the stage ("") are not
+ * compared.
+ */
 export const isSameStage = (written: string, stage: StageIdentity): boolean => {
   const parts = written.split(":");
   const expected = formatStageIdentity(stage).split(":");
   return parts.length === expected.length && expected.every((part, index) => part === "" || part === parts[index]);
 };
 
-/** Calls STS, without the SDK. A refusal or a missing answer is a Complaint that continues `what`. */
+/**
+ * Calls STS without its SDK. Throws a Complaint that begins with `what` if STS doesn't answer. The caller calls
+ * `complain` if the answer is a refusal.
+ */
 const askSts = async (
   query: Record<string, string>,
   identity: AwsKeys,
@@ -40,12 +49,12 @@ const askSts = async (
   const { origin, host } = new URL(
     AWS_ENDPOINT_URL_STS || AWS_ENDPOINT_URL || `https://sts.${region}.${getAwsDomain(region)}`,
   );
-  const all = { ...query, Version: "2011-06-15" };
-  const request = { method: "GET", host, path: "/", query: all, service: "sts", region };
+  const parameters = { ...query, Version: "2011-06-15" };
+  const request = { method: "GET", host, path: "/", query: parameters, service: "sts", region };
   const fail = (why: string) => {
     throw new Complaint(`${what}: ${why}`, 3);
   };
-  const answer = await fetch(`${origin}/?${new URLSearchParams(all)}`, {
+  const answer = await fetch(`${origin}/?${new URLSearchParams(parameters)}`, {
     headers: signHeaders(request, identity, new Date()),
     signal: AbortSignal.timeout(10_000),
   }).catch((error) => fail(toSentence(error.cause ?? error)));
@@ -55,7 +64,7 @@ const askSts = async (
   return { status, text, complain };
 };
 
-/** Asks STS whose credentials these are. That needs no right. */
+/** Asks STS to which account credentials belong. The call needs no rights. */
 export const readCallerAccount = async (
   identity: AwsKeys,
   region: string,
@@ -66,7 +75,10 @@ export const readCallerAccount = async (
   return status === 200 && partition !== undefined && account !== undefined ? { partition, account } : complain();
 };
 
-/** Returns a function that returns the keys of a role. It takes the role when it is called first, and before they end. */
+/**
+ * Returns a function that returns the keys of a role. It assumes the role at the first call, and before the keys
+ * expire.
+ */
 export const createRoleIdentity = (
   role: string,
   region: string,
@@ -87,12 +99,12 @@ export const createRoleIdentity = (
   return () => read(Number.POSITIVE_INFINITY);
 };
 
-/** The account and the region that `stages` in postern.yaml names for a stage. */
+/** The account and the region of a stage, from the section `stages` in postern.yaml. */
 export type StagePin = Pick<StageIdentity, "account" | "region">;
 
 /**
- * Reads the pin of a stage. Commands that need the rest of postern.yaml check the file and name its mistakes; the others,
- * which must work in an emergency, take a file that can't be read as one without pins.
+ * Reads account and region of a stage from postern.yaml; undefined if the file doesn't have them or can't be read.
+ * Mistakes in the file are not reported, because commands for emergencies call this, too.
  */
 export const readStagePin = async (stage: string, file = getConfigFile()): Promise<StagePin | undefined> => {
   const content: unknown = await readFile(file, "utf8")
@@ -102,13 +114,16 @@ export const readStagePin = async (stage: string, file = getConfigFile()): Promi
   return typeof account === "string" && typeof region === "string" ? { account, region } : undefined;
 };
 
-/** Throws unless a command runs in the account or the region that postern.yaml names for the stage. */
-export const requirePinned = (stage: string, pin: StagePin, what: "account" | "region", is: string): void => {
-  if (pin[what] === is) return;
+/** Throws if a command runs in another account or region than postern.yaml names for the stage. */
+export const requirePinned = (stage: string, pin: StagePin, what: "account" | "region", actual: string): void => {
+  if (pin[what] === actual) return;
   throw new Complaint(
-    `stage ${stage} is in ${what} ${pin[what]}, as stages.${stage} in postern.yaml says, and this command runs in ${what} ${is}`,
+    `stage ${stage} is in ${what} ${pin[what]}, as stages.${stage} in postern.yaml says, and this command runs in ${what} ${actual}`,
   );
 };
 
-export const getPartition = (region: string): string =>
-  region.startsWith("cn-") ? "aws-cn" : region.startsWith("us-gov-") ? "aws-us-gov" : "aws";
+/** Returns the AWS partition of a region. */
+export const getPartition = (region: string): string => {
+  if (region.startsWith("cn-")) return "aws-cn";
+  return region.startsWith("us-gov-") ? "aws-us-gov" : "aws";
+};

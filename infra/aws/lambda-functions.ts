@@ -19,18 +19,18 @@ import {
 } from "./function-updates.ts";
 import type { StageStack } from "./stack.ts";
 
-/** The alias that clusters call: its version, and the versions on trial that get a share of the reviews. */
+/** The alias `live`, which clusters call. */
 export interface LiveAlias {
   version: string;
-  /** The share of reviews, from 0 to 1, that the alias sends to each version on trial. */
+  /** During a canary, the share of reviews (0 to 1) for each new version. */
   weights: Record<string, number>;
-  /** The alias's revision when it was read; `moveAlias` fails if the alias has another one by then. */
+  /** The alias's revision when it was read. `moveAlias` fails if the alias has another revision then. */
   revision: string | undefined;
-  /** True if the alias doesn't exist; `version` is then the one that was released. */
+  /** True if the alias doesn't exist. `version` is then the version that the last release has. */
   isMissing?: boolean;
 }
 
-/** A permission in the resource policy of the alias `live`, as AddPermission and templates write it. */
+/** A permission in the resource policy of the alias `live`, with the members of AddPermission. */
 export interface LambdaPermission {
   Action: string;
   Principal: string;
@@ -39,7 +39,7 @@ export interface LambdaPermission {
   InvokedViaFunctionUrl?: boolean;
 }
 
-/** The versions of a function, and the content of $LATEST, which isn't published. */
+/** The published versions of a function, and the content of $LATEST. */
 interface FunctionVersions {
   versions: PublishedVersion[];
   latest: LambdaVersionContent;
@@ -56,10 +56,10 @@ export interface WantedLambdaVersion extends LambdaVersionContent {
   description: string;
 }
 
-/** A version with provisioned concurrency: execution environments that Lambda has started before they are needed. */
+/** A version with warm environments (provisioned concurrency). */
 export interface WarmVersion {
   version: string;
-  /** The number of environments that were asked for. */
+  /** The number of environments that were requested. */
   count: number;
   status: "IN_PROGRESS" | "READY" | "FAILED";
   /** Lambda's reason, if it could not start the environments. */
@@ -68,16 +68,16 @@ export interface WarmVersion {
 
 interface FunctionInvocationResult {
   payload: unknown;
-  /** The error, if the function failed or another version answered. */
+  /** A sentence if the function failed or another version answered; else undefined. */
   fault: string | undefined;
   log: string;
 }
 
-/** The quotas that an account has of Lambda in a region. */
+/** The quotas of Lambda in an account and a region. */
 export interface LambdaQuotas {
-  /** The most functions that run at the same time. */
+  /** The most executions at the same time. */
   concurrency: number;
-  /** The part of it that no function reserves. */
+  /** The part of `concurrency` that no function reserves. */
   unreserved: number;
   codeBytes: number;
   usedCodeBytes: number;
@@ -85,10 +85,11 @@ export interface LambdaQuotas {
   zipBytes: number;
 }
 
+/** The Lambda functions of a stage. */
 export interface StageFunctions {
   getFunctionName(rule: string): string;
   listRules(): Promise<string[]>;
-  /** Returns the account's quotas; undefined without the right to read them. */
+  /** Returns the account's quotas; undefined if the caller may not read them. */
   readQuotas(): Promise<LambdaQuotas | undefined>;
   readAlias(rule: string): Promise<LiveAlias>;
   listVersions(rule: string): Promise<PublishedVersion[]>;
@@ -101,26 +102,26 @@ export interface StageFunctions {
   removePermission(rule: string, statement: string): Promise<void>;
   createAlias(rule: string, version: string): Promise<void>;
   invoke(rule: string, version: string, event: object): Promise<FunctionInvocationResult>;
-  /** Points the alias `live` at a version, and at others by weight; throws if it moved since `before` was read. */
+  /** Points the alias `live` at a version. Throws if another command has moved the alias since `before` was read. */
   moveAlias(rule: string, version: string, before: LiveAlias, weights?: Record<string, number>): Promise<void>;
-  /** Publishes a Lambda version with the wanted content, unless the last version has it. $LATEST then has it, too. */
+  /** Gives $LATEST the wanted content, and publishes it as a version, unless the last version has the same content. */
   publishVersion(rule: string, wanted: WantedLambdaVersion): Promise<string>;
   /** Gives $LATEST the wanted content. */
   setLatest(rule: string, wanted: WantedLambdaVersion): Promise<void>;
-  /** Lists the versions with warm environments; there are none without the function. */
+  /** Lists the versions with warm environments. The list is empty if the function doesn't exist. */
   listWarmVersions(rule: string): Promise<WarmVersion[]>;
-  /** Asks Lambda to start environments of a version; throws a Complaint if the account or the function has no room. */
+  /** Requests warm environments of a version. Throws a Complaint if Lambda refuses the number. */
   requestWarmEnvironments(rule: string, version: string, count: number): Promise<void>;
   releaseWarmEnvironments(rule: string, version: string): Promise<void>;
   /** Deletes a version unless an alias points at it. */
   deleteVersion(rule: string, version: string): Promise<void>;
-  /** Returns the environment of $LATEST, which the next deployment starts from. */
+  /** Returns the environment variables of $LATEST. */
   readLatestEnvironment(rule: string): Promise<Record<string, string>>;
   /** Copies a version's code, then its environment, to $LATEST. */
   restore(rule: string, version: PublishedVersion): Promise<void>;
   /**
-   * Publishes a version again with other code and another environment. Then restores $LATEST, its code first: after an
-   * interruption, the other environment shows that the restore is not complete.
+   * Publishes a version again with changed code and environment. Then restores $LATEST: first its code and then its
+   * environment. If that is interrupted, the environment of $LATEST still shows that it was changed.
    */
   republish(
     rule: string,
@@ -132,12 +133,11 @@ export interface StageFunctions {
 const alias = "live";
 
 /**
- * Opens a client for Lambda's API, which accepts 15 calls per second of an account. The client slows down when AWS
- * throttles it.
+ * Opens a client for Lambda's API, which accepts 15 calls per second. The client makes fewer calls if AWS throttles it.
  */
 export const openLambda = (): Lambda => new Lambda({ maxAttempts: 10, retryMode: "adaptive" });
 
-/** Opens a stage's Lambda functions, which its stack lists. `maxWaitSeconds` is the wait for each update, in seconds. */
+/** Opens a stage's Lambda functions. Its stack lists them. `maxWaitSeconds` limits the wait for each update. */
 export const openStageFunctions = (
   stage: string,
   stack: Pick<StageStack, "listFunctionIds">,
@@ -167,16 +167,15 @@ export const openStageFunctions = (
       complainIfMissing(rule)(error);
     }
     const isLatest = ({ Version }: FunctionConfiguration) => Version === "$LATEST";
-    const versions = found.filter((one) => !isLatest(one)).map(toVersion);
-    // A function's name such as postern-dev-x-rule doesn't determine the stage, so the function's environment must
-    // name the stage.
+    const versions = found.filter((configuration) => !isLatest(configuration)).map(toVersion);
+    // The name postern-dev-x-rule may belong to stage dev or dev-x, so the function's environment must name the stage.
     if (versions.every(({ environment }) => environment.POSTERN_STAGE !== stage)) throw buildMissingComplaint(rule);
     return {
       versions: versions.sort((left, right) => Number(left.version) - Number(right.version)),
       latest: toContent(found.find(isLatest) ?? {}),
     };
   };
-  /** Gives $LATEST the wanted content, unless it has it. */
+  /** Gives $LATEST the wanted content, unless it has this content already. */
   const setLatest = async (rule: string, wanted: WantedLambdaVersion): Promise<FunctionConfiguration> => {
     const updates = openRuleUpdates(rule);
     let latest = await updates.awaitUpdate();
@@ -192,7 +191,8 @@ export const openStageFunctions = (
   return {
     getFunctionName: nameOf,
 
-    // Lambda lists functions only together with the environments of all functions of the region.
+    // The stack lists the functions: Lambda's own list would need the right to read all functions of the region, with
+    // their environments.
     listRules: async () =>
       (await stack.listFunctionIds()).flatMap((id) => findRuleOfLogicalId(id, "LambdaFunction") ?? []).sort(),
 
@@ -253,12 +253,9 @@ export const openStageFunctions = (
       const answer = await client.invoke({ ...call, LogType: "Tail" });
       const { Payload, FunctionError, LogResult = "", ExecutedVersion } = answer;
       const payload: unknown = JSON.parse(Buffer.from(Payload ?? []).toString() || "null");
-      const strayed = /^\d+$/.test(version) && ExecutedVersion !== undefined && ExecutedVersion !== version;
-      const fault = FunctionError
-        ? String(toMap(payload).errorMessage ?? FunctionError)
-        : strayed
-          ? `version ${ExecutedVersion} answered instead`
-          : undefined;
+      const hasOtherVersion = /^\d+$/.test(version) && ExecutedVersion !== undefined && ExecutedVersion !== version;
+      const otherVersion = hasOtherVersion ? `version ${ExecutedVersion} answered instead` : undefined;
+      const fault = FunctionError ? String(toMap(payload).errorMessage ?? FunctionError) : otherVersion;
       return { payload, fault, log: Buffer.from(LogResult, "base64").toString() };
     },
 
@@ -311,7 +308,7 @@ export const openStageFunctions = (
 
     deleteVersion: async (rule, version) => {
       await client.deleteFunction({ FunctionName: nameOf(rule), Qualifier: version }).catch((error: unknown) => {
-        // The error is ignored if the version is already deleted, or if an alias points at it.
+        // It is no error if the version is deleted already, or if an alias points at it.
         if (!isErrorNamed(error, "ResourceNotFoundException", "ResourceConflictException")) throw error;
       });
     },
@@ -329,14 +326,14 @@ export const openStageFunctions = (
     republish: async (rule, from, { code, environment, description }) => {
       const { awaitUpdate, upload, configure, publish } = openRuleUpdates(rule);
       const before = await read(rule);
-      const held = await downloadFunctionCode(before.location);
-      const rewritten = code(await downloadFunctionCode((await read(rule, from.version)).location));
-      const usual = { environment: before.configuration.Environment?.Variables ?? {} };
-      const latest = await upload(rewritten, await configure({ environment }, before.configuration));
+      const codeBefore = await downloadFunctionCode(before.location);
+      const changedCode = code(await downloadFunctionCode((await read(rule, from.version)).location));
+      const settingsBefore = { environment: before.configuration.Environment?.Variables ?? {} };
+      const latest = await upload(changedCode, await configure({ environment }, before.configuration));
       try {
         return await publish(latest, description);
       } finally {
-        await configure(usual, await upload(held, await awaitUpdate()));
+        await configure(settingsBefore, await upload(codeBefore, await awaitUpdate()));
       }
     },
   };
@@ -361,7 +358,7 @@ const toContent = (configuration: FunctionConfiguration): LambdaVersionContent =
   }),
 });
 
-/** Adds Lambda's defaults to what a function or a template says. */
+/** Completes the settings of a function or of a template by Lambda's defaults, so that they can be compared. */
 export const toStackSettings = ({
   Runtime,
   Layers = [],
@@ -380,7 +377,10 @@ export const toStackSettings = ({
   VpcConfig: { SubnetIds: [...SubnetIds].sort(), SecurityGroupIds: [...SecurityGroupIds].sort() },
 });
 
-/** Returns a statement as a permission; conditions that AddPermission doesn't write stay as they are. */
+/**
+ * Converts a statement of a resource policy to a permission. Conditions that AddPermission doesn't know stay as they
+ * are.
+ */
 const toPermission = ({ Action, Principal, Condition }: Record<string, unknown>): LambdaPermission => {
   const conditions = new Map(Object.values(toMap(Condition)).flatMap((operator) => Object.entries(toMap(operator))));
   const { Service, AWS } = toMap(Principal);

@@ -5,19 +5,19 @@ import { Complaint } from "../cli/complaint.ts";
 import type { DynamoDbCall } from "./dynamodb.ts";
 import { createFallbackForErrorNamed, isErrorNamed } from "./errors.ts";
 
-/**
- * The DynamoDB table with the ledger of a stage. It belongs to no stack, so that its values stay when the stage is
- * destroyed.
- */
+/** The DynamoDB table with the ledger of a stage. It belongs to no stack, so it stays when the stage is destroyed. */
 export interface LedgerTable {
   name: string;
-  /** Returns what must be changed about the table; empty if it is complete, undefined if there is no table. */
+  /** Returns what is wrong with the table: an empty list if it is complete, undefined if there is no table. */
   readFaults(): Promise<string[] | undefined>;
-  /** Reads values by their keys, each as it was at some moment of the last seconds. */
+  /** Reads values by their keys. A value may be some seconds old. */
   readValues(keys: readonly string[]): Promise<Map<string, unknown>>;
-  /** Creates the table, or completes one that an interrupted deployment left unfinished, and waits until it is ready. */
+  /** Creates the table, or corrects its settings, and waits until it is ready. */
   complete(): Promise<void>;
-  /** Turns the table's deletion protection off, deletes it with all values, and waits until it is gone. Returns false if there was none. */
+  /**
+   * Deletes the table with all values, also if it is protected, and waits for that. Returns false if there was no
+   * table.
+   */
   remove(): Promise<boolean>;
 }
 
@@ -25,20 +25,21 @@ const keyAttribute = "key";
 const expiryAttribute = "expires";
 /** The most items that DynamoDB returns at once. */
 const mostItems = 100;
-/** The milliseconds after which a table counts as stuck. DynamoDB needs seconds to create or delete one. */
+/** The milliseconds after which the command gives up. DynamoDB usually creates or deletes a table in seconds. */
 const patience = 600_000;
 
 interface TableState {
   /** DynamoDB's status of the table, such as ACTIVE; undefined if there is no table. */
   status: string | undefined;
-  /** The attribute by which DynamoDB deletes expired values; undefined if it deletes none. */
+  /** The attribute with the time at which DynamoDB deletes a value; undefined if it deletes none. */
   expiry?: string | undefined;
+  /** True if point-in-time recovery is on. */
   isRecoverable?: boolean;
-  /** Whether DynamoDB refuses to delete the table. */
+  /** True if deletion protection is on. */
   isProtected?: boolean;
 }
 
-/** What DynamoDB returns of the items that the ledger writes. */
+/** The answer of DynamoDB's BatchGetItem. */
 interface BatchGetItemAnswer {
   Responses?: Record<string, { key: { S: string }; value?: { S: string }; until?: { N: string } }[]>;
   UnprocessedKeys?: Record<string, { Keys: object[] }>;
@@ -71,7 +72,7 @@ export const openLedgerTable = (stage: string, call: DynamoDbCall): LedgerTable 
       isProtected,
     };
   };
-  const setUp = {
+  const calls = {
     create: () =>
       call("CreateTable", {
         TableName,
@@ -93,7 +94,7 @@ export const openLedgerTable = (stage: string, call: DynamoDbCall): LedgerTable 
       }),
     protect: (DeletionProtectionEnabled: boolean) => call("UpdateTable", { TableName, DeletionProtectionEnabled }),
   };
-  /** Makes one step after another until `findStep` finds none; a step is a call, or "wait". */
+  /** Reads the table's state and calls the step that `findStep` returns, until `findStep` returns undefined. */
   const proceed = async (findStep: (state: TableState) => (() => Promise<unknown>) | "wait" | undefined) => {
     const end = Date.now() + patience;
     for (let pause = 50; ; ) {
@@ -118,28 +119,28 @@ export const openLedgerTable = (stage: string, call: DynamoDbCall): LedgerTable 
     },
     readValues: async (keys) => {
       const values = new Map<string, unknown>();
-      let left: object[] = keys.map((key) => ({ [keyAttribute]: { S: key } }));
-      while (left.length > 0) {
+      let unread: object[] = keys.map((key) => ({ [keyAttribute]: { S: key } }));
+      while (unread.length > 0) {
         const answer = await call("BatchGetItem", {
-          RequestItems: { [TableName]: { Keys: left.slice(0, mostItems) } },
+          RequestItems: { [TableName]: { Keys: unread.slice(0, mostItems) } },
         });
         const { Responses, UnprocessedKeys } = answer as BatchGetItemAnswer;
         for (const { key, value, until } of Responses?.[TableName] ?? []) {
           const isOver = until !== undefined && Number(until.N) <= Date.now();
           if (value !== undefined && !isOver) values.set(key.S, JSON.parse(value.S));
         }
-        left = [...(UnprocessedKeys?.[TableName]?.Keys ?? []), ...left.slice(mostItems)];
+        unread = [...(UnprocessedKeys?.[TableName]?.Keys ?? []), ...unread.slice(mostItems)];
       }
       return values;
     },
     complete: () =>
       proceed(({ status, expiry, isRecoverable, isProtected }) => {
-        if (status === undefined) return setUp.create;
+        if (status === undefined) return calls.create;
         if (status !== "ACTIVE") return "wait";
-        if (expiry === undefined) return setUp.expire;
+        if (expiry === undefined) return calls.expire;
         if (expiry !== expiryAttribute) throw buildExpiryComplaint(TableName, expiry);
-        if (!isRecoverable) return setUp.backUp;
-        return isProtected ? undefined : () => setUp.protect(true);
+        if (!isRecoverable) return calls.backUp;
+        return isProtected ? undefined : () => calls.protect(true);
       }),
     remove: async () => {
       let isThere = false;
@@ -147,7 +148,7 @@ export const openLedgerTable = (stage: string, call: DynamoDbCall): LedgerTable 
         if (status === undefined) return undefined;
         isThere = true;
         if (status === "DELETING") return "wait";
-        return isProtected ? () => setUp.protect(false) : () => call("DeleteTable", { TableName });
+        return isProtected ? () => calls.protect(false) : () => call("DeleteTable", { TableName });
       });
       return isThere;
     },
@@ -163,20 +164,24 @@ const listFaults = ({ status, expiry, isRecoverable, isProtected }: TableState):
   ];
 };
 
-/** Makes a step; returns false if the table isn't ready for it, or if the step was made before and its answer was lost. */
+/**
+ * Calls a step. Returns false if the table isn't ready for it, or if an earlier call of the step has had effect
+ * already.
+ */
 const tryStep = (step: () => Promise<unknown>): Promise<boolean> =>
   step().then(
     () => true,
     (error: unknown) => {
-      const isEarly = isErrorNamed(error, "ResourceInUseException", "ContinuousBackupsUnavailableException");
-      const isLate =
+      const isTooEarly = isErrorNamed(error, "ResourceInUseException", "ContinuousBackupsUnavailableException");
+      const isDoneAlready =
         isErrorNamed(error, "ResourceNotFoundException") ||
         (isErrorNamed(error, "ValidationException") && /already enabled|modified multiple times/i.test(String(error)));
-      if (isEarly || isLate) return false;
+      if (isTooEarly || isDoneAlready) return false;
       throw error;
     },
   );
 
+/** Throws if a table of the ledger's name has another key, because something else than Postern has created it. */
 const requireLedgerKey = (table: string, schema: unknown, attributes: unknown) => {
   const [key, ...others] = Array.isArray(schema) ? schema : [];
   const types = Array.isArray(attributes) ? attributes : [];

@@ -3,18 +3,21 @@ import { CloudWatchLogs } from "#aws/client-cloudwatch-logs";
 import { Complaint } from "../cli/complaint.ts";
 import { createFallbackForErrorNamed } from "./errors.ts";
 
-/** A row of a query's result: the values by field. Fields without a value are absent. */
+/** A row in the result of a query: the values by field. Fields without a value are absent. */
 export type LogQueryRow = Partial<Record<string, string>>;
 
 /** The logs of a stage in CloudWatch, where a review usually appears within seconds. */
 export interface StageLogReader {
-  /** Runs a query of CloudWatch Logs Insights; a log group that doesn't exist has no rows. */
+  /** Runs a query of CloudWatch Logs Insights. Returns no rows if the log group doesn't exist. */
   query(logGroup: string, query: string, from: Date, to: Date): Promise<LogQueryRow[]>;
-  /** Returns how many days a log group keeps lines, or no number if it keeps them; undefined if it doesn't exist. */
+  /**
+   * Returns for how many days a log group keeps lines; undefined days if it keeps them without an end. Returns
+   * undefined if the log group doesn't exist.
+   */
   readGroup(logGroup: string): Promise<{ days: number | undefined } | undefined>;
 }
 
-/** The log groups of a stage, which stay when its stack is deleted. */
+/** Finds and deletes the log groups of a stage. They stay when the stack is deleted. */
 export interface StageLogGroups {
   exists(logGroup: string): Promise<boolean>;
   /** Deletes a log group with all its lines. */
@@ -30,13 +33,16 @@ export const getAccessLogGroup = (stage: string) => `/aws/vendedlogs/postern-${s
 /** The most rows that CloudWatch Logs returns in one answer. */
 const maxRows = 10_000;
 
-/** Milliseconds: the time for one query, the first wait for its result, and the longest wait between two looks. */
-const [patience, firstWait, longestWait] = [120_000, 200, 3_000];
+/** The milliseconds after which a query counts as failed. */
+const patience = 120_000;
+/** The milliseconds between two requests for the result of a query: at first, and at most. */
+const [firstWait, longestWait] = [200, 3_000];
 
 export const openLogGroups = (client: CloudWatchLogs): StageLogGroups => {
   const ignoreMissing = createFallbackForErrorNamed("ResourceNotFoundException", undefined);
   return {
-    // The right to describe log groups shows all of the region; this right is for one log group.
+    // DescribeLogGroups would need a right for all log groups of the region. DescribeLogStreams needs one for this
+    // group.
     exists: async (logGroupName) =>
       (await client.describeLogStreams({ logGroupName, limit: 1 }).catch(ignoreMissing)) !== undefined,
     remove: async (logGroupName) => void (await client.deleteLogGroup({ logGroupName }).catch(ignoreMissing)),
@@ -54,7 +60,7 @@ export const createStageLogReader = (client = new CloudWatchLogs({ maxAttempts: 
   },
   readGroup: async (name) => {
     const { logGroups = [] } = await client.describeLogGroups({ logGroupNamePrefix: name });
-    // The group with the name itself comes first.
+    // The prefix also matches other groups, but the group with this name comes first.
     const found = logGroups.find(({ logGroupName }) => logGroupName === name);
     return found && { days: found.retentionInDays };
   },

@@ -5,33 +5,33 @@ export interface CloudWatchMetricQuery {
   namespace: "AWS/Lambda" | "AWS/DynamoDB" | "Postern";
   metric: string;
   dimensions: Record<string, string>;
-  /** "SampleCount" is the number of values. */
+  /** "Sum" adds the values of the metric, and "SampleCount" counts them. */
   stat: "Sum" | "SampleCount";
 }
 
 /** The metrics of a stage in CloudWatch, where a call appears after a minute or two. */
 export interface StageMetricsReader {
-  /** Asks CloudWatch for one number per question; the number is 0 if CloudWatch has no data for it. */
-  ask<K extends string>(questions: Record<K, CloudWatchMetricQuery>, from: Date, to: Date): Promise<Record<K, number>>;
+  /** Returns one number for each query; 0 if CloudWatch has no data. */
+  ask<K extends string>(queries: Record<K, CloudWatchMetricQuery>, from: Date, to: Date): Promise<Record<K, number>>;
 }
 
 const minute = 60_000;
 /** The most queries in one GetMetricData call of CloudWatch. */
-const maxQuestions = 500;
+const maxQueries = 500;
 
 export const createStageMetricsReader = (client = new CloudWatch({ maxAttempts: 5 })): StageMetricsReader => ({
-  ask: async (questions, from, to) => {
+  ask: async (queries, from, to) => {
     const [start, end] = [Math.floor(from.getTime() / minute) * minute, Math.ceil(to.getTime() / minute) * minute];
-    const names = Object.keys(questions) as (keyof typeof questions)[];
+    const names = Object.keys(queries) as (keyof typeof queries)[];
     const answers = new Map<string, number>(names.map((name) => [name, 0]));
     const Period = choosePeriod(start, end);
-    for (let first = 0; first < names.length; first += maxQuestions) {
-      const some = names.slice(first, first + maxQuestions);
-      const MetricDataQueries = some.map((name, index) => buildQuery(questions[name], `q${index}`, Period));
+    for (let first = 0; first < names.length; first += maxQueries) {
+      const namesOfCall = names.slice(first, first + maxQueries);
+      const MetricDataQueries = namesOfCall.map((name, index) => buildQuery(queries[name], `q${index}`, Period));
       const span = { StartTime: new Date(start), EndTime: new Date(Math.max(end, start + minute)) };
       for await (const { MetricDataResults = [] } of paginateGetMetricData({ client }, { ...span, MetricDataQueries }))
         for (const { Id = "", Values = [] } of MetricDataResults) {
-          const name = some[Number(Id.slice(1))];
+          const name = namesOfCall[Number(Id.slice(1))];
           if (name === undefined) continue;
           answers.set(
             name,
@@ -52,8 +52,9 @@ const buildQuery = (
   return { Id, MetricStat: { Metric: { Namespace: namespace, MetricName: metric, Dimensions }, Period, Stat: stat } };
 };
 
-/** Returns the period of a metric query in seconds: CloudWatch deletes one-minute data after 15 days. */
+/** Returns the period of a query in seconds: a minute, or an hour if the time is long or older than one-minute data. */
 const choosePeriod = (start: number, end: number): number => {
   const [hour, day] = [60 * minute, 24 * 60 * minute];
+  // CloudWatch deletes one-minute data after 15 days.
   return end - start > 3 * hour || Date.now() - start > 15 * day ? 3600 : 60;
 };

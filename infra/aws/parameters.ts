@@ -1,15 +1,16 @@
 import { SSM } from "#aws/client-ssm";
 import { createFallbackForErrorNamed } from "./errors.ts";
 
+/** The parameters of a stage in SSM. */
 export interface StageParameterStore {
   read(name: string): Promise<string | undefined>;
-  /** Creates a parameter; returns false, and changes nothing, if a parameter of this name exists. */
+  /** Creates a parameter. Returns false, and changes nothing, if a parameter of this name exists. */
   create(name: string, value: string): Promise<boolean>;
   write(name: string, value: string): Promise<void>;
   remove(name: string): Promise<void>;
 }
 
-/** Opens a stage's parameters in SSM. Every parameter is stored encrypted (SecureString), secret or not. */
+/** Opens a stage's parameters in SSM. All parameters are stored encrypted (SecureString). */
 export const openParameters = (stage: string, client = new SSM({ maxAttempts: 5 })): StageParameterStore => {
   const buildPath = (name: string) => `/postern/${stage}/${name}`;
   const put = (name: string, Value: string, Overwrite: boolean) =>

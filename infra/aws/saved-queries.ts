@@ -1,13 +1,14 @@
-// Queries of CloudWatch Logs Insights on the log of a stage's functions. The stack saves them, and docs/reference/metrics-and-logs.md explains
-// them. Names of rules, clusters and functions have only letters, digits and hyphens.
+// Queries of CloudWatch Logs Insights for the log of a stage's functions. The stack saves them, and
+// docs/reference/metrics-and-logs.md explains them. Names of rules, clusters and functions need no quoting: they have
+// only letters, digits and hyphens.
 
-/** Where a function crashed or exceeded its time, the name of the log stream is all that has its name. */
+/** Reads the function's name from the name of the log stream: lines about crashes and timeouts have it nowhere else. */
 const parseFunction = String.raw`parse @logStream /(?<function>postern-[^\[]+)\[/`;
 
-/** The most rows of the query for denials. */
+/** The query for denials returns at most so many rows. */
 export const mostDenials = 1000;
 
-/** Builds the query for denials, the most frequent first; `selected` selects some. */
+/** Builds the query for denials, the most frequent first. `selected` restricts it to a rule or a cluster. */
 export const buildDenialsQuery = (selected: { Rule?: string | undefined; Cluster?: string | undefined } = {}): string =>
   `filter Denials = 1 and ispresent(Cluster)${Object.entries(selected)
     .map(([field, name]) => (name === undefined ? "" : ` and ${field} = "${name}"`))
@@ -16,11 +17,11 @@ export const buildDenialsQuery = (selected: { Rule?: string | undefined; Cluster
 | sort times desc
 | limit ${mostDenials}`;
 
-/** Counts the reviews that exceptions let through. */
+/** A query that counts the reviews that exceptions have let through. */
 export const exceptionsQuery = `filter ispresent(exception) and ispresent(Cluster)
 | stats count(*) as times, max(@timestamp) as last by Cluster, Rule, exception`;
 
-/** Returns the queries that a stack saves, by name. `guards` are the names of the functions with rules that guard. */
+/** Returns the queries that a stack saves, by name. `guards` are the names of functions whose rules guard security. */
 export const buildSavedQueries = (guards: readonly string[]): Record<string, string> => ({
   denials: buildDenialsQuery(),
   "errors by rule": `filter ((Errors = 1 or ScheduleErrors = 1) and ispresent(Cluster)) or type = "platform.report"

@@ -19,12 +19,14 @@ import { Complaint, toSentence } from "../cli/complaint.ts";
 import { getProjectRoot, packageRoot } from "../cli/roots.ts";
 import type { StageLockGuard } from "./guard.ts";
 
+/** A CloudFormation template. */
 export interface StackTemplate {
   Resources: Record<string, { Type: string; Properties?: Record<string, unknown>; [key: string]: unknown }>;
   Outputs?: Record<string, unknown>;
   [key: string]: unknown;
 }
 
+/** An inline policy of an IAM role. */
 interface RolePolicy {
   PolicyName: string;
   PolicyDocument: { Statement: { Effect: "Allow" | "Deny"; Action: string | string[]; Resource: unknown }[] };
@@ -34,61 +36,68 @@ interface RolePolicy {
 export const listRolePolicies = (role: StackTemplate["Resources"][string] | undefined): RolePolicy[] =>
   toList(role?.Properties?.Policies) as RolePolicy[];
 
-/** A resource of a stack: its logical id, its type and the name or ARN that it has in AWS. */
+/** A resource of a stack. */
 interface StackResource {
+  /** The logical id. */
   id: string;
   type: string;
+  /** The physical id: the name or ARN in AWS. */
   name: string;
 }
 
-/** The CloudFormation stack of a stage. It sets a function's live version only when it creates the function. */
+/** The CloudFormation stack of a stage. It points the alias `live` at a version only when it creates a function. */
 export interface StageStack {
-  /** The template that was deployed last; undefined if there is no stack, or only its bucket. */
+  /** Returns the template that was deployed last; undefined if there is no stack, or if it has only its bucket. */
   readTemplate(): Promise<StackTemplate | undefined>;
   readOutputs(): Promise<Record<string, string>>;
   /** Returns CloudFormation's status of the stack, such as UPDATE_COMPLETE. */
   readStatus(): Promise<string | undefined>;
   /** Returns the name of the bucket with osls's artefacts and the stage's lock. */
   findBucket(): Promise<string | undefined>;
-  /** Returns the logical ids of the stack's Lambda functions; there are none without the stack. */
+  /** Returns the logical ids of the stack's Lambda functions. The list is empty if there is no stack. */
   listFunctionIds(): Promise<string[]>;
   /** Creates the stack with only its bucket, unless it exists. Waits if another command is creating it. */
   createBucket(): Promise<void>;
-  /** Returns the stack's resources; there are none without the stack. */
+  /** Returns the stack's resources. The list is empty if there is no stack. */
   listResources(): Promise<StackResource[]>;
   /**
-   * Takes existing log groups into the stack, by their logical ids in a template: CloudFormation creates no resource
-   * that exists.
+   * Imports existing log groups into the stack. `ids` are their logical ids in the template. Without the import,
+   * CloudFormation would try to create them, and fail.
    */
   importLogGroups(ids: string[], template: StackTemplate): Promise<void>;
-  /** Returns the number of the stack's resources that were created or changed since `since`. */
+  /** Returns how many of the stack's resources were created or changed after the time `since`. */
   countDone(since: Date): Promise<number>;
   deploy(): Promise<void>;
   remove(): Promise<void>;
 }
 
-/** The logical id in CloudFormation that osls gives the deployment bucket; its policy's id begins with it. */
+/** The logical id that osls gives the deployment bucket. The id of the bucket's policy begins with the same text. */
 const bucketId = "ServerlessDeploymentBucket";
 const functionType = "AWS::Lambda::Function";
 export const logGroupType = "AWS::Logs::LogGroup";
 export const queryDefinitionType = "AWS::Logs::QueryDefinition";
 export const alarmType = "AWS::CloudWatch::Alarm";
-/** The states of a stack's resource that doesn't exist, or that the stack no longer has. */
+/** The states of a resource that doesn't exist, or that the stack doesn't have any more. */
 const goneStates = /^(CREATE_FAILED|DELETE_IN_PROGRESS|DELETE_COMPLETE|DELETE_SKIPPED)$/;
 const getPackagedFile = (name: string): string => join(getProjectRoot(), ".serverless", name);
-/** The template of the stack with only a bucket, which osls would create before the first deployment. */
+/** The file of osls with a template that has only the bucket. */
 const coreTemplate = "lib/plugins/aws/package/lib/core-cloudformation-template.json";
-/** The file with what osls deploys. */
+/** The file in .serverless that has the template for `osls deploy`. */
 const stateFile = "serverless-state.json";
-/** The copy of the package's serverless.yml for a project without one: osls reads it only from the project's folder. */
+/**
+ * The name of a copy of Postern's serverless.yml in a project without its own: osls reads only files in this folder.
+ */
 const copiedConfig = ".serverless.yml";
-/** Ends osls when this process ends in any way: this process holds the other end of its standard input. */
-const endWithUs = `data:text/javascript,${encodeURIComponent(
+/**
+ * A module that ends osls when this process ends in any way: it exits when its standard input is closed, which this
+ * process keeps open.
+ */
+const exitWithParent = `data:text/javascript,${encodeURIComponent(
   'process.stdin.once("close", () => process.exit(1)).resume().unref()',
 )}`;
 const run = promisify(execFile);
 
-/** Returns the path of a file of osls, which is installed only where stages are deployed. */
+/** Returns the path of a file of osls. Throws if osls is not installed: only commands that deploy need it. */
 const findOslsFile = (path: string): string => {
   try {
     return createRequire(join(packageRoot, "package.json")).resolve(`osls/${path}`);
@@ -97,18 +106,22 @@ const findOslsFile = (path: string): string => {
   }
 };
 
-/** Returns the options that name osls' configuration: the project's own serverless.yml, else a copy of Postern's. */
+/**
+ * Returns the option that names the configuration of osls, if the project has no serverless.yml: a copy of Postern's.
+ */
 const chooseServerlessConfig = async (): Promise<string[]> => {
   if (existsSync(join(getProjectRoot(), "serverless.yml"))) return [];
   await copyFile(join(packageRoot, "serverless.yml"), join(getProjectRoot(), copiedConfig));
   return ["--config", copiedConfig];
 };
 
+/** Runs a command of osls. If it fails, throws a Complaint with the message in its output. */
 const runOsls = async (verb: string, stage: string, more: string[] = [], signal?: AbortSignal) => {
-  // What V8 compiles later isn't in Node's compile cache: a third of osls's start would be its large validator, each time.
-  const program = ["--no-lazy", "--import", endWithUs, findOslsFile("bin/serverless.js")];
+  // With --no-lazy, V8 compiles all functions at once, and Node's compile cache keeps them. osls then starts faster,
+  // because its large validator isn't compiled each time.
+  const program = ["--no-lazy", "--import", exitWithParent, findOslsFile("bin/serverless.js")];
   const words = [...program, verb, "--stage", stage, ...more, ...(await chooseServerlessConfig())];
-  // osls reads the region only from the environment; a region in an AWS profile would be ignored.
+  // osls ignores the region in an AWS profile, so it gets the region in a variable.
   const AWS_REGION = await new CloudFormation().config.region();
   const env = { ...process.env, AWS_REGION, NO_COLOR: "1" };
   const options = { cwd: getProjectRoot(), env, maxBuffer: 64 * 1024 * 1024, signal, killSignal: "SIGKILL" as const };
@@ -124,8 +137,8 @@ const runOsls = async (verb: string, stage: string, more: string[] = [], signal?
 };
 
 /**
- * Makes osls write the templates from serverless.yml and dist/. Returns the one that it would deploy, with the stack's
- * tags as metadata: CloudFormation has them beside the template.
+ * Lets osls write the CloudFormation templates, from serverless.yml and dist/. Returns the template that osls would
+ * deploy. The stack's tags, which are not part of a template, are added as metadata.
  */
 export const packageStack = async (stage: string): Promise<StackTemplate> => {
   await runOsls("package", stage);
@@ -134,7 +147,7 @@ export const packageStack = async (stage: string): Promise<StackTemplate> => {
   return stackTags === undefined ? template : { ...template, Metadata: { ...template.Metadata, StackTags: stackTags } };
 };
 
-/** Replaces the CloudFormation template in the state file of osls, which is the one that osls deploys. */
+/** Replaces the CloudFormation template that `osls deploy` will deploy. */
 export const replacePackagedTemplate = async (template: StackTemplate): Promise<void> => {
   const file = getPackagedFile(stateFile);
   const state = JSON.parse(await readFile(file, "utf8"));
@@ -174,8 +187,8 @@ export const openStack = (
     readTemplate: async () => {
       const found = await client.getTemplate({ StackName }).catch(ignoreMissing);
       const template: StackTemplate | undefined = found?.TemplateBody && JSON.parse(found.TemplateBody);
-      const isBegun = Object.keys(template?.Resources ?? {}).some((id) => !id.startsWith(bucketId));
-      return isBegun ? template : undefined;
+      const hasMoreThanBucket = Object.keys(template?.Resources ?? {}).some((id) => !id.startsWith(bucketId));
+      return hasMoreThanBucket ? template : undefined;
     },
     readStatus: async () => (await describeStack())?.StackStatus,
     readOutputs: async () => {
@@ -204,7 +217,7 @@ export const openStack = (
       const present: StackTemplate = JSON.parse(TemplateBody);
       const groups = ids.map((id) => {
         const { LogGroupName } = toMap(template.Resources[id]?.Properties);
-        // Only the name: the update that follows sets what else the template says, such as the retention.
+        // The import has only the names. The update after it sets the other properties, such as the retention.
         return { id, LogGroupName, resource: { ...template.Resources[id], Properties: { LogGroupName } } };
       });
       const Resources = {
@@ -212,7 +225,7 @@ export const openStack = (
         ...Object.fromEntries(groups.map(({ id, resource }) => [id, resource])),
       };
       const set = { StackName, ChangeSetName: "postern-import" };
-      // A deployment that was killed may have left one.
+      // A deployment that was killed may have left a change set of this name.
       await client.deleteChangeSet(set);
       await client.createChangeSet({
         ...set,
@@ -239,7 +252,8 @@ export const openStack = (
         ({ ResourceStatus = "", LastUpdatedTimestamp = since }) =>
           ResourceStatus.endsWith("_COMPLETE") && LastUpdatedTimestamp > since,
       ).length,
-    // `--force`: callers deploy only if templates differ; without it, osls would compare only its own artefacts.
+    // Without --force, osls would deploy nothing if its own artefacts are unchanged. Callers deploy only if templates
+    // differ.
     deploy: async () => {
       await guard?.check();
       await runOsls("deploy", stage, ["--package", getPackagedFile(""), "--force"], guard?.signal);
@@ -255,6 +269,7 @@ export const openStack = (
   };
 };
 
+/** Throws if CloudFormation can't update a stack with this status. */
 export const requireChangeableStack = (stage: string, status = ""): void => {
   const stack = `the stack postern-${stage} is ${status}`;
   if (/^(CREATE_FAILED|ROLLBACK_COMPLETE|ROLLBACK_FAILED|DELETE_FAILED|REVIEW_IN_PROGRESS)$/.test(status))
@@ -271,16 +286,16 @@ export const requireChangeableStack = (stage: string, status = ""): void => {
     throw new Complaint(`${stack}: CloudFormation is changing it; run the command again when that is done`, 1);
 };
 
-/** Calls `tell` again and again, with pauses of `every` milliseconds, until `act` has ended; returns its result. */
+/** Waits for `act` and returns its result. Until then, calls `tell` every `every` milliseconds. */
 export const pollWhile = async <T>(act: Promise<T>, tell: () => Promise<void>, every = 2000): Promise<T> => {
-  let over = false;
-  const settled = act.finally(() => {
-    over = true;
+  let hasEnded = false;
+  const result = act.finally(() => {
+    hasEnded = true;
   });
-  settled.catch(() => {});
-  while (!over) {
-    await Promise.race([wait(every, undefined, { ref: false }), settled.catch(() => {})]);
-    if (!over) await tell().catch(() => {});
+  result.catch(() => {});
+  while (!hasEnded) {
+    await Promise.race([wait(every, undefined, { ref: false }), result.catch(() => {})]);
+    if (!hasEnded) await tell().catch(() => {});
   }
-  return settled;
+  return result;
 };

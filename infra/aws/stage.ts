@@ -37,13 +37,13 @@ export interface AwsStage {
   logs: StageLogReader;
   logGroups: StageLogGroups;
   alarms: StageAlarmsReader;
-  /** Opens the stage's bucket; resolves to undefined if the stage has no stack in CloudFormation. */
+  /** Opens the stage's bucket; undefined if the stage has no stack. */
   openStageBucket(): Promise<StageBucket | undefined>;
-  /** The check of the stage's lock, made before every AWS call that changes something. */
+  /** Checks the stage's lock before each call of AWS that changes something. */
   guard: StageLockGuard;
   readIdentity(): Promise<AwsKeys>;
   readRegion(): Promise<string>;
-  /** Returns the partition, account and region of this stage; asks AWS once. */
+  /** Returns the partition, account and region of this stage. It calls AWS only once. */
   readStageIdentity(): Promise<StageIdentity>;
 }
 
@@ -90,8 +90,8 @@ export const createAwsStageClients = (name: string): AwsStage => {
 };
 
 /**
- * Runs `act` with the stage of --stage. If postern.yaml says where the stage is, the account and the region are compared
- * before anything else is asked. `isEmergency`: the command must work although AWS can't be asked.
+ * Runs `act` with the stage of the option --stage. If postern.yaml has account and region of the stage, it first throws
+ * if the command runs in others. `isEmergency`: the command must work even if AWS doesn't answer.
  */
 export const runInStage = async <T>(
   options: ParsedOptions,
@@ -111,7 +111,7 @@ const openPinnedStage = async (name: string, isEmergency: boolean): Promise<AwsS
   const stage = createAwsStageClients(name);
   const pin = await readStagePin(name);
   if (isEmergency) return openStageInEmergency(stage, pin);
-  // Missing credentials are reported here, once, and not by each call of AWS.
+  // Reading the identity here reports missing credentials once, before any call of AWS does.
   await stage.readIdentity();
   if (pin === undefined) return stage;
   requirePinned(name, pin, "region", await stage.readRegion());
@@ -119,7 +119,10 @@ const openPinnedStage = async (name: string, isEmergency: boolean): Promise<AwsS
   return stage;
 };
 
-/** Returns a stage whose account and region are as postern.yaml pins them, or "", where AWS or the credentials don't say. */
+/**
+ * Returns a stage for a command that must work without AWS. If AWS doesn't answer, account and region come from
+ * postern.yaml, or are "", and the outputs of the stack are empty.
+ */
 const openStageInEmergency = async (stage: AwsStage, pin: StagePin | undefined): Promise<AwsStage> => {
   const { name, stack } = stage;
   const region = await stage.readRegion().catch(() => pin?.region ?? "");
@@ -137,9 +140,10 @@ const openStageInEmergency = async (stage: AwsStage, pin: StagePin | undefined):
   };
 };
 
-/** The most milliseconds that a command waits for AWS in an emergency. */
+/** In an emergency, a command waits at most so many milliseconds for AWS. */
 const emergencyMilliseconds = 10_000;
 
+/** Runs `act`, and rethrows errors of AWS as complaints. */
 export const rethrowAwsErrorsAsComplaints = async <T>(act: () => Promise<T>): Promise<T> => {
   try {
     return await act();
@@ -150,7 +154,9 @@ export const rethrowAwsErrorsAsComplaints = async <T>(act: () => Promise<T>): Pr
   }
 };
 
-/** Errors of AWS calls have metadata; errors of credentials and regions have only a name or a message. */
+/**
+ * Reports whether an error comes from the AWS SDK. Errors of calls have metadata; others are known by name or message.
+ */
 const isAwsError = (error: unknown): boolean =>
   error instanceof Error &&
   ("$metadata" in error ||

@@ -1,6 +1,5 @@
-// Start here. buildFunctions makes a bundle and a zip of every rule that postern.yaml names (bundle.ts, zip.ts), and
-// writes what serverless.yml includes (deployment.ts). Nothing here calls AWS or a
-// cluster.
+// Start reading infra/build here. `buildFunctions` makes a bundle and a zip of each rule in postern.yaml (bundle.ts,
+// zip.ts), and writes the files that serverless.yml includes (deployment.ts). It calls neither AWS nor clusters.
 import { readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type CatalogueRule, hasNeed } from "../catalogue/registry.ts";
@@ -22,11 +21,12 @@ export const getDistFolder = (): string => join(getProjectRoot(), "dist/");
 
 interface BuildResult {
   bundles: RuleBundle[];
-  /** The number of resources in a stack of the endpoint type that has fewer. */
+  /** The number of resources in the smaller of the two stacks, one for each endpoint type. */
   resources: number;
   notes: string[];
 }
 
+/** Builds the bundles of all rules and groups that are on, and the files that serverless.yml includes. */
 export const buildFunctions = async (
   config: PosternConfig,
   catalogue: CatalogueRule[],
@@ -44,24 +44,24 @@ export const buildFunctions = async (
   const bundles = await Promise.all(
     served.map(async (listed) => {
       const members = listed.members ?? [listed];
-      // The time limit of a function must be at least as long as any cluster waits for one of the function's rules.
+      // The function's timeout must be at least as long as the longest timeout of its rules in any cluster.
       const timeouts = clusters.flatMap(({ rules }) =>
         members.map(({ name, rule }) => findLongestTimeoutSeconds(rule, rules.get(name))),
       );
-      // A group's function gets the largest number of its members. A rule that is off everywhere needs no environments.
+      // A group's function gets the largest numbers of its members. A rule that is off needs no warm environments.
       const configs = clusters.flatMap(({ rules }) => members.flatMap(({ name }) => rules.get(name) ?? []));
-      const reserved = configs.flatMap((own) => own.reserved ?? []);
-      const warm = configs.flatMap((own) => (own.mode === "off" ? [] : (own.warm ?? [])));
-      // A bundle has connections only to the clusters that it asks, and its role may read only their tokens.
+      const reserved = configs.flatMap((ruleConfig) => ruleConfig.reserved ?? []);
+      const warm = configs.flatMap((ruleConfig) => (ruleConfig.mode === "off" ? [] : (ruleConfig.warm ?? [])));
+      // A function gets the connections only of clusters that its rules read, and its role may read only their tokens.
       const asked = [...connections].filter(
         ([name]) => listRulesAskingCluster(members, config.clusters.get(name)).length > 0,
       );
-      const made = await bundleRule(listed, buildEndpointConfig(config, listed), distFolder, {
+      const bundle = await bundleRule(listed, buildEndpointConfig(config, listed), distFolder, {
         connections: Object.fromEntries(asked),
         places: listRecordingBucketSettings(config, listed),
       });
       return {
-        ...made,
+        ...bundle,
         timeoutSeconds: Math.max(...timeouts),
         ...(reserved.length > 0 && { reserved: Math.max(...reserved) }),
         ...(warm.length > 0 && { warm: Math.max(...warm) }),
@@ -77,8 +77,9 @@ export const buildFunctions = async (
 };
 
 /**
- * Bundles rules into another folder, for direct invocation. An event brings the settings and the answers, so these
- * bundles need no connection and no ledger, but may need CUE. Rules in `names` are bundled even if they are off.
+ * Builds bundles for direct invocation into `outDir`. Each event has the settings and the recorded answers of services,
+ * so these bundles need no connections and no ledger, but they may need CUE. `names` selects rules, also rules that are
+ * off.
  */
 export const buildDirectInvocationBundles = async (
   config: PosternConfig,
@@ -105,11 +106,11 @@ export const buildDirectInvocationBundles = async (
   );
 };
 
-/** Returns the rules, with the members of groups in place of these. */
+/** Returns the rules. A group is replaced by its members. */
 const listMembers = (served: readonly CatalogueRule[]): CatalogueRule[] =>
   served.flatMap((listed) => listed.members ?? [listed]);
 
-/** Deletes what an earlier build made for rules that are no longer named. */
+/** Deletes the bundles and zips of rules that an earlier build has made and this build has not. */
 const deleteStaleBundles = async (distFolder: string, names: string[]) => {
   const kept = [...names, "packages"];
   for (const entry of await readdir(distFolder, { withFileTypes: true }))

@@ -91,7 +91,7 @@ describe("a bundle", () => {
       assert.ok(!first?.includes(place), place);
   });
 
-  it("of a rule with data by minor versions of Kubernetes serves clusters of all", async () => {
+  it("of a rule with data for several minor versions of Kubernetes serves clusters of all these versions", async () => {
     const since = 'since: { "1.0": { word: "old" }, "1.35": { word: "new" } },';
     const telling = await createTelltaleRule("since", "validate", since);
     const source = await readFile(join(telling.folder, "rule.ts"), "utf8");
@@ -130,7 +130,7 @@ describe("a bundle", () => {
     assert.equal(await ask("rounding", ""), "9007199254740992");
   });
 
-  it("of a rule with such data in another order is not built", async () => {
+  it("of a rule whose data for minor versions is in another order is not built", async () => {
     for (const since of ['{ "1.34": {} }', '{ "1.0": {}, "1.37": {}, "1.35": {} }', '{ "1.0": {}, "1.x": {} }'])
       await assert.rejects(
         createTelltaleRule("odd", "validate", `since: ${since},`),
@@ -239,7 +239,7 @@ describe("a bundle", () => {
     assert.equal((await ask({ needs: { objects: [] } })).response.allowed, true);
   });
 
-  it("of a rule that asks services outside the cluster contains their client; others don't", async () => {
+  it("of a rule that calls services outside the cluster contains their client; other bundles don't", async () => {
     const asked = { ask: true, with: { url: "https://127.0.0.1:1" } };
     const askingReview = { ...review, request: { ...review.request, object: asked } };
     for (const [name, need, isOutside] of [

@@ -28,11 +28,14 @@ import {
 } from "./schemas.ts";
 import { getInflatedContents, zip } from "./zip.ts";
 
+/** The bundle of a rule or group, and what its function needs in AWS. */
 export interface RuleBundle {
   name: string;
   summary: string;
   phases: Phase[];
+  /** The longest timeout of the function's webhook entries. */
   timeoutSeconds: number;
+  /** The size of the bundle, with the rule's part of postern.yaml. */
   bytes: number;
   /** SHA-256 of the code, base64url. */
   hash: string;
@@ -40,25 +43,29 @@ export interface RuleBundle {
   logic: string;
   /** The SHA-256 of the zip with the function's code, in base64, as Lambda's API returns it. */
   codeSha256: string;
+  /** True if the function reads a cluster. */
   asks: boolean;
   /** True if the function calls something over the network: a cluster, AWS or another service. */
   callsOut: boolean;
+  /** True if the function runs CUE scripts. */
   scripts: boolean;
+  /** The secrets and parameters in AWS that the function reads. */
   tokens: SecretPlace[];
+  /** The AWS actions that the function calls. */
   actions: AwsAction[];
-  /** The S3 places below which the rule's function writes recordings, each as `BUCKET/PREFIX`. */
+  /** The paths in S3 below which the function writes recordings, each as `BUCKET/PREFIX`. */
   records: string[];
-  /** The rules that keep a ledger: their names begin the keys that the function may read and write. */
+  /** The rules that keep a ledger. The function may read and write only keys that begin with one of these names. */
   ledgerRules: string[];
-  /** Whether one of these rules is on in any cluster, so that the stage needs the ledger's table. */
+  /** True if one of `ledgerRules` is on in a cluster, so that the stage needs the ledger's table. */
   opensLedger: boolean;
-  /** Whether one of the function's rules guards security. */
+  /** True if one of the function's rules guards security. */
   guards: boolean;
-  /** Whether a schedule calls the function, for work that no review asks for. */
+  /** True if a schedule calls the function, for work that doesn't depend on a review. */
   reconciles: boolean;
-  /** The SHA-256 of keys.json in the zip, base64url: which clusters' keys the function accepts. */
+  /** The SHA-256 of keys.json in the zip, base64url. The file says which clusters' keys the function accepts. */
   accepts: string;
-  /** The reserved concurrency of the function; undefined if it shares the account's. */
+  /** The reserved concurrency of the function; undefined if it uses the account's unreserved concurrency. */
   reserved?: number;
   /** The number of warm environments (provisioned concurrency) of the live version; undefined for none. */
   warm?: number;
@@ -68,7 +75,7 @@ const keysFile = "keys.json";
 
 const connectionsFile = "clusters.json";
 
-/** The module that Lambda loads. It waits until the function is warm, which only an ES module can do. */
+/** The module that Lambda loads. It waits for `warmUp`, which only an ES module can do at the top level. */
 const startFile = "index.mjs";
 let startCode: Promise<string> | undefined;
 const readStartModule = (): Promise<string> => {
@@ -82,33 +89,44 @@ const readStartModule = (): Promise<string> => {
   return startCode;
 };
 
-/**
- * Returns the largest allowed size of a bundle in bytes: 27 kB, 67 with needs or 42 if the settings use none of
- * them, 102 with scripts; 44 more with policies in CEL, 9 more if the rule reconciles clusters, and 3 more for each member
- * and for recording. A cold start reads the whole bundle.
- */
+/** The kilobytes that a bundle may have, by its features. */
+const budgets = {
+  scripts: 102,
+  usedNeeds: 67,
+  /** The rule has needs, but no settings use them. */
+  unusedNeeds: 42,
+  withoutNeeds: 27,
+  // These are added.
+  cel: 44,
+  reconcile: 9,
+  member: 3,
+  recording: 28,
+  /** A bundle with used needs already has the HTTPS client that recording needs. */
+  recordingWithNeeds: 20,
+};
+
+/** Returns the largest allowed size of a bundle in bytes. A cold start reads the whole bundle, so it must be small. */
 const computeBudget = (
   listed: CatalogueRule,
   asks: boolean,
   places: RecordingBucketSettingsByRule,
   { inputs }: Metafile,
-) =>
-  ((hasNeed(listed, "cue") ? 102 : asks ? 67 : hasNeeds(listed) ? 42 : 27) +
-    (celEvaluator in inputs ? 44 : 0) +
-    (listed.rule.reconcile ? 9 : 0) +
-    3 * (listed.members?.length ?? 0) +
-    computeRecordingBudget(asks, places)) *
-  1024;
+) => {
+  let kilobytes = hasNeeds(listed) ? budgets.unusedNeeds : budgets.withoutNeeds;
+  if (asks) kilobytes = budgets.usedNeeds;
+  if (hasNeed(listed, "cue")) kilobytes = budgets.scripts;
+  if (celEvaluator in inputs) kilobytes += budgets.cel;
+  if (listed.rule.reconcile) kilobytes += budgets.reconcile;
+  kilobytes += budgets.member * (listed.members?.length ?? 0);
+  if (isRecorded(places)) kilobytes += asks ? budgets.recordingWithNeeds : budgets.recording;
+  return kilobytes * 1024;
+};
 
-/** The module that evaluates CEL, in the inputs of a bundle. */
+/** The path of the module that evaluates CEL, as in the inputs of a bundle. */
 const celEvaluator = `lib/cel/program/program${moduleExtension}`;
 const celLibraries = "lib/cel/libraries/";
 
-/** Returns the kilobytes that recording may add to a bundle. A rule that asks already includes the HTTPS client. */
-const computeRecordingBudget = (asks: boolean, places: RecordingBucketSettingsByRule) =>
-  !isRecorded(places) ? 0 : asks ? 20 : 28;
-
-/** The needs that a function meets by itself. */
+/** The verbs of needs for which a function makes no calls over the network. */
 const localVerbs = new Set<string>(["cue", "count"]);
 
 const isRecorded = (places: RecordingBucketSettingsByRule) => Object.keys(places).length > 0;
@@ -116,17 +134,19 @@ const isRecorded = (places: RecordingBucketSettingsByRule) => Object.keys(places
 const hasNeeds = ({ rule }: CatalogueRule) => Object.keys(rule.needs ?? {}).length > 0;
 
 interface BundleOptions {
-  /** The largest size of the bundle; by default, that of the rule's features. */
+  /** The largest allowed size of the bundle; by default, `computeBudget` computes it. */
   budgetBytes?: number;
+  /** The API servers that the function reads, by cluster. */
   connections?: Record<string, ApiServerConnection>;
+  /** Where the function records reviews. */
   places?: RecordingBucketSettingsByRule;
 }
 
 /**
- * Writes the bundle of a rule to `<outDir>/<name>/index.cjs`, its part of postern.yaml to `settings.json` beside it,
- * and the zip to `<outDir>/<name>.zip`. The zip has the addresses of clusters in a file of its own, which is read when
- * the function starts. The same rule and settings give the same bytes on any machine. The format is CommonJS: an ES
- * module that imports a built-in loads far more of Node at every cold start. Lambda loads `index.mjs`, which imports it.
+ * Writes the bundle of a rule to `<outDir>/<name>/index.cjs`, its part of postern.yaml to
+ * `<outDir>/<name>/settings.json`, and the zip for Lambda to `<outDir>/<name>.zip`. The same rule and settings give the
+ * same bytes on any machine. The bundle is a CommonJS module: an ES module that imports a built-in module loads far
+ * more of Node at each cold start. Lambda loads `index.mjs`, which imports the bundle.
  */
 export const bundleRule = async (
   listed: CatalogueRule,
@@ -136,7 +156,7 @@ export const bundleRule = async (
 ): Promise<RuleBundle> => {
   const { name, phases, rule } = listed;
   const rules = listed.members ?? [listed];
-  // Bundles without a limit of their size are for direct invocation: an event brings other settings.
+  // Bundles without a size limit are for direct invocation: each event has its own settings.
   const isForAnySettings = budgetBytes === Number.POSITIVE_INFINITY;
   const asks = isForAnySettings ? hasNeeds(listed) : listUsedNeeds(listed, config).length > 0;
   const hasConnections = asks && Object.keys(connections).length > 0;
@@ -149,8 +169,8 @@ export const bundleRule = async (
   const { code, metafile } = await bundleCode(entry, plugins, features).catch((failure: Error) => {
     throw new Complaint(`${listed.place} can't be bundled: ${failure.message}`);
   });
-  // The budget in bytes limits the code of a bundle. Not counted is what postern.yaml brings: its data, the schemas of
-  // kinds, and the functions that expressions call.
+  // The budget limits only the code of a bundle. What depends on postern.yaml is not counted: its data, the schemas of
+  // kinds, and the CEL functions that its expressions call.
   const budget = budgetBytes ?? computeBudget(listed, asks, places, metafile);
   const inputs = Object.entries(Object.values(metafile.outputs)[0]?.inputs ?? {});
   const uncounted = inputs.filter(([file]) => file === schemasFile || file.startsWith(celLibraries));
@@ -177,8 +197,7 @@ export const bundleRule = async (
   await mkdir(join(outDir, name), { recursive: true });
   for (const [file, content] of Object.entries(files))
     await writeFile(join(outDir, name, file), getInflatedContents(content));
-  // `postern replay` reads the bundle's part of postern.yaml from settings.json. Lambda doesn't need the file, so it
-  // isn't in the zip.
+  // Only `postern replay` reads settings.json, so the zip doesn't have it.
   await writeFile(join(outDir, name, "settings.json"), JSON.stringify(config));
   await writeFile(join(outDir, `${name}.zip`), archive);
   return {
@@ -197,7 +216,7 @@ export const bundleRule = async (
     actions: Object.values(rule.needs ?? {}).flatMap(({ action }) => action ?? []),
     records: listWritableBucketPaths(places),
     guards: rules.some(({ rule }) => rule.guards),
-    ledgerRules: rules.filter((one) => hasNeed(one, "ledger")).map(({ name }) => name),
+    ledgerRules: rules.filter((member) => hasNeed(member, "ledger")).map(({ name }) => name),
     opensLedger: listUsedNeeds(listed, config).some(({ need }) => need.verb === "ledger"),
     // A rule that is off keeps its schedule, because a rollback can turn it on again.
     reconciles: rule.reconcile !== undefined,
@@ -205,7 +224,7 @@ export const bundleRule = async (
   };
 };
 
-/** Bundles an entry module as a function's code. */
+/** Bundles an entry module, whose source is `contents`, with everything that it imports. */
 export const bundleCode = async (
   contents: string,
   plugins: Plugin[],
@@ -234,30 +253,36 @@ export const bundleCode = async (
 };
 
 /**
- * Returns the content of keys.json: the clusters whose URL keys have other accepted versions than 1. The code of a
- * disarmed version reads it.
+ * Returns the content of keys.json: the accepted key versions of each cluster, for instance `{ "prod": [1, 2] }`.
+ * Clusters with only version 1 are left out. The code of a disarmed version reads this file.
  */
 const formatKeyVersions = (config: EndpointConfig): string => {
-  const all = Object.keys(config.clusters).map((name) => [name, findClusterSetup(config, name)?.keyVersions] as const);
-  return JSON.stringify(Object.fromEntries(all.filter(([, versions]) => versions?.join() !== "1")));
+  const entries = Object.keys(config.clusters).map(
+    (name) => [name, findClusterSetup(config, name)?.keyVersions] as const,
+  );
+  return JSON.stringify(Object.fromEntries(entries.filter(([, versions]) => versions?.join() !== "1")));
 };
 
 /**
- * The texts in a bundle's code that data from postern.yaml replaces once esbuild has chosen short names. These depend on
- * all text, and the code without the data must be the same for any data.
+ * Placeholders in a bundle's code. Data from postern.yaml replaces them after esbuild has run: the short names that
+ * esbuild chooses depend on all text, and the code without the data must be the same for any data.
  */
 const [configMark, placesMark] = ["POSTERN CONFIG", "POSTERN PLACES"];
 
-/** Replaces marks in code by data as JSON, in single quotes, because JSON has many double ones. */
+/** Replaces placeholders in code by data as JSON. The JSON is in single quotes, because it has many double quotes. */
 export const insertData = (code: string, data: Readonly<Record<string, unknown>>): string =>
   code.replace(new RegExp(`"(${Object.keys(data).join("|")})"`, "g"), (_, mark) => {
-    const escaped = JSON.stringify(data[mark]).replace(/[\\'\u2028\u2029]/g, (found) =>
-      found < "~" ? `\\${found}` : `\\u${found.charCodeAt(0).toString(16)}`,
+    // A backslash and a quote get a backslash before them; the line separators become \u2028 and \u2029.
+    const escaped = JSON.stringify(data[mark]).replace(/[\\'\u2028\u2029]/g, (character) =>
+      character < "~" ? `\\${character}` : `\\u${character.charCodeAt(0).toString(16)}`,
     );
     return `'${escaped}'`;
   });
 
-/** Builds the source of a function's entry module. `module.exports` instead of an export avoids esbuild's export helpers. */
+/**
+ * Builds the source of a function's entry module. It has `module.exports`, because esbuild adds helpers for an
+ * `export`.
+ */
 const buildEntry = ({ members, ...listed }: CatalogueRule, features: Features, entry: EntryOptions): string => {
   const rules = members ?? [listed];
   return [
@@ -275,7 +300,7 @@ const buildEntry = ({ members, ...listed }: CatalogueRule, features: Features, e
   ].join("\n");
 };
 
-/** What the rules of a function need of lib; lib/features.ts says what each name means. */
+/** The parts of lib that a function needs. lib/features.ts says what each name means. */
 type Features = ReturnType<typeof listFeatures>;
 
 /** Reports whether a rule, or a member of a group, has exceptions in any cluster. */
@@ -288,6 +313,7 @@ const hasExceptions = ({ members = [] }: CatalogueRule, { usual, clusters }: End
   );
 
 interface EntryOptions {
+  /** True if the function starts CUE before its first review. */
   startsScripts: boolean;
   hasConnections: boolean;
 }
@@ -315,6 +341,7 @@ const listFeatures = (
   };
 };
 
+/** Returns the secrets and parameters in AWS that a function reads, each once. */
 const listTokens = (connections: ApiServerConnection[], others: SecretPlace[]): SecretPlace[] => {
   const places = connections.flatMap(({ credentials }) =>
     "secret" in credentials || "parameter" in credentials ? [credentials] : [],
@@ -322,7 +349,9 @@ const listTokens = (connections: ApiServerConnection[], others: SecretPlace[]): 
   return [...new Map([...places, ...others].map((place) => [JSON.stringify(place), place])).values()];
 };
 
-/** Returns where the secrets of a function are in AWS; throws if one is in a file, which Lambda doesn't have. */
+/**
+ * Returns where rules have secrets in AWS. Throws if a secret is in a file, because functions on Lambda don't have it.
+ */
 const listSecrets = (listed: CatalogueRule, config: EndpointConfig): SecretPlace[] =>
   listUsedNeeds(listed, config).flatMap(({ need, settings }) =>
     (need.secrets?.(settings) ?? []).map((place) => {
@@ -333,44 +362,45 @@ const listSecrets = (listed: CatalogueRule, config: EndpointConfig): SecretPlace
     }),
   );
 
-/** Reports whether any cluster's settings use CUE, so that the zip must include it. */
+/** Reports whether the zip must have CUE, because the settings of a cluster use it. */
 const usesScripts = (listed: CatalogueRule, config: EndpointConfig): boolean =>
   listUsedNeeds(listed, config).some(({ need }) => need.verb === "cue");
 
-/** Reports whether CUE starts with the function, so that the first script needn't wait for that. */
+/** Reports whether the function starts CUE before its first review, so that the first script doesn't wait for CUE. */
 const startsScripts = (listed: CatalogueRule, config: EndpointConfig): boolean =>
   listUsedNeeds(listed, config).some(({ need, settings }) => need.isAwaited?.(settings) ?? false);
 
-/** Lists the needs that rules use under the settings of clusters and of their variants. */
+/** Lists the needs that rules use, with the settings of a cluster or a variant that use them. */
 const listUsedNeeds = (listed: CatalogueRule, config: EndpointConfig) =>
   listRuleSettings(listed, config).flatMap(({ rule: { needs = {} }, settings }) =>
     Object.values(needs).flatMap((need) => (isUsedUnder(settings, need) ? [{ need, settings }] : [])),
   );
 
-/** Compiles the expressions of all settings. Copies of them, because rules remember what they have compiled. */
+/**
+ * Compiles the CEL expressions in all settings. Rules remember settings that they have compiled, so each gets a copy.
+ */
 const compileExpressions = (listed: CatalogueRule, config: EndpointConfig): void => {
   for (const { rule, settings } of listRuleSettings(listed, config))
     rule.compileExpressions?.(structuredClone(settings));
 };
 
-/** Lists the settings of rules that are on: those of each cluster, and of each of its variants. */
+/** Lists the settings of rules that are on: those of each cluster, and those of each variant. */
 const listRuleSettings = ({ rule, members }: CatalogueRule, { usual, clusters, variants }: EndpointConfig) =>
   [usual, ...Object.values(clusters)].flatMap((setup) => {
     if (setup === undefined || typeof setup === "string") return [];
-    // A group's settings hold the settings and the mode of each member.
+    // The settings of a group have, for each member, its settings and its mode.
     const setups = members
       ? members.map((member) => ({ rule: member.rule, ...Reflect.get(setup.settings, member.name) }))
       : [{ rule, ...setup }];
-    return setups.flatMap(({ rule, mode, settings, variants: own = variants }: ClusterSetup & { rule: Rule }) =>
-      mode === "off"
-        ? []
-        : [{}, ...Object.values(own ?? {})].map((more) => ({ rule, settings: mergeWithDefaults(settings, more) })),
-    );
+    return setups.flatMap(({ rule, mode, settings, ...rest }: ClusterSetup & { rule: Rule }) => {
+      if (mode === "off") return [];
+      const variantSettings = Object.values(rest.variants ?? variants ?? {});
+      return [{}, ...variantSettings].map((added) => ({ rule, settings: mergeWithDefaults(settings, added) }));
+    });
   });
 
 /**
- * Returns the rows of the requests that a bundle's rules may get under the settings of any cluster; undefined if they are
- * not known.
+ * Returns the elements of `match` of all rules, with the settings of all clusters; undefined if they are not all known.
  */
 const listMatches = (listed: CatalogueRule, config: EndpointConfig): RequestMatch[] | undefined => {
   const setups = listRuleSettings(listed, config);
@@ -389,7 +419,7 @@ const getLibrarySpecifier = (file: string) => toSpecifier(join(packageRoot, "lib
 
 const toSpecifier = (file: string) => JSON.stringify(`./${relative(packageRoot, file)}`.replaceAll("\\", "/"));
 
-/** Replaces the module that finds CUE's files: in Lambda, they are in the same folder as the bundle. */
+/** Replaces the module that finds the files of CUE: in Lambda, they are in the folder of the bundle. */
 const cueBeside: Plugin = {
   name: "cue-beside",
   setup({ onLoad }) {
@@ -397,10 +427,10 @@ const cueBeside: Plugin = {
   },
 };
 
-/** The needs of services outside the cluster. */
+/** The verbs of needs that call services outside the cluster. */
 const outsideVerbs = ["https", "http", "aws"] as const;
 
-/** Leaves out the client of services outside the cluster. */
+/** Leaves the client for services outside the cluster out of a bundle. */
 const withoutOutsideServices: Plugin = {
   name: "without-outside-services",
   setup({ onLoad }) {
@@ -411,8 +441,7 @@ const withoutOutsideServices: Plugin = {
 };
 
 /**
- * The fields of a rule that only webhook entries, postern.yaml or checks read. Bundles leave them out, with the code
- * that only they use.
+ * The fields of a rule that a review doesn't need. Bundles leave them out, with the code that only these fields use.
  */
 const entryFields = new Set([
   "summary",
@@ -441,9 +470,7 @@ const entryFields = new Set([
   "elements",
 ]);
 
-/**
- * Reduces `export default rule({ … })` to the members that a review needs: the functions, the settings and the needs.
- */
+/** Removes the `entryFields` from `export default rule({ … })` in these files. */
 const createDecisionOnlyPlugin = (files: string[]): Plugin => ({
   name: "decision-only",
   setup({ onLoad }) {
@@ -459,13 +486,14 @@ const createDecisionOnlyPlugin = (files: string[]): Plugin => ({
           member.type === "SpreadElement" || member.key.type !== "Identifier" || !entryFields.has(member.key.name),
       );
       const members = kept.map(({ start, end }) => code.slice(start, end)).join(",\n");
-      const rest = `${code.slice(0, literal.start)}{${members}}${code.slice(literal.end)}`;
-      // The second transform drops imports that are no longer used, even of modules with side effects.
-      return { contents: (await transform(rest, { loader: "ts", target: "node24" })).code };
+      const reduced = `${code.slice(0, literal.start)}{${members}}${code.slice(literal.end)}`;
+      // The second transform removes imports that are not used any more, also imports of modules with side effects.
+      return { contents: (await transform(reduced, { loader: "ts", target: "node24" })).code };
     });
   },
 });
 
+/** Describes by how much a bundle is too large, with its three largest inputs. */
 const describeExcess = (place: string, bytes: number, budget: number, { outputs }: Metafile): string => {
   const inputs = Object.values(outputs).flatMap((output) => Object.entries(output.inputs));
   const largest = inputs.sort(([, left], [, right]) => right.bytesInOutput - left.bytesInOutput).slice(0, 3);

@@ -89,13 +89,13 @@ describe("a bundle with expressions of CEL", () => {
     "1 + 'a'",
   ];
 
-  it("evaluates them to the same values, with the same errors and costs", async () => {
+  it("evaluates the expressions to the same values, errors and costs as the interpreter", async () => {
     const bundled = await bundle(texts);
     assert.ok(texts.length > 500, `${texts.length} expressions`);
     for (const text of texts) assert.equal(show(bundled.compile(text)), show(compile(text)), text);
   });
 
-  it("evaluates each one with only the functions that it calls", async () => {
+  it("evaluates an expression even if the bundle has only the functions that this expression calls", async () => {
     for (const text of texts.filter((_, index) => index % 80 === 0))
       assert.equal(show((await bundle([text])).compile(text)), show(compile(text)), text);
   });
@@ -107,7 +107,7 @@ describe("a bundle with expressions of CEL", () => {
     });
   });
 
-  it("is the same each time, whichever import of a file is the first", async () => {
+  it("has the same bytes each time, whichever file is imported first", async () => {
     const plugins = [createCelPlugin(encodeChecks([]))];
     const build = () => bundleCode('export * from "./functions/mutating-admission-policy/rule.ts"', plugins);
     const codes: string[] = [];

@@ -6,32 +6,34 @@ import { type Plugin, transform } from "esbuild";
 import type { EncodedChecks } from "#lib/cel/checked-expressions.ts";
 import type { FunctionDeclaration } from "#lib/cel/functions.ts";
 
-/** The text in a bundle's code that the checked expressions replace, as JSON. */
+/** A placeholder in a bundle's code. The checked expressions replace it, as JSON. */
 export const expressionsMark = "POSTERN EXPRESSIONS";
 
-/** Returns all texts in JSON: of checked expressions, among them are the names of the overloads that they call. */
+/**
+ * Returns all texts in a JSON value. For checked expressions, these include the names of the overloads that they call.
+ */
 export const listTexts = (value: unknown): string[] => {
   if (typeof value === "string") return [value];
   return typeof value === "object" && value !== null ? Object.values(value).flatMap(listTexts) : [];
 };
 
 /**
- * Reduces CEL to what a bundle's expressions need, which are checked already: without the parser, the checker, and the
- * functions that no expression calls.
+ * Reduces the CEL library in a bundle. The expressions are parsed and checked at build time, so the bundle has no
+ * parser, no checker, and no functions that no expression calls.
  */
 export const createCelPlugin = (checks: EncodedChecks): Plugin => ({
   name: "checked-expressions",
   setup({ onLoad }) {
     const texts = new Set(listTexts([checks.repeated, checks.results]));
     const isCalled = ({ overloads }: FunctionDeclaration) => overloads.some(({ id }) => texts.has(id));
-    /** Returns the source of a library's list without the functions that no expression calls. */
+    /** Returns the source of a list of functions, without the functions that no expression calls. */
     const reduceList = (
       code: string,
       elements: readonly ({ type: string; start: number; end: number } | null)[],
       functions: readonly FunctionDeclaration[],
     ): string => {
       const called = new Set(functions.filter(isCalled).map(({ name }) => name));
-      // A spread element has all functions that follow.
+      // A spread element, such as `...listFunctions`, is the last one, so all functions from its index on are its.
       const kept = elements.filter((element, index) =>
         functions
           .slice(index, element?.type === "SpreadElement" ? undefined : index + 1)
@@ -70,9 +72,10 @@ export const createCelPlugin = (checks: EncodedChecks): Plugin => ({
   },
 });
 
-/** Tells esbuild that a call is of no use if its value isn't used. */
+/** Before a call, this comment lets esbuild remove the call if its value isn't used. */
 const pure = "/* @__PURE__ */ ";
 
+/** A replacement of a part of a text. */
 interface Edit {
   readonly start: number;
   readonly end: number;

@@ -12,15 +12,15 @@ export const cueFilesModuleSource = `const names = ${JSON.stringify(names)};
     Object.fromEntries(Object.entries(names).map(([what, name]) => [what, __dirname + "/" + name]));`;
 
 /**
- * The files that CUE runs from in Lambda. They are not in the bundle, because they are loaded only to evaluate a
- * script. The WebAssembly goes into zips as its package has compressed it, which costs no time and gives the same bytes
- * on any machine.
+ * Returns the files of CUE for Lambda. They are not in the bundle, because a function loads them only to run a script.
+ * The WebAssembly is put into zips as it is compressed in its npm package: that takes no time, and the bytes are the
+ * same on any machine.
  */
 export const readCueRuntimeFiles = (): Promise<ZipFiles> => {
-  made ??= createCueFiles();
-  return made;
+  cueFiles ??= createCueFiles();
+  return cueFiles;
 };
-let made: Promise<ZipFiles> | undefined;
+let cueFiles: Promise<ZipFiles> | undefined;
 
 const createCueFiles = async (): Promise<ZipFiles> => {
   const { wasm, glue } = await readCueWasmPackage();

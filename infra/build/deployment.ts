@@ -22,14 +22,17 @@ type Resources = Record<
   { Type: string; Properties: { Policies?: Json[]; Metrics?: Json[]; [key: string]: Json | undefined } }
 >;
 
-/** The sections of resources.yaml: CloudFormation resources and outputs for HTTP APIs, function URLs or both. */
+/** The content of resources.yaml, by endpoint type: the resources and outputs of the CloudFormation stack. */
 type Template = Record<
   "both" | "http" | "url",
   {
+    /** The resources that a stack has once. */
     once: Resources;
+    /** The resources for each function. */
     each: Resources;
+    /** The alarms for each group of functions that one alarm can watch. */
     eachGroup?: Resources;
-    /** What calls a function by a schedule. */
+    /** The resources for each function that a schedule calls. */
     eachSchedule?: Resources;
     /** The metrics of the dashboard's widgets, by title. */
     widgets?: Record<string, Json[]>;
@@ -38,20 +41,22 @@ type Template = Record<
   }
 >;
 
+/** A bundle with the settings of its Lambda function. */
 interface PlannedFunction extends RuleBundle, LambdaFunctionSettings {
-  /** The function's name as osls converts it: the prefix of all logical ids of the rule in CloudFormation. */
+  /** The beginning of all logical ids of the rule in CloudFormation, made from the rule's name as osls does. */
   id: string;
+  /** The function's name; undefined if osls gives it the right name. */
   functionName: string | undefined;
 }
 
 const runtime = { runtime: "nodejs24.x", architecture: "arm64" };
-/** Returns `${name}`, a variable that osls fills in; inside Fn::Sub, CloudFormation fills it in. */
+/** Returns the text `${name}`. In serverless.yml, osls replaces it by a value; in Fn::Sub, CloudFormation does. */
 const toPlaceholder = (name: string) => `\${${name}}`;
 
 /**
- * Writes what serverless.yml includes: `functions.json`, and `http.json` or `url.json` for the endpoint type. Without a
- * stage, osls fills in the stage, and no function's name is shortened. Returns the number of resources in a stack of the
- * endpoint type that has fewer.
+ * Writes the files that serverless.yml includes: `functions.json`, and `http.json` and `url.json` for the two endpoint
+ * types. Without `stage`, osls inserts the stage's name later, and names of functions are not shortened. Returns the
+ * number of resources in the smaller of the two stacks.
  */
 export const writeServerlessIncludes = async (
   bundles: RuleBundle[],
@@ -59,7 +64,7 @@ export const writeServerlessIncludes = async (
   outDir: string,
   stage?: string,
 ): Promise<number> => {
-  const rules = bundles.map((bundle) => plan(bundle, publicKeys, stage));
+  const rules = bundles.map((bundle) => planFunction(bundle, publicKeys, stage));
   await mkdir(outDir, { recursive: true });
   const write = (file: string, content: Json) => writeFile(join(outDir, file), `${JSON.stringify(content, null, 2)}\n`);
   await write(
@@ -78,6 +83,7 @@ export const writeServerlessIncludes = async (
   return Math.min(...counts);
 };
 
+/** Returns memory, timeout and environment variables of a function. */
 export const computeFunctionSettings = (
   {
     name,
@@ -102,24 +108,26 @@ export const computeFunctionSettings = (
   },
 });
 
-/** The seconds of a scheduled call, which is as long as the time between two. */
+/** The timeout of a function that a schedule calls, in seconds. The schedule has the same interval. */
 const reconcileSeconds = 60;
 
+/** Returns the timeout of a function in seconds: longer than an API server waits for it, and at least 10. */
 const computeReviewSeconds = (timeoutSeconds: number): number => Math.max(10, timeoutSeconds + 1);
 
-/** Returns the function's name if it differs from the one that osls gives it. */
+/** Returns the function's name if it must be shortened; undefined if osls gives the function the right name. */
 const findShortenedName = (rule: string, stage?: string): string | undefined => {
   const name = stage === undefined ? rule : buildFunctionName(stage, rule);
   return name.endsWith(rule) ? undefined : name;
 };
 
-const plan = (bundle: RuleBundle, publicKeys: string, stage?: string): PlannedFunction => ({
+const planFunction = (bundle: RuleBundle, publicKeys: string, stage?: string): PlannedFunction => ({
   ...bundle,
   ...computeFunctionSettings(bundle, publicKeys, stage),
   id: toLogicalId(bundle.name),
   functionName: findShortenedName(bundle.name, stage),
 });
 
+/** Returns a function's section in functions.json. */
 const buildFunction = (
   { name, functionName, summary, id, memorySize, timeout, environment, reserved, callsOut }: PlannedFunction,
   folder: string,
@@ -131,31 +139,35 @@ const buildFunction = (
     ...runtime,
     memorySize,
     timeout,
-    // The role's ARN is a Fn::Sub: for its name or Fn::GetAtt, osls adds a redundant DependsOn, and cfn-lint warns.
+    // For a role's name or a Fn::GetAtt, osls would add a redundant DependsOn, of which cfn-lint warns.
     role: { "Fn::Sub": toPlaceholder(`${id}Role.Arn`) },
     environment,
     ...(reserved !== undefined && { reservedConcurrency: reserved }),
-    // osls would make a log group for each function. All write to the one that serverless.yml names.
+    // All functions write to the log group in serverless.yml, so osls must not create one for each function.
     disableLogs: true,
-    // Other functions need no network, and would need endpoints in the VPC for their recordings.
+    // Only functions that call something are in the VPC. A function without calls would need endpoints there to record.
     ...(callsOut && { vpc: toPlaceholder("param:vpc") }),
     package: { artifact: `${folder}/${name}.zip` },
   };
 };
 
-/** Returns a function that copies a template and replaces `__name__` in its keys and strings with a variable's value. */
+/**
+ * Returns a function that copies a template and replaces each `__name__` in its keys and texts by the variable `name`.
+ * A text that is only `"__name__"` is replaced by the value itself, which may be a number.
+ */
 const openTemplate = (template: Template) => {
   const text = JSON.stringify(template);
   return (variables: Record<string, string | number>): Template =>
     JSON.parse(
-      text.replace(/"__(\w+?)__"|__(\w+?)__/g, (all, whole, part) => {
-        const value = variables[whole ?? part];
-        if (value === undefined) return all;
-        return whole ? JSON.stringify(value) : JSON.stringify(String(value)).slice(1, -1);
+      text.replace(/"__(\w+?)__"|__(\w+?)__/g, (matched, nameOfText, nameInText) => {
+        const value = variables[nameOfText ?? nameInText];
+        if (value === undefined) return matched;
+        return nameOfText ? JSON.stringify(value) : JSON.stringify(String(value)).slice(1, -1);
       }),
     );
 };
 
+/** Returns the resources and outputs of a stack of one endpoint type, without the functions and the bucket. */
 const buildResources = (
   rules: PlannedFunction[],
   type: "http" | "url",
@@ -166,44 +178,45 @@ const buildResources = (
     retentionOutput: logRetentionOutputName,
   };
   const once = fill(common);
-  const each = rules.map((rule) => {
+  const ofRules = rules.map((rule) => {
     const { id, name, timeoutSeconds, reconciles } = rule;
     // API Gateway HTTP APIs wait at most 30 s for a function.
     const milliseconds = Math.min(30_000, computeReviewSeconds(timeoutSeconds) * 1000);
     const event = JSON.stringify(reconcileEvent);
-    const { both, [type]: own } = fill({ ...common, id, name, route: buildRoute(name), milliseconds, event });
+    const { both, [type]: ofType } = fill({ ...common, id, name, route: buildRoute(name), milliseconds, event });
     for (const resource of Object.values(both.each)) resource.Properties.Policies?.push(...buildPolicies(rule));
     return {
-      resources: { ...both.each, ...own.each, ...(reconciles && both.eachSchedule) },
-      outputs: { ...own.eachOutput, ...(rule.asks && both.eachOutput) },
+      resources: { ...both.each, ...ofType.each, ...(reconciles && both.eachSchedule) },
+      outputs: { ...ofType.eachOutput, ...(rule.asks && both.eachOutput) },
     };
   });
   const groups = Array.from({ length: Math.ceil(rules.length / maxAlarmMetrics) }, (_, index) => {
-    const some = rules.slice(index * maxAlarmMetrics, (index + 1) * maxAlarmMetrics);
+    const watched = rules.slice(index * maxAlarmMetrics, (index + 1) * maxAlarmMetrics);
     return buildGroupAlarms(
-      some.map(({ id }, place) => fill({ id, place: `m${place}`, group: index + 1 }).both.eachGroup ?? {}),
+      watched.map(({ id }, place) => fill({ id, place: `m${place}`, group: index + 1 }).both.eachGroup ?? {}),
     );
   });
   const resources: Resources = Object.assign(
     {},
     once[type].once,
-    ...each.map(({ resources }) => resources),
+    ...ofRules.map(({ resources }) => resources),
     once.both.once,
     ...groups,
   );
   const alarms = Object.keys(resources).filter((id) => resources[id]?.Type === "AWS::CloudWatch::Alarm");
   return {
     Resources: { ...resources, Dashboard: buildDashboard(once, type, alarms), ...buildQueryDefinitions(rules) },
-    Outputs: Object.assign({}, once[type].outputs, ...each.map(({ outputs }) => outputs)),
+    Outputs: Object.assign({}, once[type].outputs, ...ofRules.map(({ outputs }) => outputs)),
   };
 };
 
+/** Returns the CloudWatch dashboard of a stage: a widget with all alarms, and widgets with metrics. */
 const buildDashboard = (template: Template, type: "http" | "url", alarms: string[]): Json => {
   const size = { width: 8, height: 6 };
   const common = { region: toPlaceholder("AWS::Region"), period: 60, stat: "Sum" };
   const lines = Object.entries(template.both.widgets ?? {}).map(([title, metrics]) => {
-    const own = template[type].widgets?.[title] ?? [];
-    return { type: "metric", ...size, properties: { title, ...common, metrics: [...metrics, ...own] } };
+    const metricsOfType = template[type].widgets?.[title] ?? [];
+    return { type: "metric", ...size, properties: { title, ...common, metrics: [...metrics, ...metricsOfType] } };
   });
   const states = { title: "Alarms", alarms: alarms.map((id) => toPlaceholder(`${id}.Arn`)) };
   const body = { widgets: [{ type: "alarm", ...size, properties: states }, ...lines] };
@@ -216,22 +229,24 @@ const buildDashboard = (template: Template, type: "http" | "url", alarms: string
   };
 };
 
+/** Returns the saved queries of a stage's log in CloudWatch. */
 const buildQueryDefinitions = (rules: PlannedFunction[]): Record<string, Json> => {
   const prefix = `postern-${toPlaceholder("sls:stage")}`;
   const guards = rules.filter((rule) => rule.guards);
   const queries = buildSavedQueries(guards.map(({ name, functionName }) => functionName ?? `${prefix}-${name}`));
   const resources = Object.entries(queries).map(([name, QueryString]) => {
     const Properties = { Name: `${prefix}/${name}`, LogGroupNames: [{ Ref: "FunctionsLogGroup" }], QueryString };
+    // For instance "slow reviews" becomes "SlowReviews".
     const id = name.replace(/(?:^| )(\w)/g, (_, letter: string) => letter.toUpperCase());
     return [`${id}Query`, { Type: "AWS::Logs::QueryDefinition", Properties }] as const;
   });
   return Object.fromEntries(resources);
 };
 
-/** The most metrics of a CloudWatch alarm on an expression. */
+/** The most metrics that an expression of a CloudWatch alarm may have. */
 const maxAlarmMetrics = 10;
 
-/** Makes each alarm of a group of functions watch the sum of its metric, from the same alarms with one function each. */
+/** Merges the alarms of several functions: each alarm then watches the sum of its metric for all these functions. */
 const buildGroupAlarms = ([first = {}, ...others]: Resources[]): Resources => {
   for (const [id, { Properties }] of Object.entries(first)) {
     const metrics = [first, ...others].flatMap((alarms) => alarms[id]?.Properties.Metrics ?? []);
@@ -241,7 +256,7 @@ const buildGroupAlarms = ([first = {}, ...others]: Resources[]): Resources => {
   return first;
 };
 
-/** Returns the policies of a function's role for tokens, AWS, recordings, the ledger and a VPC, but not for its log. */
+/** Returns the policies of a function's role, except the right to write its log, which resources.yaml has. */
 const buildPolicies = ({ tokens, actions, records, ledgerRules, callsOut }: PlannedFunction): Json[] => [
   ...(tokens.length > 0 ? [buildPolicy("tokens", ...tokens.map(allowReading), ...allowDecrypting(tokens))] : []),
   // IAM allows AWS actions that describe resources only for Resource "*".
@@ -252,7 +267,7 @@ const buildPolicies = ({ tokens, actions, records, ledgerRules, callsOut }: Plan
   ...(callsOut ? [buildPolicy(networkPolicyName, ...networkStatements)] : []),
 ];
 
-/** The name of the policy by which Lambda connects a function to a VPC. */
+/** The name of the policy that lets Lambda connect a function to a VPC. */
 export const networkPolicyName = "network";
 const networkActions = [
   "ec2:CreateNetworkInterface",
@@ -265,7 +280,7 @@ const networkActions = [
 const networkStatements: Json[] = [
   { Effect: "Allow", Action: networkActions, Resource: "*" },
   {
-    // Lambda's own calls have no source function: this denies the actions to the function's code alone.
+    // Denies the actions to the code of functions. Lambda's own calls have no SourceFunctionArn, so they stay allowed.
     Effect: "Deny",
     Action: networkActions,
     Resource: "*",
@@ -283,23 +298,25 @@ const buildPolicy = (name: string, ...Statement: Json[]): Json => {
   return { PolicyName: name, PolicyDocument: { Version: "2012-10-17", Statement } };
 };
 
+/** Returns the IAM statement that allows reading one secret or parameter. */
 const allowReading = (token: SecretPlace): Json => {
   const isSecret = "secret" in token;
   const [service, name] = isSecret ? ["secretsmanager", token.secret] : ["ssm", token.parameter];
+  // The ARN of a secret ends with a hyphen and six random characters.
   const path = isSecret ? `secret:${name}-??????` : `parameter/${name.replace(/^\//, "")}`;
-  const own = ["AWS::Partition", "AWS::AccountId"].map(toPlaceholder);
+  const [partition, account] = ["AWS::Partition", "AWS::AccountId"].map(toPlaceholder);
   return {
     Effect: "Allow",
     Action: isSecret ? "secretsmanager:GetSecretValue" : "ssm:GetParameter",
     Resource: name.startsWith("arn:")
       ? name
-      : { "Fn::Sub": `arn:${own[0]}:${service}:${token.region}:${own[1]}:${path}` },
+      : { "Fn::Sub": `arn:${partition}:${service}:${token.region}:${account}:${path}` },
   };
 };
 
 /**
- * Returns the IAM statement that allows decrypting secrets that are named by their ARNs, with keys of their accounts: a
- * secret in another account must have a key of that account. Secrets Manager names the secret whenever it uses a key.
+ * Returns the IAM statement that allows decrypting secrets that are named by ARN: a secret may be in another account,
+ * which then has its key, too. The statement allows any key of the secret's account, but only to decrypt these secrets.
  */
 const allowDecrypting = (tokens: SecretPlace[]): Json[] => {
   const arns = tokens.flatMap((token) => ("secret" in token && token.secret.startsWith("arn:") ? [token.secret] : []));
@@ -309,14 +326,14 @@ const allowDecrypting = (tokens: SecretPlace[]): Json[] => {
   return [{ Effect: "Allow", Action: "kms:Decrypt", Resource: [...new Set(keys)], Condition }];
 };
 
-/** Returns an IAM statement that allows writing recordings of one cluster and rule, not reading or listing. */
+/** Returns an IAM statement that allows writing recordings of one cluster and rule. They can't be read or listed. */
 const allowRecording = (place: string): Json => ({
   Effect: "Allow",
   Action: "s3:PutObject",
   Resource: { "Fn::Sub": `arn:${toPlaceholder("AWS::Partition")}:s3:::${place}*` },
 });
 
-/** Returns an IAM statement that allows reading and writing the ledger's values whose keys begin with these rules' names. */
+/** Returns an IAM statement that allows reading and writing the values of these rules in the ledger. */
 const allowLedger = (rules: string[]): Json => ({
   Effect: "Allow",
   Action: ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:ConditionCheckItem"],
@@ -327,13 +344,13 @@ const allowLedger = (rules: string[]): Json => ({
 });
 
 /**
- * Returns the API Gateway route of a rule's function. The path variable `cluster` holds `{cluster}.{key}`, so that no
- * key is in a template, a logical id or a log.
+ * Returns the API Gateway route of a rule's function. The value of its variable `cluster` is a cluster's name and key.
+ * Because it is a variable, keys are not in templates, logical ids or logs.
  */
 export const buildRoute = (name: string) => `POST /{cluster}/${name}/{phase+}`;
 
-/** The name of the CloudFormation output whose presence says that the access log shows which reviews are lost. */
+/** The name of a CloudFormation output. A stack with this output has an access log that shows lost reviews. */
 export const lostReviewsMetricOutputName = "LossMetric";
 
-/** The name of the CloudFormation output that says how long logs are kept, such as `14 days`. */
+/** The name of the CloudFormation output with the time for which logs are kept, such as `14 days`. */
 export const logRetentionOutputName = "LogRetention";

@@ -1,4 +1,4 @@
-// The limits of AWS that a build can exceed: they need no account to be known.
+// The limits of AWS that are the same in all accounts, so that a build can check them.
 
 /** The most bytes of environment variables that a Lambda function accepts; Lambda measures them as JSON. */
 const maxEnvironmentBytes = 4096;

@@ -37,7 +37,7 @@ describe("a bundle with policies", () => {
     assert.equal((await bundle(buildPolicy("JSONPatch", ["apps"], ["deployments"]))).size, 0);
   });
 
-  it("has the schemas of the kinds that are merged into, with all that they refer to", async () => {
+  it("has the schemas of the kinds whose objects policies merge into, and all schemas that these refer to", async () => {
     const { has, types } = await bundle(buildPolicy("ApplyConfiguration", ["apps"], ["deployments"], ["v1"]));
     const roots = Object.keys(types ?? {}).filter((name) => name.includes("/"));
     assert.deepEqual(roots, ["apps/v1/Deployment"]);

@@ -11,31 +11,36 @@ import { listTexts } from "./cel.ts";
 
 type Types = ObjectSchema["types"];
 
-/** The type that the schemas of custom kinds refer to. */
+/** This type is kept with any others, because schemas of custom kinds refer to it. */
 const metadataType = "meta.v1.ObjectMeta";
 export const schemasFile = "lib/admission-policies/merge/built-in-schemas.json";
 
-/** Leaves out the schemas of kinds that no policy in a bundle's settings merges an ApplyConfiguration into. */
+/**
+ * Keeps only the schemas that a bundle's policies need: those of the kinds that MutatingAdmissionPolicies change by an
+ * ApplyConfiguration.
+ */
 export const createSchemaPlugin = (settings: unknown): Plugin => createSelectionPlugin(listMergeRules(settings));
 
-/** Leaves out the schemas of kinds that none of the rows matches. */
-const createSelectionPlugin = (rules: readonly JsonMap[]): Plugin => ({
+/** Keeps only the schemas of kinds that these elements of a `match` match. */
+const createSelectionPlugin = (matches: readonly JsonMap[]): Plugin => ({
   name: "schema-selection",
   setup({ onLoad }) {
     onLoad({ filter: /[\\/]built-in-schemas\.json$/ }, async () => {
       const { types, ...rest } = JSON.parse(await readFile(join(packageRoot, schemasFile), "utf8"));
       return {
-        contents: JSON.stringify({ ...rest, types: selectTypes(types, rules) }),
+        contents: JSON.stringify({ ...rest, types: selectTypes(types, matches) }),
         loader: "json",
       };
     });
   },
 });
 
-/** The module that explains failed reviews, in a file beside a bundle: a function reads it only after a rule has failed. */
+/**
+ * The file with the module that explains failed reviews. It is not in the bundle: it is read only if a rule has failed.
+ */
 export const explanationFile = "review-faults.cjs";
 
-/** Replaces the module that loads that one. */
+/** Makes a bundle load `explanationFile` from its own folder. */
 export const explanationBeside: Plugin = {
   name: "explanation-beside",
   setup({ onLoad }) {
@@ -45,25 +50,25 @@ export const explanationBeside: Plugin = {
 };
 
 /**
- * Returns that file for a rule with these rows, by default with rows that match everything. It has the types of the kinds
- * that they match.
+ * Returns the file `explanationFile` for a rule that matches these rows, by default any requests. The file has the
+ * schemas of the kinds that the rows match.
  */
 export const readExplanationFiles = (rows: readonly RequestMatch[] = [anyRow]): Promise<Record<string, Uint8Array>> => {
-  const text = JSON.stringify(rows);
-  const made = explanations.get(text) ?? createExplanationFiles(rows, text);
-  explanations.set(text, made);
-  return made;
+  const rowsAsJson = JSON.stringify(rows);
+  const files = filesByRows.get(rowsAsJson) ?? createExplanationFiles(rows, rowsAsJson);
+  filesByRows.set(rowsAsJson, files);
+  return files;
 };
 
 const anyRow: RequestMatch = { apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*"] };
-/** The files that were made, by their rows: most rules match the same. */
-const explanations = new Map<string, Promise<Record<string, Uint8Array>>>();
+/** The created files, by rows: most rules match the same rows. */
+const filesByRows = new Map<string, Promise<Record<string, Uint8Array>>>();
 
-const createExplanationFiles = async (rows: readonly RequestMatch[], text: string) => {
+const createExplanationFiles = async (rows: readonly RequestMatch[], rowsAsJson: string) => {
   const { outputFiles } = await build({
     stdin: {
       contents: `import { findReviewFault as find } from "./lib/core/review-faults${moduleExtension}";
-        export const findReviewFault = (request) => find(request, ${text});`,
+        export const findReviewFault = (request) => find(request, ${rowsAsJson});`,
       resolveDir: packageRoot,
     },
     absWorkingDir: packageRoot,
@@ -83,7 +88,7 @@ const createExplanationFiles = async (rows: readonly RequestMatch[], text: strin
   return { [explanationFile]: file.contents };
 };
 
-/** Returns the rules of the policies that merge configurations. */
+/** Finds, anywhere in settings, policies that apply an ApplyConfiguration. Returns their `resourceRules`. */
 const listMergeRules = (value: unknown): JsonMap[] => {
   if (Array.isArray(value)) return value.flatMap(listMergeRules);
   if (!isMap(value)) return [];
@@ -94,21 +99,23 @@ const listMergeRules = (value: unknown): JsonMap[] => {
   return isMerging ? toList(toMap(matchConstraints).resourceRules).map(toMap) : [];
 };
 
-/** Returns the types of the kinds that rules match, and all that they refer to. */
-const selectTypes = (types: Types, rules: readonly JsonMap[]): Types => {
-  const matches = rules.map(createKindMatch);
-  const isMerged = (name: string) => {
+/** Returns the types of kinds that `matches` match, and all types that these refer to. */
+const selectTypes = (types: Types, matches: readonly JsonMap[]): Types => {
+  const predicates = matches.map(createKindPredicate);
+  const isMatched = (name: string) => {
+    // For instance apps/v1/Deployment.
     const [, apiVersion = "", kind = ""] = /^(.+)\/(\w+)$/.exec(name) ?? [];
-    return matches.some((match) => match(apiVersion, kind));
+    return predicates.some((matchesKind) => matchesKind(apiVersion, kind));
   };
-  const kept = new Set(rules.length === 0 ? [] : [metadataType, ...Object.keys(types).filter(isMerged)]);
-  // The loop also visits the names that it adds.
+  const kept = new Set(matches.length === 0 ? [] : [metadataType, ...Object.keys(types).filter(isMatched)]);
+  // The loop also visits names that it adds to `kept`.
   for (const name of kept)
     for (const reference of listTexts(types[name])) if (Object.hasOwn(types, reference)) kept.add(reference);
   return Object.fromEntries(Object.entries(types).filter(([name]) => kept.has(name)));
 };
 
-const createKindMatch = ({ apiGroups, apiVersions, resources }: JsonMap) => {
+/** Returns a function that reports whether an element of a `match` may match objects of a kind. */
+const createKindPredicate = ({ apiGroups, apiVersions, resources }: JsonMap) => {
   // A subresource may have a kind of its own, such as Binding of pods/binding.
   const names = toList(resources).flatMap((resource) => String(resource).split("/"));
   return (apiVersion: string, kind: string): boolean => {
@@ -118,4 +125,4 @@ const createKindMatch = ({ apiGroups, apiVersions, resources }: JsonMap) => {
   };
 };
 
-const includes = (list: unknown, value: string): boolean => toList(list).some((one) => one === "*" || one === value);
+const includes = (list: unknown, value: string): boolean => toList(list).some((item) => item === "*" || item === value);

@@ -27,7 +27,7 @@ describe("a zip archive", () => {
 
   it("has the same bytes every time", () => assert.deepEqual(zip({ "index.cjs": contents }), bytes));
 
-  it("contains the files that it was made of", () =>
+  it("contains the files that were put into it", () =>
     fc.assert(
       fc.property(
         fc.dictionary(fc.string({ minLength: 1 }), fc.uint8Array({ maxLength: 50 }), { minKeys: 1 }),

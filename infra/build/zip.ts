@@ -6,7 +6,15 @@ export type ZipFiles = Record<string, Uint8Array | DeflatedFile>;
 export const getInflatedContents = (file: Uint8Array | DeflatedFile): Uint8Array =>
   file instanceof Uint8Array ? file : inflateRawSync(file.deflated, { maxOutputLength: file.size });
 
-/** Makes a zip with the same bytes on any machine: no dates, owners or compression, because compressors differ. */
+/** The signatures that begin the parts of a zip. */
+const signatures = { localFile: 0x04034b50, directoryEntry: 0x02014b50, end: 0x06054b50 };
+/** The bytes of a local file's header before its name. */
+const localHeaderBytes = 30;
+
+/**
+ * Makes a zip with the same bytes on any machine: without dates and owners, and uncompressed, because compressors
+ * differ.
+ */
 export const zip = (files: ZipFiles): Buffer => {
   const locals: Buffer[] = [];
   const directory: Buffer[] = [];
@@ -28,38 +36,47 @@ export const zip = (files: ZipFiles): Buffer => {
       [2, path.length],
       [2, 0],
     );
-    const local = Buffer.concat([encodeFields([4, 0x04034b50]), common, path, contents]);
+    const local = Buffer.concat([encodeFields([4, signatures.localFile]), common, path, contents]);
     locals.push(local);
-    // Marks the file as made on Unix with mode 0644, so that Lambda's user can read it.
+    // The file is created on Unix (0x03 in 0x031e) with mode 0644, so that Lambda's user can read it.
     const rest = encodeFields([2, 0], [2, 0], [2, 0], [4, 0o100644 * 0x10000], [4, offset]);
-    directory.push(Buffer.concat([encodeFields([4, 0x02014b50], [2, 0x031e]), common, rest, path]));
+    directory.push(Buffer.concat([encodeFields([4, signatures.directoryEntry], [2, 0x031e]), common, rest, path]));
     offset += local.length;
   }
   const count = directory.length;
   const size = directory.reduce((sum, { length }) => sum + length, 0);
-  const end = encodeFields([4, 0x06054b50], [2, 0], [2, 0], [2, count], [2, count], [4, size], [4, offset], [2, 0]);
-  return Buffer.concat([...locals, ...directory, end]);
+  const end: [size: 2 | 4, value: number][] = [
+    [4, signatures.end],
+    [2, 0],
+    [2, 0],
+    [2, count],
+    [2, count],
+    [4, size],
+    [4, offset],
+    [2, 0],
+  ];
+  return Buffer.concat([...locals, ...directory, encodeFields(...end)]);
 };
 
-/** Returns the files of a zip that `zip` made; undefined for any other archive. */
+/** Returns the files of an archive that `zip` has made; undefined for any other archive. */
 export const readOwnZip = (archive: Uint8Array): ZipFiles | undefined => {
   const bytes = Buffer.from(archive);
   const files: [string, Uint8Array | DeflatedFile][] = [];
   let at = 0;
-  for (; at + 30 <= bytes.length && bytes.readUInt32LE(at) === 0x04034b50; ) {
+  while (at + localHeaderBytes <= bytes.length && bytes.readUInt32LE(at) === signatures.localFile) {
     const [flags, method] = [bytes.readUInt16LE(at + 6), bytes.readUInt16LE(at + 8)];
-    const [crc, length, size, nameLength, more] = [
+    const [crc, length, size, nameLength, extraLength] = [
       bytes.readUInt32LE(at + 14),
       bytes.readUInt32LE(at + 18),
       bytes.readUInt32LE(at + 22),
       bytes.readUInt16LE(at + 26),
       bytes.readUInt16LE(at + 28),
     ];
-    if (flags !== 0 || (method !== 0 && method !== deflate) || more !== 0) return undefined;
-    const start = at + 30 + nameLength;
+    if (flags !== 0 || (method !== 0 && method !== deflate) || extraLength !== 0) return undefined;
+    const start = at + localHeaderBytes + nameLength;
     const contents = bytes.subarray(start, start + length);
     files.push([
-      bytes.toString("utf8", at + 30, start),
+      bytes.toString("utf8", at + localHeaderBytes, start),
       method === deflate ? { deflated: contents, crc, size } : contents,
     ]);
     at = start + length;
@@ -68,10 +85,10 @@ export const readOwnZip = (archive: Uint8Array): ZipFiles | undefined => {
   return at > 0 && bytes.equals(zip(found)) ? found : undefined;
 };
 
-/** The number of the compression method in the zip format. */
+/** The number of the compression method deflate in the zip format. */
 const deflate = 8;
 
-/** Encodes numbers with these sizes in bytes, little-endian. */
+/** Encodes numbers, each with its size in bytes, in little-endian order. */
 const encodeFields = (...numbers: [size: 2 | 4, value: number][]): Buffer => {
   const parts = numbers.map(([size, value]) => {
     const part = Buffer.alloc(size);

@@ -8,7 +8,7 @@ import { computeHunks } from "../diff/difference.ts";
 
 type EncodedOutcome = ReturnType<typeof buildReviewResponse>["response"];
 
-/** Returns the decision that an AdmissionReview was made from; undefined if the answer is no review with this uid. */
+/** Returns the decision in an AdmissionReview; undefined if the answer is no AdmissionReview with this uid. */
 export const parseDecision = (answer: unknown, uid: string): RuleDecision | undefined => {
   const { kind, response } = toMap(answer);
   if (kind !== "AdmissionReview" || toMap(response).uid !== uid) return undefined;
@@ -28,6 +28,7 @@ export const parseDecision = (answer: unknown, uid: string): RuleDecision | unde
 export const applyOutcomePatch = (object: unknown, { patch }: ReviewOutcome): unknown =>
   patch === undefined ? object : jsonPatch.applyPatch(structuredClone(object), patch, true).newDocument;
 
+/** Returns a sentence for each way in which a rule's decision differs from what a case expects. */
 export const describeCaseDifferences = (entry: Case, { outcome }: RuleDecision): string[] => {
   const { status } = outcome;
   const differs = (what: string, expected: unknown, actual: unknown) =>
@@ -64,6 +65,7 @@ export const formatCaseDiff = (entry: Case, decision: RuleDecision): string[] =>
   ];
 };
 
+/** Returns what a case expects, in the format of the diff. */
 const toExpected = (entry: Case): object => {
   const { refused, code = 403, reason = "Forbidden", details, warnings = [], audit = {} } = entry;
   const outcome = entry.mutate ? { becomes: entry.becomes ?? entry.mutate } : { admitted: true };
@@ -74,6 +76,7 @@ const toExpected = (entry: Case): object => {
   };
 };
 
+/** Returns what a rule has decided, in the format of the diff. */
 const toActual = (entry: Case, { outcome }: RuleDecision): object => {
   const { status, warnings = [], audit = {} } = outcome;
   const answer = { name: entry.name, warnings, audit };
@@ -90,7 +93,7 @@ const toActual = (entry: Case, { outcome }: RuleDecision): object => {
   return toExpected({ ...answer, mutate: entry.mutate, becomes });
 };
 
-/** Returns the value with its keys in the order of another value, because a diff must not show their order. */
+/** Sorts the keys of `value` in the order of the keys of `model`, so that a diff doesn't show a different order. */
 const sortKeysLike = (model: unknown, value: unknown): unknown => {
   if (Array.isArray(value))
     return value.map((element, index) => sortKeysLike(Array.isArray(model) ? model[index] : undefined, element));
@@ -100,7 +103,7 @@ const sortKeysLike = (model: unknown, value: unknown): unknown => {
   return Object.fromEntries(keys.map((key) => [key, sortKeysLike(order[key], value[key])]));
 };
 
-/** Lists the fields in which two objects differ; both objects in full could be too long to read. */
+/** Returns a sentence for each field in which two objects differ. */
 const describeObjectDifferences = (expected: object, actual: unknown): string[] => {
   if (isDeepStrictEqual(expected, actual)) return [];
   const places = jsonPatch.compare(expected, isObject(actual) ? actual : {}).map(({ path, ...found }) => {

@@ -15,7 +15,7 @@ import {
   textShape,
 } from "../cli/shape.ts";
 
-/** A case has one of these members. Those of `outcomesOfPolicies` are only for cases of policies. */
+/** Each case has exactly one of these members. The members in `outcomesOfPolicies` are only for cases of policies. */
 export const outcomes = ["becomes", "admitted", "refused", "unmatched", "fails"];
 const outcomesOfPolicies = ["unmatched", "fails"];
 
@@ -23,7 +23,7 @@ const describeList = (description: string): InputShape => {
   return { ...createMapListShape("a list of maps"), description };
 };
 
-/** The answers to the rule's questions. */
+/** The member `needs` of a case: what the cluster and services answer to the rule. */
 const needsShape: Record<keyof RecordedCapabilityAnswers, InputShape> = {
   objects: describeList("the objects that the cluster has"),
   refused: describeList("the objects that the cluster refuses to create, each with a status"),

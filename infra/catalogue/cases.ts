@@ -16,6 +16,7 @@ import { parseYamlDocument } from "../cli/yaml-document.ts";
 import { caseShape, outcomes } from "./case-shape.ts";
 import { applyVariant, type CatalogueRule } from "./registry.ts";
 
+/** Reads the cases in a rule's cases.yaml. */
 export const readCases = async ({ place, folder, phases }: CatalogueRule): Promise<Case[]> =>
   parseCases(await readFile(join(folder, "cases.yaml"), "utf8"), `${place}/cases.yaml`, phases);
 
@@ -26,11 +27,10 @@ export const readCaseLineNumbers = async ({ folder }: Pick<CatalogueRule, "folde
 };
 
 /**
- * Parses the cases of a file. Throws one Complaint with all mistakes: a case has a phase not in `phases`, or doesn't have
- * the shape.
+ * Parses the cases of a file. Throws one Complaint with all mistakes, for instance a case of a phase not in `phases`.
  */
 export const parseCases = (text: string, file: string, phases: readonly Phase[], shape = caseShape): Case[] => {
-  // Any number of aliases is allowed: many cases share an object, and the file is the user's own.
+  // -1: any number of YAML aliases is allowed, because many cases use the same object. The file is the user's own.
   const { value: cases, findLine } = parseYamlDocument(text, file, -1);
   if (!Array.isArray(cases) || cases.length === 0)
     throw new Complaint(`${file} must be a list of cases, with at least one`);
@@ -45,7 +45,7 @@ export const parseCases = (text: string, file: string, phases: readonly Phase[],
   return cases;
 };
 
-/** Returns the mistakes in the single members of a case or, if there are none, in their combination. */
+/** Returns the mistakes in members of a case. If there are none, returns the mistakes in the combination of members. */
 const findCaseMistakes = (
   entry: unknown,
   phases: readonly Phase[],
@@ -83,7 +83,7 @@ export const getCasePhase = (entry: Case): Phase => (entry.mutate === undefined 
 export const getCaseOperation = (entry: Case): Operation =>
   entry.operation ?? (entry.oldObject === undefined ? "CREATE" : "UPDATE");
 
-/** Returns a rule and its settings as a case needs them: with the case's settings and variant. */
+/** Returns a rule and its settings, with the variant and the settings of a case. */
 export const applyCaseSettingsAndVariant = (rule: Rule, { settings, variant }: Case) =>
   applyVariant(rule, mergeWithDefaults(rule.settings ?? {}, settings), variant);
 
@@ -96,9 +96,9 @@ export const buildReview = ({ place, rule }: CatalogueRule, entry: Case): Admiss
   const oldObject = operation === "DELETE" ? object : entry.oldObject;
   const { rule: variantRule, settings } = applyCaseSettingsAndVariant(rule, entry);
   const matches = selectPhase(variantRule.match, phase, settings) ?? [];
-  const ownPlural = object?.kind && toPlural(object.kind);
-  const possible = matches.flatMap(({ resources }) => resources);
-  const path = entry.resource ?? possible.find((plural) => plural === ownPlural) ?? possible[0] ?? ownPlural ?? "";
+  const plural = object?.kind && toPlural(object.kind);
+  const matched = matches.flatMap(({ resources }) => resources);
+  const path = entry.resource ?? matched.find((resource) => resource === plural) ?? matched[0] ?? plural ?? "";
   const match = matches.find(({ resources }) => resources.includes(path)) ?? matches[0];
   const [resource = "", subResource] = path.split("/");
   // A wildcard in the rule's match is replaced by the group or version of the case's object.
@@ -113,7 +113,7 @@ export const buildReview = ({ place, rule }: CatalogueRule, entry: Case): Admiss
   const gvk = { group, version: version || "v1", kind };
   const gvr = { group, version: version || "v1", resource };
   const metadata = object?.metadata ?? {};
-  const ownNamespace = path === "namespaces" ? metadata.name : metadata.namespace;
+  const namespace = path === "namespaces" ? metadata.name : metadata.namespace;
   return createReview({
     uid: caseRequestUid,
     kind: gvk,
@@ -122,7 +122,7 @@ export const buildReview = ({ place, rule }: CatalogueRule, entry: Case): Admiss
     requestKind: gvk,
     requestResource: gvr,
     ...(metadata.name && { name: metadata.name }),
-    ...(!clusterScoped.has(resource) && { namespace: entry.namespace ?? ownNamespace ?? "default" }),
+    ...(!clusterScoped.has(resource) && { namespace: entry.namespace ?? namespace ?? "default" }),
     operation,
     userInfo: entry.user ?? { username: "jane", groups: ["developers", "system:authenticated"] },
     object: operation === "DELETE" ? null : object,
@@ -170,6 +170,7 @@ const kindsByResource: Record<string, string> = {
   "statefulsets/scale": "Scale",
 };
 
+/** Evaluates a rule for the review of a case. By default, the case has the answers of the cluster and of services. */
 export const evaluateCase = async (
   { name, rule }: CatalogueRule,
   entry: Case,
@@ -186,7 +187,10 @@ export const evaluateCase = async (
     capabilities,
   });
 
-/** Returns an event for direct invocation of a function, with the case's settings, answers and time. */
+/**
+ * Returns an event for direct invocation of a function. It has the settings, the recorded answers and the time of a
+ * case.
+ */
 export const buildInvocationEvent = (listed: CatalogueRule, entry: Case) => {
   const { version, request } = buildReview(listed, entry);
   const { variant, kubernetes, needs = {}, now = "2026-01-01T00:00:00Z" } = entry;
@@ -202,7 +206,9 @@ export const buildInvocationEvent = (listed: CatalogueRule, entry: Case) => {
   };
 };
 
-/** Returns a review that evaluates a case here, with the case's settings, answers and time. */
+/**
+ * Returns what a function on this machine needs to evaluate a case: its review, settings, recorded answers and time.
+ */
 export const buildCaseReview = (listed: CatalogueRule, entry: Case) => {
   const { needs, now, ...review } = buildInvocationEvent(listed, entry);
   const capabilities = createRecordedCapabilities(needs);

@@ -1,6 +1,6 @@
 /**
- * Returns a page with a text between its comments about a list, which `npm run fix` writes; a page without the comments is
- * returned as it is.
+ * Replaces a generated list in a page: what is between the comments that begin and end the list. A page without these
+ * comments stays as it is.
  */
 export const replaceList = (page: string, list: string, text: string): string => {
   const [begin, end] = [`<!-- The ${list} is written by npm run fix. -->`, `<!-- End of the ${list}. -->`];

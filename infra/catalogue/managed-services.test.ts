@@ -77,7 +77,7 @@ describe("a plugin in an API server", () => {
       assert.equal(describeMinorsOfService(plugin, service), cell));
 });
 
-it("stands in docs/reference/managed-services.md, with each page that says so", async () => {
+it("is listed in docs/reference/managed-services.md with each page that says so", async () => {
   const page = await readFile(new URL("../../docs/reference/managed-services.md", import.meta.url), "utf8");
   const rows = page.split("\n").filter((line) => line.startsWith("| `"));
   const facts = (["eks", "gke", "aks"] as const).flatMap((service) =>

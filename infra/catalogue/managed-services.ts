@@ -1,7 +1,7 @@
 import { knownMinors, newestKubernetes, oldestKubernetes, parseMinor } from "#lib/since.ts";
 import { isEffectiveByDefault } from "./upstream-plugins.ts";
 
-// What managed services have on. Users can't set the flags of their API servers.
+// This file says which admission plugins are on in managed services. Users can't set the flags of these API servers.
 
 export type ManagedService = "eks" | "gke" | "aks";
 
@@ -10,9 +10,9 @@ export const serviceNames: Readonly<Record<ManagedService, string>> = { eks: "EK
 /** Plugins that a managed service turns on beyond Kubernetes' defaults, as a page of its documentation says. */
 interface PublishedFact {
   on: readonly string[];
-  /** The minors of Kubernetes that the page is about; undefined if it names none. */
+  /** The minor versions of Kubernetes for which the page says so; undefined if it names no versions. */
   minors?: readonly string[];
-  /** Whether users can turn the plugins off, by an option of the service. */
+  /** True if the service has an option that turns the plugins off. */
   isOption?: boolean;
   page: string;
 }
@@ -48,24 +48,24 @@ const published: Readonly<Record<ManagedService, readonly PublishedFact[]>> = {
 
 export const isManagedService = (text: string): text is ManagedService => Object.hasOwn(serviceNames, text);
 
-/** Returns what a service publishes about one minor of Kubernetes. */
+/** Returns what a service publishes about one minor version of Kubernetes. */
 export const listPublishedFacts = (service: ManagedService, kubernetes: string): PublishedFact[] =>
   published[service].filter(({ minors }) => minors === undefined || minors.includes(kubernetes));
 
-/** What is known of a cluster's API server without asking it about plugins. */
+/** What shows which plugins an API server may have on. */
 export interface ApiServerFacts {
   service?: ManagedService | undefined;
   kubernetes?: string | undefined;
 }
 
-/** The end of the host in an API server's address, by service; GKE's addresses usually have no name. */
+/** The end of the host name in an API server's address, by service. Addresses of GKE usually have no host name. */
 const hosts: Readonly<Record<ManagedService, RegExp>> = {
   eks: /\.eks\.amazonaws\.com(\.cn)?$/,
   gke: /\.gke\.goog$/,
   aks: /\.azmk8s\.io$/,
 };
 
-/** Returns the service of a cluster by its `connect` in postern.yaml; undefined if that doesn't show it. */
+/** Finds out from a cluster's `connect` in postern.yaml which service manages it; undefined if it doesn't show that. */
 export const findManagedService = ({
   eks,
   server,
@@ -81,6 +81,7 @@ export const findManagedService = ({
     .find((service) => hosts[service].test(hostname));
 };
 
+/** All known minor versions, from the oldest to the newest. */
 const minors = Array.from(
   { length: parseMinor(newestKubernetes) - parseMinor(oldestKubernetes) + 1 },
   (_, index) => `1.${parseMinor(oldestKubernetes) + index}`,
@@ -88,41 +89,48 @@ const minors = Array.from(
 
 /** Why a plugin is on in an API server. */
 export interface ReasonToBeOn {
-  /** Whether the service says so; otherwise a flag or an option can have turned the plugin off. */
+  /** True if the service says that the plugin is on. If false, a flag or an option may have turned the plugin off. */
   isSure: boolean;
   reason: string;
 }
 
-/** Returns why a plugin is on in an API server; undefined if nothing says so. An unknown minor may be any known one. */
+/**
+ * Returns why a plugin is on in an API server; undefined if nothing shows that it is on. If the minor version is
+ * unknown, the reason must be true for all known minor versions.
+ */
 export const findReasonToBeOn = (plugin: string, { service, kubernetes }: ApiServerFacts): ReasonToBeOn | undefined => {
-  const possible = minors.filter((minor) => minor === kubernetes);
-  const [all, version] = possible.length > 0 ? [possible, ` ${kubernetes}`] : [minors, ""];
+  const matching = minors.filter((minor) => minor === kubernetes);
+  const [possible, version] = matching.length > 0 ? [matching, ` ${kubernetes}`] : [minors, ""];
   const fact =
     service &&
     published[service].find(
-      ({ on, minors: own }) => on.includes(plugin) && all.every((minor) => own === undefined || own.includes(minor)),
+      ({ on, minors: valid }) =>
+        on.includes(plugin) && (valid === undefined || possible.every((minor) => valid.includes(minor))),
     );
   if (fact)
     return {
       isSure: !fact.isOption,
       reason: `${serviceNames[service]}${version} has it on${fact.isOption ? " by default" : ""} (${fact.page})`,
     };
-  if (!all.every((minor) => isEffectiveByDefault(plugin, minor))) return undefined;
+  if (!possible.every((minor) => isEffectiveByDefault(plugin, minor))) return undefined;
   return { isSure: false, reason: `it is on by default in Kubernetes${version || ` ${knownMinors}`}` };
 };
 
-/** Reports whether an API server's `/version` can decide if a plugin is on. It doesn't show that a cluster is one of AKS. */
+/**
+ * Reports whether it depends on the answer of an API server's `/version` if a plugin is on. The answer shows the minor
+ * version, and EKS or GKE, but never AKS.
+ */
 export const isDecidedByVersion = (plugin: string, { service, kubernetes }: ApiServerFacts): boolean => {
   const services = service === undefined ? [undefined, "eks" as const, "gke" as const] : [service];
-  const answers = services.flatMap((one) =>
+  const answers = services.flatMap((possibleService) =>
     (kubernetes === undefined ? minors : [kubernetes]).map(
-      (minor) => findReasonToBeOn(plugin, { service: one, kubernetes: minor }) !== undefined,
+      (minor) => findReasonToBeOn(plugin, { service: possibleService, kubernetes: minor }) !== undefined,
     ),
   );
   return new Set(answers).size > 1;
 };
 
-/** Describes in which known minors of Kubernetes a service has a plugin on: `on`, `on from 1.35`; "-" for none. */
+/** Describes in which minor versions a service has a plugin on, for instance "on" or "on from 1.35"; "-" for none. */
 export const describeMinorsOfService = (plugin: string | undefined, service: ManagedService): string => {
   const found = minors.flatMap((kubernetes) => {
     const reason = plugin === undefined ? undefined : findReasonToBeOn(plugin, { service, kubernetes });

@@ -12,12 +12,15 @@ import { compiledInPluginHeading, describeCompiledInPlugin } from "./upstream-pl
 const getReadme = (): string => join(getFunctionsFolder(), "README.md");
 const getChoicesPage = (): string => join(getProjectRoot(), "docs/how-to/choose-rules.md");
 
+/** A page with a generated part. */
 interface GeneratedPage {
+  /** The page as it is. */
   present: string;
+  /** The page with the current generated part. */
   wanted: string;
 }
 
-/** Returns functions/README.md as it is, and with a current list; the text around it stays. */
+/** Builds functions/README.md with a current list of rules. */
 export const buildCatalogueReadme = async (catalogue: CatalogueRule[]): Promise<GeneratedPage> => {
   const present = await readFile(getReadme(), "utf8");
   const rows = catalogue.map(
@@ -29,7 +32,7 @@ export const buildCatalogueReadme = async (catalogue: CatalogueRule[]): Promise<
   return { present, wanted: replaceList(present, "list", list) };
 };
 
-/** Returns docs/how-to/choose-rules.md as it is, and with a current table; the text around it stays. */
+/** Builds docs/how-to/choose-rules.md with a current table of managed clusters. */
 export const buildChoicesPage = async (catalogue: CatalogueRule[]): Promise<GeneratedPage> => {
   const present = await readFile(getChoicesPage(), "utf8");
   return { present, wanted: replaceList(present, "table of managed clusters", formatChoices(catalogue)) };
@@ -41,7 +44,7 @@ export const updateCataloguePages = async (catalogue: CatalogueRule[]): Promise<
   if (existsSync(getChoicesPage())) await writeFile(getChoicesPage(), (await buildChoicesPage(catalogue)).wanted);
 };
 
-/** Returns a table that says which rules to turn on in managed clusters. Rules with the same answers share a row. */
+/** Returns a table that says which rules to turn on in managed clusters. Rules with the same answers are in one row. */
 const formatChoices = (catalogue: CatalogueRule[]): string => {
   const services = Object.keys(serviceNames).filter(isManagedService);
   const choices = catalogue.flatMap(({ name, rule: { upstreamPlugin } }) => {

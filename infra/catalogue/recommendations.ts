@@ -1,8 +1,11 @@
-// Which rules of Postern's catalogue to turn on in managed clusters, for the table in docs/how-to/choose-rules.md.
+// This file says which rules of Postern's catalogue to turn on in managed clusters, for docs/how-to/choose-rules.md.
 
 const noPodGroups = "no: the feature gate for pod groups is off, so a cluster has none";
 
-/** The answers by rule, each with its reason. Rules without one have a plugin that is on, and no other use there. */
+/**
+ * The recommendations by rule, each with its reason. A rule without one is not needed in managed clusters: the API
+ * server has the plugin on.
+ */
 const recommendations: Readonly<Record<string, string>> = {
   "always-pull-images": "yes, if teams share nodes: a pod may otherwise run a private image that its node has already",
   "deny-service-external-ips":
@@ -57,7 +60,10 @@ const recommendations: Readonly<Record<string, string>> = {
 
 const order = ["yes", "if", "no"];
 
-/** Returns whether to turn on a rule, for sorting, and why; undefined for a rule that isn't of Postern's catalogue. */
+/**
+ * Returns the recommendation for a rule, and its rank for sorting: "yes" comes before "if" and "no". Returns undefined
+ * for a rule of another catalogue.
+ */
 export const findRecommendation = (rule: string, hasPlugin: boolean): { rank: number; text: string } | undefined => {
   const known = Object.hasOwn(recommendations, rule) ? recommendations[rule] : undefined;
   const text = known ?? (hasPlugin ? "no: the API server does it by itself" : undefined);

@@ -28,9 +28,9 @@ export interface CatalogueRule extends RuleFolder {
 
 /** A folder whose rule can't be loaded. */
 export interface BrokenRule extends RuleFolder {
-  /** Sentences on why the rule can't be loaded, with the file and, if known, the line. */
+  /** Says why the rule can't be loaded, with the file and, if known, the line. */
   sentence: string;
-  /** The rule as its file exports it, if only members of it are wrong. */
+  /** The rule as its file exports it, if the file loads but members of the rule are wrong. */
   listed?: CatalogueRule;
 }
 
@@ -74,8 +74,11 @@ export const loadRules = async (
   };
 };
 
-/** Returns a sentence on the use of a port if its upstream plugin is on by default anyway; otherwise undefined. */
-export const describeUseOfDefaultOnPort = ({ upstreamPlugin }: Rule): string | undefined =>
+/**
+ * Says for which clusters a rule is useful if it reimplements a plugin that is on by default; undefined for other
+ * rules, unless they have a `worthwhile` sentence.
+ */
+export const describeUseOfDefaultOnPlugin = ({ upstreamPlugin }: Rule): string | undefined =>
   upstreamPlugin?.worthwhile ??
   (upstreamPlugin && compiledInPlugins[upstreamPlugin.plugin]?.isOn
     ? `The API server's plugin ${upstreamPlugin.plugin} does the same by default. The rule is for clusters that turned this plugin off.`
@@ -83,7 +86,7 @@ export const describeUseOfDefaultOnPort = ({ upstreamPlugin }: Rule): string | u
 
 const getOrder = ({ rule }: CatalogueRule) => rule.order ?? defaultOrder;
 
-/** Returns the rule in a folder, which need not be in a catalogue. */
+/** Returns the rule in a folder, also if the folder is in no catalogue. */
 export const readRule = (folder: string, name: string): Promise<CatalogueRule> => loadRule(toRuleFolder(folder, name));
 
 const loadRule = async (ruleFolder: RuleFolder): Promise<CatalogueRule> => {
@@ -106,10 +109,11 @@ const importRule = async (file: string, place: string): Promise<unknown> => {
   }
 };
 
-/** Returns where in a rule's folder an error was thrown: `line 3` of the rule's file, or `helpers.ts line 3`. */
+/** Returns where in a rule's folder an error was thrown: "line 3" for the rule's file, or "helpers.ts line 3". */
 const findErrorLine = (error: unknown, folder: string): string => {
   const stack = error instanceof Error ? (error.stack ?? "") : "";
   const [, ...frames] = stack.split(`${pathToFileURL(folder).href}/`);
+  // For instance `rule.ts:3:12` or, with a query, `rule.ts?1:3:12`.
   const [, file = "", line] = /^([^\s:?]+)(?:\?\d+)?:(\d+)/.exec(frames[0] ?? "") ?? [];
   return line === undefined ? "" : formatLine(file, line);
 };
@@ -117,7 +121,7 @@ const findErrorLine = (error: unknown, folder: string): string => {
 const formatLine = (file: string, line: number | string): string =>
   `${/^rule\.[jt]s$/.test(file) ? "" : `${file} `}line ${line}`;
 
-/** Returns esbuild's error for a file that can't be parsed, because Node's error has no line. */
+/** Returns the syntax error that esbuild finds in a file: unlike Node's error, it has a line. */
 const findSyntaxError = async (file: string): Promise<string | undefined> => {
   const { build } = await import("esbuild");
   const result = await build({
@@ -134,10 +138,10 @@ const findSyntaxError = async (file: string): Promise<string | undefined> => {
   return `${first.text} (${formatLine(relative(dirname(file), resolve(where)), line)})`;
 };
 
+/** Returns the rule that a file exports. Throws if it breaks a condition that the types of rule() can't express. */
 const requireRule = (value: unknown, file: string): Rule => {
   if (typeof value !== "object" || value === null || !("summary" in value))
     throw new Complaint(`${file} must export a rule as its default: export default rule({ … })`);
-  // Checks what the types of rule() can't express.
   const rule = value as Rule;
   if (!/^[A-Z].*\.$/s.test(rule.summary))
     throw new Complaint(`${file}: summary must be a sentence, with a capital and a full stop`);
@@ -158,17 +162,14 @@ const requireRule = (value: unknown, file: string): Rule => {
   return rule;
 };
 
-/**
- * Returns a rule and its settings with one variant applied, or unchanged if `variant` is undefined; without the list
- * of variants.
- */
+/** Returns a rule and its settings, changed as the named variant says. The returned rule has no `variants`. */
 export const applyVariant = (rule: Rule, settings: object, variant: string | undefined) => {
   const found = getVariants(rule, settings)?.find(({ name }) => name === variant);
-  const { name: _, settings: own, failurePolicy, native, ...differences } = found ?? { name: "" };
+  const { name: _, settings: variantSettings, failurePolicy, native, ...differences } = found ?? { name: "" };
   const { variants: __, ...ruleWithoutVariants } = rule;
   return {
     rule: { ...ruleWithoutVariants, ...differences },
-    settings: mergeWithDefaults(settings, own),
+    settings: mergeWithDefaults(settings, variantSettings),
     failurePolicy,
     native,
   };

@@ -90,7 +90,7 @@ describe("the name of a function", () => {
 });
 
 describe("the logical id of a rule's function", () => {
-  it("leads back to the rule", () => {
+  it("can be converted back to the name of the rule", () => {
     for (const rule of [...rules, "a", "a-b", "dash", "dash-x", "x-dash-1", "lambda-function"])
       assert.equal(findRuleOfLogicalId(`${toLogicalId(rule)}LambdaFunction`, "LambdaFunction"), rule);
   });

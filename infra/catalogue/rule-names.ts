@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { Complaint } from "../cli/complaint.ts";
 import { formatDidYouMean, normalizeRuleName } from "../cli/did-you-mean.ts";
 
-/** The name of a rule or a group becomes part of a path, of a Lambda's name and of a webhook entry's name. */
+/** The names that rules and groups may have. They become parts of URLs, and of the names of functions and entries. */
 export const ruleNamePattern = /^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$/;
 export const isRuleName = (name: string) => ruleNamePattern.test(name);
 
@@ -13,13 +13,10 @@ export const requireValidRuleName = (name: string, place = `functions/${name}`):
   );
 };
 
-/**
- * Returns the beginning of the CloudFormation logical ids that osls derives from a function's name: `a-b` becomes
- * `ADashb`.
- */
+/** Returns the beginning of a rule's logical ids in CloudFormation, made as osls does: `a-b` becomes `ADashb`. */
 export const toLogicalId = (name: string) => name.replace(/^./, (first) => first.toUpperCase()).replaceAll("-", "Dash");
 
-/** Returns the rule of a logical id that begins as `toLogicalId` says and ends in `ending`; undefined for other ids. */
+/** Returns the rule of a logical id with an ending, for instance `a-b` for `ADashbRole`; undefined for other ids. */
 export const findRuleOfLogicalId = (id: string, ending: string): string | undefined => {
   const name = id.slice(0, -ending.length);
   const rule = name.slice(0, 1).toLowerCase() + name.slice(1).replaceAll("Dash", "-");
@@ -30,8 +27,8 @@ export const findRuleOfLogicalId = (id: string, ending: string): string | undefi
 const maxFunctionName = 64;
 
 /**
- * Returns the name of a rule's Lambda function. In a name that would be too long, the rule is cut and ends in a part of
- * its hash; such a function has the environment variable POSTERN_RULE.
+ * Returns the name of a rule's Lambda function. If the name would be too long, its end is replaced by a part of the
+ * rule's hash. Such a function has the rule's full name in the environment variable POSTERN_RULE.
  */
 export const buildFunctionName = (stage: string, rule: string): string => {
   const name = `postern-${stage}-${rule}`;
@@ -51,6 +48,7 @@ export const findRuleByNameOrPlugin = (text: string, rules: readonly string[]): 
     : undefined;
 };
 
+/** Returns the rules for names that users have written, which may be names of plugins. Throws for an unknown name. */
 export const resolveRuleNames = (names: readonly string[], rules: readonly string[]): string[] =>
   names.map((name) => {
     const found = findRuleByNameOrPlugin(name, rules);

@@ -6,7 +6,9 @@ import { getProjectRoot, moduleExtension } from "../cli/roots.ts";
 import { getName, parseSourceFile, type RuleMistake, walkNodes } from "./rule-source.ts";
 import type { RuleFolder } from "./sources.ts";
 
-/** The globals that depend on nothing but their arguments. Rules can use no others: not even new ones of later Node versions. */
+/**
+ * The globals that rules may use, because they depend only on their arguments. A new global of a later Node is refused.
+ */
 const pureGlobals = new Set(
   `AggregateError Array ArrayBuffer BigInt BigInt64Array BigUint64Array Boolean Buffer DataView Error EvalError
   Float16Array Float32Array Float64Array Infinity Int16Array Int32Array Int8Array Intl Iterator JSON Map NaN Number Object
@@ -16,7 +18,10 @@ const pureGlobals = new Set(
   structuredClone undefined unescape`.split(/\s+/),
 );
 
-/** The names that globals get in a parsed file, where other variables with the same names keep them. */
+/**
+ * In a parsed file, esbuild adds this prefix to globals. A local variable of the same name stays as it is, so that the
+ * two can be distinguished.
+ */
 const mark = "POSTERN_GLOBAL_";
 const markedGlobals = Object.fromEntries(
   Object.getOwnPropertyNames(globalThis)
@@ -25,7 +30,7 @@ const markedGlobals = Object.fromEntries(
     .map((name) => [name, `${mark}${name}`]),
 );
 
-/** What a rule has instead of globals and of Node's modules, by their names. */
+/** What a rule must use in place of globals and Node's modules with these names. */
 const substitutes: [names: RegExp, substitute: string][] = [
   [
     /^(fetch|WebSocket|EventSource|Request|Response|node:(https?|http2|net|tls|dgram|dns|quic))$/,
@@ -49,31 +54,32 @@ const describeSubstitute = (name: string): string =>
   substitutes.find(([names]) => names.test(name))?.[1] ??
   "a rule has only its arguments, its needs, postern/… and packages";
 
-/** The modules of Node by which packages reach nothing outside the process. */
+/** The modules of Node that packages may import, because they reach nothing outside the process. */
 const moduleOfPackages =
   /^(node:)?(assert|async_hooks|buffer|console|constants|crypto|diagnostics_channel|events|os|path|perf_hooks|process|punycode|querystring|stream|string_decoder|sys|timers|tty|url|util|v8|zlib)(\/|$)/;
 
 /**
- * Returns what the files of a rule use besides their arguments: globals such as process, and modules of Node, by packages
- * also. Files of tests and types aren't files of the rule, because the rule doesn't import them.
+ * Finds what the files of a rule must not use: globals such as process, and modules of Node, also in packages that the
+ * rule imports. Only files that the rule imports are checked, so tests are not.
  */
 export const findImpurities = async ({ folder, place, file }: RuleFolder): Promise<RuleMistake[]> => {
-  const read = await readImports(join(folder, file)).catch((failure: BuildFailure) => failure);
-  if ("errors" in read)
-    return read.errors.map(({ text, location }) => {
+  const metafile = await readImports(join(folder, file)).catch((failure: BuildFailure) => failure);
+  if ("errors" in metafile)
+    return metafile.errors.map(({ text, location }) => {
       return {
         file: location?.file ?? `${place}/${file}`,
         line: location?.line ?? 1,
         sentence: `can't be bundled: ${text}`,
       };
     });
-  const { inputs, outputs } = read;
+  const { inputs, outputs } = metafile;
   const entry = Object.values(outputs)[0]?.entryPoint ?? "";
   const files = listOwnFiles(entry, inputs);
   const found = await Promise.all(files.map((name) => findImpuritiesOfFile(name, inputs)));
   return found.flat();
 };
 
+/** Lets esbuild find all files that a file imports. */
 const readImports = async (file: string): Promise<Metafile> => {
   const { metafile } = await build({
     entryPoints: [file],
@@ -85,9 +91,9 @@ const readImports = async (file: string): Promise<Metafile> => {
     format: "esm",
     platform: "node",
     target: "node24",
-    // An import of types alone doesn't count, whatever the project's tsconfig.json says.
+    // An empty tsconfig makes esbuild ignore imports of types, whatever the project's tsconfig.json says.
     tsconfigRaw: {},
-    // Postern's library isn't checked. In a checkout, it is also imported as #lib.
+    // Postern's library isn't checked. In Postern's repository, rules may import it as #lib, too.
     external: ["postern", "postern/*", ...(moduleExtension === ".ts" ? ["#lib/*"] : [])],
     logLevel: "silent",
   });
@@ -97,12 +103,13 @@ const readImports = async (file: string): Promise<Metafile> => {
 type ImportedFiles = Metafile["inputs"];
 type Import = ImportedFiles[string]["imports"][number];
 
-/** Reports whether a file of the rule imports another file of its project, and not a package. */
+/** Reports whether an import is of another file of the project, and not of a package. */
 const isOfProject = ({ original = "", external }: Import) => !external && /^[./#]/.test(original);
 
+/** Lists the files of the project that a file imports, directly or through others. */
 const listOwnFiles = (entry: string, inputs: ImportedFiles): string[] => {
   const files = new Set([entry]);
-  // The set grows while it is read.
+  // The loop also visits files that it adds to the set.
   for (const name of files)
     for (const found of inputs[name]?.imports ?? []) if (isOfProject(found)) files.add(found.path);
   return [...files].filter((name) => /\.[cm]?[jt]sx?$/.test(name));
@@ -116,9 +123,10 @@ const findImpuritiesOfFile = async (file: string, inputs: ImportedFiles): Promis
   });
 };
 
-/** The globals of which rules can use some members, and no others. */
+/** The globals of which rules may use only some members: those that match the pattern. */
 const partlyPure: Record<string, RegExp> = { Date: /^(UTC|parse|prototype)$/, Math: /^(?!random$)/ };
 
+/** Describes a global that a rule must not use; undefined if the node is none. */
 const describeGlobal = (node: AnyNode, parent: AnyNode): string | undefined => {
   if (node.type === "MetaProperty" && node.meta.name === "import")
     return `uses import.meta, but ${describeSubstitute("import.meta")}`;
@@ -137,7 +145,10 @@ const describeGlobal = (node: AnyNode, parent: AnyNode): string | undefined => {
 
 const isInstanceOf = (node: AnyNode) => node.type === "BinaryExpression" && node.operator === "instanceof";
 
-/** Returns the names of the members that an expression takes of a global; none if one of them isn't known. */
+/**
+ * Returns the members that an expression uses of a global: `UTC` of Date.UTC, or `a` and `b` of `const { a, b } =
+ * Math`.
+ */
 const listMembers = (node: AnyNode, parent: AnyNode): string[] => {
   const isObject = parent.type === "MemberExpression" && parent.object === node;
   if (isObject) return [getMemberName(parent.property, parent.computed) ?? []].flat();
@@ -151,6 +162,7 @@ const listMembers = (node: AnyNode, parent: AnyNode): string[] => {
 const getMemberName = (key: AnyNode, isComputed: boolean): string | undefined =>
   isComputed && key.type !== "Literal" ? undefined : getName(key);
 
+/** Describes an import that leads to a module that rules must not use; undefined if the node is none. */
 const describeImport = (node: AnyNode, file: string, inputs: ImportedFiles): string | undefined => {
   if (!("source" in node) || node.source == null) return undefined;
   const specifier = node.source.type === "Literal" ? node.source.value : undefined;
@@ -163,11 +175,14 @@ const describeImport = (node: AnyNode, file: string, inputs: ImportedFiles): str
   return `imports ${chain.join(" → ")}, but ${describeSubstitute(`node:${name}`)}`;
 };
 
-/** Returns a module of Node that is refused, after the specifiers that lead to it; the shortest chain. */
+/**
+ * Returns the shortest chain of imports that leads to a refused module of Node, for instance `["a-package",
+ * "node:fs"]`.
+ */
 const findRefusedModule = (imported: Import, inputs: ImportedFiles): string[] | undefined => {
   if (imported.external) return isBuiltin(imported.path) ? [imported.path] : undefined;
   const chains = new Map([[imported.path, [imported.original ?? imported.path]]]);
-  // The map grows while it is read.
+  // The loop also visits entries that it adds to the map.
   for (const [file, chain] of chains)
     for (const { path, original = path, external } of inputs[file]?.imports ?? []) {
       if (external && isBuiltin(path) && !moduleOfPackages.test(path)) return [...chain, path];

@@ -1,4 +1,4 @@
-// The shape of a rule's definition, which TypeScript checks only in an editor or with tsc.
+// This file checks the definition of a rule when it is loaded. TypeScript checks it only in an editor or with tsc.
 import { isMap, toMap } from "#lib/json.ts";
 import { getVariants, type RequestMatch, type Rule, type RuleVariant } from "#lib/rule.ts";
 import { toSentence } from "../cli/complaint.ts";
@@ -81,13 +81,13 @@ const rowMembers: Record<keyof RequestMatch, InputShape> = {
 
 const operations = ["CREATE", "UPDATE", "DELETE", "CONNECT", "*"];
 
-/** A row of a rule's match, or of a variant's. */
+/** A row of the `match` of a rule or a variant, and its path in the definition. */
 interface MatchRow {
   path: MemberPath;
   row: unknown;
 }
 
-/** Returns the rows of a rule's matches under its default settings, or why there are none. */
+/** Returns the rows of a rule's `match` with its default settings, or why the `match` fails. */
 export const listMatchRows = (rule: Rule): { rows: MatchRow[]; failure?: string } => {
   const settings = rule.settings ?? {};
   try {
@@ -105,6 +105,7 @@ export const listMatchRows = (rule: Rule): { rows: MatchRow[]; failure?: string 
   }
 };
 
+/** Lists the rows of a `match`, which is a list of rows, or has such a list for each phase. */
 const listRowsOfMatch = (match: unknown, path: MemberPath): MatchRow[] =>
   Array.isArray(match)
     ? match.map((row: unknown, index) => ({ path: [...path, index], row }))
@@ -120,7 +121,7 @@ const hasMatch = ({ match, variants }: Partial<Rule>): boolean =>
   (Array.isArray(match) && (match.length > 0 || variants !== undefined)) ||
   ["mutate", "validate"].some((phase) => Array.isArray(toMap(match)[phase]));
 
-/** Returns the unknown members of a rule, the values that members can't have, and a missing match. */
+/** Finds mistakes in the definition of a rule: unknown members, wrong values, and a missing `match`. */
 export const findShapeMistakes = (rule: Rule): DefinitionMistake[] => {
   const mistakes = findMistakesOfMap(rule, ruleMembers, []);
   if (hasMatch(rule)) return [...mistakes, ...findMatchMistakes(rule)];
@@ -167,7 +168,7 @@ const findMistakesOfMap = (
   members: Readonly<Record<string, InputShape>>,
   start: MemberPath,
 ): DefinitionMistake[] => {
-  // A member that is undefined is absent.
+  // A member with the value undefined counts as absent.
   const present = Object.fromEntries(Object.entries(value).filter(([, member]) => member !== undefined));
   return findMisfits(present, createMapShape(members)).map(({ path: [key = ""], known, expected }) => {
     const path = [...start, key];

@@ -1,4 +1,4 @@
-// Reads the source of rules: the lines of a rule's members, and what its files use besides their arguments.
+// This file parses the source of rules, to find the lines of members in a rule's definition and what its files use.
 import { readFile } from "node:fs/promises";
 import { SourceMap } from "node:module";
 import { extname, join } from "node:path";
@@ -7,20 +7,20 @@ import type { Loader } from "esbuild";
 import { isMap, toMap } from "#lib/json.ts";
 import type { RuleFolder } from "./sources.ts";
 
-/** A path of members and elements in the definition of a rule, such as `["match", 0, "operations"]`. */
+/** The path of a member or an element in the definition of a rule, such as `["match", 0, "operations"]`. */
 export type MemberPath = readonly (string | number)[];
 
 /** A mistake in the definition of a rule. */
 export interface DefinitionMistake {
   path: MemberPath;
   sentence: string;
-  /** True if only the cluster knows whether it is a mistake. */
+  /** True if it may be right in some clusters. */
   isWarning?: boolean;
 }
 
 /** A mistake in a file of a rule. */
 export interface RuleMistake extends Omit<DefinitionMistake, "path"> {
-  /** The path of the file from the project's folder. */
+  /** The path of the file, relative to the project's folder. */
   file: string;
   line: number;
 }
@@ -44,9 +44,9 @@ export interface SourceFile {
   findLine(node: Node): number;
 }
 
-/** Parses a file of TypeScript or JavaScript. Globals of the file get the names in `globals` instead of their own. */
+/** Parses a file of TypeScript or JavaScript. Globals in the file are renamed as `globals` says. */
 export const parseSourceFile = async (file: string, globals: Record<string, string> = {}): Promise<SourceFile> => {
-  // Most commands parse no file.
+  // These packages are imported only here, because most commands don't need them.
   const [{ transform }, { parse }] = await Promise.all([import("esbuild"), import("acorn")]);
   const { code, map } = await transform(await readFile(file, "utf8"), {
     loader: extname(file).replace(/^\.[cm]?/, "") as Loader,
@@ -64,7 +64,7 @@ export const parseSourceFile = async (file: string, globals: Record<string, stri
   };
 };
 
-/** Returns all nodes of a tree, each with the node that it is in, in the order of the text. */
+/** Returns all nodes of a tree in the order of the text, each with its parent. */
 export function* walkNodes(node: AnyNode, parent: AnyNode = node): Generator<[AnyNode, AnyNode]> {
   yield [node, parent];
   for (const member of Object.values(node).flat()) if (isNode(member)) yield* walkNodes(member, node);
@@ -72,7 +72,10 @@ export function* walkNodes(node: AnyNode, parent: AnyNode = node): Generator<[An
 
 const isNode = (value: unknown): value is AnyNode => isMap(value) && typeof value.type === "string";
 
-/** Returns a function that finds the line of a path in a rule's file: of its nearest parent that the file has as a literal. */
+/**
+ * Returns a function that finds the line of a path in a rule's file. If the file computes the value at the path, it is
+ * the line of the nearest parent that is a literal.
+ */
 const createMemberLineFinder = async (file: string): Promise<(path: MemberPath) => number> => {
   const { program, findLine } = await parseSourceFile(file);
   const statement = program.body.find(({ type }) => type === "ExportDefaultDeclaration");
@@ -106,11 +109,15 @@ const findMember = (value: AnyNode | undefined, key: string | number): [AnyNode?
   return member?.type === "Property" ? [member, member.value] : [];
 };
 
-/** Returns the name that an identifier or a literal has as a key. */
-export const getName = (node: AnyNode): string | undefined =>
-  node.type === "Identifier" ? node.name : node.type === "Literal" ? String(node.value) : undefined;
+/** Returns the key that a node stands for: `match` for an identifier, "match" for a literal. */
+export const getName = (node: AnyNode): string | undefined => {
+  if (node.type === "Identifier") return node.name;
+  return node.type === "Literal" ? String(node.value) : undefined;
+};
 
-/** Returns the value of a constant of the file, or the value that a function without a body returns. */
+/**
+ * Returns the value of an identifier that is a constant in the file, or the result of a function such as `() => [ … ]`.
+ */
 const resolveValue = (node: AnyNode | undefined, program: Program): AnyNode | undefined => {
   if (node?.type === "ArrowFunctionExpression") return node.expression ? node.body : node;
   if (node?.type !== "Identifier") return node;

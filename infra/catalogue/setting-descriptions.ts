@@ -2,7 +2,10 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { CatalogueRule } from "./registry.ts";
 
-/** Returns what the table of settings in a rule's README says about each setting, by its path, such as `spare.resources`. */
+/**
+ * Returns the descriptions in the table of settings in a rule's README, by the setting's path, such as
+ * `spare.resources`.
+ */
 export const readSettingDescriptions = async ({
   folder,
 }: Pick<CatalogueRule, "folder">): Promise<Map<string, string>> =>
@@ -10,6 +13,7 @@ export const readSettingDescriptions = async ({
 
 const parseSettingDescriptions = (readme: string): Map<string, string> => {
   const tables = readme.match(/^\| *setting *\|.*\n(?:\|.*(?:\n|$))*/gm) ?? [];
+  // A row is for instance "| `spare.resources` | `{}` | the resources that … |".
   const rows = tables.flatMap((table) => [...table.matchAll(/^\| *`([^`]+)` *\|(?:\\.|[^|\\])*\|(.*)\| *$/gm)]);
   return new Map(
     rows.map(([, path = "", meaning = ""]) => [path, meaning.trim().replaceAll("\\|", "|").replace(/:$/, "")]),

@@ -6,7 +6,7 @@ import { toMap } from "#lib/json.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { getProjectRoot, packageRoot } from "../cli/roots.ts";
 
-/** A folder with one folder for each rule: the project's functions/, or a catalogue. */
+/** A folder that has one folder for each rule: the project's functions/, or a catalogue. */
 export interface RuleSource {
   /** `functions/`, or the npm specifier of a catalogue in postern.yaml. */
   name: string;
@@ -15,10 +15,10 @@ export interface RuleSource {
 
 /** Where a rule is. */
 export interface RuleFolder {
-  /** The name of a rule's folder, which is the rule's name. */
+  /** The name of the rule and of its folder. */
   name: string;
   folder: string;
-  /** The folder in messages: its path from the project's folder, such as `functions/limit-ranger`. */
+  /** The folder's path for messages, relative to the project's folder, such as `functions/limit-ranger`. */
   place: string;
   /** The file with the rule: rule.ts or rule.js. */
   file: string;
@@ -26,7 +26,7 @@ export interface RuleFolder {
   source: string;
 }
 
-/** The folder of the project's own rules; it need not exist. */
+/** Returns the folder of the project's own rules. A project may be without it. */
 export const getFunctionsFolder = (): string => join(getProjectRoot(), "functions/");
 
 /** The name of the source that is the project's functions/. */
@@ -34,16 +34,19 @@ export const projectSourceName = "functions/";
 
 export const getProjectSource = (): RuleSource => ({ name: projectSourceName, folder: getFunctionsFolder() });
 
-/** The catalogue that comes with Postern, the only one by default. It is always that of the running version. */
+/** The catalogue that is part of Postern. By default, a project has only this one. */
 export const posternCatalogue = "postern/catalogue";
 
-/** Returns the folder of a file in messages, with slashes. */
+/** Returns a path for messages: relative to the project's folder, with slashes. */
 const formatPlace = (folder: string): string => relative(getProjectRoot(), folder).split(sep).join("/");
 
-/** Returns the path of one of Postern's pages in messages: `docs/NAME`, or in a project below node_modules. */
+/** Returns the path of one of Postern's pages for messages, for instance `node_modules/postern/docs/NAME`. */
 export const formatPage = (name: string): string => formatPlace(join(packageRoot, "docs", name));
 
-/** Returns the rules' folders in the order of names. A rule replaces those of the same name in earlier sources. */
+/**
+ * Returns the folders of rules in the order of names. If two sources have a rule of the same name, the later source
+ * counts.
+ */
 export const listRuleFolders = async (sources: readonly RuleSource[]): Promise<RuleFolder[]> => {
   const all = await Promise.all(sources.map(listFoldersOfSource));
   const byName = new Map(all.flat().map((found) => [found.name, found]));
@@ -61,13 +64,13 @@ const listFoldersOfSource = async ({ name: source, folder }: RuleSource): Promis
 };
 
 export const toRuleFolder = (folder: string, name: string, source = projectSourceName): RuleFolder => {
-  // A package may have the source, too, and Node doesn't run TypeScript in node_modules.
+  // Node doesn't run TypeScript in node_modules, so rule.js comes first there, also if the package has rule.ts, too.
   const files = source === projectSourceName ? ["rule.ts", "rule.js"] : ["rule.js", "rule.ts"];
   const file = files.find((candidate) => existsSync(join(folder, candidate))) ?? "rule.ts";
   return { name, folder, place: formatPlace(folder), file, source };
 };
 
-/** Returns a catalogue by its npm specifier, as the project's own modules would import it. */
+/** Finds a catalogue by its npm specifier, as if a module of the project imported it. */
 export const resolveCatalogue = async (specifier: string): Promise<RuleSource> => {
   if (specifier === posternCatalogue) return { name: specifier, folder: join(packageRoot, "functions/") };
   const folder = dirname(resolveFile(specifier));
@@ -77,6 +80,7 @@ export const resolveCatalogue = async (specifier: string): Promise<RuleSource> =
   return source;
 };
 
+/** Returns the file that a specifier leads to from the project's folder. */
 const resolveFile = (specifier: string): string => {
   const [name = specifier] = /^(@[^/]+\/)?[^/]+/.exec(specifier) ?? [];
   try {

@@ -2,22 +2,20 @@ import { knownMinors, parseMinor, selectSince } from "#lib/since.ts";
 
 /** A compiled-in admission plugin of kube-apiserver. */
 interface CompiledInPlugin {
-  /** Whether kube-apiserver has it on without `--enable-admission-plugins`, in all minors that have it. */
+  /** True if the plugin is on without `--enable-admission-plugins`. */
   isOn: boolean;
-  /** The first minor of Kubernetes that has it, if the oldest here doesn't, and the last if the newest doesn't. */
+  /** The first minor version that has the plugin; absent if the oldest known one has it. */
   first?: string;
+  /** The last minor version that has the plugin; absent if the newest known one has it. */
   last?: string;
-  /** The feature gate without which it does nothing, and the minor in which the gate is on by default, if one is. */
+  /** The feature gate that the plugin needs, and the minor version since which the gate is on by default, if it is. */
   gate?: { name: string; onSince?: string };
 }
 
 const on: CompiledInPlugin = { isOn: true };
 const off: CompiledInPlugin = { isOn: false };
 
-/**
- * The compiled-in plugins of all known minors of Kubernetes, in kube-apiserver's order. Each minor has some of them, in
- * the same order.
- */
+/** The compiled-in plugins of all known minor versions, in the order in which kube-apiserver runs them. */
 export const compiledInPlugins: Readonly<Record<string, CompiledInPlugin>> = {
   AlwaysAdmit: off,
   NamespaceAutoProvision: off,
@@ -62,14 +60,14 @@ export const compiledInPlugins: Readonly<Record<string, CompiledInPlugin>> = {
   AlwaysDeny: off,
 };
 
-/** Reports whether kube-apiserver of a minor version has a plugin; without a version, whether the newest has it. */
+/** Reports whether kube-apiserver of a minor version has a plugin. Without a version, the newest one is meant. */
 export const isCompiledIn = (plugin: string, kubernetes?: string): boolean => {
   const { first, last } = compiledInPlugins[plugin] ?? {};
   const minor = kubernetes === undefined ? Number.POSITIVE_INFINITY : parseMinor(kubernetes);
   return (first === undefined || parseMinor(first) <= minor) && (last === undefined || minor <= parseMinor(last));
 };
 
-/** Reports whether a plugin does something in a minor version of Kubernetes that has no flags about it. */
+/** Reports whether a plugin has an effect in a minor version if no flags and feature gates are set. */
 export const isEffectiveByDefault = (plugin: string, kubernetes?: string): boolean => {
   const { isOn = false, first = "1.0", gate } = compiledInPlugins[plugin] ?? {};
   const from = gate ? gate.onSince : first;
@@ -79,7 +77,7 @@ export const isEffectiveByDefault = (plugin: string, kubernetes?: string): boole
 /** The heading of a column with the texts of `describeCompiledInPlugin`. */
 export const compiledInPluginHeading = `plugin in Kubernetes ${knownMinors}`;
 
-/** Describes in which minors of Kubernetes a plugin is compiled in, and whether it is on; "-" for no plugin. */
+/** Describes in which minor versions a plugin is compiled in, and whether it is on, for instance "from 1.36: on". */
 export const describeCompiledInPlugin = (plugin: string | undefined): string => {
   const found = plugin === undefined ? undefined : compiledInPlugins[plugin];
   if (!found) return "-";
@@ -87,6 +85,7 @@ export const describeCompiledInPlugin = (plugin: string | undefined): string => 
   const state = isOn ? "on" : "off";
   const range = first === last ? `only ${first}: ` : `from ${first}: `;
   const minors = first === undefined ? "" : range;
-  const isGateOff = gate && (gate.onSince === undefined ? "" : ` before ${gate.onSince}`);
-  return `${minors}${state}${gate ? `, without effect${isGateOff}: the gate ${gate.name} is off` : ""}`;
+  if (gate === undefined) return `${minors}${state}`;
+  const whenGateIsOff = gate.onSince === undefined ? "" : ` before ${gate.onSince}`;
+  return `${minors}${state}, without effect${whenGateIsOff}: the gate ${gate.name} is off`;
 };

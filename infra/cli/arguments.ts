@@ -8,13 +8,13 @@ export type CommandOption = ParseArgsOptionDescriptor & {
   value?: string;
   says: string;
   /**
-   * Reports whether the next word is one more value of this option. Only for options that take several values. Where
-   * `hasWords` is true, words of the verb stand before the option, so that files need not decide what the word is.
+   * Reports whether a word after this option is one of the option's values. Only for options that take several values.
+   * `hasWords` is true if words of the verb, such as paths, stand before the option.
    */
   isValue?(word: string, hasWords: boolean): boolean;
-  /** True if the next word is the value even if it begins with a hyphen, as the flags of another program do. */
+  /** The next word is always the value of this option, even if it begins with a hyphen, such as `--v=2`. */
   takesFlags?: true;
-  /** True if the value is a postern.yaml, whose folder is the project then. */
+  /** The value of this option is a postern.yaml. Its folder becomes the project. */
   opensProject?: true;
 };
 
@@ -23,79 +23,88 @@ export interface CommandGrammar {
   options: Record<string, CommandOption>;
   /** The words that the command takes after its verb, for instance `RULE` or `[RULE…]`; absent if it takes none. */
   usage?: string;
-  /** The names of options that exclude words: if one of these options is given, the verb takes no words. */
+  /** The names of options with which the verb takes no words. */
   wordless?: readonly string[];
 }
 
-/** A verb's arguments: the values of its options, and the words that are no options. */
+/** A verb's arguments: the values of its options, and the words that belong to no option. */
 export interface ParsedArguments {
   values: Record<string, unknown>;
   words: string[];
 }
 
 /**
- * Splits the arguments of a verb into options and words. Throws what parseArgs throws, and for an option that has an
- * empty value, or several where it takes one.
+ * Splits the arguments of a verb into options and words. Throws the errors of parseArgs. Also throws for an option with
+ * an empty value, and for an option that takes one value but is repeated.
  *
- * An option that takes several values may be repeated, and takes the words that follow it: those that its `isValue`
- * accepts. Without `isValue`, as with paths, it takes all of them where words of the verb stand before it or behind
- * `--`, and else none, so that `check --state DIR PATH` still checks PATH. If the verb takes no words, all are values.
+ * An option that takes several values may be repeated. It can also take words after its first value:
+ * - If the verb takes no words, it takes all of them.
+ * - If the option has `isValue`, it takes words up to the first one that `isValue` doesn't accept.
+ * - Without `isValue`, it takes all words if words of the verb stand before it, or if there is a `--`. Otherwise it
+ *   takes none: `check --state DIR PATH` checks PATH.
  */
 export const parseArguments = (args: string[], { options, usage, wordless = [] }: CommandGrammar): ParsedArguments => {
-  const all: Record<string, ParseArgsOptionDescriptor> = { ...options, help: { type: "boolean", short: "h" } };
+  const allOptions: Record<string, ParseArgsOptionDescriptor> = { ...options, help: { type: "boolean", short: "h" } };
   const { values, tokens } = parseArgs({
     args: joinFlagValues(args, options),
-    options: all,
+    options: allOptions,
     allowPositionals: true,
     tokens: true,
   });
   for (const [name, option] of Object.entries(options)) {
     const given = tokens.filter((token) => token.kind === "option" && token.name === name);
-    // parseArgs would take the last one.
+    // parseArgs would ignore all values but the last one.
     if (option.type === "string" && !option.multiple && given.length > 1)
       throw new Error(`--${name} takes one value, and is given ${given.length} times`);
   }
   const isWordless = usage === undefined || wordless.some((name) => values[name] !== undefined);
   const isEnded = tokens.some(({ kind }) => kind === "option-terminator");
   const words: string[] = [];
-  let takes: (word: string) => string[] | undefined = () => undefined;
+  /** Returns the values of the last option if the option takes a word. */
+  let findOptionValues: (word: string) => string[] | undefined = () => undefined;
   for (const token of tokens) {
     if (token.kind === "positional") {
-      const list = takes(token.value) ?? words;
-      list.push(token.value);
-      if (list === words) takes = () => undefined;
+      const optionValues = findOptionValues(token.value);
+      (optionValues ?? words).push(token.value);
+      if (optionValues === undefined) findOptionValues = () => undefined;
       continue;
     }
     const option = token.kind === "option" ? options[token.name] : undefined;
     const list = token.kind === "option" && option?.multiple ? values[token.name] : undefined;
     const hasWords = isEnded || words.length > 0;
     const takesAll = isWordless || (option?.isValue === undefined && hasWords);
-    takes = (word) =>
+    findOptionValues = (word) =>
       Array.isArray(list) && (takesAll || option?.isValue?.(word, hasWords)) ? (list as string[]) : undefined;
   }
-  const empty = Object.keys(options).find((name) => [values[name]].flat().includes(""));
-  if (empty !== undefined) throw new Error(`--${empty} takes ${options[empty]?.value}, not an empty text`);
+  const emptyOption = Object.keys(options).find((name) => [values[name]].flat().includes(""));
+  if (emptyOption !== undefined)
+    throw new Error(`--${emptyOption} takes ${options[emptyOption]?.value}, not an empty text`);
   return { values, words };
 };
 
-/** Joins `--flags` and `--a=b` to `--flags=--a=b`: parseArgs refuses a separate value that begins with a hyphen. */
+/**
+ * Joins the words `--flags` and `--v=2` to `--flags=--v=2`, because parseArgs refuses a value such as `--v=2` alone.
+ */
 const joinFlagValues = (args: readonly string[], options: CommandGrammar["options"]): string[] => {
   const joined: string[] = [];
   for (let index = 0; index < args.length; index++) {
     const [word = "", value] = args.slice(index, index + 2);
-    const isJoined = word.startsWith("--") && options[word.slice(2)]?.takesFlags && value !== undefined;
-    joined.push(isJoined ? `${word}=${value}` : word);
-    if (isJoined) index++;
+    const areJoined = word.startsWith("--") && options[word.slice(2)]?.takesFlags && value !== undefined;
+    joined.push(areJoined ? `${word}=${value}` : word);
+    if (areJoined) index++;
   }
   return joined;
 };
 
-/** Returns the sentence for an error of parseArgs, with a suggestion for an unknown option. */
+/** Returns the message for an error of parseArgs. For an unknown option, the message suggests a similar one. */
 export const describeParseError = (error: unknown, { options }: CommandGrammar): string => {
-  const [first = ""] = getErrorMessage(error).split(/\.\s/);
-  const [, ambiguous] = /^Option '(-.*)' argument is ambiguous/.exec(first) ?? [];
-  const named = Object.keys(options).find((name) => [`--${name}`, `-${options[name]?.short}`].includes(`${ambiguous}`));
-  if (named !== undefined) return `--${named} has no value; one that begins with a hyphen is written --${named}=-…; `;
-  const [, unknown] = /^Unknown option '--([^']*)'$/.exec(first) ?? [];
-  return `${first}; ${unknown === undefined ? "" : formatDidYouMean(unknown, [...Object.keys(options), "help"], "--")}`;
+  const [sentence = ""] = getErrorMessage(error).split(/\.\s/);
+  const [, ambiguousOption] = /^Option '(-.*)' argument is ambiguous/.exec(sentence) ?? [];
+  const optionName = Object.keys(options).find((name) =>
+    [`--${name}`, `-${options[name]?.short}`].includes(`${ambiguousOption}`),
+  );
+  if (optionName !== undefined)
+    return `--${optionName} has no value; one that begins with a hyphen is written --${optionName}=-…; `;
+  const [, unknownOption] = /^Unknown option '--([^']*)'$/.exec(sentence) ?? [];
+  return `${sentence}; ${unknownOption === undefined ? "" : formatDidYouMean(unknownOption, [...Object.keys(options), "help"], "--")}`;
 };

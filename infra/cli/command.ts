@@ -1,10 +1,10 @@
-// The folder infra/cli knows nothing of rules, postern.yaml, AWS or clusters.
+// The files in infra/cli don't import code about rules, postern.yaml, AWS or clusters.
 import type { CommandGrammar, CommandOption } from "./arguments.ts";
 import { stringifySafely } from "./terminal.ts";
 
 export type { CommandOption };
 
-/** A verb: one file in commands/, with the name of the verb. */
+/** A verb of `postern`. The file commands/NAME.ts exports the verb NAME. */
 export interface Command extends CommandGrammar {
   summary: string;
   /** Runs the verb, and resolves to its exit code; undefined means 0. */
@@ -32,6 +32,7 @@ export const commonCommandOptions = {
   output: { type: "string", short: "o", value: "json", says: "print JSON" },
 } satisfies Record<string, CommandOption>;
 
+/** Returns rows as lines of text, with columns of equal width. */
 export const formatTable = (rows: (string | undefined)[][]): string => {
   const widths = rows[0]?.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0))) ?? [];
   return rows
@@ -49,5 +50,5 @@ export const writeOutput = (text: string) => void process.stdout.write(text);
 
 export const writeJson = (value: unknown) => writeOutput(`${stringifySafely(value)}\n`);
 
-/** Prints a line beside the output of a command, to standard error. */
+/** Prints a line to standard error, so that it is no part of a command's output. */
 export const writeNote = (line: string) => void process.stderr.write(`${line}\n`);

@@ -9,12 +9,13 @@ export class Complaint extends Error {
   }
 }
 
-/** Returns the error if it is a Complaint; throws every other one. */
+/** Returns a Complaint. Throws every other error. */
 export const requireComplaint = (error: unknown): Complaint => {
   if (error instanceof Complaint) return error;
   throw error;
 };
 
+/** Returns the message of an error in one line. */
 export const toSentence = (thrown: unknown): string =>
   getErrorMessage(thrown)
     .split("\n")

@@ -7,10 +7,10 @@ export const stageOption = {
   stage: { type: "string", value: "NAME", says: "the stage, for instance prod" },
 } satisfies Record<string, CommandOption>;
 
-/** The names that a stage can have. */
+/** Matches the name of a stage, such as `prod`. */
 export const stagePattern = /^[a-z][a-z0-9-]{0,20}$/;
 
-/** The options that choose clusters, and the credentials for them. */
+/** The options that choose clusters and the credentials for the clusters. */
 export const clusterAccessOptions = {
   cluster: { type: "string", value: "NAME", says: "only this cluster of postern.yaml (default: all clusters)" },
   kubeconfig: {
@@ -27,20 +27,20 @@ export const clusterAccessOptions = {
   ca: { type: "string", value: "FILE", says: "the CA of the certificate of --url, if it is not a public CA" },
 } satisfies Record<string, CommandOption>;
 
-/** Reports whether no file or folder has this path; then the word may be one more value of the option before it. */
+/** Reports whether a word isn't the path of a file or folder. Such a word can be a value of the option before it. */
 export const isNoFile = (word: string): boolean => word !== "-" && !existsSync(word);
 
-/** Returns the values of an option that may be repeated or have commas between its values. */
+/** Returns the values of an option that may be repeated, and that may have several values with commas between them. */
 export const readListOption = (options: ParsedOptions, name: string): string[] => {
   const texts = options.texts(name);
-  const all = texts.flatMap((text) => text.split(",").filter(Boolean));
-  if (texts.length > 0 && all.length === 0) throw new Complaint(`--${name} names nothing`);
-  return all;
+  const values = texts.flatMap((text) => text.split(",").filter(Boolean));
+  if (texts.length > 0 && values.length === 0) throw new Complaint(`--${name} names nothing`);
+  return values;
 };
 
 /**
- * Parses `90s`, `30m`, `2h` or `7d` into milliseconds. Throws for more than `longest`, and for less than a minute: changes in
- * AWS take that long.
+ * Parses `90s`, `30m`, `2h` or `7d` into milliseconds. Throws for a time of more than `longest`. Also throws for less
+ * than a minute, because changes in AWS take up to a minute.
  */
 export const parseDurationMilliseconds = (text: string | undefined, option: string, longest = "24h"): number => {
   const milliseconds = toMilliseconds(text);
@@ -51,12 +51,15 @@ export const parseDurationMilliseconds = (text: string | undefined, option: stri
   return milliseconds;
 };
 
+/** Returns 0 for a text that is no time. */
 const toMilliseconds = (text = ""): number => {
   const [, number = "", unit = ""] = /^(\d{1,4})([smhd])$/.exec(text) ?? [];
   return Number(number) * ({ s: 1000, m: 60_000, h: 3_600_000, d: 24 * 3_600_000 }[unit] ?? 0);
 };
 
-/** Checks a base URL. The API server accepts only https, without user, query or fragment. */
+/**
+ * Returns a base URL without a slash at its end. An API server calls webhooks only at https URLs without user or query.
+ */
 export const parseBaseUrl = (text: string, where: string): string => {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url?.protocol !== "https:" || url.username || url.password || url.search || url.hash)

@@ -1,34 +1,35 @@
+/** Updates the progress bar of a step. */
 export type ReportProgress = (done: number, total: number) => void;
 
 /** Tells the user what a command does, step by step. */
 export interface Progress {
-  /** Runs a step and prints a line with its time and the sentence that `act` returns. */
-  step(name: string, act: (tell: ReportProgress) => Promise<string>): Promise<void>;
+  /** Runs a step. Prints a line with the time that the step took, and the sentence that `act` returns. */
+  step(name: string, act: (report: ReportProgress) => Promise<string>): Promise<void>;
   say(line: string): void;
 }
 
-/** Prints a line for each step; on a terminal outside CI, with a progress bar meanwhile. */
+/** Prints a line after each step. On a terminal outside CI, also shows a progress bar during the step. */
 export const createProgressPrinter = (stream: NodeJS.WriteStream = process.stderr): Progress => {
-  const isWatched = isWatchedBy(stream);
+  const hasBar = showsProgressBar(stream);
   return {
-    say: (line) => void stream.write(`${isWatched ? "\r\u001b[K" : ""}${line}\n`),
+    say: (line) => void stream.write(`${hasBar ? eraseLine : ""}${line}\n`),
     step: async (name, act) => {
       const start = performance.now();
       const formatSeconds = () => `${((performance.now() - start) / 1000).toFixed(1)} s`;
-      let far: [done: number, total: number] | undefined;
+      let progress: [done: number, total: number] | undefined;
       const draw = () => {
-        const bar = far ? ` ${formatBar(...far)}` : "";
-        stream.write(`\r\u001b[K${name}${bar} ${formatSeconds()}`);
+        const bar = progress ? ` ${formatBar(...progress)}` : "";
+        stream.write(`${eraseLine}${name}${bar} ${formatSeconds()}`);
       };
-      const timer = isWatched ? setInterval(draw, 200) : undefined;
+      const timer = hasBar ? setInterval(draw, 200) : undefined;
       const end = (sentence: string) => {
         clearInterval(timer);
-        stream.write(`${isWatched ? "\r\u001b[K" : ""}${formatSeconds().padStart(8)}  ${name}: ${sentence}\n`);
+        stream.write(`${hasBar ? eraseLine : ""}${formatSeconds().padStart(8)}  ${name}: ${sentence}\n`);
       };
       try {
         end(
           await act((done, total) => {
-            far = [done, total];
+            progress = [done, total];
           }),
         );
       } catch (error) {
@@ -39,47 +40,53 @@ export const createProgressPrinter = (stream: NodeJS.WriteStream = process.stder
   };
 };
 
-/** Removes the progress bar, before a caller prints to the same terminal; the next update draws it again. */
+/** Removes the progress bar before other text is printed to the terminal. The bar's next update draws it again. */
 export const clearLine = (stream: NodeJS.WriteStream = process.stderr): void => {
-  if (isWatchedBy(stream)) stream.write("\r\u001b[K");
+  if (showsProgressBar(stream)) stream.write(eraseLine);
 };
 
-const isWatchedBy = ({ isTTY }: NodeJS.WriteStream) => isTTY === true && process.env.CI === undefined;
+/** Moves the cursor to the start of the line and erases the line. */
+const eraseLine = "\r\u001b[K";
 
-const width = 24;
+const showsProgressBar = ({ isTTY }: NodeJS.WriteStream) => isTTY === true && process.env.CI === undefined;
 
+const barWidth = 24;
+
+/** Returns a progress bar such as `[######..................] 1 of 4`. */
 const formatBar = (done: number, total: number): string => {
-  const full = Math.round((width * Math.min(done, total)) / Math.max(total, 1));
-  return `[${"#".repeat(full)}${".".repeat(width - full)}] ${done} of ${total}`;
+  const full = Math.round((barWidth * Math.min(done, total)) / Math.max(total, 1));
+  return `[${"#".repeat(full)}${".".repeat(barWidth - full)}] ${done} of ${total}`;
 };
 
+/** Returns a count with its noun, such as "1 rule" or "2 rules". */
 export const formatCount = (count: number, what: string) => `${count} ${what}${count === 1 ? "" : "s"}`;
 
 /**
- * Runs at most `atOnce` actions at a time; results are in order. If one fails, throws after those under way have ended.
+ * Runs an action for each item, at most `maxConcurrent` at the same time. Returns the results in the order of the
+ * items. If an action fails, starts no further actions, waits for the running ones, and throws the error.
  */
 export const runInParallel = async <T, R>(
-  atOnce: number,
+  maxConcurrent: number,
   items: readonly T[],
   act: (item: T) => Promise<R>,
 ): Promise<R[]> => {
   const results: R[] = [];
   let next = 0;
-  let failed = false;
+  let hasFailed = false;
   const runNext = async () => {
-    while (next < items.length && !failed) {
+    while (next < items.length && !hasFailed) {
       const index = next++;
       try {
         results[index] = await act(items[index] as T);
       } catch (error) {
-        failed = true;
+        hasFailed = true;
         throw error;
       }
     }
   };
-  const workers = Array.from({ length: Math.min(atOnce, items.length) }, runNext);
+  const workers = Array.from({ length: Math.min(maxConcurrent, items.length) }, runNext);
   const settled = await Promise.allSettled(workers);
-  const broken = settled.find((outcome) => outcome.status === "rejected");
-  if (broken) throw broken.reason;
+  const rejected = settled.find((outcome) => outcome.status === "rejected");
+  if (rejected) throw rejected.reason;
   return results;
 };

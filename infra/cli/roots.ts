@@ -6,29 +6,29 @@ import { toOneLine } from "./terminal.ts";
 /** The extension of Postern's own modules: `.ts` in a checkout, `.js` in the installed package. */
 export const moduleExtension = extname(import.meta.url);
 
-/** Whether Postern runs from a checkout, and not as a package. */
+/** Whether Postern runs from a checkout of its repository, not from the installed package. */
 export const isCheckout = moduleExtension === ".ts";
 
 /** The folder of Postern's own files, with a separator at the end: a checkout, or the installed package. */
 export const packageRoot = fileURLToPath(new URL("../../", import.meta.url));
 
-/** The project that a command works in. Code, besides Postern's own, is loaded from its folder alone. */
+/** The project that a command works in. Besides Postern's own code, code is loaded only from the project's folder. */
 interface Project {
   /** The folder of postern.yaml, functions/ and what commands write, with a separator at the end. */
   root: string;
-  /** The path of postern.yaml, which --config may name otherwise. */
+  /** The path of postern.yaml. --config can name a file of another name. */
   configFile: string;
   /** False if no postern.yaml was found. */
   hasConfig: boolean;
 }
 
-/** Returns the project of a postern.yaml. In a checkout of Postern, its root is that of the checkout. */
+/** Returns the project of a postern.yaml. If Postern runs from a checkout, the project's root is the checkout. */
 const toProject = (configFile: string, hasConfig = true): Project => {
   const root = isCheckout ? packageRoot : join(dirname(resolve(configFile)), sep);
   return { root, configFile, hasConfig };
 };
 
-/** Returns the path of a file in a folder, or in the nearest folder above it that has one. */
+/** Returns the path of the file with this name in a folder, or in the nearest parent folder that has such a file. */
 export const findNearestFile = (folder: string, name: string): string | undefined => {
   const file = join(folder, name);
   if (existsSync(file)) return file;
@@ -36,28 +36,29 @@ export const findNearestFile = (folder: string, name: string): string | undefine
 };
 
 /**
- * Returns the project of the nearest postern.yaml, from the working directory upwards; else that of the project that has
- * the package installed; else one without a postern.yaml. A file in another folder is named on standard error.
+ * Returns the project of the nearest postern.yaml in the working directory and its parent folders. If there is none,
+ * uses the postern.yaml beside the node_modules in which the package is installed. If there is none either, returns a
+ * project without a postern.yaml. Prints the path of a postern.yaml that is not in the working directory.
  */
 const findProject = (): Project => {
   const [installedIn = ""] = packageRoot.split(`${sep}node_modules${sep}`);
   const besidePackage = join(isCheckout ? packageRoot : installedIn, "postern.yaml");
   const nearest = isCheckout ? undefined : findNearestFile(process.cwd(), "postern.yaml");
-  const found = nearest ?? (existsSync(besidePackage) ? besidePackage : undefined);
+  const configFile = nearest ?? (existsSync(besidePackage) ? besidePackage : undefined);
   const hereFile = resolve("postern.yaml");
-  if (found === undefined) return toProject(hereFile, false);
-  if (found !== hereFile && !isCheckout)
-    process.stderr.write(`uses ${toOneLine(relative("", found))}: this folder has no postern.yaml\n`);
-  return toProject(found);
+  if (configFile === undefined) return toProject(hereFile, false);
+  if (configFile !== hereFile && !isCheckout)
+    process.stderr.write(`uses ${toOneLine(relative("", configFile))}: this folder has no postern.yaml\n`);
+  return toProject(configFile);
 };
 
-/** The variable that names the config to processes that `postern test` starts. */
+/** The environment variable with which `postern test` passes the path of postern.yaml to the processes it starts. */
 export const configVariable = "POSTERN_CONFIG";
 
-const { [configVariable]: inherited } = process.env;
-let project = inherited === undefined ? undefined : toProject(inherited);
+const { [configVariable]: inheritedConfigFile } = process.env;
+let project = inheritedConfigFile === undefined ? undefined : toProject(inheritedConfigFile);
 
-/** Makes the folder of a config the project; without a config, the project is found when it is first needed. */
+/** Makes the folder of a postern.yaml the project. Without a file, the first use of the project searches for one. */
 export const openProject = (configFile: string | undefined): void => {
   project = configFile === undefined ? undefined : toProject(configFile);
 };
@@ -69,11 +70,11 @@ const getProject = (): Project => {
 
 export const getProjectRoot = (): string => getProject().root;
 
-/** Returns the path of the project's postern.yaml: that of --config, or the nearest one. */
+/** Returns the path of the project's postern.yaml: the value of --config, or the nearest postern.yaml. */
 export const getConfigFile = (): string => getProject().configFile;
 
-/** Reports whether a postern.yaml was found, or named by --config. */
+/** Reports whether the project has a postern.yaml: one was found, or --config names one. */
 export const hasConfig = (): boolean => getProject().hasConfig;
 
-/** Reports whether the rules in functions/ belong to the project. Without a postern.yaml, they may be of any origin. */
+/** Reports whether the rules in functions/ belong to the project. Without a postern.yaml, they can be any files. */
 export const hasOwnRules = (): boolean => isCheckout || hasConfig();

@@ -1,11 +1,12 @@
-// Shapes of values in input files, in the keywords of JSON Schema: editors check files by the same data as commands. A
-// misfit names the path and what was expected there; the caller adds the file and the line.
+// Shapes describe the values that input files may have. They use keywords of JSON Schema, so editors can check files by
+// the same shapes as commands. A mismatch contains the path of a wrong value and what is expected there. The caller
+// adds the file and the line.
 import { isMap } from "#lib/json.ts";
 import { quoteValue } from "#lib/policy/values/texts.ts";
 
 type JsonType = keyof typeof typeChecks;
 
-/** The keywords of JSON Schema that `isFit` knows, and what only this program knows about a value. */
+/** The keywords of JSON Schema that `isFit` supports, and members that only this program uses. */
 interface JsonSchema {
   type?: JsonType | readonly JsonType[];
   enum?: readonly unknown[];
@@ -17,15 +18,18 @@ interface JsonSchema {
   items?: JsonSchema;
   properties?: Readonly<Record<string, JsonSchema>>;
   required?: readonly string[];
-  /** The schema of members that `properties` doesn't name; false if there are none. */
+  /** The schema of members that `properties` doesn't name; false if only the named members are allowed. */
   additionalProperties?: JsonSchema | false;
   description?: string;
   default?: unknown;
-  /** What messages say that they expect. Without it, a misfit is reported for the value that contains this one. */
+  /**
+   * The expected value in messages, such as "a list of texts". Without this, a wrong value is reported as a mismatch of
+   * the map or list that contains it.
+   */
   expected?: string;
-  /** A condition that no keyword can express, so that editors don't know it. */
+  /** A condition that no keyword can express. Editors don't check it. */
   isFit?(value: unknown): boolean;
-  /** Keywords for editors, about what other code checks with messages of its own. */
+  /** Keywords for editors only. In commands, other code checks the same conditions, with its own messages. */
   checkedElsewhere?: Readonly<Record<string, unknown>>;
 }
 
@@ -34,13 +38,13 @@ export type InputShape = JsonSchema & { expected: string };
 export interface ShapeMismatch {
   path: string[];
   expected: string;
-  /** The value there; undefined if no value would fit. */
+  /** The wrong value; undefined if the shape accepts no value at all. */
   value: unknown;
-  /** The known members, if the misfit is an unknown member. */
+  /** The known members, if the mismatch is an unknown member. */
   known?: string[];
 }
 
-/** Returns the end of a sentence about a misfit: the value that is there. Of a list or map, a part is enough. */
+/** Returns the end of a sentence about a mismatch, such as `, not "1"` or `, not { a: 1, b: […] }`. */
 export const describeFoundValue = ({ value }: Pick<ShapeMismatch, "value">): string => {
   if (value === undefined) return "";
   if (Array.isArray(value)) return `, not [${joinFirst(value.map(quoteInner))}]`;
@@ -49,9 +53,12 @@ export const describeFoundValue = ({ value }: Pick<ShapeMismatch, "value">): str
   return `, not ${members.length > 0 ? `{ ${joinFirst(members)} }` : "{}"}`;
 };
 
-const quoteInner = (value: unknown): string =>
-  Array.isArray(value) ? "[…]" : isMap(value) ? "{…}" : quoteValue(value);
+const quoteInner = (value: unknown): string => {
+  if (Array.isArray(value)) return "[…]";
+  return isMap(value) ? "{…}" : quoteValue(value);
+};
 
+/** Joins the first three parts. */
 const joinFirst = (parts: readonly string[]): string =>
   parts.length > 3 ? `${parts.slice(0, 3).join(", ")}, …` : parts.join(", ");
 
@@ -77,7 +84,7 @@ export const textMapShape: InputShape = {
 };
 export const anyShape: InputShape = { expected: "anything" };
 
-/** The shape of a minor version of Kubernetes, from the oldest that Postern supports. */
+/** The shape of a minor version of Kubernetes, such as 1.35. The oldest that Postern supports is 1.33. */
 export const minorShape: InputShape = {
   expected: 'a minor version in quotes, from "1.33" on (also for an older cluster), for instance "1.35"',
   type: "string",
@@ -96,7 +103,9 @@ export const createMapSchema = (members: Record<string, JsonSchema>): JsonSchema
 
 export const createEnumShape = (expected: string, ...words: unknown[]): InputShape => ({ expected, enum: words });
 
-/** Returns the shape of a map with these optional members. Without `others`, further members are mistakes. */
+/**
+ * Returns the shape of a map with these optional members. Other members must have the shape `others`, if it is given.
+ */
 export const createMapShape = (members: Record<string, InputShape>, others?: InputShape): InputShape => {
   return { ...mapShape, properties: members, additionalProperties: others ?? false };
 };
@@ -106,7 +115,7 @@ export const allowNull = ({ type = [], ...inner }: InputShape): InputShape => {
   return { ...inner, type: [type, "null" as const].flat() };
 };
 
-/** Reports whether a value fits a schema, as JSON Schema defines its keywords. */
+/** Reports whether a value fits a schema. The keywords have the meaning that JSON Schema defines. */
 export const isFit = (schema: JsonSchema, value: unknown): boolean => {
   const { type, enum: words, isFit: isFurtherFit = () => true } = schema;
   if (type !== undefined && ![type].flat().some((name) => typeChecks[name](value))) return false;
@@ -128,24 +137,27 @@ const areContentsFit = (schema: JsonSchema, value: unknown): boolean => {
   const { required = [] } = schema;
   if (!required.every((key) => Object.hasOwn(value, key))) return false;
   return Object.entries(value).every(([key, member]) => {
-    const inner = findMemberSchema(schema, key);
-    return inner !== false && (inner === undefined || isFit(inner, member));
+    const memberSchema = findMemberSchema(schema, key);
+    return memberSchema !== false && (memberSchema === undefined || isFit(memberSchema, member));
   });
 };
 
 const findMemberSchema = ({ properties = {}, additionalProperties }: JsonSchema, key: string) =>
   Object.hasOwn(properties, key) ? properties[key] : additionalProperties;
 
-/** Returns each place where a value read from a file doesn't have the wanted shape, in the order of the file. */
+/** Returns the places at which a value from a file doesn't have the wanted shape, in the order of the file. */
 export const findMisfits = (value: unknown, wanted: InputShape, path: string[] = []): ShapeMismatch[] => {
   if (isFit(wanted, value)) return [];
   const known = Object.keys(wanted.properties ?? {});
   const isList = Array.isArray(value);
   const found = Object.entries(isMap(value) || isList ? value : {}).flatMap(([key, member]): ShapeMismatch[] => {
-    const inner = isList ? wanted.items : findMemberSchema(wanted, key);
-    const at = [...path, key];
-    if (inner === false) return [{ path: at, expected: `one of ${known.join(", ")}`, value: member, known }];
-    return inner?.expected === undefined ? [] : findMisfits(member, { ...inner, expected: inner.expected }, at);
+    const innerShape = isList ? wanted.items : findMemberSchema(wanted, key);
+    const innerPath = [...path, key];
+    if (innerShape === false)
+      return [{ path: innerPath, expected: `one of ${known.join(", ")}`, value: member, known }];
+    return innerShape?.expected === undefined
+      ? []
+      : findMisfits(member, { ...innerShape, expected: innerShape.expected }, innerPath);
   });
   if (found.length > 0) return found;
   // If no value fits, the message doesn't show the one that was found.
@@ -153,7 +165,7 @@ export const findMisfits = (value: unknown, wanted: InputShape, path: string[] =
   return [{ path, expected: wanted.expected, value: shownValue }];
 };
 
-/** Returns a shape as the JSON Schema for editors, without members that no value fits. */
+/** Returns a shape as JSON Schema for editors. Members for which no value is accepted are left out. */
 export const toJsonSchema = (shape: JsonSchema): Record<string, unknown> => {
   const {
     expected,

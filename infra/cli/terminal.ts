@@ -1,27 +1,33 @@
 /**
- * Makes text of any origin safe for a terminal or a pipeline's log: removes control characters, characters that turn
- * the text direction, and what GitHub (`::error`, `##[error]`) or Azure (`##vso[…]`) would take for a command.
+ * Makes text of any origin safe for a terminal or a pipeline's log. Replaces control characters and characters that
+ * change the text direction. Also changes texts that GitHub (`::error`, `##[error]`) or Azure (`##vso[…]`) would
+ * execute as a command.
  */
 export const sanitizeTerminalText = (text: string): string =>
   escapeUnsafeCharacters(text.toWellFormed(), () => "?").replace(/^(\s*):(?=:)/, "$1?");
 
 /**
- * Escapes control characters, line breaks among them, characters that turn the text direction, and the second `#` of
- * what GitHub or Azure would take for a command within a line.
+ * Replaces control characters (also line breaks), characters that change the text direction, and the second `#` of
+ * texts such as `##[error]` and `##vso[…]`, which GitHub or Azure would execute as a command.
  */
 export const escapeUnsafeCharacters = (text: string, replace: (character: string) => string): string =>
   text.replace(/[\p{Cc}\p{Bidi_Control}\u2028\u2029]|(?<=#)#(?=\w*\[)/gu, replace);
 
-/** Returns a value as indented JSON that is safe for a terminal or a pipeline's log; parsed, it is the same value. */
+/**
+ * Returns a value as indented JSON that is safe for a terminal or a pipeline's log. Parsing it gives the same value.
+ */
 export const stringifySafely = (value: unknown): string =>
   escapeUnsafeCharacters(JSON.stringify(value, null, 2), (character) =>
     character === "\n" ? character : `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
   );
 
+/** Returns text of any origin as one line that is safe for a terminal. */
 export const toOneLine = (text: string): string => sanitizeTerminalText(text.replace(/\s*\n\s*/g, " ").trim());
 
-export const truncateText = (text: string, longest: number): string =>
-  text.length > longest ? `${text.slice(0, longest - 1).toWellFormed()}…` : text;
+/** Returns a text of at most `maxLength` characters. */
+export const truncateText = (text: string, maxLength: number): string =>
+  text.length > maxLength ? `${text.slice(0, maxLength - 1).toWellFormed()}…` : text;
 
+/** Puts a word in single quotes if a shell could change the word. */
 export const quoteForShell = (word: string): string =>
   /^[\w:./-]+$/.test(word) ? word : `'${toOneLine(word).replaceAll("'", "'\\''")}'`;

@@ -1,37 +1,37 @@
 import { type Document, isMap, isNode, isSeq, LineCounter, parseDocument } from "yaml";
 import { Complaint, toSentence } from "./complaint.ts";
 
-/** A mistake at a path of a document; `path` is empty if it is one of the whole document. */
+/** A mistake at a path of a document. An empty path means the whole document. */
 interface DocumentMistake {
   path: readonly (string | number)[];
   sentence: string;
 }
 
-/** The text of a YAML file with one document, as a plain value. */
+/** A parsed YAML file with one document. `name` is the file's name in messages. */
 export interface YamlDocument {
   value: unknown;
   name: string;
-  /** Returns the line of a path, or of its nearest parent that exists. */
+  /** Returns the line of the value at a path. If there is no value, returns the line of the nearest parent. */
   findLine(path: DocumentMistake["path"]): number;
-  /** Throws one Complaint with all mistakes and their lines; does nothing if there are none. */
+  /** Throws one Complaint that lists all mistakes with their lines. Without mistakes, does nothing. */
   complain(mistakes: readonly DocumentMistake[]): void;
 }
 
 /**
- * Parses a text with one YAML document. Throws a Complaint if it is no YAML, or if its aliases expand to too much:
- * `maxAliasCount` is that of the yaml library, -1 for no limit.
+ * Parses a text with one YAML document. Throws a Complaint if the text is no YAML, or if its aliases expand to too many
+ * values. `maxAliasCount` has the meaning that the yaml library gives it; -1 means no limit.
  */
 export const parseYamlDocument = (text: string, name: string, maxAliasCount = 100): YamlDocument => {
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
   const [fault] = document.errors;
   if (fault) {
-    // The place of a repeated key begins before the white space in front of it.
-    const [repeated = "", key = ""] = /^\s*([^:\s]*)/.exec(text.slice(fault.pos[0])) ?? [];
+    // For a repeated key, `pos` is the offset of the white space before the key. The line must be that of the key.
+    const [keyAndSpace = "", key = ""] = /^\s*([^:\s]*)/.exec(text.slice(fault.pos[0])) ?? [];
     const isRepeated = fault.code === "DUPLICATE_KEY";
-    const offset = fault.pos[0] + (isRepeated ? repeated.length - key.length : 0);
-    const why = isRepeated ? `the key ${key} is there twice` : fault.message;
-    throw new Complaint(`${name}:${lines.linePos(offset).line} is no YAML: ${why}`);
+    const offset = fault.pos[0] + (isRepeated ? keyAndSpace.length - key.length : 0);
+    const reason = isRepeated ? `the key ${key} is there twice` : fault.message;
+    throw new Complaint(`${name}:${lines.linePos(offset).line} is no YAML: ${reason}`);
   }
   const findLine: YamlDocument["findLine"] = (path) => lines.linePos(findOffset(path, document)).line;
   const complain: YamlDocument["complain"] = (mistakes) => {
@@ -53,20 +53,20 @@ export const parseYamlDocument = (text: string, name: string, maxAliasCount = 10
   }
 };
 
-/** Returns the offset of a path in the text of a document, or of the path's nearest parent that exists. */
+/** Returns the offset in the text of the value at a path. If there is no value, returns that of the nearest parent. */
 const findOffset = (path: DocumentMistake["path"], { contents }: Document): number => {
   let node: unknown = contents;
   let offset = 0;
-  const startOf = (place: unknown) => (isNode(place) ? (place.range?.[0] ?? offset) : offset);
+  const getStart = (yamlNode: unknown) => (isNode(yamlNode) ? (yamlNode.range?.[0] ?? offset) : offset);
   for (const key of path) {
     if (isSeq(node)) {
       node = node.items[Number(key)];
-      offset = startOf(node);
+      offset = getStart(node);
       continue;
     }
     const pair = isMap(node) ? node.items.find((item) => String(item.key) === String(key)) : undefined;
     if (pair === undefined) break;
-    offset = startOf(pair.key);
+    offset = getStart(pair.key);
     node = pair.value;
   }
   return offset;

@@ -11,6 +11,7 @@ import { chooseKubeconfigOfVariable, readCertificatesFromPemOrFile, readKubeconf
 import { type ClusterApi, type ClusterConnection, createClusterApi } from "./api.ts";
 import { chooseEksIdentity, openEks } from "./eks.ts";
 
+/** With which credentials a cluster is opened. */
 export interface ClusterCredentialOptions {
   kubeconfig?: string | undefined;
   context?: string | undefined;
@@ -18,13 +19,13 @@ export interface ClusterCredentialOptions {
   preferred?: string | undefined;
   identity?: (() => Promise<AwsKeys>) | undefined;
   guard?: StageLockGuard;
-  /** The folder of postern.yaml, at which relative paths in postern.yaml start. */
+  /** The folder of postern.yaml. Paths in postern.yaml are relative to it. */
   folder?: string;
-  /** What the user must be allowed to do, for the error message if there are no credentials. */
+  /** What the user must be allowed to do. The error message about missing credentials says it. */
   right?: string;
 }
 
-/** Opens a cluster's API with the given kubeconfig, else with the connect setting in postern.yaml. */
+/** Opens a cluster's API, by `resolveClusterConnection`. */
 export const openClusterApi = async (
   name: string,
   connect: ClusterConnectConfig | undefined,
@@ -32,6 +33,10 @@ export const openClusterApi = async (
 ): Promise<ClusterApi> =>
   createClusterApi(name, { ...(await resolveClusterConnection(name, connect, deployer)), guard: deployer.guard });
 
+/**
+ * Chooses how to connect to a cluster, in this order: the option --kubeconfig, a kubeconfig in postern.yaml, EKS in
+ * postern.yaml, and the variable KUBECONFIG.
+ */
 export const resolveClusterConnection = async (
   name: string,
   connect: ClusterConnectConfig | undefined,
@@ -61,13 +66,12 @@ export const resolveClusterConnection = async (
   if (choice !== undefined) return connectByKubeconfig(choice, "KUBECONFIG");
   const give = `--kubeconfig FILE of a user who may ${right} there`;
   if (connect === undefined) throw new Complaint(`cluster ${name} needs connect in postern.yaml, or ${give}`);
-  const why =
-    connect.eks !== undefined
-      ? `${connectPath} needs an AWS identity, but no credentials were found`
-      : connect.manifests !== undefined
-        ? `${connectPath} is a folder of manifests`
-        : `${connectPath} has a token that only rules use`;
-  throw new Complaint(`${why}: give ${give}`);
+  const why = () => {
+    if (connect.eks !== undefined) return `${connectPath} needs an AWS identity, but no credentials were found`;
+    if (connect.manifests !== undefined) return `${connectPath} is a folder of manifests`;
+    return `${connectPath} has a token that only rules use`;
+  };
+  throw new Complaint(`${why()}: give ${give}`);
 };
 
 const connectByKubeconfig = async (
@@ -100,22 +104,27 @@ const connectByEks = async (
   return { server, ca, credentials, credentialsAdvice };
 };
 
-/** Returns a handler that rethrows a file's reading error as a Complaint; the file system's errors have a code. */
+/**
+ * Returns a handler that rethrows an error as a Complaint, which begins with `where`. An error of the file system,
+ * which has a code, has the text `unread` before its message.
+ */
 const rethrowAsComplaint =
   (where: string, unread = "") =>
   (error: unknown): never => {
     throw new Complaint(`${where} ${toMap(error).code === undefined ? "" : unread}${toSentence(error)}`);
   };
 
-/** How an EKS cluster's API server calls webhooks, and from where clients reach the API server. */
+/** The network settings of an EKS cluster. */
 export interface EksNetwork {
-  /** AWS_MANAGED, CUSTOMER_ROUTED or another mode of control plane egress. */
+  /** The mode of control plane egress, such as AWS_MANAGED or CUSTOMER_ROUTED: how the API server calls webhooks. */
   egress: string;
+  /** True if clients can reach the API server from the Internet. */
   hasPublicEndpoint: boolean;
-  /** The address ranges that the public endpoint admits. */
+  /** The address ranges from which the public endpoint accepts connections. */
   publicRanges: string[];
 }
 
+/** Reads the address and the CA of an EKS cluster's API server from AWS. */
 export const readEksServerAndCa = async (
   connect: ClusterConnectConfig,
   readIdentity: () => Promise<AwsKeys>,
@@ -153,7 +162,7 @@ const describeEksCluster = async (
   throw new Complaint(`EKS doesn't describe cluster ${eks} in ${region} (${status}): ${sentence}${remedy}`, 1);
 };
 
-/** Returns the credentials for clusters that the options --kubeconfig and --context choose. */
+/** Reads the options --kubeconfig and --context. Throws if --context is given for several clusters. */
 export const readClusterCredentials = (
   options: ParsedOptions,
   clusters: readonly string[],

@@ -15,6 +15,7 @@ import { toOneLine } from "../cli/terminal.ts";
 const admission = "/apis/admissionregistration.k8s.io/v1";
 const rbac = "/apis/rbac.authorization.k8s.io/v1";
 
+/** The kinds that Postern writes to clusters, and their paths in the API. */
 const resourcePaths = {
   MutatingWebhookConfiguration: { root: admission, resource: "mutatingwebhookconfigurations" },
   ValidatingWebhookConfiguration: { root: admission, resource: "validatingwebhookconfigurations" },
@@ -36,6 +37,7 @@ export interface ObjectReference {
   namespace?: string;
 }
 
+/** An object that Postern writes to a cluster. */
 export interface DeployedObject {
   apiVersion: string;
   kind: DeployedKind;
@@ -55,24 +57,25 @@ export interface ClusterApi {
   server: string;
   get(ref: ObjectReference): Promise<DeployedObject | undefined>;
   /**
-   * Lists all objects of a kind, in all namespaces; none if the kind isn't served. With `isOptional`, also none if the user
-   * has no right to list them: then it can't have created any.
+   * Lists all objects of a kind, in all namespaces. The list is empty if the API server doesn't serve the kind. With
+   * `isOptional`, it is also empty if the user may not list the kind: such a user can't have created an object of it.
    */
   list(kind: DeployedKind, options?: { isOptional: boolean }): Promise<DeployedObject[]>;
-  /** Sends a GET for a path to the API server; returns the parsed response, or undefined after a 404. */
+  /** Sends a GET request. Returns the parsed JSON of the response, or undefined for the status 404. */
   read(path: string): Promise<unknown>;
-  /** Sends a GET for a path to the API server; returns the text of the response. */
+  /** Sends a GET request. Returns the text of the response. */
   readText(path: string): Promise<string>;
-  /** Applies an object by server-side apply, and takes over fields that other managers have set. */
+  /** Applies an object by server-side apply, also if other field managers have set the same fields. */
   apply(object: DeployedObject, options?: { dryRun: boolean }): Promise<DeployedObject>;
-  /** Replaces the whole object; undefined if it was changed or deleted since it was read. */
+  /** Replaces the whole object. Returns undefined if the object was changed or deleted since it was read. */
   replace(object: DeployedObject, options?: { dryRun: boolean }): Promise<DeployedObject | undefined>;
   /** Deletes an object, and reports whether it existed. */
   remove(ref: ObjectReference): Promise<boolean>;
 }
 
+/** How to connect to a cluster's API server. */
 export interface ClusterConnection extends ApiServerConnection {
-  /** The advice in the error message if the API server rejects the credentials. */
+  /** What the error message advises if the API server doesn't accept the credentials. */
   credentialsAdvice: string;
   guard?: StageLockGuard | undefined;
 }
@@ -171,8 +174,8 @@ export const createClusterApi = (cluster: string, connection: ClusterConnection)
 };
 
 /**
- * Returns a sentence about an API server that can't be reached or refuses a request, with advice if possible. `what`
- * follows "refuses".
+ * Describes why an API server can't be reached or refuses a request, with advice if possible. `what` is what it
+ * refuses, for instance "to list every Secret".
  */
 export const describeFailure = (
   answer: HttpsAnswer | UnansweredError,
@@ -207,10 +210,11 @@ const buildPath = ({ kind, name, namespace }: ObjectReference) => {
   return `${root}${within}/${resource}/${encodeURIComponent(name)}`;
 };
 
+/** Returns advice for the status 403: which right the user needs. */
 const suggestRemedy = (why: string): string => {
   if (/attempting to grant RBAC permissions not currently held/.test(why))
     return "; the user must have these rights too, or the verb escalate on clusterroles";
-  // A 403 of a webhook or a policy has nothing to do with RBAC.
+  // The status 403 may also come from a webhook or a policy, for which no right helps.
   return / cannot \w+ (resource|path) /.test(why) ? "; give this right to the user, for instance by RBAC" : "";
 };
 
@@ -220,6 +224,6 @@ export const isDeployedObject = (value: unknown): value is DeployedObject => {
   return typeof apiVersion === "string" && isKnown && typeof toMap(metadata).name === "string";
 };
 
-/** Hides the keys in URLs, `…/{cluster}.…/rule/phase`. Only a path segment can have a key, never a host. */
+/** Hides keys in URLs: `https://host/prod.SIGNATURE/pods/mutate` becomes `https://host/prod.…/pods/mutate`. */
 export const hideUrlKeys = (text: string): string =>
   text.replace(/(?<=[^/]\/)([a-z0-9][-a-z0-9]{0,62})\.[\w-]{20,}/gi, "$1.…");

@@ -32,12 +32,13 @@ export interface DeployedObjectChange {
   name: string;
 }
 
-/** The number of a cluster's objects that are read or written at once. */
+/** The number of objects that are read or written in parallel. */
 const atOnce = 5;
 export const webhookKinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
 /**
- * The order of creation: roles exist before the entries of the rules that need them, and what changes objects before what
- * may refuse unchanged ones. Objects are deleted in the opposite order.
+ * The order in which objects are created. Roles come before the entries of rules that need them. Kinds that mutate come
+ * before kinds that validate, which may refuse objects that were not mutated. Objects are deleted in the opposite
+ * order.
  */
 const creationOrder: DeployedKind[] = [
   "ServiceAccount",
@@ -55,11 +56,11 @@ const isWebhookKind = (kind: DeployedKind) => webhookKinds.some((webhookKind) =>
 const policyKinds = creationOrder.filter((kind) => kind.includes("AdmissionPolicy"));
 export const isPolicyKind = (kind: DeployedKind) => policyKinds.includes(kind);
 const isRbacKind = (kind: DeployedKind) => !isWebhookKind(kind) && !isPolicyKind(kind);
-const rightKinds = ["ClusterRoleBinding", "ClusterRole"] as const;
+const roleKinds = ["ClusterRoleBinding", "ClusterRole"] as const;
 
 /**
- * Returns all differences between the cluster's objects and the `wanted` ones, and this deployment's objects in the
- * cluster that are not wanted any more. Changes nothing.
+ * Returns all differences between the objects in the cluster and the `wanted` ones, also for objects of this deployment
+ * that are not wanted any more. Changes nothing.
  */
 export const findDifferences = async (
   api: ClusterApi,
@@ -75,9 +76,10 @@ export const findDifferences = async (
 };
 
 /**
- * Applies the wanted objects and returns the changes; unwanted roles are deleted last. A validating entry is added
- * after its rule's mutating entry and deleted before it: it may refuse objects that were not mutated. A policy that moves
- * between its entry and the API server is in effect in the new place before it leaves the old one.
+ * Applies the wanted objects, deletes objects that are not wanted any more, and returns the changes. A validating entry
+ * is added after the mutating entry of its rule, and deleted before it, because it may refuse objects that were not
+ * mutated. If a policy moves from its webhook entry to the API server or back, it is in effect in the new place before
+ * it is deleted in the old one.
  */
 export const applyWantedObjectsToCluster = async (
   api: ClusterApi,
@@ -87,7 +89,7 @@ export const applyWantedObjectsToCluster = async (
   const all = sortObjects(wanted);
   const changes = await applyRbacObjects(api, all);
   changes.push(...(await deleteRetiredEntries(api, all, name)));
-  // An interrupted update may have changed something right before this one.
+  // An interrupted update may have changed something just before this one, so the wait begins now.
   let changedAt = Date.now();
   const waitForChange = () => wait(Math.max(0, changedAt + settleMilliseconds - Date.now()));
   const unproven = new Set<PolicyKind>();
@@ -95,7 +97,10 @@ export const applyWantedObjectsToCluster = async (
     const policyKind = kind.replace("WebhookConfiguration", "AdmissionPolicy") as PolicyKind;
     return all.some((object) => object.kind === policyKind) ? policyKind : undefined;
   };
-  /** Waits until the policies of a kind have an effect; deletes the new ones if they have none, so that they are missing. */
+  /**
+   * Waits until new policies of a kind have an effect. If they have none, deletes them and throws: a later deployment
+   * then finds that they are missing.
+   */
   const awaitEffect = async (kind: PolicyKind) => {
     await awaitPolicies(api, kind, name).catch(async (error) => {
       const created = changes.filter((change) => change.did === "made" && change.kind.startsWith(kind));
@@ -127,8 +132,8 @@ export const applyWantedObjectsToCluster = async (
 };
 
 /**
- * Milliseconds until all API servers of a cluster apply a new policy or call a new entry. Each looks for changed policies
- * once a second, and then reads the parameters of a new kind.
+ * Milliseconds until all API servers of a cluster apply a new policy or call a new entry. An API server looks for
+ * changed policies once a second, and may then have to read the parameters of a new kind.
  */
 const settleMilliseconds = 5000;
 
@@ -138,10 +143,13 @@ const losesEntries = async (api: ClusterApi, wanted: DeployedObject): Promise<bo
   return listEntryNames(await api.get(toReference(wanted))).some((entry) => !kept.includes(entry));
 };
 
-/** Milliseconds that API servers may take to notice a changed webhook configuration. */
+/** Milliseconds that API servers may take until they use a changed webhook configuration. */
 const noticeMilliseconds = 300;
 
-/** Deletes the validating entries of rules that lose both phases, before their mutating entries. */
+/**
+ * Deletes the validating entries of rules that will have no entries any more, before their mutating entries are
+ * deleted.
+ */
 const deleteRetiredEntries = async (
   api: ClusterApi,
   all: DeployedObject[],
@@ -149,26 +157,27 @@ const deleteRetiredEntries = async (
 ): Promise<DeployedObjectChange[]> => {
   const [mutating, validating] = await readConfigurations(api, name);
   if (validating === undefined || !isOurs(validating)) return [];
-  const isGoing = (there: DeployedObject | undefined, entryName: string) =>
-    listEntryNames(there).includes(entryName) &&
-    !listEntryNames(all.find(({ kind }) => kind === there?.kind)).includes(entryName);
-  const gone = toNamedWebhookEntries(validating.webhooks).filter((entry) => isGoing(validating, entry.name));
-  if (!gone.some((entry) => isGoing(mutating, entry.name))) return [];
-  const webhooks = toNamedWebhookEntries(validating.webhooks).filter((entry) => !gone.includes(entry));
-  // If another client changed the configuration meanwhile, `replace` returns undefined, and a later step deletes the
-  // entries.
+  const losesEntry = (present: DeployedObject | undefined, entryName: string) =>
+    listEntryNames(present).includes(entryName) &&
+    !listEntryNames(all.find(({ kind }) => kind === present?.kind)).includes(entryName);
+  const retired = toNamedWebhookEntries(validating.webhooks).filter((entry) => losesEntry(validating, entry.name));
+  if (!retired.some((entry) => losesEntry(mutating, entry.name))) return [];
+  const webhooks = toNamedWebhookEntries(validating.webhooks).filter((entry) => !retired.includes(entry));
+  // `replace` returns undefined if another client has changed the configuration in the meantime. A later step then
+  // deletes the entries.
   if ((await api.replace({ ...validating, webhooks })) === undefined) return [];
   await wait(noticeMilliseconds);
   return [{ did: "changed", kind: validating.kind, name }];
 };
 
+/** Reports whether a rule gets its first entries, in both phases. */
 const isNewInBoth = async (api: ClusterApi, all: DeployedObject[], name: string): Promise<boolean> => {
   const presentNames = (await readConfigurations(api, name)).map(listEntryNames);
   const [mutating = [], validating = []] = listEntryNamesByKind(all);
   return validating.some((entry) => mutating.includes(entry) && !presentNames.some((names) => names.includes(entry)));
 };
 
-/** Returns the mutating and the validating webhook configuration of a name; undefined in the place of an absent one. */
+/** Returns the mutating and the validating webhook configuration of a name, each undefined if it doesn't exist. */
 export const readConfigurations = async (api: ClusterApi, name: string): Promise<(DeployedObject | undefined)[]> => {
   const [mutating, validating] = webhookKinds;
   return [await api.get({ kind: mutating, name }), await api.get({ kind: validating, name })];
@@ -180,6 +189,7 @@ const listEntryNames = (configuration: DeployedObject | undefined): string[] =>
 const listEntryNamesByKind = (all: DeployedObject[]): string[][] =>
   webhookKinds.map((kind) => listEntryNames(all.find((object) => object.kind === kind)));
 
+/** Keeps one change for each object: an object that was made and then changed counts as made. */
 const mergeChanges = (changes: DeployedObjectChange[]): DeployedObjectChange[] => {
   const found = new Map<string, DeployedObjectChange>();
   for (const change of changes) {
@@ -190,17 +200,19 @@ const mergeChanges = (changes: DeployedObjectChange[]): DeployedObjectChange[] =
   return [...found.values()];
 };
 
+/** Applies the roles, bindings and accounts among the wanted objects, kind by kind. */
 export const applyRbacObjects = async (api: ClusterApi, wanted: readonly object[]): Promise<DeployedObjectChange[]> => {
   const changes: (DeployedObjectChange | undefined)[] = [];
   const objects = Map.groupBy(
     sortObjects(wanted).filter(({ kind }) => isRbacKind(kind)),
     ({ kind }) => kind,
   );
-  for (const some of objects.values())
-    changes.push(...(await runInParallel(atOnce, some, (object) => applyObject(api, object))));
+  for (const ofKind of objects.values())
+    changes.push(...(await runInParallel(atOnce, ofKind, (object) => applyObject(api, object))));
   return changes.filter((change) => change !== undefined);
 };
 
+/** Deletes all objects of a deployment. `configurationName` is the name of its webhook configurations. */
 export const deletePosternObjects = async (
   api: ClusterApi,
   configurationName: string,
@@ -210,28 +222,31 @@ export const deletePosternObjects = async (
   const [mutating = [], validating = []] = listEntryNamesByKind(all);
   for (const live of all) {
     changes.push(...(await deleteObject(api, live)));
-    const isHalf =
+    // API servers must stop calling the validating entries before the mutating entries of the same rules are deleted.
+    const mustWait =
       live.kind === "ValidatingWebhookConfiguration" && validating.some((entry) => mutating.includes(entry));
-    if (isHalf) await wait(noticeMilliseconds);
+    if (mustWait) await wait(noticeMilliseconds);
   }
   for (const live of await findUnusedAccount(api, configurationName)) changes.push(...(await deleteObject(api, live)));
   return changes;
 };
 
+/** How an object in the cluster becomes the wanted one. */
 interface ObjectPlan {
+  /** The object in the cluster; undefined if it doesn't exist. */
   live: DeployedObject | undefined;
   differences: DeployedObjectDifference[];
+  /** The object to write. */
   next: DeployedObject;
-  /**
-   * True if the API server refuses to change the object into the wanted one, so that the object must be deleted
-   * first.
-   */
+  /** True if the object must be deleted first, because the API server would refuse the change. */
   mustBeRecreated: boolean;
 }
 
 const maxAttempts = 5;
 
-/** Returns how a live object differs from the wanted one after the API server's defaulting, and what to write. */
+/**
+ * Compares an object in the cluster with the wanted one. A dry run adds the API server's defaults to the wanted one.
+ */
 const planObject = async (api: ClusterApi, wanted: DeployedObject): Promise<ObjectPlan> => {
   for (let attempt = 1; attempt <= maxAttempts; attempt++) {
     const live = await api.get(toReference(wanted));
@@ -247,13 +262,15 @@ const planObject = async (api: ClusterApi, wanted: DeployedObject): Promise<Obje
   throw buildBusyComplaint(api, wanted);
 };
 
+/** Makes an object in the cluster equal to the wanted one. Returns undefined if it is equal already. */
 const applyObject = async (api: ClusterApi, wanted: DeployedObject): Promise<DeployedObjectChange | undefined> => {
   const { kind, metadata } = wanted;
   for (let attempt = 1; attempt <= maxAttempts; attempt++) {
     const { live, differences, next, mustBeRecreated } = await planObject(api, wanted);
     if (differences.length === 0) return undefined;
     if (mustBeRecreated) await deleteObject(api, wanted);
-    // Server-side apply would keep what other clients added, such as an entry or a selector that excludes everything.
+    // An existing object is replaced, because server-side apply would keep what other clients have added, such as
+    // another entry.
     const isDone = live && !mustBeRecreated ? await api.replace(next) : await api.apply(next);
     if (isDone) return { did: live ? "changed" : "made", kind, name: metadata.name };
   }
@@ -266,7 +283,10 @@ const buildBusyComplaint = ({ cluster }: ClusterApi, object: DeployedObject) =>
     1,
   );
 
-/** Returns the wanted object with other clients' labels and the fields that controllers set. */
+/**
+ * Returns the wanted object with what the object in the cluster has from others: labels, annotations, and data of
+ * controllers.
+ */
 const mergeLiveFields = (live: DeployedObject, wanted: DeployedObject): DeployedObject => {
   const filled = wanted.kind === "Secret" || wanted.kind === "ServiceAccount" ? live : {};
   const { managedFields: _, ...metadata } = { managedFields: undefined, ...live.metadata };
@@ -281,25 +301,29 @@ const mergeLiveFields = (live: DeployedObject, wanted: DeployedObject): Deployed
   };
 };
 
-/** Reports whether an object must be deleted and created again: a binding's roleRef and a Secret's type are immutable. */
+/**
+ * Reports whether an object must be deleted and created again: a binding's roleRef and a Secret's type are immutable.
+ */
 const mustBeRecreated = (live: DeployedObject, wanted: DeployedObject) =>
   !isDeepStrictEqual(live.roleRef, wanted.roleRef) || (wanted.kind === "Secret" && live.type !== wanted.type);
 
-/** Returns the objects of this deployment that aren't wanted, in the order in which they are deleted. */
+/** Returns the objects of a deployment in a cluster that aren't wanted, in the order in which to delete them. */
 const listUnwanted = async (api: ClusterApi, wanted: DeployedObject[], name: string): Promise<DeployedObject[]> => {
   const isWanted = ({ kind, metadata }: DeployedObject) =>
     wanted.some((object) => object.kind === kind && object.metadata.name === metadata.name);
   const configurations = await readConfigurations(api, name);
-  const rights = await Promise.all(rightKinds.map((kind) => api.list(kind)));
+  const roles = await Promise.all(roleKinds.map((kind) => api.list(kind)));
   const deployed = [
     ...configurations.filter((configuration) => configuration !== undefined).filter(isOurs),
     ...(await listOwnPolicies(api, name)),
-    ...rights.flat().filter((object) => isLabelled(object) && object.metadata.name.startsWith(`${name}:`)),
+    ...roles.flat().filter((object) => isLabelled(object) && object.metadata.name.startsWith(`${name}:`)),
   ];
   return sortObjects(deployed.filter((object) => !isWanted(object))).reverse();
 };
 
-/** Returns the policies and bindings of a deployment, which have its name before the name in their annotation. */
+/**
+ * Returns the policies and bindings of a deployment. Their names are its name, a dot, and the name in their annotation.
+ */
 export const listOwnPolicies = async (api: ClusterApi, name: string): Promise<DeployedObject[]> => {
   const found = await Promise.all(policyKinds.map((kind) => api.list(kind, { isOptional: true })));
   return found
@@ -307,11 +331,11 @@ export const listOwnPolicies = async (api: ClusterApi, name: string): Promise<De
     .filter(({ metadata }) => metadata.name === `${name}.${metadata.annotations?.[policyNameAnnotation]}`);
 };
 
-/** Reports whether an object has the label of those that Postern made. */
+/** Reports whether an object has the label of objects that Postern has created. */
 export const isLabelled = ({ metadata }: DeployedObject) => metadata.labels?.[managedByLabel] === "postern";
 
 /**
- * Reports whether a webhook configuration is Postern's: by its label or, if that was removed, by its entries' names.
+ * Reports whether Postern has created a webhook configuration: it has the label, or all entries have names of Postern.
  */
 const isOurs = (configuration: DeployedObject) => {
   const entries = toNamedWebhookEntries(configuration.webhooks);
@@ -321,23 +345,23 @@ const isOurs = (configuration: DeployedObject) => {
 /** Returns the reference to the functions' ServiceAccount. */
 const toAccountReference = (name: string) => ({ kind: "ServiceAccount", name, namespace: "kube-system" }) as const;
 
-/** Returns the functions' ServiceAccount and its Secret; none if another deployment still uses the account. */
+/** Returns the functions' ServiceAccount and its Secret, or nothing if a ClusterRoleBinding still names the account. */
 const findUnusedAccount = async (api: ClusterApi, name: string): Promise<DeployedObject[]> => {
   const account = toAccountReference(name);
   const secret = { ...account, kind: "Secret", name: `${name}-token` } as const;
   const found = await Promise.all([secret, account].map(api.get));
-  const ours = found.filter((object) => object !== undefined).filter(isLabelled);
+  const created = found.filter((object) => object !== undefined).filter(isLabelled);
   const isOwnAccount = (subject: unknown) => {
     const { kind, name, namespace } = toMap(subject);
     return kind === account.kind && name === account.name && namespace === account.namespace;
   };
-  const bindings = ours.length > 0 ? await api.list("ClusterRoleBinding") : [];
-  return bindings.some(({ subjects }) => Array.isArray(subjects) && subjects.some(isOwnAccount)) ? [] : ours;
+  const bindings = created.length > 0 ? await api.list("ClusterRoleBinding") : [];
+  return bindings.some(({ subjects }) => Array.isArray(subjects) && subjects.some(isOwnAccount)) ? [] : created;
 };
 
 /**
- * Returns the objects of a deployment in a cluster, in the order of their creation, but without the Secret of the
- * ServiceAccount, which Kubernetes deletes together with the account: few users may read it.
+ * Returns the objects of a deployment in a cluster, in the order in which they are created. The Secret of the
+ * ServiceAccount is left out, because few users may read it.
  */
 export const listOwnObjects = async (api: ClusterApi, name: string): Promise<DeployedObject[]> => {
   const account = await api.get(toAccountReference(name));
@@ -360,7 +384,9 @@ const deleteObject = async (api: ClusterApi, live: DeployedObject): Promise<Depl
   return wasThere ? [{ did: "removed", kind: ref.kind, name: ref.name }] : [];
 };
 
-/** Retries the deletion: for a moment, the API server may still call a deleted webhook entry. */
+/**
+ * Deletes an object. Tries again if a webhook entry of Postern fails: the API server may still call a deleted entry.
+ */
 const deleteWithRetries = async (api: ClusterApi, ref: ObjectReference, end: number): Promise<boolean> => {
   for (;;)
     try {
@@ -371,16 +397,19 @@ const deleteWithRetries = async (api: ClusterApi, ref: ObjectReference, end: num
     }
 };
 
-/** A webhook entry that calls Postern: its configuration's kind and name, and its own name. */
+/** A webhook entry that calls Postern. */
 interface WebhookEntryCallingPostern {
+  /** The kind of its webhook configuration. */
   kind: DeployedKind;
+  /** The name of its webhook configuration. */
   name: string;
+  /** The name of the entry. */
   entry: string;
 }
 
 /**
- * Returns the entries of all webhook configurations in a cluster, of any owner, that call these addresses, or may do so
- * through a relay.
+ * Returns the entries in a cluster that call these addresses, or may call them through a relay. It reads all webhook
+ * configurations, also those that Postern has not created.
  */
 export const findEntriesCallingUrls = async (
   api: ClusterApi,
@@ -399,8 +428,8 @@ export const findEntriesCallingUrls = async (
 };
 
 /**
- * Reports whether a URL is equal to or below a base URL. Case of hosts and default ports don't matter, and paths are
- * compared by whole segments.
+ * Reports whether a URL is equal to a base URL or below it: `https://a/b/c` is below `https://A:443/b`, and
+ * `https://a/bc` is not.
  */
 export const isUnderBase = (url: unknown, base: string): boolean => {
   if (typeof url !== "string" || !URL.canParse(url) || !URL.canParse(base)) return false;
@@ -409,8 +438,9 @@ export const isUnderBase = (url: unknown, base: string): boolean => {
   return entryUrl.origin === baseUrl.origin && (entryUrl.pathname === path || entryUrl.pathname.startsWith(`${path}/`));
 };
 
-/** What the URL of a webhook entry calls: a rule or a group (also in `rule`), a variant and a phase. */
+/** What a webhook entry calls. */
 interface WebhookEntryTarget {
+  /** A rule or a group. */
   rule: string;
   variant?: string;
   phase: Phase;
@@ -418,7 +448,9 @@ interface WebhookEntryTarget {
 
 const domain = /\.postern\.dev$/;
 
-/** Returns the rule, variant and phase that each entry of webhook configurations calls, by the entry's name. */
+/**
+ * Returns the rule, variant and phase that each entry calls. They come from the entry's name: VARIANT.RULE.postern.dev.
+ */
 export const listRulesCalledByEntries = (manifests: readonly object[]): WebhookEntryTarget[] =>
   sortObjects(manifests).flatMap(({ kind, webhooks }) =>
     toNamedWebhookEntries(webhooks).map(({ name }): WebhookEntryTarget => {
@@ -428,11 +460,15 @@ export const listRulesCalledByEntries = (manifests: readonly object[]): WebhookE
     }),
   );
 
+/**
+ * Returns objects in the order of creation, with relays in their entries. Throws if one is of a kind that isn't
+ * deployed.
+ */
 const sortObjects = (objects: readonly object[]): DeployedObject[] => {
-  const all: readonly unknown[] = objects;
-  const strange = all.find((object) => !isDeployedObject(object));
-  if (strange !== undefined) throw new Error(`${JSON.stringify(strange).slice(0, 100)} can't be deployed`);
-  return all
+  const values: readonly unknown[] = objects;
+  const invalid = values.find((object) => !isDeployedObject(object));
+  if (invalid !== undefined) throw new Error(`${JSON.stringify(invalid).slice(0, 100)} can't be deployed`);
+  return values
     .filter(isDeployedObject)
     .map(callThroughRelay)
     .sort((left, right) => creationOrder.indexOf(left.kind) - creationOrder.indexOf(right.kind));

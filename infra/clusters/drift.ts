@@ -2,25 +2,26 @@ import { isDeepStrictEqual } from "node:util";
 import { isMap, toMap } from "#lib/json.ts";
 import { type DeployedKind, type DeployedObject, describeObject, hideUrlKeys, toReference } from "./api.ts";
 
-/** A difference between an object in the cluster, or one of its webhook entries, and the wanted object. */
+/** A difference between an object in the cluster and the wanted object. */
 export interface DeployedObjectDifference {
   kind: DeployedKind;
   name: string;
+  /** The name of the webhook entry that differs. */
   entry?: string;
   what: "missing" | "left over" | "different";
-  /** Without keys. */
+  /** Describes the difference. Keys in URLs are hidden. */
   sentence: string;
 }
 
-/** Compares a live object with the wanted one. Either both have the API server's defaults, or neither has. */
+/** Compares an object in the cluster with the wanted one. Both must have the API server's defaults, or none of them. */
 export const compareObjects = (live: DeployedObject, wanted: DeployedObject): DeployedObjectDifference[] => {
-  const { webhooks: liveEntries, ...own } = selectFields(live);
-  const { webhooks: wantedEntries, ...wantedOwn } = selectFields(wanted);
+  const { webhooks: liveEntries, ...liveFields } = selectFields(live);
+  const { webhooks: wantedEntries, ...wantedFields } = selectFields(wanted);
   const { labels, annotations } = wanted.metadata;
   const found = [
-    ...compareMarks("label", live.metadata.labels, labels),
-    ...compareMarks("annotation", live.metadata.annotations, annotations),
-    ...compareFields(own, wantedOwn),
+    ...compareTexts("label", live.metadata.labels, labels),
+    ...compareTexts("annotation", live.metadata.annotations, annotations),
+    ...compareFields(liveFields, wantedFields),
   ];
   return [
     ...found.map((words) => toObjectDifference(wanted, `: ${words}`)),
@@ -28,6 +29,7 @@ export const compareObjects = (live: DeployedObject, wanted: DeployedObject): De
   ];
 };
 
+/** Compares the objects in a release with the wanted ones. */
 export const compareManifests = (
   before: readonly DeployedObject[],
   wanted: readonly DeployedObject[],
@@ -53,8 +55,7 @@ const missingWords = "is missing";
 const unwantedWords = "should not be there";
 
 /**
- * Returns a difference with these words for each entry of a webhook configuration, or one for any other object as a
- * whole.
+ * Returns a difference with these words for each entry of a webhook configuration, or for an object without entries.
  */
 const describeEach = (object: DeployedObject, words: string): DeployedObjectDifference[] => {
   const entries = toNamedWebhookEntries(object.webhooks);
@@ -75,7 +76,8 @@ const classifyDifference = (words: string): DeployedObjectDifference["what"] => 
 };
 
 /**
- * Describes how a webhook entry differs. Names the phase, because a rule's entries of both phases have the same name.
+ * Describes how a webhook entry differs. It names the phase, because the mutating and the validating entry have one
+ * name.
  */
 const toEntryDifference = (
   { kind, metadata }: DeployedObject,
@@ -87,14 +89,13 @@ const toEntryDifference = (
   return { kind, name: metadata.name, entry, what: classifyDifference(words), sentence };
 };
 
-/**
- * Returns an object's fields to compare with the deployed ones; of a Secret only its type: controllers set its data.
- */
+/** Returns the fields of an object that are compared. Of a Secret, it is only the type: controllers set the data. */
 const selectFields = ({ apiVersion: _, kind, metadata: __, ...fields }: DeployedObject): Fields =>
   kind === "Secret" || kind === "ServiceAccount" ? { ...("type" in fields && { type: fields.type }) } : fields;
 
 type Fields = Record<string, unknown>;
 
+/** A map with a name, such as a webhook entry. */
 interface Named extends Fields {
   name: string;
 }
@@ -104,6 +105,7 @@ const isNamed = (value: unknown): value is Named => typeof toMap(value).name ===
 export const toNamedWebhookEntries = (webhooks: unknown): Named[] =>
   Array.isArray(webhooks) ? webhooks.filter(isNamed) : [];
 
+/** Compares the entries of two webhook configurations, and their order. */
 const compareEntries = (object: DeployedObject, live: Named[], wanted: Named[]): DeployedObjectDifference[] => {
   const names = live.map(({ name }) => name).filter((name) => wanted.some((entry) => entry.name === name));
   const order = wanted.map(({ name }) => name).filter((name) => names.includes(name));
@@ -123,34 +125,36 @@ const compareEntries = (object: DeployedObject, live: Named[], wanted: Named[]):
 };
 
 /**
- * Describes each wanted label or annotation that is missing or differs in the cluster; all others belong to other
+ * Describes wanted labels or annotations that are missing or differ in the cluster. Additional ones are from other
  * clients.
  */
-const compareMarks = (what: string, live: Record<string, string> = {}, wanted: Record<string, string> = {}): string[] =>
+const compareTexts = (what: string, live: Record<string, string> = {}, wanted: Record<string, string> = {}): string[] =>
   Object.entries(wanted)
     .filter(([key, value]) => live[key] !== value)
     .map(([key, value]) =>
       live[key] === undefined ? `${what} ${key} is missing` : `${what} ${key} is ${live[key]}, not ${value}`,
     );
 
+/** Describes each field that differs. Maps, and lists of maps with names, are compared field by field. */
 const compareFields = (live: Fields, wanted: Fields, path = ""): string[] =>
   [...new Set([...Object.keys(wanted), ...Object.keys(live)])].flatMap((key) => {
-    const [is, should] = [live[key], wanted[key]];
+    const [actual, expected] = [live[key], wanted[key]];
     const place = `${path}${key}`;
-    if (isDeepStrictEqual(is, should)) return [];
-    if (key === "caBundle" && is !== undefined && should !== undefined) return [`${place} is another certificate`];
-    if (key === "url" && hideUrlKeys(String(is)) === hideUrlKeys(String(should)))
-      return [`${place} has another key than ${should}`];
-    if (isMap(is) && isMap(should)) return compareFields(is, should, `${place}.`);
-    if (isListOfNamed(is) && isListOfNamed(should)) {
-      const found = compareFields(indexByName(is), indexByName(should), `${place}.`);
+    if (isDeepStrictEqual(actual, expected)) return [];
+    if (key === "caBundle" && actual !== undefined && expected !== undefined)
+      return [`${place} is another certificate`];
+    if (key === "url" && hideUrlKeys(String(actual)) === hideUrlKeys(String(expected)))
+      return [`${place} has another key than ${expected}`];
+    if (isMap(actual) && isMap(expected)) return compareFields(actual, expected, `${place}.`);
+    if (isListOfNamed(actual) && isListOfNamed(expected)) {
+      const found = compareFields(indexByName(actual), indexByName(expected), `${place}.`);
       return found.length > 0 ? found : [`${place} are in another order`];
     }
-    if (is === undefined) return [`${place} is missing; it should be ${formatValue(should)}`];
+    if (actual === undefined) return [`${place} is missing; it should be ${formatValue(expected)}`];
     return [
-      should === undefined
-        ? `${place} is ${formatValue(is)}, but should not be set`
-        : `${place} is ${formatValue(is)}, not ${formatValue(should)}`,
+      expected === undefined
+        ? `${place} is ${formatValue(actual)}, but should not be set`
+        : `${place} is ${formatValue(actual)}, not ${formatValue(expected)}`,
     ];
   });
 

@@ -7,10 +7,12 @@ import { createRoleIdentity } from "../aws/identity.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { ClusterConnectConfig } from "../config/config.ts";
 
-/** An answer of EKS's API: its JSON, and the sentence of an error. */
+/** An answer of EKS's API. */
 export interface EksAnswer {
   status: number;
+  /** The JSON of the answer. */
   content: Record<string, unknown>;
+  /** The message of an error. */
   sentence: string;
 }
 
@@ -22,13 +24,13 @@ interface EksRequest {
   body?: object;
 }
 
-/** Returns the identity for an EKS cluster: that of the command, or the role of the connect setting. */
+/** Returns the identity for an EKS cluster: the role in `connect`, or else the identity of the command. */
 export const chooseEksIdentity = (
   { role, region = "" }: ClusterConnectConfig,
   readIdentity: () => Promise<AwsKeys>,
 ): (() => Promise<AwsKeys>) => (role === undefined ? readIdentity : createRoleIdentity(role, region, readIdentity));
 
-/** Returns a function that calls EKS's API for the cluster of a connect setting. */
+/** Returns a function that calls EKS's API for the cluster in `connect`. */
 export const openEks = (
   connect: ClusterConnectConfig,
   readIdentity: () => Promise<AwsKeys>,
@@ -45,7 +47,7 @@ export const openEks = (
     const headers = signHeaders(
       {
         ...{ method, host: base.host, query, service: "eks", region },
-        // Signatures of all services but S3 have the path encoded twice.
+        // In signatures of all services except S3, the path is encoded twice.
         path: `${root}/${parts.map(encodeURIComponent).join("/")}`,
         ...(text !== undefined && { headers: { "content-type": "application/json" }, body: text }),
       },
@@ -67,7 +69,7 @@ export const openEks = (
   };
 };
 
-/** Returns the URL of the EKS API; the environment variables that replace it are those of the AWS SDKs. */
+/** Returns the URL of the EKS API. The environment variables are those with which the AWS SDKs replace it, too. */
 const findEksAddress = (region: string): URL => {
   const { AWS_ENDPOINT_URL_EKS, AWS_ENDPOINT_URL } = process.env;
   return new URL(AWS_ENDPOINT_URL_EKS || AWS_ENDPOINT_URL || `https://eks.${region}.${getAwsDomain(region)}`);

@@ -11,7 +11,7 @@ import { readManifestCluster } from "../manifests/manifest-cluster.ts";
 import { type ClusterCredentialOptions, openClusterApi } from "./access.ts";
 import type { ClusterApi } from "./api.ts";
 
-/** Opens a cluster for inspection with the deployer's credentials, or the manifest cluster that replaces it. */
+/** Opens a cluster for inspection, or the folder of manifests that replaces the cluster in postern.yaml. */
 export const openInspectedCluster = async (
   name: string,
   { connect, kubernetes }: ClusterConfig,
@@ -28,7 +28,7 @@ export const openInspectedCluster = async (
 
 const pageSize = 500;
 
-/** Returns functions that list objects and discover kinds for inspecting rules, through one cluster's client. */
+/** Returns functions with which rules list objects and discover kinds in a cluster. */
 export const createInspectedCluster = ({ read }: Pick<ClusterApi, "read">): Required<InspectedCluster> => ({
   list: async ({ group, version = "v1", resource }: ResourceType) => {
     const found: KubernetesObject[] = [];

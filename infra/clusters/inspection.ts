@@ -3,31 +3,31 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { listRulesAskingCluster } from "../config/connections.ts";
 
-/** Returns the rules whose webhook entries also depend on objects of the cluster, such as its policies. */
+/** Returns the rules of a cluster whose webhook entries depend on objects in the cluster, such as policies. */
 export const findRulesInspectingCluster = (catalogue: CatalogueRule[], cluster: ClusterConfig): CatalogueRule[] =>
   listRulesAskingCluster(catalogue, cluster).filter(({ rule }) => rule.inspectForSettings !== undefined);
 
-/** A cluster with the settings that the inspection found. */
+/** The config of a cluster after its inspection, and notes for the user. */
 export interface InspectedClusterConfig {
   cluster: ClusterConfig;
   notes: string[];
 }
 
 /**
- * Runs inspectForSettings of a cluster's rules, which extends their settings by objects of the cluster. Opens the
- * cluster only if a rule has that function.
+ * Calls `inspectForSettings` of a cluster's rules, which adds objects in the cluster to their settings. Opens the
+ * cluster only if a rule has this function.
  */
 export const inspectClusterForSettings = async (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
   open: () => Promise<InspectedCluster>,
 ): Promise<InspectedClusterConfig> => {
-  const some = findRulesInspectingCluster(catalogue, cluster);
-  if (some.length === 0) return { cluster, notes: [] };
+  const inspecting = findRulesInspectingCluster(catalogue, cluster);
+  if (inspecting.length === 0) return { cluster, notes: [] };
   const inspected = await open();
   const rules = new Map(cluster.rules);
   const notes: string[] = [];
-  for (const { name, rule } of some) {
+  for (const { name, rule } of inspecting) {
     const setup = cluster.rules.get(name);
     const found = setup && (await rule.inspectForSettings?.(setup.settings, inspected));
     if (setup === undefined || found === undefined) continue;

@@ -7,13 +7,15 @@ import type { ClusterApi, DeployedObject } from "./api.ts";
 export type PolicyKind = "MutatingAdmissionPolicy" | "ValidatingAdmissionPolicy";
 
 const apiVersion = "admissionregistration.k8s.io/v1";
-const mark = "postern.dev/probe";
+/** The annotation that a mutating probe adds. */
+const probeAnnotation = "postern.dev/probe";
+/** The message with which a validating probe refuses. */
 const refusal = "refused by Postern's probe";
 const probeSeconds = 30;
 
-/** Returns a policy that concerns only one configuration, which does not exist, and the policy's binding. */
+/** Returns a policy and its binding. The policy matches only one webhook configuration, which does not exist. */
 const buildProbe = (kind: PolicyKind, name: string): DeployedObject[] => {
-  // API servers apply the policy of an earlier probe for a moment after its deletion.
+  // Each probe has a new name, because API servers apply a deleted policy for another moment.
   const probeName = `probe-${randomUUID()}`;
   const labels = { "app.kubernetes.io/managed-by": "postern" };
   const metadata = { name: `${name}.${probeName}`, labels, annotations: { [policyNameAnnotation]: probeName } };
@@ -23,7 +25,7 @@ const buildProbe = (kind: PolicyKind, name: string): DeployedObject[] => {
     matchConstraints: { resourceRules: [rule] },
     matchConditions: [{ name: "is-probe", expression: `object.metadata.name == '${metadata.name}'` }],
   };
-  const expression = `Object{metadata: Object.metadata{annotations: {'${mark}': 'seen'}}}`;
+  const expression = `Object{metadata: Object.metadata{annotations: {'${probeAnnotation}': 'seen'}}}`;
   const isMutating = kind === "MutatingAdmissionPolicy";
   const effect = isMutating
     ? {
@@ -38,10 +40,7 @@ const buildProbe = (kind: PolicyKind, name: string): DeployedObject[] => {
   ];
 };
 
-/**
- * Throws if the API server doesn't apply the policies of a kind that were written before; waits for it as `probePolicies`
- * does.
- */
+/** Waits until the API server applies policies of a kind that were just written. Throws if it doesn't. */
 export const awaitPolicies = async (api: ClusterApi, kind: PolicyKind, name: string): Promise<void> => {
   if (await probePolicies(api, kind, name)) return;
   throw new Complaint(
@@ -51,10 +50,10 @@ export const awaitPolicies = async (api: ClusterApi, kind: PolicyKind, name: str
 };
 
 /**
- * Reports whether the API server applies the policies of a kind that were written before: it sees changed policies in
- * their order, and a probe's policy is the last one. Policies don't concern policies, but webhook configurations, so a dry
- * run needs no other rights than a deployment. Returns false if the probe has no effect for 30 s, for instance because the
- * admission plugin is off.
+ * Reports whether the API server applies policies of a kind that were just written. It writes a probe policy after
+ * them: API servers read changed policies in their order, so if the probe has an effect, the others have, too. The
+ * effect shows in a dry run that creates a webhook configuration, for which a deployment has the right. Returns false
+ * if the probe has no effect for 30 s, for instance because the admission plugin is off.
  */
 export const probePolicies = async (api: ClusterApi, kind: PolicyKind, name: string): Promise<boolean> => {
   const probe = buildProbe(kind, name);
@@ -63,7 +62,7 @@ export const probePolicies = async (api: ClusterApi, kind: PolicyKind, name: str
   const isApplied = async (): Promise<boolean> => {
     try {
       const { metadata } = await api.apply(configuration, { dryRun: true });
-      return metadata.annotations?.[mark] !== undefined;
+      return metadata.annotations?.[probeAnnotation] !== undefined;
     } catch (error) {
       if (error instanceof Complaint && error.message.includes(refusal)) return true;
       throw error;

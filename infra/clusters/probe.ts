@@ -19,24 +19,24 @@ import { hideUrlKeys } from "./api.ts";
 /** The result of sending a test review to an endpoint. */
 interface EndpointProbeResult {
   ok: boolean;
-  /** The milliseconds that the last try to reach the endpoint took. */
+  /** How long the last try took. */
   milliseconds: number;
-  /** The result of probing an endpoint, in a sentence that doesn't contain the key of the URL. */
+  /** Describes the result. The key in the URL is hidden. */
   sentence: string;
 }
 
-/** How often and how long an endpoint is asked before it counts as failing. */
+/** How often and how long an endpoint is probed before it counts as failing. */
 interface EndpointProbeLimits {
   tries: number;
-  /** Milliseconds. */
+  /** Milliseconds between two tries. */
   pause: number;
   timeoutSeconds: number;
   /**
-   * The time, in milliseconds since 1970, until which AWS may answer as before a change of an alias, a permission or a
-   * route.
+   * A time in milliseconds since 1970. Until then, AWS may still answer as before a change of an alias, a permission or
+   * a route.
    */
   spreadingUntil: number;
-  /** Whether EKS may not know yet that a function may read the cluster. */
+  /** True if a function has just got the right to read the cluster, so that EKS may not know it yet. */
   hasNewRights: boolean;
 }
 
@@ -47,12 +47,12 @@ const defaultLimits: EndpointProbeLimits = {
   spreadingUntil: 0,
   hasNewRights: false,
 };
-/** The milliseconds for which a deployment waits until AWS's endpoints have its changes. */
+/** A deployment waits at most so many milliseconds until its changes have an effect in all endpoints of AWS. */
 const spreadMilliseconds = 20_000;
-/** The milliseconds for which it waits until the API servers of an EKS cluster know a new access entry. */
+/** A deployment waits at most so many milliseconds until the API servers of an EKS cluster know a new access entry. */
 const accessMilliseconds = 60_000;
 
-/** Sends an endpoint a harmless dry-run review, as the API server would. */
+/** Sends a dry-run review to an endpoint, as an API server does. Tries again within the limits. */
 export const probeEndpoint = async (
   url: string,
   ca?: string,
@@ -65,7 +65,7 @@ export const probeEndpoint = async (
   for (let attempt = 1; ; attempt++) {
     const start = performance.now();
     const headers = { "content-type": "application/json", accept: "application/json", "user-agent": "postern" };
-    // Another try opens a new connection.
+    // Only the first try uses the shared agent. Later tries open new connections.
     const request = { method: "POST", headers, agent: attempt === 1 ? agent : false, ...(ca && { ca }) };
     const deadline = Date.now() + timeoutSeconds * 1000;
     const answer = await sendRequest(`${url}?timeout=${timeoutSeconds}s`, request, body, deadline).catch(
@@ -75,9 +75,10 @@ export const probeEndpoint = async (
     const fault = findAnswerFault(answer, toMap(toMap(review).request).uid);
     if (fault === undefined)
       return { ok: true, milliseconds, sentence: hideUrlKeys(`${url} answers in ${milliseconds} ms`) };
-    const mayPass = !("status" in answer) || answer.status >= 500 || answer.status === 429;
+    const isTemporary = !("status" in answer) || answer.status >= 500 || answer.status === 429;
     const isSpreading = spreadingUntil > begun && mayBeSpreading(answer, hasNewRights);
-    if (isSpreading ? Date.now() >= spreadingUntil : !mayPass || attempt >= tries) {
+    const givesUp = isSpreading ? Date.now() >= spreadingUntil : !isTemporary || attempt >= tries;
+    if (givesUp) {
       const seconds = Math.round((Date.now() - begun) / 1000);
       const others = isSpreading ? ` (the last of ${attempt} answers in ${seconds} s)` : "";
       return { ok: false, milliseconds, sentence: hideUrlKeys(`${url}: ${fault}${others}`) };
@@ -92,31 +93,33 @@ interface WebhookEntryProbe extends EndpointProbeResult {
 }
 
 /**
- * The number of endpoints that are probed at once, also if several clusters are updated side by side: a new account
- * runs only 10 functions at once.
+ * The number of endpoints that are probed in parallel, also if several clusters are updated in parallel. A new AWS
+ * account can run only 10 functions at the same time.
  */
 const maxParallelProbes = 5;
 let running = 0;
 const waiting: (() => void)[] = [];
 
+/** Runs `act` as soon as fewer than `maxParallelProbes` others run. */
 const takeTurn = async <T>(act: () => Promise<T>): Promise<T> => {
   if (running >= maxParallelProbes) await new Promise<void>((resolve) => waiting.push(resolve));
   else running += 1;
   try {
     return await act();
   } finally {
-    // The turn passes to the next one that waits.
+    // If another one waits, it runs next, so `running` stays the same.
     const next = waiting.shift();
     if (next) next();
     else running -= 1;
   }
 };
 
+/** Probes the endpoints of webhook entries. */
 export const probeEntries = async (
   entries: readonly WebhookEntry[],
   patience: Partial<EndpointProbeLimits> = {},
 ): Promise<WebhookEntryProbe[]> => {
-  // The entries share new connections: a connection from before wouldn't check the present certificate.
+  // The probes share connections of a new agent. An older connection wouldn't check the present certificate.
   const agent = new Agent({ keepAlive: true });
   const probes = entries.map(({ name, clientConfig: { url, caBundle }, rules, timeoutSeconds }) =>
     takeTurn(async () => {
@@ -133,8 +136,8 @@ export const probeEntries = async (
 };
 
 /**
- * Probes the endpoints of entries after changes in AWS, and waits until the changes have spread. Returns the results of
- * those that fail.
+ * Probes the endpoints of entries after changes in AWS, which may take some time to have an effect. Returns the
+ * failures.
  */
 export const probeForFailingEntries = async (
   entries: readonly WebhookEntry[],
@@ -146,9 +149,10 @@ export const probeForFailingEntries = async (
 };
 
 /**
- * Reports whether an endpoint may answer so only until a change in AWS has spread: without its permission or route, API
- * Gateway answers 500 or 404 and a function URL 403; a version that an alias has just left may not know a key; and a
- * function that can't read its cluster answers 503.
+ * Reports whether an endpoint's answer may be wrong only because a change in AWS has no effect yet:
+ * - 500 or 404 of API Gateway, and 403 of a function URL, if a permission or a route is new
+ * - 404 of the version before, which may not know a new key
+ * - 503 of a function that can't read its cluster yet
  */
 const mayBeSpreading = (answer: HttpsAnswer | UnansweredError, hasNewRights: boolean): boolean =>
   "status" in answer &&
@@ -156,14 +160,12 @@ const mayBeSpreading = (answer: HttpsAnswer | UnansweredError, hasNewRights: boo
     (answer.status === 503 && hasNewRights) ||
     (answer.status === 500 && toMap(parseJson(answer.body)).kind !== "Status"));
 
-/**
- * Describes what is wrong with an endpoint's answer to a probe; undefined if nothing is. A refusal is a valid answer.
- */
+/** Describes why an endpoint's answer to a probe is wrong; undefined if it is right. A refusal is a right answer. */
 const findAnswerFault = (answer: HttpsAnswer | UnansweredError, uid: unknown): string | undefined => {
   if (!("status" in answer)) return `it can't be reached: ${toSentence(answer)}`;
   const { status, body } = answer;
   const content = toMap(parseJson(body));
-  // Function URLs of AWS write `Message`.
+  // Function URLs have `Message` in place of `message`.
   const { Message, message = Message } = content;
   const text = toSentence(typeof message === "string" ? message : body.slice(0, 200));
   if (status === 404 && content.kind === "Status") return "the endpoint doesn't know this cluster's key, or the rule";
@@ -174,7 +176,7 @@ const findAnswerFault = (answer: HttpsAnswer | UnansweredError, uid: unknown): s
   return isReview && isOurs ? undefined : `its answer is not an AdmissionReview for this request: ${text}`;
 };
 
-/** Subresources whose requests carry another kind than the parent's. */
+/** The kinds of objects in requests for subresources, if they are not the kind of the resource. */
 const subresourceKinds: Record<string, { group: string; version: string; kind: string }> = {
   binding: { group: "", version: "v1", kind: "Binding" },
   exec: { group: "", version: "v1", kind: "PodExecOptions" },
@@ -185,7 +187,7 @@ const subresourceKinds: Record<string, { group: string; version: string; kind: s
   scale: { group: "autoscaling", version: "v1", kind: "Scale" },
 };
 
-/** Returns a well-formed review for a probe: a request that the first of a webhook entry's rules matches. */
+/** Builds a review for a probe: its request matches the first element of a webhook's `rules`. */
 export const buildProbeReview = ([match]: readonly RequestMatch[]) => {
   const { apiGroups = [], apiVersions = [], resources = [], operations = [] } = match ?? {};
   const [path = "*"] = resources;

@@ -13,22 +13,24 @@ import { inspectClusterForSettings } from "./inspection.ts";
 interface RegisteredObject {
   kind: DeployedKind;
   name: string;
-  /** The number of webhook entries; absent for other kinds. */
+  /** The number of webhook entries; absent for kinds without entries. */
   entries?: number;
-  /** The times of its creation and of its last change, and the client that made this change. */
+  /** When it was created. */
   since: string;
+  /** When it was changed last. */
   changed: string | null;
+  /** The client that made the last change. */
   by: string | null;
 }
 
-/** What a cluster has of the objects that `postern manifests` prints, and how that differs from them. */
+/** The objects of Postern in a cluster, and how they differ from those that `postern manifests` prints. */
 export interface RegisteredCluster {
   cluster: string;
   server: string;
   /** The name of the webhook configurations. */
   name: string;
   objects: RegisteredObject[];
-  /** The names of other webhook configurations that Postern made. */
+  /** The names of other webhook configurations that Postern has created. */
   others: string[];
   /** The servers that the entries call. */
   calls: string[];
@@ -37,8 +39,8 @@ export interface RegisteredCluster {
 }
 
 /**
- * Compares a cluster with what `postern manifests` would print. The address of the rules, the key, the CA, and whether
- * guards were hardened are taken from the cluster: options of `postern manifests` choose them.
+ * Compares a cluster with what `postern manifests` would print. Some of the output depends on options: the address of
+ * the rules, the key, the CA, and whether rules are hardened. These are taken from the objects in the cluster.
  */
 export const readRegisteredCluster = async (
   api: ClusterApi,
@@ -67,7 +69,7 @@ export const readRegisteredCluster = async (
     },
     {
       name,
-      // The rules of a stage can have addresses of their own.
+      // Each rule may have its own address, so the URL comes from its own entry, if it has one.
       address: (rule, path) =>
         urls.find(
           (url) =>
@@ -122,7 +124,7 @@ const listOtherInstances = async (api: ClusterApi, name: string): Promise<string
   return [...new Set(found.map(({ metadata }) => metadata.name))].filter((other) => other !== name).sort();
 };
 
-/** Explains a left-over entry whose rule is off. */
+/** Adds to a difference that the rule of a left-over entry is off. */
 const explainUnwantedEntry = (
   difference: DeployedObjectDifference,
   { rules, groups }: ClusterConfig,
@@ -143,7 +145,7 @@ const toRegisteredObject = ({ kind, metadata, webhooks }: DeployedObject): Regis
     .map((fields) => fields as { time?: string; manager?: string })
     .filter(({ time }) => time !== undefined)
     .reduce<{ time?: string; manager?: string }>(
-      (one, other) => ((one.time ?? "") > (other.time ?? "") ? one : other),
+      (latest, candidate) => ((latest.time ?? "") > (candidate.time ?? "") ? latest : candidate),
       {},
     );
   return {

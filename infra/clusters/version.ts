@@ -4,11 +4,11 @@ import { Complaint } from "../cli/complaint.ts";
 import type { PolicySupport } from "../config/config.ts";
 import type { ClusterApi } from "./api.ts";
 
-/** What an API server says of its version. */
+/** What an API server answers to /version. */
 export interface ClusterVersion {
   /** The minor version of Kubernetes, such as `1.35`. */
   minor: string;
-  /** The managed service whose name is in the version, such as `v1.35.2-eks-1a2b3c4`; AKS has no name there. */
+  /** The managed service, if the version names it, as `v1.35.2-eks-1a2b3c4` does. Versions of AKS don't name it. */
   service?: ManagedService;
 }
 

@@ -53,6 +53,7 @@ export default {
   },
 } satisfies Command;
 
+/** Builds all rules that are on, and what `npx osls package` needs. Throws if a limit of AWS is exceeded. */
 const buildAll = async (config: PosternConfig, catalogue: CatalogueRule[], file: string): Promise<RuleBundle[]> => {
   const { publicKey } = await readOrCreateUrlSigner(join(dirname(file), ".postern"));
   const { bundles, resources, notes } = await buildFunctions(config, catalogue, file, publicKey);

@@ -137,7 +137,7 @@ export default {
   },
 
   async run({ options, words }) {
-    // Without this, V8 often keeps the objects of all evaluations in memory until the end of a check.
+    // Without this flag, V8 often keeps the objects of all evaluations in memory until the end of the check.
     setFlagsFromString("--no-allocation-site-pretenuring");
     const outputs = parseOutputOptions(readListOption(options, "output"), checkReportFormats);
     const isLive = options.flag("live");
@@ -228,7 +228,7 @@ const readKubernetesOption = (options: ParsedOptions): Pick<ClusterConfig, "kube
   return { kubernetes };
 };
 
-/** Adds rules that could not be loaded to an evaluation: the object is undecided, unless another rule denies it. */
+/** Makes the verdict of an evaluation undecided if rules could not be loaded, unless another rule denies the object. */
 const markBrokenRules = (evaluation: ObjectEvaluation, broken: readonly BrokenRule[]): ObjectEvaluation => {
   if (broken.length === 0) return evaluation;
   const { verdict, undecided } = evaluation.checked;
@@ -242,23 +242,25 @@ const markBrokenRules = (evaluation: ObjectEvaluation, broken: readonly BrokenRu
   };
 };
 
+/** The options that can't be combined with --save, which checks nothing. */
 const ofChecks = ["rules", "plugins", "operation", "as-group", "webhooks", "call", "harden", "known", "all", "output"];
 
+/** Throws if options or paths are combined that don't fit together. */
 const checkOptions = (options: ParsedOptions, words: readonly string[]): void => {
-  const isSaid = (name: string) => options.flag(name) || options.texts(name).length > 0;
+  const isGiven = (name: string) => options.flag(name) || options.texts(name).length > 0;
   if (options.flag("live")) {
     const files = ["state", "strict", "validate", "old", "review", "build", "fix"]
-      .filter(isSaid)
+      .filter(isGiven)
       .map((name) => `--${name}`);
     const [wrong] = [...words, ...files];
     if (wrong !== undefined)
       throw new Complaint(`--live checks what the cluster has; it can't be combined with ${wrong}`);
-    const idle = options.text("save") !== undefined && ofChecks.find(isSaid);
+    const unused = options.text("save") !== undefined && ofChecks.find(isGiven);
     if (options.text("save") === "-") throw new Complaint("--save takes a file, not -");
-    if (idle) throw new Complaint(`--save checks nothing; it can't be combined with --${idle}`);
+    if (unused) throw new Complaint(`--save checks nothing; it can't be combined with --${unused}`);
     return;
   }
-  const live = ["save", "kubeconfig", "context", "page"].find(isSaid);
+  const live = ["save", "kubeconfig", "context", "page"].find(isGiven);
   if (live !== undefined) throw new Complaint(`--${live} needs --live`);
   if (options.texts("namespace").length > 1)
     throw new Complaint(
@@ -272,7 +274,10 @@ const checkOptions = (options: ParsedOptions, words: readonly string[]): void =>
     );
 };
 
-/** Lets the first signal end the check with a report; a second signal ends the program. */
+/**
+ * After a first signal, the check stops and prints its report. A second signal ends the program. Returns a function
+ * that restores the usual effect of signals.
+ */
 const catchSignals = (stop: AbortController): (() => void) => {
   const signals = ["SIGINT", "SIGTERM"] as const;
   const end = () => stop.abort();

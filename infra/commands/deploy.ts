@@ -66,7 +66,7 @@ export default {
     const project = await readDeploymentConfig(options);
     const stop = new AbortController();
     const halt = () => stop.abort();
-    // Mistakes in options are reported before anything of AWS is.
+    // Mistakes in options are reported before AWS is called.
     const chosen = {
       ...project,
       deployer: readClusterCredentials(options, project.clusters),
@@ -114,6 +114,7 @@ const parseHardenAfter = (options: ParsedOptions): number => {
   return number;
 };
 
+/** Reads --soften: names of rules, of their plugins, or of groups. */
 const parseSoften = (
   options: ParsedOptions,
   { catalogue, config }: Pick<DeploymentJob, "catalogue" | "config">,
@@ -142,6 +143,7 @@ const parseWrite = (options: ParsedOptions): Pick<DeploymentJob, "write" | "keyF
   return { write, keyFrom };
 };
 
+/** Reads --canary, such as 10%, and --for. */
 const parseCanary = (options: ParsedOptions, signal: AbortSignal): CanaryOptions | undefined => {
   const [text, milliseconds] = [options.text("canary"), parseDurationMilliseconds(options.text("for"), "for")];
   if (text === undefined) return undefined;

@@ -51,7 +51,7 @@ export default {
     const destroy = async (stage: AwsStage) => {
       const forgotten = readListOption(options, "forget");
       const deployer = readClusterCredentials(options, configsOnly ?? [...config.clusters.keys()]);
-      const demolition = {
+      const destruction = {
         stage,
         config,
         file,
@@ -64,11 +64,11 @@ export default {
       if (!options.flag("yes")) {
         const preview = configsOnly
           ? `deleted:\n  ${describeDeletedObjects(config, configsOnly)}`
-          : formatStageContents(demolition, await readStageContents(demolition));
+          : formatStageContents(destruction, await readStageContents(destruction));
         writeOutput(`This would be the result; --yes deletes.\n${preview}\n`);
         return 0;
       }
-      writeOutput(`${await destroyStage({ ...demolition, url: options.text("url") })}\n`);
+      writeOutput(`${await destroyStage({ ...destruction, url: options.text("url") })}\n`);
       return 0;
     };
     return runInStage(options, destroy, { isEmergency: configsOnly !== undefined });

@@ -1,7 +1,7 @@
 import { stringify } from "yaml";
 import { type NamedConditions, selectPhase } from "#lib/rule.ts";
 import { knownMinors } from "#lib/since.ts";
-import { type CatalogueRule, describeUseOfDefaultOnPort } from "../catalogue/registry.ts";
+import { type CatalogueRule, describeUseOfDefaultOnPlugin } from "../catalogue/registry.ts";
 import { resolveRuleNames } from "../catalogue/rule-names.ts";
 import { formatPage } from "../catalogue/sources.ts";
 import { describeCompiledInPlugin } from "../catalogue/upstream-plugins.ts";
@@ -46,8 +46,8 @@ export default {
 const differences = `${formatPage("background/kinitiras-differences.md")} lists where kinitiras does something else.`;
 
 /**
- * Prints what each policy of a file does, or its faults, and returns the exit code. Only here is the CUE engine
- * loaded.
+ * Prints what each policy in a file does, or its faults. Returns the exit code. The modules are imported only here,
+ * because they load the CUE engine.
  */
 const explainPolicies = async (file: string, asJson: boolean): Promise<number> => {
   const [{ explainPolicyManifests, readPolicyManifests, formatExplanation }, { partitionManifests }, { evaluateCue }] =
@@ -57,16 +57,17 @@ const explainPolicies = async (file: string, asJson: boolean): Promise<number> =
       import("#lib/cue/engine.ts"),
     ]);
   const manifests = await readPolicyManifests([file]);
-  const all = await explainPolicyManifests(manifests, (source) => evaluateCue(source));
+  const explanations = await explainPolicyManifests(manifests, (source) => evaluateCue(source));
   const end = partitionManifests(manifests).kinitiras.length > 0 ? `\n${differences}\n` : "";
-  if (asJson) writeJson(all);
-  else writeOutput(`${all.map(formatExplanation).join("\n")}${end}`);
-  return all.some(({ faults }) => faults.length > 0) ? 1 : 0;
+  if (asJson) writeJson(explanations);
+  else writeOutput(`${explanations.map(formatExplanation).join("\n")}${end}`);
+  return explanations.some(({ faults }) => faults.length > 0) ? 1 : 0;
 };
 
+/** Returns what `postern explain RULE` prints, except what depends on clusters. */
 const buildExplanation = ({ phases, rule, ...listed }: CatalogueRule) => {
   const settings = rule.settings ?? {};
-  const worthwhile = describeUseOfDefaultOnPort(rule);
+  const worthwhile = describeUseOfDefaultOnPlugin(rule);
   const perPhase = phases.map((phase) => [
     phase,
     {
@@ -102,6 +103,7 @@ const buildExplanation = ({ phases, rule, ...listed }: CatalogueRule) => {
   };
 };
 
+/** Returns the names of a rule's variants, at most ten. */
 const listEntryNames = (listed: CatalogueRule): string[] => {
   const setup = { mode: "enforce" as const, settings: listed.rule.settings ?? {} };
   const names = new Set(
@@ -109,8 +111,8 @@ const listEntryNames = (listed: CatalogueRule): string[] => {
       buildRuleWebhookEntries(listed, phase, setup, false).map(({ variant = "" }) => variant),
     ),
   );
-  const few = [...names].slice(0, 10);
-  return names.size > few.length ? [...few, `and ${names.size - few.length} more`] : few;
+  const shown = [...names].slice(0, 10);
+  return names.size > shown.length ? [...shown, `and ${names.size - shown.length} more`] : shown;
 };
 
 const joinConditionLines = (conditions: NamedConditions = {}): NamedConditions =>

@@ -84,7 +84,7 @@ const readTarget = async (options: ParsedOptions): Promise<ImportTarget> => {
   return parseTarget(target ?? newestKubernetes);
 };
 
-/** Opens the cluster of --kubeconfig, or a cluster of the present postern.yaml, which is read only for that. */
+/** Opens the cluster of --kubeconfig, or else a cluster of the project's postern.yaml. */
 const openLiveCluster = async (options: ParsedOptions): Promise<ClusterApi> => {
   const kubeconfig = options.text("kubeconfig");
   const deployer = { identity: readAwsIdentity, right: "read /version" };
@@ -98,7 +98,7 @@ const openLiveCluster = async (options: ParsedOptions): Promise<ClusterApi> => {
   return openClusterApi(name, connect, { ...deployer, folder, ...readClusterCredentials(options, [name]) });
 };
 
-/** Reads --flags; without it, no flag is set. */
+/** Reads --flags. Without this option, no flag is set, but --config must be given. `file` is the value of --config. */
 const readFlags = async (options: ParsedOptions, file: string | undefined): Promise<AdmissionFlags> => {
   const value = options.text("flags");
   if (value === undefined && file === undefined)
@@ -114,7 +114,7 @@ const readFlags = async (options: ParsedOptions, file: string | undefined): Prom
   return flags;
 };
 
-/** Returns the text of --flags, and its name in messages. */
+/** Returns the text of --flags, which may be a file or standard input, and its name for messages. */
 const readFlagText = async (value: string): Promise<[text: string, where: string]> => {
   if (value === "-") return [await readAll(process.stdin), "standard input"];
   return existsSync(value) ? [await readOptionFile(value, "--flags"), basename(value)] : [value, "the text of --flags"];

@@ -1,5 +1,6 @@
 import { dirname } from "node:path";
 import { parse } from "yaml";
+import { getOwn } from "#lib/json.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import {
   type Command,
@@ -115,7 +116,9 @@ export default {
   },
 } satisfies Command;
 
-/** Returns the cluster's relay, of --service or postern.yaml, which needs neither the rules' address nor the key. */
+/**
+ * Returns the relay in --service or postern.yaml. Throws if an option names an address or a key: the relay has them.
+ */
 const readRelay = (options: ParsedOptions, { service: configured }: ClusterConfig): RelayService | undefined => {
   const [text, ca] = [options.text("service"), options.text("ca")];
   const found = text === undefined ? configured : parseServiceName(text);
@@ -129,7 +132,7 @@ const readRelay = (options: ParsedOptions, { service: configured }: ClusterConfi
   return found && { ca: String(ca), ...found };
 };
 
-/** Returns a function that finds the URL of a rule's endpoint, with the cluster's key. */
+/** Returns a function that returns the URL of a rule's endpoint, with the cluster's key. */
 const createAddressFinder = async (
   options: ParsedOptions,
   file: string,
@@ -144,7 +147,9 @@ const createAddressFinder = async (
   return (rule: string, path: string) => `${findBaseUrl(rule)}/${segment}/${rule}/${path}`;
 };
 
-/** Warns about an object that kubectl apply would refuse after it has applied the objects before it. */
+/**
+ * Warns about an object that is too large for kubectl apply. kubectl would apply the objects before it, and then fail.
+ */
 const warnIfTooLarge = (document: object): void => {
   const bytes = countAnnotationBytesAfterApply(document);
   if (bytes <= mostAnnotationBytes) return;
@@ -154,7 +159,7 @@ const warnIfTooLarge = (document: object): void => {
   );
 };
 
-/** Returns the cluster's config with what the cluster inspection found. */
+/** Inspects the cluster. Returns its config with settings that depend on objects in the cluster. */
 const inspectChosenCluster = async (
   catalogue: CatalogueRule[],
   [name, plain]: [string, ClusterConfig],
@@ -177,6 +182,7 @@ const inspectChosenCluster = async (
   return cluster;
 };
 
+/** Reads --url, --urls or --stage. Returns a function that returns the base URL of a rule. */
 const readBaseUrls = async (options: ParsedOptions): Promise<(rule: string) => string> => {
   const [url, urls, stage] = ["url", "urls", "stage"].map((name) => options.text(name));
   if (url !== undefined && urls !== undefined) throw new Complaint("--url and --urls can't be combined");
@@ -189,13 +195,15 @@ const readBaseUrls = async (options: ParsedOptions): Promise<(rule: string) => s
     throw new Complaint("one of --url, --urls, --stage and --service must say where the rules are served");
   const map: unknown = parse(await readOptionFile(String(urls), "--urls"));
   return (rule) => {
-    const found: unknown =
-      typeof map === "object" && map !== null && Object.hasOwn(map, rule) ? Reflect.get(map, rule) : undefined;
+    const found = getOwn(map, rule);
     if (typeof found !== "string") throw new Complaint(`${urls} has no address for ${rule}`);
     return parseBaseUrl(found, `${urls}: ${rule}`);
   };
 };
 
+/**
+ * Reads the base URLs from the outputs of the stack. The modules are imported only here, because they load the AWS SDK.
+ */
 const readStageUrls = async (options: ParsedOptions): Promise<(rule: string) => string> => {
   const [{ runInStage: run }, { createBaseUrlFinder }] = await Promise.all([
     import("../aws/stage.ts"),

@@ -41,7 +41,7 @@ export default {
     const kind = crd === undefined ? undefined : await readCustomKind(crd);
     await createRuleFolder(folder, name, new URL(mutates ? "new/mutate/" : "new/validate/", import.meta.url), kind);
     await turnOnRule(file, text, name);
-    // Now there is a postern.yaml, if there was none.
+    // If there was no postern.yaml, `turnOnRule` has created it, so it can be opened now.
     openProject(file);
     await writeSchemas(dirname(file), await readAllRules());
     const { rules, broken } = await loadRules(await listRuleFolders([getProjectSource()]));
@@ -54,6 +54,7 @@ export default {
   },
 } satisfies Command;
 
+/** Creates the folder of a rule from a template. Deletes the folder again if the rule can't be loaded from it. */
 const createRuleFolder = async (folder: string, name: string, from: URL, kind?: CustomKindFiles) => {
   await mkdir(getFunctionsFolder(), { recursive: true });
   await mkdir(folder).catch((error) => {
@@ -69,7 +70,6 @@ const createRuleFolder = async (folder: string, name: string, from: URL, kind?: 
   }
   for (const [file, text] of Object.entries(kind?.files ?? {})) await writeFile(join(folder, file), text);
   await makeImportable(folder);
-  // Removes the new rule's folder if the rule can't be loaded from it.
   await readRule(folder, name).catch(async (error) => {
     await rm(folder, { recursive: true });
     throw error;
@@ -77,8 +77,8 @@ const createRuleFolder = async (folder: string, name: string, from: URL, kind?: 
 };
 
 /**
- * Lets the file of a rule be an ES module that imports `postern/…`, in a folder where npm has installed nothing, or where
- * package.json says otherwise.
+ * Makes it possible to load a rule's file, which is an ES module and imports `postern/…`: adds a package.json with the
+ * type module, and a link node_modules/postern, if the folder lacks them.
  */
 const makeImportable = async (folder: string) => {
   const manifest = findNearestFile(folder, "package.json");
@@ -94,7 +94,7 @@ const makeImportable = async (folder: string) => {
   }
 };
 
-/** Adds a line for the rule and the line for editors to postern.yaml; all other text stays as it is. */
+/** Adds to postern.yaml a line that turns the rule on, and the line that names the schema. The other text stays. */
 const turnOnRule = async (file: string, present: string, name: string) => {
   const text = addSchemaLine(present);
   const rules = parseDocument(text).get("rules");

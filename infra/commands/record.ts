@@ -62,7 +62,7 @@ export default {
   },
 } satisfies Command;
 
-/** Loads the AWS SDK only when recordings are fetched. */
+/** Fetches recordings from a bucket. The modules are imported only here, because they load the AWS SDK. */
 const fetchIntoFolder = async (from: string, folder: string, most: number, options: ParsedOptions) => {
   const [{ openBucket, openS3 }, { rethrowAwsErrorsAsComplaints: reportAwsErrors }] = await Promise.all([
     import("../aws/bucket.ts"),
@@ -76,9 +76,9 @@ const fetchIntoFolder = async (from: string, folder: string, most: number, optio
   const since = new Date(age === undefined ? 0 : Date.now() - parseAgeToMilliseconds(age));
   await requireEmptyFolder(folder);
   const recordings = await openLocalRecordingWriter(folder, most, writeNote);
-  const strange = await reportAwsErrors(() =>
+  const invalid = await reportAwsErrors(() =>
     fetchRecordingsAndCountInvalid(openBucket(bucket, openS3(region)), prefix, since, recordings),
   );
   writeOutput(`${await recordings.close()}\n`);
-  if (strange > 0) writeNote(`${strange} objects don't exist in any recording`);
+  if (invalid > 0) writeNote(`${invalid} objects don't exist in any recording`);
 };

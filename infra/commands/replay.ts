@@ -71,19 +71,19 @@ const run = async (
   if (settings !== undefined && settings !== "recorded")
     throw new Complaint(`--settings takes recorded, not "${settings}"; without it, each version uses its own settings`);
   const known = await readRuleNames();
-  // An unknown name is kept as it is: the other version may have the rule.
+  // A name that is unknown here is kept, because the other version may have a rule of this name.
   const rules = readListOption(options, "rules").map((text) => findRuleByNameOrPlugin(text, known) ?? text);
   const wrong = rules.find((name) => !isRuleName(name));
   if (wrong !== undefined) throw new Complaint(`--rules takes rule names, such as pod-security, not "${wrong}"`);
   const config = options.text("config");
-  const wish = { rules, ...(config !== undefined && { config: resolve(config) }) };
-  const means = { stage, wish, milliseconds: seconds * 1000, scratch, say: writeNote };
+  const request = { rules, ...(config !== undefined && { config: resolve(config) }) };
+  const sideOptions = { stage, request, milliseconds: seconds * 1000, scratch, say: writeNote };
   const [against, tried] = [options.text("against") ?? "", options.text("with") ?? ""];
   if (against === tried) throw new Complaint(`--against and --with are both ${against}; two versions are compared`);
   if (config !== undefined && ![against, tried].includes("working-tree"))
     throw new Complaint("--config needs --with working-tree or --against working-tree");
   // The versions are built one after the other, because each build uses both processors.
-  const sides = [await openReplaySide(against, means), await openReplaySide(tried, means)] as const;
+  const sides = [await openReplaySide(against, sideOptions), await openReplaySide(tried, sideOptions)] as const;
   const terms = { sides, rules, cluster: options.text("cluster"), asRecorded: settings !== undefined };
   const results = replayAll(readRecordings(words), terms);
   const names = [sides[0].name, sides[1].name] as const;

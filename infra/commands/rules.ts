@@ -68,7 +68,7 @@ export default {
         ? (entries[0]?.[1] ?? "-")
         : entries.map((entry) => entry.join(": ")).join(", ") || "-";
     };
-    // A project with rules of its own and of catalogues has a column that tells them apart.
+    // If rules come from several sources, a column says from which one each rule comes.
     const hasSources = new Set(rules.map(({ from }) => from)).size > 1;
     writeOutput(
       formatTable([
@@ -83,8 +83,8 @@ export default {
       ]),
     );
     const describeCosts = (name: string) => {
-      const some = catalogue.filter((listed) => listed.name === name);
-      const members = config.groups.find((group) => group.name === name)?.members ?? some;
+      const group = config.groups.find((candidate) => candidate.name === name);
+      const members = group?.members ?? catalogue.filter((listed) => listed.name === name);
       const { url, http } = estimateMillionReviews(...members.map(({ rule }) => rule));
       return `about $${url.toFixed(2)} for a million reviews with function URLs, and $${http.toFixed(2)} with an HTTP API`;
     };
@@ -96,7 +96,8 @@ export default {
 /** Estimates the dollars for a million reviews of a rule, or of the rules of a group, by endpoint type. */
 export const estimateMillionReviews = (...rules: Rule[]) => {
   const asks = rules.some((rule) => asksCluster(rule));
-  // No rule that keeps a ledger is a port of a plugin that some API server has on.
+  // The ledger costs nothing here: the estimate is shown only for rules whose plugin is on in an API server, and none
+  // of these rules keeps a ledger.
   const factors = { memoryMegabytes: 256, milliseconds: asks ? 30 : 5, asks, phases: 1, warm: 0, ledger: 0 };
   return {
     url: estimateDollarsPerMillionCalls(factors, "url"),

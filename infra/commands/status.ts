@@ -68,7 +68,7 @@ export default {
     if (options.text("rule") !== undefined) throw new Complaint("--rule is for --denials");
     if (options.text("stage") === undefined) return showRegisteredClusters(options);
     const file = getConfigFile();
-    // Most of the status can be shown even if postern.yaml can't be read.
+    // If postern.yaml can't be read, the rest of the status is shown all the same.
     const read = await readProject(file)
       .then((project) => {
         reportBroken(project.broken, () => true);
@@ -160,7 +160,8 @@ export default {
         notes.length === 0 &&
         clusters.every(({ unknown }) => unknown.length === 0) &&
         (alarms ?? []).every(({ canRing }) => canRing !== null);
-      return faults.length > 0 || !isWell ? 1 : isKnown ? 0 : 3;
+      if (faults.length > 0 || !isWell) return 1;
+      return isKnown ? 0 : 3;
     });
   },
 } satisfies Command;
@@ -168,6 +169,7 @@ export default {
 const readSince = (options: ParsedOptions) =>
   new Date(Date.now() - parseDurationMilliseconds(options.text("since"), "since", "30d"));
 
+/** Prints what rules have denied. */
 const showDenials = async (options: ParsedOptions): Promise<number> => {
   const [rule, cluster] = [options.text("rule"), options.text("cluster")];
   if (rule !== undefined && !isRuleName(rule))
@@ -187,7 +189,7 @@ const showDenials = async (options: ParsedOptions): Promise<number> => {
   });
 };
 
-/** Prints what clusters have of the objects that `postern manifests` prints. */
+/** Compares the objects in clusters with those that `postern manifests` prints. Returns the exit code. */
 const showRegisteredClusters = async (options: ParsedOptions): Promise<number> => {
   const { file, catalogue, config, clusters: names } = await readDeploymentConfig(options);
   const name = readInstanceName(options);
@@ -228,7 +230,7 @@ const formatRegisteredCluster = ({
     changed === null ? "" : `${changed} by ${by}`,
   ]);
   const left = differences.filter(({ what, entry }) => what === "left over" && entry === undefined);
-  // The name of a role may have characters that a shell would take for a command.
+  // The names are quoted, because the name of a role may have characters with a meaning in a shell.
   const names = left.map(({ kind, name }) => quoteForShell(`${kind.toLowerCase()}/${name}`));
   const isNamespaced = left.some(({ kind }) => kind === "ServiceAccount");
   return [
@@ -242,7 +244,7 @@ const formatRegisteredCluster = ({
   ].join("");
 };
 
-/** Reads the state of all rules; if this fails for one, its error goes to `faults`, and the others are still shown. */
+/** Reads the state of all rules. If that fails for a rule, a sentence in `faults` says so, and the others are shown. */
 const readStandings = async ({ functions }: AwsStage, all: Release[]) => {
   const faults: string[] = [];
   const rules = await functions.listRules();
@@ -292,6 +294,7 @@ const formatStandings = (
   return `${head}${formatTable([["RULE", "LIVE", "PUBLISHED", "BEFORE", ""], ...rows])}`;
 };
 
+/** Formats a table of alarms. If no alarm has a topic, one line says so in place of a reason for each alarm. */
 const formatAlarms = (alarms: AlarmHealth[] = []): string => {
   if (alarms.length === 0) return "";
   const isSilent = alarms.every(({ topics }) => topics.length === 0);
@@ -323,8 +326,8 @@ const formatHealth = ({
   policies,
   unknown,
 }: ClusterHealth): string => {
-  const all = sick.length === 0 ? `all answer, the slowest in ${slowest} ms` : `${sick.length} don't answer`;
-  const answers = asked === 0 ? "" : `, ${all}`;
+  const result = sick.length === 0 ? `all answer, the slowest in ${slowest} ms` : `${sick.length} don't answer`;
+  const answers = asked === 0 ? "" : `, ${result}`;
   return [
     `\ncluster ${cluster}, updated ${at}: ${entries} ${entries === 1 ? "entry" : "entries"}${answers}`,
     ...describePlacements(policies).map((line) => `  policies ${line}`),

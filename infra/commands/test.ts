@@ -49,6 +49,7 @@ export default {
   },
 } satisfies Command;
 
+/** Prints results as they arrive, and remarks and a summary at the end. Returns the exit code. */
 const reportResults = async (
   runCases: AsyncIterable<TestResult>,
   options: ParsedOptions,
@@ -80,12 +81,12 @@ const reportResults = async (
   return toExitCode(all);
 };
 
-/** A policy with faults is one failed result: none of its cases can be run. */
+/** Returns the single failed result of a policy with faults. Its cases can't be run. */
 const toFailedResult = ({ policy, faults }: { policy: string; faults: string[] }): TestResult => {
   return { file: policy, name: "has no faults", result: "failed", because: faults };
 };
 
-/** Tests policies with their cases. Sends no requests, because a case states all answers that its policy reads. */
+/** Runs the cases of policies. Sends no requests, because a case states everything that its policy reads. */
 const testPolicies = async (places: string[], files: string[], options: ParsedOptions): Promise<number> => {
   const [{ explainPolicyManifests, readPolicyManifests, formatExplanation }, { openPolicyTests }, { evaluateCue }] =
     await Promise.all([

@@ -37,6 +37,7 @@ export default {
   },
 } satisfies Command;
 
+/** Prints what another version of Postern would change in this project. Returns the exit code. */
 const compare = async (
   version: string,
   recordings: readonly string[],

@@ -166,7 +166,7 @@ describe("a postern.yaml", () => {
     assert.deepEqual(parseRuleConfig("rules: { waits: }", "waits"), { mode: "enforce", settings: shape });
   });
 
-  it("overrides defaults for all, and then for one cluster", () => {
+  it("overrides a rule's defaults for all clusters, and these settings again for one cluster", () => {
     const text = `
 rules:
   waits:
@@ -267,7 +267,7 @@ clusters:
       assert.deepEqual(build("one: "), { rule: "plain", usual, clusters: {} });
       assert.deepEqual(build("one: , two: { rules: { plain: { timeoutSeconds: 4 } } }"), build("one: "));
     });
-    it("how much its log lines have, if that is little", () => {
+    it("the setting for log lines, if they are to be short", () => {
       const buildWith = (logs: string) =>
         buildEndpointConfig(parseConfig(`{ rules: { plain: { settings: { a: 2 } } }${logs} }`, [listed]), listed);
       assert.deepEqual(buildWith(", logs: minimal"), { rule: "plain", logs: "minimal", usual, clusters: {} });
@@ -286,7 +286,7 @@ clusters:
         JSON.stringify(build(`one: , ${three}, ${four}`)),
       );
     });
-    it("the minor version of Kubernetes if the rule behaves otherwise in the newest", () => {
+    it("the minor version of Kubernetes if the rule behaves differently in the newest one", () => {
       const differing = toCatalogueRule("plain", rule({ ...listed.rule, match, since: { "1.0": {}, "1.36": {} } }));
       const clusters =
         "old: { kubernetes: '1.35' }, new: { kubernetes: '1.36' }, off: { kubernetes: '1.35', rules: { plain: { mode: off } } }";

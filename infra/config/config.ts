@@ -1,4 +1,4 @@
-// The types of postern.yaml after validation. infra/project reads the file; validation.ts checks it.
+// The types of postern.yaml after it was validated. infra/project reads the file, and validation.ts validates it.
 import type { EnforcementMode } from "#lib/core/evaluation.ts";
 import type { RuleException } from "#lib/core/exceptions.ts";
 import type { LogDetail } from "#lib/core/log-line.ts";
@@ -6,23 +6,27 @@ import type { UnredactedPath } from "#lib/recording/redaction.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 
+/** What postern.yaml says about one cluster. */
 export interface ClusterConfig {
-  /** The versions of the cluster's URL key that functions accept. New webhook URLs get the last version. */
+  /** The versions of the cluster's URL key that functions accept. New webhook URLs have the last one. */
   keyVersions: number[];
-  /** The configs by rule name. A rule that postern.yaml doesn't name for this cluster is absent. */
+  /** The configs by rule name. Rules that postern.yaml doesn't name are absent. */
   rules: Map<string, RuleConfig>;
-  /** The groups of rules, the same in every cluster, because the clusters share Lambda functions. */
+  /** The groups of rules. All clusters have the same groups, because they use the same Lambda functions. */
   groups: RuleGroup[];
-  /** The minor version of Kubernetes, such as `1.35`: postern.yaml's or, in a deployment, the one found in the cluster. */
+  /**
+   * The minor version of Kubernetes, such as `1.35`, from postern.yaml. Deployments read it from the cluster if it's
+   * absent.
+   */
   kubernetes?: string;
-  /** What the cluster was found to support; without it, all policies are evaluated by their rules. */
+  /** Which policies the cluster's API server can evaluate. Without it, rules evaluate all policies. */
   policySupport?: PolicySupport | undefined;
   connect?: ClusterConnectConfig;
   /** The relay through which the cluster's API server calls rules; without it, it calls their URLs. */
   service?: RelayService;
 }
 
-/** A Service of a cluster that forwards reviews to Postern: `clusters.<name>.service` in postern.yaml. */
+/** A Service in a cluster that forwards reviews to Postern: `clusters.<name>.service` in postern.yaml. */
 export interface RelayService {
   namespace: string;
   name: string;
@@ -31,34 +35,35 @@ export interface RelayService {
   ca: string;
 }
 
-/**
- * Which admission policies an API server evaluates: its minor version, the kinds that it serves in v1, and those of them
- * that it was found not to apply.
- */
+/** Which admission policies an API server evaluates. */
 export interface PolicySupport {
+  /** Its minor version. */
   kubernetes: string;
+  /** The kinds of policies that it serves in v1. */
   kinds: readonly string[];
+  /** The kinds that it serves but doesn't apply, as a test has shown. */
   unapplied?: readonly string[] | undefined;
 }
 
+/** The content of postern.yaml. */
 export interface PosternConfig {
-  /** The configs by rule name of the section `rules` for all clusters: those of a cluster that no function knows yet. */
+  /** The general section `rules`, by rule name. These configs apply to a cluster that functions don't know yet. */
   rules: Map<string, RuleConfig>;
   clusters: Map<string, ClusterConfig>;
-  /** The clusters that an earlier release had and postern.yaml no longer names: functions refuse their keys. */
+  /** The clusters of earlier releases that postern.yaml doesn't name any more. Functions refuse their keys. */
   refused?: readonly string[];
   groups: RuleGroup[];
-  /** What the functions' log lines have; undefined for everything. */
+  /** "minimal" if the functions' log lines have no users and messages; else undefined. */
   logs?: LogDetail;
 }
 
-/** Requests that the API server doesn't send to the rule, and exceptions. Matching any one exempts a request. */
+/** `exempt` in postern.yaml. A request is exempt if it matches at least one of these exemptions. */
 export interface RuleExemptions {
   namespaces?: string[];
   namespaceLabels?: Record<string, string>;
   users?: string[];
   groups?: string[];
-  /** The exemptions that end: the rule's function decides them by its clock. `place` is that in postern.yaml. */
+  /** Exemptions that end at a time, which the rule's function checks. `place` is the file and line in postern.yaml. */
   exceptions?: (RuleException & { place: string })[];
 }
 
@@ -68,7 +73,7 @@ export interface RuleConfig {
   failurePolicy?: "Fail" | "Ignore";
   timeoutSeconds?: number;
   exempt?: RuleExemptions;
-  /** The bucket into which the rule's function records reviews; undefined if it records none. */
+  /** Where and how often the rule's function records reviews; undefined if it records none. */
   record?: ReviewRecordingConfig;
   /** The reserved concurrency of the rule's function, the same in every cluster. */
   reserved?: number;
@@ -77,14 +82,16 @@ export interface RuleConfig {
   settings: object;
 }
 
-/** Several mutating rules behind one webhook entry and one Lambda, which saves sequential calls. */
+/**
+ * Mutating rules that share one webhook entry and one Lambda function, so that the API server makes one call for all.
+ */
 export interface RuleGroup {
   name: string;
-  /** The rules that share one function and webhook entry, in the order of the compiled-in plugins. */
+  /** The rules, in the order in which an API server runs its compiled-in plugins. */
   members: CatalogueRule[];
 }
 
-/** `connect` in postern.yaml: the address and the credentials of a cluster's API. */
+/** `connect` in postern.yaml: the address and the credentials of a cluster's API server. */
 export interface ClusterConnectConfig {
   eks?: string;
   region?: string;
@@ -97,10 +104,11 @@ export interface ClusterConnectConfig {
   tokenParameter?: string;
   kubeconfig?: string;
   context?: string;
-  /** The path of a folder of manifests, which rules read instead of a cluster's API server. */
+  /** The path of a folder of manifests, which rules read in place of a cluster's API server. */
   manifests?: string;
 }
 
+/** `record` in postern.yaml: where and how a function records reviews. */
 export interface ReviewRecordingConfig {
   bucket: string;
   prefix: string;
@@ -113,9 +121,10 @@ export interface ReviewRecordingConfig {
 /** The path of a value in postern.yaml: the keys and indexes that lead to it. */
 export type ConfigPath = (string | number)[];
 
-/** Reports a mistake in postern.yaml. The sentence continues the path. */
+/** Reports a mistake in postern.yaml. A message has the path and then the sentence, for instance "must be a number". */
 export type ReportMistake = (path: ConfigPath, sentence: string) => void;
 
+/** Returns the cluster of the option --cluster. Without the option, postern.yaml must have only one cluster. */
 export const chooseCluster = (config: PosternConfig, name: string | undefined): [string, ClusterConfig] => {
   const names = [...config.clusters.keys()].join(", ");
   const chosen = name ?? (config.clusters.size === 1 ? names : undefined);

@@ -20,7 +20,7 @@ const describeText = (description: string): InputShape => {
   return { expected: "a text", type: "string", minLength: 1, description };
 };
 
-/** The members of `connect` of which a cluster has exactly one. */
+/** `connect` must have exactly one of these members. */
 const credentialMembers = ["eks", "tokenSecret", "tokenParameter", "kubeconfig", "manifests"] as const;
 
 export const connectShape: InputShape = {
@@ -44,7 +44,7 @@ export const connectShape: InputShape = {
   },
 };
 
-/** Parses `NAMESPACE/NAME[:PORT]`; returns undefined if the text is none. */
+/** Parses a text such as `NAMESPACE/NAME` or `NAMESPACE/NAME:PORT`; returns undefined for other texts. */
 export const parseServiceName = (text: string): Omit<RelayService, "ca"> | undefined => {
   const { namespace, name, port } = servicePattern.exec(text)?.groups ?? {};
   if (namespace === undefined || name === undefined || Number(port ?? 1) > 65_535) return undefined;
@@ -73,7 +73,10 @@ export const serviceShape: InputShape = {
   description: "the relay of a cluster whose API server can't call out",
 };
 
-/** Returns the CA of a cluster's relay in PEM; undefined if it has none. `file` is postern.yaml. */
+/**
+ * Returns the CA certificates of a cluster's relay in PEM; undefined if the cluster has no relay. `file` is
+ * postern.yaml.
+ */
 export const readRelayCa = async (
   { service }: Pick<ClusterConfig, "service">,
   name: string,
@@ -84,12 +87,12 @@ export const readRelayCa = async (
     throw new Complaint(`clusters.${name}.service ${toSentence(error)}`);
   });
 
-/** Returns the fault of a `connect` setting in words that continue its name; undefined if it is valid. */
+/** Returns a mistake in `connect`, for instance "must name the server, …"; undefined if there is none. */
 export const findConnectFault = (connect: ClusterConnectConfig): string | undefined => {
   const { eks, region, role, server, ca, kubeconfig, context, tokenSecret, tokenParameter, manifests } = connect;
-  const ways = credentialMembers.filter((member) => connect[member] !== undefined);
-  if (ways.length !== 1)
-    return `must have exactly one of eks, tokenSecret, tokenParameter, kubeconfig and manifests, not ${ways.join(" and ") || "none"}`;
+  const credentials = credentialMembers.filter((member) => connect[member] !== undefined);
+  if (credentials.length !== 1)
+    return `must have exactly one of eks, tokenSecret, tokenParameter, kubeconfig and manifests, not ${credentials.join(" and ") || "none"}`;
   if (manifests !== undefined)
     return (region ?? role ?? server ?? ca ?? context)
       ? "is a folder of manifests; nothing else can be set"
@@ -115,23 +118,22 @@ export const findConnectFault = (connect: ClusterConnectConfig): string | undefi
   return undefined;
 };
 
-/** Returns the region in an ARN; undefined for a plain name. */
+/** Returns the region in an ARN, for instance eu-west-1 in arn:aws:ssm:eu-west-1:…; undefined for a name. */
 const parseRegion = (arn = ""): string | undefined => /^arn:aws[^:]*:[^:]+:([^:]+):/.exec(arn)?.[1];
 
-/**
- * The parsed `connect` settings: for each cluster its API server, or the folder of manifests that rules read instead.
- */
+/** How rules read the clusters of postern.yaml: each by its API server, or by a folder of manifests. */
 export interface ParsedConnections {
   connections: Map<string, ApiServerConnection>;
   manifestClusters: Map<string, ManifestCluster>;
+  /** Mistakes in `connect`, in sentences. */
   faults: string[];
-  /** Sentences to print about `connect` settings that are not mistakes, for instance what was assumed. */
+  /** Sentences about clusters that rules can't read, which are no mistakes. */
   notes: string[];
 }
 
 /**
- * Reads the connections of all clusters, for rules on this machine ("here") or on Lambda ("aws"). Functions on Lambda
- * can't read kubeconfigs or folders of manifests, so "aws" leaves these out with a note.
+ * Reads the connections of all clusters that rules read, for rules on this machine ("here") or on Lambda ("aws"). On
+ * Lambda, rules can't use a kubeconfig or a folder of manifests, so "aws" leaves these clusters out, with a note.
  */
 export const readClusterConnections = async (
   { clusters }: Pick<PosternConfig, "clusters">,
@@ -171,7 +173,9 @@ export const readClusterConnections = async (
   return found;
 };
 
-/** Loads the defaults of all kinds only now: most commands don't need them. */
+/**
+ * Opens a folder of manifests. The module is imported only here, because it is large and most commands don't need it.
+ */
 const openManifestCluster = async (path: string, base: string, kubernetes?: string): Promise<ManifestCluster> =>
   (await import("../manifests/manifest-cluster.ts")).readManifestCluster(
     resolveConfigPath(path, base),
@@ -182,7 +186,7 @@ const openManifestCluster = async (path: string, base: string, kubernetes?: stri
 export const describeMissingConnectSetting = (asking: CatalogueRule[]) =>
   `has no setting connect, but ${asking.map(({ name }) => name).join(", ")} must read this cluster; ${formatPage("how-to/connect-a-cluster.md")} says how`;
 
-/** Returns the rules that are on and ask the cluster. Rules that only ask other services are not included. */
+/** Returns the rules that are on in a cluster and read it. Rules that only call other services are left out. */
 export const listRulesAskingCluster = (
   catalogue: CatalogueRule[],
   { rules }: Pick<ClusterConfig, "rules"> = { rules: new Map() },
@@ -195,6 +199,7 @@ export const listRulesAskingCluster = (
 /** Resolves a path relative to the folder of postern.yaml, with `~/` as the home folder. */
 export const resolveConfigPath = (path: string, folder: string) => resolve(folder, path.replace(/^~(?=\/)/, homedir()));
 
+/** Returns the address and credentials of a cluster's API server, for rules. */
 const buildConnection = async (connect: ClusterConnectConfig, folder: string): Promise<ApiServerConnection> => {
   const { eks, server, kubeconfig, tokenSecret, tokenParameter } = connect;
   if (kubeconfig !== undefined)
@@ -207,11 +212,7 @@ const buildConnection = async (connect: ClusterConnectConfig, folder: string): P
     throw new Error(`must name server and ca of the EKS cluster; aws eks describe-cluster --name ${eks} prints them`);
   const ca = connect.ca === undefined ? undefined : await readCertificatesFromPemOrFile(connect.ca, folder);
   const region = connect.region ?? parseRegion(tokenSecret ?? tokenParameter) ?? "";
-  const credentials =
-    eks !== undefined
-      ? { eks, region }
-      : tokenSecret !== undefined
-        ? { secret: tokenSecret, region }
-        : { parameter: String(tokenParameter), region };
+  const token = tokenSecret === undefined ? { parameter: String(tokenParameter) } : { secret: tokenSecret };
+  const credentials = eks === undefined ? { ...token, region } : { eks, region };
   return { server: new URL(server).origin, ...(ca && { ca }), credentials };
 };

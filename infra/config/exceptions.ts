@@ -1,12 +1,12 @@
-// Which exceptions of postern.yaml end soon, or have ended.
+// This file finds exceptions in postern.yaml that end soon or have ended.
 import { formatException, getExceptionEnd } from "#lib/core/exceptions.ts";
 import type { ClusterConfig, PosternConfig } from "./config.ts";
 
-const day = 86_400_000;
-/** The number of days before its end from which on an exception is named. */
+const dayMilliseconds = 86_400_000;
+/** An exception is reported from so many days before its end. */
 const noticeDays = 14;
 
-/** Returns a sentence for each exception that ends within two weeks or has ended, of rules that are on. */
+/** Returns a sentence for each exception that has ended or ends within two weeks. Rules that are off are skipped. */
 export const describeEndingExceptions = (
   clusters: Iterable<Pick<ClusterConfig | PosternConfig, "rules">>,
   now: Date,
@@ -21,7 +21,7 @@ export const describeEndingExceptions = (
     const left = end - now.getTime();
     const what = `${place} the exception from ${rule} ${formatException(exception)}`;
     if (left <= 0) return [`${what} has ended; it can be deleted`];
-    return left <= noticeDays * day ? [`${what} ends at ${new Date(end).toISOString()}`] : [];
+    return left <= noticeDays * dayMilliseconds ? [`${what} ends at ${new Date(end).toISOString()}`] : [];
   });
   return [...new Set(sentences)];
 };

@@ -106,7 +106,7 @@ describe("the command of a kubeconfig", {
     assert.deepEqual(requests.slice(3), ["Bearer t2", "Bearer t3"]);
   });
 
-  it("runs for a kubeconfig of KUBECONFIG, where the cluster's connect has none", async () => {
+  it("runs for a kubeconfig in KUBECONFIG if the cluster's connect setting has no kubeconfig", async () => {
     await writePlugin();
     process.env.KUBECONFIG = kubeconfig;
     const connect = { server: "https://203.0.113.7", tokenSecret: "a", region: "eu-west-1" };
@@ -120,7 +120,7 @@ describe("the command of a kubeconfig", {
     await assert.rejects(openClusterApi("west", undefined, { context: "east" }), /KUBECONFIG finds no context "east"/);
   });
 
-  it("runs for rules on this machine, where their cluster has no connect", async () => {
+  it("runs for rules on this machine if their cluster has no connect setting", async () => {
     await writePlugin();
     process.env.KUBECONFIG = kubeconfig;
     const asking = rule({ summary: "Asks.", match: [], needs: { all: list("namespaces") }, validate() {} });
@@ -137,7 +137,7 @@ describe("the command of a kubeconfig", {
     assert.deepEqual([(await read({ prod: {} }, "aws")).connections.size, await countRuns()], [0, 0]);
   });
 
-  it("never runs for a kubeconfig that postern.yaml names, even if the user names it, too", async () => {
+  it("never runs for a kubeconfig that postern.yaml names, even if the user also names this kubeconfig", async () => {
     await writePlugin();
     const sentence =
       /would run a program for a token, by exec in \S+config; give this file by --kubeconfig, or by KUBECONFIG and without connect$/;

@@ -1,4 +1,4 @@
-// Runs the credential plugins of kubeconfigs (users[].user.exec) as kubectl does.
+// This file runs the credential plugins of kubeconfigs (users[].user.exec) as kubectl does.
 import { spawn } from "node:child_process";
 import { dirname, resolve, sep } from "node:path";
 import {
@@ -21,6 +21,7 @@ export interface ExecTarget {
   authority: string | undefined;
 }
 
+/** A credential plugin: the member `exec` of a kubeconfig's user. */
 interface ExecPlugin {
   apiVersion: string;
   command: string;
@@ -33,12 +34,18 @@ interface ExecPlugin {
 const apiVersions = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
 const interactiveModes = ["Never", "IfAvailable", "Always"];
 
-/** The time limits for a command, in seconds: longer if it can ask the user, for instance to log in by a browser. */
+/**
+ * The seconds after which a command is stopped. An interactive one may ask the user, for instance to log in by a
+ * browser.
+ */
 const limits = { alone: 60, interactive: 300 };
 /** The most bytes that a command may print. */
 const mostBytes = 1024 * 1024;
 
-/** Returns a source that runs a plugin when there are no credentials, when they have ended, and after a refusal. */
+/**
+ * Returns a source of credentials, which runs the plugin at first, when the credentials expire, and if they are
+ * refused.
+ */
 export const createExecCredentialSource = (
   exec: unknown,
   target: ExecTarget,
@@ -47,23 +54,24 @@ export const createExecCredentialSource = (
   const plugin = parsePlugin(exec, target.file);
   const provideClusterInfo = toMap(exec).provideClusterInfo === true;
   return createRenewedSource(async () => {
-    const failAs = (sentence: string) =>
+    const createError = (sentence: string) =>
       new UnansweredError(`the command "${plugin.command}" of ${target.file} ${sentence}`, "credentials");
     const isInteractive = plugin.interactiveMode !== "Never" && process.stdin.isTTY === true;
     if (plugin.interactiveMode === "Always" && !isInteractive)
-      throw failAs("has the interactiveMode Always, but standard input is no terminal");
+      throw createError("has the interactiveMode Always, but standard input is no terminal");
     const spec = { ...(provideClusterInfo && { cluster: describeCluster(target) }), interactive: isInteractive };
     const info = JSON.stringify({ kind: "ExecCredential", apiVersion: plugin.apiVersion, spec });
     const limit = isInteractive ? seconds.interactive : seconds.alone;
     const printed = await runPlugin(plugin, target.file, info, { isInteractive, limit }).catch((error: Error) => {
-      throw failAs(error.message);
+      throw createError(error.message);
     });
     const credentials = parseCredentials(printed, plugin.apiVersion);
-    if (typeof credentials === "string") throw failAs(credentials);
+    if (typeof credentials === "string") throw createError(credentials);
     return credentials;
   });
 };
 
+/** Reads the member `exec` of a kubeconfig's user. Throws if it is not valid. */
 const parsePlugin = (exec: unknown, file: string): ExecPlugin => {
   const { apiVersion, command, args, env, interactiveMode, installHint } = toMap(exec);
   const fail = (sentence: string) => new Error(`finds exec in ${file} with ${sentence}`);
@@ -88,7 +96,7 @@ const parsePlugin = (exec: unknown, file: string): ExecPlugin => {
 /** Reports whether a value can be an argument or a variable of a program. */
 const isText = (value: unknown): value is string => typeof value === "string" && !value.includes("\0");
 
-/** Returns what a plugin may know of the cluster, as kubectl describes it. */
+/** Describes the cluster for a plugin, in the same format as kubectl. */
 const describeCluster = ({ cluster: { content }, server, authority }: ExecTarget) => {
   const execExtension = toList(content.extensions).find(
     (entry) => toMap(entry).name === "client.authentication.k8s.io/exec",
@@ -102,7 +110,7 @@ const describeCluster = ({ cluster: { content }, server, authority }: ExecTarget
   };
 };
 
-/** Runs a plugin and returns its standard output. Throws words that follow the command's name. */
+/** Runs a plugin and returns its standard output. Throws an error such as "failed with exit code 1". */
 const runPlugin = async (
   { command, args, env, installHint }: ExecPlugin,
   file: string,
@@ -111,7 +119,7 @@ const runPlugin = async (
 ): Promise<string> => {
   const { promise, resolve: end, reject: fail } = Promise.withResolvers<string>();
   const variables = Object.fromEntries(env.map(({ name, value = "" }) => [name, value]));
-  // A command with a separator is a path that starts at the kubeconfig's folder; any other is looked up in PATH.
+  // A command with a slash is a path relative to the kubeconfig's folder. Other commands are looked up in PATH.
   const child = spawn(command.includes(sep) ? resolve(dirname(file), command) : command, args, {
     env: { ...process.env, ...variables, KUBERNETES_EXEC_INFO: info },
     stdio: [isInteractive ? "inherit" : "ignore", "pipe", "pipe"],
@@ -119,7 +127,7 @@ const runPlugin = async (
   });
   const stop = (sentence: string) => {
     child.kill("SIGKILL");
-    // A process that the command started may keep these open.
+    // Another process, started by the command, may still have these streams open.
     child.stdout?.destroy();
     child.stderr?.destroy();
     fail(new Error(sentence));
@@ -132,10 +140,10 @@ const runPlugin = async (
     if (bytes > mostBytes) stop(`printed more than ${mostBytes} bytes`);
     else chunks.push(chunk);
   });
-  let complaints = "";
+  let errorOutput = "";
   child.stderr?.setEncoding("utf8").on("data", (text: string) => {
-    complaints = (complaints + text).slice(-4096);
-    // The user must see what the command asks.
+    errorOutput = (errorOutput + text).slice(-4096);
+    // The user must see the questions of the command.
     if (isInteractive) process.stderr.write(escapeUnsafeCharacters(text, keepLayout));
   });
   child.on("error", ({ code, message }: NodeJS.ErrnoException) => {
@@ -144,16 +152,20 @@ const runPlugin = async (
   });
   child.on("close", (code, signal) => {
     if (code === 0) return end(Buffer.concat(chunks).toString());
-    const last = truncateText(toOneLine(complaints.trim().split("\n").at(-1) ?? ""), 300);
+    const last = truncateText(toOneLine(errorOutput.trim().split("\n").at(-1) ?? ""), 300);
     const how = code === null ? `was ended by ${signal}` : `failed with exit code ${code}`;
     fail(new Error(`${how}${last === "" ? "" : `: ${last}`}`));
   });
   return promise.finally(() => clearTimeout(timer));
 };
 
+/** Replaces an unsafe character by a question mark, except line breaks and tabs. */
 const keepLayout = (character: string): string => (/[\n\r\t]/.test(character) ? character : "?");
 
-/** Returns the credentials in a plugin's output, or what is wrong with it. The output is secret: no error quotes it. */
+/**
+ * Returns the credentials in a plugin's output, or a sentence about a mistake in it. The sentence never quotes the
+ * output.
+ */
 const parseCredentials = (
   printed: string,
   apiVersion: string,

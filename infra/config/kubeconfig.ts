@@ -1,4 +1,5 @@
-// Reads kubeconfigs: of clusters, and of services that rules ask.
+// This file reads kubeconfigs of clusters, and kubeconfigs of services that rules call, such as an image policy
+// webhook.
 import { X509Certificate } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { delimiter, dirname, resolve } from "node:path";
@@ -14,9 +15,10 @@ import { isMap, isText, toMap } from "#lib/json.ts";
 import { parseCredentialPlace } from "#lib/service-settings.ts";
 import type { ExecTarget } from "./exec-credentials.ts";
 
+/** A context, a cluster or a user in a kubeconfig. */
 interface NamedEntry {
   name: unknown;
-  /** The file that has the entry: relative paths start at its folder. */
+  /** The kubeconfig. Paths in `content` are relative to its folder. */
   file: string;
   content: Record<string, unknown>;
 }
@@ -28,32 +30,33 @@ interface Kubeconfig {
   users: NamedEntry[];
 }
 
+/** The kubeconfigs to read, and the context in them. */
 interface KubeconfigChoice {
-  /** Several files are merged; the first that has an entry counts. */
+  /** The files. They are merged: if two files have an entry of the same name, the first one counts. */
   files: readonly string[];
-  /** True if an option or a variable of the user names the files. Only then a program that they name may run. */
+  /** True if the user named the files by an option or a variable. Programs in other kubeconfigs don't run. */
   isNamedByUser: boolean;
   context?: string | undefined;
   /** The context to use if it exists and `context` isn't set. */
   preferred?: string | undefined;
 }
 
-/** The name of the only cluster of a postern.yaml without `clusters`. */
+/** If postern.yaml has no section `clusters`, there is one cluster of this name. */
 const unnamedCluster = "local";
 
 /**
- * Returns the choice of the variable KUBECONFIG for a cluster; undefined if the variable is not set. The context must have
- * the cluster's name: the current context may be another cluster. It counts only for the cluster of a postern.yaml that
- * names none.
+ * Returns the kubeconfigs in the variable KUBECONFIG and the context for a cluster; undefined if the variable is not
+ * set. The context must have the cluster's name. Only if postern.yaml names no clusters, the current context is good
+ * enough.
  */
 export const chooseKubeconfigOfVariable = (cluster: string, context?: string): KubeconfigChoice | undefined => {
   const files = (process.env.KUBECONFIG ?? "").split(delimiter).filter(Boolean);
   if (files.length === 0) return undefined;
-  const chosen = cluster === unnamedCluster ? { context, preferred: cluster } : { context: context ?? cluster };
-  return { files: [...new Set(files.map((file) => resolve(file)))], isNamedByUser: true, ...chosen };
+  const contexts = cluster === unnamedCluster ? { context, preferred: cluster } : { context: context ?? cluster };
+  return { files: [...new Set(files.map((file) => resolve(file)))], isNamedByUser: true, ...contexts };
 };
 
-/** Reads a kubeconfig as kubectl does, but throws for what Postern would ignore. */
+/** Reads a kubeconfig as kubectl does. Throws if it has something that Postern doesn't support, such as proxy-url. */
 export const readKubeconfig = async (choice: KubeconfigChoice): Promise<ApiServerConnection> => {
   const { cluster, user, authority, ca } = await readContext(choice);
   const server = readServerUrl(cluster);
@@ -66,16 +69,17 @@ const readServerUrl = ({ content, file }: NamedEntry): string => {
   const url = URL.canParse(server) ? new URL(server) : undefined;
   if (url?.protocol !== "https:" || url.search || url.hash || url.username || url.password)
     throw new Error(`names the server "${server}" in ${file}, which is no https:// address`);
-  // A gateway for several clusters, such as Rancher, has a path for each.
+  // The path is kept: a gateway such as Rancher has several clusters at one address, each with a path.
   return `${url.origin}${url.pathname.replace(/\/+$/, "")}`;
 };
 
+/** Returns the name for which the server's certificate must be valid, if it is not the name in its address. */
 const readServerName = ({ content }: NamedEntry) => {
   const name = content["tls-server-name"];
   return typeof name === "string" && name !== "" ? { serverName: name } : {};
 };
 
-/** Returns the headers for a user name and password, and for the user who is impersonated. */
+/** Returns the headers for user name and password, and those for impersonation, such as Impersonate-User. */
 const readHeaders = ({ content, file }: NamedEntry): Pick<ApiServerConnection, "headers"> => {
   const { username, password, as, "as-uid": uid, "as-groups": groups, "as-user-extra": extra } = content;
   const headers: Record<string, string | string[]> = {};
@@ -95,10 +99,12 @@ const readHeaders = ({ content, file }: NamedEntry): Pick<ApiServerConnection, "
   return Object.keys(headers).length > 0 ? { headers } : {};
 };
 
-/** Returns a value as Node sends it in UTF-8: Node takes each character of a header for a byte. */
+/** Encodes a header's value so that Node sends it in UTF-8: Node sends each character of a header as one byte. */
 const toHeaderText = (text: string): string => Buffer.from(text).toString("latin1");
 
-/** Returns the credentials of a user. As in kubectl, a program runs only if the user has nothing else. */
+/**
+ * Returns the credentials of a user. As in kubectl, a program (`exec`) runs only if the user has no other credentials.
+ */
 const readCredentials = async (
   user: NamedEntry,
   target: Pick<ExecTarget, "cluster" | "server" | "authority">,
@@ -118,13 +124,13 @@ const readCredentials = async (
     const read = async () => ({ token: requireHeaderSafe(await readFile(path, "utf8"), path) });
     let last = await ("token" in fixed ? read().catch(() => fixed) : read());
     return createRenewedSource(async () => {
-      // The last token counts while the file can't be read.
+      // If the file can't be read, the last token is used again.
       last = await read().catch(() => last);
       return { value: { ...last, ...certificate }, until: Date.now() + tokenFileAge };
     });
   }
-  const found = { ...fixed, ...certificate };
-  if (Object.keys(found).length > 0 || username) return found;
+  const credentials = { ...fixed, ...certificate };
+  if (Object.keys(credentials).length > 0 || username) return credentials;
   if (exec === undefined)
     throw new Error(`finds neither a token nor a client certificate for the user "${user.name}" in ${file}`);
   if (!isNamedByUser)
@@ -135,9 +141,10 @@ const readCredentials = async (
   return createExecCredentialSource(exec, { ...target, file });
 };
 
-/** The milliseconds after which a token's file is read again, as in kubectl. */
+/** The milliseconds after which a file with a token is read again, as in kubectl. */
 const tokenFileAge = 60_000;
 
+/** Trims a token. Throws if it has characters that can't be in a header. */
 const requireHeaderSafe = (text: string, file: string): string => {
   const token = text.trim();
   if (!isHeaderSafeToken(token)) throw new Error(`finds a token in ${file} that no header can carry`);
@@ -145,8 +152,8 @@ const requireHeaderSafe = (text: string, file: string): string => {
 };
 
 /**
- * Reads the kubeconfig of a service as settings of a rule. Settings are no secret: a token and a key stay where the
- * kubeconfig says that they are, in a file or in AWS.
+ * Reads the kubeconfig of a service, and returns it as settings of a rule. Settings must have no secrets, so they name
+ * the place of a token and of a key: a file, or an ARN.
  */
 export const readServiceKubeconfig = async (file: string): Promise<Record<string, string>> => {
   const { cluster, user, ca = "" } = await readContext({ files: [file], isNamedByUser: false });
@@ -172,7 +179,7 @@ export const readServiceKubeconfig = async (file: string): Promise<Record<string
     ca,
     serverName: String(cluster.content["tls-server-name"] ?? ""),
     tokenFile: locate(content.tokenFile),
-    // A file often has the key beside the certificate.
+    // Only the certificates are selected, because the file often has the key, too.
     clientCertificate: text === undefined ? certificate : selectCertificates(text, `the client-certificate of ${file}`),
     clientKey: locate(content["client-key"]),
   };
@@ -180,7 +187,10 @@ export const readServiceKubeconfig = async (file: string): Promise<Record<string
 
 const isInAws = (name: string) => !("file" in parseCredentialPlace(name));
 
-/** Returns the cluster and the user of a kubeconfig's context; throws if they have what Postern would ignore. */
+/**
+ * Returns the cluster and the user of a kubeconfig's context. Throws if they have something that Postern doesn't
+ * support.
+ */
 const readContext = async ({ files, context: chosen, preferred, isNamedByUser }: KubeconfigChoice) => {
   const config = mergeKubeconfigs(await readKubeconfigs(files));
   const find = (entries: NamedEntry[], name: unknown) => entries.find((entry) => entry.name === name);
@@ -208,7 +218,7 @@ const readContext = async ({ files, context: chosen, preferred, isNamedByUser }:
   return { cluster, user, authority, ca };
 };
 
-/** The members of `clusters` and `users` whose values are texts. */
+/** Members of a cluster or a user in a kubeconfig whose values must be texts. */
 const textMembers = [
   "server",
   "tls-server-name",
@@ -226,7 +236,10 @@ const textMembers = [
   "as-uid",
 ];
 
-/** Returns a text that an entry has in base64 or in a file. */
+/**
+ * Returns the text of for instance `client-key`: from the base64 in `client-key-data`, or from the file in
+ * `client-key`.
+ */
 const readText = async ({ content, file }: NamedEntry, key: string): Promise<string | undefined> => {
   const [data, name] = [content[`${key}-data`], content[key]];
   if (data && name) throw new Error(`finds ${key} and ${key}-data in ${file}, of which one must go`);
@@ -234,7 +247,7 @@ const readText = async ({ content, file }: NamedEntry, key: string): Promise<str
   return typeof name === "string" && name !== "" ? readFile(resolve(dirname(file), name), "utf8") : undefined;
 };
 
-/** Returns the files that a kubeconfig names; none if it can't be read. */
+/** Returns the files that a kubeconfig names, or an empty list if the kubeconfig can't be read. */
 export const listFilesOfKubeconfig = async (file: string): Promise<string[]> => {
   const { clusters, users } = await readKubeconfigs([file]).then(mergeKubeconfigs, () => mergeKubeconfigs([]));
   const names = [...clusters, ...users].flatMap(({ content }) => fileMembers.map((key) => content[key]));
@@ -243,15 +256,15 @@ export const listFilesOfKubeconfig = async (file: string): Promise<string[]> => 
 
 const fileMembers = ["certificate-authority", "client-certificate", "client-key", "tokenFile"];
 
-/** Reads kubeconfigs. Of several, those that don't exist are skipped, as in kubectl. */
+/** Reads kubeconfigs. If there are several, missing files are skipped, as in kubectl. */
 const readKubeconfigs = async (files: readonly string[]): Promise<Kubeconfig[]> => {
   const read = async (file: string) => parseKubeconfig(await readFile(file, "utf8"), file);
   const skipMissing = (error: unknown) => {
     if (files.length > 1 && toMap(error).code === "ENOENT") return undefined;
     throw error;
   };
-  const all = await Promise.all(files.map((file) => read(file).catch(skipMissing)));
-  return all.filter((config) => config !== undefined);
+  const configs = await Promise.all(files.map((file) => read(file).catch(skipMissing)));
+  return configs.filter((config) => config !== undefined);
 };
 
 const mergeKubeconfigs = (configs: Kubeconfig[]): Kubeconfig => ({
@@ -261,23 +274,24 @@ const mergeKubeconfigs = (configs: Kubeconfig[]): Kubeconfig => ({
   users: configs.flatMap(({ users }) => users),
 });
 
-/** The parsed kubeconfigs: clusters of a fleet share one, and parsing a large one takes longer than asking a cluster. */
-const parsed = new Map<string, { text: string; config: Kubeconfig }>();
+/** Parsed kubeconfigs, by file. Many clusters may use one large kubeconfig, and to parse it each time would be slow. */
+const parsedKubeconfigs = new Map<string, { text: string; config: Kubeconfig }>();
 
 const parseKubeconfig = (text: string, file: string): Kubeconfig => {
-  const known = parsed.get(file);
-  if (known?.text === text) return known.config;
+  const parsed = parsedKubeconfigs.get(file);
+  if (parsed?.text === text) return parsed.config;
   const document = parseDocument(text, { prettyErrors: false });
-  // The YAML parser's own messages are left out: they quote the line, which may hold a token.
+  // The message doesn't have the YAML parser's own message, which quotes a line that may have a token.
   if (document.errors.length > 0) throw new Error(`finds ${file} to be no YAML`);
   const content = toMap(document.toJS());
-  const listEntries = (inner: string): NamedEntry[] => {
-    const fail = () => new Error(`finds ${file} to be no kubeconfig`);
-    const entries = content[`${inner}s`] ?? [];
-    if (!Array.isArray(entries)) throw fail();
-    return entries.map(toMap).map(({ name, [inner]: content }) => {
-      if (!isMap(content)) throw fail();
-      return { name, file, content };
+  // For instance for "user", reads `users: [{ name: …, user: { … } }]`.
+  const listEntries = (kind: string): NamedEntry[] => {
+    const createError = () => new Error(`finds ${file} to be no kubeconfig`);
+    const entries = content[`${kind}s`] ?? [];
+    if (!Array.isArray(entries)) throw createError();
+    return entries.map(toMap).map(({ name, [kind]: entryContent }) => {
+      if (!isMap(entryContent)) throw createError();
+      return { name, file, content: entryContent };
     });
   };
   const config = {
@@ -286,7 +300,7 @@ const parseKubeconfig = (text: string, file: string): Kubeconfig => {
     clusters: listEntries("cluster"),
     users: listEntries("user"),
   };
-  parsed.set(file, { text, config });
+  parsedKubeconfigs.set(file, { text, config });
   return config;
 };
 
@@ -297,13 +311,14 @@ export const isServerAddress = (text: string) => {
   return url?.protocol === "https:" && isBare;
 };
 
-/** How the base64 of PEM begins, which AWS prints as the CA of a cluster: `-----BEGIN`. */
+/** `-----BEGIN` in base64. AWS prints the CA of a cluster as the base64 of PEM. */
 const pemBase64 = "LS0tLS1CRUdJTi";
 
 const certificates = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
 /**
- * Returns only the certificates in a PEM text, its base64 or a file with PEM, not, for example, a private key beside them.
+ * Returns the certificates in a PEM text, in its base64, or in a file with PEM. Anything else in the text, such as a
+ * private key, is left out.
  */
 export const readCertificatesFromPemOrFile = async (pemOrFile: string, folder: string): Promise<string> => {
   const pem = pemOrFile.startsWith(pemBase64) ? Buffer.from(pemOrFile, "base64").toString() : pemOrFile;
@@ -315,6 +330,7 @@ export const readCertificatesFromPemOrFile = async (pemOrFile: string, folder: s
   return selectCertificates(text, pemOrFile);
 };
 
+/** Returns the certificates in a PEM text. Throws if there is none, or if one can't be read. */
 const selectCertificates = (pem: string, where: string): string => {
   const found = pem.match(certificates) ?? [];
   if (found.length === 0) throw new Error(`finds no certificate in PEM in ${where}`);

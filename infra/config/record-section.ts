@@ -8,7 +8,7 @@ import type { ConfigPath, PosternConfig, ReportMistake, ReviewRecordingConfig } 
 
 const defaults = { prefix: "", share: 0.01 };
 
-/** The section `record` of a rule in postern.yaml, once it has the shape of `recordSectionShape`. */
+/** The section `record` of a rule in postern.yaml, after `recordSectionShape` has checked it. */
 export interface RecordSection {
   bucket?: string;
   prefix?: string;
@@ -78,23 +78,23 @@ export const readRecordConfig = (
   return { bucket: String(bucket), prefix, share, ...(paths.length > 0 && { keep: paths }) };
 };
 
-/** Returns where a function records, by cluster and rule. A group's function records for each member. */
+/** Returns, by cluster and rule, where a function records reviews. The function of a group records for each member. */
 export const listRecordingBucketSettings = (
   { clusters }: PosternConfig,
   listed: CatalogueRule,
 ): RecordingBucketSettingsByRule => {
   const names = (listed.members ?? [listed]).map(({ name }) => name);
-  const all = [...clusters].flatMap(([cluster, { rules }]) => {
-    const places = names.flatMap((name) => {
+  const settingsByCluster = [...clusters].flatMap(([cluster, { rules }]) => {
+    const settingsByRule = names.flatMap((name) => {
       const { record, mode = "off" } = rules.get(name) ?? {};
       return record && mode !== "off" ? [[name, record] as const] : [];
     });
-    return places.length > 0 ? [[cluster, Object.fromEntries(places)] as const] : [];
+    return settingsByRule.length > 0 ? [[cluster, Object.fromEntries(settingsByRule)] as const] : [];
   });
-  return Object.fromEntries(all);
+  return Object.fromEntries(settingsByCluster);
 };
 
-/** Returns the paths, as `BUCKET/PREFIX`, below which the function's role may write. */
+/** Returns the paths below which the role of the function may write, for instance `my-bucket/recordings/prod/pods/`. */
 export const listWritableBucketPaths = (places: RecordingBucketSettingsByRule): string[] => [
   ...new Set(
     Object.entries(places).flatMap(([cluster, rules]) =>

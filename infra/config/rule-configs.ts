@@ -1,4 +1,4 @@
-// Reads `rules` of postern.yaml: at the top level for all clusters, and under each cluster.
+// This file reads the sections `rules` of postern.yaml: the general one for all clusters, and the one of each cluster.
 import { relative } from "node:path";
 import type { EnforcementMode } from "#lib/core/evaluation.ts";
 import type { RuleException } from "#lib/core/exceptions.ts";
@@ -23,16 +23,16 @@ import { findPosition } from "../manifests/positions.ts";
 import type { ConfigPath, ReportMistake, ReviewRecordingConfig, RuleConfig, RuleExemptions } from "./config.ts";
 import { type RecordSection, readRecordConfig, recordSectionShape } from "./record-section.ts";
 
-/** The manifests for settings, by their path in postern.yaml, or the reason why a path has none. */
+/** The manifests that settings name, by the path of the file or folder, or the reason why they can't be read. */
 type ManifestsByConfigPath = ReadonlyMap<string, Manifest[] | string>;
 
-/** The settings of services from their kubeconfigs, by the kubeconfig's path in postern.yaml, or why there are none. */
+/** The settings in the kubeconfigs of services, by the kubeconfig's path, or the reason why it can't be read. */
 type ServicesByConfigPath = ReadonlyMap<string, Record<string, string> | string>;
 
 /** The rules that postern.yaml may name, and the files for their settings. */
 export interface CatalogueAndManifestFiles {
   catalogue: CatalogueRule[];
-  /** The names of all rules, including rules that are not loaded or can't be. */
+  /** The names of all rules, also of those that are not loaded. */
   names: readonly string[];
   /** The folder of postern.yaml. */
   folder: string;
@@ -42,14 +42,14 @@ export interface CatalogueAndManifestFiles {
   findPlace(path: ConfigPath): string;
 }
 
-/** What all sections of postern.yaml are read with. */
+/** What the functions that read sections of postern.yaml need. */
 export interface ConfigReading extends CatalogueAndManifestFiles {
   /** The names of the clusters; undefined if postern.yaml names none. */
   clusterNames: readonly string[] | undefined;
   complain: ReportMistake;
 }
 
-/** A rule's section in postern.yaml, once it has the shape of `generalRuleShape` or `clusterRuleShape`. */
+/** A rule's section in postern.yaml, after `generalRuleShape` or `clusterRuleShape` has checked it. */
 type RuleSection = Pick<RuleConfig, "failurePolicy" | "timeoutSeconds" | "reserved" | "warm"> & {
   mode?: EnforcementMode;
   exempt?: ExemptSection | null;
@@ -99,7 +99,7 @@ const exceptionShape: InputShape = {
       type: "string",
       pattern: String.raw`^\d{4}-\d\d-\d\d(T([01]\d|2[0-3]):\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d))?$`,
       isFit: (value) => {
-        // Date.parse takes February 30 for March 2.
+        // Date.parse accepts February 30 and returns March 2, so the day is compared.
         const day = new Date(String(value).slice(0, 10));
         return Number.isFinite(Date.parse(String(value))) && day.getUTCDate() === Number(String(value).slice(8, 10));
       },
@@ -191,16 +191,19 @@ export const clusterRuleShape = allowNull(
   createMapShape({ ...ruleMembers, reserved: onlyGeneralShape, warm: onlyGeneralShape }),
 );
 
-/** A rule's config while postern.yaml is being read; `checkMergedRuleConfigs` turns it into a RuleConfig. */
+/** A rule's config while postern.yaml is being read. `checkMergedRuleConfigs` turns it into a RuleConfig. */
 export interface RuleConfigDraft extends Omit<RuleConfig, "record"> {
-  /** "off" cancels a `record` that is inherited from the settings for all clusters. */
+  /** With "off", a cluster has no `record`, although the general section has one. */
   record?: ReviewRecordingConfig | "off";
+  /** The path of the rule's section in postern.yaml. */
   place: ConfigPath;
+  /** The path of the rule's settings in postern.yaml. */
   settingsPlace?: ConfigPath | undefined;
-  /** True if a rule's settings don't have the shape of its defaults; postern.yaml's further checks skip them then. */
+  /** True if mistakes in the rule's settings were found. Further checks of the settings are skipped then. */
   wrong: boolean;
 }
 
+/** Reads a section `rules`. For a cluster's section, `general` are the configs of the general one. */
 export const parseRulesSection = (
   value: unknown,
   path: ConfigPath,
@@ -233,7 +236,10 @@ export const describeUnknownRuleName = (name: string, names: readonly string[]):
 const findKnownRule = (name: string, { catalogue }: CatalogueAndManifestFiles) =>
   catalogue.find((listed) => listed.name === name)?.rule;
 
-/** Checks a rule's merged config, once all sections of postern.yaml are read. A rule that is off isn't checked. */
+/**
+ * Checks the merged config of each rule after all sections of postern.yaml were read. Rules that are off aren't
+ * checked.
+ */
 export const checkMergedRuleConfigs = (
   rules: ReadonlyMap<string, RuleConfigDraft>,
   reading: ConfigReading,
@@ -244,15 +250,18 @@ export const checkMergedRuleConfigs = (
       const rule = findKnownRule(name, reading);
       const { clusterNames, complain } = reading;
       const isOn = result.mode !== "off" && !wrong;
-      const unfit = isOn ? rule?.checkSettings?.(result.settings, clusterNames) : undefined;
-      if (unfit !== undefined) complain(settingsPlace, unfit);
+      const fault = isOn ? rule?.checkSettings?.(result.settings, clusterNames) : undefined;
+      if (fault !== undefined) complain(settingsPlace, fault);
       if (isOn && rule?.exemptionRequired && result.exempt === undefined)
         complain(place, "must have exempt with namespaces, namespaceLabels, users or groups");
       return [name, result];
     }),
   );
 
-/** Returns the configs for all clusters. A rule is off whose config is complete only with what each cluster adds. */
+/**
+ * Returns the configs of the general section. A rule whose general config isn't valid alone, because each cluster adds
+ * something to it, is off in the result.
+ */
 export const finishGeneralRuleConfigs = (
   general: ReadonlyMap<string, RuleConfigDraft>,
   reading: ConfigReading,
@@ -268,7 +277,7 @@ export const finishGeneralRuleConfigs = (
     }),
   );
 
-/** Reads a rule's section at `path`. `before` is the rule's config for all clusters. */
+/** Reads a rule's section at `path`. `before` is the rule's config in the general section. */
 const readRule = (
   section: RuleSection,
   { rule, path, before }: { rule: Rule | undefined; path: ConfigPath; before: RuleConfigDraft | undefined },
@@ -278,10 +287,10 @@ const readRule = (
   const { settings, exempt, record, ...fields } = section;
   const settingsPath = [...path, "settings"];
   const givenSettings = rule && fillManifestSettings(rule, settings, settingsPath, reading);
-  const wrong = givenSettings == null ? [] : findSettingsMistakes(rule ?? {}, givenSettings);
-  for (const mistake of wrong) complain([...settingsPath, ...mistake.path], mistake.sentence);
+  const mistakes = givenSettings == null ? [] : findSettingsMistakes(rule ?? {}, givenSettings);
+  for (const mistake of mistakes) complain([...settingsPath, ...mistake.path], mistake.sentence);
   const complainOfService: ReportMistake = (path, sentence) => {
-    wrong.push({ path, sentence });
+    mistakes.push({ path, sentence });
     complain([...settingsPath, ...path], sentence);
   };
   const merged = mergeWithDefaults(before?.settings ?? rule?.settings ?? {}, givenSettings);
@@ -299,10 +308,11 @@ const readRule = (
     settings: filled,
     place: path,
     settingsPlace: settings === undefined ? before?.settingsPlace : settingsPath,
-    wrong: before?.wrong === true || wrong.length > 0,
+    wrong: before?.wrong === true || mistakes.length > 0,
   };
 };
 
+/** Reads the section `exempt` of a rule. */
 const readExempt = (
   section: ExemptSection,
   path: ConfigPath,
@@ -327,10 +337,13 @@ const readExempt = (
   };
 };
 
-/** Fills the settings of services from the kubeconfigs that `own`, the settings of one section, names. */
+/**
+ * Fills the settings of services from kubeconfigs. `given` are the settings in one section, whose kubeconfigs are read,
+ * and `merged` has the general settings and the defaults, too.
+ */
 const fillServiceSettings = (
   { kubeconfigs = {}, settings = {} }: Rule,
-  own: object,
+  given: object,
   merged: object,
   { services, complain }: ConfigReading,
 ): object => {
@@ -338,8 +351,8 @@ const fillServiceSettings = (
   for (const [place, service] of Object.entries(kubeconfigs)) {
     const file = getSetting(merged, place);
     if (typeof file !== "string" || file === "") continue;
-    if (Object.hasOwn(own, service)) complain([service], `must be left out, because ${place} names a kubeconfig`);
-    if (getSetting(own, place) === undefined) continue;
+    if (Object.hasOwn(given, service)) complain([service], `must be left out, because ${place} names a kubeconfig`);
+    if (getSetting(given, place) === undefined) continue;
     const found = services.get(file) ?? `${file} is not read here`;
     if (typeof found === "string") complain(place.split("."), found);
     else filled = { ...filled, [service]: { ...Reflect.get(settings, service), ...found } };
@@ -351,6 +364,7 @@ const fillServiceSettings = (
 export const getSetting = (settings: unknown, path: string): unknown =>
   path.split(".").reduce((holder, key) => toMap(holder)[key], settings);
 
+/** Replaces paths in a rule's settings by the manifests in these files or folders. */
 const fillManifestSettings = (
   { manifests = {} }: Rule,
   settings: unknown,
@@ -366,13 +380,14 @@ const fillManifestSettings = (
   return filled.length === 0 ? settings : { ...settings, ...Object.fromEntries(filled) };
 };
 
+/** Reads the objects of one setting: a path, or a list of paths and objects. Reports mistakes in the manifests. */
 const readManifestSetting = (
   value: unknown,
   read: (documents: readonly unknown[]) => ParsedManifests,
   path: ConfigPath,
   { folder, places, complain }: ConfigReading,
 ): unknown => {
-  const parts: unknown[] = typeof value === "string" ? [value] : Array.isArray(value) ? value : [];
+  const parts: unknown[] = typeof value === "string" ? [value] : toList(value);
   if (parts.length === 0) return value;
   return parts.flatMap((part, index): object[] => {
     const at = typeof value === "string" ? path : [...path, index];

@@ -182,7 +182,7 @@ function listValues(value: unknown): unknown[] {
 }
 
 describe("the schemas", () => {
-  it("are written where the first lines of files say, and only if they have changed", async () => {
+  it("are written to the paths in the first lines of files, and only if they have changed", async () => {
     const folder = await createTestFolder();
     const listFiles = async () => {
       const names = await readdir(join(folder, ".postern"));
@@ -196,7 +196,7 @@ describe("the schemas", () => {
     assert.deepEqual(await listFiles(), first);
   });
 
-  it("are named by a line that is added once", () => {
+  it("are named by a first line, which is added only once", () => {
     const text = addSchemaLine("rules:\n");
     assert.equal(text, `${schemaLine}\nrules:\n`);
     assert.equal(addSchemaLine(text), text);

@@ -1,4 +1,4 @@
-// The JSON Schemas of postern.yaml and cases.yaml, by which editors complete and check these files.
+// This file builds the JSON Schemas of postern.yaml and cases.yaml. With them, editors complete and check these files.
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { toMap } from "#lib/json.ts";
@@ -29,16 +29,16 @@ export const writeSchemas = async (
   }
 };
 
-/** The first line of a postern.yaml, from which editors know its schema. */
+/** The first line of a postern.yaml. It names the schema for editors. */
 export const schemaLine = "# yaml-language-server: $schema=.postern/postern.schema.json";
 
-/** Returns the text of a postern.yaml with the line that names a schema, which may be another one. */
+/** Adds the line that names the schema to the text of a postern.yaml, unless the text names a schema already. */
 export const addSchemaLine = (text: string): string =>
   /^# yaml-language-server:/m.test(text) ? text : `${schemaLine}\n${text}`;
 
 export const casesSchema = { ...dialect, ...toJsonSchema(casesShape) };
 
-/** Returns the schema of postern.yaml, with the settings of these rules. Rules that can't be loaded have any settings. */
+/** Returns the schema of postern.yaml, with the settings of rules. A rule that can't be loaded accepts any settings. */
 export const buildConfigSchema = async (
   catalogue: readonly CatalogueRule[],
   names: readonly string[],
@@ -46,7 +46,7 @@ export const buildConfigSchema = async (
   const settings = catalogue.map(
     async (listed) => [listed.name, buildSettingsSchema(listed.rule, await readSettingDescriptions(listed))] as const,
   );
-  const lost = names.filter((name) => !catalogue.some((listed) => listed.name === name));
+  const unloaded = names.filter((name) => !catalogue.some((listed) => listed.name === name));
   const definitions: Record<string, unknown> = Object.fromEntries(await Promise.all(settings));
   const buildRulesShape = (section: string, shape: InputShape): InputShape => {
     const { properties, ...keywords } = toJsonSchema(shape);
@@ -54,25 +54,27 @@ export const buildConfigSchema = async (
     const members = Object.keys(toMap(properties));
     const common = members.map((member) => [member, { $ref: `#/definitions/${section}/properties/${member}` }]);
     for (const { name, rule } of catalogue) {
-      const all = { ...Object.fromEntries(common), settings: { $ref: `#/definitions/${name}` } };
-      definitions[`${section}.${name}`] = { description: rule.summary, ...keywords, properties: all };
+      const ruleProperties = { ...Object.fromEntries(common), settings: { $ref: `#/definitions/${name}` } };
+      definitions[`${section}.${name}`] = { description: rule.summary, ...keywords, properties: ruleProperties };
     }
-    for (const name of lost)
+    for (const name of unloaded)
       definitions[`${section}.${name}`] = { ...keywords, properties: Object.fromEntries(common) };
-    const all = [...catalogue.map(({ name }) => name), ...lost].map(
+    const references = [...catalogue.map(({ name }) => name), ...unloaded].map(
       (name) => [name, { $ref: `#/definitions/${section}.${name}` }] as const,
     );
     return {
       ...createMapShape({}),
       checkedElsewhere: {
-        properties: Object.fromEntries(all),
-        patternProperties: Object.fromEntries(all.map(([name, schema]) => [`^${buildPluginPattern(name)}$`, schema])),
+        properties: Object.fromEntries(references),
+        patternProperties: Object.fromEntries(
+          references.map(([name, schema]) => [`^${buildPluginPattern(name)}$`, schema]),
+        ),
       },
     };
   };
   const groupable = [
     ...catalogue.filter((listed) => !findGroupFault(listed, undefined)).map(({ name }) => name),
-    ...lost,
+    ...unloaded,
   ];
   const members = {
     anyOf: [{ enum: groupable }, { type: "string", pattern: `^(${groupable.map(buildPluginPattern).join("|")})$` }],
@@ -85,7 +87,7 @@ export const buildConfigSchema = async (
   return { ...dialect, ...toJsonSchema(shape), definitions };
 };
 
-/** Returns the pattern of the other names of a rule: `AlwaysPullImages`, with any capitals after the first. */
+/** Returns a pattern for the plugin's name of a rule, for instance `A[Ll][Ww]…` for always-pull-images. */
 const buildPluginPattern = (name: string): string =>
   name.replaceAll("-", "").replace(/./g, (letter, index) => {
     const capital = letter.toUpperCase();

@@ -2,9 +2,13 @@ import { isMap } from "#lib/json.ts";
 import type { Rule } from "#lib/rule.ts";
 import { settingsHeader } from "#lib/settings.ts";
 
+/** A JSON Schema, or a part of one. */
 type Keywords = Record<string, unknown>;
 
-/** Returns the JSON Schema of a rule's settings: what `findSettingsMistakes` checks, with defaults and descriptions. */
+/**
+ * Returns the JSON Schema of a rule's settings, with descriptions and defaults. The schema comes from the rule's
+ * default settings, its `choices` and its `elements`, which `findSettingsMistakes` checks, too.
+ */
 export const buildSettingsSchema = (
   {
     settings = {},
@@ -25,12 +29,12 @@ export const buildSettingsSchema = (
 
   const describeValue = (example: unknown, path: string): Keywords => {
     const words = choices[withoutElements(path)];
-    const isOpen = Object.hasOwn(elements, path);
-    if (isMap(example) && isOpen)
+    const hasElementExample = Object.hasOwn(elements, path);
+    if (isMap(example) && hasElementExample)
       return { type: "object", additionalProperties: describeValue(elements[path], `${path}.*`) };
     if (hasMembers(example)) return describeMembers(example, path);
     if (Array.isArray(example)) {
-      const element: unknown = isOpen ? elements[path] : example[0];
+      const element: unknown = hasElementExample ? elements[path] : example[0];
       return {
         type: "array",
         items: element === undefined ? describeUnknown(withoutElements(path)) : describeValue(element, `${path}.*`),
@@ -71,7 +75,10 @@ export const buildSettingsSchema = (
 
 const hasMembers = (value: unknown): value is object => isMap(value) && Object.keys(value).length > 0;
 
-/** Choices and descriptions of a list's elements have the list's path. */
+/**
+ * Returns a path without `.*`, for instance `rules.verbs` for `rules.*.verbs`. Choices and descriptions have such
+ * paths.
+ */
 const withoutElements = (path: string) => path.replaceAll(".*", "");
 
 const join = (path: string, key: string) => (path === "" ? key : `${path}.${key}`);

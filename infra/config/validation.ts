@@ -1,4 +1,4 @@
-// Checks postern.yaml against the catalogue. rules.ts checks the parts about rules.
+// This file checks postern.yaml. rule-configs.ts checks its sections about rules.
 import { isMap, type JsonMap, toList, toMap } from "#lib/json.ts";
 import type { SettingsMistake } from "#lib/settings.ts";
 import { supportedClusters } from "#lib/since.ts";
@@ -40,7 +40,7 @@ import {
   type RuleConfigDraft,
 } from "./rule-configs.ts";
 
-/** Reports whether a text may be a cluster's name: a DNS label, because the name becomes part of a URL path. */
+/** Reports whether a cluster may have this name. It must be a DNS label, because URLs have the name in their path. */
 export const isClusterName = (name: string): boolean => dnsLabel.test(name);
 
 const keyVersion = { type: "integer", minimum: 1 };
@@ -66,8 +66,8 @@ const stageShape: InputShape = {
 };
 
 /**
- * Returns the shape of postern.yaml. The arguments are the shapes of the general rules and of a cluster's rules, and
- * keywords for editors about the members of groups.
+ * Returns the shape of postern.yaml. `generalRules` is the shape of the section `rules`, `clusterRules` that of a
+ * cluster's section `rules`, and `members` is the JSON Schema for a member of a group.
  */
 export const createConfigShape = (
   generalRules = createMapShape({}, generalRuleShape),
@@ -115,7 +115,7 @@ export const createConfigShape = (
 
 const configShape = createConfigShape();
 
-/** Returns the config and all mistakes in postern.yaml. The settings of rules that can't be loaded aren't read. */
+/** Returns the config in postern.yaml and all mistakes. Settings of rules that can't be loaded are not checked. */
 export const validateConfig = (
   settings: unknown,
   known: CatalogueAndManifestFiles,
@@ -127,10 +127,10 @@ export const validateConfig = (
     return { path, sentence: `is unknown; ${meant || `${expected} is expected`}` };
   });
   const complain: ReportMistake = (path, sentence) => {
-    const isKnown = mistakes.some(
+    const isReported = mistakes.some(
       (mistake) => mistake.sentence.startsWith(sentence) && mistake.path.join() === path.join(),
     );
-    if (!isKnown) mistakes.push({ path, sentence });
+    if (!isReported) mistakes.push({ path, sentence });
   };
   const { rules: section, clusters, groups, stages, logs } = toMap(settings);
   for (const name of Object.keys(toMap(stages)).filter((name) => !stagePattern.test(name)))
@@ -140,18 +140,19 @@ export const validateConfig = (
     );
   const clusterNames = clusters == null ? undefined : Object.keys(toMap(clusters));
   const reading = { ...known, clusterNames, complain };
-  const together = readGroups(groups, reading);
+  const ruleGroups = readGroups(groups, reading);
   const general = parseRulesSection(section, ["rules"], new Map(), reading);
   const named = Object.entries(toMap(clusters ?? { local: {} })).map(
-    ([name, value]) => [name, { ...readCluster(name, toMap(value), general, reading), groups: together }] as const,
+    ([name, value]) => [name, { ...readCluster(name, toMap(value), general, reading), groups: ruleGroups }] as const,
   );
   if (named.length === 0) complain(["clusters"], "must name at least one cluster, or be left out");
   const rules = finishGeneralRuleConfigs(general, reading);
-  const config: PosternConfig = { rules, clusters: new Map(named), groups: together };
+  const config: PosternConfig = { rules, clusters: new Map(named), groups: ruleGroups };
   if (logs === "minimal") config.logs = logs;
   return { config, mistakes };
 };
 
+/** Reads one member of the section `clusters`. `general` are the configs of the section `rules` for all clusters. */
 const readCluster = (
   name: string,
   { rules, keyVersion, kubernetes, connect, service }: JsonMap,
@@ -167,8 +168,8 @@ const readCluster = (
     );
   const { name: serviceName, ca } = toMap(service);
   const relay = parseServiceName(String(serviceName));
-  const unfit = isMap(connect) && isFit(connectShape, connect) ? findConnectFault(connect) : undefined;
-  if (unfit !== undefined) complain([...path, "connect"], unfit);
+  const connectFault = isMap(connect) && isFit(connectShape, connect) ? findConnectFault(connect) : undefined;
+  if (connectFault !== undefined) complain([...path, "connect"], connectFault);
   return {
     ...(typeof kubernetes === "string" && { kubernetes }),
     ...(isMap(connect) && { connect: connect as ClusterConnectConfig }),
@@ -178,6 +179,7 @@ const readCluster = (
   };
 };
 
+/** Reads `keyVersion`: a number, or two numbers while the key is being replaced. */
 const readKeyVersions = (value: unknown, path: ConfigPath, complain: ReportMistake): number[] => {
   const list: unknown[] = Array.isArray(value) ? value : [value ?? 1];
   const versions = list.filter((version): version is number => Number.isSafeInteger(version) && Number(version) >= 1);
@@ -190,10 +192,10 @@ const readKeyVersions = (value: unknown, path: ConfigPath, complain: ReportMista
   return versions;
 };
 
-/** Reads the `groups` section; leaves out a group if one of its members can't be loaded. */
+/** Reads the section `groups`. A group with a member that can't be loaded is left out. */
 const readGroups = (value: unknown, { catalogue, names, complain }: ConfigReading): RuleGroup[] => {
-  const taken = new Map<string, string>();
-  const isBroken = (text: string) => {
+  const groupsByMember = new Map<string, string>();
+  const cannotBeLoaded = (text: string) => {
     const found = findRuleByNameOrPlugin(text, names);
     return found !== undefined && !catalogue.some(({ name }) => name === found);
   };
@@ -207,20 +209,23 @@ const readGroups = (value: unknown, { catalogue, names, complain }: ConfigReadin
     if (findRuleByNameOrPlugin(name, names) !== undefined) complain(path, "is the name of a rule, too");
     const memberNames = toList(members).filter((member) => typeof member === "string");
     if (memberNames.length === 0) complain(path, "must be a list of rules, with at least one");
-    const fit = memberNames.flatMap((text, index) => {
+    const validMembers = memberNames.flatMap((text, index) => {
       const member = findRuleByNameOrPlugin(text, names) ?? text;
-      if (isBroken(text)) return [];
+      if (cannotBeLoaded(text)) return [];
       const listed = catalogue.find((rule) => rule.name === member);
-      const unfit = listed ? findGroupFault(listed, taken.get(member)) : describeUnknownRuleName(member, names);
-      if (unfit !== undefined) complain([...path, index], `"${member}" ${unfit}`);
-      taken.set(member, name);
-      return listed && unfit === undefined ? [listed] : [];
+      const fault = listed
+        ? findGroupFault(listed, groupsByMember.get(member))
+        : describeUnknownRuleName(member, names);
+      if (fault !== undefined) complain([...path, index], `"${member}" ${fault}`);
+      groupsByMember.set(member, name);
+      return listed && fault === undefined ? [listed] : [];
     });
-    return memberNames.some(isBroken) ? [] : [{ name, members: catalogue.filter((listed) => fit.includes(listed)) }];
+    if (memberNames.some(cannotBeLoaded)) return [];
+    return [{ name, members: catalogue.filter((listed) => validMembers.includes(listed)) }];
   });
 };
 
-/** Returns why a rule can't be in a group. `otherGroup` is the group that has it already. */
+/** Returns why a rule can't be in a group; undefined if it can. `otherGroup` is another group that has the rule. */
 export const findGroupFault = ({ phases, rule }: CatalogueRule, otherGroup: string | undefined): string | undefined => {
   if (otherGroup !== undefined) return `is in ${otherGroup} already`;
   if (!phases.includes("mutate")) return "only validates; groups are for rules that mutate";

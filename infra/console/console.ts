@@ -23,7 +23,10 @@ export const consoleOptions = {
   },
 } satisfies Record<string, CommandOption>;
 
-/** Returns what opens the console beside the gateway. `port` undefined: the port after the gateway's. */
+/**
+ * Returns a function that adds the console to a gateway. If `port` is undefined, the console gets the next port after
+ * the gateway's port.
+ */
 export const createConsole = (port: number | undefined) => (host: EndpointHost) => {
   const feed = createReviewFeed(host);
   const open = (project: ServedProject) => openConsole(feed, project, port).catch(reportNoConsole);
@@ -31,31 +34,32 @@ export const createConsole = (port: number | undefined) => (host: EndpointHost) 
 };
 
 const address = "127.0.0.1";
-const limits = { body: 1024 * 1024, connections: 64, unsent: 20 * 1024 * 1024 };
+const limits = { bodyBytes: 1024 * 1024, connections: 64, unsentBytes: 20 * 1024 * 1024 };
 
-const openConsole = async (feed: ReviewFeed, project: ServedProject, wanted?: number): Promise<AddedListener> => {
+const openConsole = async (feed: ReviewFeed, project: ServedProject, wantedPort?: number): Promise<AddedListener> => {
   const token = await readOrCreateConsoleToken(project.state);
-  const port = wanted ?? (project.port === 0 ? 0 : (project.port + 1) % 65_536);
+  const nextPort = project.port === 0 ? 0 : (project.port + 1) % 65_536;
+  const port = wantedPort ?? nextPort;
   const server = createServer({ requestTimeout: 30_000 }, (request, response) => {
-    const stop = new AbortController();
-    response.on("close", () => stop.abort());
-    answer(request, response, { feed, project, token, signal: stop.signal }).catch((error) => {
+    const abortController = new AbortController();
+    response.on("close", () => abortController.abort());
+    answer(request, response, { feed, project, token, signal: abortController.signal }).catch((error) => {
       if (response.headersSent) response.destroy();
       else send(response, error instanceof Complaint ? 422 : 500, toSentence(error));
     });
   });
   server.maxConnections = limits.connections;
-  // Only programs of this machine can connect.
+  // Only programs on this machine can connect to 127.0.0.1.
   await once(server.listen(port, address), "listening").catch((error) => {
-    const isTaken = error.code === "EADDRINUSE";
-    throw isTaken ? new Error(`port ${port} of ${address} is in use; --console-port takes another`) : error;
+    const isPortInUse = error.code === "EADDRINUSE";
+    throw isPortInUse ? new Error(`port ${port} of ${address} is in use; --console-port takes another`) : error;
   });
-  const { port: bound } = server.address() as AddressInfo;
+  const { port: actualPort } = server.address() as AddressInfo;
   const close = async () => server.close().closeAllConnections();
-  return { line: `Console: http://${address}:${bound}/${token}/`, close };
+  return { line: `Console: http://${address}:${actualPort}/${token}/`, close };
 };
 
-/** The rules are served even if the console can't be opened. */
+/** Returns a line that says why there is no console. The gateway still serves the rules. */
 const reportNoConsole = (error: unknown): AddedListener => {
   return { line: `There is no console: ${toSentence(error)}`, close: async () => {} };
 };
@@ -64,11 +68,11 @@ interface ConsoleContext {
   feed: ReviewFeed;
   project: ServedProject;
   token: string;
-  /** Aborts when the page is closed, or the gateway ends. */
+  /** Aborts when the response is closed: the page was closed, or the gateway ends. */
   signal: AbortSignal;
 }
 
-/** The page loads nothing from other hosts, and can't make HTML of a text. */
+/** The page can't load anything from other hosts, and scripts can't turn a text into HTML. */
 const contentSecurityPolicy = `default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:;
  base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'`;
 
@@ -81,17 +85,19 @@ const headers = {
   "cache-control": "no-store",
 };
 
+/** Answers a request for `/TOKEN/NAME`. */
 const answer = async (request: IncomingMessage, response: ServerResponse, context: ConsoleContext): Promise<void> => {
   const [path = "", query] = (request.url ?? "").split("?");
-  const [, token = "", name = "-", ...more] = path.split("/");
+  // Without a slash after the token, relative links in the page would be wrong: the name "-" gives the code 404.
+  const [, token = "", name = "-", ...furtherSegments] = path.split("/");
   const refusal = findRefusal(request, token, context.token);
   if (refusal !== undefined) return send(response, 403, refusal);
   const method = name === "check" ? "POST" : "GET";
   if (request.method !== method) return send(response, 405, `This takes ${method}.`);
   if (name === "reviews") return sendReviews(request, response, context.feed);
-  const find = more.length === 0 && Object.hasOwn(answers, name) ? answers[name] : undefined;
-  if (find === undefined) return send(response, 404, "There is nothing here.");
-  const [type, content] = await find(context, new URLSearchParams(query), request);
+  const createAnswer = furtherSegments.length === 0 && Object.hasOwn(answers, name) ? answers[name] : undefined;
+  if (createAnswer === undefined) return send(response, 404, "There is nothing here.");
+  const [type, content] = await createAnswer(context, new URLSearchParams(query), request);
   send(response, 200, content, type);
 };
 
@@ -100,15 +106,19 @@ const send = (response: ServerResponse, code: number, content: string, type = "t
 };
 
 /**
- * Returns why a request is refused: a page of another origin sent it, its host is a name that the owner of another host
- * let point to this machine, or it has no token.
+ * Returns why a request is refused: it has no valid token, a page of another origin sent it, or its Host header is
+ * another name than that of this machine (an attacker's DNS name can point to 127.0.0.1).
  */
-const findRefusal = ({ headers: { host = "", origin }, socket }: IncomingMessage, given: string, token: string) => {
+const findRefusal = (
+  { headers: { host = "", origin }, socket }: IncomingMessage,
+  givenToken: string,
+  token: string,
+) => {
   const hosts = [address, "localhost"].map((name) => new URL(`http://${name}:${socket.localPort}`).host);
   if (!hosts.includes(host)) return `The host must be ${hosts.join(" or ")}.`;
   if (origin !== undefined && origin !== `http://${host}`) return "Pages of other origins are refused.";
-  const [left, right] = [hash("sha256", given, "buffer"), hash("sha256", token, "buffer")];
-  return timingSafeEqual(left, right)
+  // timingSafeEqual needs buffers of equal length, such as digests.
+  return timingSafeEqual(hash("sha256", givenToken, "buffer"), hash("sha256", token, "buffer"))
     ? undefined
     : "The address has no valid token: open the address that postern serve prints.";
 };
@@ -118,9 +128,14 @@ const toJson = (content: unknown): Answer => ["application/json", JSON.stringify
 
 let isChecking = false;
 
-type FindAnswer = (context: ConsoleContext, query: URLSearchParams, sent: IncomingMessage) => Answer | Promise<Answer>;
+type CreateAnswer = (
+  context: ConsoleContext,
+  query: URLSearchParams,
+  request: IncomingMessage,
+) => Answer | Promise<Answer>;
 
-const answers: Record<string, FindAnswer> = {
+/** The functions that answer requests, by the last part of the request's path. */
+const answers: Record<string, CreateAnswer> = {
   "": () => ["text/html", html],
   "page.js": async () => ["text/javascript", await readPageFile("page.js")],
   "page.css": async () => ["text/css", await readPageFile("page.css")],
@@ -137,8 +152,8 @@ const answers: Record<string, FindAnswer> = {
     return toJson(await describeReview(review, project.getLoaded()));
   },
   check: async ({ project, signal }, _, request) => {
-    if (Number(request.headers["content-length"] ?? Number.POSITIVE_INFINITY) > limits.body)
-      throw new Complaint(`The manifests have more than ${limits.body} bytes; postern check takes more.`);
+    if (Number(request.headers["content-length"] ?? Number.POSITIVE_INFINITY) > limits.bodyBytes)
+      throw new Complaint(`The manifests have more than ${limits.bodyBytes} bytes; postern check takes more.`);
     if (isChecking) throw new Complaint("Another check is running; wait for its end.");
     isChecking = true;
     try {
@@ -152,15 +167,16 @@ const answers: Record<string, FindAnswer> = {
 /** Sends reviews as Server-Sent Events until the page is closed. A page that reads too slowly is disconnected. */
 const sendReviews = (request: IncomingMessage, response: ServerResponse, feed: ReviewFeed): void => {
   response.writeHead(200, { ...headers, "content-type": "text/event-stream" }).write("retry: 500\n\n");
-  const after = request.headers["last-event-id"];
-  const unsubscribe = feed.subscribe(String(after), (rows) => {
+  const lastId = request.headers["last-event-id"];
+  const unsubscribe = feed.subscribe(String(lastId), (rows) => {
     const id = rows.at(-1)?.id;
-    if (response.writableLength > limits.unsent) response.destroy();
+    if (response.writableLength > limits.unsentBytes) response.destroy();
     else response.write(`${id === undefined ? "" : `id: ${id}\n`}data: ${JSON.stringify(rows)}\n\n`);
   });
-  const beat = setInterval(() => response.write(":\n\n"), 15_000);
+  // An empty comment keeps the connection open while there are no reviews.
+  const keepAliveTimer = setInterval(() => response.write(":\n\n"), 15_000);
   response.on("close", () => {
-    clearInterval(beat);
+    clearInterval(keepAliveTimer);
     unsubscribe();
   });
 };

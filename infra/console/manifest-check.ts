@@ -6,13 +6,14 @@ import { moduleExtension, packageRoot } from "../cli/roots.ts";
 import type { CheckAnswer, CheckQuestion } from "./messages.ts";
 
 const program = join(packageRoot, `infra/main${moduleExtension}`);
-const longest = 30_000;
-const largest = 16 * 1024 * 1024;
+const timeoutMilliseconds = 30_000;
+const maxOutputBytes = 16 * 1024 * 1024;
+/** An empty operation means CREATE or UPDATE, as `kubectl apply` would do. */
 const operations = ["", "CREATE", "UPDATE", "DELETE"];
 
 /**
- * Runs `postern check` in a process of its own, which manifests of any kind can't slow the gateway down from. Throws a
- * Complaint with a sentence for the page.
+ * Runs `postern check` in a separate process, so that a check can't slow the gateway down. Throws a Complaint with a
+ * sentence for the page.
  */
 export const checkManifests = async (
   question: CheckQuestion,
@@ -23,7 +24,7 @@ export const checkManifests = async (
   const words = ["check", "-", "--output=json", `--config=${file}`, `--cluster=${cluster}`, `--as=${user}`];
   if (operation !== "") words.push(`--operation=${operation}`);
   const child = spawn(process.execPath, ["--max-old-space-size=512", program, ...words], {
-    signal: AbortSignal.any([signal, AbortSignal.timeout(longest)]),
+    signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMilliseconds)]),
     killSignal: "SIGKILL",
   });
   const { promise, resolve, reject } = Promise.withResolvers<void>();
@@ -31,23 +32,25 @@ export const checkManifests = async (
   for (const name of ["stdout", "stderr"] as const)
     child[name].setEncoding("utf8").on("data", (chunk: string) => {
       output[name] += chunk;
-      if (output[name].length > largest) child.kill("SIGKILL");
+      if (output[name].length > maxOutputBytes) child.kill("SIGKILL");
     });
   child.on("error", reject).on("close", () => resolve());
-  // The process may end before it has read all.
+  // The process may end before it has read all of its input.
   child.stdin.on("error", () => {}).end(text);
   await promise.catch((error) => {
-    const isLate = error.cause?.name === "TimeoutError";
-    throw isLate ? new Complaint(`the check took longer than ${longest / 1000} seconds, and was ended`) : error;
+    const isTimeout = error.cause?.name === "TimeoutError";
+    throw isTimeout
+      ? new Complaint(`the check took longer than ${timeoutMilliseconds / 1000} seconds, and was ended`)
+      : error;
   });
   const answer = parseJson(output.stdout);
   if (answer !== undefined) return answer as CheckAnswer;
   throw new Complaint(
-    output.stderr.trim().slice(0, 2000) || `the check printed more than ${largest} bytes, and was ended`,
+    output.stderr.trim().slice(0, 2000) || `the check printed more than ${maxOutputBytes} bytes, and was ended`,
   );
 };
 
-/** Returns the question in a request's body. Throws a Complaint if there is none. */
+/** Parses the body of a request for a check. Throws a Complaint if the body is invalid. */
 export const parseCheckQuestion = (body: string): CheckQuestion => {
   const { text, cluster, user, operation } = toMap(parseJson(body));
   const isText = (value: unknown): value is string => typeof value === "string" && !value.includes("\0");

@@ -1,11 +1,12 @@
-// What the console's server sends to its page, as JSON. The page is compiled for browsers, so this file imports nothing.
+// The types of the JSON that the console's server and its page exchange. The page is compiled for browsers, so this
+// file imports nothing.
 
-/** A line of the list of reviews. Its names are redacted as in recordings. */
+/** A row in the list of reviews. Names in it are redacted as in recordings. */
 export interface ReviewRow
   extends Record<"cluster" | "rule" | "phase" | "operation" | "object" | "user" | "verdict", string> {
-  /** The refusal, the warnings or the failure, as logs have them; empty if there is none. */
+  /** The refusal, the warnings or the failure, as in the gateway's log; empty if there is none. */
   sentence: string;
-  /** The gateway's start and a number, so that reviews of an earlier start stay different. */
+  /** The start time of the gateway and a number, so that the id stays unique after a restart. */
   id: string;
   /** The time of the answer, in milliseconds since 1970. */
   at: number;
@@ -15,8 +16,8 @@ export interface ReviewRow
 }
 
 /**
- * The evaluation of one rule. The review of a group has an evaluation of each member that was called. From `lines` on,
- * members show the outcome of the mode enforce.
+ * The evaluation of one rule. The review of a group has one for each member rule that was called. `lines` and the
+ * members after it show what the rule does in mode enforce, even if its mode is warn or audit.
  */
 export interface EvaluationDetails {
   rule: string;
@@ -28,7 +29,7 @@ export interface EvaluationDetails {
   refusal: string | undefined;
   warnings: string[];
   audit: Record<string, string>;
-  /** The matchConditions of the webhook entry: the API server sends a review only if all are true. */
+  /** The matchConditions of the webhook. The API server sends a review only if all conditions are true. */
   conditions: Record<string, string>;
   /** The lines for cases.yaml. */
   caseText: string;
@@ -39,7 +40,7 @@ export interface EvaluationDetails {
 export type ReviewDetails = { row: ReviewRow; evaluations: EvaluationDetails[]; sentences: string[] };
 export type ObjectLine = { sign: " " | "-" | "+"; text: string; rule?: string };
 
-/** A rule with its mode by cluster. */
+/** A rule with its mode in each cluster. */
 export type RuleSummary = Record<"name" | "source" | "summary", string> & {
   phases: string[];
   modes: Record<string, string>;
@@ -49,16 +50,18 @@ export type CatalogueSummary = { rules: RuleSummary[]; clusters: string[] };
 export interface RuleDetails extends RuleSummary {
   readme: string;
   cases: { name: string; text: string }[];
-  /** The config and the webhook entries of each cluster, as YAML. */
+  /** The rule's configuration and its webhooks in each cluster, as YAML. */
   setups: { cluster: string; text: string }[];
-  /** The rule's cells in the parity table, by minor version; absent for a rule without parity. */
+  /** The rule's row in the parity table, with a cell for each minor version; absent for a rule without a row. */
   parity?: { minors: string[]; cells: string[] };
 }
 
-/** What the page asks. `operation` is empty for what `kubectl apply` does. */
+/**
+ * The manifests that the page sends for a check. An empty `operation` means CREATE or UPDATE, as in `kubectl apply`.
+ */
 export type CheckQuestion = Record<"text" | "cluster" | "user" | "operation", string>;
 
-/** The JSON that `postern check` prints, as far as the page shows it. */
+/** The part of the JSON from `postern check` that the page shows. */
 export type CheckAnswer = { objects: CheckedObject[]; faults: { line: number; sentence: string }[]; notes: string[] };
 
 export interface CheckedObject extends Record<"kind" | "name" | "verdict", string> {

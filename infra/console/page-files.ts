@@ -5,14 +5,14 @@ import { moduleExtension, packageRoot } from "../cli/roots.ts";
 /** The folder of the bundled page in the installed package. */
 const folder = join(packageRoot, "infra/console/bundle");
 
-/** Returns the page's script or styles: bundled now in a checkout, and when it was made in the package. */
+/** Returns the page's script or styles. A checkout bundles them now; the package contains the bundle. */
 export const readPageFile = async (name: "page.js" | "page.css"): Promise<string> => {
   if (moduleExtension !== ".ts") return readFile(join(folder, name), "utf8");
   const { outputFiles = [] } = await bundlePage(folder, false);
   return outputFiles.find(({ path }) => path.endsWith(name))?.text ?? "";
 };
 
-/** Bundles the page, and writes it if wanted. Returns what esbuild says of it. */
+/** Bundles the page with esbuild. Writes the files if `write` is true. Returns esbuild's result. */
 export const bundlePage = async (outdir: string, write: boolean) => {
   const { build } = await import("esbuild");
   return build({
@@ -25,7 +25,7 @@ export const bundlePage = async (outdir: string, write: boolean) => {
     metafile: true,
     format: "esm",
     target: "es2023",
-    // uPlot's licence must be in each copy.
+    // Each copy of uPlot must contain its licence.
     legalComments: "eof",
     logLevel: "silent",
   });

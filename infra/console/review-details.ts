@@ -12,7 +12,7 @@ import { buildGroupWebhookEntry } from "../webhooks/groups.ts";
 import type { EvaluationDetails, ReviewDetails } from "./messages.ts";
 import type { KeptReview } from "./reviews.ts";
 
-/** Describes a review as its recording has it: each rule is evaluated again, without the review's free texts. */
+/** Describes a review from its recording. Each rule is evaluated again, with placeholders instead of free texts. */
 export const describeReview = async (review: KeptReview, loaded: LoadedHandlers): Promise<ReviewDetails> => {
   const evaluations: EvaluationDetails[] = [];
   const sentences = review.failure === undefined ? [] : [review.failure];
@@ -32,8 +32,8 @@ export const describeReview = async (review: KeptReview, loaded: LoadedHandlers)
 const describeEvaluation = async ({ line, origin, mode }: RecordedReview, loaded: LoadedHandlers) => {
   const { rule, cluster } = origin;
   const keep = loaded.config.clusters.get(cluster)?.rules.get(rule)?.record?.keep;
-  // A recording is a line of a list: a dash, and JSON.
-  const recording = exactJson.parse((await line(keep)).slice(2));
+  // The line of a recording is an element of a YAML list: "- " and a JSON object.
+  const recording = exactJson.parse((await line(keep)).slice("- ".length));
   const { recorded, ...entry } = withoutManagedFields(recording) as Recording;
   const { mutate, validate, becomes, refused, warnings = [], audit = {} } = entry;
   const phase: Phase = mutate === undefined ? "validate" : "mutate";
@@ -52,28 +52,28 @@ const describeEvaluation = async ({ line, origin, mode }: RecordedReview, loaded
   };
 };
 
-/** Returns a copy of a value without metadata.managedFields, which are longer than all else and say nothing of the object. */
+/** Returns a copy without metadata.managedFields. They are long, and users don't need them to understand the object. */
 const withoutManagedFields = (value: unknown): unknown => {
   if (Array.isArray(value)) return value.map(withoutManagedFields);
   if (!isMap(value)) return value;
   const { managedFields: _, ...metadata } = toMap(value.metadata);
-  const copied = isMap(value.metadata) ? { ...value, metadata } : value;
-  return Object.fromEntries(Object.entries(copied).map(([key, member]) => [key, withoutManagedFields(member)]));
+  const withoutFields = isMap(value.metadata) ? { ...value, metadata } : value;
+  return Object.fromEntries(Object.entries(withoutFields).map(([key, member]) => [key, withoutManagedFields(member)]));
 };
 
-/** Returns the matchConditions of the webhook entry of a rule or its group, with those of its exemptions. */
+/** Returns the matchConditions of the webhook of a rule or its group. Exemptions are also matchConditions. */
 const listConditions = (
   { config, served }: LoadedHandlers,
   { rule, cluster, phase, variant }: { rule: string; cluster: string; phase: Phase; variant: string | undefined },
 ): Record<string, string> => {
-  const listed = served.flatMap((each) => each.members ?? [each]).find(({ name }) => name === rule);
-  const known = config.clusters.get(cluster);
-  const setup = known?.rules.get(rule) ?? config.rules.get(rule);
-  if (listed === undefined || setup === undefined) return {};
-  const group = config.groups.find(({ members }) => phase === "mutate" && members.includes(listed));
-  const entries = group ? [] : buildRuleWebhookEntries(listed, phase, setup, false);
+  const catalogueRule = served.flatMap((each) => each.members ?? [each]).find(({ name }) => name === rule);
+  const clusterConfig = config.clusters.get(cluster);
+  const setup = clusterConfig?.rules.get(rule) ?? config.rules.get(rule);
+  if (catalogueRule === undefined || setup === undefined) return {};
+  const group = config.groups.find(({ members }) => phase === "mutate" && members.includes(catalogueRule));
+  const entries = group ? [] : buildRuleWebhookEntries(catalogueRule, phase, setup, false);
   const entry = group
-    ? known && buildGroupWebhookEntry(group, known, false)
+    ? clusterConfig && buildGroupWebhookEntry(group, clusterConfig, false)
     : entries.find((found) => found.variant === variant)?.entry;
   const conditions = entry ? listEntryConditions(entry) : [];
   return Object.fromEntries(conditions.map(([name, cel]) => [name, joinCelExpressionLines(cel)]));

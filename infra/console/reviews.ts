@@ -11,7 +11,7 @@ import { toSentence } from "../cli/complaint.ts";
 import { truncateText } from "../cli/terminal.ts";
 import type { ReviewRow } from "./messages.ts";
 
-/** An answered review, as long as the console keeps it. */
+/** An answered review in the console's memory. */
 export interface KeptReview {
   row: ReviewRow;
   evaluations: RecordedReview[];
@@ -22,27 +22,30 @@ export interface KeptReview {
 export interface ReviewFeed {
   host: EndpointHost;
   evaluate: EvaluateRequest;
-  /** Sends the kept reviews after this id, and then new ones, until the returned function is called. */
-  subscribe(after: string, send: (rows: ReviewRow[]) => void): () => void;
+  /**
+   * Sends the kept reviews that came after the review `lastId`, or all if it isn't kept. Then sends new reviews until
+   * the returned function is called.
+   */
+  subscribe(lastId: string, send: (rows: ReviewRow[]) => void): () => void;
   find(id: string): KeptReview | undefined;
 }
 
-const usualLimits = {
-  /** How many bytes of memory the kept reviews may take, estimated by `measure`. */
+const defaultLimits = {
+  /** The memory that the kept reviews may use. `estimateBytes` estimates the memory of a review. */
   bytes: 128 * 1024 * 1024,
   reviews: 10_000,
-  /** Milliseconds for which reviews are kept after the last page was closed: a reload takes less. */
+  /** Milliseconds for which reviews are kept after the last page was closed. A reload of a page takes less time. */
   keep: 10_000,
 };
 
-/** Milliseconds for which new reviews are collected before they are sent. */
-const collecting = 100;
+/** New reviews are collected for this time, and then sent together. */
+const collectMilliseconds = 100;
 
 /**
- * Wraps the host and the evaluation of all endpoints, so that pages can watch their reviews. While no page is open, one
- * variable is checked for each review and nothing else happens.
+ * Wraps the host and the evaluation of all endpoints, so that pages can show their reviews. While no page is open, the
+ * only cost of a review is the check of one variable.
  */
-export const createReviewFeed = (host: EndpointHost, limits = usualLimits): ReviewFeed => {
+export const createReviewFeed = (host: EndpointHost, limits = defaultLimits): ReviewFeed => {
   let isWatched = false;
   const session = Date.now().toString(36);
   const kept = new Map<string, KeptReview>();
@@ -50,14 +53,15 @@ export const createReviewFeed = (host: EndpointHost, limits = usualLimits): Revi
   let count = 0;
   let bytes = 0;
   const unsent: ReviewRow[] = [];
-  let sending: NodeJS.Timeout | undefined;
-  let forgetting: NodeJS.Timeout | undefined;
+  let sendTimer: NodeJS.Timeout | undefined;
+  let forgetTimer: NodeJS.Timeout | undefined;
 
   const recorded: RecordedReview[] = [];
   const recorder = createRecorder({ ...host, writeLogLine: () => {} }, (review) => recorded.push(review));
 
-  const takeReview = (report: AnsweredReviewFacts, sentence = report.error && formatError(report.error, report)) => {
-    // A group's member has no row of its own; nor has a request without a valid key, which any program can send.
+  const keepReview = (report: AnsweredReviewFacts, sentence = report.error && formatError(report.error, report)) => {
+    // The members of a group are in the row of their group. A request without a valid key gets no row, because any
+    // program can send it.
     if (report.group !== undefined || report.cluster === undefined) return;
     recorder.host.writeLogLine(report);
     const evaluations = recorded.splice(0);
@@ -65,7 +69,7 @@ export const createReviewFeed = (host: EndpointHost, limits = usualLimits): Revi
     const failure = sentence && truncateText(toSentence(sentence), 1000);
     const row = { id: `${session}-${++count}`, ...describeFacts(report, failure), ...members };
     const review: KeptReview = { row, evaluations, ...(failure !== undefined && { failure }), bytes: 0 };
-    review.bytes = measure(review);
+    review.bytes = estimateBytes(review);
     kept.set(row.id, review);
     bytes += review.bytes;
     for (const [id, oldest] of kept) {
@@ -74,12 +78,12 @@ export const createReviewFeed = (host: EndpointHost, limits = usualLimits): Revi
       bytes -= oldest.bytes;
     }
     unsent.push(row);
-    sending ??= setTimeout(flush, collecting).unref();
+    sendTimer ??= setTimeout(flush, collectMilliseconds).unref();
   };
 
   const flush = () => {
-    clearTimeout(sending);
-    sending = undefined;
+    clearTimeout(sendTimer);
+    sendTimer = undefined;
     const rows = unsent.splice(0);
     if (rows.length > 0) for (const send of subscribers) send(rows);
   };
@@ -98,39 +102,42 @@ export const createReviewFeed = (host: EndpointHost, limits = usualLimits): Revi
         host.writeLogLine(report);
         if (!isWatched) return;
         try {
-          takeReview(report);
+          keepReview(report);
         } catch {
-          // Its evaluations, which can't be measured, are dropped by now.
-          takeReview(report, "The review can't be shown: its object is nested too deep.");
+          // `recorded` is empty now, so this keeps the review without the evaluations that caused the error.
+          keepReview(report, "The review can't be shown: its object is nested too deep.");
         }
       },
     },
     evaluate: (rule, phase, request, context) =>
       (isWatched ? recorder.evaluate : evaluateRule)(rule, phase, request, context),
-    subscribe: (after, send) => {
+    subscribe: (lastId, send) => {
       isWatched = true;
-      clearTimeout(forgetting);
+      clearTimeout(forgetTimer);
       flush();
       const rows = [...kept.values()].map(({ row }) => row);
-      send(rows.slice(rows.findIndex(({ id }) => id === after) + 1));
+      send(rows.slice(rows.findIndex(({ id }) => id === lastId) + 1));
       subscribers.add(send);
       return () => {
         subscribers.delete(send);
-        clearTimeout(forgetting);
-        if (subscribers.size === 0) forgetting = setTimeout(forget, limits.keep).unref();
+        clearTimeout(forgetTimer);
+        if (subscribers.size === 0) forgetTimer = setTimeout(forget, limits.keep).unref();
       };
     },
     find: (id) => kept.get(id),
   };
 };
 
-/** Returns an upper estimate of a review's memory: a character takes up to 2 bytes, an object or a member up to 80. */
-const measure = ({ row, failure, evaluations }: KeptReview): number => {
+/** Estimates the memory of a review from above: up to 2 bytes for a character, 80 for an object, a list or a member. */
+const estimateBytes = ({ row, failure, evaluations }: KeptReview): number => {
   const json = exactJson.stringify([row, failure, evaluations.map(({ request, needs }) => [request, needs])]);
   return 2 * json.length + 80 * json.replace(/[^[{,]+/g, "").length;
 };
 
-/** Returns the verdicts of a group's members. The report leaves out those that allowed the object as it was, without a warning. */
+/**
+ * Returns the verdicts of the members of a group that were called. The report doesn't contain members that allowed the
+ * unchanged object without a warning.
+ */
 const listMembers = (report: AnsweredReviewFacts, evaluations: readonly RecordedReview[]) => {
   const verdicts = Object.fromEntries(evaluations.map(({ origin }) => [origin.rule, "allowed"]));
   for (const { error, ...member } of report.members ?? [])
@@ -138,10 +145,14 @@ const listMembers = (report: AnsweredReviewFacts, evaluations: readonly Recorded
   return verdicts;
 };
 
-/** Returns the beginning of a text, which is short also when escaped in JSON. */
-const cut = (text: unknown, most = 300) => truncateText(String(text ?? "").replace(/[\p{Cc}\p{Cs}]/gu, "\ufffd"), most);
+/** Returns the beginning of a text. Replaces characters that JSON would escape with six characters, such as \u0000. */
+const shorten = (text: unknown, maxLength = 300) =>
+  truncateText(String(text ?? "").replace(/[\p{Cc}\p{Cs}]/gu, "\ufffd"), maxLength);
 
-/** Returns the refusal or the warnings of a review, or the exception that let it through; of a group, those of its members. */
+/**
+ * Returns the refusal or the warnings of a review, or the exception that applied to it. For a group, returns the
+ * sentences of its members.
+ */
 const getSentence = ({ message, exception, members = [] }: Partial<AnsweredReviewFacts>): string =>
   message ??
   (exception && `exempt ${exception}`) ??
@@ -152,18 +163,18 @@ const getSentence = ({ message, exception, members = [] }: Partial<AnsweredRevie
     })
     .join("; ");
 
-/** Returns what a row shows of a review; names are redacted as in recordings. */
+/** Returns the members of a row. Names are redacted as in recordings. */
 const describeFacts = (report: AnsweredReviewFacts, failure = getSentence(report)): Omit<ReviewRow, "id"> => {
   const { request, cluster = "", rule, phase = "", code, milliseconds } = report;
   const verdict = code === 200 ? getVerdictForLog(report) : `failed: ${code}`;
-  const sentence = cut(failure.replace(/\s+/g, " "), 500);
+  const sentence = shorten(failure.replace(/\s+/g, " "), 500);
   const facts = { at: Date.now(), cluster, rule, phase, verdict, milliseconds, sentence };
   if (request === undefined) return { ...facts, operation: "", object: "", user: "" };
   const { user, metadata } = createRedactor()({
-    user: { username: cut(request.userInfo.username) },
-    metadata: { namespace: cut(request.namespace), name: cut(getObjectName(request)) },
+    user: { username: shorten(request.userInfo.username) },
+    metadata: { namespace: shorten(request.namespace), name: shorten(getObjectName(request)) },
   });
-  const kind = cut([request.kind.kind, request.subResource].filter(Boolean).join("/"));
+  const kind = shorten([request.kind.kind, request.subResource].filter(Boolean).join("/"));
   const name = [metadata.namespace, metadata.name].filter(Boolean).join("/");
-  return { ...facts, operation: cut(request.operation), object: `${kind} ${name}`, user: user.username };
+  return { ...facts, operation: shorten(request.operation), object: `${kind} ${name}`, user: user.username };
 };

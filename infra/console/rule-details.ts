@@ -11,43 +11,45 @@ import { buildRuleWebhookEntries } from "../webhooks/entry.ts";
 import { buildGroupWebhookEntry } from "../webhooks/groups.ts";
 import type { CatalogueSummary, RuleDetails, RuleSummary } from "./messages.ts";
 
-/** Returns all rules that the project can use, with their modes as postern.yaml has them now; those that are on first. */
+/**
+ * Returns all rules that the project can use, with their modes in the present postern.yaml. Rules that are on go first.
+ */
 export const listRules = async (file: string): Promise<CatalogueSummary> => {
   const { catalogue, broken, config } = await readProject(file, "all");
-  const rules = catalogue.map((listed) => summarizeRule(listed, config));
-  const others = broken.map(({ name, source, sentence }) => {
+  const rules = catalogue.map((catalogueRule) => summarizeRule(catalogueRule, config));
+  const brokenRules = broken.map(({ name, source, sentence }) => {
     return { name, source, phases: [], summary: sentence, modes: {} };
   });
   const isOff = ({ modes }: RuleSummary) => Object.values(modes).every((mode) => mode === "off");
   const [offRules, onRules] = [rules.filter(isOff), rules.filter((rule) => !isOff(rule))];
-  return { rules: [...onRules, ...others, ...offRules], clusters: [...config.clusters.keys()] };
+  return { rules: [...onRules, ...brokenRules, ...offRules], clusters: [...config.clusters.keys()] };
 };
 
-/** Describes a rule; undefined if there is none of this name. */
+/** Describes the rule of this name; undefined if there is none. */
 export const describeRule = async (file: string, name: string): Promise<RuleDetails | undefined> => {
   const { catalogue, config } = await readProject(file, "all");
-  const listed = catalogue.find((rule) => rule.name === name);
-  if (listed === undefined) return undefined;
-  const group = config.groups.find(({ members }) => members.includes(listed));
+  const catalogueRule = catalogue.find((rule) => rule.name === name);
+  if (catalogueRule === undefined) return undefined;
+  const group = config.groups.find(({ members }) => members.includes(catalogueRule));
   const [readme, parity] = await Promise.all([
-    readFile(join(listed.folder, "README.md"), "utf8"),
-    listed.folder.startsWith(join(packageRoot, "functions/")) ? readParity(name) : undefined,
+    readFile(join(catalogueRule.folder, "README.md"), "utf8"),
+    catalogueRule.folder.startsWith(join(packageRoot, "functions/")) ? readParity(name) : undefined,
   ]);
   return {
-    ...summarizeRule(listed, config),
+    ...summarizeRule(catalogueRule, config),
     readme,
-    cases: await readCaseTexts(listed),
-    setups: [...config.clusters].flatMap(([cluster, known]) => {
-      const setup = known.rules.get(name);
+    cases: await readCaseTexts(catalogueRule),
+    setups: [...config.clusters].flatMap(([cluster, clusterConfig]) => {
+      const setup = clusterConfig.rules.get(name);
       if (setup === undefined) return [];
       const listEntries = (phase: Phase) =>
         phase === "mutate" && group !== undefined
-          ? buildGroupWebhookEntry(group, known, false)
-          : buildRuleWebhookEntries(listed, phase, setup, false);
-      const entries = Object.fromEntries(listed.phases.map((phase) => [phase, listEntries(phase)]));
-      // JSON leaves out what is undefined.
-      const plain = JSON.parse(JSON.stringify({ ...setup, webhookEntries: setup.mode === "off" ? [] : entries }));
-      return [{ cluster, text: formatYamlLines(plain).join("\n") }];
+          ? buildGroupWebhookEntry(group, clusterConfig, false)
+          : buildRuleWebhookEntries(catalogueRule, phase, setup, false);
+      const entries = Object.fromEntries(catalogueRule.phases.map((phase) => [phase, listEntries(phase)]));
+      // The conversion to JSON removes undefined members.
+      const jsonValue = JSON.parse(JSON.stringify({ ...setup, webhookEntries: setup.mode === "off" ? [] : entries }));
+      return [{ cluster, text: formatYamlLines(jsonValue).join("\n") }];
     }),
     ...(parity && { parity }),
   };
@@ -58,7 +60,7 @@ const summarizeRule = ({ name, source, phases, rule }: CatalogueRule, { clusters
   return { name, source, phases, summary: rule.summary, modes: Object.fromEntries(modes) };
 };
 
-/** Returns each case as its file has it. */
+/** Returns the text of each case in the rule's cases.yaml. */
 const readCaseTexts = async ({ folder }: CatalogueRule) => {
   const text = await readFile(join(folder, "cases.yaml"), "utf8");
   const { contents } = parseDocument(text);
@@ -73,8 +75,8 @@ const readCaseTexts = async ({ folder }: CatalogueRule) => {
 const readParity = async (name: string) => {
   const text = await readFile(join(packageRoot, "docs/background/parity.md"), "utf8");
   const splitRow = (row = "") => row.split("|").map((cell) => cell.trim());
-  const heads = splitRow(/^\| rule \| v1\..*$/m.exec(text)?.[0]);
-  const minors = heads.filter((head) => head.startsWith("v1."));
+  const headerCells = splitRow(/^\| rule \| v1\..*$/m.exec(text)?.[0]);
+  const minors = headerCells.filter((head) => head.startsWith("v1."));
   const row = text.split("\n").find((line) => line.startsWith(`| ${name} |`) && line.includes(" / "));
   return row === undefined ? undefined : { minors, cells: splitRow(row).slice(2, 2 + minors.length) };
 };

@@ -1,19 +1,20 @@
 #!/usr/bin/env node
-// The package create-postern: `create-postern FOLDER` makes a project with one rule. Any Node from 20 on can read this
-// file. The folder template/ of the package has the rule that `postern new` makes, and the pipeline for GitHub; before
-// a release also packages/, with the package postern that the project installs.
+// The package create-postern: `create-postern FOLDER` makes a project with one rule. Every Node.js from version 20 on
+// can run this file. The folder template/ of the package contains the rule that `postern new` makes, and the pipeline
+// for GitHub. In a package made by `npm run pack`, template/ also contains the package postern, which the project
+// installs.
 import { existsSync } from "node:fs";
 import { cp, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const { argv, cwd, env, stderr, stdout } = process;
-/** The package manager that runs this: npm, pnpm or yarn. */
+/** The package manager that started this program: npm, pnpm or yarn. */
 const manager = env.npm_config_user_agent?.split("/")[0] ?? "npm";
 const rule = "require-owner-label";
 const template = fileURLToPath(new URL("template/", import.meta.url));
 
-/** Returns the files of a new project that aren't in the template, by path. */
+/** Returns the texts of the files of a new project that aren't in the template, by their paths. */
 const buildFiles = ({ name, dependencies }) => ({
   "package.json": toJson({
     name,
@@ -48,19 +49,22 @@ rules:
   ),
 });
 
-/** The packages with install scripts, which aren't needed. npm warns unless a project refuses them; pnpm fails. */
+/**
+ * Packages whose install scripts aren't needed. If a project doesn't refuse install scripts, npm prints warnings, and
+ * pnpm fails.
+ */
 const allowScripts = { "es5-ext": false, esbuild: false };
 
 /** The files that only one package manager reads. */
 const managerFiles = {
   pnpm: { "pnpm-workspace.yaml": `allowBuilds: ${JSON.stringify(allowScripts)}\n` },
-  // Without a lock file, Yarn takes the folder for a part of a project above it.
+  // Without a lock file, Yarn would treat the folder as a part of a project in a parent folder.
   yarn: { ".yarnrc.yml": "nodeLinker: node-modules\nenableScripts: false\n", "yarn.lock": "" },
 };
 
 const toJson = (value) => `${JSON.stringify(value, null, 2)}\n`;
 
-/** Makes a project in a folder, which may be there but must be empty. */
+/** Makes a project in a folder. If the folder exists, it must be empty. */
 const createProject = async (folder) => {
   await mkdir(folder, { recursive: true });
   if ((await readdir(folder)).some((file) => file !== ".git")) throw new Error("it is not empty");

@@ -1,10 +1,11 @@
-/** Returns, for each line of `now`, the index of the same line in `old`, in ascending order; -1 for a new line. */
+/** Returns the index in `old` of each line of `now`, or -1 for a new line. Apart from -1, the indexes ascend. */
 export const findOldIndexesOfLines = (old: readonly string[], now: readonly string[]): number[] => {
+  // The numbers of equal lines at the start and at the end of both texts.
   let head = 0;
-  const shorter = Math.min(old.length, now.length);
-  while (head < shorter && old[head] === now[head]) head++;
+  const shorterLength = Math.min(old.length, now.length);
+  while (head < shorterLength && old[head] === now[head]) head++;
   let tail = 0;
-  while (tail < shorter - head && old[old.length - 1 - tail] === now[now.length - 1 - tail]) tail++;
+  while (tail < shorterLength - head && old[old.length - 1 - tail] === now[now.length - 1 - tail]) tail++;
   const lines = now.map((_, index) => {
     if (index < head) return index;
     return index < now.length - tail ? -1 : index - now.length + old.length;
@@ -17,33 +18,40 @@ export const findOldIndexesOfLines = (old: readonly string[], now: readonly stri
   return lines;
 };
 
-/** The maximum number of differing lines. A diff with more shows all old lines as deleted, and all new as added. */
-const mostEdits = 1000;
+/** The maximum number of differing lines. If more differ, the diff shows all old lines as deleted, all new as added. */
+const maxEdits = 1000;
 
-/** Returns the pairs of equal lines by Myers' greedy algorithm; none if there are more than `mostEdits` edits. */
+/**
+ * Returns pairs of indexes of equal lines, found by Myers' greedy diff algorithm. Returns no pairs if there are more
+ * than `maxEdits` edits.
+ */
 const findEqualLines = (old: readonly string[], now: readonly string[]): [number, number][] => {
   if (old.length === 0 || now.length === 0) return [];
-  /** The furthest old line reached on each diagonal; one map for each number of edits (Myers' algorithm). */
+  /** For each number of edits, a map of the furthest old line that was reached on each diagonal. */
   const history: Map<number, number>[] = [];
   let reached = new Map([[1, 0]]);
-  for (let edits = 0; edits <= Math.min(old.length + now.length, mostEdits); edits++) {
+  for (let edits = 0; edits <= Math.min(old.length + now.length, maxEdits); edits++) {
     history.push(new Map(reached));
     for (let diagonal = -edits; diagonal <= edits; diagonal += 2) {
-      let at = advanceDiagonal(reached, diagonal, edits);
-      while (at < old.length && at - diagonal < now.length && old[at] === now[at - diagonal]) at++;
-      reached.set(diagonal, at);
-      if (at >= old.length && at - diagonal >= now.length) return tracePairs(history, old.length, now.length);
+      let oldIndex = advanceDiagonal(reached, diagonal, edits);
+      while (oldIndex < old.length && oldIndex - diagonal < now.length && old[oldIndex] === now[oldIndex - diagonal])
+        oldIndex++;
+      reached.set(diagonal, oldIndex);
+      if (oldIndex >= old.length && oldIndex - diagonal >= now.length)
+        return tracePairs(history, old.length, now.length);
     }
     reached = new Map(reached);
   }
   return [];
 };
 
+/** Returns the old line at which the search on a diagonal starts: after one edit from a neighbouring diagonal. */
 const advanceDiagonal = (reached: ReadonlyMap<number, number>, diagonal: number, edits: number): number => {
   const [below, above] = [reached.get(diagonal - 1) ?? -1, reached.get(diagonal + 1) ?? -1];
   return diagonal === -edits || (diagonal !== edits && below < above) ? above : below + 1;
 };
 
+/** Follows the shortest path of edits backwards from the ends of both texts, and collects the equal lines on it. */
 const tracePairs = (
   history: readonly Map<number, number>[],
   oldLength: number,
@@ -55,11 +63,11 @@ const tracePairs = (
     const reached = history[edits] ?? new Map<number, number>();
     const diagonal = oldEnd - newEnd;
     const [below, above] = [reached.get(diagonal - 1) ?? -1, reached.get(diagonal + 1) ?? -1];
-    const before = diagonal === -edits || (diagonal !== edits && below < above) ? diagonal + 1 : diagonal - 1;
-    const from = edits === 0 ? 0 : (reached.get(before) ?? 0);
-    const fromOther = edits === 0 ? 0 : from - before;
-    while (oldEnd > from && newEnd > fromOther && oldEnd > 0 && newEnd > 0) pairs.push([--oldEnd, --newEnd]);
-    if (edits > 0) [oldEnd, newEnd] = [from, fromOther];
+    const previousDiagonal = diagonal === -edits || (diagonal !== edits && below < above) ? diagonal + 1 : diagonal - 1;
+    const oldStart = edits === 0 ? 0 : (reached.get(previousDiagonal) ?? 0);
+    const newStart = edits === 0 ? 0 : oldStart - previousDiagonal;
+    while (oldEnd > oldStart && newEnd > newStart && oldEnd > 0 && newEnd > 0) pairs.push([--oldEnd, --newEnd]);
+    if (edits > 0) [oldEnd, newEnd] = [oldStart, newStart];
   }
   return pairs.reverse();
 };

@@ -40,7 +40,7 @@ describe("a difference", () => {
     );
   });
 
-  it("leads from the first to the last version, through any versions between them", () => {
+  it("changes the first version into the last one, with any versions between them", () => {
     fc.assert(
       fc.property(texts, fc.array(texts, { minLength: 1, maxLength: 4 }), (before, stages) => {
         const hunks = computeHunks(

@@ -9,14 +9,16 @@ export interface DiffLine {
   rule?: string;
 }
 
-/** Changed lines with their context; `old` and `now` are the line numbers of the first in the old and new text. */
+/**
+ * Changed lines and the lines around them. `old` and `now` are the numbers of the first line in the old and new text.
+ */
 export interface DiffHunk {
   old: number;
   now: number;
   lines: DiffLine[];
 }
 
-/** A rule that changed an object, and the object after this change. */
+/** A rule that changed an object, and the object after the rule's change. */
 export interface ObjectAfterRule {
   rule: string;
   after: unknown;
@@ -31,74 +33,81 @@ interface AttributedLine {
   rule?: string;
 }
 
+/** Returns the changed parts of an object that rules changed one after another. */
 export const computeHunks = (before: unknown, stages: readonly ObjectAfterRule[]): DiffHunk[] =>
   groupHunks(computeDiffLines(before, stages));
 
-/** Returns all lines of an object, with those that the rules removed and added. */
+/** Returns all lines of an object, and the lines that rules removed and added. */
 export const computeDiffLines = (first: unknown, stages: readonly ObjectAfterRule[]): DiffLine[] => {
   const original = formatYamlLines(hideSecretValues(first));
   let texts = original;
   let lines = original.map((text, from): AttributedLine => ({ text, from }));
-  const gone = new Map<number, string>();
+  const removedBy = new Map<number, string>();
   for (const { rule, after } of stages) {
     const next = formatYamlLines(hideSecretValues(after, first));
-    const old = findOldIndexesOfLines(texts, next);
-    const staying = new Set(old);
+    const oldIndexes = findOldIndexesOfLines(texts, next);
+    const keptIndexes = new Set(oldIndexes);
     for (const [index, { from }] of lines.entries())
-      if (from !== undefined && !staying.has(index)) gone.set(from, rule);
+      if (from !== undefined && !keptIndexes.has(index)) removedBy.set(from, rule);
     const before = lines;
-    lines = next.map((text, index) => before[old[index] ?? -1] ?? { text, rule });
+    lines = next.map((text, index) => before[oldIndexes[index] ?? -1] ?? { text, rule });
     texts = next;
   }
-  return interleaveLines(original, lines, gone);
+  return interleaveLines(original, lines, removedBy);
 };
 
-/** Merges kept, removed and added lines of a diff. Removed lines stand before the lines that replace them. */
+/**
+ * Merges kept, removed and added lines of a diff. `removedBy` maps the index of a removed line to the rule that removed
+ * it. Removed lines stand before the lines that replace them.
+ */
 const interleaveLines = (
   original: readonly string[],
   lines: readonly AttributedLine[],
-  gone: ReadonlyMap<number, string>,
+  removedBy: ReadonlyMap<number, string>,
 ): DiffLine[] => {
-  const all: DiffLine[] = [];
-  const added: DiffLine[] = [];
-  let at = 0;
-  const flush = (until: number) => {
-    for (; at < until; at++) all.push({ sign: "-", text: original[at] ?? "", ...toRuleField(gone.get(at)) });
-    for (const line of added.splice(0)) all.push(line);
+  const merged: DiffLine[] = [];
+  const pendingAdded: DiffLine[] = [];
+  let next = 0;
+  /** Adds the removed lines before the original line `end`, then the pending added lines. */
+  const addChangesBefore = (end: number) => {
+    for (; next < end; next++)
+      merged.push({ sign: "-", text: original[next] ?? "", ...toRuleField(removedBy.get(next)) });
+    for (const line of pendingAdded.splice(0)) merged.push(line);
   };
   for (const { text, from, rule } of lines) {
     if (from === undefined) {
-      added.push({ sign: "+", text, ...toRuleField(rule) });
+      pendingAdded.push({ sign: "+", text, ...toRuleField(rule) });
       continue;
     }
-    flush(from);
-    all.push({ sign: " ", text });
-    at = from + 1;
+    addChangesBefore(from);
+    merged.push({ sign: " ", text });
+    next = from + 1;
   }
-  flush(original.length);
-  return all;
+  addChangesBefore(original.length);
+  return merged;
 };
 
 const toRuleField = (rule: string | undefined) => (rule === undefined ? {} : { rule });
 
 const contextLines = 3;
 
-const groupHunks = (all: readonly DiffLine[]): DiffHunk[] => {
-  const found: DiffHunk[] = [];
+/** Returns the changed lines, each with up to three lines before and after it. */
+const groupHunks = (allLines: readonly DiffLine[]): DiffHunk[] => {
+  const hunks: DiffHunk[] = [];
   // The numbers of the next line, in the old text and in the new one.
   let [old, now] = [1, 1];
   let isInHunk = false;
   const shownIndexes = new Set<number>();
-  for (const [index, { sign }] of all.entries())
+  for (const [index, { sign }] of allLines.entries())
     if (sign !== " ")
       for (let near = index - contextLines; near <= index + contextLines; near++) shownIndexes.add(near);
-  for (const [index, line] of all.entries()) {
+  for (const [index, line] of allLines.entries()) {
     const isShown = shownIndexes.has(index);
-    if (isShown && !isInHunk) found.push({ old, now, lines: [] });
-    if (isShown) found.at(-1)?.lines.push(line);
+    if (isShown && !isInHunk) hunks.push({ old, now, lines: [] });
+    if (isShown) hunks.at(-1)?.lines.push(line);
     isInHunk = isShown;
     if (line.sign !== "+") old++;
     if (line.sign !== "-") now++;
   }
-  return found;
+  return hunks;
 };

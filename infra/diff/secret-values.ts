@@ -1,19 +1,20 @@
 import { getOwn, isMap, isObject, isSame, parseJson, toMap } from "#lib/json.ts";
 import { coverTexts, listTexts, mask, replaceCovered } from "#lib/masking/masked-text.ts";
 
-/** The annotation in which `kubectl apply` keeps a copy of the object, with all values of a Secret. */
+/** The annotation in which `kubectl apply` saves a copy of the object. The copy contains all values of a Secret. */
 export const copyAnnotation = "kubectl.kubernetes.io/last-applied-configuration";
 const valueFields = ["data", "stringData"];
 
 /** Reports whether a value is a Secret, of any API version. */
 export const isSecret = (value: unknown): boolean => /^secrets?$/i.test(String(getOwn(value, "kind")));
 
+/** Returns the copy of an object that `kubectl apply` has saved in the object. */
 const getCopy = (object: unknown): unknown =>
   getOwn(getOwn(getOwn(object, "metadata"), "annotations"), copyAnnotation) ?? undefined;
 
 /**
- * Returns an object with `***` in the place of each value of a Secret, and of the copy that kubectl keeps in an annotation
- * of any object. A value that differs from the one in `before` becomes `*** (other)`.
+ * Replaces each value of a Secret with `***`. In objects of all kinds, also replaces the annotation in which kubectl
+ * saves a copy of the object. A value that differs from the value in `before` becomes `*** (other)`.
  */
 export const hideSecretValues = (object: unknown, before: unknown = object): unknown => {
   if (!isMap(object)) return object;
@@ -29,17 +30,18 @@ export const hideSecretValues = (object: unknown, before: unknown = object): unk
   return hidden;
 };
 
-/** Hides the values of a map, whose keys are names; anything else in the place of the map is a value itself. */
-const hideMembers = (held: unknown, before: unknown): unknown =>
-  isMap(held)
-    ? Object.fromEntries(Object.entries(held).map(([key, value]) => [key, hideValue(value, getOwn(before, key))]))
-    : hideValue(held, before);
+/** Hides the values of a map, not its keys. If `data` isn't a map, hides all of it. */
+const hideMembers = (members: unknown, before: unknown): unknown =>
+  isMap(members)
+    ? Object.fromEntries(Object.entries(members).map(([key, value]) => [key, hideValue(value, getOwn(before, key))]))
+    : hideValue(members, before);
 
 const hideValue = (value: unknown, before: unknown): string => (isSame(value, before) ? mask : `${mask} (other)`);
 
 /**
- * Returns sentences about objects with `***` in the place of the values of Secrets among them, whole or in part, of the
- * copies that kubectl keeps, and of the values of other Secrets. What else the objects have is shown, also if a copy has it.
+ * Replaces texts in sentences about objects with `***`: values of the Secrets among the objects (also parts of values),
+ * the copies that kubectl saves in the objects, and values of other Secrets. Other texts of the objects stay, even if a
+ * copy contains them, too.
  */
 export const hideInSentences = (
   sentences: readonly string[],
@@ -51,15 +53,16 @@ export const hideInSentences = (
   const values = [...objects, ...copiedObjects].filter(isSecret).flatMap(listValues);
   const otherValues = [...others].flatMap(listValues);
   if (values.length + copies.length + otherValues.length === 0) return [...sentences];
-  const all = sentences.join("\0");
-  const lower = toLowerAscii(all);
+  // All sentences are searched together. They are separated by \0.
+  const joined = sentences.join("\0");
+  const lower = toLowerAscii(joined);
   const covered = coverTexts(lower, listForms(values), 1);
   const isOther = coverTexts(lower, listForms(otherValues));
-  const isCopied = coverTexts(all, listNamesAndTexts(copies));
-  const isShown = coverTexts(all, listNamesAndTexts(objects.map((object) => hideSecretValues(object))));
+  const isCopied = coverTexts(joined, listNamesAndTexts(copies));
+  const isShown = coverTexts(joined, listNamesAndTexts(objects.map((object) => hideSecretValues(object))));
   for (const at of covered.keys()) if (isOther[at] || (isCopied[at] && !isShown[at])) covered[at] = 1;
   const names = new Set(objects.flatMap((object) => valueFields.flatMap((field) => listKeys(getOwn(object, field)))));
-  for (const [from, to] of findNames(all, names)) covered.fill(0, from, to);
+  for (const [from, to] of findNames(joined, names)) covered.fill(0, from, to);
   let from = 0;
   return sentences.map((sentence) => {
     const coveredHere = covered.subarray(from, from + sentence.length);
@@ -68,7 +71,9 @@ export const hideInSentences = (
   });
 };
 
-/** Returns a value with `***` in the place of the values of Secrets, in texts and in keys; an object's own kind stays. */
+/**
+ * Replaces values of Secrets in the texts and keys of a value with `***`. Keeps `apiVersion` and `kind` of an object.
+ */
 export const hideInValue = (value: unknown, secrets: Iterable<unknown>): unknown => {
   const texts: string[] = [];
   mapTexts(value, (text) => {
@@ -82,7 +87,7 @@ export const hideInValue = (value: unknown, secrets: Iterable<unknown>): unknown
   return { ...shown, ...Object.fromEntries(kept) };
 };
 
-/** Returns a value with the results of a function in the place of its texts and keys. */
+/** Replaces each text and each key of a value with the result of `map`. */
 const mapTexts = (value: unknown, map: (text: string) => string): unknown => {
   if (typeof value === "string") return map(value);
   if (Array.isArray(value)) return value.map((member) => mapTexts(member, map));
@@ -90,18 +95,18 @@ const mapTexts = (value: unknown, map: (text: string) => string): unknown => {
   return Object.fromEntries(Object.entries(value).map(([key, member]) => [map(key), mapTexts(member, map)]));
 };
 
-/** Returns the values of a Secret, also what stands in the place of the map that should have them. */
+/** Returns the values of a Secret. If `data` isn't a map, returns all of it as a value. */
 const listValues = (secret: unknown): unknown[] =>
   valueFields.flatMap((field) => {
-    const held = getOwn(secret, field);
-    return isMap(held) ? Object.values(held) : [held];
+    const members = getOwn(secret, field);
+    return isMap(members) ? Object.values(members) : [members];
   });
 
 const listKeys = (value: unknown): string[] => (isMap(value) ? Object.keys(value) : []);
 
 /**
- * Yields the texts of values in the forms in which a program may show them, in lower case; within a value, keys are part of
- * it.
+ * Yields the texts of values in all forms in which a program may show them, in lower case: unchanged, escaped as in
+ * JSON, each line, and in base64. The keys of a value that is a map are texts, too.
  */
 const listForms = function* (values: readonly unknown[]): Generator<string> {
   for (const text of listTexts([values, listInnerKeys(values)])) {
@@ -111,19 +116,19 @@ const listForms = function* (values: readonly unknown[]): Generator<string> {
   }
 };
 
-/** Unlike `toLowerCase`, keeps the length of every text. */
+/** Changes only ASCII letters. `toLowerCase` can change the length of a text, for instance for "İ". */
 const toLowerAscii = (text: string): string => text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
 
-/** Returns the keys at any depth, and the words for true and false. */
+/** Returns the keys at any depth, and the words "true" and "false" if such values exist. */
 const listInnerKeys = (values: readonly unknown[]): string[] => {
-  const found: unknown[] = [...values];
+  const toVisit: unknown[] = [...values];
   const words = new Set<string>();
-  // The loop also visits what it adds.
-  for (const value of found)
+  // The loop also visits the values that it adds.
+  for (const value of toVisit)
     if (typeof value === "boolean") words.add(String(value));
     else if (isObject(value)) {
       for (const key of listKeys(value)) words.add(key);
-      for (const inner of Object.values(value)) found.push(inner);
+      for (const inner of Object.values(value)) toVisit.push(inner);
     }
   return [...words];
 };
@@ -133,12 +138,12 @@ const listNamesAndTexts = function* (objects: readonly unknown[]): Generator<str
   yield* listInnerKeys(objects);
 };
 
-/** Returns the places of names of values, as in `data.password` and `stringData["tls.key"]`. */
+/** Returns where a text names a value of a Secret, as in `data.password` and `stringData["tls.key"]`. */
 const findNames = (text: string, names: ReadonlySet<string>): [from: number, to: number][] =>
   [...text.matchAll(/\b(?:data|stringData)(?:\.|\/|\[["']?)([-.\w]+)/g)].flatMap(
     ({ index, 0: whole, 1: tail = "" }) => {
       let name = tail;
-      // A name may have dots, and may be followed by one.
+      // A name may contain dots, and a dot that ends a sentence may follow it. The longest known name counts.
       while (name !== "" && !names.has(name)) name = name.slice(0, Math.max(0, name.lastIndexOf(".")));
       return name === "" ? [] : [[index, index + whole.length - tail.length + name.length]];
     },

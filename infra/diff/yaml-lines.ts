@@ -8,17 +8,18 @@ export interface YamlIndentation {
   isFlat: boolean;
 }
 
-/** The default YAML layout, as kubectl prints it: indented by 2, and lists not indented further. */
-const usual: YamlIndentation = { step: 2, isFlat: true };
+/** The layout in which kubectl prints YAML. */
+const kubectlLayout: YamlIndentation = { step: 2, isFlat: true };
 
 /**
- * Returns objects as a YAML stream. As everything in this file, it means the same in YAML 1.1, which kubectl reads, and in
- * YAML 1.2.
+ * Returns objects as a stream of YAML documents. All YAML from this file means the same in YAML 1.1, which kubectl
+ * reads, and in YAML 1.2.
  */
 export const formatYamlDocuments = (objects: readonly object[]): string =>
   objects.map((object) => `${formatYamlLines(object).join("\n")}\n`).join("---\n");
 
-export const formatYamlLines = (value: unknown, layout = usual): string[] => {
+/** Returns a value as lines of YAML. */
+export const formatYamlLines = (value: unknown, layout = kubectlLayout): string[] => {
   const lines: string[] = [];
   addLines(value, "", lines, layout);
   return lines;
@@ -27,10 +28,10 @@ export const formatYamlLines = (value: unknown, layout = usual): string[] => {
 const addLines = (value: unknown, indent: string, lines: string[], layout: YamlIndentation): void => {
   if (isFilled(value) && Array.isArray(value))
     for (const item of value) {
-      const from = lines.length;
+      const firstLine = lines.length;
       addLines(item, `${indent}  `, lines, layout);
-      // The dash of a YAML list replaces the indentation of the item's first line.
-      lines[from] = `${indent}- ${(lines[from] ?? "").slice(indent.length + 2)}`;
+      // In the first line of the item, a dash replaces two spaces of the indentation.
+      lines[firstLine] = `${indent}- ${(lines[firstLine] ?? "").slice(indent.length + 2)}`;
     }
   else if (isFilled(value) && isMap(value))
     for (const [key, inner] of Object.entries(value)) {
@@ -42,8 +43,8 @@ const addLines = (value: unknown, indent: string, lines: string[], layout: YamlI
       if (!isFilled(inner)) addScalar(inner, indent, `${name}: `, lines);
       else {
         lines.push(`${indent}${name}:`);
-        const isLevel = Array.isArray(inner) && layout.isFlat;
-        addLines(inner, isLevel ? indent : `${indent}${" ".repeat(layout.step)}`, lines, layout);
+        const isNotIndented = Array.isArray(inner) && layout.isFlat;
+        addLines(inner, isNotIndented ? indent : `${indent}${" ".repeat(layout.step)}`, lines, layout);
       }
     }
   else addScalar(value, indent, "", lines);
@@ -53,7 +54,7 @@ const isFilled = (value: unknown): value is object =>
   typeof value === "object" && value !== null && Object.keys(value).length > 0;
 
 const addScalar = (value: unknown, indent: string, name: string, lines: string[]): void => {
-  // Texts that a YAML literal block (`|`) can't hold exactly are written on one line, in quotes.
+  // A text of several lines becomes a literal block (`|`), unless the block would change the text.
   if (typeof value !== "string" || !/^[^\s].*\n/.test(value) || /\n\n$/.test(value) || control.test(value)) {
     lines.push(`${indent}${name}${formatScalar(value)}`);
     return;
@@ -62,6 +63,7 @@ const addScalar = (value: unknown, indent: string, name: string, lines: string[]
   for (const line of value.replace(/\n$/, "").split("\n")) lines.push(line === "" ? "" : `${indent}  ${line}`);
 };
 
+/** Returns a value as YAML on one line, such as `{a: 1, b: [x, y]}`. */
 export const formatYamlFlow = (value: unknown): string => {
   if (Array.isArray(value)) return `[${value.map(formatYamlFlow).join(", ")}]`;
   if (!isMap(value)) return formatScalar(value);
@@ -70,7 +72,7 @@ export const formatYamlFlow = (value: unknown): string => {
     .join(", ")}}`;
 };
 
-/** Returns a key in braces, with the colon after it. */
+/** Returns a key of a map on one line, with the colon after it: `a: `. */
 export const formatYamlFlowKey = (key: string): string => {
   const name = formatKey(key);
   return `${name.length > longestKey ? "? " : ""}${name}: `;
@@ -80,44 +82,45 @@ const formatScalar = (value: unknown): string => {
   if (typeof value === "string") return needsQuotes(value) ? quoteText(value) : value;
   if (Array.isArray(value)) return "[]";
   if (isMap(value)) return "{}";
-  // A number with an exponent is a text in YAML 1.1 if it has no dot.
+  // YAML 1.1 reads `1e+21` as a text, because it has no dot; `1.0e+21` is a number.
   return (exactJson.stringify(value) ?? "null").replace(/^(-?\d)e/, "$1.0e");
 };
 
-/** Reports whether YAML 1.1 or 1.2 would read a plain text as something else, or whether it is hard to read. */
+/** Reports whether a text needs quotes: without them, YAML 1.1 or 1.2 could read something else, such as a number. */
 export const needsQuotes = (text: string): boolean =>
   !/^[\w/][\w./@-]*(:[\w./@-]+)*$/.test(text) || word.test(text) || number.test(text);
 
-/** Returns a text in quotes, on one line, without characters that YAML takes for a line break or forbids. */
+/** Returns a text in quotes, on one line. Escapes characters that YAML forbids or reads as a line break. */
 const quoteText = (text: string): string =>
   /["\\]/.test(text) && !/['\n\t]/.test(text) && !control.test(text)
     ? `'${text}'`
     : escapeControls(JSON.stringify(text.toWellFormed()));
 
-/** Escapes the characters that need it in double quotes, and that JSON leaves as they are. */
+/** Escapes the characters that YAML needs escaped in double quotes, but JSON doesn't escape. */
 export const escapeControls = (text: string): string =>
   text.replace(controls, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
 
-const names = new Map<string, string>();
-const mostNames = 5000;
+/** A cache of keys as YAML, by the key. */
+const formattedKeys = new Map<string, string>();
+const maxFormattedKeys = 5000;
 
 const formatKey = (key: string): string => {
-  let name = names.get(key);
-  if (name === undefined) {
-    name = formatScalar(key);
-    if (names.size >= mostNames) names.clear();
-    names.set(key, name);
+  let formatted = formattedKeys.get(key);
+  if (formatted === undefined) {
+    formatted = formatScalar(key);
+    if (formattedKeys.size >= maxFormattedKeys) formattedKeys.clear();
+    formattedKeys.set(key, formatted);
   }
-  return name;
+  return formatted;
 };
 
-/** The most characters of a key that needs no question mark before it; the limit of YAML is 1024. */
+/** A longer key needs a question mark before it. YAML allows 1024 characters without one. */
 export const longestKey = 1000;
 
 const word = /^(y|n|yes|no|on|off|true|false|null)$/i;
 /** Matches integers, floats, sexagesimals and times. kubectl ignores underscores, also in `0_x1f`. */
 const number = /^(\d[\d_.,:+eEtTzZ-]*|0_*[xob].*|_.*|e-?\d+)$/i;
 
-/** Matches a character that a literal block can't hold: YAML forbids it, or takes it for the end of a line. */
+/** Matches a character that a literal block can't contain: YAML forbids it, or reads it as the end of a line. */
 const control = /(?![\n\t])[\p{Cc}\p{Cs}\u2028\u2029\ufeff\ufffe\uffff]/u;
 const controls = /[\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]/g;

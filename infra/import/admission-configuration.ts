@@ -10,27 +10,32 @@ import { findPluginNameFault, renamePlugin } from "./plugins.ts";
 /** The configuration of a plugin. */
 export interface PluginConfiguration {
   value: unknown;
-  /** The folder of the file that has it. */
+  /** The folder of the file that contains the configuration. */
   folder: string;
   /** Throws one Complaint with all mistakes in the configuration, each with its file and line. */
   complain(mistakes: readonly SettingsMistake[]): void;
 }
 
-/** The mistakes after which an AdmissionConfiguration isn't read further. */
-const mostMistakes = 10;
+/** The number of mistakes after which an AdmissionConfiguration isn't read further. */
+const maxMistakes = 10;
 
-/** The plugins whose configuration may stand alone in the file, by the name of its only member. */
+/**
+ * A file may contain only the configuration of one of these plugins. The member with this name identifies the plugin.
+ */
 const bareConfigurations = { imagePolicy: "ImagePolicyWebhook", podNodeSelectorPluginConfig: "PodNodeSelector" };
 
-/** Reads the file of --admission-control-config-file, and the files that it names, by the plugins' present names. */
+/**
+ * Reads the file of --admission-control-config-file, and the files that it names. Returns the configurations by the
+ * present names of their plugins.
+ */
 export const readAdmissionConfiguration = async (file: string): Promise<Map<string, PluginConfiguration>> => {
   const document = parseYamlDocument(await readOptionFile(file, "--config"), basename(file));
   const folder = dirname(resolve(file));
   const { kind, plugins = [], ...members } = toMap(document.value);
-  const bare = Object.entries(bareConfigurations).filter(([member]) => Object.hasOwn(members, member));
-  if (kind === undefined && bare.length > 0)
+  const bareMembers = Object.entries(bareConfigurations).filter(([member]) => Object.hasOwn(members, member));
+  if (kind === undefined && bareMembers.length > 0)
     return new Map(
-      bare.map(([, plugin]) => [plugin, toPluginConfiguration({ folder, document, path: [] }, document.value)]),
+      bareMembers.map(([, plugin]) => [plugin, toPluginConfiguration({ folder, document, path: [] }, document.value)]),
     );
   if (kind !== "AdmissionConfiguration" || !Array.isArray(plugins))
     document.complain([{ path: [], sentence: "must be an AdmissionConfiguration with a list of plugins" }]);
@@ -42,8 +47,8 @@ export const readAdmissionConfiguration = async (file: string): Promise<Map<stri
     const fault = findPluginNameFault(String(name));
     const plugin = renamePlugin(String(name));
     if (fault !== undefined) mistakes.push({ path: ["plugins", index, "name"], sentence: `is ${fault}` });
-    if (mistakes.length === mostMistakes) break;
-    // Of two entries of one plugin, kube-apiserver reads the first.
+    if (mistakes.length === maxMistakes) break;
+    // If two entries have the same plugin, kube-apiserver reads the first one.
     if (fault !== undefined || found.has(plugin)) continue;
     const inline = { folder, document, path: ["plugins", index, "configuration"] };
     if (isMap(configuration) || typeof path !== "string" || path === "")
@@ -54,8 +59,8 @@ export const readAdmissionConfiguration = async (file: string): Promise<Map<stri
         mistakes.push({ path: ["plugins", index, "path"], sentence });
         return "";
       });
-      const other = { folder: dirname(resolve(folder, path)), document: parseYamlDocument(text, path), path: [] };
-      found.set(plugin, toPluginConfiguration(other, other.document.value));
+      const ownFile = { folder: dirname(resolve(folder, path)), document: parseYamlDocument(text, path), path: [] };
+      found.set(plugin, toPluginConfiguration(ownFile, ownFile.document.value));
     }
   }
   document.complain(mistakes);

@@ -1,4 +1,4 @@
-// Decides what becomes of each plugin that the flags or the configuration of a self-managed API server name.
+// For each plugin that the flags or the configuration of a self-managed API server name, decides what replaces it.
 import { isAbsolute, relative, resolve } from "node:path";
 import { isMap, isSame, type JsonMap, toMap } from "#lib/json.ts";
 import type { Rule } from "#lib/rule.ts";
@@ -12,12 +12,12 @@ import type { AdmissionFlags } from "./flags.ts";
 import { allPlugins, explainNoRule } from "./plugins.ts";
 import { type ImportTarget, isOnInTarget } from "./targets.ts";
 
-/** What becomes of a plugin. */
+/** What replaces a plugin, or why nothing does. */
 export interface PluginOutcome {
   plugin: string;
   /**
-   * `rule`: a rule does its work. `target`: the target has it on. `nothing`: there is nothing to do. `stays-on`: it was
-   * off, and the target has it on. `open`: a part of its work is left to the user.
+   * `rule`: a rule replaces the plugin. `target`: the plugin is on in the target. `nothing`: the user has nothing to
+   * do. `stays-on`: the plugin was off, but is on in the target. `open`: the user must do a part of the work.
    */
   outcome: "rule" | "target" | "nothing" | "stays-on" | "open";
   reason: string;
@@ -26,14 +26,17 @@ export interface PluginOutcome {
   settings?: object;
 }
 
-/** What a self-managed API server had. */
+/** The flags and the plugin configurations of a self-managed API server. */
 export interface ImportSource {
   flags: AdmissionFlags;
-  /** The configurations by the plugins' present names. */
+  /** The configurations by the present names of their plugins. */
   configurations: ReadonlyMap<string, PluginConfiguration>;
 }
 
-/** Returns the outcomes of all plugins that the source names or, with --admission-control, leaves out. */
+/**
+ * Returns the outcomes of all plugins that the source names. If the source has the flag --admission-control, also those
+ * of plugins that are on in the target although the flag doesn't name them.
+ */
 export const decideAboutPlugins = (
   source: ImportSource,
   target: ImportTarget,
@@ -54,6 +57,7 @@ export const decideAboutPlugins = (
 
 type Decision = Omit<PluginOutcome, "plugin">;
 
+/** Reports whether a flag or a configuration of the source is about a plugin. */
 const isNamed = (plugin: string, { flags, configurations }: ImportSource): boolean => {
   const { exact = [], enabled, disabled, gates, notReadySeconds, unreachableSeconds } = flags;
   if ([...exact, ...enabled, ...disabled].includes(plugin) || configurations.has(plugin)) return true;
@@ -63,8 +67,8 @@ const isNamed = (plugin: string, { flags, configurations }: ImportSource): boole
 };
 
 /**
- * Returns why a plugin did nothing. The source's version of Kubernetes isn't known: what no flag says is as in the
- * target's version.
+ * Reports whether a plugin did nothing in the source, and why. The source's version of Kubernetes isn't known. For
+ * gates that no flag sets, the defaults of the target's version are used.
  */
 const findReasonToBeOff = (
   plugin: string,
@@ -75,8 +79,9 @@ const findReasonToBeOff = (
   if (exact && !exact.includes(plugin)) return { didNothing: true, cause: "--admission-control didn't name it" };
   if (disabled.includes(plugin)) return { didNothing: true, cause: "--disable-admission-plugins turned it off" };
   if (!exact && !isOn && !enabled.includes(plugin)) return { didNothing: true, cause: "no flag turned it on" };
-  const areAllOn = gates.get("AllAlpha") === true || gates.get("AllBeta") === true;
-  const isGateOn = gate && (gates.get(gate.name) ?? (areAllOn || isEffectiveByDefault(plugin, target.kubernetes)));
+  const areAllGatesOn = gates.get("AllAlpha") === true || gates.get("AllBeta") === true;
+  const isOnByDefault = areAllGatesOn || isEffectiveByDefault(plugin, target.kubernetes);
+  const isGateOn = gate && (gates.get(gate.name) ?? isOnByDefault);
   return { didNothing: isGateOn === false, cause: `without the gate ${gate?.name} it did nothing` };
 };
 
@@ -84,10 +89,10 @@ const decideAboutOffPlugin = (
   plugin: string,
   cause: string,
   target: ImportTarget,
-  listed: CatalogueRule | undefined,
+  catalogueRule: CatalogueRule | undefined,
 ): Decision => {
   if (!isOnInTarget(plugin, target)) return { outcome: "nothing", reason: cause };
-  const summary = listed ? `. ${listed.rule.summary.replace(/\.$/, "")}` : "";
+  const summary = catalogueRule ? `. ${catalogueRule.rule.summary.replace(/\.$/, "")}` : "";
   return {
     outcome: "stays-on",
     reason: `${cause}, but it is on in ${target.name} and can't be turned off there${summary}`,
@@ -98,28 +103,31 @@ const decideAboutOnPlugin = (
   plugin: string,
   source: ImportSource,
   target: ImportTarget,
-  listed: CatalogueRule | undefined,
+  catalogueRule: CatalogueRule | undefined,
 ): Decision => {
   const isOn = isOnInTarget(plugin, target);
-  const present = `on in ${target.name}`;
+  const onInTarget = `on in ${target.name}`;
   const configuration = source.configurations.get(plugin);
-  if (listed === undefined && isOn) {
+  if (catalogueRule === undefined && isOn) {
     const members = Object.keys(toMap(configuration?.value)).filter((member) => !settingsHeader.includes(member));
-    if (members.length === 0) return { outcome: "target", reason: present };
-    return { outcome: "open", reason: `${present}, but without ${members.join(" and ")}, which needs a flag` };
+    if (members.length === 0) return { outcome: "target", reason: onInTarget };
+    return { outcome: "open", reason: `${onInTarget}, but without ${members.join(" and ")}, which needs a flag` };
   }
-  const none = isOn ? undefined : explainNoRule(plugin, target.name);
-  if (none !== undefined || listed === undefined) return { outcome: "nothing", reason: none ?? "it has no rule" };
+  const noRuleReason = isOn ? undefined : explainNoRule(plugin, target.name);
+  if (noRuleReason !== undefined || catalogueRule === undefined)
+    return { outcome: "nothing", reason: noRuleReason ?? "it has no rule" };
 
-  const { name, rule } = listed;
+  const { name, rule } = catalogueRule;
   const settings = selectDifferences(readSettings(plugin, rule, source), rule);
-  const loosening = plugin === "NodeRestriction" ? Object.keys(settings) : ["exemptions"];
-  const lost = isOn ? Object.keys(settings).filter((key) => loosening.includes(key)) : [];
+  // Settings that admit more requests. A rule can't admit what the plugin in the target refuses.
+  const admittingSettings = plugin === "NodeRestriction" ? Object.keys(settings) : ["exemptions"];
+  const lost = isOn ? Object.keys(settings).filter((key) => admittingSettings.includes(key)) : [];
   const note = lost.length > 0 ? `; the plugin there has no ${lost.join(", ")}, and refuses what they would admit` : "";
-  if (isOn && lost.length === Object.keys(settings).length) return { outcome: "target", reason: `${present}${note}` };
+  if (isOn && lost.length === Object.keys(settings).length)
+    return { outcome: "target", reason: `${onInTarget}${note}` };
   const missing =
     findMissingPart(rule, settings) ??
-    // Mistakes in a configuration are reported when postern.yaml is checked, with their lines.
+    // Mistakes in a configuration are reported later, with their lines, when postern.yaml is checked.
     (configuration ? undefined : rule.checkSettings?.(mergeWithDefaults(rule.settings ?? {}, settings)));
   if (missing !== undefined) {
     const reason = `the rule ${name} does its work, and ${missing}; its README describes the settings`;
@@ -127,20 +135,20 @@ const decideAboutOnPlugin = (
   }
   return {
     outcome: "rule",
-    reason: isOn ? `${present}, but not with these settings${note}` : `not on in ${target.name}`,
+    reason: isOn ? `${onInTarget}, but not with these settings${note}` : `not on in ${target.name}`,
     rule: name,
     settings: isOn && plugin === "DefaultTolerationSeconds" ? { ...settings, replaceDefaults: true } : settings,
   };
 };
 
-/** Returns what a rule needs that no API server's configuration has. */
+/** Returns a required part of a rule's settings that the configuration of an API server can't contain. */
 const findMissingPart = ({ exemptionRequired, manifests = {} }: Rule, settings: JsonMap): string | undefined => {
   if (exemptionRequired) return "must have exempt in postern.yaml, so that the cluster keeps working";
   const missing = Object.keys(manifests).find((key) => !Object.hasOwn(settings, key));
   return missing && `must have ${missing}, files or folders of manifests`;
 };
 
-/** Returns the settings of a plugin's rule: its configuration, or what flags say. */
+/** Returns the settings of a plugin's rule, which come from the plugin's configuration or from flags. */
 const readSettings = (plugin: string, rule: Rule, { flags, configurations }: ImportSource): JsonMap => {
   const { notReadySeconds, unreachableSeconds, gates } = flags;
   if (plugin === "DefaultTolerationSeconds")
@@ -148,7 +156,7 @@ const readSettings = (plugin: string, rule: Rule, { flags, configurations }: Imp
       ...(notReadySeconds !== undefined && { notReadySeconds }),
       ...(unreachableSeconds !== undefined && { unreachableSeconds }),
     };
-  // The rule has a setting for each gate that changes what the plugin does.
+  // The rule has a setting for each gate that changes the plugin, with the gate's name in another case.
   if (plugin === "NodeRestriction")
     return Object.fromEntries(
       Object.keys(rule.settings ?? {}).flatMap((key) =>
@@ -162,16 +170,21 @@ const readSettings = (plugin: string, rule: Rule, { flags, configurations }: Imp
   const { staticManifestsDir, ...settings } = toMap(value);
   const policies = typeof staticManifestsDir === "string" && "policies" in (rule.settings ?? {});
   if (policies) return { ...settings, policies: [movePath(staticManifestsDir, folder)] };
-  return Object.keys(rule.kubeconfigs ?? {}).reduce((moved, place) => {
-    const file = getSetting(moved, place);
-    return typeof file === "string" && file !== "" ? setAt(moved, place.split("."), movePath(file, folder)) : moved;
+  // Changes the paths of kubeconfig files. The keys of `kubeconfigs` are paths of settings, such as `a.b`.
+  return Object.keys(rule.kubeconfigs ?? {}).reduce((changed, settingPath) => {
+    const file = getSetting(changed, settingPath);
+    if (typeof file !== "string" || file === "") return changed;
+    return setAt(changed, settingPath.split("."), movePath(file, folder));
   }, toMap(value));
 };
 
-/** Returns a relative path in a file of this folder as it is in a postern.yaml in the working directory. */
+/**
+ * Changes a path that is relative to a folder to one that is relative to the working directory, as postern.yaml needs.
+ */
 const movePath = (path: string, folder: string): string =>
   isAbsolute(path) ? path : relative(process.cwd(), resolve(folder, path));
 
+/** Returns the map with another value at a path of keys. */
 const setAt = (map: JsonMap, [key = "", ...rest]: string[], value: unknown): JsonMap => {
   return { ...map, [key]: rest.length === 0 ? value : setAt(toMap(map[key]), rest, value) };
 };
@@ -179,8 +192,8 @@ const setAt = (map: JsonMap, [key = "", ...rest]: string[], value: unknown): Jso
 /** Returns the settings that differ from the rule's defaults, without apiVersion and kind. */
 const selectDifferences = (settings: JsonMap, { settings: defaults = {} }: Rule): JsonMap => {
   const merged = mergeWithDefaults(defaults, settings);
-  const isDifferent = (key: string) =>
+  const differsFromDefault = (key: string) =>
     !settingsHeader.includes(key) &&
     !(Object.hasOwn(defaults, key) && isSame(Reflect.get(merged, key), Reflect.get(defaults, key)));
-  return Object.fromEntries(Object.entries(settings).filter(([key]) => isDifferent(key)));
+  return Object.fromEntries(Object.entries(settings).filter(([key]) => differsFromDefault(key)));
 };

@@ -7,12 +7,12 @@ import { formatYamlDocuments } from "../diff/yaml-lines.ts";
 import type { PluginOutcome } from "./decisions.ts";
 import type { ImportTarget } from "./targets.ts";
 
-/** Returns a postern.yaml with the outcomes. `asking` are the rules that read the cluster. */
+/** Returns a postern.yaml with the outcomes. `clusterReaders` are the rules that read the cluster. */
 export const formatImportedConfig = (
   outcomes: readonly PluginOutcome[],
   target: ImportTarget,
   catalogue: readonly CatalogueRule[],
-  asking: readonly CatalogueRule[],
+  clusterReaders: readonly CatalogueRule[],
 ): string => {
   const rules = outcomes.flatMap(({ plugin, rule, settings = {}, reason }) => {
     if (rule === undefined) return [];
@@ -22,55 +22,56 @@ export const formatImportedConfig = (
     return [`${indent(comment, "  ")}  ${rule}:\n${indent(section, "    ")}`];
   });
   const origin = `Imported from the flags of a self-managed API server for ${target.name}, which has on: ${target.source}.`;
-  const readers = `These rules read the cluster: ${asking.map(({ name }) => name).join(", ")}. ${formatPage("how-to/connect-a-cluster.md")} describes connect:`;
+  const readers = `These rules read the cluster: ${clusterReaders.map(({ name }) => name).join(", ")}. ${formatPage("how-to/connect-a-cluster.md")} describes connect:`;
   const clusters = `clusters: { my-cluster: { kubernetes: "${target.kubernetes}", connect: { … } } }`;
   return [
     `${schemaLine}\n${formatComment(origin)}`,
     rules.length === 0 ? "rules: {}\n" : `${formatComment(failurePolicyNote)}rules:\n${rules.join("")}`,
-    ...(asking.length === 0 ? [] : [`${formatComment(readers)}# ${clusters}\n`]),
-    ...sections.map(({ title, wanted }) => formatSection(title, outcomes, wanted)).filter(Boolean),
+    ...(clusterReaders.length === 0 ? [] : [`${formatComment(readers)}# ${clusters}\n`]),
+    ...sections.map(({ title, kinds }) => formatSection(title, outcomes, kinds)).filter(Boolean),
   ].join("\n");
 };
 
 const failurePolicyNote =
   "Where a plugin fails, the API server refuses the request. Where a rule fails, it admits the request until postern deploy or postern manifests --harden makes guards fail closed; other rules fail closed with failurePolicy: Fail.";
 
-const sections: { title: string; wanted: PluginOutcome["outcome"][] }[] = [
-  { title: "Left to do", wanted: ["open"] },
-  { title: "Nothing to do", wanted: ["target", "nothing"] },
-  { title: "Off until now, and on in the target", wanted: ["stays-on"] },
+/** The sections at the end of postern.yaml, each with the kinds of outcomes that it lists. */
+const sections: { title: string; kinds: PluginOutcome["outcome"][] }[] = [
+  { title: "Left to do", kinds: ["open"] },
+  { title: "Nothing to do", kinds: ["target", "nothing"] },
+  { title: "Off until now, and on in the target", kinds: ["stays-on"] },
 ];
 
-/** Returns a list of outcomes as a comment; plugins with the same reason stand together. */
+/** Returns a list of outcomes as a comment. Plugins with the same reason are on the same line. */
 const formatSection = (
   title: string,
   outcomes: readonly PluginOutcome[],
-  wanted: readonly PluginOutcome["outcome"][],
+  kinds: readonly PluginOutcome["outcome"][],
 ): string => {
   const byReason = new Map<string, string[]>();
   for (const { plugin, outcome, reason } of outcomes)
-    if (wanted.includes(outcome)) byReason.set(reason, [...(byReason.get(reason) ?? []), plugin]);
+    if (kinds.includes(outcome)) byReason.set(reason, [...(byReason.get(reason) ?? []), plugin]);
   const lines = [...byReason].map(([reason, plugins]) =>
     formatComment(`- ${plugins.join(", ")}: ${reason}`, "# ", "#   "),
   );
   return lines.length === 0 ? "" : `# ${title}:\n${lines.join("")}`;
 };
 
-const lineLength = 118;
+const maxLineLength = 118;
 
-/** Returns a text as lines of a comment. Only plugins, rules, settings and reasons are in it, but those may be any text. */
-const formatComment = (text: string, first = "# ", next = "# "): string => {
+/** Returns a text as lines of a YAML comment. The text may contain line breaks and control characters. */
+const formatComment = (text: string, firstPrefix = "# ", nextPrefix = "# "): string => {
   const lines: string[] = [];
   for (const word of toOneLine(text).split(" ")) {
     const line = lines.at(-1);
-    if (line !== undefined && line.length + word.length < lineLength) lines[lines.length - 1] = `${line} ${word}`;
-    else lines.push(`${line === undefined ? first : next}${word}`);
+    if (line !== undefined && line.length + word.length < maxLineLength) lines[lines.length - 1] = `${line} ${word}`;
+    else lines.push(`${line === undefined ? firstPrefix : nextPrefix}${word}`);
   }
   return lines.map((line) => `${line}\n`).join("");
 };
 
-const indent = (text: string, by: string): string =>
+const indent = (text: string, prefix: string): string =>
   text
     .split("\n")
-    .map((line) => (line === "" ? line : `${by}${line}`))
+    .map((line) => (line === "" ? line : `${prefix}${line}`))
     .join("\n");

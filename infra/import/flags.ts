@@ -1,53 +1,57 @@
-// Reads the flags of a kube-apiserver as users have them: a command line, a systemd unit, a file of environment
-// variables, the manifest of a static Pod, or kubeadm's ClusterConfiguration.
+// Reads the flags of a kube-apiserver from any text that users have: a command line, a systemd unit, a file of
+// environment variables, the manifest of a static Pod, or kubeadm's ClusterConfiguration.
 import { isMap, toList, toMap } from "#lib/json.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { truncateText } from "../cli/terminal.ts";
 import { parseYamlDocument } from "../cli/yaml-document.ts";
 import { findPluginNameFault, renamePlugin } from "./plugins.ts";
 
-/** The flags of a kube-apiserver that say what its admission plugins do. */
+/** The flags of a kube-apiserver that turn admission plugins on or off, or that configure them. */
 export interface AdmissionFlags {
-  /** The plugins of --admission-control by their present names: no other plugin is on. Undefined without this flag. */
+  /**
+   * The plugins of the former flag --admission-control, by their present names. If a server has this flag, no other
+   * plugin is on. Undefined without this flag.
+   */
   exact?: string[];
-  /** The plugins of --enable-admission-plugins, and of --disable-admission-plugins. */
+  /** The plugins of --enable-admission-plugins. */
   enabled: string[];
+  /** The plugins of --disable-admission-plugins. */
   disabled: string[];
   gates: Map<string, boolean>;
   /** The file of --admission-control-config-file. */
   configFile?: string;
-  /** The seconds of --default-not-ready-toleration-seconds, and of --default-unreachable-toleration-seconds. */
+  /** The value of --default-not-ready-toleration-seconds. */
   notReadySeconds?: number;
+  /** The value of --default-unreachable-toleration-seconds. */
   unreachableSeconds?: number;
 }
 
-const [exact, enable, disable] = [
-  "admission-control",
-  "enable-admission-plugins",
-  "disable-admission-plugins",
-] as const;
-const [gates, configFile] = ["feature-gates", "admission-control-config-file"] as const;
-const [notReady, unreachable] = [
-  "default-not-ready-toleration-seconds",
-  "default-unreachable-toleration-seconds",
-] as const;
-const names = [exact, enable, disable, gates, configFile, notReady, unreachable];
+const exactFlag = "admission-control";
+const enableFlag = "enable-admission-plugins";
+const disableFlag = "disable-admission-plugins";
+const gatesFlag = "feature-gates";
+const configFileFlag = "admission-control-config-file";
+const notReadyFlag = "default-not-ready-toleration-seconds";
+const unreachableFlag = "default-unreachable-toleration-seconds";
+const flagNames = [exactFlag, enableFlag, disableFlag, gatesFlag, configFileFlag, notReadyFlag, unreachableFlag];
 
 /**
- * Finds the flags of `names` in any text: their names are so special that the syntax around them doesn't matter. A value
- * stands after "=" or a space, in quotes or up to a space or the quote around the whole word. A quote that isn't closed
- * becomes the value, which no flag accepts. kube-apiserver takes "_" for "-".
+ * Matches a flag of `flagNames` with its value, such as `--feature-gates=A=true` or `"--feature-gates", "A=true"`. The
+ * syntax around a flag doesn't matter, because no other text contains such names. A value follows "=" or a space. It
+ * ends at the closing quote, at a space, or at the quote that ends the whole word. If a quote isn't closed, the quote
+ * becomes the value, which no flag accepts. kube-apiserver accepts "_" instead of "-" in names. The last group is the
+ * character after the value.
  */
 const flagPattern = new RegExp(
-  `(?<![\\w.-])--(${names.join("|").replaceAll("-", "[-_]")})["',]*(=|\\s+)("[^"]*"|'[^']*'|[^\\s"']+|["']?)(?=(.?))`,
+  `(?<![\\w.-])--(${flagNames.join("|").replaceAll("-", "[-_]")})["',]*(=|\\s+)("[^"]*"|'[^']*'|[^\\s"']+|["']?)(?=(.?))`,
   "gs",
 );
 
-/** Parses the flags of a kube-apiserver; `where` names the text in messages. */
+/** Parses the flags of a kube-apiserver. `where` is the name of the text in messages. */
 export const parseAdmissionFlags = (text: string, where: string): AdmissionFlags => {
   const line = /\bkind["']?\s*:/.test(text) ? readManifest(text, where) : joinLines(text);
   if (!/(?<![\w.-])--\w/.test(line))
-    throw new Complaint(`${where} has no flags of kube-apiserver, such as --${enable}`);
+    throw new Complaint(`${where} has no flags of kube-apiserver, such as --${enableFlag}`);
   const found = new Map<string, string[]>();
   for (const [, name = "", separator, value = "", next = ""] of line.matchAll(flagPattern)) {
     const key = name.replaceAll("_", "-");
@@ -69,27 +73,28 @@ export const parseAdmissionFlags = (text: string, where: string): AdmissionFlags
     if (value === undefined || /^-?\d{1,15}$/.test(value)) return value === undefined ? undefined : Number(value);
     throw new Complaint(`--${name} must be a whole number of seconds, not "${truncateText(value, 64)}"`);
   };
-  const [only, on, off] = [readPlugins(exact), readPlugins(enable), readPlugins(disable)];
-  if (only && (on || off)) throw new Complaint(`--${exact} can't be combined with --${enable} and --${disable}`);
+  const [only, on, off] = [readPlugins(exactFlag), readPlugins(enableFlag), readPlugins(disableFlag)];
+  if (only && (on || off))
+    throw new Complaint(`--${exactFlag} can't be combined with --${enableFlag} and --${disableFlag}`);
   const conflicting = on?.find((plugin) => off?.includes(plugin));
-  if (conflicting !== undefined) throw new Complaint(`--${enable} and --${disable} both name ${conflicting}`);
+  if (conflicting !== undefined) throw new Complaint(`--${enableFlag} and --${disableFlag} both name ${conflicting}`);
   const [file, notReadySeconds, unreachableSeconds] = [
-    found.get(configFile)?.at(-1),
-    readSeconds(notReady),
-    readSeconds(unreachable),
+    found.get(configFileFlag)?.at(-1),
+    readSeconds(notReadyFlag),
+    readSeconds(unreachableFlag),
   ];
   return {
     ...(only && { exact: only }),
     enabled: on ?? [],
     disabled: off ?? [],
-    gates: new Map((readList(gates) ?? []).map(parseGate)),
+    gates: new Map((readList(gatesFlag) ?? []).map(parseGate)),
     ...(file !== undefined && { configFile: file }),
     ...(notReadySeconds !== undefined && { notReadySeconds }),
     ...(unreachableSeconds !== undefined && { unreachableSeconds }),
   };
 };
 
-/** Removes comments, and joins the lines that end in a backslash. */
+/** Removes comment lines. Joins each line that ends in a backslash with the next line. */
 const joinLines = (text: string): string =>
   text
     .replaceAll("\r\n", "\n")
@@ -106,11 +111,14 @@ const splitList = (list: string, name: string): string[] => {
 const parseGate = (text: string): [string, boolean] => {
   const [, gate = "", isOn, isOff] = /^(\w+)=(?:(1|t|true)|(0|f|false))$/i.exec(text) ?? [];
   if (isOn === undefined && isOff === undefined)
-    throw new Complaint(`--${gates} must have gates such as GenericWorkload=true, not "${truncateText(text, 64)}"`);
+    throw new Complaint(`--${gatesFlag} must have gates such as GenericWorkload=true, not "${truncateText(text, 64)}"`);
   return [gate, isOn !== undefined];
 };
 
-/** Returns the words of the commands in a manifest of kube-apiserver's Pod, or the flags in one of kubeadm, as lines. */
+/**
+ * Returns the words of a command, one per line. The command is in the manifest of kube-apiserver's Pod, or in the
+ * `extraArgs` of kubeadm's ClusterConfiguration.
+ */
 const readManifest = (text: string, where: string): string => {
   const { kind, spec, apiServer } = toMap(parseYamlDocument(text, where).value);
   const { containers, template } = toMap(spec);
@@ -119,13 +127,13 @@ const readManifest = (text: string, where: string): string => {
     return [...toList(command), ...toList(args)];
   });
   const { extraArgs } = toMap(apiServer);
-  const extra = isMap(extraArgs)
+  const extraFlags = isMap(extraArgs)
     ? Object.entries(extraArgs)
     : toList(extraArgs).map((argument) => [toMap(argument).name, toMap(argument).value]);
-  const all = [...words, ...extra.map(([name, value]) => `--${name}=${value}`)];
-  if (all.length === 0)
+  const allWords = [...words, ...extraFlags.map(([name, value]) => `--${name}=${value}`)];
+  if (allWords.length === 0)
     throw new Complaint(
       `${where} is a manifest of kind ${kind} without flags: neither its containers have a command, nor has apiServer extraArgs`,
     );
-  return all.map(String).join("\n");
+  return allWords.map(String).join("\n");
 };

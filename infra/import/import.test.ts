@@ -78,7 +78,7 @@ describe("postern import apiserver", () => {
       assert.deepEqual(await runVerb(tmpdir(), ["import", ...words]), { code: 2, stdout: "", stderr: `${sentence}\n` });
   });
 
-  it("takes a target or asks a cluster, but not both", async () => {
+  it("takes a target or reads a cluster, but not both", async () => {
     for (const [options, sentence] of [
       [["--target", "1.35", "--live"], "--target and --live can't be combined"],
       [["--kubeconfig", "a"], "--cluster, --kubeconfig and --context need --live"],
@@ -143,7 +143,7 @@ describe("postern import apiserver", () => {
     assert.deepEqual(parse(stdout).rules, { "always-pull-images": null });
   });
 
-  it("prints what becomes of each plugin as JSON", async () => {
+  it("prints the outcome of each plugin as JSON", async () => {
     const flags = "--enable-admission-plugins=AlwaysPullImages --default-not-ready-toleration-seconds=30";
     const { stdout } = await runImport({ name: "", flags, target: "eks-1.35" }, "-o", "json");
     const settings = { notReadySeconds: 30, replaceDefaults: true };
@@ -184,7 +184,7 @@ describe("postern import apiserver", () => {
     );
   });
 
-  it("answers to a megabyte of anything", async () => {
+  it("imports a megabyte of any text, or refuses it with a short message", async () => {
     const times = (text: string) => text.repeat(1_000_000 / text.length);
     const texts = [
       "--feature-gates=",

@@ -10,16 +10,20 @@ import { decideAboutPlugins, type ImportSource, type PluginOutcome } from "./dec
 import { formatImportedConfig } from "./document.ts";
 import type { ImportTarget } from "./targets.ts";
 
-/** Returns the outcomes and the text of a valid postern.yaml. Paths in it start at the working directory. */
+/** Returns the outcomes and the text of a valid postern.yaml. Its paths are relative to the working directory. */
 export const importApiServer = async (
   source: ImportSource,
   target: ImportTarget,
 ): Promise<{ outcomes: PluginOutcome[]; text: string }> => {
   const catalogue = await readCatalogue([await resolveCatalogue(posternCatalogue)]);
   const outcomes = decideAboutPlugins(source, target, catalogue);
-  const format = (asking: readonly CatalogueRule[]) => formatImportedConfig(outcomes, target, catalogue, asking);
+  const format = (clusterReaders: readonly CatalogueRule[]) =>
+    formatImportedConfig(outcomes, target, catalogue, clusterReaders);
   const document = parseConfigDocument(format([]), "postern.yaml");
-  /** Reports mistakes where the user can correct them: in the configuration of the plugin. */
+  /**
+   * Reports mistakes in a rule's settings at their lines in the plugin's configuration, which the user can correct. The
+   * first three keys of a path, such as `rules`, `pod-security` and `settings`, aren't in that configuration.
+   */
   const complain = (mistakes: readonly SettingsMistake[]) => {
     for (const { plugin, rule } of outcomes) {
       const ruleMistakes = mistakes.filter(({ path }) => path[1] === rule);

@@ -15,13 +15,13 @@ export interface ImportTarget {
   /** The target in messages, such as `eks-1.35`. */
   name: string;
   kubernetes: string;
-  /** The plugins that are on although Kubernetes has them off by default. */
+  /** The plugins that are on in the target but off by default in Kubernetes. */
   on: ReadonlySet<string>;
-  /** Where it is known from which plugins are on. */
+  /** Which plugins are on, and where this is documented. */
   source: string;
 }
 
-/** Returns the target of `--target`: a minor of Kubernetes, with the name of a managed service before it or not. */
+/** Parses a value of `--target`, such as `1.35` or, with the name of a managed service, `eks-1.35`. */
 export const parseTarget = (text: string): ImportTarget => {
   const [, service, kubernetes = ""] = /^(?:([a-z]+)-)?(\d+\.\d+)$/.exec(text) ?? [];
   if (!isFit(minorShape, kubernetes) || (service !== undefined && !isManagedService(service)))
@@ -33,9 +33,9 @@ export const parseTarget = (text: string): ImportTarget => {
 
 const describeTarget = (service: ManagedService | undefined, kubernetes: string): ImportTarget => {
   const name = service === undefined ? `Kubernetes ${kubernetes}` : `${service}-${kubernetes}`;
-  const all = service === undefined ? [] : listPublishedFacts(service, kubernetes);
-  // A rule is there for a plugin that the cluster may have turned off.
-  const facts = all.filter(({ isOption }) => !isOption);
+  const publishedFacts = service === undefined ? [] : listPublishedFacts(service, kubernetes);
+  // A plugin that clusters can turn off doesn't count as on, so that it gets a rule.
+  const facts = publishedFacts.filter(({ isOption }) => !isOption);
   const known = facts.map(({ on, page }) => `, and ${on.join(", ")} (${page})`).join("");
   const unknown = service !== undefined && facts.length === 0 ? `; what ${name} turns on besides isn't known here` : "";
   return {
@@ -46,27 +46,28 @@ const describeTarget = (service: ManagedService | undefined, kubernetes: string)
   };
 };
 
-/** What `readLiveTarget` asks of a cluster. */
-type AskedCluster = Pick<ClusterApi, "cluster" | "read" | "readText">;
+/** The part of a cluster's API that `readLiveTarget` uses. */
+type ReadableCluster = Pick<ClusterApi, "cluster" | "read" | "readText">;
 
 /**
- * Returns what is known of a running cluster. No API says which plugins are on. The metrics have those that the API
- * server has called since its start, so that a plugin without a metric may be on, too.
+ * Returns a running cluster as a target. No API lists the plugins that are on. The metrics contain the plugins that the
+ * API server has called since its start. A plugin without a metric may also be on.
  */
-export const readLiveTarget = async (cluster: AskedCluster): Promise<ImportTarget> => {
+export const readLiveTarget = async (cluster: ReadableCluster): Promise<ImportTarget> => {
   const { minor: kubernetes, service } = await readClusterVersion(cluster);
   const target = describeTarget(service, kubernetes);
-  const called = await listCalledPlugins(cluster).catch(requireComplaint);
-  if (called instanceof Complaint) return { ...target, source: `${target.source}; ${called.message}` };
-  const further = called.filter((plugin) => !isOnInTarget(plugin, target));
-  const source = further.length > 0 ? `${target.source}, and ${further.join(", ")} (/metrics)` : target.source;
-  return { ...target, on: new Set([...target.on, ...further]), source };
+  const calledPlugins = await listCalledPlugins(cluster).catch(requireComplaint);
+  if (calledPlugins instanceof Complaint) return { ...target, source: `${target.source}; ${calledPlugins.message}` };
+  const otherPlugins = calledPlugins.filter((plugin) => !isOnInTarget(plugin, target));
+  const source =
+    otherPlugins.length > 0 ? `${target.source}, and ${otherPlugins.join(", ")} (/metrics)` : target.source;
+  return { ...target, on: new Set([...target.on, ...otherPlugins]), source };
 };
 
-/** A plugin behind a gate may have been called and done nothing. */
-const listCalledPlugins = async (cluster: AskedCluster): Promise<string[]> => {
-  const series = /^apiserver_admission_controller_admission_duration_seconds_count\{(?:.*,)?name="(\w+)"/gm;
-  const called = new Set([...(await cluster.readText("/metrics")).matchAll(series)].map(([, name]) => name));
+/** Plugins that need a feature gate are left out: the API server calls them even if the gate is off. */
+const listCalledPlugins = async (cluster: ReadableCluster): Promise<string[]> => {
+  const metricPattern = /^apiserver_admission_controller_admission_duration_seconds_count\{(?:.*,)?name="(\w+)"/gm;
+  const called = new Set([...(await cluster.readText("/metrics")).matchAll(metricPattern)].map(([, name]) => name));
   return Object.entries(compiledInPlugins).flatMap(([name, { gate }]) => (called.has(name) && !gate ? [name] : []));
 };
 

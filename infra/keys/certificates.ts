@@ -3,10 +3,10 @@ import { isIP } from "node:net";
 import "reflect-metadata";
 import * as x509 from "@peculiar/x509";
 
-// keys.ts imports this module only to make a certificate, about once a year.
+// keys.ts imports this module only when it has to make a certificate, about once a year.
 x509.cryptoProvider.set(webcrypto);
 const algorithm = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" };
-const day = 24 * 3600 * 1000;
+const dayMilliseconds = 24 * 3600 * 1000;
 
 export const generatePrivateKey = async (): Promise<string> => exportPrivateKey((await generateKeyPair()).privateKey);
 
@@ -17,8 +17,8 @@ export const generateAuthorityCertificate = async (key: string): Promise<string>
     name: "CN=Postern local CA",
     keys,
     signingAlgorithm: algorithm,
-    notBefore: new Date(Date.now() - day),
-    notAfter: new Date(Date.now() + 3650 * day),
+    notBefore: new Date(Date.now() - dayMilliseconds),
+    notAfter: new Date(Date.now() + 3650 * dayMilliseconds),
     extensions: [
       new x509.BasicConstraintsExtension(true, 0, true),
       new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign, true),
@@ -28,7 +28,7 @@ export const generateAuthorityCertificate = async (key: string): Promise<string>
   return `${certificate.toString("pem")}\n`;
 };
 
-/** Makes a certificate of a server or a client that this authority signs, valid for a year. */
+/** Makes a certificate for a server or a client, valid for a year. The certificate authority `ca` signs it. */
 export const generateCertificate = async (
   ca: string,
   caKey: string,
@@ -44,8 +44,8 @@ export const generateCertificate = async (
     publicKey: keys.publicKey,
     signingKey,
     signingAlgorithm: algorithm,
-    notBefore: new Date(Date.now() - day),
-    notAfter: new Date(Date.now() + 365 * day),
+    notBefore: new Date(Date.now() - dayMilliseconds),
+    notAfter: new Date(Date.now() + 365 * dayMilliseconds),
     extensions: [
       new x509.BasicConstraintsExtension(false, undefined, true),
       new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),

@@ -13,14 +13,17 @@ import { join } from "node:path";
 import { buildTextToSignForUrlKey } from "#lib/core/url-key.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 
-/** Signs the first segment of a cluster's URLs, which proves to functions that the cluster calls. */
+/**
+ * Signs the first segment of a cluster's URLs. The signature proves to functions that a request is from the cluster.
+ */
 export interface WebhookUrlSigner {
-  /** The public key in base64url, as functions have it in POSTERN_KEYS. */
+  /** The public key in base64url, as in the environment variable POSTERN_KEYS of functions. */
   publicKey: string;
   /** Returns `{cluster}.{key}`, the first segment of a URL's path. */
   signSegment(cluster: string, keyVersion: number): string;
 }
 
+/** Returns a signer with the private key in a folder. Creates the key if it is missing. */
 export const readOrCreateUrlSigner = async (folder: string): Promise<WebhookUrlSigner> => {
   const pem = await readOrCreate(folder, "signing.key", async () => makeSigningKey());
   if (getKeyType(pem) === "ed25519") return createSigner(pem);
@@ -29,14 +32,15 @@ export const readOrCreateUrlSigner = async (folder: string): Promise<WebhookUrlS
   );
 };
 
-/** Returns the token that the addresses of the local console hold. */
+/** Returns the token in the addresses of the local console. Creates the token if it is missing. */
 export const readOrCreateConsoleToken = async (folder: string): Promise<string> => {
   const token = await readOrCreate(folder, "console.token", async () => randomBytes(32).toString("base64url"));
+  // 43 characters: 32 bytes in base64url.
   if (/^[\w-]{43}$/.test(token)) return token;
   throw new Complaint(`${join(folder, "console.token")} holds no token; delete it to have a new one made`);
 };
 
-/** Returns a new Ed25519 private key in PEM, with which URLs are signed. */
+/** Returns a new Ed25519 private key in PEM for signing URLs. */
 export const makeSigningKey = (): string =>
   String(generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" }));
 
@@ -57,7 +61,9 @@ export interface ServerCertificate {
 
 const loadGenerator = () => import("./certificates.ts");
 
-/** Returns a certificate for this machine and the host, signed by a local CA. Creates both if missing. */
+/**
+ * Returns a certificate for this machine and the host. A local CA signs it. Creates the certificate and CA if missing.
+ */
 export const readOrCreateServerCertificate = async (folder: string, host: string): Promise<ServerCertificate> => {
   const { ca, caKey } = await openAuthority(folder);
   const names = listServerNames(host);
@@ -66,10 +72,10 @@ export const readOrCreateServerCertificate = async (folder: string, host: string
   );
   if (cert && key && isUsable(cert, key, ca, names)) return { ca, cert, key };
 
-  const fresh = await (await loadGenerator()).generateCertificate(ca, caKey, names);
-  await replaceFile(folder, "server.crt", fresh.certificate);
-  await replaceFile(folder, "server.key", fresh.key);
-  return { ca, cert: fresh.certificate, key: fresh.key };
+  const created = await (await loadGenerator()).generateCertificate(ca, caKey, names);
+  await replaceFile(folder, "server.crt", created.certificate);
+  await replaceFile(folder, "server.key", created.key);
+  return { ca, cert: created.certificate, key: created.key };
 };
 
 /**
@@ -115,21 +121,22 @@ const getKeyType = (pem: string): string | undefined => {
   }
 };
 
-/** Returns this machine's addresses if the host stands for all of them; else undefined. */
+/** Returns this machine's addresses if the host is `0.0.0.0` or `::`, which mean all addresses; otherwise undefined. */
 export const listAddressesOfWildcardHost = (host: string): NetworkInterfaceInfo[] | undefined =>
   host === "0.0.0.0" || host === "::" ? Object.values(networkInterfaces()).flatMap((list = []) => list) : undefined;
 
+/** Returns the names and addresses for a certificate. Link-local IPv6 addresses (fe80…) are left out. */
 const listServerNames = (host: string): string[] => {
   const addresses = listAddressesOfWildcardHost(host)?.map(({ address }) => address);
   const addressesToName = addresses?.filter((address) => !address.startsWith("fe80")) ?? [host];
   return [...new Set(["localhost", "127.0.0.1", "::1", ...addressesToName])];
 };
 
-const month = 30 * 24 * 3600 * 1000;
+const monthMilliseconds = 30 * 24 * 3600 * 1000;
 
 /**
- * Reports whether a server certificate is valid for a month, for all names and from this CA. It must also fit the
- * key: two processes that replace both files at once may leave a pair that differs.
+ * Reports whether a server certificate is from this CA, is valid for all names, and doesn't expire within a month. The
+ * private key must belong to the certificate: if two processes write both files at the same time, it may not.
  */
 const isUsable = (cert: string, key: string, ca: string, names: string[]): boolean => {
   try {
@@ -137,18 +144,18 @@ const isUsable = (cert: string, key: string, ca: string, names: string[]): boole
     return (
       certificate.checkIssued(new X509Certificate(ca)) &&
       certificate.checkPrivateKey(createPrivateKey(key)) &&
-      Date.parse(certificate.validTo) > Date.now() + month &&
+      Date.parse(certificate.validTo) > Date.now() + monthMilliseconds &&
       names.every((name) => (isIP(name) ? certificate.checkIP(name) : certificate.checkHost(name)))
     );
   } catch {
-    // A missing or incomplete certificate or key can't be parsed; the caller then makes new files.
+    // A missing or incomplete certificate or key can't be parsed. The caller makes new files.
     return false;
   }
 };
 
 /**
- * Returns the text of a secret file, which is created if it is missing. If two processes create it at once, the first
- * wins.
+ * Returns the text of a secret file. Creates the file if it is missing. If two processes create it at the same time,
+ * both return the text of the process that was first.
  */
 const readOrCreate = async (folder: string, name: string, make: () => Promise<string>): Promise<string> => {
   const file = join(folder, name);
@@ -168,10 +175,12 @@ const readIfPresent = (file: string): Promise<string | undefined> =>
     throw new Complaint(`${file} can't be read: ${toSentence(error)}`);
   });
 
+/** Replaces a secret file in one step, so that no process reads an incomplete file. */
 const replaceFile = async (folder: string, name: string, content: string) => {
   await rename(await writeSecret(folder, name, content), join(folder, name));
 };
 
+/** Writes a draft of a secret file that only its owner can read. Returns the path of the draft. */
 const writeSecret = async (folder: string, name: string, content: string): Promise<string> => {
   const draft = join(folder, `.${name}.${randomBytes(6).toString("hex")}`);
   try {

@@ -10,9 +10,10 @@ import { type Manifest, type ManifestFault, parseManifests } from "./manifests.t
 import { type BuiltParts, formatBuildCommand, type Kustomization } from "./parts.ts";
 import { parseYamlDocuments } from "./yaml.ts";
 
+/** Options for charts. */
 export interface BuildOptions {
   namespace: string;
-  /** The minor that charts are made for; the newest without one. */
+  /** The minor version of Kubernetes for `helm template`; undefined for the newest. */
   kubernetes: string | undefined;
 }
 
@@ -21,7 +22,9 @@ interface BuiltManifests {
   faults: ManifestFault[];
 }
 
-/** Lets kustomize or kubectl, and helm, make the manifests of kustomizations and charts. They may not fetch anything. */
+/**
+ * Builds the manifests of kustomizations by kustomize or kubectl, and those of charts by helm, without network access.
+ */
 export const buildParts = async (
   { charts, kustomizations }: BuiltParts,
   options: BuildOptions,
@@ -32,7 +35,7 @@ export const buildParts = async (
       return { manifests: [], faults: [{ file: folder, line: 1, sentence: `can't be built: ${toSentence(error)}` }] };
     });
     for (const manifest of manifests) built.manifests.push({ ...manifest, build: folder });
-    // The lines are those of what is built, which is in no file.
+    // A fault's line is a line of the build's output, which is in no file, so line 1 is reported.
     for (const { sentence } of faults) built.faults.push({ file: folder, line: 1, sentence });
   };
   for (const kustomization of kustomizations) await take(kustomization.folder, () => buildKustomization(kustomization));
@@ -42,9 +45,11 @@ export const buildParts = async (
 
 const originAnnotation = "config.kubernetes.io/origin";
 
+/** Builds a kustomization. Each manifest gets the position in the file from which kustomize has made it. */
 const buildKustomization = async ({ folder, faults, buildMetadata }: Kustomization): Promise<BuiltManifests> => {
   if (faults[0] !== undefined) throw new Error(faults[0]);
-  // kustomize says where an object is from only if a kustomization asks for it.
+  // kustomize says from which file an object comes only if a kustomization has originAnnotations, so one is added
+  // above.
   await using scratch = await mkdtempDisposable(join(await realpath(tmpdir()), "postern-build-"));
   const above = {
     resources: [relative(scratch.path, await realpath(folder))],
@@ -71,7 +76,7 @@ const buildKustomization = async ({ folder, faults, buildMetadata }: Kustomizati
   };
 };
 
-/** Takes the annotation with an object's origin out of the object, and returns the origin's path. */
+/** Removes the annotation with an object's origin, and returns the path of the file in it. */
 const takeOrigin = (object: Record<string, unknown>): string | undefined => {
   const annotations = toMap(toMap(object.metadata).annotations);
   const text = String(annotations[originAnnotation] ?? "");
@@ -88,22 +93,26 @@ const readSource = async (file: string, folder: string): Promise<Manifest[]> => 
   return parseManifests({ name: file, folder, text }, true).manifests;
 };
 
-/** Places an object at the one of a source file that it was made from, or else at the beginning of the file. */
+/**
+ * Gives an object the position of the object in the source file that it was made from, or else the file's beginning.
+ */
 const placeInSource = (manifest: Manifest, file: string, folder: string, written: readonly Manifest[]): Manifest => {
   const { object } = manifest;
-  const get = (key: string, one: Manifest) => String(getOwn(one.object.metadata, key) ?? "");
-  // A build may add to a name, and set another namespace.
-  const rate = (one: Manifest) =>
-    get("name", one).length * 2 + Number(get("namespace", one) === get("namespace", manifest));
+  const get = (key: string, candidate: Manifest) => String(getOwn(candidate.object.metadata, key) ?? "");
+  // A build may add a prefix or suffix to a name, and set another namespace. The longest name fits best, and of two
+  // equal names the one in the same namespace.
+  const rate = (candidate: Manifest) =>
+    get("name", candidate).length * 2 + Number(get("namespace", candidate) === get("namespace", manifest));
   const [found] = written
-    .filter((one) => one.object.apiVersion === object.apiVersion && one.object.kind === object.kind)
-    .filter((one) => get("name", manifest).includes(get("name", one)))
-    .sort((one, other) => rate(other) - rate(one));
+    .filter((candidate) => candidate.object.apiVersion === object.apiVersion && candidate.object.kind === object.kind)
+    .filter((candidate) => get("name", manifest).includes(get("name", candidate)))
+    .sort((left, right) => rate(right) - rate(left));
   return found
     ? { ...found, object, written: found.object }
     : { ...manifest, source: { name: file, folder, text: "" }, document: 0, path: [], line: 1 };
 };
 
+/** Builds a chart by `helm template`. A library chart has no manifests. */
 const buildChart = async (chart: string, { namespace, kubernetes }: BuildOptions): Promise<BuiltManifests> => {
   const built: BuiltManifests = { manifests: [], faults: [] };
   const about = await readFile(join(chart, "Chart.yaml"), "utf8").catch(() => "");
@@ -121,13 +130,14 @@ const buildChart = async (chart: string, { namespace, kubernetes }: BuildOptions
       ...["--", release, chart],
     ],
   ]);
-  // Before each object is the template that it is from: the chart's name, and the path in the chart.
+  // Before each object is a comment with the chart's name and the template, for instance `# Source:
+  // my-chart/templates/a.yaml`.
   for (const part of text.split(/^---\n(?=# Source: )/m)) {
     const [, path = ""] = /^# Source: [^/\n]*\/(.*)$/m.exec(part) ?? [];
     const file = normalize(join(chart, path));
     const source = { name: path !== "" && existsSync(file) ? file : chart, folder: dirname(chart), text: "" };
     const { manifests, faults } = parseManifests({ ...source, text: part }, true);
-    // Lines of the object aren't those of the template.
+    // The lines of the output are not those of the template, so line 1 is reported.
     for (const manifest of manifests) built.manifests.push({ ...manifest, source, document: 0, path: [], line: 1 });
     for (const { sentence } of faults)
       built.faults.push({ file: chart, line: 1, sentence: `${sentence}, as helm makes it of ${source.name}` });
@@ -135,11 +145,13 @@ const buildChart = async (chart: string, { namespace, kubernetes }: BuildOptions
   return built;
 };
 
+/** The most characters of a release's name in Helm. */
 const longestRelease = 53;
 
 /**
- * Runs the first program that is there, and returns its output. Why a program fails isn't repeated, because its message may
- * have a value of a Secret: only a file that it names is. `command` shows the message.
+ * Runs the first of these programs that is installed, and returns its output. If the program fails, the error doesn't
+ * have the program's message, which may have a value of a Secret: it only names the file, and `command`, with which
+ * users see the message.
  */
 const runFirst = async (command: string, folder: string, programs: readonly string[][]): Promise<string> => {
   for (const [program = "", ...words] of programs) {
@@ -168,10 +180,10 @@ const run = (program: string, words: readonly string[]) =>
     process.once("exit", end);
   });
 
-/** Returns the end of a sentence with the file, and the line, that a program names; empty if it names none that is there. */
+/** Returns for instance ", at base/a.yaml:3" if a program's message names an existing file; else an empty text. */
 const findNamedFile = (text: string, folder: string): string => {
   for (const [place, file = ""] of text.matchAll(/([\w./-]+\.(?:ya?ml|json|tpl|txt))(?::\d+)?/g)) {
-    // helm begins with the name of the chart.
+    // helm writes the chart's name before the path of a file.
     const inside = file.slice(file.indexOf("/") + 1);
     for (const name of [file, inside])
       if (existsSync(join(folder, name))) return `, at ${join(folder, name)}${place.slice(file.length)}`;
@@ -179,10 +191,12 @@ const findNamedFile = (text: string, folder: string): string => {
   return "";
 };
 
+/** The most bytes that a program may print. */
 const mostOutput = 64 * 1024 * 1024;
+/** The milliseconds after which a program is stopped. */
 const longestRun = 120_000;
 
-/** Nothing is fetched: git may use no protocol, and each request goes to a proxy that isn't there. */
+/** Environment variables that prevent network access: git may use no protocol, and no proxy listens at this address. */
 const offline = {
   GIT_ALLOW_PROTOCOL: "none",
   HTTP_PROXY: "http://127.0.0.1:9",

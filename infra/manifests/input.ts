@@ -7,38 +7,40 @@ import type { BuildOptions } from "./builds.ts";
 import { type Manifest, type ManifestFault, parseManifests, toSourceName } from "./manifests.ts";
 import { type BuiltParts, findBuiltParts, isChart, isKustomization } from "./parts.ts";
 
+/** What was read from files and folders. */
 export interface ManifestInput {
   manifests: Manifest[];
   faults: ManifestFault[];
-  /** Files in folders that hold no manifest, and are left out. */
+  /** Files in folders that were left out because they have no manifest. */
   strangers: string[];
-  /** What helm and kustomize make manifests of, if `parts` was asked for. */
+  /** The charts and kustomizations in the folders, if the option `parts` is set. */
   parts: BuiltParts;
 }
 
 interface InputOptions {
-  /** Leaves files of other programs out of folders; a file that is named then holds something. */
+  /** Folders may have files of other programs, which are left out. */
   mayHoldOthers?: boolean;
-  /** A file that is named may hold nothing. */
+  /** A file that the user names may have no manifest. */
   mayBeEmpty?: boolean;
-  /** A key may be there twice in a map. */
+  /** A map may have the same key twice. */
   acceptsRepeated?: boolean;
-  /** Files that aren't read from folders. */
+  /** Files that are not read if they are in a folder. */
   leftOut?: readonly string[];
-  /** Leaves templates and patches out of folders; `build` makes the manifests of charts and kustomizations. */
+  /** Leaves templates and patches in folders out. With `build`, charts and kustomizations are built. */
   parts?: { build?: BuildOptions | undefined };
   readStdin?: () => Promise<Buffer>;
 }
 
 const noParts: BuiltParts = { charts: [], kustomizations: [], unfinished: new Set(), included: new Set() };
 
-/** The limit for one file, in bytes: larger than what users write by hand or a cluster prints at once. */
+/** The most bytes of one file: more than users write by hand, and more than a cluster prints at once. */
 const longest = 64 * 1024 * 1024;
 
-/** A file to read. `isChosen`: the user named it; a folder may also hold files that aren't manifests. */
+/** A file to read. */
 interface FoundFile {
   name: string;
   folder: string;
+  /** True if the user named the file; false if it was found in a folder. */
   isChosen: boolean;
 }
 
@@ -62,7 +64,7 @@ export const readInput = async (
   const files = new Map<string, FoundFile>();
   for (const path of paths)
     for (const file of await findFiles(path, input.faults)) {
-      // A file that several paths lead to is read once.
+      // If several paths lead to a file, the file is read once.
       const isLeftOut = !file.isChosen && others.includes(resolve(file.name));
       if (!isLeftOut && !files.get(file.name)?.isChosen) files.set(file.name, file);
     }
@@ -87,7 +89,9 @@ export const readInput = async (
   return input;
 };
 
-/** Reads the manifests that an option names; throws if any can't be read. A file may be empty if `mayBeEmpty` says so. */
+/**
+ * Reads the manifests in the files of an option. Throws if one can't be read, or if a file is empty and must not be.
+ */
 export const readManifests = async (
   paths: readonly string[],
   option: string,
@@ -96,8 +100,8 @@ export const readManifests = async (
   requireManifests(await readInput(paths, { mayBeEmpty }), (file) => `${option} ${toSourceName(file)}`, "\n");
 
 /**
- * Reads files and folders that hold manifests and nothing else but the files of `leftOut`; throws otherwise. `nameFile` names
- * a file in messages.
+ * Reads files and folders that must have only manifests. Throws if one has anything else, except the files in
+ * `leftOut`. `nameFile` returns the name of a file for messages.
  */
 export const readOnlyManifests = async (
   paths: readonly string[],
@@ -115,6 +119,7 @@ const requireManifests = (
   throw new Complaint(sentences.join(separator));
 };
 
+/** Finds the files for a path: a file, a folder, a glob, or `-` for standard input. */
 const findFiles = async (path: string, faults: ManifestFault[], root?: string): Promise<FoundFile[]> => {
   if (path === "-") return [{ name: "-", folder: "", isChosen: true }];
   const found = await stat(path).catch(() => undefined);
@@ -123,7 +128,7 @@ const findFiles = async (path: string, faults: ManifestFault[], root?: string): 
   if (found) return [{ name: normalize(path), folder: root ?? dirname(path), isChosen: true }];
   const matched = /[*?[{]/.test(path) ? globSync(path).sort() : [];
   if (matched.length === 0) throw new Complaint(describeMissingPath(path));
-  // The folder of a pattern's files is the pattern's part before the first wildcard, not a matched folder.
+  // For `a/b*/*.yaml`, the folder of all matched files is `a`: the pattern up to the last slash before a wildcard.
   const folder = dirname(path.slice(0, path.search(/[*?[{]/)).concat("x"));
   return (await Promise.all(matched.map((match) => findFiles(match, faults, folder)))).flat();
 };
@@ -158,7 +163,7 @@ const listFiles = async (folder: string, faults: ManifestFault[]): Promise<strin
 };
 
 /**
- * Reads a file if it isn't too large. A device or a pipe, such as `<(kustomize build)`, doesn't report its size and
+ * Reads a file. Throws if it is too large. A device or a pipe, such as `<(kustomize build)`, has no known size, so it
  * is read as a stream.
  */
 const readContents = async (name: string): Promise<Buffer> => {
@@ -181,6 +186,7 @@ const readStream = async (stream: AsyncIterable<Buffer>): Promise<Buffer> => {
   return Buffer.concat(chunks);
 };
 
+/** Parses a file, and adds its manifests and faults to the input. */
 const addFile = (
   input: ManifestInput,
   { name, folder, isChosen }: FoundFile,
@@ -197,8 +203,8 @@ const addFile = (
   const text = decoded.slice(mark.length);
   const { manifests, strangers, faults } = parseManifests({ name, folder, mark, text }, acceptsRepeated);
   for (const manifest of manifests) input.manifests.push(manifest);
-  // Folders may hold files of other programs. A file that the user didn't name is left out if no document of it is a
-  // manifest and its text doesn't look like one.
+  // A file in a folder may be one of another program. It is left out if it has no manifest, and if its text doesn't
+  // look like a manifest with mistakes.
   const isLeft = mayHoldOthers && !isChosen && manifests.length === 0 && (isChart(name) || !looksLikeManifest(text));
   if (isLeft && (strangers.length > 0 || faults.length > 0)) input.strangers.push(name);
   else {
@@ -216,9 +222,10 @@ const describeStranger = (name: string): string => {
   return "is no manifest: it must have an apiVersion and a kind";
 };
 
+/** Describes why bytes are no text in UTF-8; undefined if they are. */
 const findEncodingFault = (bytes: Buffer): string | undefined => {
   const mark = bytes.subarray(0, 2).toString("hex");
-  // UTF-16 has a message of its own, because Windows PowerShell writes it when its output is redirected.
+  // UTF-16 has its own message, because Windows PowerShell writes it if its output is redirected to a file.
   if (mark === "fffe" || mark === "feff") return "is in UTF-16; it must be saved as UTF-8";
   return isUtf8(bytes) && !bytes.includes(0) ? undefined : "is no text in UTF-8";
 };
@@ -226,6 +233,7 @@ const findEncodingFault = (bytes: Buffer): string | undefined => {
 /** Reports whether a text looks like a manifest, even if it is broken. */
 const looksLikeManifest = (text: string) => /["']?apiVersion["']?\s*:/.test(text);
 
+/** Returns a fault if a text is a Helm template, with the line of the first `{{ … }}`. */
 const findTemplate = (file: string, text: string): ManifestFault | undefined => {
   const at = text.search(/\{\{-?\s*[\w.$("/]/);
   if (at < 0) return undefined;

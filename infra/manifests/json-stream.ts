@@ -2,15 +2,16 @@ import { exactJson } from "#lib/exact-json.ts";
 import { findJsonStringEnd, hasMisreadKey, hasRepeatedKey, isObject, parseJson } from "#lib/json.ts";
 import { createMemberOffsetStore, type YamlDocumentWithOffsets, type YamlValueWithOffsets } from "./plain-yaml.ts";
 
-/** The JSON values in a text; `broken` is the line of the first value that isn't valid JSON. */
+/** The JSON values in a text. */
 export interface JsonStreamResult {
   pieces: YamlDocumentWithOffsets[];
+  /** The line of the first value that isn't valid JSON. */
   broken?: number;
 }
 
 /**
- * Reads one JSON value, or several in sequence, as jq and `kubectl get` print them. Returns undefined for any other
- * text, also for YAML that begins with a brace.
+ * Reads one JSON value, or several values in sequence, as jq and `kubectl get` print them. Returns undefined for other
+ * texts, for instance YAML that begins with a brace.
  */
 export const readJsonStream = (text: string): JsonStreamResult | undefined => {
   const start = findOpening(text, 0);
@@ -25,25 +26,28 @@ export const readJsonStream = (text: string): JsonStreamResult | undefined => {
     const end = begin === undefined ? undefined : findClosing(text, begin);
     const value = end === undefined ? undefined : parseUnambiguous(text.slice(from, end));
     const isLast = end !== undefined && skipBlanks(text, end) === text.length;
-    // YAML may begin with a map in braces, too; only a second value shows that the text is a JSON stream.
+    // YAML may begin with a map in braces, too. Only a second value in braces shows that the text is JSON.
     if (pieces.length === 0 && (end === undefined || isLast || findOpening(text, end) === undefined)) return undefined;
     const to = end === undefined || isLast ? text.length : end;
-    const ownLine = line + countNewlines(text, from, begin ?? skipBlanks(text, from));
-    if (value === undefined) return { pieces, broken: ownLine };
-    pieces.push({ ...value, from, to, firstLine: line, line: ownLine });
+    const valueLine = line + countNewlines(text, from, begin ?? skipBlanks(text, from));
+    if (value === undefined) return { pieces, broken: valueLine };
+    pieces.push({ ...value, from, to, firstLine: line, line: valueLine });
     line += countNewlines(text, from, to);
     from = to;
   }
   return { pieces };
 };
 
+/** A map or list that the parser is in. */
 interface Level {
   container: object;
+  /** The key or index of the member that is read next or now. */
   key: string | number;
+  /** True if the next token is a key of a map. */
   isBeforeKey: boolean;
 }
 
-/** Parses a JSON manifest again, now with the offsets of its members; undefined if it isn't JSON. */
+/** Parses a JSON manifest and finds the offsets of its members. Returns undefined if it isn't JSON. */
 export const parseJsonWithOffsets = (
   text: string,
   { from, to }: YamlDocumentWithOffsets,
@@ -79,7 +83,7 @@ export const parseJsonWithOffsets = (
   return { value: read.value, begin, offsetOf };
 };
 
-/** Returns the offset of a map or list if nothing but blanks comes before it. */
+/** Returns the offset of the first brace or bracket after blanks; undefined if something else comes first. */
 const findOpening = (text: string, from: number): number | undefined => {
   const at = skipBlanks(text, from);
   return text[at] === "{" || text[at] === "[" ? at : undefined;
@@ -109,7 +113,7 @@ const findClosing = (text: string, begin: number): number | undefined => {
 };
 
 /**
- * Returns undefined for invalid JSON, for maps with a repeated key, which are ambiguous, and for text that V8 misreads.
+ * Parses JSON. Returns undefined for invalid JSON, for a map with a repeated key, and for keys that V8 reads wrongly.
  */
 const parseUnambiguous = (text: string): { value: unknown } | undefined => {
   const value = parseJson(text, exactJson.parse);

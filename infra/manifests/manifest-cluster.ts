@@ -10,13 +10,13 @@ import { Complaint } from "../cli/complaint.ts";
 import { readOnlyManifests } from "./input.ts";
 import { openObjectStore, setNamespace, toStoredObject } from "./object-store.ts";
 
-/** The capabilities of a cluster made of manifests. */
+/** What rules can read and write in a cluster that is imitated by a folder of manifests. */
 export type ManifestCluster = Pick<
   Capabilities,
   "get" | "list" | "listPage" | "create" | "updateStatus" | "may" | "discover"
 >;
 
-/** Reads a folder of manifests as a cluster. Messages name its files relative to `base`. */
+/** Reads a folder of manifests as if it were a cluster. Messages name the files relative to `base`. */
 export const readManifestCluster = async (
   folder: string,
   kubernetes?: string,
@@ -24,7 +24,7 @@ export const readManifestCluster = async (
 ): Promise<ManifestCluster> => {
   const nameFile = (file: string) => relative(base, file) || basename(file);
   const manifests = await readOnlyManifests([folder], nameFile);
-  // A cluster answers this kind and stores none of it.
+  // A SubjectAccessReview needs no name, because a cluster answers it and doesn't store it.
   for (const { object, source, line } of manifests)
     if (typeof getOwn(object.metadata, "name") !== "string" && object.kind !== "SubjectAccessReview")
       throw new Complaint(`${nameFile(source.name)}:${line} must have a metadata.name, as all that a cluster stores`);
@@ -34,7 +34,7 @@ export const readManifestCluster = async (
   );
 };
 
-/** Returns a cluster of these objects and of the initial objects that every cluster and namespace has. */
+/** Returns a cluster with these objects, and with the initial objects that every cluster and namespace has. */
 const createManifestCluster = (objects: readonly KubernetesObject[], kubernetes?: string): ManifestCluster => {
   const kinds = createKindIndex(inferServedKinds(objects, kubernetes));
   const { find, put, list, findAccess } = openObjectStore(kinds, () => {});

@@ -5,10 +5,11 @@ import { toSentence } from "../cli/complaint.ts";
 import { copyAnnotation } from "../diff/secret-values.ts";
 import { createPositionFinder, type PositionFinder, parseJsonOrPlainYaml, parseYamlDocuments } from "./yaml.ts";
 
+/** A text with manifests. */
 export interface ManifestSourceText {
   /** The path of the file, as the command line gives it; `-` for standard input. */
   name: string;
-  /** The given folder that the file was found in; for a named file, its own folder. */
+  /** The folder that the user named, in which the file was found. For a named file, it is the file's folder. */
   folder?: string;
   /** The byte order mark, if the text began with one. */
   mark?: string;
@@ -18,6 +19,7 @@ export interface ManifestSourceText {
 /** The steps from the top of a document to a value. */
 export type FieldPath = readonly (string | number)[];
 
+/** A Kubernetes object in a file. */
 export interface Manifest {
   source: ManifestSourceText;
   /** The index of the document in its file. */
@@ -26,15 +28,15 @@ export interface Manifest {
   path: FieldPath;
   line: number;
   object: Record<string, unknown>;
-  /** The object in the source, if a program made `object` of it. */
+  /** The object as the file has it, if kustomize or helm has made `object` from it. */
   written?: Record<string, unknown>;
-  /** The folder of the kustomization or the chart that the object was built from. */
+  /** The folder of the kustomization or chart from which the object was built. */
   build?: string;
-  /** Keys that a map of the document has more than once; the last one counts. */
+  /** Keys that a map in the document has more than once. The last value counts. */
   repeated?: readonly { key: string; line: number }[];
 }
 
-/** A fault of a manifest. `sentence` has no subject, because the file and the line are printed before it. */
+/** A fault of a manifest. `sentence` has no subject, for instance "is no YAML": file and line are printed before it. */
 export interface ManifestFault {
   file: string;
   line: number;
@@ -53,18 +55,18 @@ interface ManifestParseResult {
   faults: ManifestFault[];
 }
 
-/** The limit for the depth of a manifest: deeper than any schema, but not deep enough to overflow the stack. */
+/** The deepest nesting of a manifest: deeper than any schema, but not deep enough to overflow the stack. */
 const deepest = 200;
 
 /**
- * Parses a manifest text into its objects and faults. The items of Lists become objects of their own. With `acceptsRepeated`,
- * a key may be there twice in a map, as kubectl reads it.
+ * Parses a text with manifests into objects and faults. Each item of a List becomes an object. With `acceptsRepeated`,
+ * a map may have the same key twice, as for kubectl.
  */
 export const parseManifests = (source: ManifestSourceText, acceptsRepeated = false): ManifestParseResult => {
   const found: ManifestParseResult = { manifests: [], strangers: [], faults: [] };
   const addFault = (line: number, sentence: string) => void found.faults.push({ file: source.name, line, sentence });
   let line = 1;
-  // The text is split once, because it may have thousands of repeated keys.
+  // The lines of the text. It is split only once, because it may have thousands of repeated keys.
   let lines: string[] | undefined;
   const take = (
     document: number,
@@ -87,7 +89,7 @@ export const parseManifests = (source: ManifestSourceText, acceptsRepeated = fal
     const lists = pieces?.map((piece) =>
       isList(piece.value) ? createPositionFinder(source.text, piece) : refuseItems,
     );
-    // The lines of a List's items may be unknown here; then the full YAML parser below reads the file.
+    // If the lines of a List's items are not known here, the full YAML parser below reads the text.
     if (pieces !== undefined && lists !== undefined && !lists.includes(undefined)) {
       for (const [index, piece] of pieces.entries()) {
         line = piece.line;
@@ -126,14 +128,15 @@ const refuseItems: PositionFinder = () => {
 };
 
 /**
- * Returns an error's sentence for reports; replaces one that describes the parser instead of the text, and one that repeats
- * a part of the text, which may be a password: what can't be read may be a Secret.
+ * Returns a sentence about an error of the YAML parser. A message about the parser is replaced by one about the text. A
+ * part of the text at the end of a message is removed, because it may be a password in a Secret.
  */
 const describeError = (error: unknown) => {
   const sentence = toSentence(error);
   return plainSentences.find(([pattern]) => pattern.test(sentence))?.[1] ?? sentence.replace(/(?<=\w): .*$/s, "");
 };
 
+/** The sentences that replace messages of the YAML parser. */
 const plainSentences: [RegExp, string][] = [
   // A stack overflow means that the text is nested too deeply, not that it is too large.
   [/^Maximum call stack size exceeded$/, "it is nested too deeply"],
@@ -150,23 +153,28 @@ const plainSentences: [RegExp, string][] = [
   [/^[^ ]* used for .* collection, but expects /, "a tag doesn't fit what it stands before"],
 ];
 
-/** Returns the document as JSON; the values behind YAML aliases are copied, so that no two places share one. */
+/**
+ * Returns the document as a JSON value. The value of a YAML alias is copied, so that no two fields have the same
+ * object.
+ */
 const toContent = (document: Document.Parsed, mayAlias: boolean, mayMerge: boolean): unknown => {
   if (mayMerge) mergeInOrder(document);
   const value: unknown = document.toJS();
   return mayAlias ? exactJson.parse(exactJson.stringify(value) ?? "null") : value;
 };
 
-/** Merges as kubectl does: keys from `<<` replace earlier keys of the map, while the YAML standard keeps those. */
+/**
+ * Merges maps by `<<` as kubectl does: merged keys replace earlier keys of the map. In the YAML standard, they don't.
+ */
 const mergeInOrder = (document: Document.Parsed): void => {
   visit(document, {
     Pair: (_, { key }) => {
       if (!isScalar(key) || key.value !== "<<" || key.type !== "PLAIN") return;
       key.addToJSMap = (context, map, value) => {
-        // The `context` counts resolved aliases, so that a few aliases can't expand into a huge document.
+        // With `context`, the package counts resolved aliases, so that a few aliases can't expand into a huge document.
         const resolveAlias = (node: unknown) => (isAlias(node) ? node.resolve(document, context) : node);
         const merged = resolveAlias(value);
-        // If YAML's `<<` merges several maps, the first one that has a key wins, so the others are applied before it.
+        // If `<<` merges several maps that have the same key, the first map counts, so it is applied last.
         for (const alias of isSeq(merged) ? merged.items.toReversed() : [merged]) {
           const source = resolveAlias(alias);
           if (!isMapNode(source)) throw new Error("what is merged by << must be a map, or several");
@@ -190,18 +198,19 @@ const isList = (value: unknown): value is List => {
   return typeof kind === "string" && kind.endsWith("List") && Array.isArray(items);
 };
 
-/** Returns an object, or the items of a List; the items of a typed List may omit apiVersion and kind. */
+/** Returns an object, or the items of a List. Items of for instance a PodList may be without apiVersion and kind. */
 const listObjects = (value: unknown): { path: FieldPath; value: unknown }[] => {
   if (!isList(value)) return [{ path: [], value }];
   const { apiVersion, kind, items } = value;
-  const ofEach = kind === "List" ? {} : { apiVersion, kind: kind.slice(0, -"List".length) };
+  const typeOfItems = kind === "List" ? {} : { apiVersion, kind: kind.slice(0, -"List".length) };
   return items.flatMap((item: unknown, index) =>
-    listObjects(isMap(item) ? { ...ofEach, ...item } : item).map(({ path, value }) => {
+    listObjects(isMap(item) ? { ...typeOfItems, ...item } : item).map(({ path, value }) => {
       return { path: ["items", index, ...path], value };
     }),
   );
 };
 
+/** Reports whether a value has an apiVersion and a kind. */
 const isNamed = (value: unknown): value is Record<string, unknown> => {
   const { apiVersion, kind } = toMap(value);
   return isMap(value) && isWord(apiVersion) && isWord(kind);
@@ -209,7 +218,7 @@ const isNamed = (value: unknown): value is Record<string, unknown> => {
 
 const isWord = (value: unknown) => typeof value === "string" && value !== "";
 
-/** Returns why no API server could decode a manifest's common fields, if so; other fields depend on the kind. */
+/** Returns why an API server can't decode the fields that all kinds have, such as metadata; undefined if it can. */
 const findFault = (value: unknown): string | undefined => {
   if (!isMap(value)) return "is no manifest: it must be a map";
   if (value.kind === "List" && value.apiVersion === "v1") return "items must be a list";
@@ -238,6 +247,7 @@ const findFault = (value: unknown): string | undefined => {
 const describeValue = (value: unknown) =>
   typeof value === "object" ? "a map or a list" : `${value}; in quotes it would be one`;
 
+/** Reports whether a value is nested deeper than so many levels. */
 const isDeeper = (value: unknown, levels: number): boolean =>
   typeof value === "object" &&
   value !== null &&

@@ -8,16 +8,16 @@ import { fillDefaults, prepareForStorage } from "../apiserver/defaults/defaults.
 import { listInitialNamespaceObjects } from "../apiserver/initial-objects.ts";
 import type { KindIndex, ResourceKind } from "../apiserver/kinds/kinds.ts";
 
-/** The objects of an imitated API server. */
+/** Stores the objects of an imitated API server. */
 export interface ObjectStore {
   find(kind: ResourceType, name: string, namespace?: string): KubernetesObject | undefined;
-  /** Stores an object; with a namespace, also what controllers create in each. */
+  /** Stores an object. With a Namespace, it also stores the objects that controllers create in each namespace. */
   put(kind: ResourceType, object: KubernetesObject): void;
   remove(kind: ResourceType, name: string, namespace?: string): void;
   /** Returns all objects of a namespace. */
   listAll(namespace: string): KubernetesObject[];
   list: Capabilities["list"];
-  /** Returns the answer to an access review, from the SubjectAccessReviews with a status that were put here. */
+  /** Returns the answer to an access review, if a stored SubjectAccessReview with a status has it. */
   findAccess(access: AccessQuestion): AccessAnswer | undefined;
 }
 
@@ -26,7 +26,9 @@ type RecordedAccess = ResourceAttributes & { user?: string; groups?: string[] } 
 
 type ObjectsByNamespace = Map<string, Map<string, KubernetesObject>>;
 
-/** Returns an object with a namespace, which is `otherwise` if it has none, or without one if its kind has none. */
+/**
+ * Sets the namespace of an object to `otherwise` if it has none. Removes the namespace if the kind has no namespaces.
+ */
 export const setNamespace = <T extends object>(
   object: T & { metadata?: unknown },
   { namespaced }: Pick<ResourceKind, "namespaced">,
@@ -40,7 +42,7 @@ export const setNamespace = <T extends object>(
 export const toStoredObject = (object: KubernetesObject, kubernetes: string | undefined): KubernetesObject =>
   prepareForStorage(fillDefaults(object, kubernetes).object, kubernetes);
 
-/** Opens a store without objects. Calls `note` when an object with unknown content is read. */
+/** Creates an empty store. It calls `note` if an object is read whose content is not known. */
 export const openObjectStore = (kinds: KindIndex, note: (sentence: string) => void): ObjectStore => {
   const objectsByKind = new Map<string, ObjectsByNamespace>();
   const reviews: RecordedAccess[] = [];
@@ -50,7 +52,7 @@ export const openObjectStore = (kinds: KindIndex, note: (sentence: string) => vo
     objectsByKind.set(name, objects);
     return objects;
   };
-  /** Objects that controllers create and whose content is unknown; reading one calls `note`. */
+  /** Objects that controllers create, and whose content is not known here. */
   const assumed = new WeakSet<object>();
   const noteAssumed = <T extends KubernetesObject | undefined>(object: T): T => {
     if (object !== undefined && assumed.has(object))
@@ -77,7 +79,7 @@ export const openObjectStore = (kinds: KindIndex, note: (sentence: string) => vo
   return {
     find: (kind, name, namespace = "") => noteAssumed(getObjects(kind).get(namespace)?.get(name)),
     findAccess: (access) => {
-      // Every API server asks no other authorizer about this group.
+      // Every API server allows everything to this group, before it asks other authorizers.
       if (access.user.groups?.includes("system:masters")) return { allowed: true };
       const found = reviews.find((review) => matchesAccess(review, access));
       return found && toAccessAnswer(found);
@@ -122,8 +124,8 @@ const readReview = ({ apiVersion = "", kind, ...object }: KubernetesObject): Rec
  */
 const matchesAccess = (review: RecordedAccess, access: AccessQuestion): boolean => {
   const { user, groups = [], allowed: _, reason: __, evaluationError: ___, ...question } = review;
-  const isThem = user === undefined || user === access.user.username;
-  const isThose = groups.every((group) => access.user.groups?.includes(group));
+  const hasUser = user === undefined || user === access.user.username;
+  const hasGroups = groups.every((group) => access.user.groups?.includes(group));
   const fields = Object.entries(question) as [keyof AccessQuestion, unknown][];
-  return isThem && isThose && fields.every(([key, value]) => value === "*" || (access[key] ?? "") === (value ?? ""));
+  return hasUser && hasGroups && fields.every(([key, value]) => value === "*" || (access[key] ?? "") === (value ?? ""));
 };

@@ -7,21 +7,21 @@ import { parseYamlDocuments } from "./yaml.ts";
 /** A folder that kustomize builds. */
 export interface Kustomization {
   folder: string;
-  /** What its file adds to the metadata of a build. */
+  /** The list `buildMetadata` in its file. */
   buildMetadata: readonly string[];
-  /** Why nothing can be built, such as names of what isn't a file or a folder here. */
+  /** Why it can't be built, for instance because a file in it doesn't exist. */
   faults: readonly string[];
 }
 
-/** What helm and kustomize make manifests of, among the files of folders. */
+/** The charts and kustomizations in folders, and the files that belong to them. */
 export interface BuiltParts {
-  /** The folders of charts that no other chart has. */
+  /** The folders of charts. A chart in the folder of another chart is not listed. */
   charts: readonly string[];
-  /** The kustomizations that no other one includes. Each kustomization is part of the build of one, except unused components. */
+  /** The kustomizations to build. A kustomization that another one includes is built with that one, and not listed. */
   kustomizations: readonly Kustomization[];
-  /** Files that are no manifests by themselves, such as templates and patches. */
+  /** Files that are no manifests alone, such as templates and patches. */
   unfinished: ReadonlySet<string>;
-  /** Files that are manifests, and that a build includes in its own. */
+  /** Manifests that are part of a chart or a kustomization. */
   included: ReadonlySet<string>;
 }
 
@@ -31,10 +31,10 @@ export const isChart = (file: string): boolean => /^Chart\.ya?ml$/.test(basename
 const kustomizationFiles = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 export const isKustomization = (file: string): boolean => kustomizationFiles.includes(basename(file));
 
-/** The files of a chart's folder that aren't manifests; tests and ci have values and tests of the chart. */
+/** Matches the files in a chart's folder that aren't manifests. The folders tests and ci have values and tests. */
 const inChart = /^(Chart\.ya?ml|values[^/]*\.(ya?ml|json)|(templates|charts|tests|ci)\/.*)$/;
 
-/** Returns what helm and kustomize make manifests of, among these files. */
+/** Finds the charts and kustomizations among these files. */
 export const findBuiltParts = async (files: readonly string[]): Promise<BuiltParts> => {
   const charts = files.filter(isChart).map((file) => dirname(file));
   const isIn = (pattern: RegExp, file: string) => charts.some((chart) => pattern.test(relative(chart, file)));
@@ -45,22 +45,22 @@ export const findBuiltParts = async (files: readonly string[]): Promise<BuiltPar
   for (const folder of folders) await readKustomizations(folder, all);
   for (const { file, files } of all.values()) for (const name of [file, ...files]) unfinished.add(name);
 
-  const own = [...folders].filter((folder) => all.get(folder)?.isComponent === false);
-  const used = new Set([...all.values()].flatMap(({ sources }) => sources));
+  const buildable = [...folders].filter((folder) => all.get(folder)?.isComponent === false);
+  const includedByOthers = new Set([...all.values()].flatMap(({ sources }) => sources));
   const roots: string[] = [];
   const built = new Set<string>();
   const addRoot = (folder: string) => {
     roots.push(folder);
-    for (const one of listIncluded(folder, all)) built.add(one);
+    for (const builtFolder of listIncluded(folder, all)) built.add(builtFolder);
   };
-  for (const folder of own) if (!used.has(folder)) addRoot(folder);
-  // What is left includes itself in a circle, which kustomize refuses.
-  for (const folder of own) if (!built.has(folder)) addRoot(folder);
+  for (const folder of buildable) if (!includedByOthers.has(folder)) addRoot(folder);
+  // The remaining ones include each other in a circle. They are listed, so that kustomize reports that.
+  for (const folder of buildable) if (!built.has(folder)) addRoot(folder);
   for (const folder of built) for (const name of all.get(folder)?.sources ?? []) if (!all.has(name)) included.add(name);
   return {
     charts: charts.filter((chart) => !isIn(/^charts\//, chart)),
     kustomizations: roots.map((folder) => {
-      const faults = listIncluded(folder, all).flatMap((one) => all.get(one)?.faults ?? []);
+      const faults = listIncluded(folder, all).flatMap((includedFolder) => all.get(includedFolder)?.faults ?? []);
       return { folder, buildMetadata: all.get(folder)?.buildMetadata ?? [], faults };
     }),
     unfinished,
@@ -68,24 +68,27 @@ export const findBuiltParts = async (files: readonly string[]): Promise<BuiltPar
   };
 };
 
-/** Returns the command by which users build a kustomization or a chart themselves. */
+/** Returns the command with which users can build a kustomization or a chart themselves. */
 export const formatBuildCommand = (kind: "kustomization" | "chart", folder: string): string => {
   const word = quoteForShell(folder.startsWith("-") ? `./${folder}` : folder);
   return kind === "chart" ? `helm template ${word}` : `kustomize build ${word}`;
 };
 
+/** The content of a kustomization's file. */
 interface KustomizationContent {
   file: string;
   isComponent: boolean;
   buildMetadata: string[];
-  /** The paths of what it includes: files with manifests, and folders of other kustomizations. */
+  /** The paths of included manifests, and the folders of included kustomizations. */
   sources: string[];
-  /** The paths of files that it needs beside them. */
+  /** The paths of other files that it names, such as patches. */
   files: string[];
   faults: string[];
 }
 
-/** Reads the kustomization in a folder, if it has one, and those that it includes, into `all`. */
+/**
+ * Reads the kustomization in a folder, if there is one, and the kustomizations that it includes. Adds them to `all`.
+ */
 const readKustomizations = async (folder: string, all: Map<string, KustomizationContent>): Promise<void> => {
   if (all.has(folder)) return;
   const read = await readKustomization(folder);
@@ -94,7 +97,7 @@ const readKustomizations = async (folder: string, all: Map<string, Kustomization
   for (const name of read.sources) await readKustomizations(name, all);
 };
 
-/** Lists a kustomization and all that it includes. */
+/** Lists the folders of a kustomization and of all kustomizations that it includes. */
 const listIncluded = (
   folder: string,
   all: ReadonlyMap<string, KustomizationContent>,
@@ -107,15 +110,17 @@ const listIncluded = (
   return [...found];
 };
 
+/** The most bytes of a kustomization's file. */
 const largest = 1024 * 1024;
 
+/** Reads the kustomization in a folder; undefined if there is none. */
 const readKustomization = async (folder: string): Promise<KustomizationContent | undefined> => {
   for (const file of kustomizationFiles.map((name) => join(folder, name))) {
     const found = await stat(file).catch(() => undefined);
     if (!found?.isFile()) continue;
     const nothing = { file, isComponent: false, buildMetadata: [], sources: [], files: [] };
     if (found.size > largest) return { ...nothing, faults: [`${file} has more than ${largest} bytes`] };
-    // kustomize takes the keys in any case.
+    // kustomize accepts keys in upper and lower case.
     const entries = Object.entries(toMap(parseFirst(await readFile(file, "utf8").catch(() => ""))));
     const content = Object.fromEntries(entries.map(([key, value]) => [key.toLowerCase(), value]));
     const list = (...keys: string[]) => keys.flatMap((key) => toList(content[key]));
@@ -133,7 +138,7 @@ const readKustomization = async (folder: string): Promise<KustomizationContent |
       ...keyed.map((name) => name.slice(name.indexOf("=") + 1)),
     ].filter(isName);
     const faults: string[] = [];
-    // The system follows links in the folder before `..`.
+    // The path is not normalized: if the folder is a symbolic link, `..` leads to the parent of the link's target.
     for (const name of [...sources, ...files, ...list("crds").filter(isName)])
       await stat(`${folder}/${name}`).catch(() => void faults.push(describeMissing(file, name)));
     const toPath = (name: string) => join(folder, name).replace(/(?<=.)\/$/, "");
@@ -149,7 +154,7 @@ const readKustomization = async (folder: string): Promise<KustomizationContent |
   return undefined;
 };
 
-/** Says that a kustomization names what isn't here; of an address, the user and the password are left out. */
+/** Says that a kustomization names something that doesn't exist. User and password in an address are left out. */
 const describeMissing = (file: string, name: string): string =>
   `${file} names ${name.replace(/\/\/[^/]*@/, "//")}, which isn't here; --build fetches nothing`;
 
@@ -157,10 +162,10 @@ const parseFirst = (text: string): unknown => {
   try {
     for (const { document } of parseYamlDocuments(text)) return document.toJS();
   } catch {
-    // kustomize says what is wrong with it.
+    // An invalid file is no error here: kustomize reports it.
   }
   return undefined;
 };
 
-/** Reports whether a value names a file or a folder; a patch may also stand there itself, as several lines. */
+/** Reports whether a value is the name of a file or a folder. A value with several lines is a patch itself. */
 const isName = (value: unknown): value is string => typeof value === "string" && value !== "" && !value.includes("\n");

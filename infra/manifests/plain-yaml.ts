@@ -1,24 +1,24 @@
-/**
- * A YAML or JSON document: its value, its offsets, and the lines where it (`firstLine`) and its content (`line`)
- * begin.
- */
+/** A YAML or JSON document in a text. */
 export interface YamlDocumentWithOffsets {
   value: unknown;
+  /** The offsets of the document's begin and end. */
   from: number;
   to: number;
+  /** The line where the document begins, for instance with `---` or a comment. */
   firstLine: number;
+  /** The line where the document's value begins. */
   line: number;
 }
 
-/** Parses a plain YAML scalar that may be something other than a string. */
+/** Returns the value of a plain YAML scalar, which may be no string, for instance of `true` or `0644`. */
 type WordReader = (word: string) => unknown;
 
 type OffsetRecorder = (container: object, key: string | number, offset: number) => void;
 
 /**
- * Reads the subset of YAML that nearly all manifests use: maps and lists in block style, with values on their key's
- * line or in literal blocks, without anchors and tags. It is several times faster than a full parser, with the same
- * result. Returns undefined for any other text, valid or not.
+ * Reads the subset of YAML that nearly all manifests use: maps and lists in block style, values on the line of their
+ * key or in literal blocks (`|`), no anchors and no tags. It is several times faster than a full parser, and has the
+ * same result. Returns undefined for any other text, also for invalid YAML.
  */
 export const readPlainYaml = (text: string, readWord: WordReader): YamlDocumentWithOffsets[] | undefined => {
   if (/[\r\uFEFF]|^[%.]/m.test(text) || !text.endsWith("\n")) return undefined;
@@ -37,14 +37,16 @@ export const readPlainYaml = (text: string, readWord: WordReader): YamlDocumentW
   });
 };
 
-/** The value of a document and the offsets of its members: of a map's keys and of a list's items. */
+/** The value of a document, and the offsets of its members. */
 export interface YamlValueWithOffsets {
   value: unknown;
+  /** The offset of the value. */
   begin: number;
+  /** Returns the offset of a key in a map, or of an item in a list. */
   offsetOf(container: object, key: string | number): number | undefined;
 }
 
-/** Finds the positions of a YAML document's values; undefined if the YAML needs a full parser. */
+/** Reads a YAML document again, now with the offsets of its members; undefined if the document needs a full parser. */
 export const locatePlainYaml = (
   text: string,
   { from, firstLine }: YamlDocumentWithOffsets,
@@ -56,18 +58,19 @@ export const locatePlainYaml = (
     return { value, begin: contentAt, offsetOf };
   });
 
-/** Returns a store for the offsets of maps' keys and lists' items in the text. */
+/** Creates a store for the offsets of keys and items in a text. */
 export const createMemberOffsetStore = () => {
   const offsets = new Map<object, Map<string | number, number>>();
   return {
     note: (container: object, key: string | number, offset: number) => {
-      const own = offsets.get(container) ?? new Map<string | number, number>();
-      offsets.set(container, own.set(key, offset));
+      const offsetsOfMembers = offsets.get(container) ?? new Map<string | number, number>();
+      offsets.set(container, offsetsOfMembers.set(key, offset));
     },
     offsetOf: (container: object, key: string | number) => offsets.get(container)?.get(key),
   };
 };
 
+/** Is thrown if a text needs a full parser. */
 class NotPlain extends Error {}
 
 const giveUp = (): never => {
@@ -84,41 +87,57 @@ const parseIfPlain = <T>(read: () => T): T | undefined => {
   }
 };
 
+/** The state of the parser. */
 interface Cursor {
   readonly text: string;
   readonly readWord: WordReader;
   readonly note: OffsetRecorder | undefined;
+  /** The offset of the first character of the line that is not a blank. */
   at: number;
-  /** The indentation of the YAML line that is read next; -1 at the end of the document. */
+  /** The indentation of the line that is read next; -1 at the end of the document. */
   indent: number;
   line: number;
+  /** The number of maps and lists around the value that is read. */
   depth: number;
 }
 
-/** The most levels of nesting that this parser reads: more than usual, but too few to overflow the stack. */
+/** The deepest nesting that this parser reads: deeper than usual, but not deep enough to overflow the stack. */
 const deepest = 100;
 
-const space = 32;
+// Character codes.
+const tab = 9;
 const newline = 10;
+const space = 32;
 const hash = 35;
 const dash = 45;
 
+/** Matches the marker of a new document. */
 const marker = /---(?=[ \n])/y;
+/** Matches a key with its colon, such as `app.kubernetes.io/name:` or `"a b":`. */
 const keys = /([A-Za-z_][\w./-]{0,250}|"[\w ./:@-]{1,250}"):(?=[ \n])/y;
-/** Matches a plain scalar up to the end of the line or a comment; its characters can't begin or end other syntax. */
+/**
+ * Matches a scalar without quotes, up to the end of the line or a comment. It has no characters that begin other
+ * syntax.
+ */
 const plain = /(?:[\w./~+$^(<=\\\u00A1-\u1FFF\u3001-\uD7FF]|-(?=[^\s]))(?:[^\s:#]+|:(?=[^\s])|#| +(?=[^\s#]))*/y;
 const quoted = /"(?:[^"\\\n\t]|\\["\\/bfnrt])*"/y;
 const singlyQuoted = /'(?:[^'\n\t]|'')*'/y;
+/** Matches a list such as `["a", b, 1]`, or `{}`. */
 const flow =
   /\[ *(?:(?:"[^"\\\n\t]*"|[A-Za-z/][\w./]*|\d{1,9})(?: *, *(?:"[^"\\\n\t]*"|[A-Za-z/][\w./]*|\d{1,9}))*)? *\]|\{ *\}/y;
+/** Matches the items of `flow`. */
 const items = /"[^"]*"|[^\s,[\]]+/g;
+/** Matches blanks and a comment at the end of a line. */
 const rest = / *(?: #[^\n]*)?\n/y;
-/** Matches plain YAML words that may be no strings: those that begin like a number, and short ones (`true`). */
+/**
+ * Matches scalars without quotes that may be no strings: they begin like a number, or they are short, such as `true`.
+ */
 const mayBeMore = /^(?:[-+.~\d]|.{1,5}$)/;
 
 /** Reports whether a key such as `on` means a boolean in YAML 1.1. */
 const isBooleanKey = (key: string) => key.length <= 6 && /^(?:y|n|yes|no|on|off|true|false):$/i.test(key);
 
+/** Returns what a pattern matches at an offset. */
 const match = (pattern: RegExp, { text }: Cursor, place: number): string | undefined => {
   pattern.lastIndex = place;
   const [found] = pattern.exec(text) ?? [];
@@ -126,16 +145,16 @@ const match = (pattern: RegExp, { text }: Cursor, place: number): string | undef
 };
 
 /**
- * Reads one YAML document, from its marker or first line to the next marker or the end. Gives up at all that a full
- * parser might read differently, and at invalid YAML.
+ * Reads one YAML document, from its marker or first line to the next marker or to the end of the text. Gives up if the
+ * YAML is invalid, or if a full parser might read it differently.
  */
 const readDocument = (text: string, from: number, firstLine: number, readWord: WordReader, note?: OffsetRecorder) => {
   const cursor: Cursor = { text, readWord, note, at: from, indent: 0, line: firstLine, depth: 0 };
   const isMarked = match(marker, cursor, from) !== undefined;
   if (isMarked) {
-    const left = match(rest, cursor, from + 3) ?? giveUp();
+    const restOfLine = match(rest, cursor, from + "---".length) ?? giveUp();
     cursor.line++;
-    advance(cursor, from + 3 + left.length);
+    advance(cursor, from + "---".length + restOfLine.length);
   } else advance(cursor, from);
   const { at: contentAt, line: contentLine } = cursor;
   if (cursor.indent > 0) giveUp();
@@ -145,8 +164,8 @@ const readDocument = (text: string, from: number, firstLine: number, readWord: W
 };
 
 /**
- * Moves the cursor to the first YAML line at or after `begin`, the start of a line, that has more than blanks and a
- * comment.
+ * Moves the cursor to the next line with content. `begin` is the beginning of a line. Empty lines and comments are
+ * skipped.
  */
 const advance = (cursor: Cursor, begin: number): void => {
   const { text } = cursor;
@@ -160,7 +179,7 @@ const advance = (cursor: Cursor, begin: number): void => {
       return;
     }
     if (code !== newline && code !== hash) {
-      if (code === 9) giveUp();
+      if (code === tab) giveUp();
       const isMarker = place === start && code === dash && match(marker, cursor, place) !== undefined;
       cursor.at = place;
       cursor.indent = isMarker ? -1 : place - start;
@@ -170,30 +189,33 @@ const advance = (cursor: Cursor, begin: number): void => {
   }
 };
 
-/** Moves the cursor past a YAML value. Only a comment may follow on its line; the next line must not continue it. */
+/**
+ * Moves the cursor behind a value. Only a comment may follow in its line, and the next line must not continue the
+ * value.
+ */
 const finish = (cursor: Cursor, place: number, above: number): void => {
-  const left = match(rest, cursor, place) ?? giveUp();
+  const restOfLine = match(rest, cursor, place) ?? giveUp();
   cursor.line++;
-  advance(cursor, place + left.length);
+  advance(cursor, place + restOfLine.length);
   if (cursor.indent > above) giveUp();
 };
 
 const isItemAt = (text: string, at: number) => text.charCodeAt(at) === dash && /[ \n]/.test(text.charAt(at + 1));
 
+/** Returns the value of a scalar without quotes: usually a number or a string. */
 const readScalar = ({ readWord }: Cursor, word: string): unknown => {
   if (/^(?:0|[1-9]\d{0,14})$/.test(word)) return Number(word);
   return mayBeMore.test(word) ? readWord(word) : word;
 };
 
 /**
- * Reads a YAML value that begins on its key's or dash's line. `above` is the indentation of the map or list around
- * it.
+ * Reads a value that begins in the line of its key or dash. `above` is the indentation of the map or list around it.
  */
 const readInline = (cursor: Cursor, place: number, above: number): unknown => {
   const first = cursor.text.charAt(place);
   if (first === "|") return readLiteral(cursor, place, above);
-  const pattern = first === '"' ? quoted : first === "'" ? singlyQuoted : /[[{]/.test(first) ? flow : plain;
-  const found = match(pattern, cursor, place) ?? giveUp();
+  const patterns: Record<string, RegExp> = { '"': quoted, "'": singlyQuoted, "[": flow, "{": flow };
+  const found = match(patterns[first] ?? plain, cursor, place) ?? giveUp();
   finish(cursor, place + found.length, above);
   if (first === '"') return found.includes("\\") ? JSON.parse(found) : found.slice(1, -1);
   if (first === "'") return found.slice(1, -1).replaceAll("''", "'");
@@ -207,38 +229,39 @@ const readInline = (cursor: Cursor, place: number, above: number): unknown => {
   return made;
 };
 
+/** Reads a literal block: `|` and indented lines. */
 const readLiteral = (cursor: Cursor, place: number, above: number): string => {
   const { text } = cursor;
   const [head = giveUp(), chomping] = /^\|([-+]?)\n/.exec(text.slice(place, place + 3)) ?? [];
   let start = place + head.length;
   cursor.line++;
-  let deep = 0;
+  let blockIndent = 0;
   const lines: string[] = [];
   for (;;) {
-    let inner = start;
-    while (text.charCodeAt(inner) === space) inner++;
-    if (inner >= text.length) giveUp();
-    const isBlank = text.charCodeAt(inner) === newline;
-    if (isBlank && inner - start > deep) giveUp();
+    let contentStart = start;
+    while (text.charCodeAt(contentStart) === space) contentStart++;
+    if (contentStart >= text.length) giveUp();
+    const isBlank = text.charCodeAt(contentStart) === newline;
+    if (isBlank && contentStart - start > blockIndent) giveUp();
     if (!isBlank) {
-      if (text.charCodeAt(inner) === 9) giveUp();
-      if (deep === 0) deep = inner - start;
-      if (deep <= above || deep === 0) giveUp();
-      if (inner - start < deep) break;
+      if (text.charCodeAt(contentStart) === tab) giveUp();
+      if (blockIndent === 0) blockIndent = contentStart - start;
+      if (blockIndent <= above || blockIndent === 0) giveUp();
+      if (contentStart - start < blockIndent) break;
     }
     const end = text.indexOf("\n", start);
-    lines.push(isBlank ? "" : text.slice(start + deep, end));
+    lines.push(isBlank ? "" : text.slice(start + blockIndent, end));
     start = end + 1;
     cursor.line++;
     if (start === text.length) break;
   }
   advance(cursor, start);
-  if (cursor.indent > above || deep === 0) giveUp();
+  if (cursor.indent > above || blockIndent === 0) giveUp();
   if (chomping !== "+") while (lines.at(-1) === "") lines.pop();
   return `${lines.join("\n")}${chomping === "-" ? "" : "\n"}`;
 };
 
-/** Reads a YAML value, which is on the line of its key or dash or on the lines below. */
+/** Reads the value of a key or a list item. It is in the same line, or in the lines below. */
 const readValue = (cursor: Cursor, place: number, above: number, isInMap: boolean): unknown => {
   const { text } = cursor;
   let begin = place;
@@ -252,36 +275,36 @@ const readValue = (cursor: Cursor, place: number, above: number, isInMap: boolea
 };
 
 const readMap = (cursor: Cursor): Record<string, unknown> => {
-  const deep = cursor.indent;
+  const indent = cursor.indent;
   const made: Record<string, unknown> = {};
-  while (cursor.indent === deep && !isItemAt(cursor.text, cursor.at)) {
+  while (cursor.indent === indent && !isItemAt(cursor.text, cursor.at)) {
     const found = match(keys, cursor, cursor.at) ?? giveUp();
     const key = found.startsWith('"') ? found.slice(1, -2) : found.slice(0, -1);
     if (Object.hasOwn(made, key) || key === "__proto__" || isBooleanKey(found)) giveUp();
     cursor.note?.(made, key, cursor.at);
-    made[key] = readValue(cursor, cursor.at + found.length, deep, true);
+    made[key] = readValue(cursor, cursor.at + found.length, indent, true);
   }
-  if (cursor.indent > deep) giveUp();
+  if (cursor.indent > indent) giveUp();
   return made;
 };
 
 const readList = (cursor: Cursor): unknown[] => {
   const { text, note } = cursor;
-  const deep = cursor.indent;
+  const indent = cursor.indent;
   const made: unknown[] = [];
-  while (cursor.indent === deep && isItemAt(text, cursor.at)) {
+  while (cursor.indent === indent && isItemAt(text, cursor.at)) {
     let place = cursor.at + 1;
     while (text.charCodeAt(place) === space) place++;
-    // This parser can't find the offset of an empty list item; the full parser can.
+    // This parser doesn't know the offset of an empty list item, so the full parser must find it.
     if (note && /[\n#]/.test(text.charAt(place))) giveUp();
     note?.(made, made.length, place);
     if (match(keys, cursor, place) !== undefined || isItemAt(text, place)) {
       cursor.indent += place - cursor.at;
       cursor.at = place;
       made.push(readBlock(cursor));
-    } else made.push(readValue(cursor, cursor.at + 1, deep, false));
+    } else made.push(readValue(cursor, cursor.at + 1, indent, false));
   }
-  if (cursor.indent > deep) giveUp();
+  if (cursor.indent > indent) giveUp();
   return made;
 };
 

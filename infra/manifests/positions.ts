@@ -12,13 +12,16 @@ import {
   type SourcePosition,
 } from "./yaml.ts";
 
-/** A cache of one parsed file, the last. All line numbers in a file are asked for together, so one is enough. */
+/** The file that was parsed last. Usually, all positions in a file are found before those in the next file. */
 let last: ParsedSource | undefined;
 
+/** A parsed file, with what was found in it so far. */
 interface ParsedSource {
   source: ManifestSourceText;
   pieces: readonly YamlDocumentWithOffsets[];
+  /** By the index of a document; undefined for a document that needs the full parser. */
   places: Map<number, PositionFinder | undefined>;
+  /** The documents that the full parser has parsed, by index. */
   documents: Map<number, ParsedYamlDocument>;
 }
 
@@ -28,6 +31,7 @@ const parseSource = (source: ManifestSourceText): ParsedSource => {
   return last;
 };
 
+/** Returns the positions in a document of a file, if it is JSON or plain YAML. */
 const findPlaces = (source: ManifestSourceText, index: number): PositionFinder | undefined => {
   const { pieces, places } = parseSource(source);
   const piece = pieces[index];
@@ -35,16 +39,19 @@ const findPlaces = (source: ManifestSourceText, index: number): PositionFinder |
   return places.get(index);
 };
 
+/** Returns a document of a file, parsed by the full parser. */
 const findDocument = (source: ManifestSourceText, index: number): ParsedYamlDocument | undefined => {
   const { pieces, documents } = parseSource(source);
   if (documents.has(index)) return documents.get(index);
   const piece = pieces[index];
-  const all = piece === undefined ? parseYamlDocuments(source.text) : parseYamlPiece(source.text, piece);
-  for (const document of all) documents.set(piece === undefined ? documents.size : index, document);
+  const parsed = piece === undefined ? parseYamlDocuments(source.text) : parseYamlPiece(source.text, piece);
+  for (const document of parsed) documents.set(piece === undefined ? documents.size : index, document);
   return documents.get(index);
 };
 
-/** Returns the line and column of a field; if the field isn't in the file, of its nearest ancestor that is. */
+/**
+ * Returns the line and column of a field. If the file doesn't have the field, returns those of its nearest ancestor.
+ */
 export const findPosition = (manifest: Manifest, wanted: FieldPath): SourcePosition => {
   const { source, document, path, line } = manifest;
   const field = findWritten(manifest, wanted);
@@ -71,7 +78,10 @@ export const findPosition = (manifest: Manifest, wanted: FieldPath): SourcePosit
   return position;
 };
 
-/** Returns the path that a field has where the object was written; what is another value there ends it. */
+/**
+ * Returns the path of a field in the file, for an object that kustomize or helm has made from the one in the file. List
+ * items are found by name. If the file has another value, the path ends before it.
+ */
 const findWritten = ({ object, written }: Manifest, field: FieldPath): FieldPath => {
   if (written === undefined) return field;
   const found: (string | number)[] = [];
@@ -80,7 +90,7 @@ const findWritten = ({ object, written }: Manifest, field: FieldPath): FieldPath
     made = getOwn(made, step);
     const { name } = toMap(made);
     const index =
-      Array.isArray(source) && name !== undefined ? source.findIndex((one) => toMap(one).name === name) : step;
+      Array.isArray(source) && name !== undefined ? source.findIndex((item) => toMap(item).name === name) : step;
     source = getOwn(source, index);
     if (source === undefined || (typeof source !== "object" && source !== made)) break;
     found.push(index);

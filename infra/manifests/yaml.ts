@@ -23,9 +23,10 @@ export interface SourcePosition {
   column: number;
 }
 
-/** A document as the `yaml` package parses it, with the offset of its end and a way to find positions. */
+/** A document as the package `yaml` has parsed it. */
 export interface ParsedYamlDocument {
   document: Document.Parsed;
+  /** The offset of its end. */
   to: number;
   getPosition(offset: number): SourcePosition;
 }
@@ -36,23 +37,23 @@ type Tags = Extract<
 >;
 
 /**
- * kubectl reads YAML 1.1, where 0644 is octal and `yes` is true, but without timestamps; it reads 0o644 as octal, too,
- * and requires a digit in a number: `e1` and `.` are strings.
+ * Makes the package `yaml` read scalars as kubectl does: YAML 1.1, in which 0644 is octal and `yes` is true, but
+ * without timestamps. Also, 0o644 is octal, and a number must have a digit, so `e1` and `.` are strings.
  */
 const selectTags: Tags = (all) => {
-  const own = all.flatMap((tag): ReturnType<Tags> => {
+  const selected = all.flatMap((tag): ReturnType<Tags> => {
     if (typeof tag === "string") return tag === "timestamp" ? [] : [tag];
     if (tag.tag === "tag:yaml.org,2002:timestamp" || ("format" in tag && tag.format === "TIME")) return [];
-    // kubectl reads sets and ordered maps as the maps and lists that they are written as.
+    // kubectl reads sets (!!set) as maps, and ordered maps (!!omap) as lists.
     if ("collection" in tag && tag.collection && !tag.default) return [{ tag: tag.tag, collection: tag.collection }];
     if (tag.tag === "tag:yaml.org,2002:int") return [readExactly(tag as ScalarTag)];
     if ("format" in tag && tag.format === "EXP") return [{ ...tag, test: exponent } as ScalarTag];
     return "test" in tag && tag.test?.test("1.") ? [{ ...tag, test: fraction } as ScalarTag] : [tag];
   });
-  return [...own, "intOct"];
+  return [...selected, "intOct"];
 };
 
-/** Returns a tag for integers of 64 bits, which are bigints if a number doesn't hold them. */
+/** Returns a tag for integers of 64 bits. An integer that a JavaScript number can't represent exactly is a bigint. */
 const readExactly = (tag: ScalarTag): ScalarTag => {
   const resolve: ScalarTag["resolve"] = (text, onError, options) => {
     const integer = tag.resolve(text, onError, { ...options, intAsBigInt: true });
@@ -61,8 +62,9 @@ const readExactly = (tag: ScalarTag): ScalarTag => {
   return { ...tag, resolve };
 };
 
-/** Matches a number with a point. */
+/** Matches a number with a decimal point, such as 1.5 or .5. */
 const fraction = /^(?:\.[0-9][0-9_]*|[-+]\._*[0-9][0-9_]*|[-+]?[0-9][0-9_]*\.[0-9_]*)$/;
+/** Matches a number with an exponent, such as 1e3. */
 const exponent = /^[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)[eE][-+]?[0-9]+$/;
 
 const options = {
@@ -70,7 +72,7 @@ const options = {
   customTags: selectTags,
   prettyErrors: false,
   stringKeys: true,
-  // The package compares each key with all others of its map; `completeDocument` finds repeated keys in linear time.
+  // The package would compare each key with all other keys of its map. `completeDocument` finds repeated keys faster.
   uniqueKeys: false,
   logLevel: "silent",
 } as const;
@@ -83,7 +85,10 @@ interface LexerMembers extends Pick<Lexer, "lex"> {
   parseFlowCollection(): Generator<string, string>;
 }
 
-/** Reads lines within quotes and brackets at any indentation, as kubectl does; the YAML standard wants more than the key's. */
+/**
+ * A lexer that accepts any indentation of lines within quotes and brackets, as kubectl does. In the YAML standard,
+ * these lines must be indented more than the key.
+ */
 class KubectlLexer extends (Lexer as unknown as new () => LexerMembers) {
   override *parseQuotedScalar(): Generator<string, string> {
     return yield* this.#ignoreIndentation(super.parseQuotedScalar());
@@ -102,17 +107,20 @@ class KubectlLexer extends (Lexer as unknown as new () => LexerMembers) {
   }
 }
 
+/** Returns the tokens of a text, from the lexer that works as kubectl does. */
 const parseTokens = function* (text: string, parser: Parser) {
   for (const lexeme of new KubectlLexer().lex(text)) yield* parser.next(lexeme);
   yield* parser.end();
 };
 
+/** Parses all documents of a text, which is YAML or a sequence of JSON values. */
 export const parseYamlDocuments = function* (text: string): Generator<ParsedYamlDocument> {
   const { pieces = [], broken } = readJsonStream(text) ?? {};
   if (pieces.length > 1 || broken !== undefined) for (const piece of pieces) yield* parseYamlPiece(text, piece);
   else yield* parseYamlPiece(text, { from: 0, to: text.length, firstLine: 1 });
 };
 
+/** Parses the documents in a part of a text. Positions are those in the whole text. */
 export const parseYamlPiece = function* (
   text: string,
   { from, to, firstLine }: Pick<YamlDocumentWithOffsets, "from" | "to" | "firstLine">,
@@ -120,25 +128,24 @@ export const parseYamlPiece = function* (
   const lines = new LineCounter();
   const getPosition = (offset: number) => {
     const { line, col } = lines.linePos(offset);
-    // A YAML document's text may begin on the line where the previous document ends; columns count from that line's
-    // start.
+    // The part may begin within a line. Columns are counted from the beginning of that line.
     const before = line === 1 && from > 0 ? from - 1 - text.lastIndexOf("\n", from - 1) : 0;
     return { line: line + firstLine - 1, column: col + before };
   };
-  const own = text.slice(from, to);
-  const mayMean = meaning.test(own);
+  const part = text.slice(from, to);
+  const mayRenameKeys = specialKey.test(part);
   lines.addNewLine(0);
-  for (const document of new Composer(options).compose(parseTokens(own, new Parser(lines.addNewLine)))) {
-    completeDocument(document, mayMean);
+  for (const document of new Composer(options).compose(parseTokens(part, new Parser(lines.addNewLine)))) {
+    completeDocument(document, mayRenameKeys);
     yield { document, to: from + document.range[2], getPosition };
   }
 };
 
 /**
- * Adds the errors of repeated keys to a document, renames keys as kubectl does if `mayMean` says that it may have such keys, and gives each
- * alias its node: the package would search all anchors for each of them.
+ * Completes a document: adds errors for repeated keys, and gives each alias its node, because the package would search
+ * all anchors for each alias. With `mayRenameKeys`, renames keys as kubectl does.
  */
-const completeDocument = (document: Document.Parsed, mayMean: boolean): void => {
+const completeDocument = (document: Document.Parsed, mayRenameKeys: boolean): void => {
   const anchors = new Map<string, Node>();
   const noteAnchor = (node: Node & { anchor?: string }) => void (node.anchor && anchors.set(node.anchor, node));
   visit(document, {
@@ -148,7 +155,7 @@ const completeDocument = (document: Document.Parsed, mayMean: boolean): void => 
     },
     Seq: (_, list) => noteAnchor(list),
     Scalar: (_, scalar) => noteAnchor(scalar),
-    Pair: (_, { key }) => void (mayMean && isScalar(key) && renameKey(key)),
+    Pair: (_, { key }) => void (mayRenameKeys && isScalar(key) && renameKey(key)),
     Alias: (_, alias) => {
       const node = anchors.get(alias.source);
       alias.resolve = (document, context) => {
@@ -172,12 +179,12 @@ const findRepeatedKeys = ({ items }: YAMLMap): YAMLParseError[] => {
   });
 };
 
-/** Matches a key that YAML may read as a boolean or a number. */
-const meaning = /(?:^|[\s{,])(?:y|n|yes|no|on|off|true|false|[-+.]?\d[\w.+-]*)[ \t]*:(?:\s|$)/im;
+/** Matches a key that YAML may read as a boolean or a number, such as `on:` or `010:`. */
+const specialKey = /(?:^|[\s{,])(?:y|n|yes|no|on|off|true|false|[-+.]?\d[\w.+-]*)[ \t]*:(?:\s|$)/im;
 
-/** Turns a YAML key into text as kubectl does: `on` becomes `true`, and `010` becomes `8`. */
+/** Renames a key as kubectl does: `on` becomes `true`, and `010` becomes `8`. */
 const renameKey = (key: { type?: unknown; value: unknown }): void => {
-  if (key.type !== "PLAIN" || typeof key.value !== "string" || !meaning.test(`${key.value}:`)) return;
+  if (key.type !== "PLAIN" || typeof key.value !== "string" || !specialKey.test(`${key.value}:`)) return;
   const value = readWord(key.value);
   if (typeof value === "boolean" || typeof value === "bigint" || Number.isFinite(value)) key.value = String(value);
 };
@@ -190,15 +197,14 @@ export const parseJsonOrPlainYaml = (text: string): JsonStreamResult | undefined
   return pieces && { pieces };
 };
 
-/** Returns the position of a path; if it doesn't exist, of its nearest ancestor that does. */
+/** Returns the position of a path. If the path doesn't exist, returns the position of its nearest ancestor. */
 export type PositionFinder = (path: readonly (string | number)[]) => SourcePosition;
 
-/** Returns the positions in a document that is JSON or plain YAML; undefined for other documents. */
+/** Returns a function that finds positions in a document of JSON or plain YAML; undefined for other documents. */
 export const createPositionFinder = (text: string, piece: YamlDocumentWithOffsets): PositionFinder | undefined => {
   const places = parseJsonWithOffsets(text, piece) ?? locatePlainYaml(text, piece, readWord);
   if (places === undefined) return undefined;
-  // A YAML document may begin on the line where the previous one ends, so lines are counted from the start of that
-  // line.
+  // The document may begin within a line. Columns are counted from the beginning of that line.
   const first = piece.from === 0 ? 0 : text.lastIndexOf("\n", piece.from - 1) + 1;
   let [line, start] = [piece.firstLine, first];
   return (path) => {
@@ -209,7 +215,7 @@ export const createPositionFinder = (text: string, piece: YamlDocumentWithOffset
       if (found === undefined) break;
       [offset, value] = [found, Reflect.get(value, step)];
     }
-    // Positions are mostly asked for in ascending order, so counting continues at the last line.
+    // Callers mostly ask for ascending positions, so counting continues at the line of the last position.
     if (offset < start) [line, start] = [piece.firstLine, first];
     for (let next = text.indexOf("\n", start); next >= 0 && next < offset; next = text.indexOf("\n", start)) {
       line++;
@@ -219,9 +225,11 @@ export const createPositionFinder = (text: string, piece: YamlDocumentWithOffset
   };
 };
 
+/** The values of scalars without quotes that were read before. */
 const words = new Map<string, unknown>();
 const mostWords = 10_000;
 
+/** Returns the value of a scalar without quotes, as the full parser reads it. */
 const readWord = (word: string): unknown => {
   if (words.has(word)) return words.get(word);
   const [{ document } = {}] = parseYamlPiece(`a: ${word}\n`, { from: 0, to: word.length + 4, firstLine: 1 });

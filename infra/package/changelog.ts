@@ -1,32 +1,32 @@
-/** The heading of the section that collects the changes since the last release. */
-const openHeading = "## Unreleased";
+/** The heading of the section about the changes since the last release. */
+const unreleasedHeading = "## Unreleased";
 
-/** A closed section of CHANGELOG.md. */
+/** The section about a release in CHANGELOG.md. */
 interface ReleaseNotes {
   date: string;
   text: string;
 }
 
-/** Returns the section about a released version; undefined if there is none. */
+/** Returns the section about a version, with a heading such as `## 0.2.0 (2026-11-23)`; undefined if there is none. */
 export const findReleaseNotes = (changelog: string, version: string): ReleaseNotes | undefined => {
   const [heading, text] = findSection(changelog, `## ${version} (`) ?? [];
   const [date] = /\d{4}-\d\d-\d\d(?=\)$)/.exec(heading ?? "") ?? [];
   return date === undefined || text === undefined ? undefined : { date, text };
 };
 
-/** Returns the reason why the open section can't be closed; undefined if it can. */
+/** Returns why the section "Unreleased" can't become the section of a release; undefined if it can. */
 export const explainUnclosable = (changelog: string): string | undefined => {
-  const [, text] = findSection(changelog, openHeading) ?? [];
-  if (text === undefined) return `CHANGELOG.md must have a section "${openHeading}"`;
+  const [, text] = findSection(changelog, unreleasedHeading) ?? [];
+  if (text === undefined) return `CHANGELOG.md must have a section "${unreleasedHeading}"`;
   const hasLines = text.replace(/^#.*$/gm, "").trim() !== "";
-  return hasLines ? undefined : `the section "${openHeading}" of CHANGELOG.md must have a line about a change`;
+  return hasLines ? undefined : `the section "${unreleasedHeading}" of CHANGELOG.md must have a line about a change`;
 };
 
-/** Returns the changelog with its open section as the one of this version, and a new, empty open section above it. */
+/** Makes the section "Unreleased" the section of this version, and adds a new, empty section "Unreleased" above it. */
 export const closeChangelog = (changelog: string, version: string, date: string): string =>
-  changelog.replace(new RegExp(`^${openHeading}$`, "m"), `${openHeading}\n\n## ${version} (${date})`);
+  changelog.replace(new RegExp(`^${unreleasedHeading}$`, "m"), `${unreleasedHeading}\n\n## ${version} (${date})`);
 
-/** Returns the heading and the text of the first section whose heading begins like this. */
+/** Returns the heading and the text of the first section whose heading begins with `start`. */
 const findSection = (changelog: string, start: string): [heading: string, text: string] | undefined => {
   const section = changelog.split(/^(?=## )/m).find((part) => part.startsWith(start));
   if (section === undefined) return undefined;

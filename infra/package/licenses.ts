@@ -8,7 +8,7 @@ import { packageRoot } from "../cli/roots.ts";
  * package-lock.json.
  */
 export const writeLicenses = async (folder: string, metafile: Metafile): Promise<string[]> => {
-  // A link to another node_modules gives paths that begin outside of this folder.
+  // If node_modules is a link, the paths of files begin outside this folder, such as ../other/node_modules/a/index.js.
   const folders = Object.keys(metafile.inputs).flatMap(
     (file) => /node_modules\/(.*node_modules\/)?(@[^/]+\/)?[^/]+/.exec(file)?.[0] ?? [],
   );
@@ -16,7 +16,8 @@ export const writeLicenses = async (folder: string, metafile: Metafile): Promise
   const packages = await Promise.all(paths.map(readPackage));
   const byText = Map.groupBy(packages, ({ text }) => text);
   const licenses = [...byText].map(
-    ([text, sharing]) => `${sharing.map(({ name, version }) => `${name} ${version}`).join(", ")}\n\n${text}`,
+    ([text, packagesWithText]) =>
+      `${packagesWithText.map(({ name, version }) => `${name} ${version}`).join(", ")}\n\n${text}`,
   );
   await writeFile(join(folder, "LICENSES"), licenses.join("\n"));
   return paths;

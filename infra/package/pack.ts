@@ -1,5 +1,5 @@
-// Makes the npm packages in dist/packages/. `npm run pack` runs this file. The package postern has the compiled files
-// of lib, infra and functions; package-manifest.ts makes its package.json.
+// Makes the npm packages in dist/packages/. `npm run pack` runs this file. The package postern contains the compiled
+// files of lib, infra and functions. package-manifest.ts makes its package.json.
 import { execFile } from "node:child_process";
 import { cp, glob, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join, relative, sep } from "node:path";
@@ -21,8 +21,8 @@ import { adaptPages } from "./pages.ts";
 const run = promisify(execFile);
 
 /**
- * What only this checkout has: what makes the packages and the module of Kubernetes' handlers, and the console's page, which
- * the package has as a bundle.
+ * Files that aren't in the package: the code that makes the packages and the module of Kubernetes' handlers, and the
+ * sources of the console's page. The package contains the page as a bundle.
  */
 const checkoutOnly = [
   "infra/package",
@@ -31,13 +31,14 @@ const checkoutOnly = [
   "infra/kubernetes/build",
   "infra/kubernetes/module",
 ];
-/** Templates of rules, which stay TypeScript. */
+/** The templates of new rules. They aren't compiled, because users write rules in TypeScript. */
 const templates = "infra/commands/new";
-const texts = ["LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "docs", "serverless.yml"];
+/** Files and folders outside lib, infra and functions that are copied into the package. */
+const copiedPaths = ["LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "docs", "serverless.yml"];
 
 /**
- * Writes the packages of a release as `NAME-VERSION.tgz` into a folder. Returns their paths. Without the module of
- * Kubernetes' handlers, its package is missing, and postern doesn't depend on it.
+ * Writes the packages of a release as `NAME-VERSION.tgz` into a folder. Returns their paths. If the module of
+ * Kubernetes' handlers wasn't built, its package isn't written, and the package postern doesn't depend on it.
  */
 export const packPackages = async (folder: string): Promise<string[]> => {
   await mkdir(folder, { recursive: true });
@@ -50,8 +51,8 @@ export const packPackages = async (folder: string): Promise<string[]> => {
 };
 
 /**
- * Writes the same packages for use without a registry: create-postern has the others in it, and a new project
- * installs these files. By their names, npm would install what the registry has under them.
+ * Writes the packages for use without a registry. The package create-postern contains the other packages as files, and
+ * a new project installs these files. If a project named the packages, npm would install them from the registry.
  */
 const packUnpublishedPackages = async (folder: string): Promise<string[]> => {
   await mkdir(folder, { recursive: true });
@@ -67,7 +68,7 @@ const packUnpublishedPackages = async (folder: string): Promise<string[]> => {
   return [...Object.values(packed), create];
 };
 
-/** Returns the module's folder, and the version of its package; undefined if it wasn't built. */
+/** Returns the folder of the module of Kubernetes' handlers and its version; undefined if the module wasn't built. */
 const openModule = async () => {
   const folder = await findModule();
   return folder === undefined ? undefined : { folder, version: (await readModule(folder)).version };
@@ -89,7 +90,7 @@ const packFiles = async (folder: string, writeFiles: (draft: string) => Promise<
   }
 };
 
-/** Writes the files of the package create-postern into an empty folder. `packages` are those that new projects install. */
+/** Writes the files of the package create-postern into an empty folder. New projects will install `packages`. */
 const writeCreatePackage = async (folder: string, packages: Record<string, string>): Promise<void> => {
   await writeManifest(folder, buildCreatePackageManifest(await readCheckoutManifest(), packages));
   for (const [file, from] of Object.entries(createPackageFiles))
@@ -97,13 +98,14 @@ const writeCreatePackage = async (folder: string, packages: Record<string, strin
   await adaptYaml(folder, ["template/github.yml"]);
 };
 
-/** Writes the files of the module's package into an empty folder. */
+/** Writes the files of the package with the module of Kubernetes' handlers into an empty folder. */
 const writeModulePackage = async (folder: string, module: { folder: string; version: string }): Promise<void> => {
   await cp(module.folder, folder, { recursive: true });
   await cp(join(packageRoot, "LICENSE"), join(folder, "LICENSE"));
   await writeManifest(folder, buildModulePackageManifest(await readCheckoutManifest(), module.version));
 };
 
+/** The files of the package create-postern, each with its path in this checkout. */
 const createPackageFiles = {
   LICENSE: "LICENSE",
   "create.js": "infra/create/create.js",
@@ -119,17 +121,21 @@ const writePackage = async (folder: string, module?: string): Promise<void> => {
     folder,
     pages.map((page) => page.split(sep).join("/")).filter((page) => !page.startsWith(`${templates}/`)),
   );
-  // The compiler has written the package.json of this checkout, which infra imports.
+  // This overwrites a copy of the checkout's package.json: the compiler writes it, because infra imports the file.
   await writeManifest(folder, buildPackageManifest(await readCheckoutManifest(), module));
 };
 
-/** Bundles what the package doesn't install. Returns the paths of the bundled packages, as in package-lock.json. */
+/**
+ * Bundles the AWS clients and the console's page with the packages that they use, so that users don't install these.
+ * Returns the paths of the bundled packages, as in package-lock.json.
+ */
 export const bundlePackages = async (folder: string): Promise<string[]> => {
   const clients = await bundleAwsClients(join(folder, "infra/aws/clients"));
   const page = join(folder, "infra/console/bundle");
   return [...clients, ...(await writeLicenses(page, (await bundlePage(page, true)).metafile))];
 };
 
+/** Runs `npm pack` on a folder. Returns the path of the tarball. */
 const packFolder = async (folder: string, to: string): Promise<string> => {
   const { stdout } = await run("npm", ["pack", "--json", "--pack-destination", to], { cwd: folder });
   return join(to, JSON.parse(stdout)[0].filename);
@@ -138,6 +144,7 @@ const packFolder = async (folder: string, to: string): Promise<string> => {
 const isCheckoutOnly = (file: string) => checkoutOnly.some((path) => file === path || file.startsWith(`${path}/`));
 const isTest = (file: string) => /\.test\.(ts|yaml)$/.test(file);
 
+/** Compiles the TypeScript files of the package into a folder. */
 const compile = async (outDir: string): Promise<void> => {
   const files = (await listFiles()).filter((file) => file.endsWith(".ts") && !file.startsWith(`${templates}/`));
   const config = {
@@ -156,8 +163,8 @@ const compile = async (outDir: string): Promise<void> => {
   const file = join(outDir, "tsconfig.json");
   await writeFile(file, JSON.stringify(config));
   const compiler = join(packageRoot, "node_modules/typescript/bin/tsc");
-  // The compiler reports imports of "#lib/FILE.ts", because it can't know that package.json maps them to .js. It writes
-  // all files even so; `npm run check` finds real errors.
+  // The compiler reports an error (TS2877) for each import of "#lib/FILE.ts", because it doesn't know that package.json
+  // maps these to .js. It writes all files anyway. `npm run check` finds real errors.
   await run(process.execPath, [compiler, "-p", file]).catch(({ code, stdout }) => {
     const faults = String(stdout)
       .split("\n")
@@ -167,19 +174,20 @@ const compile = async (outDir: string): Promise<void> => {
   await rm(file);
 };
 
+/** Copies the files that aren't compiled into a folder. */
 const copyData = async (folder: string): Promise<void> => {
   const files = (await listFiles()).filter((file) => !file.endsWith(".ts") || file.startsWith(`${templates}/`));
-  for (const file of [...files, ...texts]) {
+  for (const file of [...files, ...copiedPaths]) {
     await mkdir(dirname(join(folder, file)), { recursive: true });
     await cp(join(packageRoot, file), join(folder, file), { recursive: true });
   }
   await adaptYaml(
     folder,
-    [...files, ...texts].filter((file) => /^(infra\/(pipelines|aws\/iam)\/.*|serverless)\.yml$/.test(file)),
+    [...files, ...copiedPaths].filter((file) => /^(infra\/(pipelines|aws\/iam)\/.*|serverless)\.yml$/.test(file)),
   );
 };
 
-/** Makes pipelines, their roles and serverless.yml name Postern's files as a project has them. */
+/** Changes paths such as `infra/main.ts` in YAML files to paths in a project: `node_modules/postern/infra/main.ts`. */
 const adaptYaml = async (folder: string, files: string[]): Promise<void> => {
   for (const file of files) {
     const text = await readFile(join(folder, file), "utf8");
@@ -187,7 +195,7 @@ const adaptYaml = async (folder: string, files: string[]): Promise<void> => {
   }
 };
 
-/** Returns the files of lib, infra and functions that belong into the package. */
+/** Returns the files of lib, infra and functions that the package contains. */
 const listFiles = async (): Promise<string[]> => {
   const files: string[] = [];
   for await (const entry of glob("{lib,infra,functions}/**", { cwd: packageRoot, withFileTypes: true }))

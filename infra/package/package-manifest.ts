@@ -10,12 +10,12 @@ interface PackageManifest {
   peerDependenciesMeta: Record<string, { optional: boolean }>;
 }
 
-/** The package with the module of Kubernetes' handlers. */
+/** The name of the package with the module of Kubernetes' handlers. */
 export const modulePackageName = "postern-kubernetes";
 
 /**
- * Returns the package.json of the package postern, which has compiled files, from the one of this checkout. It depends on
- * `module`, a version of the module's package; without it, on what a project has of that package.
+ * Makes the package.json of the package postern from the checkout's package.json. The package depends on the version
+ * `module` of the package with Kubernetes' handlers. Without `module`, any version is an optional peer dependency.
  */
 export const buildPackageManifest = (manifest: PackageManifest, module?: string): Partial<PackageManifest> => {
   const {
@@ -37,12 +37,12 @@ export const buildPackageManifest = (manifest: PackageManifest, module?: string)
       : { dependencies: { ...manifest.dependencies, [modulePackageName]: module } }),
     engines: { node: ">=24" },
     exports: mapValues(manifest.exports, (path) => path.replace(/\.ts$/, ".js")),
-    // Sources import "#lib/rule.ts" in the package, too.
+    // Files in the package still import "#lib/rule.ts", although only lib/rule.js exists there.
     imports: { "#lib/*.ts": "./lib/*.js", "#infra/*.ts": "./infra/*.js", "#aws/*": "./infra/aws/clients/*.js" },
   };
 };
 
-/** Returns the package.json of the module's package. */
+/** Returns the package.json of the package with the module of Kubernetes' handlers. */
 export const buildModulePackageManifest = ({ license, repository }: PackageManifest, version: string) => ({
   name: modulePackageName,
   version,
@@ -51,7 +51,7 @@ export const buildModulePackageManifest = ({ license, repository }: PackageManif
   repository,
 });
 
-/** Returns the package.json of create-postern. `packages` are those of Postern that a new project depends on. */
+/** Returns the package.json of create-postern. `packages` are the packages of Postern that a new project depends on. */
 export const buildCreatePackageManifest = (
   { version, license, repository, devDependencies }: PackageManifest,
   packages: Record<string, string>,

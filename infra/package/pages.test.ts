@@ -11,7 +11,7 @@ const checkout = [
   "lib/b/part.test.ts",
   "biome.json",
 ];
-const createIsThere = (files: readonly string[]) => (path: string) => files.includes(path);
+const createPathExists = (files: readonly string[]) => (path: string) => files.includes(path);
 
 const table: [it: string, page: string, before: string, after: string][] = [
   ["keeps a link to a page of the package", "docs/b.md", "[a](a.md#top)", "[a](a.md#top)"],
@@ -51,5 +51,7 @@ const table: [it: string, page: string, before: string, after: string][] = [
 
 describe("a page of the package", () => {
   for (const [says, page, before, after] of table)
-    it(says, () => assert.equal(adaptPage(page, before, createIsThere(packaged), createIsThere(checkout)), after));
+    it(says, () =>
+      assert.equal(adaptPage(page, before, createPathExists(packaged), createPathExists(checkout)), after),
+    );
 });

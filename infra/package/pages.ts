@@ -3,37 +3,44 @@ import { readFile, writeFile } from "node:fs/promises";
 import { dirname, join, normalize } from "node:path/posix";
 import { packageRoot } from "../cli/roots.ts";
 
-/** What a page says after the name of a file that isn't in the package. */
+/** The text that follows the name of a file if the file isn't in the package. */
 export const repositoryMark = " (in the repository)";
 
-/** The folders of a checkout whose files pages name by their paths from its root. */
+/** Matches a path from the root of the checkout. Other paths in pages are relative to the page's folder. */
 const namedFolders = /^(?:\.github|docs|functions|infra|lib|test)\/./;
 
-/** Reports whether a file or a folder is there; paths of pages may have wildcards. */
-type IsThere = (path: string) => boolean;
+/** Reports whether a file or a folder exists. The path may have wildcards. */
+type PathExists = (path: string) => boolean;
 
-/** Makes the pages of the package in a folder name files that the package has. */
+/** Changes the paths in pages of the package, so that they name files of the package. */
 export const adaptPages = async (folder: string, pages: readonly string[]): Promise<void> => {
-  const isInPackage = createIsThere(folder);
-  const isInCheckout = createIsThere(packageRoot);
+  const isInPackage = createPathExists(folder);
+  const isInCheckout = createPathExists(packageRoot);
   for (const page of pages) {
     const file = join(folder, page);
     await writeFile(file, adaptPage(page, await readFile(file, "utf8"), isInPackage, isInCheckout));
   }
 };
 
-export const createIsThere =
-  (root: string): IsThere =>
+export const createPathExists =
+  (root: string): PathExists =>
   (path) =>
     existsSync(join(root, path)) || (path.includes("*") && globSync(path, { cwd: root }).length > 0);
 
+/** Returns the path from the checkout's root that a page means by `written`; empty if it is no path of a file. */
+const findPathFromRoot = (page: string, written: string): string => {
+  if (namedFolders.test(written)) return written;
+  const isFileName = /\.\w+$/.test(written);
+  return isFileName && dirname(page) !== "." ? normalize(join(dirname(page), written)) : "";
+};
+
 /**
- * Returns a page of the checkout as the package has it. Sources are compiled in the package, so `lib/rule.ts` becomes
- * `lib/rule.js`; a file that only the checkout has is marked, and not linked to; commands name files from a project's
- * folder.
+ * Returns a page of the checkout with paths for the package. `lib/rule.ts` becomes `lib/rule.js`, because the package
+ * contains compiled files. A file that only the checkout has gets a remark instead of a link. In commands,
+ * `infra/main.ts` becomes `node_modules/postern/infra/main.ts`.
  */
-export const adaptPage = (page: string, text: string, isInPackage: IsThere, isInCheckout: IsThere): string => {
-  /** Returns the path as the package has it; undefined if only the checkout has the file. */
+export const adaptPage = (page: string, text: string, isInPackage: PathExists, isInCheckout: PathExists): string => {
+  /** Returns the path as the page of the package must write it; undefined if only the checkout has the file. */
   const locate = (written: string, path: string): string | undefined => {
     const compile = (name: string) => name.replace(/\.ts$/, ".js");
     if (isInPackage(path)) return written;
@@ -50,8 +57,7 @@ export const adaptPage = (page: string, text: string, isInPackage: IsThere, isIn
         },
       )
       .replace(/`([\w.*/-]+)`(?! \(in the repository\))/g, (span, written) => {
-        const beside = dirname(page) === "." ? "" : normalize(join(dirname(page), written));
-        const path = namedFolders.test(written) ? written : /\.\w+$/.test(written) ? beside : "";
+        const path = findPathFromRoot(page, written);
         if (path === "") return span;
         const found = locate(written, path);
         return found === undefined ? `${span}${repositoryMark}` : `\`${found}\``;

@@ -56,6 +56,6 @@ const listBundledPackages = async (): Promise<string[]> => {
   }
 };
 
-/** Returns a line of the file that `sha256sum --check` reads. */
+/** Returns a file's line in SHA256SUMS, which `sha256sum --check` reads. */
 const computeChecksum = async (file: string): Promise<string> =>
   `${hash("sha256", await readFile(file))}  ${basename(file)}\n`;

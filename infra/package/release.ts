@@ -7,25 +7,25 @@ import { packageRoot } from "../cli/roots.ts";
 import { closeChangelog, explainUnclosable } from "./changelog.ts";
 import { writeReleaseFiles } from "./release-files.ts";
 
-// `npm run release -- 0.2.0` sets the version, closes the section of CHANGELOG.md and writes the files of the release to
-// dist/packages. The maintainer then commits, tags and pushes. On the tag's commit, `npm run release -- --tag v0.2.0`
-// writes the same files again, for the workflow that publishes them.
+// `npm run release -- 0.2.0` sets the version, renames the section "Unreleased" of CHANGELOG.md, and writes the files
+// of the release to dist/packages. The maintainer then commits, tags and pushes. In the workflow that publishes the
+// files, `npm run release -- --tag v0.2.0` writes the same files again from the tag's commit.
 
 /** The files that state the version of Postern. */
-const versioned = ["package.json", "package-lock.json"];
+const filesWithVersion = ["package.json", "package-lock.json"];
 
 const runGit = async (...words: string[]): Promise<string> =>
   (await promisify(execFile)("git", words, { cwd: packageRoot })).stdout.trim();
 
 const readText = (file: string): Promise<string> => readFile(join(packageRoot, file), "utf8");
 
-/** Returns the numbers of a version; undefined for other texts, also for versions with a suffix such as -rc.1. */
+/** Returns the numbers of a version such as 0.2.0. Returns undefined for other texts, such as 0.2.0-rc.1. */
 const parseVersion = (text: string): number[] | undefined =>
   /^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)$/.exec(text)?.slice(1).map(Number);
 
-const isNewer = (one: readonly number[], other: readonly number[]): boolean => {
-  const index = one.findIndex((number, place) => number !== other[place]);
-  return index !== -1 && (one[index] ?? 0) > (other[index] ?? 0);
+const isNewer = (version: readonly number[], current: readonly number[]): boolean => {
+  const firstDifference = version.findIndex((number, index) => number !== current[index]);
+  return firstDifference !== -1 && (version[firstDifference] ?? 0) > (current[firstDifference] ?? 0);
 };
 
 /** Throws a complaint unless this checkout can be released as this version. */
@@ -53,9 +53,10 @@ const setVersion = (text: string, version: string): string => {
   return `${JSON.stringify(content, null, 2)}\n`;
 };
 
-/** Sets the version in all files, and closes the section of CHANGELOG.md. */
+/** Sets the version in all files that state it, and makes the section "Unreleased" of CHANGELOG.md its section. */
 const writeVersion = async (version: string): Promise<void> => {
-  for (const file of versioned) await writeFile(join(packageRoot, file), setVersion(await readText(file), version));
+  for (const file of filesWithVersion)
+    await writeFile(join(packageRoot, file), setVersion(await readText(file), version));
   const date = new Date().toISOString().slice(0, 10);
   await writeFile(join(packageRoot, "CHANGELOG.md"), closeChangelog(await readText("CHANGELOG.md"), version, date));
 };
@@ -64,7 +65,7 @@ const prepareRelease = async (version: string): Promise<void> => {
   await requireReleasable(version);
   await writeVersion(version);
   const files = await writeReleaseFiles(`v${version}`).catch(async (error) => {
-    // The working tree was clean, so this takes back nothing but the new version.
+    // The working tree was clean before, so this removes only the changes of `writeVersion`.
     await runGit("restore", ".");
     throw error;
   });
@@ -79,11 +80,13 @@ const prepareRelease = async (version: string): Promise<void> => {
   process.stdout.write(`${lines.join("\n")}\n`);
 };
 
-const [word = "", tag = "", ...more] = process.argv.slice(2);
+// The arguments are a version, or `--tag` and a tag.
+const [versionOrOption = "", tag = "", ...otherArguments] = process.argv.slice(2);
 try {
-  if (word === "" || more.length > 0 || (word === "--tag") === (tag === ""))
+  const hasOption = versionOrOption === "--tag";
+  if (versionOrOption === "" || otherArguments.length > 0 || hasOption === (tag === ""))
     throw new Complaint("name one version: npm run release -- 0.2.0");
-  await (word === "--tag" ? writeReleaseFiles(tag) : prepareRelease(word));
+  await (hasOption ? writeReleaseFiles(tag) : prepareRelease(versionOrOption));
 } catch (error) {
   process.stderr.write(`${error instanceof Complaint ? error.message : (error as Error).stack}\n`);
   process.exitCode = error instanceof Complaint ? error.exitCode : 3;

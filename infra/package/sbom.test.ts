@@ -61,7 +61,7 @@ const source: SbomSource = {
 };
 
 describe("a software bill of materials", () => {
-  it("lists what is bundled and what npm installs, each version once", async () => {
+  it("lists the bundled packages and those that npm installs, each version once", async () => {
     const { components } = await read(source);
     assert.deepEqual(
       components.map(({ "bom-ref": ref, scope, properties }) => [ref, scope, ...properties.map(({ name }) => name)]),
@@ -81,7 +81,7 @@ describe("a software bill of materials", () => {
     );
   });
 
-  it("states which package needs which, by the versions that they find", async () => {
+  it("states which packages a package depends on, in the versions that it finds", async () => {
     const { dependencies } = await read(source);
     assert.deepEqual(Object.fromEntries(dependencies.map(({ ref, dependsOn }) => [ref, dependsOn])), {
       "pkg:npm/postern@0.2.0": [

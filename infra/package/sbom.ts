@@ -2,7 +2,7 @@ import { hash } from "node:crypto";
 import type { PackedModule } from "../kubernetes/module-files.ts";
 import { modulePackageName } from "./package-manifest.ts";
 
-/** What a package.json says about the packages that npm installs with it. */
+/** The members of a package.json that name the packages which npm installs with the package. */
 interface Dependencies {
   dependencies?: Record<string, string>;
   optionalDependencies?: Record<string, string>;
@@ -19,30 +19,30 @@ export interface SbomSource {
   locked: LockedPackages;
   /** The paths of the packages whose code is bundled into the packed package. */
   bundled: readonly string[];
-  /** The module of Kubernetes' handlers, whose package npm installs, too. */
+  /** The module of Kubernetes' handlers. npm installs its package with the packed package. */
   module: PackedModule;
   /** The day of the release, such as 2026-11-23. */
   date: string;
 }
 
 /**
- * Returns a software bill of materials (CycloneDX 1.6): the packages that are bundled, those that npm installs with
- * the package, in the versions of package-lock.json, and what is compiled into the module of Kubernetes' handlers. Equal
- * sources give an equal document.
+ * Returns a software bill of materials (CycloneDX 1.6). It lists the bundled packages, the packages that npm installs
+ * with the package, and the Go modules that are compiled into the module of Kubernetes' handlers. The versions of npm
+ * packages are those of package-lock.json. Equal sources give an equal document.
  */
 export const buildSbom = ({ manifest, locked, bundled, module, date }: SbomSource): object => {
   const installed = collectInstalled(manifest, locked, listAllNames);
   const required = collectInstalled(manifest, locked, listRequiredNames);
-  const all = new Set([...bundled, ...installed]);
+  const allPaths = new Set([...bundled, ...installed]);
   const listDependencies = (path: string, source?: Dependencies) => [
-    ...new Set(findAll(locked, path, listAllNames(source)).filter((found) => all.has(found))),
+    ...new Set(findAll(locked, path, listAllNames(source)).filter((found) => allPaths.has(found))),
   ];
   const toRefs = (paths: string[]) => [...new Set(paths.map((path) => getPackageUrl(locked, path)))].sort();
 
-  // Copies of one version at several paths are one component.
-  const copies = [...Map.groupBy([...all].sort(), (path) => getPackageUrl(locked, path))];
-  const used = new Set([...bundled].flatMap((path) => listDependencies(path, locked[path])));
-  const direct = [...listDependencies("", manifest), ...bundled.filter((path) => !used.has(path))];
+  // A version of a package that is installed at several paths is one component.
+  const pathsByUrl = [...Map.groupBy([...allPaths].sort(), (path) => getPackageUrl(locked, path))];
+  const dependedOn = new Set([...bundled].flatMap((path) => listDependencies(path, locked[path])));
+  const direct = [...listDependencies("", manifest), ...bundled.filter((path) => !dependedOn.has(path))];
   const { name, version, description, license } = manifest;
   const ref = `pkg:npm/${name}@${version}`;
   const { ref: moduleRef, components, dependencies } = describeModule(module, license);
@@ -52,10 +52,10 @@ export const buildSbom = ({ manifest, locked, bundled, module, date }: SbomSourc
       component: { type: "application", "bom-ref": ref, name, version, description, purl: ref, ...toLicenses(license) },
     },
     components: [
-      ...copies.map(([purl, paths]) => ({
+      ...pathsByUrl.map(([purl, paths]) => ({
         ...describePackage(locked, purl, paths[0] ?? ""),
         scope: paths.some((path) => bundled.includes(path) || required.has(path)) ? "required" : "optional",
-        // The name is of CycloneDX's list of properties for npm.
+        // CycloneDX defines this name of a property for npm packages.
         properties: paths.some((path) => bundled.includes(path))
           ? [{ name: "cdx:npm:package:bundled", value: "true" }]
           : [],
@@ -64,7 +64,7 @@ export const buildSbom = ({ manifest, locked, bundled, module, date }: SbomSourc
     ],
     dependencies: [
       { ref, dependsOn: [...toRefs(direct), moduleRef].sort() },
-      ...copies.map(([purl, paths]) => ({
+      ...pathsByUrl.map(([purl, paths]) => ({
         ref: purl,
         dependsOn: toRefs(paths.flatMap((path) => listDependencies(path, locked[path]))),
       })),
@@ -81,18 +81,19 @@ export const buildSbom = ({ manifest, locked, bundled, module, date }: SbomSourc
   };
 };
 
-/** npm installs no optional peer of a package. */
+/** Returns the names of the packages without which a package doesn't work. npm doesn't install optional peers. */
 const listRequiredNames = ({ dependencies, peerDependencies, peerDependenciesMeta }: Dependencies = {}): string[] => [
   ...Object.keys(dependencies ?? {}),
   ...Object.keys(peerDependencies ?? {}).filter((name) => !peerDependenciesMeta?.[name]?.optional),
 ];
 
+/** Returns the names of the packages that npm installs with a package. */
 const listAllNames = (source: Dependencies = {}): string[] => [
   ...listRequiredNames(source),
   ...Object.keys(source.optionalDependencies ?? {}),
 ];
 
-/** Returns the paths of the packages that npm installs with a package, as far as this function lists their names. */
+/** Returns the paths of the packages that a package depends on, directly or indirectly, if `listNames` lists them. */
 const collectInstalled = (
   manifest: Dependencies,
   locked: LockedPackages,
@@ -104,7 +105,9 @@ const collectInstalled = (
   return found;
 };
 
-/** Returns the paths at which a package finds these packages: Node looks into each node_modules from there upwards. */
+/**
+ * Returns the paths at which a package finds other packages. Node.js searches each node_modules from `from` upwards.
+ */
 const findAll = (locked: LockedPackages, from: string, names: readonly string[]): string[] =>
   names.flatMap((name) => {
     for (let folder = from; ; folder = folder.slice(0, Math.max(folder.lastIndexOf("node_modules/") - 1, 0))) {
@@ -135,32 +138,32 @@ const describePackage = (locked: LockedPackages, purl: string, path: string) => 
   };
 };
 
-/** Describes the module's package, and what is compiled into it. */
+/** Describes the package with Kubernetes' handlers, and the Go modules that are compiled into it. */
 const describeModule = ({ manifest: { go, modules }, version }: PackedModule, license: string) => {
   const ref = `pkg:npm/${modulePackageName}@${version}`;
   const describe = (name: string, version: string, purl: string) => {
     return { type: "library", "bom-ref": purl, name, version, purl, scope: "required", properties: [] };
   };
-  const compiled = Object.entries({ std: go.replace("go", ""), ...modules }).map(([name, version]) =>
+  const goModules = Object.entries({ std: go.replace("go", ""), ...modules }).map(([name, version]) =>
     describe(name, version, `pkg:golang/${name}@${version.replaceAll("+", "%2B")}`),
   );
   return {
     ref,
-    components: [{ ...describe(modulePackageName, version, ref), ...toLicenses(license) }, ...compiled],
+    components: [{ ...describe(modulePackageName, version, ref), ...toLicenses(license) }, ...goModules],
     dependencies: [
-      { ref, dependsOn: compiled.map(({ purl }) => purl) },
-      ...compiled.map(({ purl }) => ({ ref: purl, dependsOn: [] })),
+      { ref, dependsOn: goModules.map(({ purl }) => purl) },
+      ...goModules.map(({ purl }) => ({ ref: purl, dependsOn: [] })),
     ],
   };
 };
 
-/** Returns the member `licenses` for one SPDX identifier or expression; none for a package that states no license. */
+/** Returns the member `licenses` for an SPDX identifier or expression, such as `MIT` or `(MIT OR Apache-2.0)`. */
 const toLicenses = (license: string | undefined) => {
   if (license === undefined) return {};
   return { licenses: [/ /.test(license) ? { expression: license } : { license: { id: license } }] };
 };
 
-/** Returns a UUID of version 8, which is made from a digest. */
+/** Returns a UUID of version 8 (made from any data), with the digits of a text's digest. */
 const computeUuid = (text: string): string => {
   const digest = hash("sha256", text);
   return digest.replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*$/, "$1-$2-8$3-8$4-$5");

@@ -1,4 +1,5 @@
-// What cases of admission policies need besides their rules: settings, defaults, assumed objects, and what is said of their results.
+// This file prepares cases of admission policies, and describes their results. It selects policies and bindings, adds
+// the API server's defaults to objects, and adds objects that the case assumes.
 import { collectObservations, type PolicyObservation } from "#lib/admission-policies/observations.ts";
 import { getVariantName } from "#lib/admission-policies/policies.ts";
 import type { AnyPolicy, PolicyObject } from "#lib/admission-policies/types.ts";
@@ -26,21 +27,22 @@ import {
 /** The admission policies that one rule evaluates in cases. */
 export interface TestedAdmissionPolicies {
   policies: readonly AnyPolicy[];
-  /** What the cluster of each case has, of the files. */
+  /** The objects in the files. The cluster of each case has them. */
   objects: readonly NamedKubernetesObject[];
-  /** Returns the policies of a case, compiled for its minor of Kubernetes, with their bindings, as the rule's setting. */
+  /** Returns the policies of a case, compiled for its minor version, and their bindings, for the rule's settings. */
   selectObjects(entry: Case, objects: readonly KubernetesObject[]): PolicyObject[];
-  /** Returns why the case's minor of Kubernetes refuses a policy of the case; undefined if it doesn't. */
+  /** Returns why the case's minor version of Kubernetes refuses one of its policies; undefined if it accepts all. */
   findMinorFault(entry: Case): string | undefined;
 }
 
+/** Prepares the policies in files for cases. `listed` is the rule that evaluates policies of this kind. */
 export const createTestedPolicies = (
   listed: CatalogueRule,
   read: AdmissionPolicies,
   objects: readonly NamedKubernetesObject[],
 ): TestedAdmissionPolicies => {
   const { rule } = listed;
-  const policies = read.policies.filter((one) => one.rule.name === listed.name).map(({ policy }) => policy);
+  const policies = read.policies.filter((document) => document.rule.name === listed.name).map(({ policy }) => policy);
   const byMinor = new Map<string | undefined, ReturnType<typeof compilePolicies>>();
   const compile = (kubernetes: string | undefined) => {
     const compiled = byMinor.get(kubernetes) ?? compilePolicies(rule, policies, kubernetes);
@@ -67,7 +69,7 @@ export const createTestedPolicies = (
   };
 };
 
-/** Compiles copies of policies for a minor of Kubernetes, because a rule compiles each policy object once. */
+/** Compiles policies for a minor version. It compiles copies, because a rule compiles each policy object only once. */
 const compilePolicies = (rule: CatalogueRule["rule"], originals: readonly AnyPolicy[], kubernetes?: string) => {
   const policies = structuredClone(originals);
   const settings = { ...rule.settings, policies };
@@ -80,18 +82,18 @@ const compilePolicies = (rule: CatalogueRule["rule"], originals: readonly AnyPol
   return { policies, faults };
 };
 
-/** A case may name one policy as `variant`: each policy is an entry of its rule. */
+/** Reports whether a case is about a policy: it may name one policy as `variant`, and otherwise is about all. */
 export const isSelected = ({ metadata: { name } }: AnyPolicy, { variant }: Case): boolean =>
   variant === undefined || variant === name || variant === getVariantName(name);
 
-/** Returns bindings of a policy that has none to everything, with all parameters of its kind. */
+/** Returns bindings for a policy that has none: to all objects, with all parameters of its kind among `objects`. */
 const buildBindings = ({ kind, metadata, spec }: AnyPolicy, objects: readonly KubernetesObject[]): PolicyObject[] => {
   const { paramKind } = spec;
-  const found = objects.filter(
+  const parameters = objects.filter(
     (object) => object.apiVersion === paramKind?.apiVersion && object.kind === paramKind?.kind,
   );
-  const places = new Set(found.map((object) => object.metadata?.namespace));
-  return [...(places.size > 0 ? places : [undefined])].map((namespace) => {
+  const namespaces = new Set(parameters.map((object) => object.metadata?.namespace));
+  return [...(namespaces.size > 0 ? namespaces : [undefined])].map((namespace) => {
     const paramRef = { selector: {}, parameterNotFoundAction: "Deny", ...(namespace && { namespace }) };
     return {
       kind: `${kind}Binding`,
@@ -105,7 +107,7 @@ const buildBindings = ({ kind, metadata, spec }: AnyPolicy, objects: readonly Ku
   });
 };
 
-/** Returns the sentences about bindings that concern all cases. */
+/** Returns warnings about policies without bindings and bindings without policies, which are the same for all cases. */
 export const describeBindings = (read: AdmissionPolicies): string[] => [
   ...read.policies
     .filter(({ policy }) => !isBound(policy, read))
@@ -116,10 +118,10 @@ export const describeBindings = (read: AdmissionPolicies): string[] => [
   ...describeStrayBindings(read).map(({ sentence }) => sentence),
 ];
 
-/** The members of a case that hold objects which an API server decodes. */
+/** The members of a case that are Kubernetes objects. */
 const decoded = ["mutate", "validate", "oldObject", "becomes"] as const;
 
-/** Returns what an API server doesn't accept in the objects of a case, with the paths of the fields. */
+/** Finds fields in the objects of a case that an API server doesn't know, and values that it refuses. */
 export const findObjectMistakes = (entry: Case): { path: string[]; sentence: string }[] =>
   decoded.flatMap((member) => {
     const object = entry[member];
@@ -153,29 +155,32 @@ export const fillCase = (entry: Case): Case => {
   };
 };
 
-/** Returns the objects of a case's cluster: those of the files and of the case, and the request's namespace. */
+/** Returns the objects in a case's cluster: the request's namespace, the objects in files, and those in the case. */
 export const listCaseObjects = (entry: Case, ofFiles: readonly NamedKubernetesObject[]): NamedKubernetesObject[] => {
   const object = entry[getCasePhase(entry)] ?? {};
   const isNamespace = object.kind === "Namespace";
   const name = isNamespace ? object.metadata?.name : (entry.namespace ?? object.metadata?.namespace ?? "default");
   const labels = { "kubernetes.io/metadata.name": name };
-  const home = isNamespace
+  const requestNamespace = isNamespace
     ? (entry.oldObject ?? object)
     : { apiVersion: "v1", kind: "Namespace", metadata: { name, labels }, status: { phase: "Active" } };
-  // Of two objects with one name, the last counts.
-  return [home as NamedKubernetesObject, ...ofFiles, ...(entry.needs?.objects ?? [])].map(
-    (one) => toStoredObject(one, entry.kubernetes) as NamedKubernetesObject,
+  // If two objects have the same name, the last one counts.
+  return [requestNamespace as NamedKubernetesObject, ...ofFiles, ...(entry.needs?.objects ?? [])].map(
+    (item) => toStoredObject(item, entry.kubernetes) as NamedKubernetesObject,
   );
 };
 
-/** Returns the case with the texts that an API server adds: a case may leave these out, and what else it doesn't say. */
+/**
+ * Completes what a case expects, from the actual outcome: a case may leave out the text that an API server puts before
+ * a message, and members such as `code`.
+ */
 export const completeExpectations = (entry: Case, { outcome }: RuleDecision): Case => {
   const { status, warnings = [], audit } = outcome;
   const complete = (expected: string, whole: string | undefined, start: RegExp) =>
     whole !== undefined && whole.replace(start, "") === expected ? whole : expected;
   return {
     ...entry,
-    // An object that is refused isn't compared.
+    // If the request was refused, the object is not compared.
     ...(status && entry.mutate && entry.refused === undefined && { becomes: entry.mutate }),
     ...(entry.refused !== undefined && { refused: complete(entry.refused, status?.message, beforeMessage) }),
     ...(entry.warnings && {
@@ -187,29 +192,31 @@ export const completeExpectations = (entry: Case, { outcome }: RuleDecision): Ca
   };
 };
 
+/** Match what an API server puts before the message of a refusal or of a warning. */
 const beforeMessage = /^.*? denied request: /;
 const beforeWarning = /^Validation failed for ValidatingAdmissionPolicy '[^']*' with binding '[^']*': /;
 
-/** Evaluates a case, and also returns the results of the expressions of its policies. */
+/** Evaluates a case. Returns the decision, the results of all expressions, and whether each policy matched. */
 export const observeCase = async (
   entry: Case,
   tested: readonly TestedAdmissionPolicies[],
   evaluate: () => Promise<RuleDecision>,
 ) => {
   const { result: decision, observations } = await collectObservations(evaluate);
-  const policies = tested.flatMap((one) => one.policies).filter((policy) => isSelected(policy, entry));
+  const policies = tested.flatMap(({ policies }) => policies).filter((policy) => isSelected(policy, entry));
   const matches = policies.map((policy) => describeMatch(policy, observations));
   return { decision, observations, matches };
 };
 
+/** Says whether a policy matched a request, and if not, why. */
 const describeMatch = (policy: AnyPolicy, observations: readonly PolicyObservation[]): PolicyMatch => {
   const name = formatPolicyName(policy);
-  const observationsOfPolicy = observations.filter((one) => formatPolicyName(one.policy) === name);
-  if (observationsOfPolicy.some((one) => "field" in one && one.field !== "matchConditions"))
+  const observationsOfPolicy = observations.filter((observation) => formatPolicyName(observation.policy) === name);
+  if (observationsOfPolicy.some((observation) => "field" in observation && observation.field !== "matchConditions"))
     return { policy: name, matched: true };
-  const reasons = observationsOfPolicy.flatMap((one) => {
-    if ("unmatched" in one) return [one.unmatched];
-    return one.results.flatMap((result, index) => {
+  const reasons = observationsOfPolicy.flatMap((observation) => {
+    if ("unmatched" in observation) return [observation.unmatched];
+    return observation.results.flatMap((result, index) => {
       if (result && "error" in result) return [result.error];
       const isFalse = result && "value" in result && result.value === false;
       return isFalse ? [`its condition ${policy.spec.matchConditions?.[index]?.name} is false`] : [];
@@ -219,18 +226,18 @@ const describeMatch = (policy: AnyPolicy, observations: readonly PolicyObservati
   return { policy: name, matched: false, because };
 };
 
-/** Returns lines about validations of an admitted object that are not true, although no warning says so. */
+/** For an admitted object without warnings, returns lines about validations that are false or fail. */
 export const describeIgnoredResults = (
   { outcome }: RuleDecision,
   observations: readonly PolicyObservation[],
 ): string[] => {
   if (!outcome.allowed || (outcome.warnings ?? []).length > 0) return [];
-  const lines = observations.flatMap((one) => {
-    if (!("field" in one) || one.field === "matchConditions") return [];
-    return one.results.flatMap((result, index) => {
-      const what = `${formatPolicyName(one.policy)}: spec.${one.field}[${one.first + index}]`;
+  const lines = observations.flatMap((observation) => {
+    if (!("field" in observation) || observation.field === "matchConditions") return [];
+    return observation.results.flatMap((result, index) => {
+      const what = `${formatPolicyName(observation.policy)}: spec.${observation.field}[${observation.first + index}]`;
       if (result && "error" in result) return [`${what} fails, which its failurePolicy ignores: ${result.error}`];
-      const isFalse = one.field === "validations" && result && "value" in result && result.value === false;
+      const isFalse = observation.field === "validations" && result && "value" in result && result.value === false;
       return isFalse ? [`${what} is false, but no binding denies it`] : [];
     });
   });

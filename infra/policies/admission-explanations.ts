@@ -1,4 +1,5 @@
-// Says what admission policies in files do, what an API server would refuse in them, and what is suspicious.
+// This file explains admission policies in files: what they do, what an API server would refuse, and what may be a
+// mistake.
 import type { AnyBinding, AnyPolicy } from "#lib/admission-policies/types.ts";
 import { getOwn, toList } from "#lib/json.ts";
 import type {
@@ -29,21 +30,23 @@ interface AdmissionExplanation {
   warnings: string[];
 }
 
-/** Explains policies: first what has faults, then each policy with its bindings, then bindings of unknown policies. */
+/**
+ * Explains policies: first documents with faults, then each policy with its bindings, then bindings without a policy.
+ */
 export const explainAdmissionPolicies = (read: AdmissionPolicies): AdmissionExplanation[] => [
   ...read.documents.flatMap(({ manifest, name, faults }) => {
     const lines = faults.map(({ path, sentence }) => `${formatFieldPosition(manifest, path)} ${sentence}`);
     return lines.length > 0 ? [{ policy: name, does: [], faults: lines, warnings: [] }] : [];
   }),
   ...read.policies.map(({ manifest, policy }) => {
-    const bindings = read.bindings.filter((one) => one.policy === formatPolicyName(policy));
+    const bindings = read.bindings.filter((bound) => bound.policy === formatPolicyName(policy));
     return {
       policy: formatPolicyName(policy),
       does: [...describePolicy(policy), ...bindings.map(({ binding }) => describeBinding(binding))],
       faults: [],
       warnings: [
         ...warnOfPolicy(manifest, policy, read),
-        ...bindings.flatMap((one) => warnOfBinding(one.manifest, policy, one.binding, read)),
+        ...bindings.flatMap((bound) => warnOfBinding(bound.manifest, policy, bound.binding, read)),
       ],
     };
   }),
@@ -62,7 +65,8 @@ const describePolicy = (policy: AnyPolicy): string[] => {
     ...matchConditions.map(({ name, expression }) => `Only if (${name}): ${expression}`),
     ...(paramKind ? [`Has parameters: ${paramKind.kind} of ${paramKind.apiVersion}.`] : []),
     ...validations.map(({ expression, message, messageExpression, reason }) => {
-      const text = messageExpression ? ` (message by ${messageExpression})` : message ? ` (message: ${message})` : "";
+      const constantMessage = message ? ` (message: ${message})` : "";
+      const text = messageExpression ? ` (message by ${messageExpression})` : constantMessage;
       return `Demands${reason ? `, with reason ${reason}` : ""}: ${expression.trim()}${text}`;
     }),
     ...auditAnnotations.map(
@@ -123,18 +127,18 @@ const describeSelector = ({ matchLabels = {}, matchExpressions = [] }: ParamRef[
 
 const warnOfPolicy = (manifest: Manifest, policy: AnyPolicy, read: AdmissionPolicies): string[] => {
   const warn = (path: FieldPath, sentence: string) => `${formatFieldPosition(manifest, path)} ${sentence}`;
-  const { rule } = read.policies.find((one) => one.policy === policy)?.rule ?? {};
-  const unfit = rule?.checkSettings?.({ ...rule.settings, policies: [...read.customKinds, policy] } as object);
+  const { rule } = read.policies.find((document) => document.policy === policy)?.rule ?? {};
+  const fault = rule?.checkSettings?.({ ...rule.settings, policies: [...read.customKinds, policy] } as object);
   return [
     ...(isBound(policy, read) ? [] : [warn([], "no file has a binding of it: without one, it does nothing")]),
     ...warnOfResources(policy.spec.matchConstraints, warn),
-    ...(unfit
-      ? [warn(["spec", "mutations"], `spec.mutations: the files ${unfit.replace(" among its policies", "")}`)]
+    ...(fault
+      ? [warn(["spec", "mutations"], `spec.mutations: the files ${fault.replace(" among its policies", "")}`)]
       : []),
   ];
 };
 
-/** Warns of resources that no group of a rule has, if all are groups of Kubernetes. */
+/** Warns of resources that none of the named groups has. Groups of custom resources may have any resources. */
 const warnOfResources = (
   { resourceRules = [] }: MatchResources,
   warn: (path: FieldPath, sentence: string) => string,
@@ -161,6 +165,7 @@ const warnOfResources = (
     });
   });
 
+/** Warns of a binding whose parameters don't fit its policy, or are in no file. */
 const warnOfBinding = (
   manifest: Manifest,
   { spec: { paramKind } }: AnyPolicy,

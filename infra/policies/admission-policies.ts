@@ -1,4 +1,5 @@
-// ValidatingAdmissionPolicies and MutatingAdmissionPolicies in files: read by the rules that evaluate such policies.
+// This file reads ValidatingAdmissionPolicies and MutatingAdmissionPolicies in files. The rules that evaluate such
+// policies validate them.
 import { isBinding, isCustomKind, isPolicy } from "#lib/admission-policies/policies.ts";
 import type { AnyBinding, AnyPolicy, PolicyObject } from "#lib/admission-policies/types.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
@@ -10,13 +11,16 @@ import { Complaint } from "../cli/complaint.ts";
 import { type FieldPath, type Manifest, toSourceName } from "../manifests/manifests.ts";
 import { findPosition } from "../manifests/positions.ts";
 
-/** The manifests in files of policies, by the part of Postern that reads them. */
+/** The manifests in files of policies, by kind. */
 export interface PolicyManifests {
-  /** Policies of kinitiras. Without admission policies, all manifests are read as such, which finds mistakes in their group. */
+  /**
+   * Policies of kinitiras. If there are no admission policies, it has all manifests, so that a wrong API group is
+   * reported as a mistake.
+   */
   kinitiras: Manifest[];
   /** ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings. */
   admission: Manifest[];
-  /** Other objects of a cluster beside admission policies, such as parameters and CustomResourceDefinitions. */
+  /** Other objects that admission policies use, such as parameters and CustomResourceDefinitions. */
   others: Manifest[];
 }
 
@@ -24,18 +28,20 @@ export const partitionManifests = (manifests: readonly Manifest[]): PolicyManife
   const groups = Map.groupBy(manifests, ({ object: { apiVersion, kind } }) => {
     const { group } = splitApiVersion(String(apiVersion));
     if (group === policyGroup) return "kinitiras";
-    const isOfGroup = group === "admissionregistration.k8s.io" && !String(kind).endsWith("WebhookConfiguration");
-    return isOfGroup || /^(Validating|Mutating)AdmissionPolicy(Binding)?$/.test(String(kind)) ? "admission" : "others";
+    const hasPolicyGroup = group === "admissionregistration.k8s.io" && !String(kind).endsWith("WebhookConfiguration");
+    return hasPolicyGroup || /^(Validating|Mutating)AdmissionPolicy(Binding)?$/.test(String(kind))
+      ? "admission"
+      : "others";
   });
   const { kinitiras = [], admission = [], others = [] } = Object.fromEntries(groups);
   return admission.length > 0 ? { kinitiras, admission, others } : { kinitiras: [...manifests], admission, others: [] };
 };
 
-/** Returns `file:line` of a field, or of its nearest parent in the file. */
+/** Returns `file:line` of a field. If the file doesn't have the field, it is the line of the nearest parent. */
 export const formatFieldPosition = (manifest: Manifest, path: FieldPath): string =>
   `${toSourceName(manifest.source.name)}:${findPosition(manifest, path).line}`;
 
-/** A policy or a binding of a file. It has an object if it has no faults. */
+/** A policy or a binding in a file. `object` is absent if it has faults. */
 export interface ReadPolicyDocument {
   manifest: Manifest;
   /** The kind and the name. */
@@ -45,19 +51,19 @@ export interface ReadPolicyDocument {
   faults: { path: FieldPath; sentence: string }[];
 }
 
-/** The admission policies of files, and what the files have besides. */
+/** The admission policies and bindings in files, and the other objects in the files. */
 export interface AdmissionPolicies {
   documents: ReadPolicyDocument[];
   policies: { manifest: Manifest; rule: CatalogueRule; policy: AnyPolicy }[];
   bindings: { manifest: Manifest; policy: string; binding: AnyBinding }[];
-  /** What the rules need of the CustomResourceDefinitions. */
+  /** The custom kinds in the CustomResourceDefinitions, in the format of the rules' settings. */
   customKinds: PolicyObject[];
   others: Manifest[];
 }
 
 const ruleNames = ["mutating-admission-policy", "validating-admission-policy"];
 
-/** Reads admission policies with the validation of the rules that evaluate them, which is that of an API server. */
+/** Reads admission policies. The rules that evaluate them validate them as an API server does. */
 export const readAdmissionPolicies = async ({ admission, others }: PolicyManifests): Promise<AdmissionPolicies> => {
   const folders = await listRuleFolders([await resolveCatalogue(posternCatalogue)]);
   const { rules, broken } = await loadRules(folders.filter(({ name }) => ruleNames.includes(name)));
@@ -97,7 +103,7 @@ const readDocument = ({ rule }: CatalogueRule, document: object) => {
   return { objects, faults: faults.map(toFault) };
 };
 
-/** Returns a fault of a policy without the kind and the name, which its sentence begins with. */
+/** Returns a fault of a policy. The kind and the name at the beginning of its sentence are removed. */
 const toFault = (fault: string | { sentence: string; path: readonly (string | number)[] }) => {
   const { sentence, path } = typeof fault === "string" ? { sentence: fault, path: [] } : fault;
   return { path, sentence: sentence.replace(/^(a document|(Validating|Mutating)\w+)[^:]*: /, "") };
@@ -108,7 +114,7 @@ export const formatPolicyName = ({ kind, metadata: { name } }: AnyPolicy): strin
 const formatBoundPolicy = ({ kind, spec: { policyName } }: AnyBinding): string =>
   `${kind.replace(/Binding$/, "")} ${policyName}`;
 
-/** Returns sentences about bindings whose policy isn't in the files. */
+/** Returns a sentence about each binding whose policy isn't in the files. */
 export const describeStrayBindings = ({ documents, bindings }: AdmissionPolicies) => {
   const known = new Set(documents.map(({ name }) => name));
   return bindings

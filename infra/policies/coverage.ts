@@ -1,4 +1,4 @@
-// Which results the expressions of admission policies had in cases.
+// This file finds expressions of admission policies for which cases had only one result, for instance never false.
 import type { PolicyObservation } from "#lib/admission-policies/observations.ts";
 import type { AnyPolicy } from "#lib/admission-policies/types.ts";
 import { getOwn, toList, toMap } from "#lib/json.ts";
@@ -6,17 +6,17 @@ import type { FieldPath } from "../manifests/manifests.ts";
 import { findPosition } from "../manifests/positions.ts";
 import { type AdmissionPolicies, formatPolicyName } from "./admission-policies.ts";
 
-/** An expression of which the cases saw only one result. */
+/** An expression that had only one result, or none, in all cases. */
 export interface UntestedExpression {
   policy: string;
   file: string;
   line: number;
-  /** Such as `spec.validations[0].expression`; `spec` if no case evaluated the policy. */
+  /** For instance `spec.validations[0].expression`; `spec` if no case evaluated the policy. */
   field: string;
   sentence: string;
 }
 
-/** The results of a policy's expressions: keys of `toKey`, and the name of the policy if it was evaluated. */
+/** The results of expressions, as keys that `toKey` returns, and the names of policies that were evaluated. */
 type SeenResults = ReadonlySet<string>;
 
 const toKey = (policy: AnyPolicy, field: string, index: number, value?: unknown) =>
@@ -29,14 +29,14 @@ export const createCoverage = ({ policies }: AdmissionPolicies) => {
     /** Adds what was observed in one case. */
     add: (observations: readonly PolicyObservation[]): void => {
       const mutated = new Set<string>();
-      for (const one of observations) {
-        if (!("field" in one)) continue;
-        const { policy, field, first, results } = one;
+      for (const observation of observations) {
+        if (!("field" in observation)) continue;
+        const { policy, field, first, results } = observation;
         if (results.length > 0) seen.add(formatPolicyName(policy));
         for (const [offset, result] of results.entries()) {
           if (!result || !("value" in result)) continue;
           const mutation = field === "mutations" ? toKey(policy, field, first + offset) : "";
-          // A mutation that is repeated usually changes nothing more.
+          // An API server may repeat a mutation, which then usually changes nothing. Only its first result counts.
           if (mutated.has(mutation)) continue;
           if (mutation !== "") mutated.add(mutation);
           seen.add(toKey(policy, field, first + offset, result.value));
@@ -56,6 +56,7 @@ export const createCoverage = ({ policies }: AdmissionPolicies) => {
   };
 };
 
+/** Lists the expressions of a policy that had only one result, or none. */
 const listUntested = (policy: AnyPolicy, seen: SeenResults) => {
   const list = (field: string) => toList(getOwn(policy.spec, field)).map(toMap);
   const conditions = ["matchConditions", "validations"].flatMap((name) =>

@@ -16,7 +16,7 @@ import {
 } from "#lib/policy/types.ts";
 import { findSetField } from "#lib/policy/values/constants.ts";
 
-/** Describes what a policy without faults does, in one sentence for each of its rules. */
+/** Describes what a policy of kinitiras does, in one sentence for each of its rules. The policy must have no faults. */
 export const describePolicyRules = (policy: KinitirasPolicy): string[] => {
   const objects = describeObjects(policy);
   if (policy.kind === "ClusterValidatePolicy")
@@ -58,9 +58,9 @@ const quoteStart = (value: unknown) => {
 const describeObjects = (policy: KinitirasPolicy): string => {
   const { resourceSelectors: selectors = [] } = policy.spec;
   const policyNamespace = policy.kind === "OverridePolicy" ? policy.metadata.namespace : undefined;
-  const all = selectors.map((selector) => describeSelector(selector, policyNamespace));
-  return all.length > 0
-    ? joinWords(all, "or")
+  const described = selectors.map((selector) => describeSelector(selector, policyNamespace));
+  return described.length > 0
+    ? joinWords(described, "or")
     : `every object${policyNamespace ? ` in namespace ${policyNamespace}` : ""}`;
 };
 
@@ -80,14 +80,16 @@ const describeSelector = (selector: ResourceSelector, policyNamespace?: string):
     ),
   ];
   // A policy's resource selector ignores labels and fields if it has a name.
-  const marks = name
+  const conditions = name
     ? [` named ${quote(name)}`]
     : [
         labels.length > 0 && ` with labels ${labels.join(",")}`,
         fields.length > 0 && ` with fields ${fields.join(",")}`,
       ];
   const beside = policyNamespace && namespace !== policyNamespace ? " (which is not the policy's own)" : "";
-  return [apiVersion, " ", kind, ...marks, namespace && ` in namespace ${namespace}`, beside].filter(Boolean).join("");
+  return [apiVersion, " ", kind, ...conditions, namespace && ` in namespace ${namespace}`, beside]
+    .filter(Boolean)
+    .join("");
 };
 
 export const formatPairs = (map: Readonly<Record<string, string>> = {}) =>
@@ -169,7 +171,7 @@ const describeToleration = ({ key = "", operator, value = "", effect, toleration
   `${key || "*"}${operator === "Exists" ? "" : `=${value}`}${effect ? `:${effect}` : ""}${tolerationSeconds === undefined ? "" : ` for ${tolerationSeconds} s`}`;
 
 /**
- * Names the term lists of an affinity, as in `required nodeAffinity`. Empty lists are left out, except in a removal.
+ * Names the lists of terms in an affinity, such as "required nodeAffinity". Empty lists are named only for a removal.
  */
 const listAffinityParts = (affinity: Affinity, isRemoved: boolean): string[] =>
   Object.entries(affinity).flatMap(([part, lists]) =>
@@ -203,6 +205,7 @@ const describeOrigin = (origin: OriginOverrider): string => {
   return what ? `sets ${type} ${what}` : `leaves ${type} alone`;
 };
 
+/** The values that fields get if a policy sets them to nothing. Other fields are removed. */
 const unsetValues: Partial<Record<OriginOverrider["type"], unknown>> = { hostNetwork: false, schedulerName: "" };
 
 const describeFactors = (factors: unknown): string =>
@@ -223,10 +226,10 @@ const describeCondition = (condition: PolicyCondition): string => {
   const { affectMode, message = "", dataRef, value, valueRef, valueProcess } = condition;
   const link = affectMode === "allow" ? "unless" : "if";
   const compared = valueRef ? describeReference(valueRef) : describeConstant(value);
-  const isReckoned = valueProcess && !condition.cond.endsWith("In");
-  const reckoned = isReckoned ? `${compared} ${valueProcess.operation} ${valueProcess.operationWith}` : compared;
+  const isComputed = valueProcess && !condition.cond.endsWith("In");
+  const computed = isComputed ? `${compared} ${valueProcess.operation} ${valueProcess.operationWith}` : compared;
   const data = dataRef ? describeReference(dataRef) : "nothing";
-  const comparison = comparisons[condition.cond].replace("…", () => reckoned);
+  const comparison = comparisons[condition.cond].replace("…", () => computed);
   return `denies with ${quoteStart(message)} ${link} ${data} ${comparison}`;
 };
 
@@ -267,8 +270,8 @@ const describeReference = ({ from, path, k8s, http }: ValueReference): string =>
 };
 
 /**
- * Describes the object that a policy's reference reads. A reference ignores field selectors, and a reference by name
- * fails if the object doesn't exist.
+ * Describes the object that a reference in a policy reads. References ignore field selectors. A reference by name fails
+ * if the object doesn't exist.
  */
 const describeReferencedObject = ({ fieldSelector: _, ...selector }: ResourceSelector) =>
   `${describeSelector(selector)}${selector.name ? " (which must exist)" : ""}`;

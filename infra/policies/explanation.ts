@@ -14,18 +14,16 @@ import { explainAdmissionPolicies } from "./admission-explanations.ts";
 import { formatFieldPosition, partitionManifests, readAdmissionPolicies } from "./admission-policies.ts";
 import { describePolicyRules } from "./descriptions.ts";
 
-/** The explanation of a policy. A policy with faults is not admitted. */
+/** The explanation of a policy. A rule refuses to load a policy with faults. */
 interface PolicyExplanation {
   policy: string;
   does: string[];
-  /** Sentences. Each fault and each warning begins with the file and the line. */
+  /** Sentences, which begin with file and line, as those in `warnings` do. */
   faults: string[];
   warnings: string[];
 }
 
-/**
- * Reads files of YAML or JSON, or all such files below folders but those of cases. Throws if there is no policy in them.
- */
+/** Reads policies in files and folders. Files of `cases` in folders are left out. Throws if there is no policy. */
 export const readPolicyManifests = async (
   paths: readonly string[],
   cases: readonly string[] = [],
@@ -66,11 +64,14 @@ const explainKinitirasPolicies = async (
   );
 };
 
-/** Returns `file:line` of the policy's field that a sentence begins with, or of the nearest parent in the file. */
+/** Returns `file:line` of the field at the beginning of a sentence about a policy. */
 const formatPosition = (manifest: Manifest | undefined, sentence: string): string =>
   manifest ? formatFieldPosition(manifest, parseField(sentence)) : "";
 
-/** Returns the steps of a path such as `spec.list[0].map["a b"]` at the beginning of a sentence. */
+/**
+ * Returns the steps of a path at the beginning of a sentence: `["spec", "list", 0, "a b"]` for `spec.list[0]["a b"] is
+ * …`.
+ */
 const parseField = (sentence: string): FieldPath => {
   const [field = ""] = /^(?:\.?[^\s.[\]":]+|\[\d+\]|\["(?:[^"\\]|\\.)*"\])+/.exec(sentence) ?? [];
   return [...field.matchAll(/\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]|[^.[\]]+/g)].map(([name, index, key]) =>
@@ -94,6 +95,7 @@ const explain = async (policy: KinitirasPolicy, evaluateCue: EvaluateCue): Promi
   };
 };
 
+/** Checks a CUE script: whether it compiles, and whether it sets the right field to a value of the right type. */
 const checkScript = async (
   at: string,
   script: string,
@@ -108,7 +110,9 @@ const checkScript = async (
   return { faults: [], warnings: isWrong ? [`${at} must set ${output} to ${shape}: every request fails`] : [] };
 };
 
-/** Warns of kinds that Kubernetes doesn't have, in groups whose kinds no CustomResourceDefinition can define. */
+/**
+ * Warns of kinds that don't exist, in groups of Kubernetes itself, for which there are no CustomResourceDefinitions.
+ */
 const warnOfAbsentKinds = (policy: KinitirasPolicy): string[] => {
   const selectors = (policy.spec.resourceSelectors ?? []).map((what, index) => {
     return { at: `spec.resourceSelectors[${index}]`, what, effect: "selects nothing" };

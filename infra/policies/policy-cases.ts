@@ -42,14 +42,16 @@ import {
 } from "./admission-cases.ts";
 import { type AdmissionPolicies, formatFieldPosition } from "./admission-policies.ts";
 
-/** A rule whose settings hold the policies under test. */
+/** A rule that evaluates the policies under test. */
 interface RuleWithTestedPolicies {
   listed: CatalogueRule;
+  /** The names of the rule's settings that have the policies. */
   held: string[];
+  /** For rules that evaluate admission policies. */
   admission?: TestedAdmissionPolicies;
 }
 
-/** A case, and the rules that evaluate it, in the order in which an API server would ask them. */
+/** A case, and the rules that evaluate it, in the order in which an API server would call them. */
 interface PolicyCase {
   file: string;
   line: number;
@@ -57,7 +59,7 @@ interface PolicyCase {
   entry: Case;
 }
 
-/** Returns the rules that apply these policies, with the policies in their settings. */
+/** Returns the rules that can read these policies, with the policies in their settings. */
 export const findRulesForPolicies = (
   catalogue: readonly CatalogueRule[],
   documents: readonly unknown[],
@@ -73,7 +75,7 @@ export const findRulesForPolicies = (
     return [{ listed: { ...listed, rule: { ...rule, match, settings } }, held: Object.keys(holding) }];
   });
 
-/** Matches everything, because a case goes to its policies without a webhook entry. */
+/** Matches all requests, because cases are evaluated without webhook entries. */
 const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
 
 /** Returns the rules that evaluate these admission policies. */
@@ -86,7 +88,7 @@ export const findRulesForAdmissionPolicies = (read: AdmissionPolicies): RuleWith
   });
 };
 
-/** Reads a user's cases for policies, each with the rules that evaluate it. Throws a Complaint for an invalid case. */
+/** Reads cases of policies, and finds the rules that evaluate each case. Throws a Complaint for an invalid case. */
 export const readPolicyCases = async (
   file: string,
   rules: readonly RuleWithTestedPolicies[],
@@ -105,8 +107,8 @@ export const readPolicyCases = async (
     const others = found.filter((rule) => !rule.admission);
     if (found.length === 0) throw complain([phase], `says ${phase}, which no rule does that reads such policies`);
     const [configured = found[0] as RuleWithTestedPolicies] = others;
-    const unfit = findCaseSettingsFault(configured, entry.settings);
-    if (unfit !== undefined) throw complain(["settings"], unfit);
+    const fault = findCaseSettingsFault(configured, entry.settings);
+    if (fault !== undefined) throw complain(["settings"], fault);
     const mistake = findAdmissionCaseMistake(admission, entry);
     if (mistake !== undefined) throw complain(mistake.path, mistake.sentence);
     const place = { file, line: findLine([index]), rules: [...admission, ...others] };
@@ -117,12 +119,13 @@ export const readPolicyCases = async (
   });
 };
 
-/** Finds what only cases of admission policies may have, or may not have. */
+/** Finds a mistake in a case of admission policies, or a member that only such a case may have. */
 const findAdmissionCaseMistake = (rules: readonly RuleWithTestedPolicies[], entry: Case) => {
   if (rules.length === 0) {
-    const path = entry.unmatched ? ["unmatched"] : entry.operation === "CONNECT" ? ["operation"] : undefined;
-    const what = entry.unmatched ? "unmatched" : "the operation CONNECT";
-    return path && { path, sentence: `has ${what}, which only cases of admission policies may have` };
+    const sentence = (what: string) => `has ${what}, which only cases of admission policies may have`;
+    if (entry.unmatched) return { path: ["unmatched"], sentence: sentence("unmatched") };
+    if (entry.operation === "CONNECT") return { path: ["operation"], sentence: sentence("the operation CONNECT") };
+    return undefined;
   }
   const policies = rules.flatMap(({ admission }) => admission?.policies ?? []);
   const names = policies.map(({ metadata: { name } }) => name);
@@ -133,7 +136,7 @@ const findAdmissionCaseMistake = (rules: readonly RuleWithTestedPolicies[], entr
   return findObjectMistakes(entry)[0];
 };
 
-/** Returns values that are Kubernetes objects, with `default` for a missing namespace; throws for any other value. */
+/** Returns Kubernetes objects. A missing namespace is set to `default`. Throws if a value is no Kubernetes object. */
 const requireObjects = (
   values: readonly unknown[],
   formatPlace: (index: number) => string,
@@ -150,8 +153,8 @@ const requireObjects = (
 const unserved = { namespaced: false };
 
 /**
- * Runs a test case of policies. The rules' questions get only the answers that the case contains. `report` gets what is
- * observed of admission policies.
+ * Runs a case of policies. Rules get only the answers of the cluster and of services that the case has. `report` is
+ * called with the results of the expressions of admission policies.
  */
 export const runPolicyCase = async (
   { file, line, rules, entry }: PolicyCase,
@@ -165,7 +168,7 @@ export const runPolicyCase = async (
     return { file, line, name, result, because: lines, ...(tested.length > 0 && { policies }) };
   };
   try {
-    const minorFault = tested.map((one) => one.findMinorFault(entry)).find((fault) => fault !== undefined);
+    const minorFault = tested.map(({ findMinorFault }) => findMinorFault(entry)).find((fault) => fault !== undefined);
     if (minorFault !== undefined) return toResult([minorFault]);
     const filled = tested.length > 0 ? fillCase(entry) : entry;
     const { decision, observations, matches } = await observeCase(entry, tested, () => evaluateInOrder(rules, filled));
@@ -189,7 +192,7 @@ export const runPolicyCase = async (
   }
 };
 
-/** Returns the mistakes of a case that expects other policies to match, or notes that name the evaluated policies. */
+/** Returns mistakes if not the expected policies have matched, or else notes that name the evaluated policies. */
 const describeMatches = (
   entry: Case,
   matches: readonly PolicyMatch[],
@@ -205,7 +208,7 @@ const describeMatches = (
   return { mistakes: ["no admission policy was evaluated; if that is right, say unmatched: true", ...reasons] };
 };
 
-/** Evaluates a case with rule after rule, until one refuses. */
+/** Evaluates a case by one rule after the other, until one refuses. */
 const evaluateInOrder = async (rules: readonly RuleWithTestedPolicies[], entry: Case): Promise<RuleDecision> => {
   const phase = getCasePhase(entry);
   const decisions: RuleDecision[] = [];
@@ -231,6 +234,7 @@ const evaluateInOrder = async (rules: readonly RuleWithTestedPolicies[], entry: 
   };
 };
 
+/** Evaluates a case by one rule. Admission policies of the case are put into the rule's settings. */
 const evaluateWithRule = ({ listed, admission }: RuleWithTestedPolicies, entry: Case): Promise<RuleDecision> => {
   const evaluate = (given: Case) =>
     evaluateCase(
@@ -246,6 +250,7 @@ const evaluateWithRule = ({ listed, admission }: RuleWithTestedPolicies, entry: 
   return evaluate({ ...rest, settings, needs: { ...entry.needs, objects } });
 };
 
+/** Builds the review of a case. Resource and scope come from the kinds that the case's cluster serves. */
 const buildCaseReview = (listed: CatalogueRule, entry: Case): AdmissionReview => {
   const object = entry[getCasePhase(entry)] ?? {};
   const home = entry.namespace === undefined ? object : { ...object, metadata: { namespace: entry.namespace } };
@@ -302,6 +307,7 @@ const caseShape = createMapShape({
   audit: mapShape,
 });
 
+/** Describes a mistake in the settings of a case; undefined if there is none. */
 const findCaseSettingsFault = (
   { listed: { rule }, held }: RuleWithTestedPolicies,
   expected: object | undefined,
@@ -310,6 +316,6 @@ const findCaseSettingsFault = (
   if (mistake) return `settings.${mistake.path.join(".")} ${mistake.sentence}`;
   const twice = held.find((key) => Object.hasOwn(expected ?? {}, key));
   if (twice !== undefined) return `can't have settings.${twice}: they are those that are tested`;
-  const unfit = rule.checkSettings?.(mergeWithDefaults(rule.settings ?? {}, expected));
-  return unfit && `can't have these settings: it ${unfit}`;
+  const fault = rule.checkSettings?.(mergeWithDefaults(rule.settings ?? {}, expected));
+  return fault && `can't have these settings: it ${fault}`;
 };

@@ -7,15 +7,16 @@ import { partitionManifests, readAdmissionPolicies } from "./admission-policies.
 import { createCoverage, type UntestedExpression } from "./coverage.ts";
 import { findRulesForAdmissionPolicies, findRulesForPolicies, readPolicyCases, runPolicyCase } from "./policy-cases.ts";
 
-/** What tests of admission policies show beside their results. */
+/** What tests of admission policies report in addition to the results of cases. */
 export interface PolicyRemarks {
   warnings: string[];
   untested: UntestedExpression[];
 }
 
-/** The tests of policies in files: the results of cases, and, after these, remarks. */
+/** The tests of policies in files. */
 export interface PolicyTests {
   runCases(): AsyncGenerator<TestResult>;
+  /** Is called after all cases have run. */
   listRemarks(): PolicyRemarks;
 }
 
@@ -37,7 +38,7 @@ export const openPolicyTests = async (
   const coverage = admission && createCoverage(admission);
   return {
     runCases: async function* () {
-      for (const one of cases.flat()) yield await runPolicyCase(one, coverage?.add);
+      for (const policyCase of cases.flat()) yield await runPolicyCase(policyCase, coverage?.add);
     },
     listRemarks: () => {
       return { warnings: admission ? describeBindings(admission) : [], untested: coverage?.list() ?? [] };

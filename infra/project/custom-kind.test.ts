@@ -53,7 +53,7 @@ export interface Widget {
     assert.ok(!("rule.ts" in files));
   });
 
-  it("gives types no text of a reference", async () => {
+  it("doesn't copy the text of a reference into the types", async () => {
     const properties = { size: { $ref: "a.b };\nprocess.exit();interface C {" } };
     const schema = { openAPIV3Schema: { type: "object", properties } };
     const { files } = await read(buildDefinition({ versions: [{ name: "v1", storage: true, schema }] }));

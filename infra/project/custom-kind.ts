@@ -5,21 +5,23 @@ import { describeFoundValue } from "../cli/shape.ts";
 import { readOnlyManifests } from "../manifests/input.ts";
 import { type ObjectSchema, printDeclaration } from "./object-types.ts";
 
-/** The file of a rule's folder that defines its custom kind. */
+/** The file in a rule's folder with the CustomResourceDefinition of its kind. */
 export const definitionFile = "crd.yaml";
 
-/** The file of a rule's folder that has the kind's types. No kind's own name: a kind may be called Rule. */
+/**
+ * The file in a rule's folder with the kind's types. It is not named after the kind, because a kind may be called Rule.
+ */
 const typesFile = "types.ts";
 
-/** What a rule for a custom kind has besides the files of a rule for pods, and how those differ. */
+/** The files of a rule for a custom kind. They are made from those of a rule for pods. */
 export interface CustomKindFiles {
-  /** The texts of the definition and of the types, by file. */
+  /** The texts of additional files, by name: the CustomResourceDefinition and the types. */
   files: Record<string, string>;
-  /** Returns the text of a file of a rule for pods as one for this kind. */
+  /** Changes the text of a file of a rule for pods, so that it is about this kind. */
   adapt(file: string, text: string): string;
 }
 
-/** Reads a file that has a CustomResourceDefinition. */
+/** Reads a file with one CustomResourceDefinition. */
 export const readCustomKind = async (path: string): Promise<CustomKindFiles> => {
   const definitions = (await readOnlyManifests([path])).filter(
     ({ object }) => toMap(object).kind === "CustomResourceDefinition",
@@ -31,7 +33,7 @@ export const readCustomKind = async (path: string): Promise<CustomKindFiles> => 
   const names = toMap(spec.names);
   const found = toList(spec.versions).map(toMap);
   const version = found.find(({ storage }) => storage === true) ?? {};
-  /** These words become a part of files. */
+  /** Returns a word that matches a pattern, so that it can be put into source files. Throws for any other value. */
   const read = (expected: string, value: unknown, pattern: RegExp): string => {
     if (isText(value) && pattern.test(value)) return value;
     throw new Complaint(`${path} must have ${expected}${describeFoundValue({ value })}`);

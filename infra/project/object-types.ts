@@ -1,4 +1,4 @@
-/** The part of a schema in OpenAPI 2, or of a CustomResourceDefinition, that a TypeScript type is made from. */
+/** The parts of a schema (of OpenAPI 2 or a CustomResourceDefinition) from which a TypeScript type is made. */
 export interface ObjectSchema {
   description?: string;
   type?: string;
@@ -14,7 +14,7 @@ export interface ObjectSchema {
   "x-kubernetes-preserve-unknown-fields"?: boolean;
 }
 
-/** Returns the declaration of a type, with the first sentence of each description as a comment. */
+/** Returns the declaration of a TypeScript type. The first sentence of each description becomes a comment. */
 export const printDeclaration = (name: string, schema: ObjectSchema): string => {
   const comment = printComment(schema.description, "");
   if (!schema.properties) return `${comment}export type ${name} = ${printType(schema, "")};\n`;
@@ -36,7 +36,7 @@ const printFields = (schema: ObjectSchema, indent: string): string => {
   return `{\n${fields.join("")}${rest}${indent}}`;
 };
 
-/** Returns the only value that `apiVersion` or `kind` can have, as a type. */
+/** Returns the type of `apiVersion` or `kind`, such as `"apps/v1"`, if it can have only one value. */
 const printLiteral = (
   field: string,
   [only, another]: NonNullable<ObjectSchema["x-kubernetes-group-version-kind"]>,
@@ -52,12 +52,12 @@ const simpleTypes = new Map([
   ...["boolean", "number", "object", "string"].map((type) => [type, type] as const),
 ]);
 
-/** Ignores enumerations: a later version may have more values. */
+/** Returns the type of a schema. Enumerations are ignored, because a later version may have more values. */
 const printType = (schema: ObjectSchema, indent: string): string => {
   const { $ref, type = "", format, items, additionalProperties, properties, nullable } = schema;
   const isAnyObject = additionalProperties === true || schema["x-kubernetes-preserve-unknown-fields"] === true;
   const print = () => {
-    // A reference of a hostile definition may be any text.
+    // A reference in a hostile definition may be any text, so only a word at its end is used.
     if ($ref !== undefined) return /\.(\w+)$/.exec($ref)?.[1] ?? "unknown";
     if (items) return `${printElement(items, indent)}[]`;
     if (properties) return printFields(schema, indent);
@@ -74,9 +74,10 @@ const printElement = (schema: ObjectSchema, indent: string): string => {
   return / \| (null|string)$/.test(type) ? `(${type})` : type;
 };
 
-/** Returns a description's first sentence as a comment in lines of at most 120 characters; none for no description. */
+/** Returns the first sentence of a description as a comment, in lines of at most 120 characters. */
 const printComment = (description: string | undefined, indent: string): string => {
-  // A word alone, such as "Deprecated.", is no sentence. No sentence ends before a small letter, as in "e.g. a name".
+  // A single word, such as "Deprecated.", is kept with the sentence after it. A full stop before a small letter, as in
+  // "e.g. a name", doesn't end a sentence.
   const [, sentence = ""] =
     /^\s*((?:\w+[.:] )?.+?(?:[.:!?](?=\s+[^\sa-z]|\s*$)|(?=\n|$)))/.exec(description ?? "") ?? [];
   const text = sentence.replaceAll("*/", "*\\/").replace(/\s+/g, " ").trim();

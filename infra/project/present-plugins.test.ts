@@ -71,7 +71,7 @@ describe("the rules whose plugin the API server of EKS 1.35 has on", () => {
       assert.equal(dependsOnVersion(catalogue, cluster), depends);
     });
 
-  it("are not those with policies, which are others than the cluster's", () => {
+  it("don't include rules with policies, because their policies differ from those of the cluster", () => {
     const ports = catalogue.filter(({ rule }) => rule.upstreamPlugin && rule.manifests).map(({ name }) => name);
     assert.deepEqual(ports, ["mutating-admission-policy", "validating-admission-policy"]);
     const rules = new Map(ports.map((name) => [name, { mode: "enforce" as const, settings: {} }]));

@@ -12,15 +12,15 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig, RuleConfig } from "../config/config.ts";
 import { shortenList } from "./setup-differences.ts";
 
-/** A rule that is on in clusters whose API servers have its plugin on themselves. */
+/** A rule that is on in clusters whose API servers have the rule's upstream plugin on, too. */
 export interface PresentPlugin {
   rule: string;
   plugin: string;
-  /** The group through which the rule is called. */
+  /** The group that has the rule. */
   group?: string;
   clusters: (ReasonToBeOn & {
     cluster: string;
-    /** The settings of the rule that the plugin doesn't have there. */
+    /** The names of settings that differ from the plugin's. */
     settings: string[];
   })[];
 }
@@ -31,7 +31,7 @@ interface KnownCluster {
   facts: ApiServerFacts;
 }
 
-/** Returns the rules whose plugin is on, or probably on, in an API server that calls them. */
+/** Finds rules whose plugin is on, or probably on, in an API server that calls the rule. */
 export const findPresentPlugins = (
   catalogue: readonly CatalogueRule[],
   clusters: readonly KnownCluster[],
@@ -50,7 +50,7 @@ export const findPresentPlugins = (
     return [{ rule: name, plugin, ...(group !== undefined && { group }), clusters: found }];
   });
 
-/** Reports whether a cluster's `/version` can decide if its API server has the plugin of a rule on. */
+/** Reports whether it depends on the answer of a cluster's `/version` if the plugin of one of its rules is on. */
 export const dependsOnVersion = (
   catalogue: readonly CatalogueRule[],
   cluster: Pick<ClusterConfig, "rules" | "connect" | "kubernetes">,
@@ -61,7 +61,7 @@ export const dependsOnVersion = (
     return config !== undefined && isComparable(rule, config) && isDecidedByVersion(plugin, getStatedFacts(cluster));
   });
 
-/** Returns what postern.yaml says of a cluster's API server. */
+/** Returns service and minor version of a cluster's API server, from postern.yaml. */
 export const getStatedFacts = ({
   connect = {},
   kubernetes,
@@ -69,10 +69,14 @@ export const getStatedFacts = ({
   return { service: findManagedService(connect), kubernetes };
 };
 
-/** The policies of a rule are others than those in the cluster, whose plugin evaluates only these. */
+/**
+ * Reports whether a rule that is on does what its plugin does. A rule with policies in its settings doesn't: the plugin
+ * evaluates the policies in the cluster.
+ */
 const isComparable = ({ upstreamPlugin, manifests }: Rule, { mode }: RuleConfig): boolean =>
   mode !== "off" && upstreamPlugin !== undefined && manifests === undefined;
 
+/** Returns the names of settings that differ from the rule's defaults and from the plugin's. */
 const listOwnSettings = ({ settings: defaults = {}, upstreamPlugin }: Rule, settings: object): string[] => {
   const upstream = mergeWithDefaults(defaults, upstreamPlugin?.settings);
   return Object.entries(settings).flatMap(([key, value]) => {
@@ -81,10 +85,7 @@ const listOwnSettings = ({ settings: defaults = {}, upstreamPlugin }: Rule, sett
   });
 };
 
-/**
- * Returns lines about rules whose plugins are on anyway, with the costs of each rule or of its group. The sentences only
- * inform: a rule can be there for its settings.
- */
+/** Returns lines about rules whose plugins are on in API servers, with the costs of each rule or of its group. */
 export const formatPresentPlugins = (
   found: readonly PresentPlugin[],
   describeCosts: (rule: string) => string,
@@ -98,9 +99,9 @@ export const formatPresentPlugins = (
     });
     return [
       `  ${rule}: ${group === undefined ? "" : `in the group ${group}, `}${costs}`,
-      ...[...byReason].map(([key, some]) => {
+      ...[...byReason].map(([key, sameReason]) => {
         const [state, reason] = key.split("\n");
-        return `    ${plugin} ${state} in ${shortenList(some.map(({ cluster }) => cluster))}: ${reason}`;
+        return `    ${plugin} ${state} in ${shortenList(sameReason.map(({ cluster }) => cluster))}: ${reason}`;
       }),
     ];
   });

@@ -1,4 +1,5 @@
-// Finds the rules of a project: postern.yaml names catalogues and rules, and is read for that before it is validated.
+// This file finds and loads the rules of a project. It reads the names of catalogues and rules in postern.yaml, before
+// the file is validated.
 import { readFile } from "node:fs/promises";
 import { basename } from "node:path";
 import { toList, toMap } from "#lib/json.ts";
@@ -21,13 +22,13 @@ import { parseConfigDocument } from "./config-document.ts";
 export interface ProjectRules {
   /** The loaded rules, in the order of the compiled-in plugins. */
   catalogue: CatalogueRule[];
-  /** Rules that were to be loaded and can't be. */
+  /** Rules that could not be loaded. */
   broken: readonly BrokenRule[];
   /** The names of all rules, whether or not they are loaded. */
   names: readonly string[];
 }
 
-/** The rules to load besides those that postern.yaml names: some of these names, or all. */
+/** The names of rules to load in addition to those in postern.yaml, or "all". */
 export type WantedRules = readonly string[] | "all";
 
 export const readConfigText = (file: string): Promise<string> =>
@@ -48,7 +49,7 @@ export const requireConfig = (): void => {
 export const readConfigTextIfAny = async (): Promise<string> =>
   hasConfig() ? readConfigText(getConfigFile()) : "rules: {}";
 
-/** Loads the rules that a postern.yaml names, and wanted ones. */
+/** Loads the rules that a postern.yaml names, and the rules in `wanted`. */
 export const loadProjectRules = async (document: YamlDocument, wanted: WantedRules): Promise<ProjectRules> => {
   const { sources, mistakes } = await listSources(document.value);
   document.complain(mistakes);
@@ -76,7 +77,10 @@ export const readRuleNames = async (): Promise<string[]> => {
 const readConfigDocumentIfAny = async (): Promise<YamlDocument> =>
   parseConfigDocument(await readConfigTextIfAny(), basename(getConfigFile()));
 
-/** Returns the catalogues and the project's functions/. The form of `catalogues` is checked with all of postern.yaml. */
+/**
+ * Returns the catalogues in postern.yaml and the project's functions/. `catalogues` may have a wrong type: it is
+ * checked later.
+ */
 const listSources = async (value: unknown): Promise<{ sources: RuleSource[]; mistakes: SettingsMistake[] }> => {
   const { catalogues } = toMap(value);
   const specifiers = Array.isArray(catalogues) ? catalogues : [posternCatalogue];
@@ -93,7 +97,7 @@ const listSources = async (value: unknown): Promise<{ sources: RuleSource[]; mis
   return { sources: [...found.flat(), ...(hasOwnRules() ? [getProjectSource()] : [])], mistakes };
 };
 
-/** Returns the texts that name rules in a postern.yaml; mistakes in its form are found later. */
+/** Returns the texts in a postern.yaml that name rules. Values of wrong types are ignored: they are checked later. */
 const listRuleTexts = (value: unknown): string[] => {
   const { rules, clusters, groups } = toMap(value);
   const sections = [rules, ...Object.values(toMap(clusters)).map((cluster) => toMap(cluster).rules)];

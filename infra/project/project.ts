@@ -23,16 +23,13 @@ import {
   type WantedRules,
 } from "./project-rules.ts";
 
-/**
- * Reads postern.yaml, and loads the rules that it names and wanted ones. Loading all rules would take longer than most
- * commands need.
- */
+/** Reads postern.yaml. Loads the rules in it and in `wanted`, but not all rules, which would take long. */
 export const readProject = async (
   file: string,
   wanted: WantedRules = [],
 ): Promise<ProjectRules & { config: PosternConfig }> => readProjectText(await readConfigText(file), file, wanted);
 
-/** Reads the project for a command that works without a postern.yaml, too. */
+/** Reads the project for a command that also works without a postern.yaml. */
 export const readProjectIfAny = async (wanted: WantedRules): Promise<ProjectRules & { config: PosternConfig }> =>
   readProjectText(await readConfigTextIfAny(), getConfigFile(), wanted);
 
@@ -46,7 +43,7 @@ const readProjectText = async (
   return { ...rules, config: await readConfigDocument(document, file, rules.catalogue, rules.names) };
 };
 
-/** Writes the errors of rules that can't be loaded to stderr; throws if one of these rules is needed. */
+/** Reports rules that can't be loaded. Throws if one of them is needed. */
 export const reportBroken = (
   broken: readonly BrokenRule[],
   isNeeded: (rule: string) => boolean,
@@ -57,7 +54,7 @@ export const reportBroken = (
   if (needed.length > 0) throw new Complaint(needed.map(({ sentence }) => sentence).join("\n"), exitCode);
 };
 
-/** Reports whether postern.yaml names a rule for any cluster. Such a rule has a function, even if its mode is off. */
+/** Returns a function that reports whether postern.yaml names a rule for any cluster, also with the mode off. */
 export const createRuleConfiguredPredicate =
   ({ clusters }: PosternConfig) =>
   (rule: string): boolean =>
@@ -69,7 +66,7 @@ export const createRuleEnabledPredicate =
   (rule: string): boolean =>
     (rules.get(rule)?.mode ?? "off") !== "off";
 
-/** Reads postern.yaml with these rules. Throws one Complaint with all mistakes and their lines. */
+/** Reads and validates postern.yaml. Throws one Complaint with all mistakes and their lines. */
 export const readConfig = async (
   file: string,
   catalogue: CatalogueRule[],
@@ -77,7 +74,7 @@ export const readConfig = async (
 ): Promise<PosternConfig> =>
   readConfigDocument(parseConfigDocument(await readConfigText(file), basename(file)), file, catalogue, names);
 
-/** Reads the files that a postern.yaml names, and checks it. Paths in it start at the folder of `file`. */
+/** Reads the files that a postern.yaml names, and validates it. Paths in it are relative to the folder of `file`. */
 export const readConfigDocument = async (
   document: YamlDocument,
   file: string,
@@ -101,12 +98,13 @@ export const readConfigDocument = async (
   return validateDocument(document, catalogue, files, names);
 };
 
-/** The files and folders that a postern.yaml names. They are not complete if one of the rules can't be loaded. */
+/** The files and folders that a postern.yaml names. */
 interface ConfigPaths {
-  /** Those with manifests. */
+  /** The files and folders with manifests. */
   manifests: string[];
-  /** All, with those that kubeconfigs name. */
+  /** All files and folders, also those that kubeconfigs name. */
   paths: string[];
+  /** False if a rule can't be loaded: the files in its settings are then not known. */
   isComplete: boolean;
 }
 
@@ -135,13 +133,15 @@ export const listConfigPaths = async (file: string): Promise<ConfigPaths> => {
 /** The members of a rule whose keys are settings that name files. */
 type SettingFileMember = "manifests" | "kubeconfigs";
 
-/** Returns the paths of files in the settings of these rules. Ignores mistakes, which parseConfig reports. */
+/**
+ * Returns the paths of files in the settings of these rules. Values of wrong types are ignored: they are checked later.
+ */
 const listSettingPaths = (value: unknown, catalogue: CatalogueRule[], member: SettingFileMember): string[] => {
   const { rules, clusters } = toMap(value);
-  const all = [rules, ...Object.values(toMap(clusters)).map((cluster) => toMap(cluster).rules)];
+  const sections = [rules, ...Object.values(toMap(clusters)).map((cluster) => toMap(cluster).rules)];
   const settings = catalogue.flatMap(({ name, rule }) =>
     Object.keys(rule[member] ?? {}).flatMap((key) =>
-      all
+      sections
         .flatMap((section) => Object.entries(toMap(section)))
         .map(([ruleText, config]) =>
           findRuleByNameOrPlugin(ruleText, [name]) ? getSetting(toMap(config).settings, key) : undefined,
@@ -167,18 +167,19 @@ const validateDocument = (
     findPlace: (path) => `${document.name}:${document.findLine(path)}`,
     ...files,
   });
-  // Groups in postern.yaml are checked only if each rule's section is valid.
+  // Groups are checked only if postern.yaml has no other mistakes.
   document.complain(mistakes.length > 0 ? mistakes : findGroupMistakes(config));
   return config;
 };
 
+/** Finds groups with rules that no cluster names, or that can't share a webhook entry. */
 const findGroupMistakes = ({ clusters, groups }: PosternConfig): SettingsMistake[] =>
   groups.flatMap((group) => {
-    const all = [...clusters.values()];
-    const unnamed = group.members.filter(({ name }) => !all.some(({ rules }) => rules.has(name)));
+    const allClusters = [...clusters.values()];
+    const unnamed = group.members.filter(({ name }) => !allClusters.some(({ rules }) => rules.has(name)));
     const sentences = [
       ...unnamed.map(({ name }) => `has ${name}, which is not named under rules`),
-      ...new Set(all.flatMap((cluster) => listSharedEntryConflicts(group, cluster))),
+      ...new Set(allClusters.flatMap((cluster) => listSharedEntryConflicts(group, cluster))),
     ];
     return sentences.map((sentence) => ({ path: ["groups", group.name], sentence }));
   });

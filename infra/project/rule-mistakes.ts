@@ -1,4 +1,5 @@
-// Finds what `postern test` and `postern build` refuse in rules: wrong definitions, and files that do more than decide.
+// This file finds what `postern test` and `postern build` refuse in rules: wrong definitions, and code that uses more
+// than a rule may use.
 
 import { existsSync } from "node:fs";
 import { join } from "node:path";
@@ -27,7 +28,7 @@ import { listConfigPaths } from "./project.ts";
 /** A resource of the API, such as `pods`, or a part of one, such as `pods/exec`. */
 type ApiResource = Required<ResourceType>;
 
-/** Returns the resources of all known minors of Kubernetes, and those of CustomResourceDefinitions among the manifests. */
+/** Returns the resources of all known minor versions, and those of CustomResourceDefinitions among the manifests. */
 const listApiResources = (manifests: readonly unknown[]): ApiResource[] =>
   listKindsOfAllMinors(manifests).flatMap(({ resource, subresources }) =>
     ["", ...subresources.map((name) => `/${name}`)].map((name) => ({
@@ -37,8 +38,8 @@ const listApiResources = (manifests: readonly unknown[]): ApiResource[] =>
   );
 
 /**
- * Returns the mistakes in rules, and warnings. Postern's own rules are left out, because its tests check them.
- * `manifests`, and a file crd.yaml in a rule's folder, may have the CustomResourceDefinitions of kinds that the rules name.
+ * Finds mistakes in rules, and warnings. Postern's own rules are left out, because its tests check them. Kinds that
+ * rules name may be defined in `manifests`, or in the file crd.yaml in a rule's folder.
  */
 export const findRuleMistakes = async (
   rules: readonly CatalogueRule[],
@@ -50,9 +51,11 @@ export const findRuleMistakes = async (
     .filter(({ source }) => source !== posternCatalogue)
     .map(async (listed): Promise<[CatalogueRule, RuleMistake[]]> => {
       const mistakes = [...findShapeMistakes(listed.rule), ...findApiMistakes(listed.rule, api)];
-      // Rows of a match, and variants, may have the same unknown group.
-      const once = [...Map.groupBy(mistakes, ({ sentence }) => sentence).values()].flatMap(([first]) => first ?? []);
-      const found = [...(await locateMistakes(listed, once)), ...(await findImpurities(listed))];
+      // Several rows or variants may have the same mistake, which is reported distinct.
+      const distinct = [...Map.groupBy(mistakes, ({ sentence }) => sentence).values()].flatMap(
+        ([first]) => first ?? [],
+      );
+      const found = [...(await locateMistakes(listed, distinct)), ...(await findImpurities(listed))];
       const byLine = (left: RuleMistake, right: RuleMistake) =>
         Number(left.file > right.file) - Number(left.file < right.file) || left.line - right.line;
       return [listed, found.sort(byLine)];
@@ -60,7 +63,7 @@ export const findRuleMistakes = async (
   return new Map(await Promise.all(found));
 };
 
-/** Throws a Complaint with the mistakes in rules, if they have any; returns the warnings. */
+/** Throws a Complaint if rules have mistakes. Returns the warnings. */
 export const requireRightRules = async (rules: readonly CatalogueRule[], file: string): Promise<string[]> => {
   const all = [...(await findRuleMistakes(rules, await readConfigManifests(file))).values()].flat();
   const [mistakes, warnings] = [all.filter(({ isWarning }) => !isWarning), all.filter(({ isWarning }) => isWarning)];
@@ -68,13 +71,11 @@ export const requireRightRules = async (rules: readonly CatalogueRule[], file: s
   return warnings.map(formatRuleMistake);
 };
 
-/**
- * Returns the objects in the manifests that a postern.yaml names; none without a postern.yaml. Ignores manifests that
- * can't be read, which other checks report.
- */
+/** Returns the objects in the manifests that a postern.yaml names. Ignores manifests that can't be read. */
 export const readConfigManifests = async (file: string): Promise<unknown[]> =>
   readPresent(existsSync(file) ? (await listConfigPaths(file)).manifests : []);
 
+/** Returns the objects in files. A file that doesn't exist or can't be read has none. */
 const readPresent = async (paths: readonly string[]): Promise<unknown[]> => {
   const all = paths.map((path) => readInput([path]).then(({ manifests }) => manifests, ignoreComplaint));
   return (await Promise.all(all)).flat().map(({ object }) => object);
@@ -85,7 +86,7 @@ const ignoreComplaint = (error: unknown): [] => {
   return [];
 };
 
-/** Returns the groups, versions and resources of a rule's match and needs that the API doesn't have. */
+/** Finds groups, versions and resources in a rule's match and needs that don't exist in Kubernetes. */
 const findApiMistakes = (rule: Rule, api: readonly ApiResource[]): DefinitionMistake[] => [
   ...listMatchRows(rule).rows.flatMap(({ path, row }) => findMistakesOfRow(path, toMap(row), api)),
   ...Object.entries(rule.needs ?? {}).flatMap(([name, need]) => findMistakesOfNeed(["needs", name], need, api)),
@@ -97,7 +98,7 @@ const findMistakesOfRow = (path: MemberPath, row: JsonMap, api: readonly ApiReso
   const [groups, versions, resources] = [readWords("apiGroups"), readWords("apiVersions"), readWords("resources")];
   if ([groups, versions, resources].some(({ length }) => length === 0)) return [];
   const unknownGroups = findUnknown(groups, listWords(api, "group"));
-  // Which versions and resources an unknown group has isn't known.
+  // For an unknown group, versions and resources can't be checked.
   if (unknownGroups.length > 0)
     return unknownGroups.map(({ word, at }) => {
       const names = resources.map(({ word }) => word);
@@ -127,6 +128,7 @@ const findMistakesOfRow = (path: MemberPath, row: JsonMap, api: readonly ApiReso
   });
 };
 
+/** A word in a row of a match, and its path. */
 interface WordOfRow {
   word: string;
   at: MemberPath;
@@ -156,7 +158,10 @@ const findMistakesOfNeed = (path: MemberPath, need: unknown, api: readonly ApiRe
   return [{ path, sentence: `${place} has ${JSON.stringify(resource)}, which is not in ${apiVersion}; ${advice}` }];
 };
 
-/** Returns what is wrong with a group that the API doesn't have. If its name has a dot, it may be one of custom resources. */
+/**
+ * Describes a group that Kubernetes doesn't have. If the name has a dot, it may be a group of custom resources: a
+ * warning.
+ */
 const describeUnknownGroup = (
   place: string,
   { group, resources }: { group: string; resources: readonly string[] },
@@ -181,7 +186,10 @@ const describePlace = ({ group, version, resource }: ApiResource) =>
 const formatResourceType = ({ group, version, resource }: ApiResource) =>
   `{ group: "${group}", resource: "${resource}"${version === "v1" ? "" : `, version: "${version}"`} }`;
 
-/** Returns the resource that a wrong word most likely means: one of this name, else the nearest one of the candidates, else of all. */
+/**
+ * Returns the resource that a wrong word probably means: one of this name in another group, or else the most similar
+ * name among the candidates, or else among all resources.
+ */
 const findRightResource = (
   word: string,
   candidates: readonly ApiResource[],
@@ -199,7 +207,10 @@ const listWords = (resources: readonly ApiResource[], member: keyof ApiResource)
 
 const matchesWord = (word: string, value: string) => word === "*" || word === value;
 
-/** Reports whether a word of a match selects a resource: `pods`, `pods/*` and a `*` before `/scale`, for instance. */
+/**
+ * Reports whether a word in a match selects a resource. Such words are `pods`, `pods/*`, and an asterisk before
+ * `/scale`.
+ */
 const matchesResource = (word: string, value: string): boolean => {
   const [[name = "", part = ""], [known, knownPart = ""]] = [word, value].map((text) => text.split("/")) as [
     string[],

@@ -1,5 +1,5 @@
-// How many calls a write waits for one after the other, and the group that makes them fewer. The API server calls
-// mutating entries in series, then all validating ones at the same time.
+// This file counts the calls for which a write waits one after the other, and finds a group of rules that reduces them.
+// The API server calls mutating entries one after the other, and then all validating entries in parallel.
 import { readFile } from "node:fs/promises";
 import { parse } from "yaml";
 import { runAdmissionChain } from "#infra/apiserver/admission/admit.ts";
@@ -16,7 +16,7 @@ import { buildUncheckedConfigurations, formatEntryName, getRuleNameOfEntry } fro
 import { groupCompatibleRules } from "../webhooks/groups.ts";
 import { createListedEndpoint, listServedRulesAndGroups } from "./served.ts";
 
-/** A group that postern.yaml lacks, and the usual writes that would wait for fewer calls with it. */
+/** A suggested group, and the usual writes that would wait for fewer calls with it. */
 export interface GroupAdvice {
   group: { name: string; members: string[] };
   /** The numbers of calls in series without and with the group. The write that saves most comes first. */
@@ -32,7 +32,7 @@ interface WriteCalls {
   mutating: string[];
 }
 
-/** Returns the group that saves most calls of the usual writes and that all clusters can have; undefined if there is none. */
+/** Returns the group that would save most calls for usual writes; undefined if none saves calls in all clusters. */
 export const findBestGroup = async (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
@@ -40,26 +40,26 @@ export const findBestGroup = async (
 ): Promise<GroupAdvice | undefined> => {
   const before = await countSerialCalls(catalogue, cluster);
   const candidates = before.flatMap((write) => listCandidates(write, catalogue, cluster, [cluster, ...clusters]));
-  // Several writes lead to the same group.
-  const different = new Map(candidates.map((group) => [group.members.map(({ name }) => name).join(), group]));
-  const all: GroupAdvice[] = [];
-  for (const group of different.values()) {
+  // Several writes may suggest the same group.
+  const distinct = new Map(candidates.map((group) => [group.members.map(({ name }) => name).join(), group]));
+  const advices: GroupAdvice[] = [];
+  for (const group of distinct.values()) {
     const groups = [...cluster.groups.filter(({ name }) => name !== group.name), group];
     const after = await countSerialCalls(catalogue, { ...cluster, groups });
     const writes = before
       .map(({ write, calls }, index) => ({ write, calls, grouped: after[index]?.calls ?? calls }))
       .filter(({ calls, grouped }) => grouped < calls)
-      .sort((one, other) => countSaved([other]) - countSaved([one]));
+      .sort((left, right) => countSaved([right]) - countSaved([left]));
     if (writes.length > 0)
-      all.push({ group: { name: group.name, members: group.members.map(({ name }) => name) }, writes });
+      advices.push({ group: { name: group.name, members: group.members.map(({ name }) => name) }, writes });
   }
-  return all.sort((one, other) => countSaved(other.writes) - countSaved(one.writes))[0];
+  return advices.sort((left, right) => countSaved(right.writes) - countSaved(left.writes))[0];
 };
 
 const countSaved = (writes: GroupAdvice["writes"]) =>
   writes.reduce((sum, { calls, grouped }) => sum + calls - grouped, 0);
 
-/** Describes the advice in lines: at most three writes, and the group as it stands in postern.yaml. */
+/** Describes a suggested group: a line for each of at most three writes, and the line for postern.yaml. */
 export const describeGroupAdvice = ({ group: { name, members }, writes }: GroupAdvice): string[] => [
   ...writes.slice(0, 3).map(({ write, calls, grouped }, index, shown) => {
     const end = index === shown.length - 1 ? ":" : "";
@@ -68,7 +68,7 @@ export const describeGroupAdvice = ({ group: { name, members }, writes }: GroupA
   `  groups: { ${name}: [${members.join(", ")}] }`,
 ];
 
-/** Returns the groups that could replace entries called for a write: new ones, or those of postern.yaml with more rules. */
+/** Returns groups that would save calls for a write: new groups, and groups of postern.yaml with more members. */
 const listCandidates = (
   { mutating }: WriteCalls,
   catalogue: CatalogueRule[],
@@ -91,8 +91,8 @@ const chooseName = (taken: readonly { name: string }[], number = 1): string => {
 };
 
 /**
- * Counts the calls of each usual write in a cluster. Rules without needs change the objects, and the API server then repeats
- * calls and evaluates conditions of the changed object. Other rules and refusals are taken to change nothing.
+ * Counts the calls for each usual write in a cluster, by imitating an API server. Rules without needs are evaluated,
+ * because their changes may lead to more calls. Other rules are assumed to admit the object without a change.
  */
 export const countSerialCalls = async (catalogue: CatalogueRule[], cluster: ClusterConfig): Promise<WriteCalls[]> => {
   const { kubernetes } = cluster;
@@ -115,9 +115,9 @@ export const countSerialCalls = async (catalogue: CatalogueRule[], cluster: Clus
     const { kind, resource } = found;
     const { name = "", namespace = name } = object.metadata ?? {};
     const options = { kind: "CreateOptions", apiVersion: "meta.k8s.io/v1" };
-    const asked = { kind, resource, name, namespace, operation: "CREATE" as const, userInfo, dryRun: false, options };
-    const { steps } = await runAdmissionChain({ ...asked, object, oldObject: null }, hooks, context);
-    // An entry counts as called if only the cluster's authorizer could evaluate its condition.
+    const request = { kind, resource, name, namespace, operation: "CREATE" as const, userInfo, dryRun: false, options };
+    const { steps } = await runAdmissionChain({ ...request, object, oldObject: null }, hooks, context);
+    // An entry with a condition that only the cluster's authorizer can evaluate counts as called.
     const called = steps.filter(({ outcome }) => outcome !== "skipped");
     const mutating = called.flatMap(({ phase, hook }) =>
       phase === "mutate" ? [getRuleNameOfEntry({ name: hook }) ?? ""] : [],
@@ -127,7 +127,7 @@ export const countSerialCalls = async (catalogue: CatalogueRule[], cluster: Clus
   return counted;
 };
 
-/** Returns a function that calls the rules without needs, in this process. */
+/** Returns a function that evaluates rules without needs in this process, and admits everything for other rules. */
 const createRuleCaller = (catalogue: CatalogueRule[], cluster: ClusterConfig): ImitatedServerFunctions["call"] => {
   const pure = catalogue.filter(({ rule }) => !rule.needs);
   const groups = cluster.groups
@@ -143,8 +143,8 @@ const createRuleCaller = (catalogue: CatalogueRule[], cluster: ClusterConfig): I
   return async ({ name, phase }, review) => {
     const rule = getRuleNameOfEntry({ name }) ?? "";
     const variant = name === formatEntryName(rule) ? undefined : name.split(".")[0];
-    const asked = { phase, variant, cluster: "local", review, deadline: Date.now() + 10_000 };
-    const answer = phase === "mutate" ? await endpoints.get(rule)?.evaluateReview(asked) : undefined;
+    const evaluation = { phase, variant, cluster: "local", review, deadline: Date.now() + 10_000 };
+    const answer = phase === "mutate" ? await endpoints.get(rule)?.evaluateReview(evaluation) : undefined;
     if (getOwn(getOwn(answer?.response, "response"), "allowed") === true) return { body: answer?.response };
     const { apiVersion, kind, request } = review;
     return { body: { apiVersion, kind, response: { uid: request.uid, allowed: true } } };

@@ -17,7 +17,7 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig, PosternConfig, RuleConfig, RuleExemptions, RuleGroup } from "../config/config.ts";
 import { buildRuleWebhookEntry } from "../webhooks/entry.ts";
 
-/** Returns the rules that any cluster names, in any mode; a group takes the place of members that only mutate. */
+/** Returns the rules and groups that have a function: all rules that a cluster names, also if they are off. */
 export const listServedRulesAndGroups = (
   { clusters, groups }: PosternConfig,
   catalogue: CatalogueRule[],
@@ -25,8 +25,12 @@ export const listServedRulesAndGroups = (
   catalogue.flatMap((listed) => {
     const group = groups.find(({ members }) => members.includes(listed));
     const isNamed = [...clusters.values()].some(({ rules }) => rules.has(listed.name));
-    const isAlone = group === undefined || listed.phases.includes("validate");
-    return [...(group?.members[0] === listed ? [toGroupRule(group)] : []), ...(isNamed && isAlone ? [listed] : [])];
+    // The function of a group only mutates, so a member that also validates has its own function, too.
+    const hasOwnFunction = group === undefined || listed.phases.includes("validate");
+    return [
+      ...(group?.members[0] === listed ? [toGroupRule(group)] : []),
+      ...(isNamed && hasOwnFunction ? [listed] : []),
+    ];
   });
 
 /** Creates the endpoint of a rule or of a group of rules. */
@@ -42,7 +46,9 @@ export const createListedEndpoint = (
   return createGroupEndpoint(rules, buildGroupEndpointConfig({ name, members }, config), host, evaluate);
 };
 
-/** Returns a bundle's part of postern.yaml. The rule is off in clusters that don't name it. */
+/**
+ * Returns the part of postern.yaml for the bundle of a rule or a group. A rule is off in clusters that don't name it.
+ */
 export const buildEndpointConfig = (config: PosternConfig, listed: CatalogueRule): EndpointConfig => {
   const { name, rule, members } = listed;
   if (members) return buildGroupEndpointConfig({ name, members }, config);
@@ -65,12 +71,15 @@ export const buildEndpointConfig = (config: PosternConfig, listed: CatalogueRule
 const buildExceptions = ({ exceptions = [] }: RuleExemptions = {}): { exceptions?: RuleException[] } =>
   exceptions.length === 0 ? {} : { exceptions: exceptions.map(({ place: _, ...exception }) => exception) };
 
-/** A bundle without `logs` is the one that earlier versions of Postern built. */
+/**
+ * Returns `logs` only if postern.yaml has it, so that other bundles are equal to those of earlier versions of Postern.
+ */
 const selectLogs = ({ logs }: PosternConfig) => (logs === undefined ? {} : { logs });
 
 /**
- * Returns the usual setup, which is that of postern.yaml's section for all clusters, and the setups of the clusters
- * that differ from it. Equal ones are stored once. A new cluster without a section of its own changes nothing here.
+ * Returns the setup of the general section `rules` (`usual`), and the setups of clusters that differ from it. If two
+ * clusters have equal setups, the second has the name of the first in its place. A new cluster without own settings
+ * changes nothing.
  */
 const listSetups = <Settings extends object>(
   { rules, clusters, refused = [] }: PosternConfig,
@@ -83,36 +92,38 @@ const listSetups = <Settings extends object>(
     const isOlder = setup.mode !== "off" && kubernetes !== undefined && differsByMinor(served, kubernetes);
     return isOlder ? { ...setup, kubernetes } : setup;
   };
-  const all = [
-    ...[...clusters].map(([name, own]) => [name, buildSetup(own)] as const),
+  const setups = [
+    ...[...clusters].map(([name, cluster]) => [name, buildSetup(cluster)] as const),
     ...refused.map((name) => [name, { keyVersions: [], ...build(new Map()) }] as const),
   ];
-  // In the order of names, so that another order in postern.yaml changes nothing.
-  all.sort(([one], [other]) => (one < other ? -1 : 1));
+  // The setups are sorted by name, so that another order in postern.yaml changes nothing.
+  setups.sort(([left], [right]) => (left < right ? -1 : 1));
   const usualText = formatSorted(usual);
-  const names = new Map<string, string>();
-  const others = all.flatMap(([name, setup]) => {
+  const firstNames = new Map<string, string>();
+  const others = setups.flatMap(([name, setup]) => {
     const text = formatSorted(setup);
     if (text === usualText) return [];
-    const first = names.get(text);
-    if (first === undefined) names.set(text, name);
+    const first = firstNames.get(text);
+    if (first === undefined) firstNames.set(text, name);
     return [[name, first ?? setup] as const];
   });
   return { usual, clusters: Object.fromEntries(others) };
 };
 
-/** Reports whether a rule behaves otherwise in one minor version of Kubernetes than in another, or in the newest. */
-export const differsByMinor = (rules: readonly CatalogueRule[], one: string, other?: string): boolean =>
+/**
+ * Reports whether a rule behaves differently in two minor versions. Without `right`, the second is the newest version.
+ */
+export const differsByMinor = (rules: readonly CatalogueRule[], left: string, right?: string): boolean =>
   rules.some(({ rule: { since = {} } }) => {
-    // A newer minor has the entries of an older one and perhaps more, so different entries have different numbers.
-    const [left, right] = [one, other].map((minor) => Object.keys(selectSince(since, minor)).length);
-    return left !== right;
+    // A newer version has all entries of `since` that an older one has, so it is enough to compare their numbers.
+    const [leftCount, rightCount] = [left, right].map((minor) => Object.keys(selectSince(since, minor)).length);
+    return leftCount !== rightCount;
   });
 
-/** Returns JSON with the keys of maps in order, so that equal values have equal texts. */
+/** Returns JSON with sorted keys, so that equal values have equal texts. */
 const formatSorted = (value: unknown): string =>
   JSON.stringify(value, (_, inner: unknown) =>
-    isMap(inner) ? Object.fromEntries(Object.entries(inner).sort(([one], [other]) => (one < other ? -1 : 1))) : inner,
+    isMap(inner) ? Object.fromEntries(Object.entries(inner).sort(([left], [right]) => (left < right ? -1 : 1))) : inner,
   );
 
 const buildVariants = (rule: Rule, settings: object): { variants?: SettingsVariants } => {
@@ -120,21 +131,21 @@ const buildVariants = (rule: Rule, settings: object): { variants?: SettingsVaria
   return variants ? { variants: Object.fromEntries(variants) } : {};
 };
 
-/** Returns a group in the form of a rule, so that it gets a function and webhook entries like one. */
+/** Returns a group in the form of a rule, so that it gets a function and webhook entries as a rule does. */
 export const toGroupRule = ({ name, members }: RuleGroup): CatalogueRule => {
-  // The group member's name is put in front of each need's name, because two members may have needs of the same name.
+  // The name of each need gets the member's name as a prefix, because two members may have needs of the same name.
   const needs = Object.fromEntries(
     members.flatMap(({ name, rule }) =>
       Object.entries(rule.needs ?? {}).map(([need, declaration]) => [`${name}.${need}`, declaration]),
     ),
   );
   const summary = `Does at once what ${members.map(({ name }) => name).join(", ")} would do one after the other.`;
-  const face: Rule = rule({ summary, needs, match: [], mutate() {} });
+  const ruleOfGroup: Rule = rule({ summary, needs, match: [], mutate() {} });
   const place = { folder: "", place: `the group ${name}`, source: "groups", file: "" };
-  return { name, ...place, phases: ["mutate"], rule: face, members };
+  return { name, ...place, phases: ["mutate"], rule: ruleOfGroup, members };
 };
 
-/** Returns a group's part of postern.yaml. A member is off in clusters that don't name it. */
+/** Returns the part of postern.yaml for a group. A member is off in clusters that don't name it. */
 export const buildGroupEndpointConfig = ({ name, members }: RuleGroup, config: PosternConfig): GroupConfig => {
   const mapMembers = (setupOf: (listed: CatalogueRule) => RuleConfig) =>
     Object.fromEntries(members.map((listed) => [listed.name, buildMembership(listed, setupOf(listed))]));
@@ -156,11 +167,12 @@ export const buildGroupEndpointConfig = ({ name, members }: RuleGroup, config: P
   };
 };
 
+/** Returns what a group's function needs to know about one member: its settings, its match and its exemptions. */
 const buildMembership = (listed: CatalogueRule, setup: RuleConfig): GroupMemberConfig => {
   const { mode, settings } = setup;
   const match = mode === "off" ? [] : (selectPhase(listed.rule.match, "mutate", settings) ?? []);
   if (match.length === 0) return { mode, settings, match: [], failsOpen: true, exempt: {} };
-  // failsOpen is computed as with `--harden`, which entries may get after the functions were built.
+  // failsOpen is computed as if the rule were hardened, because entries may be hardened after the functions were built.
   const failsOpen = buildRuleWebhookEntry(listed, "mutate", setup, true).failurePolicy === "Ignore";
   const { namespaceLabels: _, ...exempt } = buildRuleWebhookEntry(listed, "mutate", setup, false).exempt;
   return { mode, settings, match, failsOpen, exempt: { ...exempt, ...buildExceptions(setup.exempt) } };

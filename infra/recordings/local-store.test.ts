@@ -53,7 +53,7 @@ describe("a folder of recordings", () => {
     assert.deepEqual(modes, [0o700, 0o700, 0o600]);
   });
 
-  it("is continued, on a new line if the last line is incomplete", async () => {
+  it("gets further lines in existing files, after a line break if the last line is incomplete", async () => {
     const to = await createTarget();
     await mkdir(join(to, "prod"), { recursive: true });
     await writeFile(join(to, "prod/limit-it.yaml"), "- {}\n- {");

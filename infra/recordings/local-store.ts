@@ -1,6 +1,6 @@
 import { type FileHandle, mkdir, open } from "node:fs/promises";
 import { join } from "node:path";
-import { setImmediate as turn } from "node:timers/promises";
+import { setImmediate as waitForOtherWork } from "node:timers/promises";
 import { exactJson } from "#lib/exact-json.ts";
 import { formatError } from "#lib/masking/masked-error.ts";
 import type { RecordedReview } from "#lib/recording/recorder.ts";
@@ -8,14 +8,9 @@ import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";
 import { toOneLine, truncateText } from "../cli/terminal.ts";
 
-/**
- * Appends reviews to recordings files in a folder, one file for each rule of each cluster: `<cluster>/<rule>.yaml`.
- */
+/** Appends recorded reviews to files in a folder. Each rule of each cluster has a file: `<cluster>/<rule>.yaml`. */
 export interface LocalRecordingWriter {
-  /**
-   * Queues a review, to be written to a file later, and returns at once. A failure to write it doesn't affect the
-   * caller.
-   */
+  /** Queues a review, which is written to a file later. Returns at once, and never throws. */
   record(review: RecordedReview): void;
   append(cluster: string, rule: string, line: string): Promise<void>;
   /** Waits until all recordings are written, and returns a summary. */
@@ -28,14 +23,14 @@ interface QueuedReview {
   length: number;
 }
 
-/** The limit of the queue of reviews to record, in characters: about ten thousand Pods. */
-const longestQueue = 32 * 1024 * 1024;
-/** The number of characters of recorded lines at which a batch is written to its file. */
-const longestBatch = 1024 * 1024;
-/** The number of reasons for left-out reviews that are counted separately; further reasons share one count. */
-const mostReasons = 20;
+/** The maximum length of the queue of reviews to record. It has room for about ten thousand Pods. */
+const maxQueueCharacters = 32 * 1024 * 1024;
+/** Recorded lines are collected until they have this length, and then written to their files. */
+const batchCharacters = 1024 * 1024;
+/** The number of reasons for left-out reviews that are counted separately. Further reasons are counted together. */
+const maxReasons = 20;
 
-/** Opens a folder for recordings with at most `most` lines per file. `say` gets each problem once, when it occurs. */
+/** Opens a folder for recordings. `say` gets each problem when it occurs first. */
 export const openLocalRecordingWriter = async (
   folder: string,
   maxLinesPerFile: number,
@@ -48,8 +43,8 @@ export const openLocalRecordingWriter = async (
   const omissions = openOmissions();
   const reported = new Set<string>();
   const queue: QueuedReview[] = [];
-  let length = 0;
-  let writing: Promise<void> | undefined;
+  let queuedCharacters = 0;
+  let currentWrite: Promise<void> | undefined;
 
   const reportOnce = (sentence: string) => {
     if (!reported.has(sentence)) say(sentence);
@@ -59,10 +54,10 @@ export const openLocalRecordingWriter = async (
     const place = getRecordingPath(cluster, rule);
     const count = counts.get(place) ?? 0;
     const kept = lines.slice(0, Math.max(0, maxLinesPerFile - count));
-    const beyond = lines.length - kept.length;
-    if (beyond > 0) {
+    const excess = lines.length - kept.length;
+    if (excess > 0) {
       reportOnce(`${place} has ${maxLinesPerFile} reviews, and gets no more; --most N takes more`);
-      omissions.add(`beyond ${maxLinesPerFile} of a rule`, beyond);
+      omissions.add(`beyond ${maxLinesPerFile} of a rule`, excess);
     }
     if (kept.length === 0) return;
     try {
@@ -78,12 +73,12 @@ export const openLocalRecordingWriter = async (
     while (queue.length > 0) {
       const batch = new Map<string, { cluster: string; rule: string; lines: string[] }>();
       let size = 0;
-      while (queue.length > 0 && size < longestBatch) {
-        // Reviews that wait for an answer run first: making a recording's line takes as long as a review.
-        await turn();
+      while (queue.length > 0 && size < batchCharacters) {
+        // Making a recording's line takes as long as answering a review. Waiting reviews are answered first.
+        await waitForOtherWork();
         const next = queue.shift();
         if (next === undefined) break;
-        length -= next.length;
+        queuedCharacters -= next.length;
         const { cluster, rule } = next.review.origin;
         const place = getRecordingPath(cluster, rule);
         const line =
@@ -103,27 +98,28 @@ export const openLocalRecordingWriter = async (
   return {
     record: (review) => {
       const size = estimateLength(review.request);
-      if (length + size > longestQueue) return omissions.add("too many at once");
-      length += size;
+      if (queuedCharacters + size > maxQueueCharacters) return omissions.add("too many at once");
+      queuedCharacters += size;
       queue.push({ review, length: size });
-      writing ??= write().finally(() => {
-        writing = undefined;
+      currentWrite ??= write().finally(() => {
+        currentWrite = undefined;
       });
     },
     append: (cluster, rule, line) => append(cluster, rule, [line]),
     close: async () => {
-      while (writing) await writing;
+      while (currentWrite) await currentWrite;
       const kept = [...counts.values()].reduce((sum, count) => sum + count, 0);
       return `${formatCount(kept, "review")} recorded in ${folder}${omissions.sentence()}`;
     },
   };
 };
 
+/** Counts the reviews that are left out, by reason. */
 const openOmissions = () => {
-  const left = new Map<string, number>();
+  const counts = new Map<string, number>();
   const add = (why: string, count = 1): void => {
-    const reason = left.has(why) || left.size < mostReasons ? why : "for other reasons";
-    left.set(reason, (left.get(reason) ?? 0) + count);
+    const reason = counts.has(why) || counts.size < maxReasons ? why : "for other reasons";
+    counts.set(reason, (counts.get(reason) ?? 0) + count);
   };
   return {
     add,
@@ -131,27 +127,27 @@ const openOmissions = () => {
       add(truncateText(toOneLine(formatError(error, { request })), 200));
     },
     sentence: () => {
-      const reasons = [...left].map(([why, count]) => `${count} ${why}`);
+      const reasons = [...counts].map(([why, count]) => `${count} ${why}`);
       return reasons.length > 0 ? `; left out: ${reasons.join(", ")}` : "";
     },
   };
 };
 
 /**
- * Estimates the characters of the line that records a request. A request that is too deep for JSON counts as a full
- * batch; recording it reports the error.
+ * Estimates the length of the line that records a request. A request that is nested too deep for JSON counts as a full
+ * batch. Its error is reported later, when its line is made.
  */
 const estimateLength = (request: object): number => {
   try {
     return exactJson.stringify(request).length;
   } catch {
-    return longestBatch;
+    return batchCharacters;
   }
 };
 
 const getRecordingPath = (cluster: string, rule: string) => join(cluster, `${rule}.yaml`);
 
-/** Appends all lines to a file of recordings, or none. Doesn't create `folder` again if it was deleted. */
+/** Appends all lines to a file of recordings, or none of them. Fails if `folder` was deleted. */
 const appendLines = async (folder: string, cluster: string, place: string, lines: string): Promise<void> => {
   await mkdir(join(folder, cluster), { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== "EEXIST") throw error;
@@ -159,9 +155,9 @@ const appendLines = async (folder: string, cluster: string, place: string, lines
   const file = await open(join(folder, place), "a+", 0o600);
   try {
     const { size } = await file.stat();
-    const begun = size > 0 && !(await endsLine(file, size));
-    await writeBytes(file, begun ? `\n${lines}` : lines).catch(async (error) => {
-      // The truncation may fail for a file that is not regular; the error of the write is reported.
+    const hasIncompleteLine = size > 0 && !(await endsLine(file, size));
+    await writeBytes(file, hasIncompleteLine ? `\n${lines}` : lines).catch(async (error) => {
+      // The truncation fails for a file that isn't regular, such as a pipe. The error of the write is reported anyway.
       await file.truncate(size).catch(() => {});
       throw error;
     });
@@ -170,15 +166,15 @@ const appendLines = async (folder: string, cluster: string, place: string, lines
   }
 };
 
-/** Writes in one call, while `appendFile` needs several: other processes may append to the same file. */
+/** Writes a text in one call if possible, because other processes may append to the same file between two calls. */
 const writeBytes = async (file: FileHandle, text: string): Promise<void> => {
   const bytes = Buffer.from(text);
-  // One write may take only a part of the bytes, so the rest is written again; on a full disk, that next write fails.
-  for (let at = 0; at < bytes.length; ) at += (await file.write(bytes, at)).bytesWritten;
+  // A call may write only a part of the bytes. On a full disk, the next call fails.
+  for (let offset = 0; offset < bytes.length; ) offset += (await file.write(bytes, offset)).bytesWritten;
 };
 
-/** Reports whether a file ends with a line break; without one, an earlier write was interrupted. */
+/** Reports whether a file ends with a line break. If it doesn't, an earlier write was interrupted. */
 const endsLine = async (file: FileHandle, size: number): Promise<boolean> => {
   const { buffer } = await file.read(Buffer.alloc(1), 0, 1, size - 1);
-  return buffer[0] === 10;
+  return buffer[0] === "\n".charCodeAt(0);
 };

@@ -49,7 +49,7 @@ describe("an answer", () => {
     assert.equal(replaced.made.verdict, "changed");
   });
 
-  it("is not a change if the patch changes nothing", () => {
+  it("is allowed, not changed, if the patch changes nothing", () => {
     const idle = answerWith({ allowed: true, patch: [{ op: "replace", path: "/data/a", value: "1" }] });
     assert.equal(idle.made.verdict, "allowed");
     assert.deepEqual(listDifferingAspects(idle, readRecorded({ admitted: true })), []);
@@ -79,7 +79,7 @@ describe("an answer", () => {
     );
   });
 
-  it("is compared with the details of a recording, but not of a case that is not a recording", () => {
+  it("has details that are compared with those of a recording, but not with a hand-written case", () => {
     const detailed = answerWith(deny({ ...status, details: { name: "a" } }));
     assert.deepEqual(listDifferingAspects(readRecorded({ refused: "no" }), detailed), []);
     assert.deepEqual(listDifferingAspects(readRecorded({ refused: "no", recorded: {} }), detailed), ["details"]);

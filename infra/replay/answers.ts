@@ -6,30 +6,33 @@ import { fitAuditAnnotationKeys, fitWarnings, type KubernetesObject, type Status
 import { applyOutcomePatch, parseDecision } from "../catalogue/case-differences.ts";
 import { toSentence } from "../cli/complaint.ts";
 
-/** A rule's decision about a review, regardless of its mode. */
+/** What a rule decides about a review. The rule's mode (enforce, warn or audit) doesn't influence it. */
 export interface ReplayDecision {
   verdict: "allowed" | "changed" | "denied";
   message?: string;
   code?: number;
   reason?: string;
-  /** The Status's details; absent in an answer that a case records without them. */
+  /** `details` of the Status object; absent if a case records an answer without details. */
   details?: Status["details"] | undefined;
   warnings: string[];
   audit: Record<string, string>;
-  /** The object afterwards; absent if the request was denied or only validated. */
+  /** The object after the rule's changes; absent if the request was denied or only validated. */
   object?: unknown;
 }
 
-/** One version's answer to a review. `absent` and `fault` say why the rule isn't evaluated, or why it can't be. */
+/**
+ * One version's answer to a review. `absent` says why the version doesn't evaluate the rule, `fault` why the version
+ * failed to answer.
+ */
 export type ReplayedReviewOutcome = KnownAnswer | { absent: string } | { fault: string };
 
-/** A readable answer of a replay side. `mode` is the rule's mode; absent if it is unknown or doesn't matter. */
+/** An answer that contains a decision. `mode` is the rule's mode; absent if it is unknown or doesn't matter. */
 interface KnownAnswer {
-  /** The decision that the side made. */
   made: ReplayDecision;
   mode?: EnforcementMode;
 }
 
+/** Returns the answer that a case records: denied, changed or allowed. */
 export const readRecordedAnswer = (entry: Case): ReplayedReviewOutcome => {
   const warnings = fitWarnings(entry.warnings ?? []);
   const audit = fitAuditAnnotationKeys(entry.audit ?? {});
@@ -43,6 +46,7 @@ export const readRecordedAnswer = (entry: Case): ReplayedReviewOutcome => {
   return { made: { ...toAdmission(mutate, becomes ?? mutate), warnings, audit } };
 };
 
+/** Parses what a function returned for a case's review: an AdmissionReview, or a Status if there is no decision. */
 export const parseReplayedReviewOutcome = (answer: unknown, entry: Case, uid: string): ReplayedReviewOutcome => {
   const { kind, code, message } = toMap(answer);
   if (kind === "Status" && code === 404) return { absent: `has nothing to ${entry.mutate ? "mutate" : "validate"}` };
@@ -71,14 +75,14 @@ const toAdmission = (
   return { verdict: isDeepStrictEqual(before, after) ? "allowed" : "changed", object: after };
 };
 
-/** The name of a part of an answer, such as message or object, that replay compares between two answers. */
+/** A part of an answer, such as its message or object, that replay compares with the same part of another answer. */
 export type DecisionAspect = keyof ReplayDecision | "mode";
 
 const aspects = ["verdict", "message", "code", "reason", "warnings", "audit", "object"] as const;
 
 /**
- * Lists how two replay answers differ. Patches count as different if they lead to different objects. Modes are compared
- * only if both are known and one of the verdicts isn't `allowed`.
+ * Lists the parts in which two answers differ. Patches count as different if they lead to different objects. Modes are
+ * compared only if both modes are known and at least one verdict isn't `allowed`.
  */
 export const listDifferingAspects = (left: KnownAnswer, right: KnownAnswer): DecisionAspect[] => {
   const [leftDecision, rightDecision] = [left.made, right.made];

@@ -8,10 +8,10 @@ import type { FunctionProcessReply, FunctionProcessRequest } from "./function-pr
 import type { ReplayFoldersAndProcesses } from "./scratch.ts";
 import { findServingFunctionName, type ReplayableVersion } from "./sides.ts";
 
-/** The time that Lambda gives a function to start, in milliseconds. */
-const starting = 10_000;
+/** The time that Lambda gives a function to start. */
+const startTimeoutMilliseconds = 10_000;
 
-/** Opens the built functions in a folder as a version that answers reviews, in a process of its own. */
+/** Opens the built functions in a folder as a version that answers reviews. A separate process runs the functions. */
 export const openBundledVersion = async (
   name: string,
   folder: string,
@@ -20,27 +20,27 @@ export const openBundledVersion = async (
 ): Promise<ReplayableVersion> => {
   const configs = await readRuleConfigs(folder);
   const functionProcess = openFunctionProcess(folder, scratch);
-  const started = new Map<string, Promise<FunctionProcessReply>>();
-  const start = (name: string) => {
-    const known =
-      started.get(name) ??
-      functionProcess.ask({ function: name, milliseconds: Math.max(reviewLimitMilliseconds, starting) });
-    started.set(name, known);
-    return known;
+  const startReplies = new Map<string, Promise<FunctionProcessReply>>();
+  const startOnce = (functionName: string) => {
+    const milliseconds = Math.max(reviewLimitMilliseconds, startTimeoutMilliseconds);
+    const reply = startReplies.get(functionName) ?? functionProcess.send({ function: functionName, milliseconds });
+    startReplies.set(functionName, reply);
+    return reply;
   };
 
   return {
     name,
     find: async (rule: string, phase: Phase) => {
-      const part = findServingFunctionName(configs, rule, phase);
-      if (part === undefined) return { absent: "doesn't have the rule, or has it turned off everywhere" };
-      const { fault } = await start(part);
+      const functionName = findServingFunctionName(configs, rule, phase);
+      if (functionName === undefined) return { absent: "doesn't have the rule, or has it turned off everywhere" };
+      const { fault } = await startOnce(functionName);
       if (fault !== undefined) return { fault: `it doesn't start: ${fault}` };
-      const config = configs.get(part);
-      return config === undefined ? { fault: "it contains no settings" } : { name: part, config };
+      const config = configs.get(functionName);
+      return config === undefined ? { fault: "it contains no settings" } : { name: functionName, config };
     },
-    invoke: async (part, event) => {
-      const reply = await functionProcess.ask({ function: part.name, event, milliseconds: reviewLimitMilliseconds });
+    invoke: async (servingFunction, event) => {
+      const request = { function: servingFunction.name, event, milliseconds: reviewLimitMilliseconds };
+      const reply = await functionProcess.send(request);
       return reply.fault === undefined ? { answer: reply.answer } : { fault: reply.fault };
     },
   };
@@ -49,22 +49,25 @@ export const openBundledVersion = async (
 /** Reports whether a folder has bundles that postern build wrote. */
 export const hasPosternBundles = async (folder: string): Promise<boolean> => (await readRuleConfigs(folder)).size > 0;
 
-/** Returns the functions in a folder of bundles, each with its part of postern.yaml; undefined if that is unknown. */
+/**
+ * Maps the name of each function in a folder of bundles to the function's part of postern.yaml, or to undefined if
+ * that part can't be read.
+ */
 export const readRuleConfigs = async (folder: string): Promise<Map<string, unknown>> => {
   const configs = new Map<string, unknown>();
   for (const entry of await readdir(folder, { withFileTypes: true }).catch(() => [])) {
-    const place = join(folder, entry.name);
-    const code = entry.isDirectory() ? await readFile(join(place, "index.cjs"), "utf8").catch(() => "") : "";
+    const bundleFolder = join(folder, entry.name);
+    const code = entry.isDirectory() ? await readFile(join(bundleFolder, "index.cjs"), "utf8").catch(() => "") : "";
     if (code === "") continue;
-    const settings = await readFile(join(place, "settings.json"), "utf8").catch(() => undefined);
+    const settings = await readFile(join(bundleFolder, "settings.json"), "utf8").catch(() => undefined);
     configs.set(entry.name, settings === undefined ? parseBundledConfig(code) : JSON.parse(settings));
   }
   return configs;
 };
 
 /**
- * Returns an older build's part of postern.yaml. Older builds wrote no settings.json: the part is only in the code,
- * as a call of JSON.parse.
+ * Returns a function's part of postern.yaml from the function's code. Older versions of Postern wrote no settings.json;
+ * their bundles contain the part only as a call such as `JSON.parse('{"rule":"trusted-registry",…}')`.
  */
 const parseBundledConfig = (code: string): unknown => {
   const [call] = /JSON\.parse\((['"`])\{\\?"rule\\?":.*?\}\1\)/s.exec(code) ?? [];
@@ -73,20 +76,21 @@ const parseBundledConfig = (code: string): unknown => {
 
 /** A process that runs the functions of a folder, one invocation at a time. */
 interface FunctionProcess {
-  ask(order: FunctionProcessRequest): Promise<FunctionProcessReply>;
+  send(request: FunctionProcessRequest): Promise<FunctionProcessReply>;
 }
 
 /** The number of crashes or timeouts after which a function isn't called again. */
-const mostEnds = 3;
+const maxProcessEnds = 3;
 
-/** The milliseconds that a process gets beyond its functions' time limit, so that these can report a timeout. */
-const grace = 500;
+/** A process gets this much more time than its function, so that the function can report its own timeout. */
+const graceMilliseconds = 500;
 
 const openFunctionProcess = (folder: string, scratch: ReplayFoldersAndProcesses): FunctionProcess => {
-  let actor: ChildProcess | undefined;
-  let waiting: ((reply: FunctionProcessReply) => void) | undefined;
-  let last: Promise<unknown> = Promise.resolve();
-  const ends = new Map<string, number>();
+  let current: ChildProcess | undefined;
+  let resolveReply: ((reply: FunctionProcessReply) => void) | undefined;
+  let lastReply: Promise<unknown> = Promise.resolve();
+  /** How often each function ended its process. */
+  const processEnds = new Map<string, number>();
 
   const start = (): ChildProcess => {
     const { PATH, TZ, LANG } = process.env;
@@ -98,42 +102,44 @@ const openFunctionProcess = (folder: string, scratch: ReplayFoldersAndProcesses)
     });
     scratch.trackChild(started);
     const end = (fault: string) => {
-      if (actor === started) {
-        actor = undefined;
-        waiting?.({ fault });
+      if (current === started) {
+        current = undefined;
+        resolveReply?.({ fault });
       }
       started.kill("SIGKILL");
     };
-    started.on("message", (reply: FunctionProcessReply) => actor === started && waiting?.(reply));
+    started.on("message", (reply: FunctionProcessReply) => current === started && resolveReply?.(reply));
     started.on("error", ({ message }) => end(`its process failed: ${message}`));
     started.on("exit", (code, signal) => end(`its process ended with ${signal ?? code}`));
     return started;
   };
 
-  const ask = async (order: FunctionProcessRequest): Promise<FunctionProcessReply> => {
-    const before = ends.get(order.function) ?? 0;
-    if (before >= mostEnds) return { fault: `it is not asked any more, for ${before} reviews ended its process` };
-    actor ??= start();
-    const child = actor;
+  const sendNow = async (request: FunctionProcessRequest): Promise<FunctionProcessReply> => {
+    const endCount = processEnds.get(request.function) ?? 0;
+    if (endCount >= maxProcessEnds)
+      return { fault: `it is not asked any more, for ${endCount} reviews ended its process` };
+    current ??= start();
+    const child = current;
     const { promise, resolve } = Promise.withResolvers<FunctionProcessReply>();
-    waiting = resolve;
+    resolveReply = resolve;
     const timer = setTimeout(() => {
-      actor = undefined;
+      current = undefined;
       child.kill("SIGKILL");
-      resolve({ fault: `it gave no answer within ${order.milliseconds / 1000} s` });
-    }, order.milliseconds + grace);
+      resolve({ fault: `it gave no answer within ${request.milliseconds / 1000} s` });
+    }, request.milliseconds + graceMilliseconds);
     // Errors of `send` are ignored: the exit event reports a process that has ended.
-    child.send(order, () => {});
+    child.send(request, () => {});
     const reply = await promise;
     clearTimeout(timer);
-    if (actor === undefined) ends.set(order.function, before + 1);
+    if (current === undefined) processEnds.set(request.function, endCount + 1);
     return reply;
   };
 
   return {
-    ask: (order) => {
-      const reply = last.then(() => ask(order));
-      last = reply;
+    // A request waits until the previous request has its reply.
+    send: (request) => {
+      const reply = lastReply.then(() => sendNow(request));
+      lastReply = reply;
       return reply;
     },
   };

@@ -1,19 +1,17 @@
-// This program runs one version's functions for a replay, in a separate process: a crash or a timeout ends only that.
+// `postern replay` starts this program to run the functions of one version. A crash or a timeout of a function ends
+// only this process, not the replay.
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { getErrorMessage } from "#lib/failure.ts";
 
-/** An order to a process that runs functions: load this function, and invoke it if there is an event. */
+/** Asks the process to load a function and, if there is an event, to invoke it within a time limit. */
 export interface FunctionProcessRequest {
   function: string;
   event?: object;
   milliseconds: number;
 }
 
-/**
- * The reply of the process that runs functions: the handler's answer, or the fault. The reply is empty if the order
- * was only to load the function.
- */
+/** The handler's answer, or a fault. The reply is empty if the request was only to load the function. */
 export interface FunctionProcessReply {
   answer?: unknown;
   fault?: string;
@@ -30,7 +28,7 @@ const load = (name: string): Handler => {
   return handler;
 };
 
-const handleOrder = async ({
+const handleRequest = async ({
   function: name,
   event,
   milliseconds,
@@ -38,11 +36,11 @@ const handleOrder = async ({
   try {
     const handler = load(name);
     if (event === undefined) return {};
-    const until = Date.now() + milliseconds;
+    const deadline = Date.now() + milliseconds;
     const context = {
       functionName: name,
       functionVersion: "replayed",
-      getRemainingTimeInMillis: () => Math.max(0, until - Date.now()),
+      getRemainingTimeInMillis: () => Math.max(0, deadline - Date.now()),
     };
     return { answer: await handler(event, context) };
   } catch (error) {
@@ -50,6 +48,6 @@ const handleOrder = async ({
   }
 };
 
-process.on("message", async (order: FunctionProcessRequest) => {
-  process.send?.(await handleOrder(order));
+process.on("message", async (request: FunctionProcessRequest) => {
+  process.send?.(await handleRequest(request));
 });

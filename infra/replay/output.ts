@@ -10,45 +10,55 @@ import {
   type ReplayCounts,
 } from "./replay-report.ts";
 
-/** Prints a replay's results rule by rule: at most `most`, and each reason for a missing answer only once. */
+/**
+ * Prints a replay's results rule by rule: at most `maxPerRule` for each rule, and each reason for a missing answer only
+ * once for each rule. Errors of unreadable recordings go to standard error.
+ */
 export const writeReplayText = async (
   results: AsyncIterable<ReplayedRecordingResult>,
   names: readonly [string, string],
-  most: number,
+  maxPerRule: number,
 ): Promise<ReplayCounts> => {
   const paint = createPainter(isColoured(process.stdout, process.env));
   const counts = createCounts();
-  let [rule, shown, more, unread] = ["", 0, 0, 0];
-  const reasons = new Set<string>();
-  const turn = async (next: string) => {
-    if (more > 0) await writeToOutput(`  and ${more} more of ${rule}\n`);
-    [rule, shown, more] = [next, 0, 0];
-    reasons.clear();
+  let [rule, shown, omitted, unreadable] = ["", 0, 0, 0];
+  const shownFaults = new Set<string>();
+  const startRule = async (nextRule: string) => {
+    if (omitted > 0) await writeToOutput(`  and ${omitted} more of ${rule}\n`);
+    [rule, shown, omitted] = [nextRule, 0, 0];
+    shownFaults.clear();
   };
   for await (const result of results) {
     countResult(counts, result);
     if (result.state === "unreadable") {
-      if (unread++ < most) process.stderr.write(formatReplayResult(result, names, createPainter(false)));
+      if (unreadable++ < maxPerRule) process.stderr.write(formatReplayResult(result, names, createPainter(false)));
       continue;
     }
     const text = formatReplayResult(result, names, paint);
     if (text === "") continue;
-    if (result.rule !== rule) await turn(result.rule);
-    const reason = getFaults(result);
-    if (shown === most || reasons.has(reason)) more++;
+    if (result.rule !== rule) await startRule(result.rule);
+    const faults = getFaults(result);
+    if (shown === maxPerRule || shownFaults.has(faults)) omitted++;
     else {
-      if (reason !== "") reasons.add(reason);
+      if (faults !== "") shownFaults.add(faults);
       if (shown++ === 0) await writeToOutput(`${paint("bold", rule)}\n`);
       await writeToOutput(text);
     }
   }
-  await turn("");
+  // Prints how many results of the last rule were omitted.
+  await startRule("");
   if (Object.values(counts).some((count) => count > 0)) await writeToOutput(formatReplaySummary(counts));
   return counts;
 };
 
+/** Returns why answers are missing, as one text; empty if both versions answered. */
 const getFaults = ({ answers }: Exclude<ReplayedRecordingResult, { state: "unreadable" }>): string =>
-  answers.map((answer) => ("fault" in answer ? answer.fault : "absent" in answer ? answer.absent : "")).join("");
+  answers
+    .map((answer) => {
+      if ("fault" in answer) return answer.fault;
+      return "absent" in answer ? answer.absent : "";
+    })
+    .join("");
 
 /**
  * Prints the results of a replay as one JSON document, with a line for each review whose answers differ or that can't
@@ -64,11 +74,11 @@ export const writeReplayJson = async (
   for await (const result of results) {
     countResult(counts, result);
     if (result.state === "alike" || result.state === "neither") continue;
-    const base =
+    const printed =
       result.state === "unreadable"
         ? result
         : { ...result, answers: dropObjects(result), difference: computeResultHunks(result) };
-    await writeToOutput(`${separator}${JSON.stringify(base)}`);
+    await writeToOutput(`${separator}${JSON.stringify(printed)}`);
     separator = ",\n";
   }
   await writeToOutput(`\n],"summary":${JSON.stringify(counts)}}\n`);
@@ -76,12 +86,12 @@ export const writeReplayJson = async (
 };
 
 /**
- * Returns the compared answers without whole objects: the diff shows how these differ, and hides values of Secrets.
+ * Returns the answers without their objects. The printed diff shows how the objects differ, and hides Secret values.
  */
 const dropObjects = ({ answers }: Exclude<ReplayedRecordingResult, { state: "unreadable" }>) =>
   answers.map((answer) => ("made" in answer ? { ...answer, made: { ...answer.made, object: undefined } } : answer));
 
-/** Writes to standard output, and waits while its reader is slow. */
+/** Writes to standard output. Waits while the program that reads the output, such as `less`, doesn't read on. */
 export const writeToOutput = async (text: string): Promise<void> => {
   if (!process.stdout.write(text)) await once(process.stdout, "drain");
 };

@@ -42,9 +42,9 @@ describe("the lines of a file", () => {
   it("are left out if they are too long or not UTF-8; later lines are read", async () => {
     const lines = await collect(readLines(generateChunks("1234", "56\n12345\n", Uint8Array.of(0xff, 10), "end"), 5));
     assert.deepEqual(lines, [
-      { number: 1, wrong: "is longer than 5 bytes" },
+      { number: 1, fault: "is longer than 5 bytes" },
       { number: 2, text: "12345" },
-      { number: 3, wrong: "is not UTF-8" },
+      { number: 3, fault: "is not UTF-8" },
       { number: 4, text: "end" },
     ]);
   });

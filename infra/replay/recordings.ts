@@ -30,43 +30,50 @@ export interface ReplayRecording {
   cluster?: string;
 }
 
+/** A line that is no recording, or no case; `sentence` says why. */
 export interface UnreadableRecording {
   file: string;
   line: number;
   sentence: string;
 }
 
-/** The maximum length of one line in a file of recordings, in bytes. Every recording is shorter. */
-const longestLine = 4 * 1024 * 1024;
+/** The maximum length of one line in a file of recordings. Every line that Postern records is shorter. */
+const maxLineBytes = 4 * 1024 * 1024;
 
-/** The limit of a cases.yaml written by hand, in characters; it is read into memory as a whole. */
-const longestFile = 4 * longestLine;
+/** The maximum length of a cases.yaml written by hand. Such a file is read into memory as a whole. */
+const maxWrittenCharacters = 4 * maxLineBytes;
 
-/** Reads recordings from files, folders and, for `-`, standard input, one after the other in bounded memory. */
+/**
+ * Reads recordings one after the other from files and folders, and from standard input for the path `-`. The memory
+ * use doesn't grow with the number of recordings.
+ */
 export async function* readRecordings(
   paths: readonly string[],
   stdin: AsyncIterable<Uint8Array> = process.stdin,
 ): AsyncGenerator<ReplayRecording | UnreadableRecording> {
   const files = new Set((await Promise.all(paths.map(listRecordingFiles))).flat());
-  // Sorts by file name first: the files of one rule are read one after another, whatever their cluster's folder.
+  // Each cluster has a folder with a file for each rule. Sorting by file name first keeps the files of a rule together.
   const sorted = [...files].sort((left, right) => compare(basename(left), basename(right)) || compare(left, right));
   for (const file of sorted) {
     const source: AsyncIterable<Uint8Array> = file === "-" ? stdin : createReadStream(file);
     try {
-      for await (const found of parseRecordings(source)) yield { file, ...found };
+      for await (const parsed of parseRecordings(source)) yield { file, ...parsed };
     } catch (error) {
       throw new Complaint(`${file} can't be read: ${toSentence(error)}`);
     }
   }
 }
 
-const compare = (left: string, right: string) => (left < right ? -1 : left > right ? 1 : 0);
+const compare = (left: string, right: string) => {
+  if (left === right) return 0;
+  return left < right ? -1 : 1;
+};
 
 const listRecordingFiles = async (path: string): Promise<string[]> => {
   if (path === "-") return [path];
-  const found = await stat(path).catch(() => undefined);
-  if (found === undefined) throw new Complaint(`${path} is no file or folder`);
-  if (!found.isDirectory()) return [normalize(path)];
+  const stats = await stat(path).catch(() => undefined);
+  if (stats === undefined) throw new Complaint(`${path} is no file or folder`);
+  if (!stats.isDirectory()) return [normalize(path)];
   const entries = await readdir(path, { recursive: true, withFileTypes: true }).catch((error) => {
     throw new Complaint(`${path} can't be read: ${toSentence(error)}`);
   });
@@ -75,35 +82,40 @@ const listRecordingFiles = async (path: string): Promise<string[]> => {
     .map(({ parentPath, name }) => join(parentPath, name));
 };
 
-type Found = Omit<ReplayRecording, "file"> | Omit<UnreadableRecording, "file">;
+type ParsedRecording = Omit<ReplayRecording, "file"> | Omit<UnreadableRecording, "file">;
 
-/** Reads recordings, one per line, or a list of cases written by hand; the first line decides. */
-async function* parseRecordings(source: AsyncIterable<Uint8Array>): AsyncGenerator<Found> {
-  let written: NumberedLine[] | undefined;
+/**
+ * Parses a file of recordings, one per line, or a list of cases written by hand. The first line that isn't empty, a
+ * comment or `---` decides: a file of recordings starts with `- {"`.
+ */
+async function* parseRecordings(source: AsyncIterable<Uint8Array>): AsyncGenerator<ParsedRecording> {
+  let handWrittenLines: NumberedLine[] | undefined;
   let isRecorded = false;
-  let length = 0;
+  let characters = 0;
   for await (const line of readLines(source)) {
     const text = line.text?.trim();
-    if (!isRecorded && written === undefined && (text === "" || text?.startsWith("#") || text === "---")) continue;
-    if (written === undefined && (isRecorded || text === undefined || /^-\s*\{\s*"/.test(text))) {
+    if (!isRecorded && handWrittenLines === undefined && (text === "" || text?.startsWith("#") || text === "---"))
+      continue;
+    if (handWrittenLines === undefined && (isRecorded || text === undefined || /^-\s*\{\s*"/.test(text))) {
       isRecorded = true;
       if (text !== "") yield parseRecording(line);
       continue;
     }
-    written ??= [];
-    written.push(line);
-    length += line.text?.length ?? 0;
-    const wrong = length > longestFile ? `makes this longer than ${longestFile} characters` : line.wrong;
-    if (wrong !== undefined) {
-      yield { line: line.number, sentence: wrong };
+    handWrittenLines ??= [];
+    handWrittenLines.push(line);
+    characters += line.text?.length ?? 0;
+    const fault =
+      characters > maxWrittenCharacters ? `makes this longer than ${maxWrittenCharacters} characters` : line.fault;
+    if (fault !== undefined) {
+      yield { line: line.number, sentence: fault };
       return;
     }
   }
-  if (written !== undefined) yield* parseWrittenCases(written);
+  if (handWrittenLines !== undefined) yield* parseWrittenCases(handWrittenLines);
 }
 
-const parseRecording = ({ number: line, text = "", wrong }: NumberedLine): Found => {
-  if (wrong !== undefined) return { line, sentence: wrong };
+const parseRecording = ({ number: line, text = "", fault }: NumberedLine): ParsedRecording => {
+  if (fault !== undefined) return { line, sentence: fault };
   const [, json] = /^-\s+(.*)$/.exec(text.trimEnd()) ?? [];
   if (json === undefined) return { line, sentence: "is no recording: each begins with a dash" };
   const value = parseJson(json);
@@ -111,22 +123,25 @@ const parseRecording = ({ number: line, text = "", wrong }: NumberedLine): Found
   return { line, ...readCase(value) };
 };
 
-/** Parses cases written by hand, with several lines each. Aliases are limited, because they can expand without end. */
-const parseWrittenCases = (lines: readonly NumberedLine[]): Found[] => {
+/**
+ * Parses cases written by hand, each of several lines. The number of YAML aliases is limited, because a small file
+ * with nested aliases can expand to gigabytes.
+ */
+const parseWrittenCases = (lines: readonly NumberedLine[]): ParsedRecording[] => {
   const counter = new LineCounter();
-  const first = lines[0]?.number ?? 1;
+  const firstLine = lines[0]?.number ?? 1;
   const text = lines.map(({ text }) => text).join("\n");
   const document = parseDocument(text, { prettyErrors: false, lineCounter: counter, logLevel: "silent" });
-  const getLine = (offset: number) => counter.linePos(offset).line + first - 1;
-  const [broken] = document.errors;
-  if (broken) return [{ line: getLine(broken.pos[0]), sentence: `is no YAML: ${broken.message}` }];
+  const getLine = (offset: number) => counter.linePos(offset).line + firstLine - 1;
+  const [syntaxError] = document.errors;
+  if (syntaxError) return [{ line: getLine(syntaxError.pos[0]), sentence: `is no YAML: ${syntaxError.message}` }];
   const { contents } = document;
-  if (!isSeq(contents)) return [{ line: first, sentence: "is no list of cases" }];
+  if (!isSeq(contents)) return [{ line: firstLine, sentence: "is no list of cases" }];
   let values: unknown[];
   try {
     values = document.toJS({ maxAliasCount: 10_000 });
   } catch (error) {
-    return [{ line: first, sentence: `is no YAML: ${toSentence(error)}` }];
+    return [{ line: firstLine, sentence: `is no YAML: ${toSentence(error)}` }];
   }
   return contents.items.map((item, index) => {
     const offset = isNode(item) ? (item.range?.[0] ?? 0) : 0;
@@ -134,7 +149,7 @@ const parseWrittenCases = (lines: readonly NumberedLine[]): Found[] => {
   });
 };
 
-const objects: InputShape = {
+const objectsShape: InputShape = {
   expected: "a list of objects with names",
   type: "array",
   items: {
@@ -151,12 +166,12 @@ const objects: InputShape = {
     required: ["metadata"],
   },
 };
-const answers = createMapListShape("a list of questions with answers", { answer: mapShape });
-const needs = {
-  objects,
-  https: answers,
-  http: answers,
-  aws: answers,
+const answersShape = createMapListShape("a list of questions with answers", { answer: mapShape });
+const needsMembers = {
+  objects: objectsShape,
+  https: answersShape,
+  http: answersShape,
+  aws: answersShape,
   may: createMapListShape("a list of questions that say whether it is allowed", { allowed: flagShape }),
   refused: createMapListShape("a list of names with a status", { status: mapShape }),
   reads: createMapListShape("a list of maps"),
@@ -165,25 +180,29 @@ const needs = {
   cluster: textShape,
   plurals: textMapShape,
 };
-const origin = {
+const recordedMembers = {
   rule: { expected: "the name of a rule", type: "string" as const, pattern: ruleNamePattern.source },
   cluster: textShape,
 };
-/** The shape of a recorded case. Unknown members are allowed: another version of Postern may have written these. */
+/** The shape of a recorded case. Unknown members are allowed, because another version of Postern may write them. */
 const caseShape = createMapShape(
-  { ...caseMembers, needs: createMapShape(needs, anyShape), recorded: createMapShape(origin, anyShape) },
+  {
+    ...caseMembers,
+    needs: createMapShape(needsMembers, anyShape),
+    recorded: createMapShape(recordedMembers, anyShape),
+  },
   anyShape,
 );
 
 /**
- * The most levels of nesting that a recorded case may have, more than any real object has. Deeper recursion could
- * overflow the stack and end the process.
+ * The maximum number of nested levels in a recorded case. Real objects have fewer. Without a limit, functions that
+ * process a case recursively could overflow the stack and end the process.
  */
-const deepest = 1000;
+const maxNesting = 1000;
 
 const readCase = (value: unknown): { entry: Case; rule?: string; cluster?: string } | { sentence: string } => {
   if (!isMap(value)) return { sentence: "is no case: a map is expected" };
-  if (isDeeper(value, deepest)) return { sentence: `is no case: it is nested more than ${deepest} deep` };
+  if (isDeeper(value, maxNesting)) return { sentence: `is no case: it is nested more than ${maxNesting} deep` };
   const [misfit] = findMisfits(value, caseShape);
   if (misfit) return { sentence: `is no case: ${misfit.path.join(".")} must be ${misfit.expected}` };
   if (!Object.hasOwn(value, "name")) return { sentence: "is no case: it has no name" };
@@ -195,48 +214,49 @@ const readCase = (value: unknown): { entry: Case; rule?: string; cluster?: strin
   return { entry, ...(rule !== undefined && { rule }), ...(cluster !== undefined && { cluster }) };
 };
 
-/** A line of a file, counted from 1. A line that is too long or not UTF-8 has `wrong` instead of `text`. */
+/** A line of a file with its number, which starts at 1. A line that is too long or not UTF-8 has no text. */
 interface NumberedLine {
   number: number;
   text?: string;
-  wrong?: string;
+  fault?: string;
 }
 
-const newline = 10;
+const newlineByte = 10;
 
+/** Splits a stream of bytes into lines, in memory that a long line doesn't increase. */
 export async function* readLines(
   source: AsyncIterable<Uint8Array>,
-  longest = longestLine,
+  maxBytes = maxLineBytes,
 ): AsyncGenerator<NumberedLine> {
   let number = 1;
   let parts: Uint8Array[] = [];
   let length = 0;
-  const take = (part: Uint8Array) => {
+  const addPart = (part: Uint8Array) => {
     length += part.length;
     // The bytes of a line that is too long are counted, but not kept.
-    if (length > longest) parts = [];
+    if (length > maxBytes) parts = [];
     else if (part.length > 0) parts.push(part);
   };
   const finishLine = (): NumberedLine => {
-    const line = decodeLine(number, parts, length, longest);
+    const line = decodeLine(number, parts, length, maxBytes);
     [number, parts, length] = [number + 1, [], 0];
     return line;
   };
   for await (const chunk of source) {
-    let from = 0;
-    for (let at = chunk.indexOf(newline); at >= 0; at = chunk.indexOf(newline, from)) {
-      take(chunk.subarray(from, at));
+    let start = 0;
+    for (let end = chunk.indexOf(newlineByte); end >= 0; end = chunk.indexOf(newlineByte, start)) {
+      addPart(chunk.subarray(start, end));
       yield finishLine();
-      from = at + 1;
+      start = end + 1;
     }
-    take(chunk.subarray(from));
+    addPart(chunk.subarray(start));
   }
   if (length > 0) yield finishLine();
 }
 
-const decodeLine = (number: number, parts: readonly Uint8Array[], length: number, longest: number): NumberedLine => {
-  if (length > longest) return { number, wrong: `is longer than ${longest} bytes` };
+const decodeLine = (number: number, parts: readonly Uint8Array[], length: number, maxBytes: number): NumberedLine => {
+  if (length > maxBytes) return { number, fault: `is longer than ${maxBytes} bytes` };
   const bytes = Buffer.concat(parts);
-  if (!isUtf8(bytes)) return { number, wrong: "is not UTF-8" };
+  if (!isUtf8(bytes)) return { number, fault: "is not UTF-8" };
   return { number, text: bytes.toString().replace(/\r$/, "") };
 };

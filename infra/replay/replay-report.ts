@@ -4,7 +4,7 @@ import { computeHunks, type DiffHunk } from "../diff/difference.ts";
 import type { DecisionAspect, ReplayDecision, ReplayedReviewOutcome } from "./answers.ts";
 import type { ReplayComparisonState, ReplayedRecordingResult } from "./replay.ts";
 
-/** The number of results per state; `redacted` counts those among them that were evaluated on placeholders. */
+/** The number of results in each state. `redacted` counts the results of recordings whose free text is redacted. */
 export type ReplayCounts = Record<ReplayComparisonState | "unreadable" | "redacted", number>;
 
 export const createCounts = (): ReplayCounts => ({
@@ -22,7 +22,7 @@ export const countResult = (counts: ReplayCounts, result: ReplayedRecordingResul
   if (result.state !== "unreadable" && result.redacted) counts.redacted++;
 };
 
-/** Returns the result of replaying one review as text; empty if there is no difference to show. */
+/** Returns the result of replaying one review as text. The text is empty if the answers don't differ. */
 export const formatReplayResult = (
   result: ReplayedRecordingResult,
   names: readonly [string, string],
@@ -35,17 +35,21 @@ export const formatReplayResult = (
   if (result.state === "unreadable") return `${place} ${paint("yellow", toOneLine(result.sentence))}\n`;
   if (result.state === "alike" || result.state === "neither") return "";
   const { name, differs, answers } = result;
-  const head = `  ${paint("bold", toOneLine(name))} ${place}\n`;
+  const title = `  ${paint("bold", toOneLine(name))} ${place}\n`;
   if (result.state === "unplayed") {
     const faults = answers.flatMap((answer, side) => ("fault" in answer ? [`by ${names[side]}: ${answer.fault}`] : []));
-    return `${head}    ${paint("yellow", "could not be replayed")} ${toOneLine([...new Set(faults)].join("; "))}\n`;
+    return `${title}    ${paint("yellow", "could not be replayed")} ${toOneLine([...new Set(faults)].join("; "))}\n`;
   }
   const lines = answers.map((answer, side) => formatAnswer(answer, differs, String(names[side]), side === 0, paint));
-  return [head, ...lines, ...computeResultHunks(result).map((hunk) => formatHunk(hunk, paint))].join("");
+  return [title, ...lines, ...computeResultHunks(result).map((hunk) => formatHunk(hunk, paint))].join("");
 };
 
-const verbal: DecisionAspect[] = ["verdict", "message", "code", "reason", "details", "mode"];
+/** The parts of an answer that its verdict line shows. */
+const verdictLineAspects: DecisionAspect[] = ["verdict", "message", "code", "reason", "details", "mode"];
 
+/**
+ * Returns the lines of one version's answer: those that differ from the other version's, or all if only one answered.
+ */
 const formatAnswer = (
   answer: ReplayedReviewOutcome,
   differs: readonly DecisionAspect[],
@@ -59,17 +63,19 @@ const formatAnswer = (
   if ("fault" in answer) return formatLine(`${side}: ${answer.fault}`);
   const { made, mode } = answer;
   const { warnings, audit } = made;
-  // An answer without a differing aspect is shown in full: the other side of the replay has no answer to compare.
+  // `differs` is empty if the other version gave no answer to compare with: this answer is shown in full.
   const isShownInFull = differs.length === 0;
-  const has = (...some: DecisionAspect[]) => some.some((aspect) => differs.includes(aspect));
-  const isTold = mode !== undefined && (isShownInFull ? mode !== "enforce" && made.verdict !== "allowed" : has("mode"));
-  const verdict = `${side}: ${formatVerdict(made, differs)}${isTold ? `, in mode ${mode}` : ""}`;
-  const warned = has("warnings") && warnings.length === 0 ? ["nothing"] : warnings;
-  const hasAudit = has("audit") || (isShownInFull && Object.keys(audit).length > 0);
+  const isModeWorthShowing = mode !== "enforce" && made.verdict !== "allowed";
+  const showsMode = mode !== undefined && (isShownInFull ? isModeWorthShowing : differs.includes("mode"));
+  const showsVerdict = isShownInFull || verdictLineAspects.some((aspect) => differs.includes(aspect));
+  const verdict = `${side}: ${formatVerdict(made, differs)}${showsMode ? `, in mode ${mode}` : ""}`;
+  const doWarningsDiffer = differs.includes("warnings");
+  const shownWarnings = doWarningsDiffer && warnings.length === 0 ? ["nothing"] : warnings;
+  const showsAudit = differs.includes("audit") || (isShownInFull && Object.keys(audit).length > 0);
   return [
-    ...(isShownInFull || has(...verbal) ? [verdict] : []),
-    ...(isShownInFull || has("warnings") ? warned.map((warning) => `${side} warns of ${warning}`) : []),
-    ...(hasAudit ? [`${side} tells the audit log ${JSON.stringify(audit)}`] : []),
+    ...(showsVerdict ? [verdict] : []),
+    ...(isShownInFull || doWarningsDiffer ? shownWarnings.map((warning) => `${side} warns of ${warning}`) : []),
+    ...(showsAudit ? [`${side} tells the audit log ${JSON.stringify(audit)}`] : []),
   ]
     .map(formatLine)
     .join("");
@@ -84,7 +90,7 @@ const formatVerdict = (
   return `denied: ${message} (${[code, reason].filter(Boolean).join(" ")})${detailsText}`;
 };
 
-/** Returns the diff of the objects after both versions' changes; none if they are equal or weren't made. */
+/** Returns the diff between the object as one version changes it, and as the other version does. Empty if equal. */
 export const computeResultHunks = (result: Exclude<ReplayedRecordingResult, { state: "unreadable" }>): DiffHunk[] => {
   const [left, right] = result.answers;
   if (!result.differs.includes("object") || !("made" in left) || !("made" in right)) return [];
@@ -93,17 +99,18 @@ export const computeResultHunks = (result: Exclude<ReplayedRecordingResult, { st
 
 const formatNumber = (count: number) => count.toLocaleString("en-US");
 
+/** Returns the last line of a replay, such as "3 reviews: 2 alike, 1 differs". */
 export const formatReplaySummary = (counts: ReplayCounts): string => {
   const { alike, differs, neither, unplayed, unreadable, redacted } = counts;
-  const all = alike + differs + neither + unplayed;
+  const total = alike + differs + neither + unplayed;
   const parts = [
     `${formatNumber(alike)} alike`,
     ...(differs > 0 ? [`${formatNumber(differs)} ${differs === 1 ? "differs" : "differ"}`] : []),
     ...(neither > 0 ? [`${formatNumber(neither)} that neither is asked about`] : []),
     ...(unplayed > 0 ? [`${formatNumber(unplayed)} could not be replayed`] : []),
   ];
-  const unread = unreadable > 0 ? `; ${formatNumber(unreadable)} could not be read` : "";
-  const blind =
+  const unreadableText = unreadable > 0 ? `; ${formatNumber(unreadable)} could not be read` : "";
+  const redactedText =
     redacted > 0 ? `; ${formatNumber(redacted)} evaluated on placeholders, because free text isn't recorded` : "";
-  return `${formatNumber(all)} ${all === 1 ? "review" : "reviews"}: ${parts.join(", ")}${unread}${blind}\n`;
+  return `${formatNumber(total)} ${total === 1 ? "review" : "reviews"}: ${parts.join(", ")}${unreadableText}${redactedText}\n`;
 };

@@ -17,13 +17,13 @@ export type ReplayedRecordingResult =
       cluster?: string | undefined;
       differs: DecisionAspect[];
       answers: [ReplayedReviewOutcome, ReplayedReviewOutcome];
-      /** The recording has placeholders for redacted text, so its original verdict may have been another. */
+      /** The recording has placeholders instead of free text. The cluster's verdict may have depended on that text. */
       redacted?: true;
     } & Place);
 
 /**
- * The result of replaying a review on two versions. `neither`: neither version evaluates the rule; `unplayed`: an
- * answer could not be determined.
+ * The result of replaying a review on two versions. `neither`: neither version evaluates the rule. `unplayed`: at
+ * least one version failed to answer.
  */
 export type ReplayComparisonState = "alike" | "differs" | "neither" | "unplayed";
 
@@ -35,44 +35,46 @@ interface Place {
 
 interface ReplayOptions {
   sides: readonly [ReplaySide, ReplaySide];
-  /** Replays only these rules; all if empty. A single one is also the rule of cases that name none. */
+  /** Replays only these rules; all rules if empty. If there is only one, cases that name no rule belong to it. */
   rules: readonly string[];
-  /** A cluster's name, used instead of the one that a review was recorded in. */
+  /** The cluster whose settings are used, instead of the cluster in which a review was recorded. */
   cluster: string | undefined;
-  /** Whether both versions use the settings of the recording, not their own. */
+  /** Both versions use the settings in the recording instead of their own settings. */
   asRecorded: boolean;
 }
 
-const atOnce = 8;
+const maxConcurrentReplays = 8;
 
-/** Sends recordings to both compared versions, and compares their answers in order; holds at most `atOnce`. */
+/** Sends each recording to both compared versions. Yields the compared answers in the order of the recordings. */
 export async function* replayAll(
   recordings: AsyncIterable<ReplayRecording | UnreadableRecording>,
-  terms: ReplayOptions,
+  options: ReplayOptions,
 ): AsyncGenerator<ReplayedRecordingResult> {
-  const underWay: Promise<ReplayedRecordingResult>[] = [];
+  const pending: Promise<ReplayedRecordingResult>[] = [];
   for await (const recording of recordings) {
-    const rule = "entry" in recording ? getRuleName(recording, terms) : "";
-    if ("entry" in recording && rule !== undefined && terms.rules.length > 0 && !terms.rules.includes(rule)) continue;
+    const rule = "entry" in recording ? getRuleName(recording, options) : "";
+    if ("entry" in recording && rule !== undefined && options.rules.length > 0 && !options.rules.includes(rule))
+      continue;
     const result =
       "entry" in recording
-        ? replay(recording, rule, terms)
+        ? replay(recording, rule, options)
         : Promise.resolve({ state: "unreadable" as const, ...recording });
-    // `yield await` throws the error; this prevents an unhandled rejection before that.
+    // If a replay fails, `yield await` throws its error. Until then, this prevents an unhandled rejection.
     result.catch(() => {});
-    underWay.push(result);
-    if (underWay.length >= atOnce) yield await (underWay.shift() as Promise<ReplayedRecordingResult>);
+    pending.push(result);
+    if (pending.length >= maxConcurrentReplays) yield await (pending.shift() as Promise<ReplayedRecordingResult>);
   }
-  for (const result of underWay) yield await result;
+  for (const result of pending) yield await result;
 }
 
 const getRuleName = ({ rule }: ReplayRecording, { rules }: ReplayOptions) =>
   rule ?? (rules.length === 1 ? rules[0] : undefined);
 
+/** Sends one recording to both versions and compares their answers. */
 const replay = async (
   recording: ReplayRecording,
   rule: string | undefined,
-  terms: ReplayOptions,
+  options: ReplayOptions,
 ): Promise<ReplayedRecordingResult> => {
   const { file, line, entry } = recording;
   const createUnreadable = (sentence: string): ReplayedRecordingResult => ({
@@ -88,11 +90,11 @@ const replay = async (
   } catch (error) {
     return createUnreadable(`is no case: ${toSentence(error)}`);
   }
-  const cluster = terms.cluster ?? recording.cluster;
-  // A case written by hand is replayed as recorded: with the settings that it states.
-  const isWritten = recording.rule === undefined;
-  const request: ReviewToReplay = { entry, rule, cluster, review, asRecorded: terms.asRecorded || isWritten };
-  const [left, right] = await Promise.all(terms.sides.map((side) => side.answer(request)));
+  const cluster = options.cluster ?? recording.cluster;
+  // A case written by hand is always replayed with the settings that it states.
+  const isHandWritten = recording.rule === undefined;
+  const request: ReviewToReplay = { entry, rule, cluster, review, asRecorded: options.asRecorded || isHandWritten };
+  const [left, right] = await Promise.all(options.sides.map((side) => side.answer(request)));
   if (left === undefined || right === undefined) throw new Error("there are two sides");
   const { redacted } = toMap(entry.recorded);
   const base = {
@@ -119,15 +121,17 @@ const compareAnswers = (
   return { state: "absent" in left && "absent" in right ? "neither" : "differs", differs: [] };
 };
 
-/** Restores a case's review. A recording has the whole request; a hand-written case is completed with its rule. */
+/**
+ * Returns a case's review. A recording has the whole request; the rule completes the request of a hand-written case.
+ */
 const restoreCaseReview = async (entry: Case, rule: string): Promise<AdmissionReview> =>
   entry.request ? restoreReview({ ...entry, request: entry.request }) : buildReview(await findListedRule(rule), entry);
 
-let rules: Promise<ProjectRules> | undefined;
+let projectRules: Promise<ProjectRules> | undefined;
 
 const findListedRule = async (name: string): Promise<CatalogueRule> => {
-  rules ??= readAllRules();
-  const { catalogue } = await rules;
+  projectRules ??= readAllRules();
+  const { catalogue } = await projectRules;
   const found = catalogue.find((listed) => listed.name === name);
   if (found) return found;
   throw new Error(`there is no rule "${name}" here that would say what it leaves open of its request`);

@@ -1,4 +1,4 @@
-import { type ChildProcess, execFile } from "node:child_process";
+import { type ChildProcess, type ExecFileException, execFile } from "node:child_process";
 import { rmSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -10,15 +10,24 @@ export interface ProcessResult {
   stderr: string;
 }
 
-/** The temporary folders and child processes of one command that asks other versions. */
+/** The temporary folders and child processes of one command that runs other versions of the rules. */
 export interface ReplayFoldersAndProcesses {
+  /** Creates a temporary folder, which `remove` will delete. */
   folder(): Promise<string>;
   /** Registers a child process, which `remove` will kill. */
   trackChild(child: ChildProcess): void;
-  run(program: string, words: string[], place: { cwd: string; env?: NodeJS.ProcessEnv }): Promise<ProcessResult>;
-  /** Kills the child processes and deletes the folders. Synchronous: this process may exit right after it. */
+  run(program: string, words: string[], options: { cwd: string; env?: NodeJS.ProcessEnv }): Promise<ProcessResult>;
+  /** Kills the child processes and deletes the folders. Synchronous, because the process may exit right after it. */
   remove(): void;
 }
+
+const maxOutputBytes = 64 * 1024 * 1024;
+
+/** If a program didn't start, the error's `code` is a text such as ENOENT: this counts as exit code 1. */
+const getExitCode = (error: ExecFileException | null): number => {
+  if (error === null) return 0;
+  return typeof error.code === "number" ? error.code : 1;
+};
 
 const createReplayFoldersAndProcesses = (): ReplayFoldersAndProcesses => {
   const folders: string[] = [];
@@ -34,12 +43,10 @@ const createReplayFoldersAndProcesses = (): ReplayFoldersAndProcesses => {
       return folder;
     },
     trackChild,
-    run: (program, words, place) =>
+    run: (program, words, options) =>
       new Promise((resolve) => {
-        const child = execFile(program, words, { ...place, maxBuffer: 64 * 1024 * 1024 }, (error, stdout, stderr) => {
-          // The error's `code` is a text such as ENOENT, not an exit code, if the program didn't start.
-          const code = error === null ? 0 : typeof error.code === "number" ? error.code : 1;
-          resolve({ code, stdout, stderr: stderr || (error?.message ?? "") });
+        const child = execFile(program, words, { ...options, maxBuffer: maxOutputBytes }, (error, stdout, stderr) => {
+          resolve({ code: getExitCode(error), stdout, stderr: stderr || (error?.message ?? "") });
         });
         trackChild(child);
       }),
@@ -52,14 +59,17 @@ const createReplayFoldersAndProcesses = (): ReplayFoldersAndProcesses => {
 
 const signals = ["SIGINT", "SIGTERM", "SIGHUP"];
 
-/** Runs a command with temporary folders and child processes, and removes them at its end or when a signal ends it. */
+/**
+ * Runs a command that uses temporary folders and child processes. Removes them when the command ends, or when a signal
+ * ends this process.
+ */
 export const runWithScratch = async (act: (scratch: ReplayFoldersAndProcesses) => Promise<number>): Promise<number> => {
   const scratch = createReplayFoldersAndProcesses();
   const createExit = (code: number) => () => {
     scratch.remove();
     process.exit(code);
   };
-  // Exits with 3 if standard output is closed early: without a verdict, the exit code must not be 0.
+  // Exits with 3 if the reader closes standard output early, because exit code 0 would mean that no answers differ.
   const [exitOnSignal, exitWithoutReader] = [createExit(130), createExit(3)];
   for (const signal of signals) process.once(signal, exitOnSignal);
   process.stdout.prependListener("error", exitWithoutReader);

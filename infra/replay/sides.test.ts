@@ -61,8 +61,8 @@ describe("a replay on a version with an exception", () => {
       made: { verdict: "allowed", warnings: [], audit: { exception: "until 2027-01-31 (o): r" } },
       mode: "enforce",
     }));
-  it("asks the rule about what came after the end", async () =>
+  it("evaluates the rule if the recording is from after the end of the exception", async () =>
     assert.deepEqual(await answer("2027-02-01T00:00:00Z"), { fault: "it was asked" }));
-  it("asks the rule if the replay is as recorded", async () =>
+  it("evaluates the rule, despite the exception, if the replay uses the recorded settings", async () =>
     assert.deepEqual(await answer("2027-01-31T00:00:00Z", true), { fault: "it was asked" }));
 });

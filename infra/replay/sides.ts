@@ -12,10 +12,10 @@ import { parseReplayedReviewOutcome, type ReplayedReviewOutcome, readRecordedAns
 export interface ReviewToReplay {
   entry: Case;
   rule: string;
-  /** The cluster whose settings and mode count; undefined means the only cluster that the version has. */
+  /** The cluster whose settings and mode are used. If undefined, the version must have a single cluster. */
   cluster: string | undefined;
   review: AdmissionReview;
-  /** Evaluates the review with the settings of its recording, instead of those that the version has for the cluster. */
+  /** Evaluates the review with the settings in its recording, not with the version's settings for the cluster. */
   asRecorded: boolean;
 }
 
@@ -25,7 +25,7 @@ export interface ReplaySide {
   answer(request: ReviewToReplay): Promise<ReplayedReviewOutcome>;
 }
 
-/** The function that answers for a rule in a release, commit or folder: its name and its part of postern.yaml. */
+/** The function that evaluates a rule in a version: the function's name, and its part of postern.yaml. */
 export interface ServingFunction {
   name: string;
   config: unknown;
@@ -33,48 +33,49 @@ export interface ServingFunction {
 
 type NoAnswer = { absent: string } | { fault: string };
 
-/** One state of all rules whose functions can be invoked: a release, a commit, a folder or the working tree. */
+/** A version of the rules whose functions can be invoked: a release, a commit, a folder or the working tree. */
 export interface ReplayableVersion {
   name: string;
   find(rule: string, phase: Phase): Promise<ServingFunction | NoAnswer>;
-  invoke(part: ServingFunction, event: object): Promise<{ answer: unknown } | NoAnswer>;
+  invoke(servingFunction: ServingFunction, event: object): Promise<{ answer: unknown } | NoAnswer>;
 }
 
-/** The side of a replay that gives the recorded answers, instead of asking a version of the rules. */
+/** The side of a replay that returns the recorded answers and evaluates no rules. */
 export const recordedSide: ReplaySide = { name: "recorded", answer: async ({ entry }) => readRecordedAnswer(entry) };
 
-/** Returns a side of a replay: it asks a version's functions by direct invocation, without key and cluster. */
+/** Returns a side of a replay that invokes a version's functions directly, without an access key and a cluster. */
 export const createReplaySideOfVersion = (version: ReplayableVersion): ReplaySide => ({
   name: version.name,
   answer: async (request) => {
     const { entry, rule, cluster, asRecorded, review } = request;
-    const part = await version.find(rule, getCasePhase(entry));
-    if (!("config" in part)) return part;
-    // A case that states settings is evaluated with them, even if the rule is off.
-    const standing: ConfiguredRule = asRecorded
+    const servingFunction = await version.find(rule, getCasePhase(entry));
+    if (!("config" in servingFunction)) return servingFunction;
+    // With the recorded settings, the rule is evaluated even if the version has turned it off.
+    const configured: ConfiguredRule = asRecorded
       ? { mode: "enforce", settings: entry.settings ?? {} }
-      : findRuleModeAndSettings(part.config, rule, cluster, entry.variant);
-    if (!("settings" in standing)) return standing;
+      : findRuleModeAndSettings(servingFunction.config, rule, cluster, entry.variant);
+    if (!("settings" in configured)) return configured;
     // The event names no cluster, so the function doesn't know the cluster's exceptions.
     const now = entry.now === undefined ? new Date() : new Date(entry.now);
-    const exception = findException(standing.exceptions, review.request, now);
-    if (exception) return { ...readRecordedAnswer(admit(entry, exception)), mode: standing.mode };
-    const member = hasMember(part.config, rule) ? rule : undefined;
-    const result = await version.invoke(part, {
+    const exception = findException(configured.exceptions, review.request, now);
+    if (exception) return { ...readRecordedAnswer(admitByException(entry, exception)), mode: configured.mode };
+    const member = hasMember(servingFunction.config, rule) ? rule : undefined;
+    const result = await version.invoke(servingFunction, {
       ...buildReplayEvent(request),
-      settings: standing.settings,
-      // A working tree doesn't know which version a deployment found in the cluster; the recording does.
-      kubernetes: standing.kubernetes ?? entry.kubernetes,
+      settings: configured.settings,
+      // `deploy` reads the cluster's Kubernetes version into a release's configuration. Other versions take the
+      // recorded one.
+      kubernetes: configured.kubernetes ?? entry.kubernetes,
       member,
     });
     if (!("answer" in result)) return result;
     const answer = parseReplayedReviewOutcome(result.answer, entry, review.request.uid);
-    return "made" in answer && !asRecorded ? { ...answer, mode: standing.mode } : answer;
+    return "made" in answer && !asRecorded ? { ...answer, mode: configured.mode } : answer;
   },
 });
 
-/** Returns a case with the outcome that an exception gives it. */
-const admit = ({ refused: _, becomes: __, ...entry }: Case, exception: string): Case => ({
+/** Returns a case in which the request was admitted because of an exception. */
+const admitByException = ({ refused: _, becomes: __, ...entry }: Case, exception: string): Case => ({
   ...entry,
   admitted: true,
   warnings: [],
@@ -82,12 +83,12 @@ const admit = ({ refused: _, becomes: __, ...entry }: Case, exception: string): 
 });
 
 /**
- * Returns an event that asks for the rule's own verdict. It names no cluster: otherwise the answer would depend on the
- * cluster's mode, and count among the cluster's reviews.
+ * Returns the event that a function is invoked with. The event names no cluster. With a cluster, the answer would
+ * depend on the cluster's mode, and the review would count among the cluster's reviews.
  */
 const buildReplayEvent = ({ entry, review }: ReviewToReplay): object => {
   const { version, request } = review;
-  // A recording without needs is of a rule that read nothing; a case written by hand states all answers.
+  // A recording without needs means that the rule read nothing. A case written by hand states all that its rule reads.
   const { variant, needs = entry.recorded ? { reads: [] } : {}, now } = entry;
   return {
     phase: getCasePhase(entry),
@@ -103,9 +104,10 @@ type ConfiguredRule =
   | { absent: string }
   | { fault: string };
 
+/** Reports whether a function's configuration is that of a group, and the group contains the rule. */
 const hasMember = (config: unknown, rule: string): boolean => getOwn(getOwn(config, "alone"), rule) !== undefined;
 
-/** Returns the function to call for a rule: for mutating, its group's if there is one; otherwise the rule's own. */
+/** Returns the name of the function that evaluates a rule: its group's if it mutates in a group, otherwise its own. */
 export const findServingFunctionName = (
   configs: ReadonlyMap<string, unknown>,
   rule: string,
@@ -115,12 +117,15 @@ export const findServingFunctionName = (
   return group?.[0] ?? (configs.has(rule) ? rule : undefined);
 };
 
-/** Reports whether a setup is of a cluster that postern.yaml no longer names: none of its keys is accepted. */
+/** Reports whether a function accepts no key of a cluster: postern.yaml no longer names the cluster. */
 const isRefused = (setup: unknown): boolean => isDeepStrictEqual(getOwn(setup, "keyVersions"), []);
 
 const modes: unknown[] = ["enforce", "warn", "audit"];
 
-/** Returns the mode, settings and minor version of Kubernetes of a rule in a version's cluster and variant, or why it isn't evaluated there. */
+/**
+ * Returns how a version's configuration evaluates a rule for a cluster and a variant: mode, settings, Kubernetes
+ * version and exceptions. If the rule isn't evaluated there, returns the reason.
+ */
 export const findRuleModeAndSettings = (
   functionConfig: unknown,
   rule: string,
@@ -129,17 +134,17 @@ export const findRuleModeAndSettings = (
 ): ConfiguredRule => {
   const clusters = getOwn(functionConfig, "clusters");
   const general = getOwn(functionConfig, "usual");
-  const all = (isMap(clusters) ? Object.entries(clusters) : []).filter(([, setup]) => !isRefused(setup));
-  const names = all.map(([name]) => name);
-  const isOn = general !== undefined && getOwn(general, "mode") !== "off";
-  const everywhere = names.length === 0 && general !== undefined ? "every cluster" : undefined;
-  const cluster = clusterName ?? everywhere ?? (names.length === 1 && !isOn ? names[0] : undefined);
+  const acceptedClusters = (isMap(clusters) ? Object.entries(clusters) : []).filter(([, setup]) => !isRefused(setup));
+  const names = acceptedClusters.map(([name]) => name);
+  const isOnInUnnamedClusters = general !== undefined && getOwn(general, "mode") !== "off";
+  const onlyGeneral = names.length === 0 && general !== undefined ? "every cluster" : undefined;
+  const cluster = clusterName ?? onlyGeneral ?? (names.length === 1 && !isOnInUnnamedClusters ? names[0] : undefined);
   if (cluster === undefined) {
-    const choices = [...names, ...(isOn ? ["or another one"] : [])].join(", ");
+    const choices = [...names, ...(isOnInUnnamedClusters ? ["or another one"] : [])].join(", ");
     return { fault: `--cluster must say in which cluster it is asked: ${choices}` };
   }
-  const named = getOwn(clusters, cluster) ?? general;
-  const found = typeof named === "string" ? getOwn(clusters, named) : named;
+  const setupOrName = getOwn(clusters, cluster) ?? general;
+  const found = typeof setupOrName === "string" ? getOwn(clusters, setupOrName) : setupOrName;
   if (found === undefined || isRefused(found))
     return { absent: `has no cluster "${cluster}"; it has ${names.join(", ")}` };
   const isGrouped = hasMember(functionConfig, rule);
@@ -147,25 +152,25 @@ export const findRuleModeAndSettings = (
   const [mode, settings] = [getOwn(setup, "mode"), getOwn(setup, "settings")];
   if (mode === "off" || getOwn(found, "mode") === "off") return { absent: `has it off in ${cluster}` };
   if (!modes.includes(mode) || !isMap(settings)) return { fault: `its settings in ${cluster} can't be read` };
-  // The cast is safe: `modes.includes(mode)` was checked above.
   const kubernetes = getOwn(found, "kubernetes");
   const exceptions = getOwn(isGrouped ? getOwn(setup, "exempt") : setup, "exceptions");
-  const standing = {
+  const configured = {
+    // The cast is safe: `modes.includes(mode)` was checked above.
     mode: mode as EnforcementMode,
     settings,
     ...(kubernetes !== undefined && { kubernetes }),
-    // The cast is safe: a build wrote them.
+    // The cast is safe: `postern build` wrote the exceptions.
     ...(Array.isArray(exceptions) && { exceptions: exceptions as RuleException[] }),
   };
-  if (variant === undefined) return standing;
+  if (variant === undefined) return configured;
 
   const usual = getOwn(getOwn(functionConfig, "variants"), variant);
   const variantSettings = getOwn(getOwn(found, "variants") ?? getOwn(functionConfig, "variants"), variant);
   if (variantSettings === undefined) return { absent: `has no variant ${variant} of it` };
-  const together = mergeWithDefaults(settings, variantSettings);
-  // The function will merge its variant's usual settings over the sent ones. If that would change the sent ones, this
-  // replay isn't possible.
-  if (!isDeepStrictEqual(mergeWithDefaults(together, usual), together))
+  const mergedSettings = mergeWithDefaults(settings, variantSettings);
+  // The function will merge the variant's general settings over the settings in the event. The replay isn't possible
+  // if this changes the settings in the event.
+  if (!isDeepStrictEqual(mergeWithDefaults(mergedSettings, usual), mergedSettings))
     return { fault: `the settings that variant ${variant} has in ${cluster} can't be sent` };
-  return { ...standing, settings: together };
+  return { ...configured, settings: mergedSettings };
 };

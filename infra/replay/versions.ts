@@ -12,16 +12,16 @@ import { openReleasedVersion } from "./released-side.ts";
 import type { ProcessResult, ReplayFoldersAndProcesses } from "./scratch.ts";
 import { createReplaySideOfVersion, type ReplaySide, recordedSide } from "./sides.ts";
 
-/** The rules to build from a checkout (if empty, all that are on), and the postern.yaml (if absent, its own). */
+/** What to build from a checkout: these rules, or all rules that are on; with this postern.yaml, or the checkout's. */
 interface CheckoutBuildRequest {
   rules: readonly string[];
   config?: string | undefined;
 }
 
-/** The build of a version; `name` is the version in messages. */
+/** How to build a version. `name` is the version's name in messages. */
 interface VersionBuild {
   name: string;
-  wish: CheckoutBuildRequest;
+  request: CheckoutBuildRequest;
   scratch: ReplayFoldersAndProcesses;
   say(line: string): void;
 }
@@ -29,7 +29,7 @@ interface VersionBuild {
 /** Reports whether a folder is a checkout of Postern, or a project that uses the package postern. */
 const isPosternProject = (folder: string): boolean => existsSync(join(folder, "postern.yaml"));
 
-/** Returns the path of the command line of the Postern that a folder has. */
+/** Returns the path of the command `postern` of the Postern version that a folder has or has installed. */
 const findCommand = (folder: string, name: string): string => {
   if (folder === getProjectRoot()) return join(packageRoot, "infra/postern.js");
   const command = ["infra/postern.js", "node_modules/postern/infra/postern.js"]
@@ -40,7 +40,7 @@ const findCommand = (folder: string, name: string): string => {
   return command;
 };
 
-/** Returns what git prints in the project's folder; nothing if it fails. */
+/** Runs git in the project's folder. Returns its output, or an empty text if git fails. */
 const runGit = async (scratch: ReplayFoldersAndProcesses, ...words: string[]): Promise<string> => {
   const { code, stdout } = await scratch.run("git", words, { cwd: getProjectRoot() });
   return code === 0 ? stdout.trim() : "";
@@ -75,19 +75,19 @@ const buildBundlesOfCheckout = async (folder: string, version: VersionBuild): Pr
   return buildIn(place, version, true);
 };
 
-/** Entries at the top of a project that aren't copied: a build doesn't read them, or writes them itself. */
-const left = new Set([".git", "dist", ".serverless", ".postern", "recordings"]);
+/** Files and folders at the top of a project that aren't copied: a build doesn't read them, or creates them. */
+const notCopied = new Set([".git", "dist", ".serverless", ".postern", "recordings"]);
 
 /** Copies a checkout or project into a folder, without its packages. */
 export const copyProject = async (folder: string, place: string): Promise<void> => {
-  const isLeft = (path: string) =>
-    basename(path) === "node_modules" || (left.has(basename(path)) && !relative(folder, path).includes(sep));
-  await cp(folder, place, { recursive: true, filter: (path) => !isLeft(path) });
+  const isSkipped = (path: string) =>
+    basename(path) === "node_modules" || (notCopied.has(basename(path)) && !relative(folder, path).includes(sep));
+  await cp(folder, place, { recursive: true, filter: (path) => !isSkipped(path) });
 };
 
-/** Links the packages of `from` if its lock files are the same; else installs them. */
+/** Links the node_modules of `from` into `place` if both have the same lock files; otherwise installs the packages. */
 const installPackages = async (place: string, from: string, { name, scratch, say }: VersionBuild): Promise<void> => {
-  // A checked-out commit may contain node_modules, or a link to it, which is removed first.
+  // A commit may contain node_modules, or a link of that name.
   await rm(join(place, "node_modules"), { recursive: true, force: true });
   const [wanted, present] = await Promise.all([place, from].map(readLockFiles));
   if (isDeepStrictEqual(wanted, present) && existsSync(join(from, "node_modules"))) {
@@ -103,21 +103,21 @@ const installPackages = async (place: string, from: string, { name, scratch, say
   await runNpm(["ci"], place, `the packages of ${name} can't be installed`, scratch);
 };
 
-/** The program npm with its first arguments. Windows can't start npm.cmd without a shell, so Node runs its own npm there. */
+/** The program npm with its first arguments. On Windows, npm.cmd needs a shell, so Node.js runs npm-cli.js there. */
 const [npm = "npm", ...npmWords] =
   process.platform === "win32"
     ? [process.execPath, join(dirname(process.execPath), "node_modules/npm/bin/npm-cli.js")]
     : ["npm"];
 
-/** Runs npm in a folder. If it fails, throws a Complaint with npm's own sentence. */
+/** Runs npm in a folder. If npm fails, throws a Complaint with npm's error message. */
 export const runNpm = async (
   words: readonly string[],
   cwd: string,
   failure: string,
   scratch: ReplayFoldersAndProcesses,
 ): Promise<void> => {
-  const all = [...npmWords, ...words, "--no-audit", "--no-fund", "--json"];
-  const { code, stdout, stderr } = await scratch.run(npm, all, { cwd });
+  const allWords = [...npmWords, ...words, "--no-audit", "--no-fund", "--json"];
+  const { code, stdout, stderr } = await scratch.run(npm, allWords, { cwd });
   if (code === 0) return;
   const { summary, detail } = toMap(toMap(parseJson(stdout)).error);
   throw new Complaint(`${failure}: ${truncateText(toSentence(summary || detail || stderr), 500)}`, 3);
@@ -130,45 +130,55 @@ const readLockFiles = (folder: string): Promise<(string | undefined)[]> =>
     ),
   );
 
-/** Reports whether `postern build` of this version has the option --to; older builds write into the checkout. */
+/** Reports whether the version's `postern build` has the option --to. Older versions build into the checkout. */
 const hasFolderOption = async (place: string, { name, scratch }: VersionBuild): Promise<boolean> => {
   const words = [findCommand(place, name), "build", "--help"];
   const result = await scratch.run(process.execPath, words, createEnvironment(place));
   return requireSuccess(result, `${name} can't be built`).stdout.includes("--to ");
 };
 
-const buildIn = async (place: string, version: VersionBuild, isOurs: boolean): Promise<string> => {
-  const { name, wish, scratch } = version;
-  const isNew = !isOurs || (await hasFolderOption(place, version));
-  const out = isNew ? await scratch.folder() : join(place, "dist");
+/**
+ * Runs the version's `postern build` in its checkout. Returns the folder of the bundles. Older versions without the
+ * option --to can be built only in a copy of the checkout.
+ */
+const buildIn = async (place: string, version: VersionBuild, isCopy: boolean): Promise<string> => {
+  const { name, request, scratch } = version;
+  const canChooseFolder = !isCopy || (await hasFolderOption(place, version));
+  const out = canChooseFolder ? await scratch.folder() : join(place, "dist");
   const build = async (rules: readonly string[]): Promise<void> => {
     const words = [
-      ...(isNew ? ["--to", out] : []),
-      ...(isNew && rules.length > 0 ? ["--rules", rules.join(",")] : []),
-      ...(wish.config === undefined ? [] : ["--config", wish.config]),
+      ...(canChooseFolder ? ["--to", out] : []),
+      ...(canChooseFolder && rules.length > 0 ? ["--rules", rules.join(",")] : []),
+      ...(request.config === undefined ? [] : ["--config", request.config]),
     ];
     const program = [findCommand(place, name), "build", ...words];
     const result = await scratch.run(process.execPath, program, createEnvironment(place));
-    const [, unknown] = (result.code === 2 && /^there is no rule "(.*?)"/.exec(result.stderr)) || [];
-    if (unknown === undefined || !rules.includes(unknown)) return void requireSuccess(result, `${name} can't be built`);
-    // This version doesn't have the rule; it has no answers for it.
-    const others = rules.filter((rule) => rule !== unknown);
+    const [, unknownRule] = (result.code === 2 && /^there is no rule "(.*?)"/.exec(result.stderr)) || [];
+    if (unknownRule === undefined || !rules.includes(unknownRule)) {
+      requireSuccess(result, `${name} can't be built`);
+      return;
+    }
+    // This version doesn't have the rule: the other rules are built without it.
+    const others = rules.filter((rule) => rule !== unknownRule);
     if (others.length > 0) await build(others);
   };
-  await build(wish.rules);
+  await build(request.rules);
   return out;
 };
 
-/** Removes AWS credentials and NODE_OPTIONS from the environment: another version of Postern doesn't need them. */
+/**
+ * Returns this process's environment without AWS credentials and NODE_OPTIONS, for a child process in a folder: another
+ * version of Postern doesn't need them.
+ */
 export const createEnvironment = (cwd: string) => {
   const env = Object.entries(process.env).filter(([key]) => !/^(AWS_|NODE_OPTIONS$)/.test(key));
   return { cwd, env: Object.fromEntries(env) };
 };
 
-const requireSuccess = (ended: ProcessResult, what: string): ProcessResult => {
-  if (ended.code === 0) return ended;
-  const lines = toSentence(ended.stderr.trim().split("\n").slice(-3).join("\n"));
-  throw new Complaint(`${what}: ${lines.slice(0, 1000) || `it ended with ${ended.code}`}`, 3);
+const requireSuccess = (result: ProcessResult, failure: string): ProcessResult => {
+  if (result.code === 0) return result;
+  const lastLines = toSentence(result.stderr.trim().split("\n").slice(-3).join("\n"));
+  throw new Complaint(`${failure}: ${lastLines.slice(0, 1000) || `it ended with ${result.code}`}`, 3);
 };
 
 /** The options for opening one of the two versions that a replay compares. */
@@ -178,19 +188,20 @@ interface ReplaySideOptions extends Omit<VersionBuild, "name"> {
   milliseconds: number;
 }
 
+/** Reports whether a text is `live`, or the name of a release, such as `r7`. */
 const isReleased = (text: string) => text === "live" || /^r\d+$/.test(text);
 
-/** Opens the version to replay that `text` names: recorded answers, working tree, release, commit or folder. */
-export const openReplaySide = async (text: string, means: ReplaySideOptions): Promise<ReplaySide> => {
+/** Opens the side of a replay that `text` names: recorded answers, the working tree, a release, commit or folder. */
+export const openReplaySide = async (text: string, options: ReplaySideOptions): Promise<ReplaySide> => {
   if (text === "recorded") return recordedSide;
-  if (means.stage && isReleased(text)) return createReplaySideOfVersion(await openReleasedVersion(means.stage, text));
-  const { wish, milliseconds, scratch, say } = means;
+  const { stage, request, milliseconds, scratch, say } = options;
+  if (stage && isReleased(text)) return createReplaySideOfVersion(await openReleasedVersion(stage, text));
   const openBundleSide = async (folder: string) =>
     createReplaySideOfVersion(await openBundledVersion(text, folder, milliseconds, scratch));
   if (text === "working-tree")
-    return openBundleSide(await buildBundlesOfCheckout(getProjectRoot(), { name: text, wish, scratch, say }));
-  // A postern.yaml that the user names applies to the working tree only; other versions have their own.
-  const buildOptions = { name: text, wish: { rules: wish.rules }, scratch, say };
+    return openBundleSide(await buildBundlesOfCheckout(getProjectRoot(), { name: text, request, scratch, say }));
+  // The option --config applies to the working tree only. Other versions use their own postern.yaml.
+  const buildOptions = { name: text, request: { rules: request.rules }, scratch, say };
   const isPath = isAbsolute(text) || /^\.\.?(\/|$)/.test(text);
   const commit = isPath
     ? ""
@@ -199,7 +210,7 @@ export const openReplaySide = async (text: string, means: ReplaySideOptions): Pr
   const folder = resolve(text);
   if (isPosternProject(folder)) return openBundleSide(await buildBundlesOfCheckout(folder, buildOptions));
   if (await hasPosternBundles(folder)) return openBundleSide(folder);
-  throw await createUnknownVersionComplaint(text, folder, means);
+  throw await createUnknownVersionComplaint(text, folder, options);
 };
 
 const createUnknownVersionComplaint = async (

@@ -31,7 +31,9 @@ import { releaseOldWarmEnvironments, startWarmEnvironments } from "./versions/wa
 /** The number of earlier live versions that are kept for each rule. */
 const keptVersions = 4;
 
-/** Returns what would be deployed. It neither reads the key that signs URLs nor asks clusters for their entries. */
+/**
+ * Returns what a deployment would change. It doesn't read the key that signs URLs, or the webhook entries in clusters.
+ */
 export const planDeployment = async (job: DeploymentJob, build = packageStage): Promise<DeploymentPlan> => {
   const { plan } = await prepareDeployment(job, undefined, build);
   return { ...plan, notes: [...plan.notes, ...(job.clusters.length > 0 ? [comparisonNote] : [])] };
@@ -40,6 +42,7 @@ export const planDeployment = async (job: DeploymentJob, build = packageStage): 
 const comparisonNote =
   "clusters: compared with the entries that were deployed last; postern status compares them with the cluster itself";
 
+/** Deploys a stage. Throws at the end if AWS has changes by hand that only a person can undo, with a command each. */
 export const deployStage = async (
   job: DeploymentJob,
   show: (plan: DeploymentPlan) => Promise<void>,
@@ -49,16 +52,17 @@ export const deployStage = async (
   return lockStage(job.stage, "postern deploy", async (lock) => {
     const prepared = await prepareDeployment(job, await readOrCreateKeyring(job.stage.parameters), build);
     await show(prepared.plan);
-    const ended = await (changesNothing(prepared.plan) ? completeRelease(prepared) : rollOut(prepared, lock));
-    const left = prepared.plan.differences.filter(({ command }) => command !== undefined);
-    if (left.length === 0) return ended;
-    throw new Complaint([`${ended}, but AWS is not as it was deployed:`, ...formatDifferences(left)].join("\n"), 1);
+    const result = await (changesNothing(prepared.plan) ? completeRelease(prepared) : rollOut(prepared, lock));
+    const unrepaired = prepared.plan.differences.filter(({ command }) => command !== undefined);
+    if (unrepaired.length === 0) return result;
+    const lines = [`${result}, but AWS is not as it was deployed:`, ...formatDifferences(unrepaired)];
+    throw new Complaint(lines.join("\n"), 1);
   });
 };
 
 /**
- * Creates the bucket, which holds the lock. Of several commands that find no stack, only one can create it. A bucket of the
- * stack that was deleted by hand is created again.
+ * Creates the stage's bucket, which has the lock of the stage. If several commands find no stack, only one of them can
+ * create the bucket. If the bucket of an existing stack was deleted by hand, it is created again.
  */
 const createStageBucket = async (job: DeploymentJob) => {
   const { stack, openStageBucket } = job.stage;
@@ -78,12 +82,15 @@ const createStageBucket = async (job: DeploymentJob) => {
     progress.say("the bucket of this stage was deleted, with all its releases; it is created again");
 };
 
-/** Requires that the clusters have no entries of another stage, before anything is created with the wrong credentials. */
+/** Throws if a cluster has webhook entries of another stage: the credentials are then wrong, and nothing is created. */
 const requireNoOtherStage = async (job: DeploymentJob) => {
   if (job.write !== undefined) return;
   for (const name of job.clusters) await requireOwnEntries(await openTargetCluster(job, name), job);
 };
 
+/**
+ * Ends a deployment without changes: marks the newest release as complete and, with --write, writes the files again.
+ */
 const completeRelease = async ({ job, releases }: PreparedDeployment): Promise<string> => {
   const [newest] = releases.all;
   if (newest && !newest.complete && isForAllClusters(job)) await releases.save({ ...newest, complete: true });
@@ -97,14 +104,15 @@ const completeRelease = async ({ job, releases }: PreparedDeployment): Promise<s
   return `nothing to do: release r${newest?.id ?? 0} is live`;
 };
 
+/** Reports the files that an earlier `deploy --write` wrote for clusters that postern.yaml doesn't name any more. */
 const reportOtherFiles = async (job: DeploymentJob) => {
   for (const file of await listFilesOfOtherClusters(job))
     job.progress.say(`${file} is of a cluster that postern.yaml doesn't name: delete it if you don't need it`);
 };
 
 /**
- * Deploys in this order: repairs, ledger, stack, versions, warm environments, aliases, clusters. A failure leaves everything after that
- * step unchanged.
+ * Deploys in this order: repairs, ledger, stack, versions, warm environments, aliases, clusters. If a step fails, the
+ * steps after it don't run.
  */
 export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Promise<string> => {
   const { job, plan, releases } = prepared;
@@ -112,23 +120,25 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
   const unreachable = plan.clusters.find(({ unknown }) => unknown !== undefined);
   if (unreachable?.unknown !== undefined) throw new Complaint(unreachable.unknown, 3);
   const orphans = findOrphanedByCluster(prepared);
-  const goOn = async () => {
+  /** Throws if the user has interrupted the command, or if another command has the lock. */
+  const requireMayContinue = async () => {
     if (job.signal?.aborted) throw new Complaint("interrupted; run the command again to continue", 1);
     await lock.check();
   };
   await repairDifferences(prepared);
-  await goOn();
+  await requireMayContinue();
   await completeLedger(job.stage, plan.ledger, job.progress);
-  await goOn();
+  await requireMayContinue();
   await deployStack(prepared);
-  await goOn();
+  await requireMayContinue();
   const versions = await publishVersions(prepared);
-  await goOn();
-  // Saved with the present versions before any alias moves: if saving fails, nothing moves.
+  await requireMayContinue();
+  // The release is saved before any alias moves, still with the versions that are live now. If saving fails, no alias
+  // moves.
   const draft = { ...buildRelease(prepared, new Map()), rules: releases.all[0]?.rules ?? {} };
   await releases.save(draft);
   const goLive = async () => {
-    await startWarmEnvironments(prepared, versions, goOn);
+    await startWarmEnvironments(prepared, versions, requireMayContinue);
     await deleteOrphans(prepared, draft, orphans);
     return moveEveryAlias(prepared, versions, draft.clusters);
   };
@@ -145,11 +155,11 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
       1,
     );
   }
-  await updateClusters(prepared, release, goOn);
+  await updateClusters(prepared, release, requireMayContinue);
   if (job.write !== undefined) await reportOtherFiles(job);
-  const wasOpen = releases.all[0]?.complete === false;
+  const continuesUnfinished = releases.all[0]?.complete === false;
   const warm = await releaseOldWarmEnvironments(prepared, live);
-  await releases.save({ ...release, warm, complete: isForAllClusters(job) || !wasOpen });
+  await releases.save({ ...release, warm, complete: isForAllClusters(job) || !continuesUnfinished });
   await deleteOldVersions(prepared, release);
   const where = job.clusters.length === 0 ? "" : ` in ${job.clusters.join(", ")}`;
   return `release r${release.id} is live${where}`;
@@ -159,7 +169,7 @@ const repairDifferences = async ({ job, plan: { differences } }: PreparedDeploym
   const repairs = differences.flatMap(({ repair }) => repair ?? []);
   if (repairs.length === 0) return;
   await job.progress.step("changed in AWS", async () => {
-    // In their order: an alias comes before its permissions.
+    // One after the other: an alias must exist before its permissions are added.
     for (const repair of repairs) await repair();
     return `${repairs.length} repaired`;
   });
@@ -168,10 +178,10 @@ const repairDifferences = async ({ job, plan: { differences } }: PreparedDeploym
 const isForAllClusters = ({ config, clusters }: DeploymentJob) =>
   [...config.clusters.keys()].every((name) => clusters.includes(name));
 
-/** Returns each cluster's webhook entries that the new versions would not answer; throws if they can't be deleted. */
+/** Finds, by cluster, the webhook entries that the new versions won't answer. Throws if they can't be deleted. */
 const findOrphanedByCluster = ({ job, plan, releases }: PreparedDeployment): Map<string, OrphanedWebhookEntry[]> => {
-  const found = new Map<string, OrphanedWebhookEntry[]>();
-  const served = new Map(
+  const orphansByCluster = new Map<string, OrphanedWebhookEntry[]>();
+  const newVersions = new Map(
     plan.parts.map(({ part: { name, listed, config: share } }) => [name, { phases: listed.phases, share }]),
   );
   for (const [name, recorded] of listReleasedClusters(releases.all[0])) {
@@ -181,7 +191,7 @@ const findOrphanedByCluster = ({ job, plan, releases }: PreparedDeployment): Map
         `cluster ${name} still has webhook entries of this stage, but postern.yaml doesn't name it any more: add it there and run postern destroy --configs-only --cluster ${name}, or if the cluster doesn't exist any more, run postern deploy --forget ${name}`,
         1,
       );
-    const orphans = findOrphanedEntries(name, recorded, served);
+    const orphans = findOrphanedEntries(name, recorded, newVersions);
     const [first] = orphans;
     if (first === undefined) continue;
     const sentence = `cluster ${name} calls ${first.entry}, and its new version ${first.why}`;
@@ -191,25 +201,25 @@ const findOrphanedByCluster = ({ job, plan, releases }: PreparedDeployment): Map
         `${sentence}; deploy to cluster ${name}, too: the deployment then deletes this entry first`,
         1,
       );
-    found.set(name, orphans);
+    orphansByCluster.set(name, orphans);
   }
-  return found;
+  return orphansByCluster;
 };
 
 /**
- * Deletes webhook entries that no version of a function will answer any more; this comes before any alias moves. With
- * --write, the deployment ends here, because the files without these entries must be applied first.
+ * Deletes the webhook entries that the new versions won't answer, before any alias moves to these versions. With
+ * --write, the deployment ends here, because a user must first apply the files, which lack these entries.
  */
 const deleteOrphans = async (
   { job, releases, keyring }: PreparedDeployment,
   release: Release,
   orphans: Map<string, OrphanedWebhookEntry[]>,
 ) => {
-  for (const [name, some] of orphans) {
+  for (const [name, orphanedEntries] of orphans) {
     const recorded = release.clusters[name];
     if (recorded === undefined || keyring === undefined) continue;
     await job.progress.step(`cluster ${name}: obsolete entries`, async () => {
-      const manifests = removeOrphanedEntries(recorded.manifests, some);
+      const manifests = removeOrphanedEntries(recorded.manifests, orphanedEntries);
       if (job.write !== undefined) await writeClusterFiles(job, name, manifests, ["entries"]);
       else
         await applyWantedObjectsToCluster(
@@ -220,7 +230,7 @@ const deleteOrphans = async (
       const signer = keyring.current.publicKey;
       release.clusters = { ...release.clusters, [name]: { ...recorded, signer, manifests } };
       await releases.save(release);
-      return some.map(({ entry, phase }) => `${entry}/${phase}`).join(", ");
+      return orphanedEntries.map(({ entry, phase }) => `${entry}/${phase}`).join(", ");
     });
   }
   if (orphans.size === 0) return;
@@ -235,6 +245,7 @@ const deleteOrphans = async (
 /** Milliseconds that API servers may take to stop calling a deleted entry. */
 const noticeMilliseconds = 1000;
 
+/** Creates or updates the CloudFormation stack, unless the plan changes nothing in it. */
 const deployStack = async ({ job, plan }: PreparedDeployment) => {
   const { added, changed, removed, isNew } = plan.stack;
   const total = added.length + changed.length + removed.length;
@@ -250,19 +261,17 @@ const deployStack = async ({ job, plan }: PreparedDeployment) => {
   });
 };
 
-/** Takes the log groups that a destroyed stage has left into the stack. */
+/** Imports log groups into the new stack: `postern destroy` keeps the log groups of the stage that it deletes. */
 const takeOverLogGroups = async ({ stack, logGroups }: AwsStage, { stack: { added }, template }: DeploymentPlan) => {
-  const isKept = async (id: string) => {
+  const selectExisting = async (id: string) => {
     const { Type, Properties } = template.Resources[id] ?? {};
     return Type === logGroupType && (await logGroups.exists(String(Properties?.LogGroupName))) ? [id] : [];
   };
-  const kept = (await Promise.all(added.map(isKept))).flat();
-  if (kept.length > 0) await stack.importLogGroups(kept, template);
+  const existing = (await Promise.all(added.map(selectExisting))).flat();
+  if (existing.length > 0) await stack.importLogGroups(existing, template);
 };
 
-/**
- * Returns the release that a deployment writes: the newest one, continued, if it is not complete, or else a new one.
- */
+/** Returns the release that a deployment writes. It has the newest release's id if that one is not complete yet. */
 const buildRelease = (
   { job, plan, releases, keyring, publicKeys, refused, kubernetes }: PreparedDeployment,
   live: Map<string, string>,
@@ -275,13 +284,13 @@ const buildRelease = (
     // A version that was released before keeps its recorded logic and rule config.
     const before = releases.all.find(({ rules }) => rules[name]?.version === version)?.rules[name];
     const earlier = [...new Set([last?.version ?? version, ...(last?.earlier ?? [])])].filter((id) => id !== version);
-    const now = { version, logic, share, phases: listed.phases };
-    return [name, { ...(before ?? now), earlier: earlier.slice(0, keptVersions) }] as const;
+    const current = { version, logic, share, phases: listed.phases };
+    return [name, { ...(before ?? current), earlier: earlier.slice(0, keptVersions) }] as const;
   });
   const clusters = Object.entries(newest?.clusters ?? {}).filter(([name]) => !job.forgotten?.includes(name));
-  const isOpen = newest !== undefined && !newest.complete;
+  const isUnfinished = newest !== undefined && !newest.complete;
   return {
-    id: isOpen ? newest.id : (newest?.id ?? 0) + 1,
+    id: isUnfinished ? newest.id : (newest?.id ?? 0) + 1,
     at: new Date().toISOString(),
     by: getPersonOrPipelineName(),
     complete: false,
@@ -295,19 +304,22 @@ const buildRelease = (
   };
 };
 
+/**
+ * Updates the clusters in waves of `job.wave`, in parallel within a wave. After a failure, the next wave doesn't begin.
+ */
 const updateClusters = async (
   { job, plan, releases, keyring }: PreparedDeployment,
   release: Release,
-  goOn: () => Promise<void>,
+  requireMayContinue: () => Promise<void>,
 ) => {
   if (keyring === undefined) throw new Complaint(`stage ${plan.identity.stage} has no keys`, 3);
   const outputs = await job.stage.stack.readOutputs();
   const plans = new Map(plan.clusters.map((clusterPlan) => [clusterPlan.cluster, clusterPlan]));
-  // A cluster without differences has its entries already, and its release is recorded.
-  const open = job.clusters.filter((name) => job.write !== undefined || plans.get(name)?.differences.length !== 0);
-  for (let first = 0; first < open.length; first += job.wave) {
-    await goOn();
-    const wave = open.slice(first, first + job.wave);
+  // A cluster without differences has its entries already, and the release records them.
+  const pending = job.clusters.filter((name) => job.write !== undefined || plans.get(name)?.differences.length !== 0);
+  for (let first = 0; first < pending.length; first += job.wave) {
+    await requireMayContinue();
+    const wave = pending.slice(first, first + job.wave);
     await runInParallel(wave.length, wave, async (name) => {
       const update = { name, before: release.clusters[name], hardened: plans.get(name)?.hardened ?? [], outputs };
       await updateCluster(job, { ...update, keyring }, async (recorded) => {
@@ -318,7 +330,10 @@ const updateClusters = async (
   }
 };
 
-/** Deletes old versions, except the first and those that are recorded, live, on trial or behind a disarmed version. */
+/**
+ * Deletes old versions. These stay: the first version, versions that the release records, the live version, a version
+ * in a canary, and the version that a disarmed one replaces.
+ */
 const deleteOldVersions = async ({ job, plan }: PreparedDeployment, release: Release) => {
   const { functions } = job.stage;
   let pruned = 0;

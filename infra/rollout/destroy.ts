@@ -19,22 +19,23 @@ import { readReleaseStore } from "./versions/releases.ts";
 interface DestroyOptions extends Destruction, Pick<DeploymentTargets, "file" | "deployer"> {
   /** If set, only the webhook configurations of these clusters are deleted, and nothing in AWS. */
   configsOnly?: string[] | undefined;
+  /** The base URL in webhook entries if it is not the API gateway's own. */
   url?: string | undefined;
   /** Milliseconds that API servers may take to stop calling deleted entries. */
   noticing?: number;
 }
 
 /** Deletes the webhook configurations, then the functions. Returns what was deleted and what was kept, in lines. */
-export const destroyStage = async (demolition: DestroyOptions): Promise<string> => {
-  const { stage, configsOnly, config, forgotten, withData } = demolition;
+export const destroyStage = async (options: DestroyOptions): Promise<string> => {
+  const { stage, configsOnly, config, forgotten, withData } = options;
   if (configsOnly) {
-    await deleteEntries(demolition, configsOnly);
-    await forgetClusters(demolition, configsOnly);
+    await deleteEntries(options, configsOnly);
+    await forgetClusters(options, configsOnly);
     return `${configsOnly.join(", ")} ${configsOnly.length === 1 ? "has" : "have"} no entries of this stage any more`;
   }
-  const act = async (lock: StageLock) => {
+  const destroy = async (lock: StageLock) => {
     const { all } = await readReleaseStore(stage.openStageBucket);
-    const contents = await readStageContents(demolition);
+    const contents = await readStageContents(options);
     const isThere =
       all.length > 0 ||
       (await stage.stack.readStatus()) !== undefined ||
@@ -42,32 +43,34 @@ export const destroyStage = async (demolition: DestroyOptions): Promise<string> 
       (withData && (contents.hasTable || contents.logGroups.length > 0));
     if (!isThere) throw new Complaint(`there is no stage ${stage.name}: neither a stack nor keys`, 1);
     const unknown = Object.keys(all[0]?.clusters ?? {}).filter((name) => !config.clusters.has(name));
-    const lost = unknown.filter((name) => !forgotten.includes(name));
-    if (lost.length > 0)
+    const unreachable = unknown.filter((name) => !forgotten.includes(name));
+    if (unreachable.length > 0)
       throw new Complaint(
-        `${lost.join(", ")} ${lost.length === 1 ? "has" : "have"} entries for these rules, and postern.yaml doesn't say how to reach ${lost.length === 1 ? "it" : "them"}; use --forget NAME for a cluster that doesn't exist any more`,
+        `${unreachable.join(", ")} ${unreachable.length === 1 ? "has" : "have"} entries for these rules, and postern.yaml doesn't say how to reach ${unreachable.length === 1 ? "it" : "them"}; use --forget NAME for a cluster that doesn't exist any more`,
         1,
       );
     const names = [...config.clusters.keys()].filter((name) => !forgotten.includes(name));
-    await deleteEntries(demolition, names);
-    await requireNoEntries(demolition, names);
-    if (names.length > 0) await wait(demolition.noticing ?? 10_000);
+    await deleteEntries(options, names);
+    await requireNoEntries(options, names);
+    if (names.length > 0) await wait(options.noticing ?? 10_000);
     // Lambda may refuse to delete a version that has warm environments.
     for (const rule of all[0]?.warm ?? [])
       for (const { version } of await stage.functions.listWarmVersions(rule))
         await stage.functions.releaseWarmEnvironments(rule, version);
     // Data is deleted before the stack, whose bucket has the lock: later, another deployment could use the data.
-    if (withData) await deleteData(demolition, contents);
-    await removeAws(stage, demolition.progress, lock);
-    return `stage ${stage.name} is deleted\n${formatStageContents(demolition, contents)}`;
+    if (withData) await deleteData(options, contents);
+    await removeAws(stage, options.progress, lock);
+    return `stage ${stage.name} is deleted\n${formatStageContents(options, contents)}`;
   };
-  return lockStage(stage, "postern destroy", act, { optional: true });
+  return lockStage(stage, "postern destroy", destroy, { optional: true });
 };
 
-/** The milliseconds to wait for AWS at most. If AWS is down, the webhook entries are deleted all the same. */
+/** The maximum milliseconds to wait for AWS, so that webhook entries can be deleted also while AWS doesn't answer. */
 const awsTimeout = 10_000;
 
-/** Removes the clusters from the newest release, so that no deployment checks their entries. */
+/**
+ * Removes the clusters from the newest release, so that later deployments don't check the entries of these clusters.
+ */
 const forgetClusters = async ({ stage, progress }: DestroyOptions, names: string[]) => {
   const saveRelease = async () => {
     const releases = await readReleaseStore(stage.openStageBucket);
@@ -84,17 +87,18 @@ const forgetClusters = async ({ stage, progress }: DestroyOptions, names: string
   );
 };
 
-const deleteEntries = async (demolition: DestroyOptions, names: string[]) => {
+/** Deletes the stage's webhook configurations, policies, roles and EKS access entries in clusters. */
+const deleteEntries = async (options: DestroyOptions, names: string[]) => {
   const failures: string[] = [];
   for (const name of names)
-    await demolition.progress
+    await options.progress
       .step(`cluster ${name}`, async () => {
-        const api = await openTargetCluster(demolition, name);
-        await requireOwnEntries(api, demolition);
+        const api = await openTargetCluster(options, name);
+        await requireOwnEntries(api, options);
         const removed = await deletePosternObjects(api, webhookConfigurationName);
-        const access = await deleteAccessEntries(demolition, name).catch((error) => {
-          if (demolition.configsOnly === undefined) throw error;
-          demolition.progress.say(`cluster ${name}: its access entries could not be deleted: ${toSentence(error)}`);
+        const access = await deleteAccessEntries(options, name).catch((error) => {
+          if (options.configsOnly === undefined) throw error;
+          options.progress.say(`cluster ${name}: its access entries could not be deleted: ${toSentence(error)}`);
           return 0;
         });
         const count = removed.length + access;
@@ -105,20 +109,20 @@ const deleteEntries = async (demolition: DestroyOptions, names: string[]) => {
   if (failures.length > 0) throw new Complaint([...new Set(failures)].join("\n"), 1);
 };
 
-/** Throws if other webhook configurations, of another name or made by hand, still call these endpoints. */
-const requireNoEntries = async (demolition: DestroyOptions, names: string[]) => {
-  const bases = listBaseUrls(await demolition.stage.stack.readOutputs(), demolition.url);
+/** Throws if webhook configurations that have another name or were made by hand still call the stage's endpoints. */
+const requireNoEntries = async (options: DestroyOptions, names: string[]) => {
+  const bases = listBaseUrls(await options.stage.stack.readOutputs(), options.url);
   for (const name of names) {
-    const left = await findEntriesCallingUrls(await openTargetCluster(demolition, name), bases);
-    if (left.length > 0)
+    const remaining = await findEntriesCallingUrls(await openTargetCluster(options, name), bases);
+    if (remaining.length > 0)
       throw new Complaint(
-        `cluster ${name} still calls this stage: ${left.map(({ kind, name, entry }) => `${entry} of the ${kind} ${name}`).join(", ")}; delete that first`,
+        `cluster ${name} still calls this stage: ${remaining.map(({ kind, name, entry }) => `${entry} of the ${kind} ${name}`).join(", ")}; delete that first`,
         1,
       );
   }
 };
 
-/** Deletes what outlives the stack: the table with the ledger, and the log groups. */
+/** Deletes what stays when the stack is deleted: the table with the ledger, and the log groups. */
 const deleteData = async (
   { stage: { ledger, logGroups: groups }, progress }: DestroyOptions,
   { hasTable, logGroups }: StageContents,
@@ -134,7 +138,10 @@ const deleteData = async (
   });
 };
 
-/** Deletes the keys and the stack, and the lock just before its bucket: CloudFormation deletes only empty buckets. */
+/**
+ * Deletes the keys, the content of the bucket, and the stack. The lock is the bucket's last object. It is deleted just
+ * before the stack, because CloudFormation deletes only empty buckets.
+ */
 const removeAws = async (stage: AwsStage, progress: Progress, lock: StageLock) => {
   const { stack, parameters } = stage;
   await parameters.remove("keys");

@@ -28,9 +28,10 @@ import {
 } from "./versions/releases.ts";
 import { planWarmEnvironments } from "./versions/warm.ts";
 
-/** Everything that a deployment needs to know: its targets, and how it proceeds. */
+/** The targets and the options of a deployment. */
 export interface DeploymentJob extends DeploymentTargets {
   canary?: CanaryOptions | undefined;
+  /** The number of clusters that are updated in parallel. */
   wave: number;
   /** Clusters that don't exist any more; they are removed from the release. */
   forgotten?: string[];
@@ -54,8 +55,9 @@ export interface PreparedDeployment {
 }
 
 /**
- * Builds, and compares with what is deployed. Without a keyring, the public keys and the state of clusters come from
- * the newest release: a plan needs neither the private key nor rights in a cluster.
+ * Builds the functions, and compares the stage and its clusters with what is deployed. Without a keyring, the public
+ * keys and the state of clusters come from the newest release, so `postern plan` needs no private key and no rights in
+ * clusters.
  */
 export const prepareDeployment = async (
   job: DeploymentJob,
@@ -71,16 +73,16 @@ export const prepareDeployment = async (
     stage.stack.readTemplate(),
     stage.stack.readOutputs(),
   ]);
-  const known = await readPublicKeys(job, releases.all[0]);
-  const lost = keyring === undefined ? [] : findLostKeys(releases.all[0], keyring.publicKeys, known);
-  const publicKeys = keyring === undefined ? known : [...lost, keyring.publicKeys].join(",");
-  const refused = findRefusedClusters(releases.all[0], resolved, publicKeys);
-  const last = releases.all[0]?.kubernetes;
+  const [newest] = releases.all;
+  const acceptedKeys = await readPublicKeys(job, newest);
+  const lostKeys = keyring === undefined ? [] : findLostKeys(newest, keyring.publicKeys, acceptedKeys);
+  const publicKeys = keyring === undefined ? acceptedKeys : [...lostKeys, keyring.publicKeys].join(",");
+  const refused = findRefusedClusters(newest, resolved, publicKeys);
   const {
     clusters: versioned,
     kubernetes,
     notes: versionNotes,
-  } = chooseClusterMinors(resolved, catalogue, versions, last);
+  } = chooseClusterMinors(resolved, catalogue, versions, newest?.kubernetes);
   const config = { ...resolved, clusters: versioned, refused: Object.keys(refused) };
   const built = await build(stage.name, config, catalogue, file, publicKeys);
   const names = built.parts.map(({ name }) => name);
@@ -95,7 +97,7 @@ export const prepareDeployment = async (
   const parts = planRuleChanges(built.parts, states, releases.all, [...config.clusters.keys()]);
   const readCounts = createStageCountsReader({ stage, catalogue, config }, outputs);
   const clusters = await runInParallel(maxParallelFunctionChanges, job.clusters, async (name) => {
-    const planned = await planCluster(job, name, { newest: releases.all[0], outputs, readCounts }, keyring);
+    const planned = await planCluster(job, name, { newest, outputs, readCounts }, keyring);
     const version = versionNotes.get(name) ?? [];
     return {
       ...planned,
@@ -103,14 +105,14 @@ export const prepareDeployment = async (
     };
   });
   const ledger = await planLedger(stage, built.parts);
-  const warm = await planWarmEnvironments(stage.functions, parts, releases.all[0]);
-  const elsewhere = [
+  const warm = await planWarmEnvironments(stage.functions, parts, newest);
+  const hasOtherChanges = [
     ...[...parts, ...warm].map(({ changes }) => changes),
     ...clusters.map(({ differences }) => differences),
   ].some(({ length }) => length > 0);
-  const { template, stack, kept } = planStack(stage.name, built, deployed, releases.all, elsewhere);
+  const { template, stack, kept } = planStack(stage.name, built, deployed, releases.all, hasOtherChanges);
   const rights = compareRights(deployed, template);
-  const compared = await tryFindStageDifferences(stage, [...states.values()], releases.all[0], async () => deployed);
+  const compared = await tryFindStageDifferences(stage, [...states.values()], newest, async () => deployed);
   const differences = compared.differences.map((difference) => addRepair(difference, stage, parts));
   const quotas = await stage.functions.readQuotas();
   const limits = [
@@ -121,7 +123,7 @@ export const prepareDeployment = async (
     ...built.notes,
     ...(quotas === undefined ? [quotasNote] : []),
     ...(releases.all.length === 0 && states.size > 0 ? [lostReleasesNote] : []),
-    ...(lost.length > 0 ? [lostKeyNote] : []),
+    ...(lostKeys.length > 0 ? [lostKeyNote] : []),
     ...compared.notes,
     ...describeEndingExceptions(config.clusters.values(), new Date()),
   ];
@@ -131,7 +133,9 @@ export const prepareDeployment = async (
   return { job, releases, keyring, publicKeys, refused, kubernetes, plan };
 };
 
-/** Returns a sentence for each cluster whose relay would have to call more than one address. */
+/**
+ * Returns a sentence for each cluster with a relay if each function has its own URL: a relay calls only one address.
+ */
 const findUnservedRelays = ({ config, clusters, url }: DeploymentJob, endpoint: string): string[] =>
   endpoint === "url" && url === undefined
     ? clusters
@@ -142,7 +146,7 @@ const findUnservedRelays = ({ config, clusters, url }: DeploymentJob, endpoint: 
         )
     : [];
 
-/** Returns what is known of the API servers of a deployment's clusters: by their own answers, or by postern.yaml. */
+/** Returns service and minor version of each cluster's API server, from its own answer or else from postern.yaml. */
 const listKnownClusters = (targets: Pick<DeploymentTargets, "config" | "clusters">, versions: FoundVersions) =>
   targets.clusters.map((name) => {
     const [cluster, found] = [getClusterConfig(targets, name), versions.get(name)];
@@ -151,7 +155,7 @@ const listKnownClusters = (targets: Pick<DeploymentTargets, "config" | "clusters
     return { name, cluster, facts: { service: live.service ?? service, kubernetes: live.minor ?? kubernetes } };
   });
 
-/** Adds the repair of an unpublished function: it gets what the plan wants of its rule. */
+/** Adds a repair to the difference of an unpublished function ($LATEST): the function gets what the plan wants. */
 const addRepair = (difference: StageDifference, { functions }: AwsStage, parts: RuleChangePlan[]): StageDifference => {
   const part = parts.find(({ part: { name } }) => name === difference.unpublished)?.part;
   return part === undefined ? difference : { ...difference, repair: () => functions.setLatest(part.name, part.wanted) };
@@ -167,8 +171,8 @@ const lostKeyNote =
   "keys: URLs in clusters are signed by a key that this stage doesn't have any more: functions accept it until the deployment after the one that gives all clusters new URLs";
 
 /**
- * Returns the public keys that signed the URLs of clusters but are not in SSM any more: functions must accept them as long
- * as a cluster has such URLs. Without a release, that may be so for each key that functions accept.
+ * Returns the accepted public keys that signed the URLs of clusters but are not in SSM any more. Functions must accept
+ * such a key as long as a cluster has URLs that it signed. Without a release, any accepted key may have signed URLs.
  */
 const findLostKeys = (newest: Release | undefined, publicKeys: string, accepted: string): string[] => {
   const present = publicKeys.split(",");
@@ -179,13 +183,14 @@ const findLostKeys = (newest: Release | undefined, publicKeys: string, accepted:
     .filter((key) => newest === undefined || used.includes(key));
 };
 
+/** Returns the public keys that functions accept: from the newest release, or else from the variables of a function. */
 const readPublicKeys = async (
   { stage: { functions } }: DeploymentJob,
   newest: Release | undefined,
 ): Promise<string> => {
   if (newest?.keys) return newest.keys.accepted;
   const [rule] = await functions.listRules();
-  return rule === undefined
-    ? ""
-    : ((await readFunctionState(functions, rule)).ruleVersion.environment.POSTERN_KEYS ?? "");
+  if (rule === undefined) return "";
+  const { ruleVersion } = await readFunctionState(functions, rule);
+  return ruleVersion.environment.POSTERN_KEYS ?? "";
 };

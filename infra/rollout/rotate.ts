@@ -4,6 +4,7 @@ import { isMap, parseDocument } from "yaml";
 import { getFunctionsLogGroup, type LogQueryRow } from "../aws/log-queries.ts";
 import { formatPage } from "../catalogue/sources.ts";
 import { Complaint } from "../cli/complaint.ts";
+import type { WebhookUrlSigner } from "../keys/keys.ts";
 import { readConfig } from "../project/project.ts";
 import { rollOut } from "./deploy.ts";
 import { isUnchanged } from "./plan/kept-functions.ts";
@@ -18,16 +19,20 @@ import {
 } from "./stage/keyring.ts";
 import { lockStage, type StageLock } from "./stage/lock.ts";
 
-/** When a rotation of the URL key counts the old key as unused, and how long it waits for that. */
+/** How long a rotation waits until no caller uses the old URL key. */
 interface OldUrlKeyWaits {
-  /** The old key counts as unused after this time in milliseconds without a review that used it. */
+  /** The old key counts as unused after so many milliseconds without a review that used it. */
   unused: number;
-  /** The maximum time to wait until the old key is unused, in milliseconds. */
+  /** After so many milliseconds, the rotation gives up. */
   patience: number;
+  /** Milliseconds between two queries of the log. */
   every?: number;
 }
 
-/** Replaces the key that signs URLs: functions accept both, clusters get new URLs, then the old key is deleted. */
+/**
+ * Replaces the key that signs URLs. Functions first accept the old and the new key, then clusters get URLs with the new
+ * key, and at the end the old key is deleted.
+ */
 export const rotateStageKey = (job: DeploymentJob, retirement: OldUrlKeyWaits): Promise<string> =>
   lockStage(job.stage, "postern rotate", async (lock) => {
     const { parameters } = job.stage;
@@ -50,11 +55,11 @@ export const rotateStageKey = (job: DeploymentJob, retirement: OldUrlKeyWaits): 
         3,
       );
     const keys = [...job.config.clusters].flatMap(([cluster, { keyVersions }]) =>
-      keyVersions.map((version) => ({ cluster, key: `${old.publicKey.slice(0, 8)}.${version}` })),
+      keyVersions.map((version) => ({ cluster, key: formatLoggedKey(old, version) })),
     );
     const relays = relayed.map((cluster) => {
       const { keyVersions = [] } = job.config.clusters.get(cluster) ?? {};
-      return { cluster, key: `${fresh.publicKey.slice(0, 8)}.${keyVersions.at(-1)}` };
+      return { cluster, key: formatLoggedKey(fresh, keyVersions.at(-1)) };
     });
     await awaitUnused(job, { keys, relays }, retirement);
     keyring = await deleteAllKeysButNewest(parameters);
@@ -63,6 +68,9 @@ export const rotateStageKey = (job: DeploymentJob, retirement: OldUrlKeyWaits): 
     return "the key is replaced";
   });
 
+/**
+ * Replaces the key of one cluster: postern.yaml has the old and the new key version first, and later only the new one.
+ */
 export const rotateClusterKey = (job: DeploymentJob, name: string, retirement: OldUrlKeyWaits): Promise<string> =>
   lockStage(job.stage, "postern rotate", async (lock) => {
     const keyring = await readOrCreateKeyring(job.stage.parameters);
@@ -75,27 +83,32 @@ export const rotateClusterKey = (job: DeploymentJob, name: string, retirement: O
     };
     job.progress.say(`postern.yaml: clusters.${name}.keyVersion is [${old}, ${fresh}]`);
     await redeploy(await writeConfig([old, fresh]), keyring, lock);
-    const keys = keyring.signers.map(({ publicKey }) => ({ cluster: name, key: `${publicKey.slice(0, 8)}.${old}` }));
+    const keys = keyring.signers.map((signer) => ({ cluster: name, key: formatLoggedKey(signer, old) }));
     const hasRelay = job.config.clusters.get(name)?.service !== undefined;
     if (hasRelay) tellOperatorsOfRelays(job, [name]);
-    const current = `${keyring.current.publicKey.slice(0, 8)}.${fresh}`;
+    const current = formatLoggedKey(keyring.current, fresh);
     await awaitUnused(job, { keys, relays: hasRelay ? [{ cluster: name, key: current }] : [] }, retirement);
     job.progress.say(`postern.yaml: clusters.${name}.keyVersion is ${fresh}`);
     await redeploy(await writeConfig(fresh), keyring, lock);
     return `the key of ${name} is replaced; commit postern.yaml`;
   });
 
-/** Returns a change that isn't about keys: a rotation stops if there is one, because it must not deploy it. */
+/** Returns the field `Key` of log lines: the first eight characters of the public key, and the key version. */
+const formatLoggedKey = ({ publicKey }: WebhookUrlSigner, keyVersion: number | undefined) =>
+  `${publicKey.slice(0, 8)}.${keyVersion}`;
+
+/** Describes a change in the plan that isn't about keys; undefined if there is none. A rotation must not deploy it. */
 const findOtherChanges = ({ stack, parts }: DeploymentPlan): string | undefined => {
-  const part = parts.find(
+  const changed = parts.find(
     ({ changes, settings }) =>
       changes.some((change) => !["keys", "settings"].includes(change)) ||
       settings.some((setting) => !/\.keyVersions: /.test(setting)),
   );
-  if (part) return `the working tree's version of ${part.part.name}`;
+  if (changed) return `the working tree's version of ${changed.part.name}`;
   return isUnchanged(stack) ? undefined : "the working tree's version of the stack";
 };
 
+/** Throws if a deployment would change anything, or if a rule is disarmed. */
 const requireLive = async (job: DeploymentJob, keyring: Keyring) => {
   const { plan } = await prepareDeployment(job, keyring);
   const disarmed = plan.parts.find(({ known }) => known?.disarmed && known.disarmed.until > new Date());
@@ -113,6 +126,7 @@ const requireLive = async (job: DeploymentJob, keyring: Keyring) => {
   throw new Complaint(unknown ?? `${what} is not live yet; run postern deploy first`, 1);
 };
 
+/** Deploys a change of keys. Throws if the plan has any other change. */
 const redeploy = async (job: DeploymentJob, keyring: Keyring, lock: StageLock) => {
   await lock.check();
   const prepared = await prepareDeployment(job, keyring);
@@ -125,9 +139,10 @@ const redeploy = async (job: DeploymentJob, keyring: Keyring, lock: StageLock) =
   if (!changesNothing(prepared.plan)) await rollOut(prepared, lock);
 };
 
-/** A cluster's key, as log lines name it. */
+/** A cluster's key. */
 interface UsedKey {
   cluster: string;
+  /** As in the field `Key` of log lines. */
   key: string;
 }
 
@@ -139,8 +154,8 @@ const tellOperatorsOfRelays = ({ stage, progress }: DeploymentJob, clusters: str
 };
 
 /**
- * Waits until no cluster uses its old key, and until each relay has used its new one: a relay that no review goes through
- * may still have the old key.
+ * Waits until no cluster uses its old key, and until each relay has sent a review with its new key. Without such a
+ * review, a relay may still have the old key.
  */
 const awaitUnused = async (
   { stage, progress }: DeploymentJob,
@@ -181,11 +196,13 @@ const awaitUnused = async (
 
 const isUse = (row: LogQueryRow, { cluster, key }: UsedKey) => row.Cluster === cluster && row.Key === key;
 
-/** Postern's own probes, which go past relays, are dry runs. */
+/** Reports whether log lines are of dry runs. Postern's own probes are dry runs, and they don't go through relays. */
 const isDryRun = ({ dryRun = "" }: LogQueryRow) => ["1", "true"].includes(dryRun);
 
+/** A query of the functions' log: how many reviews used each key of each cluster. */
 const usesByKey = "filter ispresent(Key) | stats count(*) as reviews by Cluster, Key, dryRun";
 
+/** Changes a cluster's key version in postern.yaml. The comments in the file stay. */
 const writeKeyVersion = async (file: string, name: string, keyVersion: number | number[]) => {
   const document = parseDocument(await readFile(file, "utf8"));
   if (!isMap(document.get("clusters")))

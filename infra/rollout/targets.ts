@@ -31,22 +31,23 @@ export interface DeploymentTargets {
   config: PosternConfig;
   catalogue: CatalogueRule[];
   file: string;
-  /** The clusters whose webhook configurations are updated; functions serve all clusters. */
+  /** The clusters whose webhook configurations are updated. Functions are built for all clusters of postern.yaml. */
   clusters: string[];
   deployer: ClusterCredentialOptions;
-  /** The base URL in webhook entries, in place of the API gateway's own; `ca` is the PEM of the CA for that URL. */
+  /** The base URL in webhook entries if it is not the API gateway's own. */
   url?: string | undefined;
+  /** The certificate (PEM) of the CA for `url`. */
   ca?: string | undefined;
   /**
-   * Which security rules get failurePolicy Fail. true: all. A number: those that have it, and those with so many
-   * reviews without failure. false: only those that have it.
+   * Which security rules get failurePolicy Fail. true: all. false: only rules that have it already. A number: also
+   * rules that answered at least so many reviews without a failure.
    */
   harden: boolean | number;
-  /** Rules whose entries fail open again, though they fail closed now. */
+  /** Rules whose entries get failurePolicy Ignore again. */
   soften?: string[];
-  /** A folder into which the webhook entries are written, without the key, instead of being applied. */
+  /** The folder of --write: the webhook entries are written to files there, without the key, and are not applied. */
   write?: string | undefined;
-  /** The text in these files instead of the key. */
+  /** The text that the files of --write have in place of the key. */
   keyFrom?: string | undefined;
   progress: Progress;
 }
@@ -57,30 +58,27 @@ export const getClusterConfig = ({ config }: Pick<DeploymentTargets, "config">, 
   return cluster;
 };
 
-/** Returns the newest key version of a cluster, which its URLs use. */
+/** Returns the key version for the URLs of a cluster: the last one in postern.yaml. */
 export const getNewestUrlKeyVersion = ({ keyVersions }: ClusterConfig): number => keyVersions.at(-1) ?? 1;
 
-/** Adds the server and the CA from EKS to clusters that rules ask and that have no `server` in postern.yaml. */
+/** Completes EKS clusters that rules read and that have no `server` in postern.yaml: adds server and CA from EKS. */
 export const resolveEksServers = async ({ config, catalogue, stage }: DeploymentTargets): Promise<PosternConfig> => {
   const clusters = [...config.clusters].map(async ([name, cluster]): Promise<[string, ClusterConfig]> => {
     const { connect } = cluster;
-    const isOpen = connect?.eks !== undefined && connect.server === undefined;
-    if (!isOpen || listRulesAskingCluster(catalogue, cluster).length === 0) return [name, cluster];
+    const lacksServer = connect?.eks !== undefined && connect.server === undefined;
+    if (!lacksServer || listRulesAskingCluster(catalogue, cluster).length === 0) return [name, cluster];
     return [name, { ...cluster, connect: { ...connect, ...(await readEksServerAndCa(connect, stage.readIdentity)) } }];
   });
   return { ...config, clusters: new Map(await Promise.all(clusters)) };
 };
 
-/** Returns a function that finds the base URL of each rule's function, for webhook entries. */
+/** Returns a function that returns the base URL of a rule's function. `outputs` are the outputs of the stack. */
 export const createBaseUrlFinder =
   (outputs: Record<string, string>, url?: string) =>
   (rule: string): string =>
     (url ?? outputs.BaseUrl ?? outputs[`${toLogicalId(rule)}BaseUrl`] ?? "").replace(/\/+$/, "");
 
-/**
- * Returns what a cluster's webhook entries have of a stage: where its functions are reached, and which stage it is; and the
- * CA of the cluster's relay.
- */
+/** Returns what webhook entries of a cluster need: the URLs of functions, the stage's identity, and CA certificates. */
 export const resolveRuleEndpoints = async (
   { url, ca, stage, config, file }: Pick<DeploymentTargets, "url" | "ca" | "stage" | "config" | "file">,
   name: string,
@@ -93,7 +91,10 @@ export const resolveRuleEndpoints = async (
   base: createBaseUrlFinder(outputs, url),
 });
 
-/** Returns a client for one cluster. A kubeconfig for several clusters must have a context of each cluster's name. */
+/**
+ * Returns a client for one cluster. If a kubeconfig is for several clusters, its contexts must have the clusters'
+ * names.
+ */
 export const openTargetCluster = (
   {
     stage,
@@ -119,8 +120,9 @@ export const openTargetCluster = (
 };
 
 /**
- * Throws unless the entries in a cluster are this stage's: a second stage, also one of the same name in another account or
- * region, would overwrite them. Entries without the annotation are this stage's if all of them call its addresses.
+ * Throws if the webhook entries in a cluster are from another stage, which this stage would overwrite. Two stages of
+ * the same name in two accounts or regions are different stages. Entries without the annotation `postern.dev/identity`
+ * count as this stage's if all of them call its addresses.
  */
 export const requireOwnEntries = async (
   api: ClusterApi,
@@ -134,10 +136,10 @@ export const requireOwnEntries = async (
   const readOwner = ({ metadata }: DeployedObject) => metadata.annotations?.[identityAnnotation];
   const identity = await stage.readStageIdentity();
   const thisStage = formatStageIdentity(identity);
-  const other = objects.map(readOwner).find((owner) => owner !== undefined && !isSameStage(owner, identity));
-  if (other !== undefined)
+  const otherStage = objects.map(readOwner).find((owner) => owner !== undefined && !isSameStage(owner, identity));
+  if (otherStage !== undefined)
     throw new Complaint(
-      `cluster ${api.cluster} has its entries from ${toOneLine(other)}, not from ${thisStage}; there, postern destroy --configs-only --cluster ${api.cluster} deletes them`,
+      `cluster ${api.cluster} has its entries from ${toOneLine(otherStage)}, not from ${thisStage}; there, postern destroy --configs-only --cluster ${api.cluster} deletes them`,
       1,
     );
   const unmarked = objects.filter((object) => readOwner(object) === undefined);
@@ -161,28 +163,29 @@ export const listBaseUrls = (outputs: Record<string, string>, url?: string): str
   ...(url === undefined ? [] : [url]),
 ];
 
-/** Returns the scheme and the host that an entry calls, without its key; or its relay. */
+/**
+ * Describes what an entry calls, without the key in the URL, for instance `https://rules.example.com` or "a Service".
+ */
 const describeHost = (entry: Partial<WebhookEntry> = {}): string => {
   const { url, service } = toMap(entry.clientConfig);
   if (service !== undefined) return "a Service";
   return typeof url === "string" && URL.canParse(url) ? new URL(url).origin : "no URL";
 };
 
-/** The webhook entries that a cluster has. */
+/** Reads the webhook entries that a cluster has now. */
 export const readLiveEntries = async (api: ClusterApi): Promise<WebhookEntry[]> => {
   const found = await readConfigurations(api, webhookConfigurationName);
   return listEntries(found.filter((object) => object !== undefined));
 };
 
-/** What the inspection of a cluster reads, and where from. */
+/** What `inspectClusterOfDeployment` needs of a deployment. */
 type InspectionTargets = Pick<DeploymentTargets, "stage" | "file" | "deployer" | "config" | "catalogue" | "write">;
 
 /**
- * Inspects a cluster of the deployment for all rules whose settings depend on the cluster's content, such as its
- * policies, and for the policies that it can evaluate itself. `before` is the last release of the cluster, which records
- * the kinds of policies that it didn't apply; they count as long as its minor version is the same. `isPlan`: if the cluster
- * can't be reached, the version in postern.yaml says which policies it can evaluate, as it does for entries that are only
- * written.
+ * Inspects a cluster: some rules have settings that depend on the cluster's content, such as its policies, and the API
+ * server can evaluate some policies itself. `before` is what the last release records of the cluster: the kinds of
+ * policies that its API server didn't apply. They count until its minor version changes. With `isPlan` and with
+ * --write, a cluster may be unreachable: the version in postern.yaml then says which policies it can evaluate.
  */
 export const inspectClusterOfDeployment = async (
   targets: InspectionTargets,

@@ -4,15 +4,15 @@ import type { TLSSocket } from "node:tls";
 
 export interface ConnectionLimits {
   connections: number;
-  /** The maximum of open connections from one address that have shown no valid key. */
+  /** The maximum number of open connections from one address without a valid key. */
   keylessConnections: number;
-  /** Milliseconds that a connection may stay open without a valid key. */
+  /** A connection may stay open for so many milliseconds without a valid key. */
   keyless: number;
-  /** Milliseconds after which an address with many new connections may begin more TLS handshakes. */
+  /** Milliseconds between two turns. In each turn, an address may begin up to `handshakesPerTurn` TLS handshakes. */
   turn: number;
-  /** Milliseconds that a connection held in reserve may stay open. */
+  /** A connection that an API server holds in reserve may stay open for so many milliseconds. */
   idle: number;
-  /** The maximum of connections held in reserve for one address. */
+  /** The maximum number of connections that one address may hold in reserve. */
   reserves: number;
 }
 
@@ -27,16 +27,17 @@ interface Connection {
 
 interface ConnectionLimit {
   hasKey(socket: Socket): boolean;
-  /** Notes that a connection has shown a valid key; from then on, no limit closes it. */
+  /** Remembers that a request on a connection had a valid key. After this call, no limit closes the connection. */
   admit(socket: Socket): void;
-  /** Closes the connections that have sent nothing since the TLS handshake. */
+  /** Closes the connections on which the client has sent nothing after the TLS handshake. */
   closeUnused(): void;
 }
 
 /**
- * Keeps clients without a valid key from using up a server's connections: such a connection is closed after a few
- * seconds, or earlier when there are too many. API servers hold unused connections in reserve; some of these may
- * therefore stay if their address has another connection that has shown a valid key.
+ * Limits the connections of clients without a valid key, so that these can't use up a server's connections. A
+ * connection without a valid key is closed after a few seconds, or earlier if there are too many. API servers hold
+ * unused connections in reserve. Some unused connections may stay open if another connection from the same address had
+ * a request with a valid key.
  */
 export const limitKeylessConnections = (server: Server, limits: ConnectionLimits): ConnectionLimit => {
   /** The open connections in the order in which they were opened. */
@@ -67,14 +68,15 @@ export const limitKeylessConnections = (server: Server, limits: ConnectionLimits
       open.delete(id);
     });
 
+    // If an address, or the server, has too many connections, the oldest connection without a key is closed.
     let openFromAddress = 0;
-    let oldestOwn: Connection | undefined;
+    let oldestFromAddress: Connection | undefined;
     for (const candidate of open.values())
       if (!candidate.hasKey && candidate.address === address) {
-        oldestOwn ??= candidate;
+        oldestFromAddress ??= candidate;
         openFromAddress++;
       }
-    if (openFromAddress > limits.keylessConnections) oldestOwn?.socket.destroy();
+    if (openFromAddress > limits.keylessConnections) oldestFromAddress?.socket.destroy();
     else if (open.size > limits.connections) {
       const keyless = [...open.values()].filter((candidate) => !candidate.hasKey);
       const trusted = listTrustedAddresses();
@@ -102,13 +104,14 @@ export const limitKeylessConnections = (server: Server, limits: ConnectionLimits
   };
 };
 
-/** The number of TLS handshakes that one address may begin in a turn. */
+/** The number of TLS handshakes that one address may begin in a turn (see `queueHandshakes`). */
 const handshakesPerTurn = 4;
 
 /**
- * Takes over the server's listener that begins TLS handshakes, and returns a function that calls it: at once for the
- * first connections of an address, in later turns for more of them. A flood from one address thus leaves time for others,
- * and its connections that are closed before their turn cost no handshake.
+ * Removes the server's listener that begins TLS handshakes, and returns a function that calls this listener. The
+ * function calls it at once for the first connections of an address, and in later turns for further ones. With many
+ * connections from one address, the server still has time for other addresses. A connection that is closed before its
+ * turn costs no handshake.
  */
 const queueHandshakes = (server: Server, milliseconds: number) => {
   const listeners = server.listeners("connection");
@@ -131,7 +134,7 @@ const queueHandshakes = (server: Server, milliseconds: number) => {
     }
   };
   return (socket: Socket, address: string): void => {
-    // A socket without a listener for errors would end the process if its client disconnects before its turn.
+    // If a client disconnects before its turn, the socket emits an error. Without this listener, the process would end.
     socket.on("error", () => socket.destroy());
     if (turns.size === 0) setTimeout(takeTurn, milliseconds).unref();
     const turn = turns.get(address) ?? { begun: 0, waiting: [] };
@@ -143,6 +146,6 @@ const queueHandshakes = (server: Server, milliseconds: number) => {
 
 const isUnused = ({ secure }: Connection) => secure?.bytesRead === 0;
 
-/** Returns the same id for a connection's socket and for the TLS socket on it. */
+/** Returns an id that is the same for the TCP socket and for the TLS socket of a connection. */
 const getConnectionId = ({ remoteAddress, remotePort, localAddress }: Socket) =>
   `${remoteAddress} ${remotePort} ${localAddress}`;

@@ -17,18 +17,18 @@ import { createRuleConfiguredPredicate, listConfigPaths, readProject } from "../
 import { createListedEndpoint, listServedRulesAndGroups } from "../project/served.ts";
 import { functionTimeout, type GatewayHandler } from "./gateway.ts";
 
-/** The rules that a server serves, with their handlers and the config they were made from. */
+/** The rules that a server serves, their handlers, and the configuration that the handlers use. */
 export interface LoadedHandlers {
   config: PosternConfig;
   served: CatalogueRule[];
   handlers: ReadonlyMap<string, GatewayHandler>;
-  /** Rules that postern.yaml names but that can't be loaded. They are not served, nor are groups with them. */
+  /** Rules that postern.yaml names but that can't be loaded. They and their groups are not served. */
   broken: BrokenRule[];
 }
 
 /**
- * Creates the handlers of all rules that can be loaded. Throws if a rule in `kept`, which is served already, can't be
- * loaded any more.
+ * Creates the handlers of all rules that can be loaded. `kept` are the rules that are already served. Throws if one of
+ * these can't be loaded any more.
  */
 export const createServedRuleHandlers = async (
   file: string,
@@ -41,13 +41,13 @@ export const createServedRuleHandlers = async (
   if (lost.length > 0) throw new Complaint(lost.map(({ sentence }) => sentence).join("; "));
   const served = listServedRulesAndGroups(config, catalogue);
   const handlers = served.map(
-    (listed) => [listed.name, createGatewayHandler(createListedEndpoint(config, listed, host, evaluate))] as const,
+    (rule) => [rule.name, createGatewayHandler(createListedEndpoint(config, rule, host, evaluate))] as const,
   );
   const named = broken.filter(({ name }) => createRuleConfiguredPredicate(config)(name));
   return { config, served, handlers: new Map(handlers), broken: named };
 };
 
-/** Lets an endpoint answer the gateway's requests. */
+/** Returns a handler that passes the gateway's requests to an endpoint. */
 export const createGatewayHandler =
   ({ answerRequest }: Endpoint): GatewayHandler =>
   async ({ method, path, query, headers, body }) => {
@@ -67,11 +67,12 @@ const decodeText = (body: Buffer): string => {
   return body.toString();
 };
 
+/** The number of reloads. It becomes part of the URLs of rules' modules, so that they are imported again. */
 let generation = 0;
 
 /**
  * Calls `handleChange` after every change of a rule, of postern.yaml or of files that it names, one call at a time.
- * Rules are then imported again. Once the promise resolves, no change is missed.
+ * Rules are imported again before each call. Once the returned promise resolves, no change is missed.
  */
 export const watchRulesAndConfig = async (file: string, handleChange: () => Promise<void>): Promise<() => void> => {
   const functionsFolder = getFunctionsFolder();
@@ -87,7 +88,7 @@ export const watchRulesAndConfig = async (file: string, handleChange: () => Prom
   let watchers: FSWatcher[] = [];
   let places: string[] = [];
   let timer: NodeJS.Timeout | undefined;
-  let last = Promise.resolve();
+  let lastReload = Promise.resolve();
   const reload = async () => {
     generation += 1;
     await open();
@@ -98,13 +99,14 @@ export const watchRulesAndConfig = async (file: string, handleChange: () => Prom
   const scheduleReload = () => {
     clearTimeout(timer);
     timer = setTimeout(() => {
-      last = last.then(reload);
+      lastReload = lastReload.then(reload);
     }, 50);
   };
-  // Folders are watched, because editors replace files; singly, because a recursive watch misses replaced files.
+  // Folders are watched instead of files, because editors replace files. Each folder has its own watcher, because a
+  // recursive watcher misses replaced files.
   const open = async () => {
     const ruleFolders = (await listRuleFolders([getProjectSource()])).map(({ folder }) => folder);
-    // The former files of a rule are still watched while the rule can't be loaded.
+    // While postern.yaml or a rule can't be loaded, the list of files is incomplete. The former files stay watched.
     places = await listConfigPaths(file)
       .then(({ paths, isComplete }) => (isComplete ? paths : [...new Set([...places, ...paths])]))
       .catch(() => places);
@@ -121,7 +123,7 @@ export const watchRulesAndConfig = async (file: string, handleChange: () => Prom
         watchFolder(dirname(place), (_, name) => name === basename(place) && scheduleReload()),
       ),
     ];
-    // A folder that is deleted ends its watcher with an error; the catalogue's watcher reports the deletion.
+    // The watcher of a deleted folder fails. The watcher of the folder's parent reports the deletion.
     for (const watcher of watchers) watcher.on("error", () => watcher.close());
   };
   const close = () => {
@@ -135,6 +137,7 @@ export const watchRulesAndConfig = async (file: string, handleChange: () => Prom
   };
 };
 
+/** Returns a folder and all folders in it; nothing for a file. */
 const listFolders = async (place: string): Promise<string[]> => {
   const entries = await readdir(place, { recursive: true, withFileTypes: true }).catch(() => undefined);
   const inner = entries?.filter((entry) => entry.isDirectory()).map(({ parentPath, name }) => join(parentPath, name));
@@ -145,7 +148,7 @@ const watchFolder = (folder: string, listener: WatchListener<string>): FSWatcher
   try {
     return [watch(folder, listener)];
   } catch {
-    // A folder that doesn't exist isn't watched; reading postern.yaml reports that it is missing.
+    // A folder that doesn't exist can't be watched. Reading postern.yaml reports that it is missing.
     return [];
   }
 };

@@ -35,7 +35,7 @@ import { buildEndpointConfig } from "../project/served.ts";
 import { openImitatedApiGateway } from "./gateway.ts";
 import { createServedRuleHandlers, type LoadedHandlers, watchRulesAndConfig } from "./handlers.ts";
 
-/** The options that all verbs share that serve rules on this machine. */
+/** The options of all verbs that serve rules on this machine. */
 export const servingCommandOptions = {
   config: commonCommandOptions.config,
   host: {
@@ -51,19 +51,19 @@ export const servingCommandOptions = {
   },
 } satisfies Record<string, CommandOption>;
 
-/** What a listener beside the gateway gets to know of it. */
+/** What an added listener, such as the console, gets to know about the gateway. */
 export interface ServedProject {
   /** The path of postern.yaml. */
   file: string;
   /** The folder of keys. */
   state: string;
-  /** The port that was asked for, which may be 0. */
+  /** The value of --port. 0 means that the gateway has chosen a free port. */
   port: number;
   /** Returns the rules and the config that are served now. */
   getLoaded(): LoadedHandlers;
 }
 
-/** A listener beside the gateway, and the line that is printed of it. */
+/** A server beside the gateway, such as the console, and the line that is printed about it. */
 export interface AddedListener {
   line: string;
   close(): Promise<void>;
@@ -71,6 +71,7 @@ export interface AddedListener {
 
 type FindRuleConfig = (cluster: string, rule: string) => RuleConfig | undefined;
 
+/** Reads the value of an option with a port. */
 export const readPort = (options: ParsedOptions, option: string): number | undefined => {
   const port = options.number(option);
   if (port !== undefined && port > 65_535) throw new Complaint(`--${option} takes a number up to 65535, not ${port}`);
@@ -78,14 +79,14 @@ export const readPort = (options: ParsedOptions, option: string): number | undef
 };
 
 /**
- * Serves the rules of postern.yaml until Ctrl-C. `wrapEndpoint` may wrap the host and the evaluation, to record
- * or show reviews, and open a listener beside the gateway.
+ * Serves the rules of postern.yaml until Ctrl-C. `wrapEndpoint` may wrap the host and the evaluation, to record or show
+ * reviews. It may also return a function that opens another server beside the gateway.
  */
 export const serveRules = async (
   options: ParsedOptions,
   wrapEndpoint = (host: EndpointHost, _: FindRuleConfig): Listening => ({ host }),
 ): Promise<void> => {
-  // Without a postern.yaml, no keys are written.
+  // This must be first: without a postern.yaml, no keys are written.
   requireConfig();
   const file = getConfigFile();
   const state = join(dirname(file), ".postern");
@@ -119,10 +120,10 @@ export const serveRules = async (
     const { connections, manifestClusters, faults } = await readClusterConnections(opened.config, rules, file, "here");
     const isLost = (name: string) => {
       const cluster = opened.config.clusters.get(name);
-      const isAsked = cluster?.connect && listRulesAskingCluster(rules, cluster).length > 0;
-      return isAsked && !connections.has(name) && !manifestClusters.has(name);
+      const isRead = cluster?.connect && listRulesAskingCluster(rules, cluster).length > 0;
+      return isRead && !connections.has(name) && !manifestClusters.has(name);
     };
-    // A reload that can't read a cluster's kubeconfig or manifests is refused, so that those from before stay in use.
+    // If a reload can't read the kubeconfig or manifests of a cluster, it fails. The former ones stay in use.
     if (connected.some(isLost)) throw new Complaint(faults.join("; "));
     for (const fault of faults) writeOutput(`${fault}\n`);
     for (const { name, sentence } of opened.broken) writeOutput(`${name} is not served: ${sentence}\n`);
@@ -138,7 +139,8 @@ export const serveRules = async (
     openCapabilities = (cluster, milliseconds) => {
       const manifests = manifestClusters.get(cluster);
       if (manifests === undefined) return openLive(cluster, milliseconds);
-      // A cluster given by manifests is always current, so its capabilities have no `anew`, which reads again.
+      // `anew` reads a cluster again. Manifests are always current, so a cluster that manifests describe doesn't need
+      // it.
       const { anew: _, ...services } = openLive(cluster, milliseconds);
       return { ...services, ...manifests };
     };
@@ -190,10 +192,13 @@ export const serveRules = async (
   await schemas;
 };
 
-/** The longest time for which rules reconcile clusters in a minute. The process ends only after it. */
+/** The time limit for one rule that reconciles clusters. The process doesn't end before. */
 const reconcileMilliseconds = 20_000;
 
-/** Lets rules reconcile the clusters that can be read, as functions in AWS do; returns a function that ends this. */
+/**
+ * Lets rules reconcile the clusters that can be read, once a minute, as functions in AWS do. Returns a function that
+ * stops this.
+ */
 const reconcileEachMinute = (getLoaded: () => LoadedHandlers, openCapabilities: OpenCapabilities): (() => void) => {
   let timer: NodeJS.Timeout | undefined;
   const reconcile = async () => {
@@ -219,12 +224,15 @@ const reconcileEachMinute = (getLoaded: () => LoadedHandlers, openCapabilities: 
   };
 };
 
-/** Updates the schemas for editors. They follow from all rules, also from rules that are off. */
+/** Updates the JSON schemas for editors. The schemas contain the settings of all rules, also of rules that are off. */
 const updateSchemas = async (file: string) =>
   readAllRules()
     .then((rules) => writeSchemas(dirname(file), rules))
     .catch((error) => writeOutput(`the schemas for editors are not written: ${toSentence(error)}\n`));
 
+/**
+ * Reports whether a rule is on and, with its settings in some cluster, has a need that must be awaited, such as CUE.
+ */
 const needsScripts = ({ name, rule }: CatalogueRule, { clusters }: PosternConfig): boolean =>
   [...clusters.values()].some(({ rules }) => {
     const setup = rules.get(name);
@@ -235,18 +243,24 @@ const needsScripts = ({ name, rule }: CatalogueRule, { clusters }: PosternConfig
 type Listening = Pick<RecordingHostAndEvaluation, "host"> &
   Partial<RecordingHostAndEvaluation> & { open?(project: ServedProject): Promise<AddedListener> };
 
-/** Resolves on Ctrl-C, which may send two signals, from the terminal and from npm. A later signal exits at once. */
+/**
+ * Resolves on Ctrl-C. Ctrl-C may send two signals within a second: one from the terminal, one from npm. A signal more
+ * than a second after the first one ends the process at once.
+ */
 const waitForInterrupt = () =>
   new Promise<void>((stop) => {
-    let first: number | undefined;
+    let firstSignalAt: number | undefined;
     const handleSignal = () => {
-      first ??= performance.now();
-      if (performance.now() - first > 1000) process.exit(130);
+      firstSignalAt ??= performance.now();
+      if (performance.now() - firstSignalAt > 1000) process.exit(130);
       stop();
     };
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, handleSignal);
   });
 
+/**
+ * Returns the text that `postern serve` prints first: the URLs of each cluster, and the command that registers them.
+ */
 const formatWelcome = (
   { config, served }: LoadedHandlers,
   signer: WebhookUrlSigner,
@@ -274,7 +288,7 @@ const quoteWord = (word: string) => (/^[\w@%+=:,./[\]-]+$/.test(word) ? word : `
 
 const formatTime = () => new Date().toISOString().slice(11, 23);
 
-/** Returns the gateway's line of a review. */
+/** Returns the line that the gateway prints about a review. */
 export const formatReport = (report: AnsweredReviewFacts): string => {
   const { request, cluster = "unknown", rule, group, phase, operations, milliseconds, code, error } = report;
   const what = request
@@ -296,6 +310,6 @@ export const formatReport = (report: AnsweredReviewFacts): string => {
     ...patch,
     `${milliseconds.toFixed(2)} ms`,
   ];
-  // Names come from the caller, and control characters could harm the user's terminal.
+  // Names come from the caller. Control characters in them could harm the user's terminal.
   return `${formatTime()} ${words.join(" ").replace(/\p{Cc}/gu, "?")}\n`;
 };

@@ -5,39 +5,39 @@ import { createRandom } from "./random.ts";
 
 type Path = (string | number)[];
 
-/** One change of a case. */
+/** A random change of one member of a case's object. */
 interface CaseChange {
-  /** Chooses the member to change. */
+  /** A random number that chooses the member to change. */
   which: number;
-  /** Chooses the value that replaces it, among those that cases have there. */
+  /** A random number that chooses the new value, among the values that cases have at this place. */
   other: number;
-  /** Deletes the member, if cases exist without it. */
+  /** Deletes the member, if there are cases without it. */
   drop: boolean;
-  /** Changes the old object, if there is one. */
+  /** Changes the old object instead of the object, if the case has one. */
   old: boolean;
 }
 
 /**
- * Returns a function that changes one of these cases: values are replaced by values of the same field in other cases,
- * and fields are removed that some other case doesn't have. The API server would accept such objects, too.
+ * Returns a function that changes one of these cases. It replaces values with values of the same field in other cases,
+ * and removes fields that another case doesn't have. The API server would accept the changed objects, too.
  */
 export const createCasePerturber = (
   cases: readonly Case[],
 ): ((entry: Case, changes: readonly CaseChange[]) => Case) => {
-  const seen = new Map<string, unknown[]>();
-  const parents = new Map<string, Set<string>[]>();
+  const valuesByPlace = new Map<string, unknown[]>();
+  const keysByPlace = new Map<string, Set<string>[]>();
   for (const entry of cases)
     for (const object of [entry[getCasePhase(entry)], entry.oldObject])
       walk(object, [], (path, value) => {
         const place = toPlaceKey(path);
-        seen.set(place, [...(seen.get(place) ?? []), value]);
-        if (isMap(value)) parents.set(place, [...(parents.get(place) ?? []), new Set(Object.keys(value))]);
+        valuesByPlace.set(place, [...(valuesByPlace.get(place) ?? []), value]);
+        if (isMap(value)) keysByPlace.set(place, [...(keysByPlace.get(place) ?? []), new Set(Object.keys(value))]);
       });
   const isOptional = (path: Path) => {
     const key = String(path.at(-1));
     return (
       typeof path.at(-1) === "number" ||
-      (parents.get(toPlaceKey(path.slice(0, -1))) ?? []).some((keys) => !keys.has(key))
+      (keysByPlace.get(toPlaceKey(path.slice(0, -1))) ?? []).some((keys) => !keys.has(key))
     );
   };
 
@@ -53,7 +53,7 @@ export const createCasePerturber = (
         .slice(0, -1)
         .reduce<unknown>((value, key) => Reflect.get(value as object, key), root) as object;
       const key = path.at(-1) ?? "";
-      const others = seen.get(toPlaceKey(path)) ?? [];
+      const others = valuesByPlace.get(toPlaceKey(path)) ?? [];
       if (drop && isOptional(path))
         Array.isArray(parent) ? parent.splice(Number(key), 1) : Reflect.deleteProperty(parent, key);
       else if (others.length > 0) Reflect.set(parent, key, structuredClone(others[other % others.length]));
@@ -62,7 +62,7 @@ export const createCasePerturber = (
   };
 };
 
-/** Generates `count` changed cases, the same for the same seed. */
+/** Generates `count` changed cases. The same seed gives the same cases. */
 export function* generateCases(cases: readonly Case[], count: number, seed: number): Generator<Case> {
   const perturb = createCasePerturber(cases);
   const { drawBelow, decide, pick } = createRandom(seed);
@@ -75,8 +75,9 @@ export function* generateCases(cases: readonly Case[], count: number, seed: numb
 }
 
 /**
- * Generates cases with shapes that Go never sends: each member removed and empty, and each list with an
- * empty element. The case's name contains the field.
+ * Generates cases with shapes that API servers never send, because these are written in Go: one case for each member
+ * without the member, one with an empty value, and one for each list with an empty element. The name of the case
+ * contains the field.
  */
 export function* buildOddCases(entry: Case): Generator<Case> {
   for (const part of [getCasePhase(entry), "oldObject"] as const) {
@@ -92,6 +93,7 @@ export function* buildOddCases(entry: Case): Generator<Case> {
   }
 }
 
+/** Returns empty values of the same type: for a list, also a list with an empty map. */
 const listEmptyValues = (value: unknown): unknown[] => {
   if (Array.isArray(value)) return [[], ...(value.every(isMap) ? [[{}]] : [])];
   return isMap(value) ? [{}] : [];
@@ -100,14 +102,15 @@ const listEmptyValues = (value: unknown): unknown[] => {
 /** Returns a copy with another value at a path; undefined removes the value. */
 const replaceAt = (value: unknown, [key, ...rest]: Path, other: unknown): unknown => {
   if (key === undefined) return other;
-  const now = replaceAt(Reflect.get(value as object, key), rest, other);
-  if (Array.isArray(value)) return value.toSpliced(Number(key), 1, ...(now === undefined ? [] : [now]));
-  const others = Object.entries(value as object).filter(([name]) => name !== key);
-  return Object.fromEntries([...others, ...(now === undefined ? [] : [[key, now]])]);
+  const newMember = replaceAt(Reflect.get(value as object, key), rest, other);
+  if (Array.isArray(value)) return value.toSpliced(Number(key), 1, ...(newMember === undefined ? [] : [newMember]));
+  const otherEntries = Object.entries(value as object).filter(([name]) => name !== key);
+  return Object.fromEntries([...otherEntries, ...(newMember === undefined ? [] : [[key, newMember]])]);
 };
 
+/** Returns a path as text. All elements of a list have the same text. */
 const toPlaceKey = (path: Path) => path.map((key) => (typeof key === "number" ? "*" : key)).join("\u0000");
-/** Reports whether a path is apiVersion or kind, which the API server knows from the request's URL. */
+/** Reports whether a path is apiVersion or kind. The API server takes these from the URL, so they can't be wrong. */
 const namesType = (path: Path) => path.length === 1 && (path[0] === "apiVersion" || path[0] === "kind");
 
 const walk = (value: unknown, path: Path, visit: (path: Path, value: unknown) => void) => {

@@ -6,9 +6,9 @@ export const evaluateMatchCondition = (
   expression: string,
   { object, oldObject, ...request }: AdmissionRequest,
 ): boolean => {
-  // The API server's CEL doesn't see empty fields.
-  const filled = Object.entries(request).filter(([, value]) => value !== "" && value !== undefined);
-  const variables = { object: object ?? null, oldObject: oldObject ?? null, request: Object.fromEntries(filled) };
+  // In the API server's CEL, a field with an empty value is missing.
+  const filledFields = Object.entries(request).filter(([, value]) => value !== "" && value !== undefined);
+  const variables = { object: object ?? null, oldObject: oldObject ?? null, request: Object.fromEntries(filledFields) };
   const evaluated = celEvaluator.compile(expression)(variables, celEvaluator.createBudget());
   if ("holds" in evaluated) return evaluated.holds;
   throw new Error(`${expression}: ${JSON.stringify(evaluated)}`);

@@ -1,15 +1,17 @@
-/** Random values that depend only on a seed. */
+/** Draws random values. The same seed gives the same values. */
 export interface Random {
-  /** Returns a number from 0 to below 1. */
+  /** Returns a number of at least 0 and below 1. */
   draw(): number;
+  /** Returns an integer of at least 0 and below `end`. */
   drawBelow(end: number): number;
+  /** Returns true with this probability. */
   decide(probability: number): boolean;
   pick<T>(from: readonly T[]): T;
-  /** Returns some of the values in their order; at least one if `least` is 1. */
+  /** Returns some of the values, in their order. If `least` is 1, returns at least one value. */
   pickSome<T>(from: readonly T[], least?: number): T[];
 }
 
-/** The generator is Mulberry32. */
+/** The algorithm is Mulberry32. */
 export const createRandom = (seed: number): Random => {
   let state = seed >>> 0;
   const draw = () => {

@@ -2,7 +2,7 @@ import { formatJunitSuites, type JunitTestSuite } from "../check/reports/junit.t
 import { formatCount } from "../cli/progress.ts";
 import { sanitizeTerminalText } from "../cli/terminal.ts";
 
-/** Whether an admission policy was evaluated in a case, or why it wasn't. */
+/** Whether an admission policy was evaluated in a case. `because` says why it wasn't. */
 export interface PolicyMatch {
   policy: string;
   matched: boolean;
@@ -15,13 +15,14 @@ export interface TestResult {
   file: string;
   line?: number;
   name: string;
-  /** "not evaluated": the rule doesn't load, or a policy asks for something that the case doesn't give. */
+  /** "not evaluated": the rule can't be loaded, or a policy reads something that the case doesn't state. */
   result: "passed" | "failed" | "skipped" | "not evaluated";
   because: string[];
-  /** In cases of admission policies. */
+  /** Only in results of cases of admission policies. */
   policies?: PolicyMatch[];
 }
 
+/** Returns a result as a line, with lines for the place and the reasons of a failure. */
 export const formatTestResult = (test: TestResult): string => {
   const { name, result, because, rule } = test;
   const isWrong = result === "failed" || result === "not evaluated";
@@ -41,13 +42,14 @@ export const formatTestSummary = (all: readonly TestResult[], what: string): str
 
 /** Returns the exit code of `postern test`: 1 if a test failed, 3 if something can't be evaluated. */
 export const toExitCode = (all: readonly TestResult[]): number => {
-  const has = (wanted: TestResult["result"]) => all.some(({ result }) => result === wanted);
-  return has("not evaluated") ? 3 : has("failed") ? 1 : 0;
+  const hasResult = (wanted: TestResult["result"]) => all.some(({ result }) => result === wanted);
+  if (hasResult("not evaluated")) return 3;
+  return hasResult("failed") ? 1 : 0;
 };
 
 /**
- * Writes the results as JUnit XML: a suite for each rule, or for each file of cases if no rule is named. The first suite has
- * the notes.
+ * Returns the results as JUnit XML. There is a suite for each rule, and for each file of cases without a rule. The
+ * first suite contains the notes.
  */
 export const formatJunit = (
   all: readonly TestResult[],
@@ -57,12 +59,12 @@ export const formatJunit = (
     const cases = results.map((testResult) => {
       const { name: test, result, because } = testResult;
       const place = formatTestPlace(testResult);
-      const wrong = { message: place, type: result, text: [place, ...because].join("\n") };
+      const problem = { message: place, type: result, text: [place, ...because].join("\n") };
       return {
         object: name,
         rule: test,
-        ...(result === "failed" && { failure: wrong }),
-        ...(result === "not evaluated" && { error: wrong }),
+        ...(result === "failed" && { failure: problem }),
+        ...(result === "not evaluated" && { error: problem }),
         ...(result === "skipped" && { isSkipped: true }),
       };
     });

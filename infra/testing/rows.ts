@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { parse } from "yaml";
 
-/** Returns the tables of a test: the YAML file beside it with the same name. Pass `import.meta.filename`. */
+/** Reads the YAML file beside a test file: `x.test.yaml` for `x.test.ts`. Pass `import.meta.filename`. */
 export const readRows = <T>(testFile: string): T =>
   parse(readFileSync(testFile.replace(/\.ts$/, ".yaml"), "utf8"), { merge: true });

@@ -13,7 +13,7 @@ import { readRule } from "../catalogue/registry.ts";
 import { parseConfig } from "../project/project.ts";
 import { buildWebhookConfigurations } from "../webhooks/configurations.ts";
 
-// The module `postern/test`: what a rule's own test needs beside the rule.
+// The module `postern/test`, which the tests of rules import.
 export { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 export type { MetricCount } from "#lib/metrics.ts";
 export { applyOutcomePatch } from "../catalogue/case-differences.ts";
@@ -21,7 +21,7 @@ export { evaluateMatchCondition } from "./cel-condition.ts";
 export { readRows } from "./rows.ts";
 export { type Case, createRecordedCapabilities, type RuleDecision };
 
-/** The input of a tested rule besides the request. By default: the rule's settings, no answers, and the time 1970. */
+/** The inputs of a tested rule besides the request. Defaults: the rule's settings, no answers to reads, and 1970. */
 interface TestedRuleInputs {
   settings?: object;
   variant?: string | undefined;
@@ -29,7 +29,7 @@ interface TestedRuleInputs {
   capabilities?: Capabilities | undefined;
 }
 
-/** Returns the rule in a folder, as its test uses it: `await openRule(import.meta.dirname)`. */
+/** Returns functions that test the rule in a folder: `await openRule(import.meta.dirname)`. */
 export const openRule = async (folder: string) => {
   const name = basename(folder);
   const listed = await readRule(folder, name);
@@ -38,7 +38,7 @@ export const openRule = async (folder: string) => {
     cases: await readCases(listed),
     decideCase: (entry: Case, capabilities?: Capabilities): Promise<RuleDecision> =>
       evaluateCase(listed, entry, buildReview(listed, entry), capabilities),
-    /** Evaluates the tested rule for a request that can't be a case. Given settings override the rule's own. */
+    /** Evaluates the rule for a request that can't be written as a case. `settings` override the rule's defaults. */
     decide: async (
       phase: Phase,
       request: AdmissionRequest,
@@ -52,7 +52,7 @@ export const openRule = async (folder: string) => {
         now,
         capabilities,
       }),
-    /** Calls the rule's `reconcile` for one cluster. Given settings override the rule's own. */
+    /** Calls the rule's `reconcile` for one cluster. `settings` override the rule's defaults. */
     reconcile: async (
       capabilities: Capabilities,
       settings: object,
@@ -64,6 +64,7 @@ export const openRule = async (folder: string) => {
         readTime,
         until,
       }),
+    /** Returns the webhook entries of the rule with a configuration in postern.yaml. */
     entries: (config: object = {}, harden = false) => {
       const cluster = parseConfig(JSON.stringify({ rules: { [name]: config } }), [listed]).clusters.get("local");
       if (!cluster) throw new Error("postern.yaml has no cluster local");

@@ -28,7 +28,7 @@ import {
   readCaseLineNumbers,
   readCases,
 } from "../catalogue/cases.ts";
-import { type CatalogueRule, describeUseOfDefaultOnPort } from "../catalogue/registry.ts";
+import { type CatalogueRule, describeUseOfDefaultOnPlugin } from "../catalogue/registry.ts";
 import { type FixSuggestion, suggestFix } from "../check/evaluation/suggestions.ts";
 import { readAllRules } from "../project/project-rules.ts";
 import { buildOddCases, generateCases } from "./case-generators.ts";
@@ -36,26 +36,27 @@ import { evaluateMatchCondition } from "./cel-condition.ts";
 import { createRandom } from "./random.ts";
 import { replaceAt, type WrongType, watchReads } from "./wrong-types.ts";
 
-// Tests the cases of every rule, and properties that all rules must have. POSTERN_RULES chooses some rules.
-const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
+// Tests the cases of every rule, and properties that all rules must have. POSTERN_RULES can name the rules to test.
+const chosenNames = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
 const { catalogue: rules, broken } = await readAllRules();
-const isChosen = ({ name }: { name: string }) => only.length === 0 || only.includes(name);
+const isChosen = ({ name }: { name: string }) => chosenNames.length === 0 || chosenNames.includes(name);
 const catalogue = rules.filter(isChosen);
 
 /** The seed of generated cases. A failed test prints it, and the environment variable POSTERN_SEED repeats it. */
 const seed = Number(process.env.POSTERN_SEED || randomInt(1_000_000_000));
 
-/** The number of reviews with a wrong type that each rule gets; all that are known, if it is larger. */
-const wrongTypes = Number(process.env.POSTERN_RUNS || 200);
+/** The number of reviews with a wrong type for each rule. If there are fewer, all are used. */
+const maxWrongTypes = Number(process.env.POSTERN_RUNS || 200);
 
 const secret = "a secret value";
-/** Rules that may fill in values from cached reads, with the reason, which is also in their READMEs. */
-const fillingFromMemory: Record<string, string> = {
+/** Rules that may fill in values from cached reads. Each has a reason, which is also in the rule's README. */
+const fillingFromCache: Record<string, string> = {
   "pod-topology-labels": "a node that has its zone and region keeps them",
   "policy-override": "it would list every policy for every write",
 };
 type CaseReview = ReturnType<typeof buildCaseReview>;
 
+/** The outcome of a rule that does nothing. */
 const idle: RuleDecision["outcome"] = { allowed: true, warnings: [], audit: {} };
 
 for (const { name, sentence } of broken.filter(isChosen)) describe(name, () => it("loads", () => fail(sentence)));
@@ -66,7 +67,7 @@ for (const listed of catalogue) {
     describe(listed.name, () => it("has cases", () => fail(cases.message)));
     continue;
   }
-  const checks = await readSettingsCases(listed);
+  const settingsCases = await readSettingsCases(listed);
   describe(listed.name, () => {
     for (const [index, entry] of cases.entries()) {
       it(entry.name, async () => {
@@ -76,13 +77,13 @@ for (const listed of catalogue) {
       });
     }
     describe("has the properties of every rule: it", () => testLaws(listed, cases));
-    for (const { settings, refused } of checks)
+    for (const { settings, refused } of settingsCases)
       it(`${refused === undefined ? "accepts" : "refuses"} the settings ${JSON.stringify(settings)}`, () =>
         assert.equal(findSettingsFault(listed.rule, settings), refused));
   });
 }
 
-/** Returns what is wrong with settings, as postern.yaml's checks do: by the types, the elements, the choices and `checkSettings`. */
+/** Returns what is wrong with settings, with the same checks as for postern.yaml. */
 function findSettingsFault(rule: Rule, settings: object) {
   const [mistake] = findSettingsMistakes(rule, settings);
   return mistake
@@ -90,19 +91,20 @@ function findSettingsFault(rule: Rule, settings: object) {
     : rule.checkSettings?.(mergeWithDefaults(rule.settings ?? {}, settings));
 }
 
-/** Returns settings and the sentence that refuses them, from the optional file settings.yaml. */
+/** Reads the optional file settings.yaml. It lists settings; `refused` is the sentence with which they are refused. */
 async function readSettingsCases({ folder }: CatalogueRule): Promise<{ settings: object; refused?: string }[]> {
   const file = join(folder, "settings.yaml");
   return existsSync(file) ? parse(await readFile(file, "utf8"), { merge: true, maxAliasCount: -1 }) : [];
 }
 
-/** Fails with only these lines, without a stack of this file. */
+/** Fails with these lines. The error has no stack, because a stack would show only this file. */
 function fail(...lines: string[]): never {
   const error = new Error(lines.join("\n"));
   error.stack = error.message;
   throw error;
 }
 
+/** Tests the properties that every rule must have. */
 function testLaws(listed: CatalogueRule, cases: Case[]) {
   const mutations = cases.filter(
     (entry) => entry.mutate && entry.refused === undefined && getCaseOperation(entry) !== "DELETE",
@@ -130,12 +132,13 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
       }
     });
 
-  const isFilledFrom = ({ mutate, becomes, needs }: Case) =>
+  /** Reports whether a rule reads objects in a case and changes the case's object. */
+  const readsAndMutates = ({ mutate, becomes, needs }: Case) =>
     mutate !== undefined &&
     becomes !== undefined &&
     needs?.objects !== undefined &&
     !isDeepStrictEqual(mutate, becomes);
-  if (cases.some(isFilledFrom) && !(listed.name in fillingFromMemory))
+  if (cases.some(readsAndMutates) && !(listed.name in fillingFromCache))
     it("fills in no values from cached reads", async () => {
       for (const entry of cases.filter(({ mutate, needs }) => mutate && needs?.objects)) {
         const { objects = [], ...needs } = entry.needs ?? {};
@@ -187,13 +190,13 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
       for (const odd of buildOddCases(entry)) {
         const review = buildReview(listed, odd);
         const { outcome } = await evaluateCase(listed, odd, review).catch((error: Error) => {
-          // A policy may state that a missing field is an error.
+          // A policy may be written so that a missing field is an error.
           const isOfPolicy = listed.name.startsWith("policy-") && !(error instanceof TypeError);
           if (!isOfPolicy && !isUnanswered(error)) throw new Error(`${odd.name}: ${error.message}`, { cause: error });
           return { outcome: idle };
         });
-        const [odds] = /undefined|NaN|\[object/.exec(JSON.stringify(outcome)) ?? [];
-        assert.ok(odds === undefined, `${odd.name}: the answer has "${odds}": ${JSON.stringify(outcome)}`);
+        const [badText] = /undefined|NaN|\[object/.exec(JSON.stringify(outcome)) ?? [];
+        assert.ok(badText === undefined, `${odd.name}: the answer has "${badText}": ${JSON.stringify(outcome)}`);
       }
   });
 
@@ -207,7 +210,7 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
       evaluateReview({ ...event, review: { ...event.review, request } });
     const forged: (WrongType & { entry: Case; event: CaseReview })[] = [];
     for (const entry of cases) {
-      // Of custom resources, only the metadata has a known type.
+      // In a custom resource, only the types of metadata are known.
       const { group, version } = buildReview(listed, entry).request.resource;
       const built = buildCaseReview(listed, entry);
       const event: CaseReview = { ...built, review: freezeDeep(structuredClone(built.review)) };
@@ -219,11 +222,11 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
           forged.push({ entry, event, path, value });
     }
     const { pick } = createRandom(seed);
-    const chosen = wrongTypes < forged.length ? Array.from({ length: wrongTypes }, () => pick(forged)) : forged;
+    const chosen = maxWrongTypes < forged.length ? Array.from({ length: maxWrongTypes }, () => pick(forged)) : forged;
     for (const { entry, event, path, value } of chosen) {
       const request = replaceAt(event.review.request, path, value);
       const { code = 200, message = "" } = (await evaluate(event, request)).status ?? {};
-      // A policy may state that a value is an error.
+      // A policy may be written so that a value of a wrong type is an error.
       const isExpected =
         /^no answer is recorded/.test(message) || (listed.name.startsWith("policy-") && /^\w+Policy /.test(message));
       assert.ok(
@@ -308,14 +311,14 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
       "begins with the rule's summary",
     );
     const [intro = ""] = readme.split("\n## ");
-    const worthwhile = describeUseOfDefaultOnPort(listed.rule) ?? "";
+    const worthwhile = describeUseOfDefaultOnPlugin(listed.rule) ?? "";
     assert.ok(intro.replaceAll("\n", " ").includes(worthwhile), "says what the rule does if its upstream plugin is on");
     for (const key of Object.keys(listed.rule.settings ?? {}))
       assert.match(readme, new RegExp(`^\\| \`${key}\``, "m"), `its table of settings has ${key}`);
   });
 }
 
-/** Runs a check for generated cases; its error then has the case and the seed. */
+/** Runs a check for generated cases. If the check fails, adds the case and the seed to its error. */
 async function assertForGenerated(
   cases: readonly Case[],
   count: number,
@@ -328,12 +331,14 @@ async function assertForGenerated(
     });
 }
 
-/** Returns the decision on a case. The input is frozen, so a rule that edits it fails. */
+/** Returns the decision on a case. The input is frozen: a rule that changes its input throws an error. */
 async function evaluateFrozen(listed: CatalogueRule, entry: Case): Promise<RuleDecision> {
   return evaluateCase(listed, entry, freezeReview(buildReview(listed, structuredClone(entry))));
 }
 
-/** Returns the suggestion for a refused case. The input is frozen, and the capabilities can only read. */
+/**
+ * Returns the suggestion for a refused case. The input is frozen. Capabilities that write or call out fail the test.
+ */
 async function findSuggestion(listed: CatalogueRule, entry: Case): Promise<FixSuggestion | undefined> {
   const { rule, settings } = applyCaseSettingsAndVariant(listed.rule, entry);
   const { request } = freezeReview(buildReview(listed, structuredClone(entry)));
@@ -366,7 +371,7 @@ async function assertSuggestionHelps(
   assert.ok(!refused, `${entry.name}: "${text}" is refused: ${outcome.status?.message}`);
 }
 
-/** Ignores the error that a case has no recorded answer to a question of the rule; throws other errors. */
+/** Ignores the error that a case has no recorded answer to a read of the rule. Throws other errors. */
 function ignoreUnanswered(error: Error): undefined {
   if (!isUnanswered(error)) throw error;
 }
@@ -381,10 +386,12 @@ function freezeReview<T>(value: T): T {
   return value;
 }
 
-/** Returns capabilities of a cluster that has just changed: questions that accept old answers get those from before. */
+/**
+ * Returns capabilities of a cluster that has just changed. Reads that accept cached objects get the objects `before`.
+ */
 function buildChangedCapabilities(now: RecordedCapabilityAnswers, before: RecordedCapabilityAnswers): Capabilities {
-  const [fresh, remembered] = [createRecordedCapabilities(now), createRecordedCapabilities(before)];
-  const chooseCapabilities = (freshness?: ReadOptions) => (freshness?.maxAge === 0 ? fresh : remembered);
+  const [fresh, cached] = [createRecordedCapabilities(now), createRecordedCapabilities(before)];
+  const chooseCapabilities = (freshness?: ReadOptions) => (freshness?.maxAge === 0 ? fresh : cached);
   return {
     ...fresh,
     get: (kind, name, namespace, freshness) => chooseCapabilities(freshness).get(kind, name, namespace, freshness),
@@ -403,14 +410,15 @@ function toBare({
   return { apiVersion: apiVersion ?? "", kind: kind ?? "", metadata: { name, ...(namespace && { namespace }) } };
 }
 
-/** Returns an object with the same kind and name and with other values in all other fields. */
+/** Returns an object with the same kind and name, but with other values in all other fields. */
 function toOther<T extends KubernetesObject>({ apiVersion, kind, metadata, ...rest }: T): T {
   const { name, namespace, ...others } = toMap(metadata);
   const change = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(change);
     if (typeof value === "object" && value !== null)
       return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, change(inner)]));
-    return typeof value === "boolean" ? !value : typeof value === "number" ? value + 1 : `1${value}`;
+    if (typeof value === "boolean") return !value;
+    return typeof value === "number" ? value + 1 : `1${value}`;
   };
   const identity = { apiVersion, kind, metadata: { ...toMap(change(others)), name, namespace } };
   return { ...toMap(change(rest)), ...identity } as T;
@@ -432,14 +440,14 @@ function withSecrets<T extends KubernetesObject>(object: T): T {
 
 /** Adds an unknown field to the object, to its spec, and to every element of the spec's lists. */
 function addUnknownFields(object: unknown): unknown {
-  const mark = (value: unknown, depth: number): unknown => {
+  const addField = (value: unknown, depth: number): unknown => {
     if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
     const inner = Object.entries(value).map(([key, member]) => {
-      if (depth === 0 && key === "spec") return [key, mark(member, 1)];
-      if (depth === 1 && Array.isArray(member)) return [key, member.map((element) => mark(element, 2))];
+      if (depth === 0 && key === "spec") return [key, addField(member, 1)];
+      if (depth === 1 && Array.isArray(member)) return [key, member.map((element) => addField(element, 2))];
       return [key, member];
     });
     return { ...Object.fromEntries(inner), ...(depth === 2 && !("name" in value) ? {} : { unheardOf: { kept: [1] } }) };
   };
-  return mark(object, 0);
+  return addField(object, 0);
 }

@@ -14,11 +14,12 @@ import type { ProjectRules } from "../project/project-rules.ts";
 import { findRuleMistakes, readConfigManifests } from "../project/rule-mistakes.ts";
 import type { TestResult } from "./results.ts";
 
-const shared = join(import.meta.dirname, `rule-tests${moduleExtension}`);
+/** The file with the tests that all rules share. */
+const sharedTests = join(import.meta.dirname, `rule-tests${moduleExtension}`);
 
 /**
- * Runs the cases of rules, the tests common to all rules and the rules' own tests, each file in its own process. Without
- * names, it tests the project's own rules.
+ * Runs the cases of rules, the tests that all rules share, and the test files of rules. Each file runs in a separate
+ * process. Without names, runs the tests of the project's rules.
  */
 export async function* runTests(
   { catalogue, broken }: ProjectRules,
@@ -27,27 +28,27 @@ export async function* runTests(
   const isChosen = ({ name, source }: RuleFolder) =>
     names.length === 0 ? source === projectSourceName : names.includes(name);
   const chosen = catalogue.filter(isChosen);
-  const lost = broken.filter(isChosen);
-  if (chosen.length + lost.length === 0) return;
+  const brokenRules = broken.filter(isChosen);
+  if (chosen.length + brokenRules.length === 0) return;
   const testFiles = chosen.flatMap(({ folder, file }) =>
     globSync(`**/*.test${extname(file)}`, { cwd: folder }).map((found) => join(folder, found)),
   );
-  const places = new Map(
+  const casePlaces = new Map(
     await Promise.all(
       chosen.map(async (listed) => [listed.name, await readCasePlaces(listed).catch(() => [])] as const),
     ),
   );
-  const checks = await checkRules([...chosen, ...lost.flatMap(({ listed }) => listed ?? [])]);
-  const takeChecks = (rule = "") => {
+  const checks = await checkRules([...chosen, ...brokenRules.flatMap(({ listed }) => listed ?? [])]);
+  const removeChecks = (rule = "") => {
     const results = checks.get(rule) ?? [];
     checks.delete(rule);
     return results;
   };
-  process.env.POSTERN_RULES = [...chosen, ...lost].map(({ name }) => name).join(",");
+  process.env.POSTERN_RULES = [...chosen, ...brokenRules].map(({ name }) => name).join(",");
   if (hasConfig()) process.env[configVariable] = resolve(getConfigFile());
-  // With this variable, which Node sets in tests, Node would run nothing.
+  // Node.js sets this variable in tests. With it, `run` would run nothing.
   delete process.env.NODE_TEST_CONTEXT;
-  const files = [shared, ...testFiles];
+  const files = [sharedTests, ...testFiles];
   const open = new Map<string, string[]>();
   for await (const { type, data } of run({ files, cwd: getProjectRoot(), concurrency: true })) {
     if (type !== "test:start" && type !== "test:pass" && type !== "test:fail") continue;
@@ -59,25 +60,25 @@ export async function* runTests(
     const isSuite = data.details.type === "suite";
     if (isSuite && (failure === undefined || toMap(failure).failureType === "subtestsFailed")) continue;
 
-    // Node's compile cache may give a file the path that it had in another checkout.
-    const isShared = basename(file) === basename(shared);
+    // With the compile cache of Node.js, a file may have its path in another checkout, so only names are compared.
+    const isShared = basename(file) === basename(sharedTests);
     const isOfFile = ({ name, folder }: RuleFolder) =>
       isShared && path.length > 1 ? name === path[0] : file.startsWith(join(folder, sep));
-    const brokenRule = lost.find(isOfFile);
+    const brokenRule = brokenRules.find(isOfFile);
     const ruleFolder = brokenRule ?? chosen.find(isOfFile);
     const rule = ruleFolder?.name;
     const title = (isShared && rule !== undefined ? path.slice(1) : path).join(": ");
-    const cases = isShared && rule !== undefined && path.length === 2 ? (places.get(rule) ?? []) : [];
+    const cases = isShared && rule !== undefined && path.length === 2 ? (casePlaces.get(rule) ?? []) : [];
     const index = cases.findIndex((testCase) => testCase.name === name);
     const [found] = index < 0 ? [] : cases.splice(index, 1);
-    // A failure of what is common to all rules is a fault of the rule, not of the file with these tests.
+    // A failure of a shared test is a fault of the rule, so its place is in the rule's folder.
     const place = found
       ? { file: `${ruleFolder?.place}/cases.yaml`, line: found.line }
       : ruleFolder && (isShared || brokenRule)
         ? { file: `${ruleFolder.place}/${name === casesTestName ? "cases.yaml" : ruleFolder.file}` }
         : { file: relative(getProjectRoot(), file).split(sep).join("/"), ...(line !== undefined && { line }) };
-    yield* takeChecks(rule);
-    // The checks have said what is wrong in members of the rule.
+    yield* removeChecks(rule);
+    // The checks have already reported the faults in the rule's members.
     if (brokenRule?.listed) continue;
     const reason = typeof data.skip === "string" ? [data.skip] : [];
     yield {
@@ -89,23 +90,25 @@ export async function* runTests(
         failure === undefined ? reason : describeFailure(failure, [place.file, place.line].join(":"), ruleFolder),
     };
   }
-  for (const rule of checks.keys()) yield* takeChecks(rule);
+  for (const rule of checks.keys()) yield* removeChecks(rule);
 }
 
-/** Returns the results of the checks that need no cases, by rule. Writes warnings to stderr. */
+/** Returns the results of the checks that need no cases, by rule name. Prints warnings to standard error. */
 const checkRules = async (rules: CatalogueRule[]): Promise<Map<string, TestResult[]>> => {
   const manifests = hasConfig() ? await readConfigManifests(getConfigFile()) : [];
-  const found = [...(await findRuleMistakes(rules, manifests))].map(([{ name: rule, place, file }, all]) => {
-    for (const warning of all.filter(({ isWarning }) => isWarning)) writeNote(formatRuleMistake(warning));
-    const mistakes = all.filter(({ isWarning }) => !isWarning);
-    const test = { rule, name: "has no mistakes, and uses only what it is given" };
-    const failed = mistakes.map(({ file, line, sentence }): TestResult => {
-      return { ...test, file, line, result: "failed", because: [sentence] };
-    });
-    const passed: TestResult = { ...test, file: `${place}/${file}`, result: "passed", because: [] };
-    return [rule, failed.length > 0 ? failed : [passed]] as const;
-  });
-  return new Map(found);
+  const resultsByRule = [...(await findRuleMistakes(rules, manifests))].map(
+    ([{ name: rule, place, file }, allMistakes]) => {
+      for (const warning of allMistakes.filter(({ isWarning }) => isWarning)) writeNote(formatRuleMistake(warning));
+      const mistakes = allMistakes.filter(({ isWarning }) => !isWarning);
+      const test = { rule, name: "has no mistakes, and uses only what it is given" };
+      const failed = mistakes.map(({ file, line, sentence }): TestResult => {
+        return { ...test, file, line, result: "failed", because: [sentence] };
+      });
+      const passed: TestResult = { ...test, file: `${place}/${file}`, result: "passed", because: [] };
+      return [rule, failed.length > 0 ? failed : [passed]] as const;
+    },
+  );
+  return new Map(resultsByRule);
 };
 
 /** The name of the test that reads a rule's cases. */
@@ -118,7 +121,9 @@ const readCasePlaces = async (listed: CatalogueRule): Promise<{ name: string; li
   return cases.map(({ name }, index) => ({ name, line: lines[index] ?? 1 }));
 };
 
-/** Returns a failure's message without its place, and the first line of the stack that is in a rule's folder. */
+/**
+ * Returns the message of a failure without its place. Adds the first line of the stack that is in the rule's folder.
+ */
 const describeFailure = (failure: unknown, place: string, ruleFolder: RuleFolder | undefined): string[] => {
   const { cause } = toMap(failure);
   const error = cause ?? failure;
@@ -128,6 +133,7 @@ const describeFailure = (failure: unknown, place: string, ruleFolder: RuleFolder
   return [...lines, ...(frame === undefined || frame === place ? [] : [`at ${frame}`])];
 };
 
+/** Returns the first place in a stack that is in a rule's folder, such as `functions/my-rule/rule.ts:12`. */
 const findFrame = (stack: string, { folder, place }: RuleFolder): string | undefined => {
   const [, found] = new RegExp(`${RegExp.escape(pathToFileURL(folder).href)}/([^\\s:]+:\\d+)`).exec(stack) ?? [];
   return found && `${place}/${found}`;

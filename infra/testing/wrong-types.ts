@@ -2,7 +2,7 @@ import { isObject, toMap } from "#lib/json.ts";
 
 type Path = (string | number)[];
 
-/** A value that an evaluation read, or looked for, at `path`, and a value of another type for its place. */
+/** The path of a member that an evaluation read, even if it was missing, and a value of another type for the member. */
 export interface WrongType {
   path: Path;
   value: unknown;
@@ -10,44 +10,54 @@ export interface WrongType {
 
 const values: readonly unknown[] = [null, true, 0, 1.5, "x", [], {}, ["x"], { a: "b" }];
 
-/** Returns a view of a value, and a function that lists each member read through it, with values of other types. */
+/**
+ * Returns a view of a value that remembers which members are read. `listWrongTypes` returns each read member with
+ * values of several types.
+ */
 export const watchReads = <T extends object>(root: T): { view: T; listWrongTypes(): WrongType[] } => {
   const read = new Map<string, Path>();
   const views = new WeakMap<object, object>();
   const buildView = (target: object, path: Path): object => {
-    const known = views.get(target);
-    if (known) return known;
+    const existingView = views.get(target);
+    if (existingView) return existingView;
     const isList = Array.isArray(target);
-    /** Notes a read of a member, and returns a view of it. Methods, such as those of lists, are no members. */
-    const note = (key: string | symbol, value: unknown) => {
+    /** Remembers that a member is read, and returns a view of it. Methods, such as `map` of a list, are no members. */
+    const rememberRead = (key: string | symbol, value: unknown) => {
       if (typeof key === "symbol" || (isList ? !/^\d+$/.test(key) : key in Object.prototype)) return value;
-      const place = [...path, isList ? Number(key) : key];
-      read.set(JSON.stringify(place), place);
-      return isObject(value) ? buildView(value, place) : value;
+      const memberPath = [...path, isList ? Number(key) : key];
+      read.set(JSON.stringify(memberPath), memberPath);
+      return isObject(value) ? buildView(value, memberPath) : value;
     };
-    // A proxy of a frozen object must return its members unchanged, so the target is an empty object.
+    // A proxy of a frozen object can't return views of its members, so the proxy's target is an empty object.
     const view = new Proxy(isList ? [] : {}, {
-      get: (_, key) => note(key, Reflect.get(target, key)),
+      get: (_, key) => rememberRead(key, Reflect.get(target, key)),
       has: (_, key) => {
-        note(key, undefined);
+        rememberRead(key, undefined);
         return Reflect.has(target, key);
       },
       ownKeys: () => Reflect.ownKeys(target),
       getOwnPropertyDescriptor: (_, key) => {
-        const found = Reflect.getOwnPropertyDescriptor(target, key);
+        const descriptor = Reflect.getOwnPropertyDescriptor(target, key);
         const isLength = isList && key === "length";
-        return found && { ...found, value: note(key, found.value), writable: true, configurable: !isLength };
+        return (
+          descriptor && {
+            ...descriptor,
+            value: rememberRead(key, descriptor.value),
+            writable: true,
+            configurable: !isLength,
+          }
+        );
       },
     });
     views.set(target, view);
     return view;
   };
   const listWrongTypes = () => [...read.values()].flatMap((path) => values.map((value) => ({ path, value })));
-  // The view has the members of the root.
+  // The cast is safe: the view has the members of the root.
   return { view: buildView(root, []) as T, listWrongTypes };
 };
 
-/** Returns a copy with another value at a path; a path to an absent member of a map adds it. */
+/** Returns a copy with another value at a path. If a map doesn't have the member, adds it. */
 export const replaceAt = (value: unknown, [key, ...rest]: Path, other: unknown): unknown => {
   if (key === undefined) return other;
   const changed = replaceAt(isObject(value) ? Reflect.get(value, key) : undefined, rest, other);

@@ -7,8 +7,9 @@ import type { ReplayFoldersAndProcesses } from "../replay/scratch.ts";
 import { createReplaySideOfVersion } from "../replay/sides.ts";
 import type { UpgradeDifferences } from "./comparison.ts";
 
-/** The time limit of one review, and the number of reviews to print for each rule: the defaults of `postern replay`. */
-const [milliseconds, most] = [10_000, 20];
+// The defaults of `postern replay`.
+const reviewLimitMilliseconds = 10_000;
+const maxPrintedPerRule = 20;
 
 /** Sends recorded reviews to both versions' bundles, and prints the reviews with different answers. */
 export const compareAnswers = async (
@@ -19,8 +20,8 @@ export const compareAnswers = async (
   scratch: ReplayFoldersAndProcesses,
 ): Promise<ReplayCounts> => {
   const open = async (version: string, folder: string) =>
-    createReplaySideOfVersion(await openBundledVersion(version, folder, milliseconds, scratch));
+    createReplaySideOfVersion(await openBundledVersion(version, folder, reviewLimitMilliseconds, scratch));
   const sides = [await open(from, bundles[0]), await open(to, bundles[1])] as const;
   const results = replayAll(readRecordings(recordings), { sides, rules: [], cluster: undefined, asRecorded: false });
-  return isJson ? writeReplayJson(results, [from, to]) : writeReplayText(results, [from, to], most);
+  return isJson ? writeReplayJson(results, [from, to]) : writeReplayText(results, [from, to], maxPrintedPerRule);
 };

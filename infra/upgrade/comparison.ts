@@ -16,18 +16,19 @@ export type VersionPair = readonly [PosternVersion, PosternVersion];
 export interface UpgradeDifferences {
   from: string;
   to: string;
-  /** The sentences with which the new version refuses to build the project; absent if it builds it. */
+  /** Why the new version can't build the project; absent if it can. */
   refusal?: string;
-  /** The rules of the catalogue that are in one version only. `replaced` are new ones that the project replaces. */
+  /** The rules of the catalogue that only one version has. `replaced` are new rules whose names the project uses. */
   catalogue: { added: string[]; removed: string[]; replaced: string[] };
   settings: { rule: string; changes: string[] }[];
   entries: { cluster: string; differences: string[] }[];
-  /** The cases of the project's own rules, as far as their results differ. */
+  /** The cases of the project's rules whose results differ between the versions. */
   cases: { before: string; after: TestResult }[];
-  /** The folders of both versions' bundles; absent if the new version refuses to build the project. */
+  /** The folders of both versions' bundles; absent if the new version can't build the project. */
   bundles?: [string, string];
 }
 
+/** Builds the project with both versions, and returns what differs. */
 export const compareVersions = async (
   versions: VersionPair,
   clusters: readonly string[],
@@ -57,21 +58,25 @@ export const compareVersions = async (
   return { ...base, settings: await compareSettings(bundles, clusters), entries, bundles };
 };
 
-const compareCatalogues = async ([installed, wanted]: VersionPair, own: readonly string[]) => {
+const compareCatalogues = async ([installed, wanted]: VersionPair, projectRules: readonly string[]) => {
   const [before, after] = [await listCatalogueNames(installed), await listCatalogueNames(wanted)];
   const added = after.filter((name) => !before.includes(name));
   return {
-    added: added.filter((name) => !own.includes(name)),
+    added: added.filter((name) => !projectRules.includes(name)),
     removed: before.filter((name) => !after.includes(name)),
-    replaced: added.filter((name) => own.includes(name)),
+    replaced: added.filter((name) => projectRules.includes(name)),
   };
 };
 
 const compareSettings = async ([before, after]: [string, string], clusters: readonly string[]) => {
-  const [configs, others] = [await readRuleConfigs(before), await readRuleConfigs(after)];
-  // Both versions wrote these settings from the same postern.yaml.
+  const [configs, newConfigs] = [await readRuleConfigs(before), await readRuleConfigs(after)];
+  // Both versions built these configurations from the same postern.yaml.
   return [...configs].flatMap(([rule, config]) => {
-    const changes = compareSetups(config as EndpointConfig, (others.get(rule) ?? config) as EndpointConfig, clusters);
+    const changes = compareSetups(
+      config as EndpointConfig,
+      (newConfigs.get(rule) ?? config) as EndpointConfig,
+      clusters,
+    );
     return changes.length > 0 ? [{ rule, changes }] : [];
   });
 };
@@ -88,12 +93,12 @@ const compareEntries = async ([installed, wanted]: VersionPair, cluster: string)
 
 const compareCases = async ([installed, wanted]: VersionPair, rules: readonly string[]) => {
   const [before, after] = [await runCases(installed, rules), await runCases(wanted, rules)];
-  // A result without a rule is that of a file with tests, whose path differs between the versions.
+  // A result without a rule is the result of a whole test file. Its name is a path, which differs between the versions.
   const getKey = ({ rule, name }: TestResult) => (rule === undefined ? "" : `${rule}: ${name}`);
-  const results = new Map(before.map((one) => [getKey(one), one.result]));
-  return after.flatMap((one) => {
-    // A version may have more tests for every rule, which concern the project only if they fail.
-    const result = results.get(getKey(one)) ?? (one.result === "passed" ? one.result : "absent");
-    return result === one.result ? [] : [{ before: result, after: one }];
+  const oldResults = new Map(before.map((test) => [getKey(test), test.result]));
+  return after.flatMap((test) => {
+    // The new version may have more tests for every rule. A new test is a difference only if it fails.
+    const oldResult = oldResults.get(getKey(test)) ?? (test.result === "passed" ? test.result : "absent");
+    return oldResult === test.result ? [] : [{ before: oldResult, after: test }];
   });
 };

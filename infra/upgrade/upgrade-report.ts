@@ -1,13 +1,13 @@
 import { sanitizeTerminalText } from "../cli/terminal.ts";
 import type { UpgradeDifferences } from "./comparison.ts";
 
-/** Reports whether the new version changes something for the project; rules that it doesn't use don't count. */
+/** Reports whether the new version changes something for the project. Changes of unused catalogue rules don't count. */
 export const hasDifferences = ({ refusal, settings, entries, cases }: UpgradeDifferences): boolean =>
   refusal !== undefined ||
   settings.length + cases.length > 0 ||
   entries.some(({ differences }) => differences.length > 0);
 
-/** Returns the differences as text, with a section for each question. */
+/** Returns the differences as text, with sections for catalogue, settings, entries and cases. */
 export const formatDifferences = (found: UpgradeDifferences): string => {
   const { from, to, refusal, catalogue, settings, entries, cases } = found;
   const { added, removed, replaced } = catalogue;
@@ -16,7 +16,7 @@ export const formatDifferences = (found: UpgradeDifferences): string => {
       "settings",
       settings.flatMap(({ rule, changes }) => changes.map((change) => `~ ${rule}: ${change}`)),
     ),
-    // The sentences are those of `postern deploy --plan-only`.
+    // `postern deploy --plan-only` prints the same sentences.
     ...entries.map(({ cluster, differences }) =>
       formatSection(
         `entries of cluster ${cluster} that a deployment with ${to} would change`,

@@ -10,7 +10,7 @@ import type { ProcessResult, ReplayFoldersAndProcesses } from "../replay/scratch
 import { copyProject, createEnvironment, runNpm } from "../replay/versions.ts";
 import type { TestResult } from "../testing/results.ts";
 
-/** A version of Postern, and the project or its copy where it is asked. */
+/** A version of Postern, with the project or the copy of the project in which its commands run. */
 export interface PosternVersion {
   version: string;
   /** The folder of the package. */
@@ -19,7 +19,7 @@ export interface PosternVersion {
   run(...words: string[]): Promise<ProcessResult>;
 }
 
-/** What a version answers, or the sentences with which it refuses. */
+/** The answer of a version's command, or the error message of the command. */
 export type AnswerOrRefusal<Answer> = { answer: Answer } | { refusal: string };
 
 const openVersion = async (
@@ -28,17 +28,17 @@ const openVersion = async (
   scratch: ReplayFoldersAndProcesses,
 ): Promise<PosternVersion> => {
   const { version } = JSON.parse(await readFile(join(folder, "package.json"), "utf8"));
-  const place = createEnvironment(cwd);
-  // Without this variable, each version has a compile cache beside its own package.
-  delete place.env.NODE_COMPILE_CACHE;
+  const options = createEnvironment(cwd);
+  // Without this variable, each version uses a compile cache beside its own package.
+  delete options.env.NODE_COMPILE_CACHE;
   const program = join(folder, "infra/postern.js");
-  return { version, folder, run: (...words) => scratch.run(process.execPath, [program, ...words], place) };
+  return { version, folder, run: (...words) => scratch.run(process.execPath, [program, ...words], options) };
 };
 
 export const openInstalledVersion = (scratch: ReplayFoldersAndProcesses): Promise<PosternVersion> =>
   openVersion(packageRoot, getProjectRoot(), scratch);
 
-/** Installs a version (of npm, or a file or folder with a package) in a temporary copy of the project. */
+/** Installs a version in a temporary copy of the project. `wanted` is a version in npm, or the path of a package. */
 export const installVersion = async (wanted: string, scratch: ReplayFoldersAndProcesses): Promise<PosternVersion> => {
   const copy = join(await scratch.folder(), "project");
   await copyProject(getProjectRoot(), copy);
@@ -52,7 +52,7 @@ export const installVersion = async (wanted: string, scratch: ReplayFoldersAndPr
   return openVersion(folder, copy, scratch);
 };
 
-/** Returns the rules' names in the catalogue that a version comes with. */
+/** Returns the names of the rules in the catalogue of a version. */
 export const listCatalogueNames = async ({ folder }: PosternVersion): Promise<string[]> =>
   (await listRuleFolders([{ name: posternCatalogue, folder: join(folder, "functions") }])).map(({ name }) => name);
 
@@ -66,7 +66,7 @@ export const buildProject = async (
   return code === 0 ? { answer: folder } : { refusal: stderr.trim() };
 };
 
-/** Returns the objects that a cluster would get, without what depends on objects in the cluster. */
+/** Returns the objects that a cluster would get. The cluster isn't read. */
 export const buildEntries = async (
   { run }: PosternVersion,
   cluster: string,

@@ -97,7 +97,7 @@ const buildSecondEntry = (section: string, change: Partial<WebhookConfigurationO
 };
 
 describe("the configurations", () => {
-  it("are two, with entries in the order of the catalogue, each rule in its phases", () => {
+  it("are a mutating and a validating one, with the entries of rules in the order of the catalogue", () => {
     assert.deepEqual(buildFor(all), rows.expected);
   });
 
@@ -109,7 +109,7 @@ describe("the configurations", () => {
         ["other", "other"],
       ],
     ));
-  it("are there without entries, too: applying them deletes the entries of rules that were turned off", () =>
+  it("are made even without entries, so that applying them deletes the entries of rules that were turned off", () =>
     assert.deepEqual(
       buildFor("rules: { third: }").map(({ kind, webhooks }) => [kind, webhooks.length]),
       [
@@ -128,7 +128,7 @@ describe("the configurations", () => {
       assert.equal(clientConfig.caBundle, Buffer.from(pem).toString("base64"));
     for (const { clientConfig } of Object.values(buildEntries(all))) assert.ok(!("caBundle" in clientConfig));
   });
-  it("call a relay by its Service, without a key, and exempt its namespace also where they fail open", () => {
+  it("call a relay by its Service, without a key, and exempt the relay's namespace even if they fail open", () => {
     const service = "service: { name: 'relays/one:8443', ca: one.crt }";
     const exempt = "exempt: { namespaces: [a, relays] }";
     const yaml = `rules: { first: , second: { ${exempt} } }\nclusters: { local: { ${service} } }`;
@@ -163,7 +163,7 @@ describe("the configurations", () => {
 describe("an entry", () => {
   for (const [name, section, harden, policy] of rows.failurePolicies)
     it(name, () => assert.equal(buildSecondEntry(JSON.stringify(section), { harden }).failurePolicy, policy));
-  it("fails open if it does not guard, even hardened", () => {
+  it("of a rule that is no guard fails open, even if it is hardened", () => {
     for (const [name, { failurePolicy }] of Object.entries(buildEntries(all, { harden: true })))
       assert.equal(failurePolicy, name.includes("second") ? "Fail" : "Ignore", name);
   });
@@ -200,7 +200,7 @@ describe("an exemption", () => {
     it(`of ${JSON.stringify(exempt)} ${expected ? "covers" : "does not cover"} ${JSON.stringify(user)}`, () =>
       assert.equal(isExempt(exempt, user), expected));
 
-  it("that is an exception with an end isn't in the entry", () => {
+  it("with an end is not in the entry", () => {
     const exceptions = [{ namespaces: ["legacy"], users: ["e"], until: "2027-01-31", owner: "o", reason: "r" }];
     assert.deepEqual(
       buildSecondEntry(JSON.stringify({ exempt: { users: ["u"], exceptions } })),
@@ -277,7 +277,7 @@ describe("entries", () => {
         );
     });
 
-  it("of thirty rules with their own timeouts are accepted, or refused with the groups that shorten the wait", async () => {
+  it("of thirty rules, each with its timeout, are accepted, or refused with the groups that shorten the wait", async () => {
     const all = await readCatalogue();
     const config = Object.entries(buildConfigOfEveryRule(all.map(({ name }) => name)));
     const withoutTimeouts = config.map(([name, section]) => [name, { ...section, timeoutSeconds: undefined }] as const);
@@ -313,7 +313,7 @@ describe("entries", () => {
     );
   });
 
-  it("have their longest waits described, with those of validating entries, and leases in any case", () => {
+  it("have a description of their longest waits, which always contains leases and the waits of validating entries", () => {
     const rules = [
       createSlowRule(["a", [3, "everything"]]),
       createSlowRule(["b", [2, "pods"]]),
@@ -393,12 +393,12 @@ describe("a rule with variants", () => {
     );
   });
 
-  it("has as many entries as its settings say", () => {
+  it("has the number of entries that follows from its settings", () => {
     const names = buildVariantEntries("rules: { levels: { settings: { levels: [more] } } }").map(({ name }) => name);
     assert.equal(names.filter((name) => name === "more.levels.postern.dev").length, 2);
   });
 
-  it("has the names and settings of its variants in its bundle, and those of clusters with others", () => {
+  it("has the names and settings of its variants in its bundle, also for a cluster with further variants", () => {
     const one = createLevelsRule([]);
     const clusters = "clusters: { a: , b: { rules: { levels: { settings: { levels: [more] } } } } }";
     const config = buildEndpointConfig(parseConfig(`{ rules: { levels: }, ${clusters} }`, [one]), one);

@@ -16,32 +16,41 @@ import { buildObjectLabels } from "./labels.ts";
 import { explainEntry } from "./native-policies.ts";
 import { describeUsualWaits, findLongWaits, type LongWait, type TimedEntry } from "./waits.ts";
 
+/** How webhook configurations are built. */
 export interface WebhookConfigurationOptions {
   name: string;
-  /** Returns the URL of a rule's endpoint, with the cluster's key. `path` is the phase, or the phase and a variant. */
+  /**
+   * Returns the URL of a rule's endpoint, with the cluster's key. `path` is for instance `mutate` or `mutate/VARIANT`.
+   */
   address(rule: string, path: string): string;
-  /** The CA of the endpoints in PEM; undefined if the API server's own root certificates suffice. */
+  /** The certificate (PEM) of the CA of the endpoints; undefined if a public CA has signed their certificates. */
   ca?: string | undefined;
-  /** The CA of the cluster's relay in PEM; it belongs to the cluster's `service`. */
+  /** The certificate (PEM) of the CA of the cluster's relay. */
   relayCa?: string | undefined;
   /**
-   * Whether webhook entries of security rules (`guards`) get failurePolicy Fail: true for all, or by rule or group.
+   * Whether webhook entries of security rules (`guards`) get failurePolicy Fail: for all, or by the name of a rule or
+   * group.
    */
   harden: boolean | ((name: string) => boolean);
-  /** Gets a warning about entries that could delay a request too long. Without this function, they are an error. */
+  /**
+   * Is called with a warning about entries that could delay a request too long. Without it, such entries are an error.
+   */
   slow?(sentence: string): void;
 }
 
-/** A relay as an API server calls it: the path has no key, which the relay adds. */
+/** The Service of a relay, and a path without a key. The relay adds the key. */
 export type RelayReference = Omit<RelayService, "ca"> & { path: string };
 
+/** A webhook of a webhook configuration. */
 export interface WebhookEntry {
   name: string;
-  /** With a `relay`, the URL and its CA are what that calls; in a cluster, its `service` is there in place of them. */
   clientConfig: {
+    /** The URL of the rule's endpoint, also if the cluster has a relay, which then calls this URL. */
     url: string;
     caBundle?: string;
+    /** What the API server calls if the cluster has a relay. `callThroughRelay` writes it over `clientConfig`. */
     relay?: { service: RelayReference; caBundle: string };
+    /** Only in entries that were read from a cluster with a relay. */
     service?: RelayReference;
   };
   rules: readonly RequestMatch[];
@@ -57,8 +66,9 @@ export interface WebhookEntry {
 }
 
 /**
- * Returns a cluster's webhook configurations, with entries in the order of the compiled-in plugins. A configuration without
- * entries is returned, too: applying it deletes the entries of rules that were turned off.
+ * Returns a cluster's two webhook configurations. Their entries have the order in which an API server runs its
+ * compiled-in plugins. A configuration may be without entries: applying it deletes the entries of rules that were
+ * turned off.
  */
 export const buildWebhookConfigurations = (
   catalogue: CatalogueRule[],
@@ -80,15 +90,18 @@ export const buildWebhookConfigurations = (
   return createConfigurations(registration.name, entries);
 };
 
-/** Returns configurations as `buildWebhookConfigurations` does, for questions about them: none of them is refused. */
+/**
+ * Returns a cluster's webhook configurations without checks: conflicts in groups and long waits are no errors. The
+ * configurations have placeholders in place of URLs, so they are only for analysis.
+ */
 export const buildUncheckedConfigurations = (catalogue: CatalogueRule[], cluster: ClusterConfig) =>
-  createConfigurations(placeholder.name, buildEntries(catalogue, cluster, placeholder));
+  createConfigurations(placeholderOptions.name, buildEntries(catalogue, cluster, placeholderOptions));
 
-const placeholder = { name: "postern", address: () => "https://localhost", harden: false };
+const placeholderOptions = { name: "postern", address: () => "https://localhost", harden: false };
 
-/** Describes how long the usual writes of a cluster could wait for its entries; undefined if it has none. */
+/** Describes how long the usual writes in a cluster could wait for its entries; undefined if it has no entries. */
 export const describeWaits = (catalogue: CatalogueRule[], cluster: ClusterConfig): string | undefined => {
-  const entries = buildEntries(catalogue, cluster, placeholder);
+  const entries = buildEntries(catalogue, cluster, placeholderOptions);
   return entries.mutating.length + entries.validating.length === 0 ? undefined : describeUsualWaits(entries);
 };
 
@@ -102,7 +115,10 @@ const buildEntries = (catalogue: CatalogueRule[], cluster: ClusterConfig, option
 
 type Registration = WebhookConfigurationOptions & Pick<ClusterConfig, "service">;
 
-/** Says how to shorten a wait: by as few groups of its mutating rules as suffice, or by all and shorter timeouts. */
+/**
+ * Suggests how to shorten a wait: as few groups of its mutating rules as necessary, or all possible groups and shorter
+ * timeouts.
+ */
 const suggestShorterWait = (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
@@ -111,19 +127,22 @@ const suggestShorterWait = (
 ): string => {
   const names = new Set(mutating.map(({ webhook }) => getRuleNameOfEntry(webhook)));
   const grouped = cluster.groups.flatMap(({ members }) => members);
-  const free = catalogue.filter((listed) => names.has(listed.name) && !grouped.includes(listed));
-  const sets = groupCompatibleRules(free, [cluster]);
-  const taken = [...catalogue, ...cluster.groups].map(({ name }) => name);
+  const ungrouped = catalogue.filter((listed) => names.has(listed.name) && !grouped.includes(listed));
+  const sets = groupCompatibleRules(ungrouped, [cluster]);
+  const usedNames = [...catalogue, ...cluster.groups].map(({ name }) => name);
   const groups = sets
     .filter((members) => members.length > 1)
-    .sort((one, other) => other.length - one.length)
+    .sort((left, right) => right.length - left.length)
     .map((members, index) => ({
-      name: `${taken.includes("mutators") ? "more-" : ""}mutators${index > 0 ? `-${index + 1}` : ""}`,
+      name: `${usedNames.includes("mutators") ? "more-" : ""}mutators${index > 0 ? `-${index + 1}` : ""}`,
       members,
     }));
+  // The wait that remains with the first group, with the first two groups, and so on; undefined if it isn't too long
+  // then.
   const remaining = groups.map((_, index) => {
-    const together = { ...cluster, groups: [...cluster.groups, ...groups.slice(0, index + 1)] };
-    return findLongWaits(buildEntries(catalogue, together, registration)).find((wait) => wait.kind === kind)?.seconds;
+    const withGroups = { ...cluster, groups: [...cluster.groups, ...groups.slice(0, index + 1)] };
+    const waits = findLongWaits(buildEntries(catalogue, withGroups, registration));
+    return waits.find((wait) => wait.kind === kind)?.seconds;
   });
   const fitting = remaining.indexOf(undefined);
   const texts = (fitting < 0 ? groups : groups.slice(0, fitting + 1)).map(
@@ -135,6 +154,7 @@ const suggestShorterWait = (
   return `groups: { ${texts.join(", ")} } in postern.yaml shortens that ${change}`;
 };
 
+/** A webhook entry, and what the calculation of waits needs to know about it. */
 interface BuiltEntry extends TimedEntry {
   webhook: WebhookEntry;
 }
@@ -150,7 +170,10 @@ const createConfiguration = (kind: string, name: string, entries: BuiltEntry[]) 
   return { apiVersion: "admissionregistration.k8s.io/v1", kind, metadata: { name, labels }, webhooks };
 };
 
-/** Builds the entries of a phase in order. A group has the position of its first member that is turned on. */
+/**
+ * Builds the entries of a phase in the order of the rules. A group's entry has the place of its first member that is
+ * on.
+ */
 const buildWebhooks = (
   phase: Phase,
   catalogue: CatalogueRule[],
@@ -166,16 +189,16 @@ const buildWebhooks = (
         .filter((variantEntry) => explainEntry(setup, variantEntry, cluster) !== undefined)
         .map((variantEntry) => {
           const webhook = toWebhook(listed.name, phase, variantEntry, registration);
-          // Variants of a rule divide the requests; policies, each an entry, can match the same request.
-          const oneOf = variantEntry.native ? webhook.name : listed.name;
-          return { webhook, oneOf, exemptResources: variantEntry.entry.exempt.resources ?? [] };
+          // At most one variant of a rule gets a request. But if the variants are policies, several can match it.
+          const exclusiveGroup = variantEntry.native ? webhook.name : listed.name;
+          return { webhook, exclusiveGroup, exemptResources: variantEntry.entry.exempt.resources ?? [] };
         });
     const isFirst = group.members.find(({ name }) => (cluster.rules.get(name)?.mode ?? "off") !== "off") === listed;
     if (!isFirst) return [];
     const entry = buildGroupWebhookEntry(group, cluster, isHardened(registration, group.name));
     if (entry === undefined) return [];
     const webhook = toWebhook(group.name, phase, { entry }, registration);
-    return [{ webhook, oneOf: group.name, exemptResources: entry.exempt.resources ?? [] }];
+    return [{ webhook, exclusiveGroup: group.name, exemptResources: entry.exempt.resources ?? [] }];
   });
 
 const isHardened = ({ harden }: WebhookConfigurationOptions, name: string) =>
@@ -190,7 +213,7 @@ const toWebhook = (
   const path = variant === undefined ? phase : `${phase}/${variant}`;
   const { match, exempt, objectSelector } = entry;
   const conditions = listEntryConditions(entry);
-  // A relay that is down must not prevent its own pods.
+  // The namespace of the relay is exempt: if the relay is down, its own pods must be created without it.
   const namespaces = new Set([...(exempt.namespaces ?? []), ...(service ? [service.namespace] : [])]);
   const exemptSelector = buildExemptNamespaceSelector({ ...exempt, namespaces: [...namespaces] });
   const namespaceSelector = combineSelectors(entry.namespaceSelector, exemptSelector);
@@ -225,7 +248,10 @@ const buildRelayClientConfig = ({ ca: _, ...service }: RelayService, path: strin
   return { service: { ...service, path }, caBundle: encodeBase64(ca) };
 };
 
-/** Returns an object as a cluster gets it: if it has a relay, its webhook entries call that, without a key. */
+/**
+ * Returns an object as it is written to a cluster: entries with a `relay` call the relay in place of the rule's URL.
+ * Other objects stay as they are.
+ */
 export const callThroughRelay = <T extends object>(object: T): T => {
   const webhooks: unknown = Reflect.get(object, "webhooks");
   if (!Array.isArray(webhooks)) return object;
@@ -234,14 +260,11 @@ export const callThroughRelay = <T extends object>(object: T): T => {
   return { ...object, webhooks: webhooks.map(replace) };
 };
 
-/** Returns the name of the entries of a rule or a group. */
+/** Returns the name of an entry, for instance `RULE.postern.dev` or `VARIANT.RULE.postern.dev`. */
 export const formatEntryName = (rule: string, variant?: string): string =>
   variant === undefined ? `${rule}.postern.dev` : `${variant}.${rule}.postern.dev`;
 
-/**
- * Returns the rule or group of a webhook entry: the last part of the entry's name before the domain. Rule names have
- * no dots.
- */
+/** Returns the rule or group of a webhook entry, for instance `pods` for the entry `my-variant.pods.postern.dev`. */
 export const getRuleNameOfEntry = ({ name }: Pick<WebhookEntry, "name">) =>
   name
     .replace(/\.postern\.dev$/, "")

@@ -14,9 +14,12 @@ import { Complaint } from "../cli/complaint.ts";
 import type { RuleConfig, RuleExemptions } from "../config/config.ts";
 import { listVitalResourcesByWildcard } from "./vital-resources.ts";
 
-/** The exemptions of an entry. Exceptions aren't in it, because an API server has no clock to end them. */
+/**
+ * The exemptions of an entry. Exceptions of postern.yaml are not among them: an API server can't end them at their
+ * time.
+ */
 export interface EntryExemptions extends Omit<RuleExemptions, "exceptions"> {
-  /** The vital resources that the entry isn't called for, as `group/resource/subresource`. */
+  /** The vital resources for which the API server doesn't call the entry, as `group/resource/subresource`. */
   resources?: string[];
 }
 
@@ -34,16 +37,20 @@ export interface WebhookEntrySettings {
   objectSelector: LabelSelector | undefined;
 }
 
+/** A webhook entry of a rule or of one of its variants. */
 export interface VariantWebhookEntry {
   variant?: string;
-  /** The policy by which an API server could do the same. */
+  /** A policy that an API server could evaluate in place of this entry. */
   native?: NativePolicy | undefined;
   entry: WebhookEntrySettings;
 }
 
-const defaultTimeout = 3;
+const defaultTimeoutSeconds = 3;
 
-/** Returns a rule's entries in one phase: one, or one for each variant that matches something. */
+/**
+ * Returns a rule's entries in one phase: one entry, or one for each variant. An entry that would match nothing is left
+ * out.
+ */
 export const buildRuleWebhookEntries = (
   listed: CatalogueRule,
   phase: Phase,
@@ -51,41 +58,43 @@ export const buildRuleWebhookEntries = (
   harden: boolean,
 ): VariantWebhookEntry[] => {
   const variants = getVariants(listed.rule, setup.settings);
-  const isIdle = (rule: Rule, settings: object) => (selectPhase(rule.match, phase, settings) ?? []).length === 0;
+  const matchesNothing = (rule: Rule, settings: object) =>
+    (selectPhase(rule.match, phase, settings) ?? []).length === 0;
   if (variants === undefined) {
-    // A `match` that is a function of the settings may return an empty list: then the rule has no entry.
-    const isUnasked = typeof listed.rule.match === "function" && isIdle(listed.rule, setup.settings);
-    return isUnasked ? [] : [{ entry: buildRuleWebhookEntry(listed, phase, setup, harden) }];
+    // Only a `match` that is a function of the settings may be empty. Another empty `match` is a mistake.
+    const hasNoEntry = typeof listed.rule.match === "function" && matchesNothing(listed.rule, setup.settings);
+    return hasNoEntry ? [] : [{ entry: buildRuleWebhookEntry(listed, phase, setup, harden) }];
   }
   const names = variants.map(({ name }) => name);
-  const unfit = names.find((name, index) => !isVariantName(name) || names.indexOf(name) < index);
-  if (unfit !== undefined)
+  const invalidName = names.find((name, index) => !isVariantName(name) || names.indexOf(name) < index);
+  if (invalidName !== undefined)
     throw new Complaint(
-      `${listed.place}/${listed.file} has a variant "${unfit}"; each needs a name of its own of lower-case letters, digits and hyphens, and not mutate or validate`,
+      `${listed.place}/${listed.file} has a variant "${invalidName}"; each needs a name of its own of lower-case letters, digits and hyphens, and not mutate or validate`,
     );
   return names.flatMap((variant) => {
     const { rule, settings, failurePolicy, native } = applyVariant(listed.rule, setup.settings, variant);
-    if (isIdle(rule, settings)) return [];
-    const isOpen = setup.failurePolicy === "Ignore" || failurePolicy === undefined;
-    const variantSetup = { ...setup, settings, ...(!isOpen && { failurePolicy }) };
+    if (matchesNothing(rule, settings)) return [];
+    // The failurePolicy Ignore in postern.yaml comes before the variant's.
+    const isOverridden = setup.failurePolicy === "Ignore" || failurePolicy === undefined;
+    const variantSetup = { ...setup, settings, ...(!isOverridden && { failurePolicy }) };
     const entry = buildRuleWebhookEntry({ ...listed, rule }, phase, variantSetup, harden);
-    // If a matchCondition can't be evaluated, an entry with Ignore lets the request pass. A policy that fails closed would be
-    // skipped then, so its entry gets no conditions.
-    const isOpened = native !== undefined && failurePolicy === "Fail" && entry.failurePolicy === "Ignore";
-    return [{ variant, native, entry: isOpened ? { ...entry, conditions: {} } : entry }];
+    // If an API server can't evaluate a matchCondition of an entry with Ignore, it doesn't call the entry. A policy
+    // with Fail must not be skipped in this way, so its entry has no matchConditions: the rule evaluates them.
+    const mayBeSkipped = native !== undefined && failurePolicy === "Fail" && entry.failurePolicy === "Ignore";
+    return [{ variant, native, entry: mayBeSkipped ? { ...entry, conditions: {} } : entry }];
   });
 };
 
-/** Reports whether a variant may have this name, which becomes part of entry names and, after the phase, of paths. */
+/** Reports whether a variant may have this name. It becomes part of the entry's name and of its URL. */
 const isVariantName = (name: string) => /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(name) && !isPhase(name);
 const isPhase = (name: string) => name === "mutate" || name === "validate";
 
 /**
- * The namespaces that are exempt by default from webhook entries that fail closed, because the cluster could not
- * repair itself otherwise.
+ * Entries that fail closed exempt these namespaces by default: otherwise a failing rule could stop the control plane.
  */
 const vitalNamespaces = ["kube-system", "kube-node-lease"];
 
+/** Builds the entry of a rule in one phase, from the rule and its part of postern.yaml. */
 export const buildRuleWebhookEntry = (
   { name, place, file, rule }: CatalogueRule,
   phase: Phase,
@@ -106,7 +115,7 @@ export const buildRuleWebhookEntry = (
     },
     failurePolicy,
     matchPolicy: rule.matchPolicy ?? "Equivalent",
-    // Recording a review is a side effect; a dry run isn't recorded.
+    // Recording a review is a side effect. Reviews of dry runs are not recorded.
     sideEffects: setup.record ? "NoneOnDryRun" : (rule.sideEffects ?? "None"),
     reinvocationPolicy: rule.reinvocationPolicy ?? "IfNeeded",
     timeoutSeconds: chooseTimeout(rule, setup),
@@ -116,16 +125,22 @@ export const buildRuleWebhookEntry = (
 };
 
 const chooseTimeout = (rule: Rule, setup?: RuleConfig) =>
-  setup?.timeoutSeconds ?? rule.timeoutSeconds ?? defaultTimeout;
+  setup?.timeoutSeconds ?? rule.timeoutSeconds ?? defaultTimeoutSeconds;
 
+/** Returns the timeout of a rule's entry, or the longest one of its variants' entries. */
 export const findLongestTimeoutSeconds = (rule: Rule, setup?: RuleConfig): number => {
   const variants = getVariants(rule, setup?.settings ?? rule.settings ?? {}) ?? [{}];
   return Math.max(...variants.map((variant) => chooseTimeout({ ...rule, ...variant }, setup)));
 };
 
-const chooseFailurePolicy = ({ failurePolicy, mode }: RuleConfig, hardened: boolean): "Fail" | "Ignore" =>
-  mode === "enforce" ? (failurePolicy ?? (hardened ? "Fail" : "Ignore")) : "Ignore";
+const chooseFailurePolicy = ({ failurePolicy, mode }: RuleConfig, hardened: boolean): "Fail" | "Ignore" => {
+  if (mode !== "enforce") return "Ignore";
+  return failurePolicy ?? (hardened ? "Fail" : "Ignore");
+};
 
+/**
+ * Returns the exemptions of an entry: those in postern.yaml, vital resources, and for `sparesVital` vital namespaces.
+ */
 const chooseExemptions = (
   name: string,
   match: readonly RequestMatch[],
@@ -148,7 +163,7 @@ const matchesNamespaces = ({ apiGroups, resources }: RequestMatch) =>
   ["", "*"].some((group) => apiGroups.includes(group)) &&
   resources.some((resource) => ["namespaces", "*", "*/*"].includes(resource));
 
-/** Returns an entry's label selector; undefined if it selects everything. */
+/** Returns the label selector of a rule; undefined if it selects everything. */
 const chooseSelector = (
   value: OfSettings<LabelSelector, object> | undefined,
   settings: object,
@@ -162,8 +177,8 @@ const chooseSelector = (
 };
 
 /**
- * Returns the namespaceSelector that exempts namespaces from a rule. Labels of objects never exempt, because the
- * author of an object could set them.
+ * Returns the namespaceSelector that exempts namespaces from a rule. There are no exemptions by labels of objects,
+ * because users could set them on their own objects.
  */
 export const buildExemptNamespaceSelector = ({
   namespaces = [],
@@ -178,6 +193,7 @@ export const buildExemptNamespaceSelector = ({
   return matchExpressions.length > 0 ? { matchExpressions } : undefined;
 };
 
+/** Returns a selector that selects only what both selectors select. `right` must have no matchLabels. */
 export const combineSelectors = (
   left: LabelSelector | undefined,
   right: LabelSelector | undefined,
@@ -187,16 +203,18 @@ export const combineSelectors = (
   return { ...(left.matchLabels && { matchLabels: left.matchLabels }), matchExpressions };
 };
 
-/** Returns an entry's conditions and those of its exemptions, which come first. */
+/** Returns the matchConditions of an entry: first those of its exemptions, then the rule's. */
 export const listEntryConditions = ({ exempt, conditions }: WebhookEntrySettings): [name: string, cel: string][] => [
   ...Object.entries(buildExemptConditions(exempt)),
   ...Object.entries(conditions),
 ];
 
-/** The condition that exempts what keeps a control plane alive. */
+/** The name of the matchCondition that exempts vital resources. */
 export const vitalCondition = "postern.dev/keeps-the-control-plane-alive";
 
-/** Returns the conditions of exemptions. Their names have a prefix, because policies name conditions freely. */
+/**
+ * Returns the matchConditions of exemptions. The prefix postern.dev/ makes them different from conditions of policies.
+ */
 export const buildExemptConditions = ({
   users = [],
   groups = [],
@@ -215,13 +233,15 @@ export const buildExemptConditions = ({
   };
 };
 
-/** Returns a list in CEL. JSON's escapes are valid there; U+2028 and U+2029, which JSON doesn't escape, are added. */
+/**
+ * Returns a list in CEL. JSON is valid CEL, except that CEL needs escapes for the line separators U+2028 and U+2029.
+ */
 export const toCelList = (texts: readonly string[]) =>
   JSON.stringify(texts).replaceAll("\u2028", "\\u2028").replaceAll("\u2029", "\\u2029");
 
 /**
- * Returns a CEL expression in one line; unchanged if it has a comment or a triple-quoted string, which need the
- * lines.
+ * Returns a CEL expression in one line. An expression with a comment or a triple-quoted string stays as it is, because
+ * its line breaks have a meaning.
  */
 export const joinCelExpressionLines = (expression: string) =>
   /\/\/|"""|'''/.test(expression)

@@ -105,14 +105,14 @@ describe("a group in postern.yaml", () => {
       "postern.yaml:2 groups.both has late, which is not named under rules",
     ));
 
-  it("may have members that differ if they are off", () => {
+  it("may have members with different settings of the entry if these members are off", () => {
     assert.equal(
       findGroupEntry("rules: { early: , exact: { mode: off } }\ngroups: { both: [early, exact] }").matchPolicy,
       "Equivalent",
     );
   });
 
-  it("may have recorded members and others", () => {
+  it("may have members that are recorded and members that are not", () => {
     const rules = "rules: { early: { record: { bucket: reviews } }, late: }";
     assert.equal(findGroupEntry(`${rules}\ngroups: { both: [late, early] }`).sideEffects, "NoneOnDryRun");
     assert.equal(findGroupEntry("rules: { early: , late: }\ngroups: { both: [late, early] }").sideEffects, "None");
@@ -177,7 +177,7 @@ describe("a group in postern.yaml", () => {
 describe("a group's entry", () => {
   const printGroup = (...names: string[]) => `groups: { both: [${names.join(", ")}] }\n`;
 
-  it("has the position of its first active member; validating entries stay", () => {
+  it("has the position of its first active member; the validating entries of members don't move", () => {
     const yaml = `rules: { always: , early: { mode: "off" }, middle: , late: }\n${printGroup("early", "middle", "late")}`;
     assert.deepEqual(
       buildEntries(yaml).map(({ name, clientConfig }) => [name, clientConfig.url]),
@@ -225,7 +225,7 @@ describe("a group's entry", () => {
     );
   });
 
-  it("is called for what keeps a control plane alive only if a member names it, as a member is", () => {
+  it("is called for a vital resource only if a member's match names the resource", () => {
     const findCalls = (...members: string[]) => {
       const yaml = `rules: { ${members.map((name) => `${name}: `).join(", ")} }\n${printGroup(...members)}`;
       const { rules, matchConditions = [] } = findGroupEntry(yaml);
@@ -324,7 +324,7 @@ groups: { both: [early, guard, always, late], other: [second-guard, subs] }`;
     );
   });
 
-  it("has its timeout counted once in the time that a request may wait", () => {
+  it("adds its timeout only once to the time that a request may wait", () => {
     const createSlowRule = (name: string) => createMutator(name, { timeoutSeconds: 15 });
     const rules = [createSlowRule("a"), createSlowRule("b")];
     const buildFor = (printConfig: string) => {

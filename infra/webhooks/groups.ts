@@ -12,28 +12,33 @@ import {
 } from "./entry.ts";
 import { listVitalResourcesByWildcard } from "./vital-resources.ts";
 
+/** A rule of a group that is on in a cluster, and the entry that it would have alone. */
 type ActiveMember = { listed: CatalogueRule; entry: WebhookEntrySettings; mode: RuleConfig["mode"] };
 
+/**
+ * Builds the one webhook entry of a group: it matches what its members match. Returns undefined if no member is on.
+ */
 export const buildGroupWebhookEntry = (
   { members }: RuleGroup,
   cluster: ClusterConfig,
   harden: boolean,
 ): WebhookEntrySettings | undefined => {
-  const on = listActiveMembers(members, cluster, harden);
-  const entries = on.map(({ entry }) => entry);
+  const active = listActiveMembers(members, cluster, harden);
+  const entries = active.map(({ entry }) => entry);
   const [first] = entries;
   if (first === undefined) return undefined;
   const match = dropDuplicates(entries.flatMap(({ match }) => match));
-  const failurePolicy = on.find(({ mode }) => mode === "enforce")?.entry.failurePolicy ?? "Ignore";
-  // A group's rule in mode warn or audit must not make the group's webhook entry fail closed in a namespace that the
-  // group's enforcing rules exempt.
+  const failurePolicy = active.find(({ mode }) => mode === "enforce")?.entry.failurePolicy ?? "Ignore";
+  // Only members with the group's failurePolicy decide which namespaces the entry exempts. A member in the mode warn or
+  // audit must not make the entry fail closed in a namespace that all enforcing members exempt.
   const [firstEntry, ...others] = entries.filter((entry) => entry.failurePolicy === failurePolicy);
   const namespaces = firstEntry?.exempt.namespaces?.filter((name) =>
     others.every(({ exempt }) => exempt.namespaces?.includes(name)),
   );
-  // If no member names a vital resource, those that match it by a wildcard exempt it, and the others don't match it.
+  // These vital resources match only by a wildcard. A member with the wildcard exempts them, and the other members
+  // don't match them, so the group's entry can exempt them.
   const resources = listVitalResourcesByWildcard(match);
-  const terms = entries.map((entry) => buildMemberCondition(entry, match, { namespaces, resources }));
+  const memberConditions = entries.map((entry) => buildMemberCondition(entry, match, { namespaces, resources }));
   return {
     ...first,
     match,
@@ -43,38 +48,42 @@ export const buildGroupWebhookEntry = (
       ...(resources.length > 0 && { resources }),
     },
     // A member without conditions handles every request of the entry, so the group's entry has no condition either.
-    conditions: terms.includes("") ? {} : { "concerns-a-member": joinWithOr(dropDuplicates(terms)) },
+    conditions: memberConditions.includes("")
+      ? {}
+      : { "concerns-a-member": joinWithOr(dropDuplicates(memberConditions)) },
     failurePolicy,
-    // A group member whose reviews are recorded has side effects; then the group's whole entry has them.
+    // If one member has side effects, because its reviews are recorded, the entry of the group has them.
     sideEffects: entries.find(({ sideEffects }) => sideEffects !== "None")?.sideEffects ?? "None",
     timeoutSeconds: Math.max(...entries.map(({ timeoutSeconds }) => timeoutSeconds)),
   };
 };
 
+/** Builds the CEL condition that selects a member's requests from those that its group's entry matches. */
 const buildMemberCondition = (
   entry: WebhookEntrySettings,
-  all: readonly RequestMatch[],
+  groupMatch: readonly RequestMatch[],
   exemptForAll: EntryExemptions,
 ): string => {
   const { match, exempt } = entry;
-  const own = exempt.namespaces?.filter((namespace) => !exemptForAll.namespaces?.includes(namespace)) ?? [];
+  const namespaces = exempt.namespaces?.filter((namespace) => !exemptForAll.namespaces?.includes(namespace)) ?? [];
   const resources = exempt.resources?.filter((key) => !exemptForAll.resources?.includes(key)) ?? [];
   const parts = [
-    ...(dropDuplicates(match).length === all.length
+    ...(dropDuplicates(match).length === groupMatch.length
       ? []
       : [joinWithOr(dropDuplicates(match).map(buildMatchCondition))]),
-    ...(own.length > 0 ? [`!(request.?namespace.orValue("") in ${toCelList(own)})`] : []),
+    ...(namespaces.length > 0 ? [`!(request.?namespace.orValue("") in ${toCelList(namespaces)})`] : []),
     ...listEntryConditions({ ...entry, exempt: { ...exempt, resources } }).map(([, expression]) => expression),
   ];
   return parts.map(parenthesize).join(" && ");
 };
 
-/** Puts a CEL expression in parentheses, the last one in a new line if a comment could hide it. */
+/** Puts a CEL expression in parentheses. The closing one is in a new line if a comment (//) may be before it. */
 const parenthesize = (expression: string) => {
   const line = joinCelExpressionLines(expression);
   return line.includes("\n") || line.includes("//") ? `(${line}\n)` : `(${line})`;
 };
 
+/** Builds a CEL condition on the operation and the resource of a request. Wildcards need no condition. */
 const buildMatchCondition = ({ operations, resources }: RequestMatch): string => {
   const paths = resources.map((path) => (path.includes("/") ? path : `${path}/`));
   const conditions = [
@@ -89,90 +98,92 @@ const buildMatchCondition = ({ operations, resources }: RequestMatch): string =>
 const joinWithOr = (terms: string[]) => (terms.length === 1 ? String(terms[0]) : terms.map(parenthesize).join(" || "));
 
 /**
- * Divides rules into sets that can be groups in all clusters, whether these are hardened or not: each rule joins the first
- * set that it fits. `started` are sets that others may join.
+ * Divides rules into sets that can be groups in all clusters, whether the groups are hardened or not. Each rule is put
+ * into the first set that accepts it. `started` are sets that exist already.
  */
 export const groupCompatibleRules = (
   rules: readonly CatalogueRule[],
   clusters: readonly ClusterConfig[],
   started: readonly CatalogueRule[][] = [],
 ): CatalogueRule[][] => {
-  const isFit = (members: CatalogueRule[]) =>
+  const canBeGroup = (members: CatalogueRule[]) =>
     clusters.every((cluster) =>
       [false, true].every((harden) => listSharedEntryConflicts({ name: "", members }, cluster, harden).length === 0),
     );
   const sets = started.map((members) => [...members]);
   for (const listed of rules) {
     if (findGroupFault(listed, undefined) !== undefined) continue;
-    const set = sets.find((members) => isFit([...members, listed]));
+    const set = sets.find((members) => canBeGroup([...members, listed]));
     if (set) set.push(listed);
     else sets.push([listed]);
   }
   return sets;
 };
 
-/** Returns why the members can't share a webhook entry; callers put the group's name before each sentence. */
+/** Returns why the members of a group can't share a webhook entry, for instance "must agree in matchPolicy: …". */
 export const listSharedEntryConflicts = ({ members }: RuleGroup, cluster: ClusterConfig, harden = false): string[] => {
-  const on = listActiveMembers(members, cluster, harden);
-  const about: [string, ActiveMember[], (member: ActiveMember) => unknown][] = [
-    ["failurePolicy", on.filter(({ mode }) => mode === "enforce"), ({ entry }) => entry.failurePolicy],
-    ["matchPolicy", on, ({ entry }) => entry.matchPolicy],
-    ["sideEffects", on, ({ listed }) => listed.rule.sideEffects ?? "None"],
-    ["namespaceSelector", on, ({ entry }) => entry.namespaceSelector],
-    ["objectSelector", on, ({ entry }) => entry.objectSelector],
-    ["exempt.namespaceLabels", on, ({ entry }) => entry.exempt.namespaceLabels ?? {}],
-    // An entry that fails closed exempts some namespaces by default. The function that a group's rules share isn't
-    // configured with these, so members that fail closed must exempt the same ones.
+  const active = listActiveMembers(members, cluster, harden);
+  const checks: [setting: string, members: ActiveMember[], getValue: (member: ActiveMember) => unknown][] = [
+    ["failurePolicy", active.filter(({ mode }) => mode === "enforce"), ({ entry }) => entry.failurePolicy],
+    ["matchPolicy", active, ({ entry }) => entry.matchPolicy],
+    ["sideEffects", active, ({ listed }) => listed.rule.sideEffects ?? "None"],
+    ["namespaceSelector", active, ({ entry }) => entry.namespaceSelector],
+    ["objectSelector", active, ({ entry }) => entry.objectSelector],
+    ["exempt.namespaceLabels", active, ({ entry }) => entry.exempt.namespaceLabels ?? {}],
+    // An entry that fails closed exempts some namespaces by default, which only the entry knows and not the group's
+    // function. Members that fail closed must therefore exempt the same namespaces.
     [
       "exempt.namespaces where it fails closed",
-      harden ? on.filter(failsClosed) : [],
+      harden ? active.filter(failsClosed) : [],
       ({ entry }) => entry.exempt.namespaces,
     ],
   ];
   return [
-    ...about.flatMap(([what, which, getValue]) => {
-      const byValue = Map.groupBy(which, (member) => formatValue(getValue(member)));
+    ...checks.flatMap(([setting, compared, getValue]) => {
+      const byValue = Map.groupBy(compared, (member) => formatValue(getValue(member)));
       if (byValue.size < 2) return [];
-      const sides = [...byValue].map(([value, some]) => {
-        const names = some.map(({ listed }) => listed.name).join(", ");
-        return `${names} ${some.length === 1 ? "has" : "have"} ${value}`;
+      const differing = [...byValue].map(([value, membersWithValue]) => {
+        const names = membersWithValue.map(({ listed }) => listed.name).join(", ");
+        return `${names} ${membersWithValue.length === 1 ? "has" : "have"} ${value}`;
       });
-      return [`must agree in ${what}: ${sides.join(", ")}`];
+      return [`must agree in ${setting}: ${differing.join(", ")}`];
     }),
-    ...listVersionConflicts(on),
+    ...listVersionConflicts(active),
   ];
 };
 
 const failsClosed = ({ entry }: ActiveMember) => entry.failurePolicy === "Fail";
 
 /**
- * Describes rules of a group that match different API versions of a resource: the API server converts objects to the
- * version that the webhook entry names, so all rules of a group must match the same versions.
+ * Describes two rules of a group that match different API versions of a resource. The API server converts an object to
+ * the version in the webhook entry, so all rules of a group must match the same versions.
  */
-const listVersionConflicts = (on: ActiveMember[]): string[] => {
-  const named = on.flatMap(({ listed: { name }, entry }) =>
-    entry.match.flatMap(({ apiGroups, apiVersions, resources }) =>
-      resources.map((path) => ({ name, resource: path.split("/")[0], as: formatValue([apiGroups, apiVersions]) })),
-    ),
+const listVersionConflicts = (active: ActiveMember[]): string[] => {
+  const matches = active.flatMap(({ listed: { name }, entry }) =>
+    entry.match.flatMap(({ apiGroups, apiVersions, resources }) => {
+      const versions = formatValue([apiGroups, apiVersions]);
+      return resources.map((path) => ({ name, resource: path.split("/")[0], versions }));
+    }),
   );
-  for (const member of named) {
-    const different = named.find(
-      ({ resource, as }) =>
-        as !== member.as && (resource === member.resource || resource === "*" || member.resource === "*"),
+  for (const { name, resource, versions } of matches) {
+    const conflict = matches.find(
+      (other) =>
+        other.versions !== versions && (other.resource === resource || other.resource === "*" || resource === "*"),
     );
-    if (different)
+    if (conflict)
       return [
-        `must match ${member.resource} in the same versions: ${member.name} has ${member.as}, ${different.name} has ${different.as}`,
+        `must match ${resource} in the same versions: ${name} has ${versions}, ${conflict.name} has ${conflict.versions}`,
       ];
   }
   return [];
 };
 
+/** Returns the members that are on in a cluster, with the entries that they would have alone. */
 const listActiveMembers = (members: CatalogueRule[], { rules }: ClusterConfig, harden: boolean): ActiveMember[] =>
   members.flatMap((listed) => {
     const setup = rules.get(listed.name);
     if (setup === undefined || setup.mode === "off") return [];
-    // A rule that matches nothing under its settings has no entry.
+    // A rule may have no entry, because with its settings it matches no requests.
     return buildRuleWebhookEntries(listed, "mutate", setup, harden).map(({ entry }) => {
       return { listed, mode: setup.mode, entry };
     });
@@ -180,7 +191,6 @@ const listActiveMembers = (members: CatalogueRule[], { rules }: ClusterConfig, h
 
 const formatValue = (value: unknown) => JSON.stringify(value) ?? "none";
 
-const dropDuplicates = <T>(values: readonly T[]): T[] => {
-  const seen = new Map(values.map((value) => [JSON.stringify(value), value]));
-  return [...seen.values()];
-};
+const dropDuplicates = <T>(values: readonly T[]): T[] => [
+  ...new Map(values.map((value) => [JSON.stringify(value), value])).values(),
+];

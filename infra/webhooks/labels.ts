@@ -1,10 +1,12 @@
-/** The label with the name of the webhook configurations, by which kubectl finds all objects that were printed with them. */
+/** The label with the name of the webhook configurations. With it, kubectl finds all objects that belong to them. */
 export const instanceLabel = "app.kubernetes.io/instance";
 
-/** The label of everything that Postern writes into a cluster, with the value `postern`. */
+/** The label of all objects that Postern writes to a cluster. Its value is `postern`. */
 export const managedByLabel = "app.kubernetes.io/managed-by";
 
-/** Returns the labels of each object that is written into a cluster. `name` is that of the webhook configurations. */
+/**
+ * Returns the labels of each object that Postern writes to a cluster. `name` is the name of the webhook configurations.
+ */
 export const buildObjectLabels = (name: string) => ({
   [managedByLabel]: "postern",
   [instanceLabel]: name,

@@ -121,7 +121,7 @@ describe("a native policy", () => {
     assert.deepEqual(matchExpressions[0].values, ["kube-system", "kube-node-lease"]);
   });
 
-  it("isn't evaluated for what keeps a control plane alive if it matches that only by a wildcard, as its entry isn't", () => {
+  it("isn't evaluated for vital resources that it matches only by a wildcard, as a webhook entry isn't called for them", () => {
     const matchAll = (resources: string[]) => ({
       resourceRules: [{ apiGroups: [""], apiVersions: ["v1"], resources, operations: ["UPDATE"] }],
     });
@@ -134,7 +134,7 @@ describe("a native policy", () => {
     assert.deepEqual(listConditionNames(["configmaps", "events"]), []);
   });
 
-  it("is known to be a copy of its policy by its name, its annotation and the label of its rule", () => {
+  it("is recognized as a copy of its policy by its name, its annotation and the label of its rule", () => {
     const cluster = buildCluster("Validating", policies);
     const isCopy = createNativeCopyPredicate(catalogue, cluster);
     const natives = buildNativePolicies(catalogue, cluster, "other");
@@ -161,7 +161,7 @@ describe("a native policy", () => {
     ]);
   });
 
-  it("is described in one line with others of the same reason", () => {
+  it("is described in one line together with other policies that have the same reason", () => {
     const others = buildPolicies("Validating", "b", { validations: [{ expression: "isSemver('1')" }] });
     const all = [...policies, ...buildPolicies("Validating", "a", {}), ...others];
     assert.deepEqual(

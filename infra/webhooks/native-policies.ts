@@ -1,4 +1,5 @@
-// Policies of rules' settings that a cluster's API server evaluates itself, instead of calling the rule.
+// Some rules have admission policies in their settings. This file decides which of these policies the API server of a
+// cluster can evaluate itself (native policies). For the others, the API server calls the rule.
 
 import { toMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
@@ -18,34 +19,38 @@ import {
 import { buildObjectLabels } from "./labels.ts";
 import { findUnsupportedValue } from "./unsupported-values.ts";
 
-/** Whether a cluster evaluates a policy itself; if not, `reason` says why, and a webhook entry calls the rule. */
+/** Where a policy is evaluated. */
 export interface PolicyPlacement {
   rule: string;
   policy: string;
+  /** True if the API server evaluates the policy itself; false if a webhook entry calls the rule. */
   native: boolean;
+  /** Why the API server can't evaluate the policy. */
   reason?: string;
 }
 
-/** The annotation of a policy or a binding that has its name in postern.yaml's files. */
+/** The annotation with the name that a policy or a binding has in the files of postern.yaml. */
 export const policyNameAnnotation = "postern.dev/name";
 
-/** The label of a policy or a binding that has the name of its rule. */
+/** The label with the name of the rule that a policy or a binding belongs to. */
 export const ruleLabel = "postern.dev/rule";
 
 const apiVersion = "admissionregistration.k8s.io/v1";
 const policyKinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"];
 
-/** The API server's limits. */
+/** The API server's limits for matchConditions and for the characters of a name. */
 const mostConditions = 64;
 const longestName = 253;
 
-/** Returns what a minor version of Kubernetes supports without flags; undefined if the version isn't known. */
+/**
+ * Returns which kinds of policies a minor version of Kubernetes supports without flags; undefined if it isn't known.
+ */
 export const toPolicySupport = (kubernetes: string | undefined): PolicySupport | undefined =>
   kubernetes === undefined
     ? undefined
     : { kubernetes, kinds: policyKinds.filter((kind) => isEffectiveByDefault(kind, kubernetes)) };
 
-/** Returns where the policies of a cluster's rules are evaluated. */
+/** Returns, for each policy of a cluster's rules, where it is evaluated. */
 export const placePolicies = (catalogue: CatalogueRule[], cluster: ClusterConfig): PolicyPlacement[] =>
   listPolicyEntries(catalogue, cluster).map(({ listed, setup, variantEntry }) => {
     const reason = explainEntry(setup, variantEntry, cluster);
@@ -53,30 +58,35 @@ export const placePolicies = (catalogue: CatalogueRule[], cluster: ClusterConfig
     return { rule: listed.name, policy, native: reason === undefined, ...(reason !== undefined && { reason }) };
   });
 
-/** Describes where policies are evaluated: a line for all that are native, and one for each reason why others are not. */
+/**
+ * Describes where policies are evaluated: one line for native policies, and one line for each reason why others aren't.
+ */
 export const describePlacements = (placements: readonly PolicyPlacement[]): string[] => {
   const byReason = Map.groupBy(placements, ({ reason }) => reason);
-  return [...byReason].map(([reason, some]) => {
-    const names = some.map(({ policy }) => policy).join(", ");
+  return [...byReason].map(([reason, placed]) => {
+    const names = placed.map(({ policy }) => policy).join(", ");
     return reason === undefined
       ? `evaluated by the API server: ${names}`
       : `evaluated by the Lambda: ${names} (${reason})`;
   });
 };
 
-/** Returns the policies and bindings that a cluster's API server evaluates. `name` is that of the webhook configurations. */
+/** Returns the policies and bindings for a cluster's API server. `name` is the name of the webhook configurations. */
 export const buildNativePolicies = (catalogue: CatalogueRule[], cluster: ClusterConfig, name: string): object[] =>
   listPolicyEntries(catalogue, cluster)
     .filter(({ setup, variantEntry }) => explainEntry(setup, variantEntry, cluster) === undefined)
     .flatMap((entry) => buildNativeObjects(entry, name));
 
-/** Returns a function that reports whether a policy or a binding is a copy of one that a cluster's rules evaluate. */
+/**
+ * Returns a function that reports whether an object is a policy or a binding that `buildNativePolicies` has made from
+ * the settings of a cluster's rules.
+ */
 export const createNativeCopyPredicate = (catalogue: CatalogueRule[], cluster: ClusterConfig) => {
   const originals = listPolicyEntries(catalogue, cluster).flatMap(({ listed, variantEntry: { native } }) =>
     [native.policy, ...native.bindings].map(({ kind, metadata }) => `${listed.name} ${kind} ${metadata.name}`),
   );
   return ({ kind, metadata }: KubernetesObject): boolean => {
-    // An object of a manifest may have any types.
+    // The object comes from a manifest, so its fields may have wrong types.
     const { name, annotations, labels } = toMap(metadata);
     const original = toMap(annotations)[policyNameAnnotation];
     const isNamed = typeof name === "string" && name.endsWith(`.${original}`);
@@ -84,6 +94,7 @@ export const createNativeCopyPredicate = (catalogue: CatalogueRule[], cluster: C
   };
 };
 
+/** A policy of a rule, with the webhook entry that calls the rule if the API server can't evaluate the policy. */
 interface PolicyEntry {
   listed: CatalogueRule;
   setup: RuleConfig;
@@ -101,7 +112,7 @@ const listPolicyEntries = (catalogue: CatalogueRule[], { rules }: ClusterConfig)
     );
   });
 
-/** Returns why a policy is evaluated by its rule; undefined if the API server can do the same. */
+/** Returns why the API server can't evaluate a policy itself; undefined if it can. */
 export const explainEntry = (
   { mode, record, exempt }: RuleConfig,
   { native, entry }: VariantWebhookEntry,
@@ -119,8 +130,8 @@ export const explainEntry = (
   if (record) return "its reviews are recorded";
   if (exempt?.exceptions?.length) return "it has exceptions, and API servers have no clock to end them";
   if (mode !== "enforce" && kind === "MutatingAdmissionPolicy") return `API servers have no mode ${mode} for changes`;
-  const refusesAlways = spec.paramKind !== undefined || "auditAnnotations" in spec;
-  if (mode !== "enforce" && spec.failurePolicy !== "Ignore" && refusesAlways)
+  const mayRefuseInAnyMode = spec.paramKind !== undefined || "auditAnnotations" in spec;
+  if (mode !== "enforce" && spec.failurePolicy !== "Ignore" && mayRefuseInAnyMode)
     return `in the mode ${mode}, API servers would refuse requests for errors of its parameters and audit annotations`;
   if (listConditions(native, entry).length > mostConditions)
     return `with exemptions it has more than ${mostConditions} matchConditions`;
@@ -131,14 +142,16 @@ export const explainEntry = (
   return findUnsupportedValue(spec, kubernetes);
 };
 
-/** Returns the first error of an expression, without its place. */
+/** Returns the message of the first error, for instance from "ERROR: <input>:1:5: undeclared reference". */
 const toFirstIssue = (fault: string) => /ERROR: <input>:\d+:\d+: (.*)/.exec(fault)?.[1] ?? fault;
 
+/** Returns the matchConditions of a native policy: those of its exemptions, then the policy's own. */
 const listConditions = ({ policy }: NativePolicy, { exempt }: WebhookEntrySettings) => [
   ...Object.entries(buildExemptConditions(exempt)).map(([name, expression]) => ({ name, expression })),
   ...(policy.spec.matchConditions ?? []),
 ];
 
+/** Builds a native policy and its bindings, with prefixed names, exemptions, labels and the mode of the rule. */
 const buildNativeObjects = (
   { listed, setup: { mode }, variantEntry: { native, entry } }: PolicyEntry,
   name: string,
@@ -146,11 +159,11 @@ const buildNativeObjects = (
   const { policy, bindings } = native;
   const namespaceSelector = combineSelectors(entry.namespaceSelector, buildExemptNamespaceSelector(entry.exempt));
   const conditions = listConditions(native, entry);
-  const prefixed = (own: string) => `${name}.${own}`;
+  const addPrefix = (nameInFile: string) => `${name}.${nameInFile}`;
   const buildObject = ({ kind, metadata }: NativePolicy["policy"] | NativePolicy["bindings"][number], spec: object) => {
     const labels = { ...buildObjectLabels(name), [ruleLabel]: listed.name };
     const annotations = { [policyNameAnnotation]: metadata.name };
-    return { apiVersion, kind, metadata: { name: prefixed(metadata.name), labels, annotations }, spec };
+    return { apiVersion, kind, metadata: { name: addPrefix(metadata.name), labels, annotations }, spec };
   };
   const { matchConditions: _, ...spec } = policy.spec;
   return [
@@ -163,15 +176,15 @@ const buildNativeObjects = (
       const { validationActions: actions } = toMap(binding.spec);
       return buildObject(binding, {
         ...binding.spec,
-        policyName: prefixed(binding.spec.policyName),
+        policyName: addPrefix(binding.spec.policyName),
         ...(Array.isArray(actions) && { validationActions: softenActions(actions, mode) }),
       });
     }),
   ];
 };
 
-/** Returns the actions of a binding in a mode: outside of enforce, what would be refused is a warning or an annotation. */
+/** Returns the validationActions of a binding in a mode: outside of `enforce`, Warn or Audit is in place of Deny. */
 const softenActions = (actions: readonly string[], mode: RuleConfig["mode"]): string[] => {
-  const other = { warn: "Warn", audit: "Audit", enforce: "Deny", off: "Audit" }[mode];
-  return [...new Set(actions.map((action) => (action === "Deny" ? other : action)))];
+  const insteadOfDeny = { warn: "Warn", audit: "Audit", enforce: "Deny", off: "Audit" }[mode];
+  return [...new Set(actions.map((action) => (action === "Deny" ? insteadOfDeny : action)))];
 };

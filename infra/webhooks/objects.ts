@@ -4,7 +4,9 @@ import { buildWebhookConfigurations, type WebhookConfigurationOptions } from "./
 import { buildNativePolicies } from "./native-policies.ts";
 import { buildFunctionRbacObjects } from "./rbac.ts";
 
-/** Returns all objects that a cluster gets. Roles are first: rules need the right to read the cluster before it calls them. */
+/**
+ * Returns all objects for a cluster. Roles come first: a rule must be able to read the cluster before it gets reviews.
+ */
 export const buildClusterObjects = (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,

@@ -4,6 +4,7 @@ import type { ClusterConfig } from "../config/config.ts";
 import { listRulesAskingCluster } from "../config/connections.ts";
 import { buildObjectLabels } from "./labels.ts";
 
+/** A rule of a ClusterRole. */
 interface PolicyRule {
   apiGroups?: string[];
   resources?: string[];
@@ -11,14 +12,15 @@ interface PolicyRule {
   verbs: string[];
 }
 
-/** Returns the Kubernetes group of a rule's function in a cluster, by its EKS access entry. */
-export const buildKubernetesGroupName = (clusterName: string, rule: string) => `${clusterName}:${rule}`;
+/** Returns the Kubernetes group into which an EKS access entry puts a rule's function, for instance `postern:pods`. */
+export const buildKubernetesGroupName = (configurationName: string, rule: string) => `${configurationName}:${rule}`;
 
 interface RuleNeeds {
   needs: Needs;
   settings: object;
 }
 
+/** Returns the functions that read a cluster, with what their rules read: functions of single rules, then of groups. */
 const listFunctionNeeds = (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
@@ -27,16 +29,16 @@ const listFunctionNeeds = (
   const getRuleNeeds = ({ name, rule }: CatalogueRule): RuleNeeds => {
     return { needs: rule.needs ?? {}, settings: cluster.rules.get(name)?.settings ?? rule.settings ?? {} };
   };
-  const on = listRulesAskingCluster(catalogue, cluster);
+  const reading = listRulesAskingCluster(catalogue, cluster);
   const grouped = groups.map(({ name, members }) => ({
     name,
-    members: on.filter((listed) => members.includes(listed)),
+    members: reading.filter((listed) => members.includes(listed)),
   }));
-  const alone = on.filter(
+  const singleRules = reading.filter(
     (listed) => listed.phases.includes("validate") || !groups.some(({ members }) => members.includes(listed)),
   );
   return [
-    ...alone.map((listed) => ({ name: listed.name, ruleNeeds: [getRuleNeeds(listed)] })),
+    ...singleRules.map((listed) => ({ name: listed.name, ruleNeeds: [getRuleNeeds(listed)] })),
     ...grouped
       .filter(({ members }) => members.length > 0)
       .map(({ name, members }) => ({ name, ruleNeeds: members.map(getRuleNeeds) })),
@@ -44,21 +46,22 @@ const listFunctionNeeds = (
 };
 
 /**
- * Returns the RBAC objects that give each function only the rights that its rules need. In clusters where functions use a
- * stored token instead of an AWS role, they act as the ServiceAccount with the name of the webhook configurations.
+ * Returns the RBAC objects that give each function the rights that its rules need, and no others. `name` is the name of
+ * the webhook configurations. If functions use a stored token in place of an AWS role, there is also a ServiceAccount
+ * of this name, which has the rights of all functions.
  */
 export const buildFunctionRbacObjects = (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
   name: string,
 ): object[] => {
-  const rules = listFunctionNeeds(catalogue, cluster);
+  const functions = listFunctionNeeds(catalogue, cluster);
   const hasToken = cluster.connect?.tokenSecret !== undefined || cluster.connect?.tokenParameter !== undefined;
   const account = { kind: "ServiceAccount", name, namespace: "kube-system" };
   const labels = buildObjectLabels(name);
   const rbac = "rbac.authorization.k8s.io";
   const apiVersion = `${rbac}/v1`;
-  const each = rules.flatMap(({ name: rule, ruleNeeds }) => {
+  const roleObjects = functions.flatMap(({ name: rule, ruleNeeds }) => {
     const metadata = { name: buildKubernetesGroupName(name, rule), labels };
     const group = { apiGroup: rbac, kind: "Group", name: metadata.name };
     return [
@@ -72,7 +75,7 @@ export const buildFunctionRbacObjects = (
       },
     ];
   });
-  if (each.length === 0 || !hasToken) return each;
+  if (roleObjects.length === 0 || !hasToken) return roleObjects;
   const { namespace } = account;
   const annotations = { "kubernetes.io/service-account.name": account.name };
   return [
@@ -83,21 +86,22 @@ export const buildFunctionRbacObjects = (
       type: "kubernetes.io/service-account-token",
       metadata: { name: `${account.name}-token`, namespace, labels, annotations },
     },
-    ...each,
+    ...roleObjects,
   ];
 };
 
+/** Returns the rules of a ClusterRole for all needs. Rules for the same resources are merged into one. */
 const mergePolicyRules = (ruleNeeds: RuleNeeds[]): PolicyRule[] => {
-  const found = new Map<string, PolicyRule>();
-  const all = ruleNeeds.flatMap(({ needs, settings }) =>
+  const merged = new Map<string, PolicyRule>();
+  const policyRules = ruleNeeds.flatMap(({ needs, settings }) =>
     Object.values(needs).flatMap((need) => listPolicyRules(need, settings)),
   );
-  for (const right of all) {
-    const key = JSON.stringify([right.apiGroups, right.resources, right.nonResourceURLs]);
-    const verbs = new Set([...(found.get(key)?.verbs ?? []), ...right.verbs]);
-    found.set(key, { ...right, verbs: [...verbs].sort() });
+  for (const policyRule of policyRules) {
+    const key = JSON.stringify([policyRule.apiGroups, policyRule.resources, policyRule.nonResourceURLs]);
+    const verbs = new Set([...(merged.get(key)?.verbs ?? []), ...policyRule.verbs]);
+    merged.set(key, { ...policyRule, verbs: [...verbs].sort() });
   }
-  return [...found.values()];
+  return [...merged.values()];
 };
 
 const discovery: PolicyRule = { nonResourceURLs: ["/api/*", "/apis/*"], verbs: ["get"] };
@@ -105,6 +109,7 @@ const createReadRule = ({ group, resource }: ResourceType, ...verbs: string[]): 
   return { apiGroups: [group], resources: [resource], verbs };
 };
 
+/** Returns the rules of a ClusterRole for one need of a rule. */
 const listPolicyRules = ({ verb, kind, kinds, isUsed }: Need<unknown>, settings: object): PolicyRule[] => {
   if (isUsed?.(settings) === false) return [];
   if (verb === "updateStatus")
@@ -112,10 +117,10 @@ const listPolicyRules = ({ verb, kind, kinds, isUsed }: Need<unknown>, settings:
   if (verb === "may")
     return [{ apiGroups: ["authorization.k8s.io"], resources: ["subjectaccessreviews"], verbs: ["create"] }];
   if (verb === "discover") return [discovery];
-  const some = kinds?.(settings) ?? [];
+  const kindsOfSettings = kinds?.(settings) ?? [];
   return [
     ...(kind ? [createReadRule(kind, verb)] : []),
-    ...some.map((type) => createReadRule(type, "get", "list")),
-    ...(some.length > 0 ? [discovery] : []),
+    ...kindsOfSettings.map((type) => createReadRule(type, "get", "list")),
+    ...(kindsOfSettings.length > 0 ? [discovery] : []),
   ];
 };

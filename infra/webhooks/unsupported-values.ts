@@ -1,4 +1,5 @@
-// Values of JSON patches that API servers of some minor versions can't convert.
+// This file finds values in the patches of MutatingAdmissionPolicies that API servers of some minor versions can't
+// convert.
 import { optionalMacros, sortByMacro, standardMacros, twoVariableMacros } from "#lib/cel/parser/macros.ts";
 import { parse } from "#lib/cel/parser/parser.ts";
 import { type Expression, listParts, removeDot } from "#lib/cel/parser/syntax.ts";
@@ -6,19 +7,20 @@ import type { MutatingAdmissionPolicySpec } from "#lib/kubernetes/admissionregis
 import { parseMinor } from "#lib/since.ts";
 
 /**
- * The first minor whose patches all convert an `Object{}` in a list or a map. Before, the API server panics: cel-go's lists
- * and maps set an element of the type *structpb.Value, and dynamic.ObjectVal returns a *structpb.Struct. Patches 1.35.8 and
- * 1.36.5 fixed it, too, but of a cluster only the minor is known.
+ * From this minor version on, API servers convert an `Object{}` in a list or a map. Earlier API servers panic: cel-go's lists
+ * and maps set an element of the type *structpb.Value, and dynamic.ObjectVal returns a *structpb.Struct. The patch versions
+ * 1.35.8 and 1.36.5 have the fix, too, but only the minor version of a cluster is known.
  */
 const fixedIn = "1.37";
 
 const macros = [...standardMacros, ...optionalMacros, ...twoVariableMacros, ...sortByMacro];
 
+/** The variables of a policy, by name. */
 type Variables = ReadonlyMap<string, Expression>;
 
 /**
- * Returns why API servers of a minor can't be relied on for the values that a policy's patches have; undefined if they convert
- * them as the newest minor does.
+ * Describes a value in a policy's patches that API servers of this minor version may not convert. Returns undefined if
+ * they convert all values as the newest minor version does.
  */
 export const findUnsupportedValue = (
   { mutations = [], variables = [] }: MutatingAdmissionPolicySpec,
@@ -28,30 +30,31 @@ export const findUnsupportedValue = (
   const servers = `API servers of Kubernetes ${kubernetes}`;
   if (mutations.some(({ jsonPatch }) => jsonPatch && mayNestObject(jsonPatch.expression ?? "")))
     return `${servers} can panic if a JSON patch has an Object{} in a list or a map`;
-  const named = new Map(variables.map(({ name, expression }) => [name, parseExpression(expression)]));
+  const parsedVariables = new Map(variables.map(({ name, expression }) => [name, parseExpression(expression)]));
   return mutations.some(({ jsonPatch, applyConfiguration }) =>
-    hasUnconvertedList(parseExpression((jsonPatch ?? applyConfiguration)?.expression), named),
+    hasUnconvertedList(parseExpression((jsonPatch ?? applyConfiguration)?.expression), parsedVariables),
   )
     ? `${servers} don't convert a list in an Object{} that split or findAll made, or one to which maps or lists were added`
     : undefined;
 };
 
-/** The expressions are valid in the minor; one that isn't has nothing that could be converted. */
+/** Parses an expression. For an invalid one, returns null as a literal: an API server refuses such a policy anyway. */
 const parseExpression = (text = ""): Expression => {
   const parsed = parse(text, macros);
   return "kind" in parsed ? parsed : { offset: 0, kind: "literal", value: null };
 };
 
-/** Reports whether an `Object{}` of an expression has a list, as a field, that upstream leaves as cel-go has it. */
+/** Reports whether a field of an `Object{}` in an expression may be a list that API servers don't convert. */
 const hasUnconvertedList = (expression: Expression, variables: Variables): boolean =>
   (expression.kind === "struct" &&
     removeDot(expression.name) !== "JSONPatch" &&
     expression.fields.some(({ value }) => isUnconvertedList(value, variables))) ||
   listParts(expression).some((part) => hasUnconvertedList(part, variables));
 
-/** The functions whose lists are Go's lists of texts. */
+/** CEL functions that return a list of the Go type []string, which API servers don't convert. */
 const textListFunctions = ["split", "findAll"];
 
+/** Reports whether a value is a list of `textListFunctions`, or a sum with lists or maps, also in a variable. */
 const isUnconvertedList = (value: Expression, variables: Variables): boolean => {
   if (isCall(value, "_?_:_")) return listParts(value).some((part) => isUnconvertedList(part, variables));
   if (value.kind === "call")
@@ -62,7 +65,7 @@ const isUnconvertedList = (value: Expression, variables: Variables): boolean => 
   return named !== undefined && isUnconvertedList(named, variables);
 };
 
-/** Reports whether a sum has a list of maps or lists among its parts. */
+/** Reports whether a sum has a part such as `[{"a": 1}]` or `[[1]]`: a list with maps or lists. */
 const addsParts = (sum: Expression): boolean =>
   listParts(sum).some(
     (part) =>
@@ -70,16 +73,18 @@ const addsParts = (sum: Expression): boolean =>
       (part.kind === "list" && part.elements.some(({ value: { kind } }) => kind === "map" || kind === "list")),
   );
 
-/** Reports whether an operand of the patches that an expression makes may be a list or a map that has an `Object{}`. */
+/**
+ * Reports whether a value in a JSON patch may be a list or a map with an `Object{}` in it, for instance `[Object{}]`.
+ */
 export const mayNestObject = (text: string): boolean => !isSafePatch(parseExpression(text));
 
-/** Reports whether no operand of the patches that an expression results in has an `Object{}` in a list or a map. */
+/** Reports whether no value in the JSON patches of an expression has an `Object{}` in a list or a map. */
 const isSafePatch = (expression: Expression): boolean => {
   if (expression.kind === "struct" && removeDot(expression.name) === "JSONPatch")
     return expression.fields.every(({ name, value }) => (name === "value" ? isSafeOperand(value) : hasNoObject(value)));
   if (expression.kind === "list") return expression.elements.every(({ value }) => isSafePatch(value));
   if (isCall(expression, "_?_:_") || isCall(expression, "_+_")) return listParts(expression).every(isSafePatch);
-  // What goes into a loop has no Object, so only the step can make one, or the result of optFlatMap.
+  // If the inputs of a loop have no Object{}, only the expressions in the loop can make one.
   if (expression.kind === "comprehension")
     return (
       [expression.range, expression.initial].every(hasNoObject) &&
@@ -88,7 +93,10 @@ const isSafePatch = (expression: Expression): boolean => {
   return hasNoObject(expression);
 };
 
-/** The fields of an `Object{}` are converted without cel-go's lists and maps, whatever they have. */
+/**
+ * Reports whether the value of a patch has no `Object{}` in a list or a map. An `Object{}` itself is safe with any
+ * fields, because API servers don't convert its fields by cel-go's lists and maps.
+ */
 const isSafeOperand = (operand: Expression): boolean => {
   if (operand.kind === "struct") return true;
   return isCall(operand, "_?_:_") ? listParts(operand).every(isSafeOperand) : hasNoObject(operand);

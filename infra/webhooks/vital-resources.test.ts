@@ -48,7 +48,7 @@ describe("the condition of vital resources", () => {
     { apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] },
   ]);
 
-  it("is false for each of them, also for an empty subresource", () => {
+  it("is false for each vital resource, also if the subresource is an empty text", () => {
     for (const { group, path } of vitalResources) {
       const request = buildRequest(group, path, "UPDATE");
       assert.equal(isLetThrough(all, request), false, path);
@@ -98,7 +98,7 @@ describe("the entries of the catalogue, with the settings of each case,", async 
     });
 
     if (entries.some(({ exempt }) => exempt.resources !== undefined))
-      it(`have a link from the page of ${listed.name} to what isn't sent to it`, async () => {
+      it(`have a link in the README of ${listed.name} to the list of resources that aren't sent to the rule`, async () => {
         const readme = await readFile(join(listed.folder, "README.md"), "utf8");
         assert.ok(readme.includes("(../../docs/how-to/outages.md)"));
       });

@@ -22,7 +22,7 @@ export const vitalResources: readonly { group: string; path: string }[] = [
   { group: "authorization.k8s.io", path: "selfsubjectrulesreviews" },
 ];
 
-/** Returns the keys of vital resources that a match covers only by a wildcard, and doesn't name. */
+/** Returns the vital resources that a match covers only by a wildcard, as `group/resource/subresource`. */
 export const listVitalResourcesByWildcard = (match: readonly RequestMatch[]): string[] =>
   vitalResources.flatMap(({ group, path }) => {
     const rows = match.filter((row) => isWrite(row) && coversResource(row, group, path));
@@ -33,14 +33,14 @@ export const listVitalResourcesByWildcard = (match: readonly RequestMatch[]): st
 
 const isWrite = ({ operations }: RequestMatch) => operations.some((operation) => operation !== "CONNECT");
 
-/** Reports whether a row of a match covers any requests about the resource, or `resource/subresource`, of a group. */
+/** Reports whether an element of a `match` covers a resource. `path` is for instance `pods` or `pods/status`. */
 export const coversResource = ({ apiGroups, resources }: RequestMatch, group: string, path: string): boolean => {
-  const [resource, sub = ""] = path.split("/");
+  const [resource, subresource = ""] = path.split("/");
   return (
-    ["*", group].some((wanted) => apiGroups.includes(wanted)) &&
-    resources.some((entry) => {
-      const [wanted, wantedSub = ""] = entry.split("/");
-      return [resource, "*"].includes(wanted) && ["*", sub].includes(wantedSub);
+    (apiGroups.includes("*") || apiGroups.includes(group)) &&
+    resources.some((matchedPath) => {
+      const [matchedResource, matchedSubresource = ""] = matchedPath.split("/");
+      return ["*", resource].includes(matchedResource) && ["*", subresource].includes(matchedSubresource);
     })
   );
 };

@@ -1,10 +1,11 @@
-// How long a write could wait for webhook entries whose endpoints hang. The API server calls mutating entries one by one,
-// within a limit of 34 s, and validating entries all at once.
+// This file computes how long a write could wait for webhook entries whose endpoints don't answer. The API server calls
+// mutating entries one after the other, for at most 34 s in all. It calls validating entries in parallel.
 import { toResourceKey } from "#lib/request-match.ts";
 import type { Operation } from "#lib/review.ts";
 import type { RequestMatch } from "#lib/rule.ts";
 import { coversResource, vitalResources } from "./vital-resources.ts";
 
+/** What is known of a webhook entry to compute waits. */
 export interface TimedEntry {
   webhook: {
     name: string;
@@ -12,9 +13,9 @@ export interface TimedEntry {
     timeoutSeconds: number;
     reinvocationPolicy?: "IfNeeded" | "Never";
   };
-  /** The API server calls at most one of the entries with the same value for a request. */
-  oneOf: string;
-  /** The exempt resources, as `group/resource/subresource`. */
+  /** Of all entries with the same value here, the API server calls at most one for a request. */
+  exclusiveGroup: string;
+  /** The resources for which the entry isn't called, as `group/resource/subresource`. */
   exemptResources: readonly string[];
 }
 
@@ -23,23 +24,25 @@ export interface TimedEntries {
   validating: readonly TimedEntry[];
 }
 
+/** A wait that is too long. */
 export interface LongWait {
   kind: WriteKind;
   seconds: number;
   /** Describes the wait, its entries and the limit. */
   sentence: string;
+  /** The mutating entries that the write waits for. */
   mutating: readonly TimedEntry[];
 }
 
-/** Whether a write keeps a control plane alive. */
+/** "vital" if the control plane doesn't work without the write, for instance the renewal of a lease. */
 type WriteKind = "vital" | "other";
 
-/** The most seconds that a write may wait. */
+/** A longer wait, in seconds, is not safe. */
 const mostSeconds: Record<WriteKind, number> = { vital: 4, other: 20 };
 
 const operations = ["CREATE", "UPDATE", "DELETE", "CONNECT"] satisfies Operation[];
 
-/** Writes whose waits are shown, by the resource's group and path. */
+/** The resources for which reports show the wait. */
 const usualWrites: readonly [group: string, path: string][] = [
   ["coordination.k8s.io", "leases"],
   ["", "nodes/status"],
@@ -53,7 +56,7 @@ const usualWrites: readonly [group: string, path: string][] = [
   ["", "namespaces"],
 ];
 
-/** Returns the longest waits that aren't safe: at most one for vital resources, and one for others. */
+/** Finds waits that are too long. Returns at most two: the longest for vital resources, and the longest for others. */
 export const findLongWaits = (entries: TimedEntries): LongWait[] => {
   const longest = new Map<WriteKind, Wait>();
   for (const [group, path] of listResources(entries)) {
@@ -77,14 +80,14 @@ const isVital = (group: string, path: string) =>
 const describeWait = (kind: WriteKind, { seconds, path, operation, mutating, validating }: Wait): string => {
   const names = [...mutating, ...validating].map(({ webhook }) => webhook.name.replace(/\.postern\.dev$/, ""));
   const write = `${operation === "UPDATE" ? "an" : "a"} ${operation} of ${path}`;
-  // A rule may have an entry in each phase.
+  // A rule that mutates and validates has two entries, so its name is there twice.
   const called = names.length > 10 ? `${names.length} entries` : [...new Set(names)].join(", ");
   const sentence = `${write} could wait ${seconds} s for ${called}, more than the ${mostSeconds[kind]} s that are safe`;
   if (kind === "other") return sentence;
   return `${sentence}: ${path === "leases" ? "leader election gives up after 5 s" : "the control plane depends on it"}`;
 };
 
-/** Describes how long the usual writes could wait, each with its slowest operation. */
+/** Describes how long usual writes could wait: for each resource, the longest wait of all operations. */
 export const describeUsualWaits = (entries: TimedEntries): string => {
   const waits = usualWrites.map(([group, path]) => {
     const seconds = operations.map((operation) => findWait(entries, group, path, operation).seconds);
@@ -94,44 +97,42 @@ export const describeUsualWaits = (entries: TimedEntries): string => {
   return `if endpoints hang, writes wait at most: ${shown.map(({ path, seconds }) => `${path} ${seconds} s`).join(", ")}`;
 };
 
+/** A write, and how long it could wait for which entries. */
 interface Wait extends TimedEntries {
   seconds: number;
   path: string;
   operation: Operation;
 }
 
-/** Returns how long a request could wait, and for which entries; of the validating ones, for the slowest. */
+/** Returns how long a write could wait, and for which entries: all mutating ones, and the slowest validating one. */
 const findWait = (entries: TimedEntries, group: string, path: string, operation: Operation): Wait => {
   const isCalled = ({ webhook, exemptResources }: TimedEntry) =>
     !exemptResources.includes(toResourceKey(group, path)) &&
     webhook.rules.some(
       (match) =>
         coversResource(match, group, path) &&
-        ["*", operation].some((wanted) => match.operations.some((own) => own === wanted)),
+        match.operations.some((matched) => matched === "*" || matched === operation),
     );
   const mutating = entries.mutating.filter(isCalled);
   const [slowest] = entries.validating
     .filter(isCalled)
-    .sort((one, other) => other.webhook.timeoutSeconds - one.webhook.timeoutSeconds);
-  // Of entries of which one is called, the longest timeout counts.
-  const turns = Map.groupBy(mutating, ({ oneOf }) => oneOf).values();
-  const calls = turns
-    .map((some) => ({
-      seconds: Math.max(...some.map(({ webhook }) => webhook.timeoutSeconds)),
-      isRepeatable: some.some(({ webhook }) => webhook.reinvocationPolicy === "IfNeeded"),
-    }))
-    .toArray();
-  // If a later endpoint is slow, but answers with a change, the earlier ones are called again. For other writes, the API
-  // server's own limit has room for that.
+    .sort((left, right) => right.webhook.timeoutSeconds - left.webhook.timeoutSeconds);
+  // Only one entry of an exclusive group is called. It may be the one with the longest timeout.
+  const calls = [...Map.groupBy(mutating, ({ exclusiveGroup }) => exclusiveGroup).values()].map((alternatives) => ({
+    seconds: Math.max(...alternatives.map(({ webhook }) => webhook.timeoutSeconds)),
+    isRepeatable: alternatives.some(({ webhook }) => webhook.reinvocationPolicy === "IfNeeded"),
+  }));
+  // If a later endpoint is slow but answers with a change, earlier endpoints are called again. That is counted only for
+  // vital writes: what is safe for other writes is far enough below the API server's limit of 34 s.
   const repeated = isVital(group, path) ? calls.slice(0, -1).filter(({ isRepeatable }) => isRepeatable) : [];
-  const inTurn = [...calls, ...repeated].reduce((sum, call) => sum + call.seconds, 0);
-  const seconds = inTurn + (slowest?.webhook.timeoutSeconds ?? 0);
+  const mutatingSeconds = [...calls, ...repeated].reduce((sum, call) => sum + call.seconds, 0);
+  const seconds = mutatingSeconds + (slowest?.webhook.timeoutSeconds ?? 0);
   return { seconds, path, operation, mutating, validating: slowest ? [slowest] : [] };
 };
 
 /**
- * Lists resources of every kind that the entries tell apart, by group and path; usual ones come first. A path has an
- * asterisk where no entry names the resource or the subresource.
+ * Lists the resources for which waits may differ, as group and path: the usual ones first, then vital ones, then each
+ * group, resource and subresource in the entries. An asterisk in an entry stays, for instance `pods/*`.
  */
 const listResources = ({ mutating, validating }: TimedEntries): [group: string, path: string][] => {
   const rows = [...mutating, ...validating].flatMap(({ webhook }) => webhook.rules);

@@ -7,7 +7,7 @@ import { before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { readOrCreateServerCertificate } from "../../infra/keys/keys.ts";
-import { createIsThere, repositoryMark } from "../../infra/package/pages.ts";
+import { createPathExists, repositoryMark } from "../../infra/package/pages.ts";
 import { openCheckout, type ProgramOutput, runProgram } from "../checkout.ts";
 import { chooseSixth } from "../choices.ts";
 import { buildProjectOfEveryRule, policyRules } from "../every-rule.ts";
@@ -147,8 +147,8 @@ const listVerbs = async (): Promise<string[]> =>
     .map((file) => basename(file, ".js"));
 
 describe("the pages of the package", () => {
-  const isInPackage = (path: string) => createIsThere(postern)(path);
-  const isInCheckout = createIsThere(root);
+  const isInPackage = (path: string) => createPathExists(postern)(path);
+  const isInCheckout = createPathExists(root);
   const listPages = () =>
     globSync("**/*.md", { cwd: postern, exclude: ["infra/commands/new/**"] }).map(
       (page) => [page, readFileSync(join(postern, page), "utf8").replace(/^```[\s\S]*?^```$/gm, "")] as const,

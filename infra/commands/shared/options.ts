@@ -11,22 +11,22 @@ import { readProject, reportBroken } from "../../project/project.ts";
 import { readRuleNames } from "../../project/project-rules.ts";
 
 /**
- * Returns the rule that a word names. An unknown name is returned as it is: a stage may have functions of rules that
- * have no folder here any more.
+ * Returns the rule that a text names. Returns an unknown name unchanged, because a stage may still have the function of
+ * a rule whose folder was deleted.
  */
 export const resolveStageRule = async (text: string): Promise<string> => {
   const names = await readRuleNames();
-  const found = findRuleByNameOrPlugin(text, names);
-  const meant = formatDidYouMean(text, names).trim();
-  if (found === undefined && meant !== "") writeNote(`there is no folder functions/${text}; ${meant}`);
-  return found ?? text;
+  const rule = findRuleByNameOrPlugin(text, names);
+  const suggestion = formatDidYouMean(text, names).trim();
+  if (rule === undefined && suggestion !== "") writeNote(`there is no folder functions/${text}; ${suggestion}`);
+  return rule ?? text;
 };
 
 export const instanceNameOption = {
   name: { type: "string", value: "NAME", default: "postern", says: "the name of the webhook configurations" },
 } satisfies Record<string, CommandOption>;
 
-/** Returns the name of --name, which is also the value of a label. */
+/** Returns the value of --name. It must be valid as the value of a label, too. */
 export const readInstanceName = (options: ParsedOptions): string => {
   const name = options.text("name") ?? "postern";
   if (name.length > 63 || !/^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/.test(name))
@@ -36,13 +36,13 @@ export const readInstanceName = (options: ParsedOptions): string => {
   return name;
 };
 
-/** Returns the cluster of --cluster, or all clusters of postern.yaml if the option is missing. */
+/** Returns the cluster that --cluster names, or all clusters of postern.yaml without this option. */
 export const listChosenClusters = (config: PosternConfig, options: ParsedOptions): string[] => {
   const name = options.text("cluster");
   return name === undefined ? [...config.clusters.keys()] : [chooseCluster(config, name)[0]];
 };
 
-/** Reads the rules and postern.yaml for a verb that changes a stage; `--cluster` chooses one of the clusters. */
+/** Reads the rules and postern.yaml for a verb that changes a stage. `--cluster` can choose one cluster. */
 export const readDeploymentConfig = async (options: ParsedOptions) => {
   const file = getConfigFile();
   const { catalogue, broken, config } = await readProject(file);
@@ -50,6 +50,7 @@ export const readDeploymentConfig = async (options: ParsedOptions) => {
   return { file, catalogue, config, clusters: listChosenClusters(config, options) };
 };
 
+/** Reads the file of --ca. Throws a Complaint if it has no valid certificate. */
 export const readCaOption = async (file: string): Promise<string> => {
   const pem = await readOptionFile(file, "--ca");
   const found = parseCertificates(pem);
@@ -58,6 +59,7 @@ export const readCaOption = async (file: string): Promise<string> => {
   return pem;
 };
 
+/** Reads the options --url and --ca. */
 export const readEndpointOptions = async (options: ParsedOptions): Promise<{ url?: string; ca?: string }> => {
   const [url, ca] = [options.text("url"), options.text("ca")];
   return {
@@ -66,10 +68,10 @@ export const readEndpointOptions = async (options: ParsedOptions): Promise<{ url
   };
 };
 
-/** Returns the signer of a cluster's URLs: with the key of `--stage`, otherwise with the key on this machine. */
+/** Returns the signer of URLs. With `--stage`, it uses the stage's key; otherwise the key on this machine. */
 export const loadStageOrLocalUrlSigner = async (options: ParsedOptions, file: string): Promise<WebhookUrlSigner> => {
   if (options.text("stage") === undefined) return readOrCreateUrlSigner(join(dirname(file), ".postern"));
-  // Loads the AWS SDK only with `--stage`.
+  // These modules load the AWS SDK, so they are imported only with `--stage`.
   const [{ runInStage: run }, { readKeyring }] = await Promise.all([
     import("../../aws/stage.ts"),
     import("../../rollout/stage/keyring.ts"),
@@ -81,9 +83,6 @@ export const loadStageOrLocalUrlSigner = async (options: ParsedOptions, file: st
   });
 };
 
-/**
- * Reads the AWS credentials. This loads the AWS SDK, so it is called only for a cluster that authenticates through
- * AWS.
- */
+/** Reads the AWS credentials. This loads the AWS SDK, so it is called only for clusters that authenticate with AWS. */
 export const readAwsIdentity = async () =>
   (await import("../../aws/stage.ts")).createAwsStageClients("").readIdentity();

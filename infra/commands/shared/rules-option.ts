@@ -5,14 +5,15 @@ import { isNoFile } from "../../cli/options.ts";
 import { packageRoot } from "../../cli/roots.ts";
 
 /**
- * Reports whether a word is the name of a rule or may be a misspelt one: it has such a form and, unless words of the verb
- * stand before it, isn't a file. A rule of the catalogue is one whatever files there are.
+ * Reports whether a word after `--rules` is the name of a rule, perhaps a misspelt one. It must have the form of a
+ * name. A word that is also the path of a file is a name only if the catalogue has this rule, or if words of the verb
+ * stand before the option.
  */
 const isRuleName = (word: string, hasWords: boolean): boolean =>
   /^[A-Za-z][A-Za-z0-9-]*$/.test(word) &&
   (existsSync(join(packageRoot, "functions", word)) || hasWords || isNoFile(word));
 
-/** An option that names rules; `readList` reads it. */
+/** An option that names rules. `readListOption` reads its values. */
 export const rulesOption = {
   type: "string",
   multiple: true,

@@ -1,12 +1,13 @@
 type Attributes = Record<string, string | number | boolean | ((event: never) => void)>;
 type Child = Node | string | number | false | undefined | Attributes;
 
-/** Shows control characters, and those that turn the direction of the text around them, as a replacement character. */
+/** Replaces control characters, and characters that change the text direction, with U+FFFD. Keeps newlines and tabs. */
 const replaceControls = (text: string) => text.replace(/(?![\n\t])[\p{Cc}\p{Bidi_Control}]/gu, "\ufffd");
 
 /**
- * Creates an element from a name, perhaps with a class (`p.quiet`), and from children and attributes. Texts become text
- * nodes, never HTML; a function is a listener, and true an attribute without a value.
+ * Creates an element. `selector` is a name with or without a class, such as `p.quiet`. The children can be nodes, texts
+ * (never HTML), and maps of attributes. In such a map, a function is an event listener, and true gives an attribute
+ * without a value.
  */
 export const create = <Name extends keyof HTMLElementTagNameMap>(
   selector: Name | `${Name}.${string}`,
@@ -25,13 +26,13 @@ export const create = <Name extends keyof HTMLElementTagNameMap>(
   return element;
 };
 
-/** Returns a time in the format that cases and Kubernetes have, such as 2026-11-27T14:05:09Z. */
+/** Returns a time in the format of Kubernetes, such as 2026-11-27T14:05:09Z. */
 export const formatTime = (at: number): string => new Date(at).toISOString().replace(/\.\d+/, "");
 
-/** Returns the part of this format without the date. */
+/** Returns the time of the day, such as 14:05:09Z. */
 export const formatTimeOfDay = (at: number): string => formatTime(at).slice(11);
 
-/** Asks the console's server; throws its sentence if it has no answer. */
+/** Sends a request to the console's server. Throws an error with the server's sentence if the request fails. */
 export const ask = async <Answer>(path: string, question?: object): Promise<Answer> => {
   const body = question && JSON.stringify(question);
   const response = await fetch(path, body === undefined ? {} : { method: "POST", body }).catch(() => undefined);
@@ -41,27 +42,32 @@ export const ask = async <Answer>(path: string, question?: object): Promise<Answ
   );
 };
 
-/** Returns an element that shows what the server answers, or the sentence of its error, unless its page was left. */
+/**
+ * Returns an element that shows "Loading…", then the server's answer or the sentence of its error. If the user has left
+ * the page before, `show` isn't called.
+ */
 export const showLater = <Answer>(answer: Promise<Answer>, show: (answer: Answer) => Node): HTMLElement => {
-  const place = create("div", create("p.quiet", "Loading…"));
+  const container = create("div", create("p.quiet", "Loading…"));
   answer
-    .then((content) => (place.isConnected ? show(content) : ""))
+    .then((content) => (container.isConnected ? show(content) : ""))
     .catch((error: Error) => create("p.failure", { role: "alert" }, error.message))
-    .then((content) => place.replaceChildren(content));
-  return place;
+    .then((content) => container.replaceChildren(content));
+  return container;
 };
 
-/** Says that a filter lets nothing through. `what` is what it filters, such as "review". */
+/** Returns the sentence for a filter without results. `what` is the noun for the filtered things, such as "review". */
 export const describeNoMatch = (what: string, words: string): string =>
   `No ${what} has all words of “${words.trim()}”. Delete words to see more.`;
 
+/** Creates a coloured label. The class for the colour is the first matching word of the verdict, such as "denied". */
 export const createBadge = (verdict: string) =>
   create(`span.badge ${/would|denied|changed|failed|undecided/.exec(verdict)?.[0] ?? ""}`, verdict);
 
-/** Returns a part of a page with a title; false if it has no content. */
+/** Returns a section with a title; false if there is no content. */
 export const createSection = (title: string, ...content: readonly Child[]) =>
   content.some(Boolean) && create("section", create("h2", title), ...content);
 
+/** Returns attributes with which the keyboard can scroll an element. */
 const scrollable = (label: string) => ({ tabindex: 0, role: "group", "aria-label": label });
 export const createCode = (text: string, label: string) => create("pre", scrollable(label), create("code", text));
 
@@ -72,9 +78,9 @@ export const createTable = (heads: readonly Child[], rows: readonly (readonly Ch
   return create("div.wide", scrollable("Table"), create("table", create("thead", head), body));
 };
 
-/** Returns names with their texts; false if there are none. */
+/** Returns a list of names, each with its text; false if there are no names. */
 export const createDefinitions = (entries: Record<string, string>) => {
-  const all = Object.entries(entries);
+  const pairs = Object.entries(entries);
   const toNodes = ([name, text]: [string, string]) => [create("dt", name), create("dd", create("code", text))];
-  return all.length > 0 && create("dl", ...all.flatMap(toNodes));
+  return pairs.length > 0 && create("dl", ...pairs.flatMap(toNodes));
 };

@@ -8,25 +8,27 @@ const count = create("span.quiet");
 const columns = ["time", "cluster", "rule", "user", "object", "verdict", "ms", "sentence"];
 const titles = columns.slice(0, -1).map((name) => create(`span.${name}`, name));
 const head = create("div.row head", { "aria-hidden": "true" }, ...titles);
-/** They are not shown, and as high as a row without a sentence and a row with one. */
-const [plain, tall] = [create("div.row probe"), create("div.row tall probe")];
+/** Invisible rows, whose heights are measured: one without a sentence, and a taller one with a sentence. */
+const [plainProbe, tallProbe] = [create("div.row probe"), create("div.row tall probe")];
 const list = create("ul.reviews");
 const scroller = create("div.scroller", { tabindex: 0, role: "group", "aria-label": "Reviews" }, list);
 const hint = create("p.quiet", { role: "status" });
 const tools = create("div.tools", create("h1", "Live"), filter, pause, count);
 
-export const livePage = create("div.live", tools, hint, head, scroller, plain, tall);
+export const livePage = create("div.live", tools, hint, head, scroller, plainProbe, tallProbe);
 
-/** The reviews that the filter lets through, oldest first. */
+/** The reviews that match the filter, oldest first. */
 let shown: ReviewRow[] = [];
-/** The reviews to filter: while the list is paused, those from before. */
+/** The reviews to filter. While the list is paused, this is a copy of the reviews before the pause. */
 let source: readonly ReviewRow[] = reviews;
-let waiting = 0;
+/** The number of reviews that were added during the pause. */
+let addedInPause = 0;
 const isPaused = () => source !== reviews;
-/** The list's elements by the review's id: only those on the screen, and a few around them. */
+/** The list items by the ids of their reviews. Only rows on the screen, and a few around them, have an item. */
 const elements = new Map<string, HTMLLIElement>();
 
-const isWanted = ({ id: _, at, milliseconds, members = {}, ...texts }: ReviewRow): boolean => {
+/** Reports whether a review contains all words of the filter. */
+const matchesFilter = ({ id: _, at, milliseconds, members = {}, ...texts }: ReviewRow): boolean => {
   const text = [...Object.values(texts), ...Object.keys(members)].join(" ").toLowerCase();
   const words = filter.value.toLowerCase().split(/\s+/);
   return words.every((word) => text.includes(word));
@@ -36,20 +38,22 @@ const createRow = (row: ReviewRow) => {
   const { id, at, cluster, rule, phase, user, operation, object, verdict, milliseconds, sentence } = row;
   const texts = [formatTimeOfDay(at), cluster, `${rule} ${phase}`, user, `${operation} ${object}`];
   const cells = [...texts, createBadge(verdict), `${milliseconds.toFixed(1)} ms`, ...(sentence ? [sentence] : [])];
-  // A space between the cells separates them in the link's name.
+  // Screen readers read the cells as one text. The spaces separate the cells in this text.
   const content = cells.flatMap((cell, index) => [create(`span.${columns[index] ?? ""}`, cell), " "]);
   return create("li", create(sentence ? "a.row tall" : "a.row", { href: `#live/${id}` }, ...content));
 };
 
-/** Returns where each row begins, the newest first, and at last where all end. */
+/** Returns the offset of the top of each row, the newest row first. The last number is the height of all rows. */
 const computeTops = (rows: readonly ReviewRow[]): number[] => {
-  const [low, high] = [plain.offsetHeight || 36, tall.offsetHeight || 60];
+  const [plainHeight, tallHeight] = [plainProbe.offsetHeight || 36, tallProbe.offsetHeight || 60];
   const tops = [0];
-  for (const { sentence } of rows.toReversed()) tops.push((tops.at(-1) ?? 0) + (sentence ? high : low));
+  for (const { sentence } of rows.toReversed()) tops.push((tops.at(-1) ?? 0) + (sentence ? tallHeight : plainHeight));
   return tops;
 };
 
-/** Shows the rows at the scroll position, the newest first. Elements that stay keep the focus. */
+/**
+ * Shows the rows at the scroll position, the newest first. Existing elements are reused, so that they keep the focus.
+ */
 const render = () => {
   hint.hidden = shown.length > 0;
   if (shown.length === 0)
@@ -79,23 +83,24 @@ const render = () => {
   }
   count.textContent = `${shown.length} of ${source.length}`;
   pause.ariaPressed = String(isPaused());
-  pause.textContent = isPaused() ? `Resume (${waiting} new)` : "Pause";
+  pause.textContent = isPaused() ? `Resume (${addedInPause} new)` : "Pause";
 };
 
+/** Filters all reviews again, and shows the result. */
 export const showAll = () => {
-  shown = source.filter(isWanted);
+  shown = source.filter(matchesFilter);
   render();
 };
 
 subscribeToReviews((added) => {
-  waiting += isPaused() ? added.length : 0;
-  if (!isPaused()) {
-    const wanted = added.filter(isWanted);
-    shown = [...shown, ...wanted].filter(({ id }) => known.has(id));
+  if (isPaused()) addedInPause += added.length;
+  else {
+    const matching = added.filter(matchesFilter);
+    shown = [...shown, ...matching].filter(({ id }) => known.has(id));
     list.style.height = `${computeTops(shown).at(-1)}px`;
-    // The rows stay where a reader has scrolled to, or is by keys.
+    // New rows are inserted at the top. Unless the user is at the top, the visible rows must not move.
     if (scroller.scrollTop > 0 || list.querySelector(":focus-visible"))
-      scroller.scrollTop += computeTops(wanted).at(-1) ?? 0;
+      scroller.scrollTop += computeTops(matching).at(-1) ?? 0;
   }
   render();
 });
@@ -105,11 +110,11 @@ addEventListener("resize", render);
 filter.addEventListener("input", showAll);
 pause.addEventListener("click", () => {
   source = isPaused() ? reviews : [...reviews];
-  waiting = 0;
+  addedInPause = 0;
   showAll();
 });
 
-/** Scrolls to a review's row, and gives it the focus. */
+/** Scrolls to the row of a review, and gives the row the focus. */
 export const focusReview = (id: string) => {
   const index = shown.length - 1 - shown.findIndex((row) => row.id === id);
   scroller.scrollTop = computeTops(shown)[Math.max(index - 3, 0)] ?? 0;

@@ -7,12 +7,12 @@ import { connect, setPageUpdate } from "./store.ts";
 import { tryPage } from "./try.ts";
 
 const pages: Record<string, string> = { live: "Live", try: "Try it", rules: "Rules" };
-const state = create("span.quiet", { role: "status" }, "connecting");
-const lost = create("p.lost", { role: "alert" });
+const connectionState = create("span.quiet", { role: "status" }, "connecting");
+const connectionAlert = create("p.lost", { role: "alert" });
 const links = Object.entries(pages).map(([name, title]) => create("a", { href: `#${name}` }, title));
 const main = create("main", { tabindex: -1 });
 const nav = create("nav", { "aria-label": "Pages" }, ...links);
-document.body.append(create("header", create("strong", "Postern"), nav, state), lost, main);
+document.body.append(create("header", create("strong", "Postern"), nav, connectionState), connectionAlert, main);
 
 const createPage = (name: string, rest: string): Node => {
   if (name === "rules") return rest === "" ? createRulesPage() : createRulePage(rest);
@@ -20,10 +20,11 @@ const createPage = (name: string, rest: string): Node => {
   return rest === "" ? livePage : createReviewPage(rest);
 };
 
-/** The review that was opened; the focus returns to its row. */
-let opened = "";
+/** The id of the review whose page is open. When the user goes back to the list, its row gets the focus. */
+let openedReview = "";
+/** Shows the page that the address names after `#`, such as `#live`, `#live/ID` or `#rules/NAME`. */
 const showPage = () => {
-  // Unlike decodeURIComponent, URLSearchParams reads any text.
+  // decodeURIComponent throws for an invalid text such as "%"; URLSearchParams doesn't.
   const decode = (text: string) => new URLSearchParams(`_=${text}`).get("_") ?? "";
   const [name = "", rest = ""] = location.hash.slice(1).split("/").map(decode);
   const page = Object.hasOwn(pages, name) ? name : "live";
@@ -33,17 +34,17 @@ const showPage = () => {
   for (const link of links) link.ariaCurrent = link.hash === `#${page}` ? "page" : null;
   if (main.contains(livePage)) {
     showAll();
-    if (opened !== "") focusReview(opened);
+    if (openedReview !== "") focusReview(openedReview);
   }
-  opened = page === "live" ? rest : "";
+  openedReview = page === "live" ? rest : "";
 };
 
-// Without this, the focus would be lost with the link that was followed.
+// The link that the user followed is removed with its page. Without this, the page would have no focus.
 addEventListener("hashchange", () => main.focus({ preventScroll: true }));
 addEventListener("hashchange", showPage);
 showPage();
-connect((word, sentence = "") => {
-  state.textContent = word;
-  // The browser tries again twice a second, and each change is read out.
-  if (lost.textContent !== sentence) lost.textContent = sentence;
+connect((state, sentence = "") => {
+  connectionState.textContent = state;
+  // The browser tries to connect twice a second. Screen readers read each change, so an equal text isn't set again.
+  if (connectionAlert.textContent !== sentence) connectionAlert.textContent = sentence;
 });

@@ -2,6 +2,7 @@ import { create, createCode, createTable } from "./elements.ts";
 
 /** Shows the Markdown of a rule's README: headings, lists, tables, code, bold texts and links to other hosts. */
 export const createMarkdown = (text: string): HTMLElement => {
+  // A block is a block of code, a heading, or several lines without an empty line between them.
   const blocks = text.match(/^```[\s\S]*?^```$|^#.*|(?:(?!^```).+\n?)+/gm) ?? [];
   return create("div", ...blocks.flatMap(createBlock));
 };
@@ -9,7 +10,7 @@ export const createMarkdown = (text: string): HTMLElement => {
 const createBlock = (block: string): Node[] => {
   const lines = block.trimEnd().split("\n");
   const [first = ""] = lines;
-  // The page has the README's own title.
+  // The page already shows the title of the README.
   if (first.startsWith("# ")) return [];
   if (first.startsWith("#")) return [create("h3", ...createInline(first.replace(/^#+ /, "")))];
   if (first.startsWith("```")) return [createCode(lines.slice(1, -1).join("\n"), "Example")];
@@ -20,14 +21,18 @@ const createBlock = (block: string): Node[] => {
     );
     return [createTable(heads, rows)];
   }
-  const list = /^(?:[-*]|\d+\.) /;
-  if (!list.test(first)) return [create("p", ...createInline(lines.join(" ")))];
+  const listMarker = /^(?:[-*]|\d+\.) /;
+  if (!listMarker.test(first)) return [create("p", ...createInline(lines.join(" ")))];
   const items = lines.join("\n").split(/\n(?=(?:[-*]|\d+\.) )/);
-  const toItem = (item: string) => create("li", ...createInline(item.replace(list, "").replace(/\s*\n\s*/g, " ")));
+  const toItem = (item: string) =>
+    create("li", ...createInline(item.replace(listMarker, "").replace(/\s*\n\s*/g, " ")));
   return [create(/^\d/.test(first) ? "ol" : "ul", ...items.map(toItem))];
 };
 
-/** A link to a file of the repository becomes a text, because the console doesn't serve the file. */
+/**
+ * Creates code, bold texts and links. A link to a file of the repository becomes a text, because the console doesn't
+ * serve the file.
+ */
 const createInline = (text: string): (Node | string)[] =>
   text.split(/(`[^`]+`|\*\*[^*]+\*\*|\[[^\]]+\]\([^)]+\))/).map((part) => {
     if (/^`.*`$/.test(part)) return create("code", part.slice(1, -1));

@@ -2,30 +2,33 @@ import uPlot from "uplot";
 import type { ReviewRow } from "../messages.ts";
 import { create, formatTimeOfDay } from "./elements.ts";
 
-/** Counts reviews, and returns the 50th, 95th and 99th percentile of their milliseconds: null without reviews. */
+/** Counts reviews. Also returns the 50th, 95th and 99th percentile of their milliseconds; null without reviews. */
 export const countReviews = (rows: readonly ReviewRow[]) => {
   const times = rows.map(({ milliseconds }) => milliseconds).sort((left, right) => left - right);
   return {
     calls: rows.length,
     denials: rows.filter(({ verdict }) => verdict.endsWith("denied")).length,
-    percentiles: [0.5, 0.95, 0.99].map((share) => times[Math.ceil(share * times.length) - 1] ?? null),
+    percentiles: [0.5, 0.95, 0.99].map((fraction) => times[Math.ceil(fraction * times.length) - 1] ?? null),
   };
 };
 
-const lengths = [1, 2, 5, 10, 30, 60, 300, 900, 3600];
-const mostSpans = 60;
+/** The lengths of a span of time, in seconds. */
+const spanLengths = [1, 2, 5, 10, 30, 60, 300, 900, 3600];
+const maxSpans = 60;
 
-/** Returns the reviews by spans of time, from the first to the last: at most 60 spans of a round length. */
+/** Divides the time of the reviews into spans of equal length, at most `maxSpans`, and counts the reviews of each. */
 const splitByTime = (rows: readonly ReviewRow[]) => {
-  const [first = 0, last = 0] = [rows[0], rows.at(-1)].map((row) => (row?.at ?? 0) / 1000);
-  const length = lengths.find((seconds) => (last - first) / seconds < mostSpans) ?? (last - first) / mostSpans;
-  const start = Math.floor(first / length);
-  const spans = Array.from({ length: Math.floor(last / length) - start + 1 }, (): ReviewRow[] => []);
+  const [firstSecond = 0, lastSecond = 0] = [rows[0], rows.at(-1)].map((row) => (row?.at ?? 0) / 1000);
+  const length =
+    spanLengths.find((seconds) => (lastSecond - firstSecond) / seconds < maxSpans) ??
+    (lastSecond - firstSecond) / maxSpans;
+  const start = Math.floor(firstSecond / length);
+  const spans = Array.from({ length: Math.floor(lastSecond / length) - start + 1 }, (): ReviewRow[] => []);
   for (const row of rows) spans[Math.floor(row.at / 1000 / length) - start]?.push(row);
   return { length, times: spans.map((_, index) => (start + index) * length), spans: spans.map(countReviews) };
 };
 
-/** Returns a colour of the styles as a canvas reads it. */
+/** Returns the value of a CSS variable with a colour, in the format that a canvas accepts. */
 const readColour = (name: string): string => {
   const probe = document.body.appendChild(create("span"));
   probe.style.color = `var(${name})`;
@@ -34,26 +37,26 @@ const readColour = (name: string): string => {
   return color;
 };
 
-/** The plots on the page. Each listens to the window until it is destroyed. */
+/** The plots on the page. A plot listens to events of the window until it is destroyed. */
 const drawn: uPlot[] = [];
 
 const formatTimes = (_: uPlot, times: number[]) => times.map((time) => formatTimeOfDay(time * 1000));
 
 type Series = [name: string, colour: string, values: (number | null)[]];
 
-/** Draws two plots of a rule: calls and denials, and the percentiles of its time. */
+/** Draws two plots of a rule: one with its calls and denials, one with the percentiles of its milliseconds. */
 export const createPlots = (rows: readonly ReviewRow[]): Node => {
   const { length, times, spans } = splitByTime(rows);
   for (const plot of drawn.splice(0)) plot.destroy();
-  const draw = (title: string, all: Series[]) => {
+  const draw = (title: string, allSeries: Series[]) => {
     const [grid, stroke] = [{ stroke: readColour("--line"), width: 1 }, readColour("--ink")];
     const axis = { stroke, grid, ticks: grid };
-    const most = Math.max(...all.flatMap(([, , values]) => values.map(Number)));
-    const figure = create("figure", { role: "img", "aria-label": `${title}, at most ${most}` });
+    const maximum = Math.max(...allSeries.flatMap(([, , values]) => values.map(Number)));
+    const figure = create("figure", { role: "img", "aria-label": `${title}, at most ${maximum}` });
     const options: uPlot.Options = {
       width: Math.min(document.body.clientWidth - 32, 600),
       height: 180,
-      // The last time on the axis has half its width beside the plot.
+      // Half of the last time on the axis is to the right of the plot.
       padding: [null, 32, null, null],
       axes: [
         { ...axis, space: 80, values: formatTimes },
@@ -63,11 +66,14 @@ export const createPlots = (rows: readonly ReviewRow[]): Node => {
       legend: { live: false },
       scales: {
         x: { range: [(times[0] ?? 0) - length, (times.at(-1) ?? 0) + length] },
-        y: { range: [0, Math.max(most * 1.1, 1)] },
+        y: { range: [0, Math.max(maximum * 1.1, 1)] },
       },
-      series: [{}, ...all.map(([label, name]) => ({ label, stroke: readColour(name), width: 2, spanGaps: true }))],
+      series: [
+        {},
+        ...allSeries.map(([label, name]) => ({ label, stroke: readColour(name), width: 2, spanGaps: true })),
+      ],
     };
-    drawn.push(new uPlot(options, [times, ...all.map(([, , values]) => values)], figure));
+    drawn.push(new uPlot(options, [times, ...allSeries.map(([, , values]) => values)], figure));
     return create("div", create("h3", title), figure);
   };
   const colours = ["--green", "--amber", "--red"];

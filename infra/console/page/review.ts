@@ -12,10 +12,10 @@ import {
 import { reviews } from "./store.ts";
 
 export const createReviewPage = (id: string): Node => {
-  const known = reviews.find((review) => review.id === id);
-  const head = create("div", ...(known ? describeRow(known) : [create("h1", "Review")]));
+  const row = reviews.find((review) => review.id === id);
+  const head = create("div", ...(row ? describeRow(row) : [create("h1", "Review")]));
   const content = showLater(ask<ReviewDetails>(`review?id=${encodeURIComponent(id)}`), (details) => {
-    // A page that was loaded anew doesn't know the row.
+    // After a reload, the page may not have the row yet.
     head.replaceChildren(...describeRow(details.row));
     const sentences = details.sentences.map((text) => create("p.failure", text));
     return create("div", ...sentences, ...details.evaluations.map(createEvaluation));
@@ -57,32 +57,34 @@ const createCopyButton = (text: string) => {
   return create("p", create("button", { type: "button", click: copy }, "Copy as a case"), status);
 };
 
-/** Shows an object before and after, side by side; each changed line names the rule. */
+/** Shows an object before and after its changes, side by side. A third column names the rule that changed a line. */
 export const createComparison = (lines: readonly ObjectLine[], after = "After"): Node => {
   const rows: [ObjectLine | undefined, ObjectLine | undefined][] = [];
-  const removed: ObjectLine[] = [];
-  const flush = () => {
-    for (const line of removed.splice(0)) rows.push([line, undefined]);
+  // Removed lines that aren't in a row yet. An added line goes beside the first of them.
+  const pendingRemoved: ObjectLine[] = [];
+  const addPendingRows = () => {
+    for (const line of pendingRemoved.splice(0)) rows.push([line, undefined]);
   };
   for (const line of lines) {
-    if (line.sign === " ") flush();
-    if (line.sign === "-") removed.push(line);
-    else rows.push([line.sign === " " ? line : removed.shift(), line]);
+    if (line.sign === " ") addPendingRows();
+    if (line.sign === "-") pendingRemoved.push(line);
+    else rows.push([line.sign === " " ? line : pendingRemoved.shift(), line]);
   }
-  flush();
+  addPendingRows();
   if (rows.every(([old, now]) => old === now))
     return createCode(lines.map(({ text }) => text).join("\n"), "The object");
   const classes = { " ": "same", "-": "removed", "+": "added" };
   const createCell = (line: ObjectLine | undefined) =>
     create(`td.${classes[line?.sign ?? " "]}`, line && `${line.sign} ${line.text}`);
-  // A browser needs seconds to lay out many thousand lines side by side.
-  const isNear = (index: number) => rows.slice(Math.max(index - 3, 0), index + 4).some(([old, now]) => old !== now);
-  const shown = rows.length < 2000 ? rows : rows.filter((_, index) => isNear(index));
+  // A browser needs seconds for the layout of many thousand rows. Of a long object, only rows near changes are shown.
+  const isNearChange = (index: number) =>
+    rows.slice(Math.max(index - 3, 0), index + 4).some(([old, now]) => old !== now);
+  const shown = rows.length < 2000 ? rows : rows.filter((_, index) => isNearChange(index));
   const before = shown === rows ? "Before" : "Before, near the changes";
   const heads = [before, after, "Rule"].map((name) => create("th", { scope: "col" }, name));
   const getRule = ([old, now]: (typeof rows)[number] = [undefined, undefined]) => now?.rule ?? old?.rule;
   const body = shown.map((row, index) => {
-    // In one column, lines of the same rule that follow each other name it once.
+    // The class `again` hides the name of a rule that the row above has, too.
     const again = getRule(row) === getRule(shown[index - 1]) ? "again" : "";
     return create("tr", ...row.map(createCell), create(`td.${again}`, getRule(row)));
   });

@@ -6,15 +6,16 @@ import { findReviews, setPageUpdate } from "./store.ts";
 
 const countedReviews = "Counted while a page is open; denials also in modes warn and audit.";
 const formatMilliseconds = (value: number | null = null) => (value === null ? "–" : value.toFixed(1));
+/** Returns the mode that all clusters have, or else a text such as "dev: warn, prod: enforce". */
 const formatModes = (modes: Record<string, string>) => {
   const [first, ...others] = new Set(Object.values(modes));
-  const all = Object.entries(modes).map((entry) => entry.join(": "));
-  return others.length === 0 ? (first ?? "can't be loaded") : all.join(", ");
+  const modesByCluster = Object.entries(modes).map((entry) => entry.join(": "));
+  return others.length === 0 ? (first ?? "can't be loaded") : modesByCluster.join(", ");
 };
 
 export const createRulesPage = (): Node => {
   const search = create("input", { type: "search", placeholder: "Search", "aria-label": "Search the rules" });
-  const none = create("p.quiet", { role: "status" });
+  const noMatch = create("p.quiet", { role: "status" });
   const fill = ({ rules }: CatalogueSummary) => {
     const cells = rules.map(({ name, summary, phases, modes }) => {
       const link = create("a", { href: `#rules/${encodeURIComponent(name)}` }, name);
@@ -26,23 +27,25 @@ export const createRulesPage = (): Node => {
     const filter = () => {
       const words = search.value.toLowerCase().split(/\s+/);
       for (const row of rows) row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word));
-      none.textContent = rows.every(({ hidden }) => hidden) ? describeNoMatch("rule", search.value) : "";
+      noMatch.textContent = rows.every(({ hidden }) => hidden) ? describeNoMatch("rule", search.value) : "";
     };
     search.addEventListener("input", filter);
     // Words may have been typed while the list was loading.
     filter();
-    // The rows stay, and with them the focus.
+    // Updates change cells of the existing rows, so that a row keeps the focus.
     setPageUpdate(() => {
       for (const [index, { name }] of rules.entries()) {
         const { calls, denials, percentiles } = countReviews(findReviews(name));
         const texts = [calls, denials, formatMilliseconds(percentiles[1])];
-        for (const [place, text] of texts.entries()) rows[index]?.cells[3 + place]?.replaceChildren(String(text));
+        const firstColumn = 3;
+        for (const [column, text] of texts.entries())
+          rows[index]?.cells[firstColumn + column]?.replaceChildren(String(text));
       }
     });
     return table;
   };
   const tools = create("div.tools", { role: "search" }, search, create("span.quiet", countedReviews));
-  return create("div", create("h1", "Rules"), tools, showLater(ask<CatalogueSummary>("rules"), fill), none);
+  return create("div", create("h1", "Rules"), tools, showLater(ask<CatalogueSummary>("rules"), fill), noMatch);
 };
 
 export const createRulePage = (name: string): Node =>

@@ -1,14 +1,15 @@
 import type { ReviewRow } from "../messages.ts";
 import { formatTimeOfDay } from "./elements.ts";
 
-/** The reviews that the page knows, oldest first; also those from before the gateway restarted. */
+/** The reviews that the page has received, oldest first. A restart of the gateway doesn't remove them. */
 export const reviews: ReviewRow[] = [];
-const most = 10_000;
+const maxReviews = 10_000;
+/** The ids of `reviews`. */
 export const known = new Set<string>();
 const listeners: ((added: readonly ReviewRow[]) => void)[] = [];
 let updatePage = () => {};
 
-/** Returns a rule's reviews, also those of its group, with the rule's own verdict. */
+/** Returns the reviews of a rule and of its group. The verdict in a group's review is replaced by that of the rule. */
 export const findReviews = (name: string): ReviewRow[] =>
   reviews
     .filter(({ rule, members = {} }) => rule === name || Object.hasOwn(members, name))
@@ -16,7 +17,10 @@ export const findReviews = (name: string): ReviewRow[] =>
 
 export const subscribeToReviews = (listener: (added: readonly ReviewRow[]) => void) => listeners.push(listener);
 
-/** Calls `update` now, and after new reviews once a second, until another page sets its own. */
+/**
+ * Calls `update` now. Then, if there were new reviews, calls it once a second, until another page sets another
+ * function.
+ */
 export const setPageUpdate = (update: () => void) => {
   updatePage = update;
   update();
@@ -28,30 +32,31 @@ const addReviews = (rows: readonly ReviewRow[]) => {
     known.add(row.id);
     reviews.push(row);
   }
-  for (const { id } of reviews.splice(0, Math.max(reviews.length - most, 0))) known.delete(id);
+  for (const { id } of reviews.splice(0, Math.max(reviews.length - maxReviews, 0))) known.delete(id);
   for (const listener of listeners) listener(added);
-  isNew ||= added.length > 0;
+  hasNewReviews ||= added.length > 0;
 };
-let isNew = false;
+let hasNewReviews = false;
 setInterval(() => {
-  if (isNew) updatePage();
-  isNew = false;
+  if (hasNewReviews) updatePage();
+  hasNewReviews = false;
 }, 1000);
 
 /**
- * Receives reviews until the page is closed. The browser connects again by itself after the gateway restarted. `report`
- * gets the state in a word, and if the gateway is lost, what happened and what to do.
+ * Receives reviews until the page is closed. After a restart of the gateway, the browser connects again by itself.
+ * `report` gets the state of the connection, and if there is none, a sentence about what happened and what to do.
  */
 export const connect = (report: (state: string, sentence?: string) => void): void => {
   const source = new EventSource("reviews");
-  let lost: string | undefined;
+  /** The time at which the connection was lost. */
+  let lostAt: string | undefined;
   source.addEventListener("open", () => {
-    lost = undefined;
+    lostAt = undefined;
     report("connected");
   });
   source.addEventListener("message", ({ data }) => addReviews(JSON.parse(data)));
   source.addEventListener("error", () => {
-    lost ??= formatTimeOfDay(Date.now());
+    lostAt ??= formatTimeOfDay(Date.now());
     if (source.readyState === EventSource.CLOSED)
       report(
         "refused",
@@ -60,7 +65,7 @@ export const connect = (report: (state: string, sentence?: string) => void): voi
     else
       report(
         "not connected",
-        `The gateway has not answered since ${lost}. If postern serve has ended, start it again: this page then connects by itself, and keeps the reviews that it has.`,
+        `The gateway has not answered since ${lostAt}. If postern serve has ended, start it again: this page then connects by itself, and keeps the reviews that it has.`,
       );
   });
 };

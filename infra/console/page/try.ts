@@ -52,7 +52,7 @@ const numberLines = () => {
 };
 
 const readFiles = async (list: FileList | null) => {
-  // The server says of a longer text that it is too long.
+  // The server refuses a text that is longer than 1 MiB with a message, so no more than that is read of each file.
   const texts = await Promise.all(Array.from(list ?? [], (file) => file.slice(0, 1024 * 1024).text()));
   if (texts.length > 0) manifests.value = texts.join("\n---\n");
   numberLines();
@@ -63,7 +63,7 @@ manifests.addEventListener("input", numberLines);
 manifests.addEventListener("scroll", () => gutter.scrollTo(0, manifests.scrollTop));
 manifests.addEventListener("dragover", (event) => event.preventDefault());
 manifests.addEventListener("drop", (event) => {
-  // The browser inserts a text that is dropped.
+  // If a text is dropped instead of files, the browser inserts the text.
   if (!event.dataTransfer?.files.length) return;
   event.preventDefault();
   void readFiles(event.dataTransfer.files);
@@ -97,16 +97,23 @@ const createLineButton = (line: number | undefined) => {
     const start = lines.slice(0, line - 1).reduce((length, text) => length + text.length + 1, 0);
     manifests.focus();
     manifests.setSelectionRange(start, start + (lines[line - 1]?.length ?? 0));
-    manifests.scrollTop = (line - 4) * (manifests.scrollHeight / lines.length);
+    const linesAbove = 3;
+    manifests.scrollTop = (line - 1 - linesAbove) * (manifests.scrollHeight / lines.length);
   };
   return create("button", { type: "button", click: select }, `line ${line}`);
 };
 
+const describeAnswer = (failure: string | undefined, allowed: boolean | undefined, changed: boolean) => {
+  if (failure !== undefined) return "failed";
+  if (!allowed) return "denied";
+  return changed ? "changed" : "allowed";
+};
+
+/** Creates the result of the check for one object. */
 const createObject = ({ kind, namespace, name, madeBy, line, ...checked }: CheckedObject) => {
   const title = `${kind} ${namespace ? `${namespace}/` : ""}${name}${madeBy ? ` of ${madeBy}` : ""} `;
   const steps = checked.hooks.map(({ hook, phase, round, outcome, why, allowed, changed, failure }) => {
-    const answer = failure !== undefined ? "failed" : !allowed ? "denied" : changed ? "changed" : "allowed";
-    const verdict = outcome === "called" ? answer : "undecided";
+    const verdict = outcome === "called" ? describeAnswer(failure, allowed, changed) : "undecided";
     const remarks = [round > 0 && "called again", why, failure].filter(Boolean).join(", ");
     return create("li", `${phase} ${hook.replace(/\.postern\.dev$/, "")} `, createBadge(verdict), ` ${remarks}`);
   });

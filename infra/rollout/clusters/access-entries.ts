@@ -12,17 +12,18 @@ import { buildKubernetesGroupName } from "../../webhooks/rbac.ts";
 import { type DeploymentTargets, getClusterConfig } from "../targets.ts";
 import { webhookConfigurationName } from "./cluster-manifests.ts";
 
-// The access entries of EKS clusters. Each makes the role of one function a member of the Kubernetes group that the
-// function's ClusterRoleBinding names.
+// This file manages access entries of EKS clusters. Each access entry puts the IAM role of one function into the
+// Kubernetes group that the function's ClusterRoleBinding names.
 
-/** The tag of an access entry that a stage has made. Its value is the stage's identity; entries without it are others'. */
+/** The tag of access entries that a stage has created. Its value is the stage's identity. Other access entries stay. */
 const ownerTag = "postern";
-/** The number of access entries that are read or written at once. */
+/** The number of access entries that are read or written in parallel. */
 const atOnce = 5;
 
 interface AccessEntry {
   principal: string;
   groups: string[];
+  /** True if this stage has created the access entry. */
   isOwn: boolean;
 }
 
@@ -33,10 +34,10 @@ interface WantedAccessEntry {
   principal: string | undefined;
 }
 
-/** What a deployment changes of the access entries of one cluster. */
+/** What a deployment changes in the access entries of one cluster. */
 interface AccessEntryChanges {
   missing: WantedAccessEntry[];
-  /** Entries of the stage that are in other groups: they are made anew. */
+  /** Access entries of the stage with wrong groups. They are deleted and created again. */
   changed: WantedAccessEntry[];
   obsolete: AccessEntry[];
 }
@@ -46,8 +47,8 @@ type Targets = Pick<DeploymentTargets, "config" | "write"> & {
 };
 
 /**
- * Returns sentences about what a deployment would change of a cluster's access entries. Changes nothing. `isDeployment`:
- * throws if it has no right to that.
+ * Describes what a deployment would change in a cluster's access entries. Changes nothing. With `isDeployment`, throws
+ * if the caller has no right to create them.
  */
 export const describeAccessEntryChanges = async (
   targets: Targets,
@@ -68,7 +69,7 @@ export const describeAccessEntryChanges = async (
   ];
 };
 
-/** Creates the access entries that a cluster's roles need, also instead of changed ones. Returns how many. */
+/** Creates missing access entries, and replaces those with wrong groups. Returns how many it created. */
 export const createAccessEntries = async (
   targets: Targets,
   name: string,
@@ -85,7 +86,7 @@ export const createAccessEntries = async (
   return created.length;
 };
 
-/** Deletes the stage's access entries that a cluster's roles don't need. Returns how many. */
+/** Deletes the access entries of the stage that no object in `manifests` needs. Returns how many it deleted. */
 export const deleteAccessEntries = async (
   targets: Targets,
   name: string,
@@ -100,7 +101,10 @@ export const deleteAccessEntries = async (
   return unused.length;
 };
 
-/** With --write, a cluster may call a function until the files are applied, so its role is used as long as it exists. */
+/**
+ * Returns a function that reports whether an access entry may be deleted. With --write, the cluster may call a function
+ * until the files are applied, so the access entry of a role that the stack still has is not deleted.
+ */
 const isUnused = ({ write }: Targets, outputs: Record<string, string>) => {
   const roles = write === undefined ? [] : Object.values(outputs);
   return ({ principal }: AccessEntry) => !roles.includes(principal);
@@ -113,21 +117,23 @@ export const requireAccessEntryRights = async (targets: Targets, name: string): 
   await entries?.requireCreateRight();
 };
 
-/** Returns the Kubernetes groups that the objects of a cluster give rights to, one for each function that reads it. */
+/**
+ * Returns the Kubernetes groups that ClusterRoleBindings give rights to: one for each function that reads the cluster.
+ */
 export const listFunctionGroups = (manifests: DeployedObject[] = []): string[] =>
   manifests.filter(isFunctionBinding).map(({ metadata: { name } }) => name);
 
 const isFunctionBinding = ({ kind, metadata: { name } }: DeployedObject): boolean =>
   kind === "ClusterRoleBinding" && name.startsWith(buildKubernetesGroupName(webhookConfigurationName, ""));
 
-/** Returns the entries for the groups that the bindings among the objects of a cluster name. */
+/** Returns the access entries that a cluster needs: one for each group in its ClusterRoleBindings. */
 const listWantedEntries = (manifests: DeployedObject[], outputs: Record<string, string>): WantedAccessEntry[] =>
   listFunctionGroups(manifests).map((group) => {
     const rule = group.slice(buildKubernetesGroupName(webhookConfigurationName, "").length);
     return { rule, group, principal: outputs[`${toLogicalId(rule)}RoleArn`] };
   });
 
-/** Opens the access entries of a cluster; undefined if it is not an EKS cluster. */
+/** Returns functions that compare, create and delete the access entries of a cluster; undefined if it is not on EKS. */
 const openAccessEntries = async ({ stage, config }: Targets, name: string) => {
   const { connect } = getClusterConfig({ config }, name);
   if (connect?.eks === undefined) return undefined;
@@ -141,7 +147,7 @@ const openAccessEntries = async ({ stage, config }: Targets, name: string) => {
     throw new Complaint(`cluster ${name}: EKS doesn't ${verb} of ${eks} (${status}): ${sentence}${remedy}`, 1);
   };
 
-  /** Lists the entries of the stage's functions: the cluster's other entries are not read. */
+  /** Lists the access entries of the stage's roles. The cluster's other access entries are not read. */
   const list = async (): Promise<AccessEntry[]> => {
     const principals: string[] = [];
     for (let nextToken: string | undefined = ""; nextToken !== undefined; ) {
@@ -185,7 +191,10 @@ const openAccessEntries = async ({ stage, config }: Targets, name: string) => {
       return changes;
     },
 
-    /** Creates an entry. EKS may not know a new role for some seconds, or another command has created the entry. */
+    /**
+     * Creates an access entry. Tries again for some time if EKS doesn't know the new role yet. The status 409 means
+     * that another command has created the entry already.
+     */
     create: async ({ rule, group, principal }: WantedAccessEntry): Promise<void> => {
       if (principal === undefined) throw new Complaint(`the stack has no output with the role of ${rule}`, 3);
       for (const until = Date.now() + roleMilliseconds; ; await wait(1000)) {
@@ -200,7 +209,10 @@ const openAccessEntries = async ({ stage, config }: Targets, name: string) => {
       if (answer.status !== 200 && answer.status !== 404) fail(answer, `delete the access entry of ${principal}`);
     },
 
-    /** Asks for an entry for a role that doesn't exist. EKS refuses it, and checks the right before. */
+    /**
+     * Throws if the caller may not create access entries. It requests an entry for a role that doesn't exist: EKS
+     * checks the right first, and then refuses the role.
+     */
     requireCreateRight: async (): Promise<void> => {
       const principal = `${rolePrefix}none`;
       const answer = await sendEntry(principal, buildKubernetesGroupName(webhookConfigurationName, "none"));
@@ -210,15 +222,18 @@ const openAccessEntries = async ({ stage, config }: Targets, name: string) => {
   };
 };
 
-/** The milliseconds that EKS may take to know a role that was just created. */
+/** The milliseconds that EKS may take until it knows a new role. */
 const roleMilliseconds = 60_000;
 const isUnknownPrincipal = ({ status, sentence }: EksAnswer) => status === 400 && /invalid principal/i.test(sentence);
 
-/** Returns the beginning of the ARNs of the stage's roles. CloudFormation cuts the stack's name in them. */
-const buildRolePrefix = ({ partition, account, stage }: StageIdentity): string =>
-  `arn:${partition}:iam::${account}:role/${`postern-${stage}`.slice(0, 24)}-`;
+/** CloudFormation shortens the stack's name to so many characters in the names of roles. */
+const stackNameCharactersInRole = 24;
 
-/** Describes what an administrator must run so that the caller may manage the stage's access entries in a cluster. */
+/** Returns the beginning of the ARNs of the stage's roles. */
+const buildRolePrefix = ({ partition, account, stage }: StageIdentity): string =>
+  `arn:${partition}:iam::${account}:role/${`postern-${stage}`.slice(0, stackNameCharactersInRole)}-`;
+
+/** Returns the command with which an administrator lets the caller manage the stage's access entries in a cluster. */
 const describeRemedy = (
   identity: StageIdentity,
   { eks, region, role }: ClusterConnectConfig,
@@ -245,6 +260,7 @@ const describeRemedy = (
     { Effect: "Allow", Action: "eks:TagResource", Resource: entries, Condition: tagged },
     { Effect: "Allow", Action: "eks:DeleteAccessEntry", Resource: entries, Condition: owned },
   ];
+  // The caller, for instance in arn:aws:sts::111122223333:assumed-role/deployer/session: kind "role", name "deployer".
   const [, kind = "role", caller = "ROLE"] = /:(?:assumed-)?(role|user)\/([^/\s]+)/.exec(role ?? refusal) ?? [];
   const document = JSON.stringify({ Version: "2012-10-17", Statement });
   return `an administrator of account ${clusterAccount} must run this first:\naws iam put-${kind}-policy --${kind}-name ${caller} --policy-name postern-${stage}-access-entries --policy-document '${document}'`;

@@ -27,21 +27,27 @@ import { describeMinorDrift, hasDifferingRules } from "./cluster-minors.ts";
 /** What postern status found in a cluster: failing endpoints, and differences from the release. */
 export interface ClusterHealth {
   cluster: string;
+  /** When the release was deployed to the cluster. */
   at: string;
+  /** The number of webhook entries in the release. */
   entries: number;
+  /** The number of endpoints that were probed. */
   asked: number;
+  /** A sentence for each endpoint that failed its probe. */
   sick: string[];
   /** Milliseconds that the slowest endpoint took to answer its probe. */
   slowest: number;
+  /** A sentence for each difference between the cluster and the release. */
   drift: string[];
-  /** Where the policies of the release are evaluated; none if the cluster can't be read. */
+  /** Where the policies of the release are evaluated; empty if the cluster can't be read. */
   policies: PolicyPlacement[];
+  /** A sentence for each thing that could not be checked. */
   unknown: string[];
 }
 
 /**
- * Probes each endpoint with the cluster's real key, and compares the cluster with its release. Without the right to
- * read the key, no endpoint is probed, and the keys in the cluster's URLs are verified by the public key.
+ * Probes each endpoint with the cluster's real key, and compares the cluster with its release. If the caller may not
+ * read the private key, no endpoint is probed, and the public key verifies the keys in the cluster's URLs.
  */
 export const probeClusterHealth = async (
   targets: Pick<DeploymentTargets, "stage" | "file" | "deployer"> &
@@ -69,7 +75,7 @@ export const probeClusterHealth = async (
     return undefined;
   });
   if (segment !== undefined) {
-    // Variants run the same code, so each function is probed once per phase.
+    // The entries of a rule's variants call the same function, so each function is probed once per phase.
     const probed = await probeEntries(dropVariantEntries(listEntries(insertKeyIntoUrls(recorded.manifests, segment))));
     health.asked = probed.length;
     health.sick = probed.filter(({ ok }) => !ok).map(({ entry, sentence }) => `${entry}: ${sentence}`);
@@ -107,12 +113,15 @@ export const probeClusterHealth = async (
   return health;
 };
 
-/** Throws a complaint without the command for an administrator, which is for deployments. */
+/**
+ * Throws the first line of a complaint. Further lines have a command for administrators, which only deployments need.
+ */
 const rethrowFirstLine = (error: unknown): never => {
   const [first = ""] = requireComplaint(error).message.split("\n");
   throw new Complaint(first, 3);
 };
 
+/** Signs the segment `{cluster}.{key}` of a cluster's URLs, with the private key from SSM. */
 const readSegment = async (
   { stage }: Pick<DeploymentTargets, "stage">,
   name: string,
@@ -123,7 +132,13 @@ const readSegment = async (
   return keyring.current.signSegment(name, keyVersion);
 };
 
-/** Returns `{cluster}.{key}` from a cluster's URLs if the release's public key verifies it, else an invalid one. */
+/** The number of characters of a signature in base64url. */
+const signatureCharacters = 86;
+
+/**
+ * Finds the segment `{cluster}.{key}` in a cluster's URLs that the release's public key verifies. Without one, returns
+ * a segment with an invalid key, so that all URLs in the cluster differ from it.
+ */
 const findClusterSegment = async (
   api: ClusterApi,
   name: string,
@@ -134,15 +149,16 @@ const findClusterSegment = async (
   const verify = createUrlKeyVerifier(signer, () => [keyVersion]);
   const urls = (await readLiveEntries(api)).map(({ clientConfig }) => clientConfig.url);
   const segments = urls.flatMap((url) => String(url).split("/"));
-  return segments.find((segment) => verify(segment)?.cluster === name) ?? `${name}.${"x".repeat(86)}`;
+  return segments.find((segment) => verify(segment)?.cluster === name) ?? `${name}.${"x".repeat(signatureCharacters)}`;
 };
 
-/** Returns where the policies of a release are evaluated, and sentences about those that the next deployment moves. */
+/** Returns where the policies of a release are evaluated, and a sentence for each that the next deployment moves. */
 const compareWithRelease = (present: readonly PolicyPlacement[], manifests: DeployedObject[]) => {
   const natives = manifests.flatMap(({ kind, metadata: { labels = {}, annotations = {} } }) =>
     /AdmissionPolicy$/.test(kind) ? [`${labels[ruleLabel]} ${annotations[policyNameAnnotation]}`] : [],
   );
-  // A policy that the API server can't evaluate itself has a webhook entry, which calls the policy's variant of the rule.
+  // A policy that the API server can't evaluate itself has a webhook entry, which calls the policy's variant of the
+  // rule.
   const calledVariants = listRulesCalledByEntries(manifests).map(({ rule, variant }) => `${rule} ${variant}`);
   const policies: PolicyPlacement[] = [];
   const drift: string[] = [];
@@ -158,7 +174,7 @@ const compareWithRelease = (present: readonly PolicyPlacement[], manifests: Depl
   return { policies, drift };
 };
 
-/** Returns sentences about the rules whose webhook entries were made from another state of the cluster. */
+/** Describes the rules whose webhook entries would be different now, because the cluster has other objects. */
 const describeStaleEntries = (catalogue: CatalogueRule[], cluster: ClusterConfig, recorded: WebhookEntry[]): string[] =>
   findRulesInspectingCluster(catalogue, cluster).flatMap((listed) => {
     const setup = cluster.rules.get(listed.name);

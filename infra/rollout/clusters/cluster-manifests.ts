@@ -6,9 +6,10 @@ import { buildClusterObjects } from "../../webhooks/objects.ts";
 
 /** Where a cluster's webhook entries reach the functions of a stage. */
 export interface RuleEndpoints {
+  /** Returns the base URL of a rule's function. */
   base(rule: string): string;
   /**
-   * The CA certificates (PEM) by which an API server verifies the endpoints; undefined if its own root ones suffice.
+   * The CA certificates (PEM) by which an API server verifies the endpoints; undefined if a public CA has signed them.
    */
   ca?: string | undefined;
   /** The CA certificates (PEM) of the cluster's relay. */
@@ -19,7 +20,7 @@ export interface RuleEndpoints {
 }
 
 const stageLabel = "postern.dev/stage";
-/** The annotation of each object in a cluster that says which stage put it there, as `partition:account:region:stage`. */
+/** The annotation with the stage that has created an object in a cluster, as `partition:account:region:stage`. */
 export const identityAnnotation = "postern.dev/identity";
 
 /** The text in place of a cluster's name and its key in manifests that are stored or shown. */
@@ -28,8 +29,9 @@ const segmentPlaceholder = "{cluster}.{key}";
 export const webhookConfigurationName = "postern";
 
 /**
- * Returns all objects that a cluster gets, roles first. The URLs have a placeholder for the cluster and its key, so that
- * clusters with the same rules have equal objects, which a release stores once.
+ * Returns all objects for a cluster, roles first. The URLs have a placeholder for the cluster's name and key. Clusters
+ * with the same rules therefore have equal objects, which a release stores once. Objects that were built before are
+ * reused.
  */
 export const buildClusterManifests = (
   catalogue: CatalogueRule[],
@@ -37,21 +39,23 @@ export const buildClusterManifests = (
   endpoints: RuleEndpoints,
   hardened: ReadonlySet<string>,
 ): DeployedObject[] => {
-  const known = built.get(catalogue) ?? new Map<string, DeployedObject[]>();
-  built.set(catalogue, known);
+  const builtObjects = objectsByCatalogue.get(catalogue) ?? new Map<string, DeployedObject[]>();
+  objectsByCatalogue.set(catalogue, builtObjects);
   const { rules, groups, connect, service, policySupport } = cluster;
   const together = groups.map(({ name, members }) => [name, ...members.map((member) => member.name)]);
   const names = [...rules.keys(), ...groups.map(({ name }) => name)];
   const addresses = [endpoints.identity, endpoints.ca, service, endpoints.relayCa, names.map(endpoints.base)];
   const setup = [[...rules], together, Object.keys(connect ?? {}), policySupport];
   const key = JSON.stringify([setup, [...hardened].sort(), addresses]);
-  const manifests = known.get(key) ?? buildManifests(catalogue, cluster, endpoints, hardened);
-  known.set(key, manifests);
+  const manifests = builtObjects.get(key) ?? buildManifests(catalogue, cluster, endpoints, hardened);
+  builtObjects.set(key, manifests);
   return manifests;
 };
 
-/** The objects by what they are built from: many clusters have the same, and a fleet's take long to build. */
-const built = new WeakMap<CatalogueRule[], Map<string, DeployedObject[]>>();
+/**
+ * Built objects, by the JSON of what they are built from. Many clusters have equal objects, and to build them is slow.
+ */
+const objectsByCatalogue = new WeakMap<CatalogueRule[], Map<string, DeployedObject[]>>();
 
 const buildManifests = (
   catalogue: CatalogueRule[],
@@ -82,7 +86,8 @@ export const insertKeyIntoUrls = (manifests: DeployedObject[], segment: string):
       ? {
           ...manifest,
           webhooks: manifest.webhooks.map((webhook: WebhookEntry) => {
-            // A function returns the segment, because a text like $& in it would have a meaning.
+            // The replacement is a function, because `replace` gives texts such as $& in a replacement string a
+            // meaning.
             const url = webhook.clientConfig.url.replace(`/${segmentPlaceholder}/`, () => `/${segment}/`);
             return { ...webhook, clientConfig: { ...webhook.clientConfig, url } };
           }),
@@ -99,7 +104,7 @@ export const listCalledRules = (manifests: DeployedObject[]): string[] => [
   ...new Set(listEntries(manifests).flatMap((webhook) => getRuleNameOfEntry(webhook) ?? [])),
 ];
 
-/** Keeps one webhook entry for each rule, cluster and phase; the entries of further variants are left out. */
+/** Keeps one webhook entry for each rule and phase, also if the rule has several variants with an entry each. */
 export const dropVariantEntries = (entries: WebhookEntry[]): WebhookEntry[] => [
   ...new Map(
     entries.map((entry) => [entry.clientConfig.url.replace(/\/(mutate|validate)\/[^/]+$/, "/$1"), entry]),

@@ -8,15 +8,18 @@ import { dependsOnVersion } from "../../project/present-plugins.ts";
 import { differsByMinor } from "../../project/served.ts";
 import { type DeploymentTargets, openTargetCluster } from "../targets.ts";
 
-// The minor versions of Kubernetes for which functions are built. A stated one holds. Otherwise it is the one that the
-// cluster runs; an unreachable cluster keeps the one that the last release recorded.
+// This file chooses, for each cluster, the minor version of Kubernetes for which functions are built. The version in
+// postern.yaml comes first, then the version that the cluster runs. If the cluster is unreachable, the version that the
+// last release recorded stays.
 
-/** The versions of clusters, or why they can't be read. */
+/** The version of each cluster, or a complaint that says why it can't be read. */
 export type FoundVersions = ReadonlyMap<string, ClusterVersion | Complaint>;
 
 const atOnce = 20;
 
-/** Reads the versions of the deployment's clusters in which a rule, or whether its plugin is on, differs by it. */
+/**
+ * Reads the versions of clusters in which a rule's answers, or whether its plugin is enabled, depend on the version.
+ */
 export const readClusterVersions = async (targets: DeploymentTargets): Promise<FoundVersions> => {
   const { config, catalogue, clusters } = targets;
   const names = clusters.filter((name) => {
@@ -30,17 +33,19 @@ export const readClusterVersions = async (targets: DeploymentTargets): Promise<F
   return new Map(found);
 };
 
-/** The clusters for which functions are built, each with its minor version; and what a plan says about clusters. */
+/** The minor versions of Kubernetes for which functions are built. */
 interface ChosenMinors {
+  /** All clusters, with the chosen version in the field `kubernetes`. */
   clusters: PosternConfig["clusters"];
-  /** The minor versions by cluster, for the release. Clusters without a rule that differs by it are absent. */
+  /** The minor version of each cluster, for the release. Clusters in which no rule depends on it are absent. */
   kubernetes: Record<string, string>;
+  /** What a plan says about the version of a cluster. */
   notes: ReadonlyMap<string, string>;
 }
 
 /**
- * Chooses the minor version of each cluster from postern.yaml, what was found, and what the last release recorded. The
- * recorded one is kept if no rule behaves otherwise in the found one, so that functions stay the same.
+ * Chooses the minor version of each cluster: the one in postern.yaml, or else the one that the cluster runs. The
+ * version that the last release recorded stays if all rules behave the same in both, so that functions stay the same.
  */
 export const chooseClusterMinors = (
   { clusters }: Pick<PosternConfig, "clusters">,
@@ -53,10 +58,11 @@ export const chooseClusterMinors = (
   const choose = (name: string, cluster: ClusterConfig): ClusterConfig => {
     const rules = listDifferingRules(catalogue, cluster);
     if (rules.length === 0) return cluster;
-    const [version, last] = [found.get(name), recorded[name]];
+    const [version, recordedMinor] = [found.get(name), recorded[name]];
     const live = version instanceof Complaint ? undefined : version?.minor;
-    const isKept = live === undefined || (last !== undefined && !differsByMinor(rules, last, live));
-    const minor = cluster.kubernetes ?? (isKept ? last : live);
+    const keepsRecorded =
+      live === undefined || (recordedMinor !== undefined && !differsByMinor(rules, recordedMinor, live));
+    const minor = cluster.kubernetes ?? (keepsRecorded ? recordedMinor : live);
     if (minor !== undefined) kubernetes[name] = minor;
     if (live !== undefined && minor !== undefined && differsByMinor(rules, minor, live))
       notes.set(name, describeStatedMinor(live, minor));
@@ -73,8 +79,9 @@ export const chooseClusterMinors = (
 };
 
 /**
- * Describes a cluster in which a rule behaves as in another minor version than the cluster's; undefined for others. Without
- * `built`, functions behave as in the newest version.
+ * Describes a cluster that runs another minor version (`live`) than the one for which its functions were built
+ * (`built`), if a rule behaves differently in the two; else undefined. Without `built`, functions behave as in the
+ * newest version.
  */
 export const describeMinorDrift = (
   catalogue: CatalogueRule[],
@@ -87,7 +94,7 @@ export const describeMinorDrift = (
   return `it runs Kubernetes ${live}, but its functions were built for ${built ?? "the newest"}; postern deploy builds them again`;
 };
 
-/** Reports whether a rule that is on in a cluster differs by the minor version. */
+/** Reports whether a cluster has a rule that behaves differently in different minor versions. */
 export const hasDifferingRules = (catalogue: CatalogueRule[], cluster: ClusterConfig | undefined): boolean =>
   listDifferingRules(catalogue, cluster).length > 0;
 

@@ -6,8 +6,8 @@ import { type DeploymentTargets, getClusterConfig } from "../targets.ts";
 import type { PackagedRule } from "../versions/package.ts";
 
 /**
- * Reads the network of an EKS cluster of which postern.yaml doesn't give the server, and returns what follows from it for
- * reviews and for the rules that read the cluster.
+ * Reads the network settings of an EKS cluster, and describes why reviews may not arrive, or why rules may not be able
+ * to read the cluster. A cluster whose `server` is in postern.yaml is skipped.
  */
 export const describeClusterNetwork = async (
   targets: Pick<DeploymentTargets, "config" | "catalogue" | "stage">,
@@ -27,7 +27,7 @@ export const describeClusterNetwork = async (
   );
 };
 
-/** Returns a sentence for each finding about an EKS cluster's network; `asking` are the rules that read the cluster. */
+/** Returns a note for each problem with an EKS cluster's network. `asking` are the rules that read the cluster. */
 export const describeEksNetwork = (
   { egress, hasPublicEndpoint, publicRanges, hasRelay }: EksNetwork & { hasRelay?: boolean },
   asking: string[],

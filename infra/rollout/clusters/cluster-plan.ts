@@ -30,9 +30,12 @@ import {
 } from "./cluster-manifests.ts";
 import { readWrittenEntries } from "./written-files.ts";
 
+/** What a deployment would change in one cluster. */
 export interface ClusterPlan {
   cluster: string;
+  /** The rules whose entries get failurePolicy Fail. */
   hardened: string[];
+  /** A sentence for each change. */
   differences: string[];
   /** The reason why the changes in this cluster are unknown; absent if they are known. */
   unknown?: string;
@@ -41,10 +44,13 @@ export interface ClusterPlan {
   notes: string[];
   /** How long writes could wait if endpoints hang; absent if the cluster has no entries. */
   waits?: string | undefined;
-  /** The group that would save most calls of usual writes; absent if none would save any. */
+  /** The group of rules that would save most calls in usual writes; absent if no group would save any. */
   groupAdvice?: GroupAdvice | undefined;
 }
 
+/**
+ * Compares one cluster with postern.yaml. Without a keyring, compares with the newest release, not with the cluster.
+ */
 export const planCluster = async (
   targets: DeploymentTargets,
   name: string,
@@ -52,21 +58,21 @@ export const planCluster = async (
   keyring?: Keyring,
 ): Promise<ClusterPlan> => {
   const { newest, outputs } = known;
-  const found = await inspectClusterOfDeployment(targets, name, newest?.clusters[name], {
+  const inspected = await inspectClusterOfDeployment(targets, name, newest?.clusters[name], {
     isPlan: keyring === undefined,
   }).catch(requireComplaint);
-  if (found instanceof Complaint)
-    return { cluster: name, hardened: [], differences: [], unknown: found.message, policies: [], notes: [] };
-  const { cluster } = found;
+  if (inspected instanceof Complaint)
+    return { cluster: name, hardened: [], differences: [], unknown: inspected.message, policies: [], notes: [] };
+  const { cluster } = inspected;
   const opened = await openForPlan(targets, name, keyring);
   const endpoints = await resolveRuleEndpoints(targets, name, outputs);
-  const { hardened, notes: open } = await chooseFailClosedRules(
+  const { hardened, notes: failOpenNotes } = await chooseFailClosedRules(
     targets,
     [name, cluster],
     { ...known, entries: "entries" in opened ? opened.entries : [] },
     endpoints,
   );
-  const notes = [...found.notes, ...open, ...describeRelay(targets, name, endpoints)];
+  const notes = [...inspected.notes, ...failOpenNotes, ...describeRelay(targets, name, endpoints)];
   const manifests = buildClusterManifests(targets.catalogue, cluster, endpoints, new Set(hardened));
   const plan = {
     cluster: name,
@@ -87,20 +93,20 @@ export const planCluster = async (
   return { ...plan, ...objects, differences: [...rights, ...objects.differences] };
 };
 
-/** Returns the group that would save most calls. Clusters with the same manifests have the same. */
+/** Returns the group that would save most calls. The answer is kept for further clusters with the same manifests. */
 const findGroupOfManifests = (
   { catalogue, config }: DeploymentTargets,
   cluster: ClusterConfig,
   manifests: DeployedObject[],
 ): Promise<GroupAdvice | undefined> => {
-  const advice = advised.get(manifests) ?? findBestGroup(catalogue, cluster, config.clusters.values());
-  advised.set(manifests, advice);
+  const advice = adviceByManifests.get(manifests) ?? findBestGroup(catalogue, cluster, config.clusters.values());
+  adviceByManifests.set(manifests, advice);
   return advice;
 };
 
-const advised = new WeakMap<DeployedObject[], Promise<GroupAdvice | undefined>>();
+const adviceByManifests = new WeakMap<DeployedObject[], Promise<GroupAdvice | undefined>>();
 
-/** Says that a cluster is served through a relay, and what its operator must have given the relay. */
+/** Returns a note for a cluster with a relay: which host the relay must call, and with which key. */
 const describeRelay = (
   { config, catalogue, stage }: DeploymentTargets,
   name: string,
@@ -115,22 +121,25 @@ const describeRelay = (
   ];
 };
 
-/** Returns what changes of the access entries of an EKS cluster, or a sentence that says why that is unknown. */
+/**
+ * Describes changes in the access entries of an EKS cluster. Returns one sentence instead of a list if it can't read
+ * them.
+ */
 const planAccessEntries = async (
   targets: DeploymentTargets,
   name: string,
   manifests: DeployedObject[],
-  { newest, ...how }: { newest: Release | undefined; outputs: Record<string, string>; isDeployment: boolean },
+  { newest, ...options }: { newest: Release | undefined; outputs: Record<string, string>; isDeployment: boolean },
 ): Promise<string[] | string> => {
   const before = newest?.clusters[name]?.manifests;
   if (listFunctionGroups([...manifests, ...(before ?? [])]).length === 0) return [];
-  return describeAccessEntryChanges(targets, name, manifests, how).catch((error: unknown) => {
+  return describeAccessEntryChanges(targets, name, manifests, options).catch((error: unknown) => {
     if (error instanceof Complaint) return error.message;
     throw error;
   });
 };
 
-/** Returns what changes of the objects in a cluster. */
+/** Describes the changes to the objects in a cluster. */
 const planObjects = async (
   targets: DeploymentTargets,
   name: string,
@@ -158,7 +167,7 @@ const planObjects = async (
   if (targets.write !== undefined)
     return { differences: isRecorded ? [] : [`the entries are written to ${targets.write}`] };
   if (keyring === undefined || api === undefined) {
-    // A plan doesn't read the entries of clusters. Without any release, it can't say what they lack.
+    // `postern plan` doesn't read the entries of clusters. Without a release, it can't say which entries are missing.
     if (newest === undefined && Object.keys(outputs).length > 0) return { differences: [unrecorded] };
     const unfinished = `release r${newest?.id} was not finished, and the cluster may lack some of its entries`;
     return { differences: newest?.complete === false ? [...differences, unfinished] : differences };
@@ -178,10 +187,13 @@ const planObjects = async (
 
 const unrecorded = "no release records its entries; postern deploy compares them with the cluster itself";
 
-/** The cluster of a plan with the entries that it has; without an `api` if they aren't read. */
+/** A cluster's client and entries, or why they can't be read. Without `api`, the cluster itself is not read. */
 type OpenedCluster = { api?: ClusterApi; entries: WebhookEntry[] } | { unknown: string };
 
-/** Opens a cluster for a deployment, and requires that its entries are this stage's. With --write, it reads the files. */
+/**
+ * Reads the entries in a cluster, which must be from this stage. With --write, reads the entries in the files. Without
+ * a keyring, reads nothing.
+ */
 const openForPlan = async (
   targets: DeploymentTargets,
   name: string,
@@ -198,6 +210,7 @@ const openForPlan = async (
   }
 };
 
+/** Describes what differs between the wanted objects and key of a cluster and those that the newest release records. */
 export const describeChangesSinceRelease = (
   newest: Release | undefined,
   name: string,
@@ -206,11 +219,11 @@ export const describeChangesSinceRelease = (
   const before = newest?.clusters[name];
   const found = compareManifests(before?.manifests ?? [], wanted.manifests).map(({ sentence }) => sentence);
   if (before === undefined) return found;
-  const [get, sign] = wanted.hasRelay
+  const [getKey, mustBe] = wanted.hasRelay
     ? ["its relay must get", "its relay must get a key that is"]
     : ["its URLs get", "its URLs must be"];
   if (before.keyVersion !== wanted.keyVersion)
-    found.push(`${get} a key of version ${wanted.keyVersion}, not ${before.keyVersion}`);
-  if (before.signer !== wanted.signer) found.push(`${sign} signed with the stage's current key`);
+    found.push(`${getKey} a key of version ${wanted.keyVersion}, not ${before.keyVersion}`);
+  if (before.signer !== wanted.signer) found.push(`${mustBe} signed with the stage's current key`);
   return found;
 };

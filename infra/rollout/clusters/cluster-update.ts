@@ -41,14 +41,14 @@ interface ClusterUpdate {
   outputs: Record<string, string>;
 }
 
-/** Applies a cluster's roles, then its entries, once every endpoint answers at its real address. */
+/** Applies a cluster's roles. Then, if every endpoint answers a probe at its real address, applies the entries. */
 export const updateCluster = async (
   targets: DeploymentTargets,
   { name, before, hardened, keyring, outputs }: ClusterUpdate,
   record: (recorded: ReleasedCluster) => Promise<void>,
 ): Promise<void> => {
   const { catalogue, progress, write } = targets;
-  // A cluster that is updated is asked again whether it applies policies.
+  // The update itself tests whether the cluster applies policies, so what the last release recorded is not used.
   const inspected = await inspectClusterOfDeployment(targets, name, write === undefined ? undefined : before);
   const api = write === undefined ? await openTargetCluster(targets, name) : undefined;
   if (api) await requireOwnEntries(api, targets);
@@ -61,7 +61,7 @@ export const updateCluster = async (
   const signer = keyring.current.publicKey;
   if (api) await applyRbacObjects(api, wanted);
   else {
-    // The roles and policies before stay in the files until the entries that go with them are replaced.
+    // Roles and policies of the last release stay in the files: the entries that need them are replaced later.
     const isWanted = ({ kind, metadata }: DeployedObject) =>
       manifests.some((object) => object.kind === kind && object.metadata.name === metadata.name);
     const kept = (before?.manifests ?? []).filter((object) => !isWanted(object));
@@ -88,7 +88,7 @@ export const updateCluster = async (
       );
     return `${entries.length} answer`;
   });
-  // Failures of the probes above must not count as failures of a new rule, so its time begins after them.
+  // Hardening counts a new rule's failures from this time: failures of the probes above must not count.
   const since = findFirstTimes(manifests, before?.since ?? {});
   const probed = countProbes(before, entries);
   // The release is written before the entries are applied: an interrupted update may have applied some of them.
@@ -113,8 +113,8 @@ export const updateCluster = async (
 };
 
 /**
- * Returns the config of a cluster with the kinds of policies that its API server serves but doesn't apply, which shows only
- * once one was written. The policies of these kinds get entries.
+ * Tests whether the API server applies policies: some API servers accept a policy of a kind but never apply it. Returns
+ * the config of the cluster with these kinds. Policies of these kinds get webhook entries.
  */
 const probePolicySupport = async (
   { catalogue, progress }: DeploymentTargets,
@@ -137,19 +137,21 @@ const probePolicySupport = async (
 };
 
 /**
- * Counts each rule's probes (Postern's own test reviews), to leave them out of the reviews that hardening waits for.
+ * Deployments probe an entry three times: when its rule's alias moves, before it is applied, and after it is applied.
  */
+const probesPerDeployment = 3;
+
+/** Counts, by rule, the probes that Postern has sent. Hardening subtracts them from the reviews that it counts. */
 const countProbes = (before: ReleasedCluster | undefined, entries: WebhookEntry[]): Record<string, number> => {
   const probes: Record<string, number> = { ...before?.probed };
-  // Each webhook entry is probed before it is applied. Its rule is probed again afterwards, and when its alias moves:
-  // 3 times in all.
   for (const entry of entries) {
     const rule = getRuleNameOfEntry(entry) ?? "";
-    probes[rule] = (probes[rule] ?? 0) + 3;
+    probes[rule] = (probes[rule] ?? 0) + probesPerDeployment;
   }
   return probes;
 };
 
+/** Returns the time since which each rule has entries: as the last release records it, and now for a new rule. */
 const findFirstTimes = (manifests: DeployedObject[], before: Record<string, string>): Record<string, string> => {
   const now = new Date().toISOString();
   return Object.fromEntries(listCalledRules(manifests).map((rule) => [rule, before[rule] ?? now]));

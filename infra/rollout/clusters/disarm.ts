@@ -7,7 +7,8 @@ import { readOwnZip, zip } from "../../build/zip.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { buildProbeReview } from "../../clusters/probe.ts";
 
-// These functions disarm rules in emergencies: they need neither the catalogue nor the cluster, which may be blocked.
+// These functions disarm rules in emergencies. They read neither the catalogue nor the cluster, because a failing rule
+// may block all requests to the cluster.
 
 /** What `postern status` shows of a rule in a stage: live version, weights, and whether it is disarmed. */
 export interface LiveRuleState {
@@ -15,29 +16,29 @@ export interface LiveRuleState {
   version: string;
   weights: Record<string, number>;
   modified: Date;
-  /** The time until which the rule allows everything, and the version that is replaced until then. */
+  /** The time until which the rule allows everything, and the version that is live again after that time. */
   disarmed?: { until: Date; version: string };
+  /** The version to which a rollback goes. */
   previous?: string;
   /** Whether the rule keeps values in the stage's ledger. */
   keepsLedger?: boolean;
 }
 
-/**
- * The state of a rule's function. `live` has the alias's revision, so that moving the alias fails if another command
- * has moved it since.
- */
+/** The state of a rule's function. */
 export interface FunctionState extends LiveRuleState {
+  /** The alias with its revision: a later move of the alias fails if another command has moved it in the meantime. */
   live: LiveAlias;
   versions: PublishedVersion[];
-  /** What $LATEST has, which answers no review. */
+  /** Code and settings of $LATEST. No review is sent to $LATEST. */
   latest: LambdaVersionContent;
   /** The version with the real rule: the live one or, if the live one is disarmed, the one that it replaces. */
   ruleVersion: PublishedVersion;
 }
 
 /**
- * Reads the state of a rule's function. `released` are the versions that were live, the last one first; undefined if
- * unknown, then any version counts. `mayLackAlias`: an alias that doesn't exist is described as it was released.
+ * Reads the state of a rule's function. `released` are the versions that were live, the last one first. If it is
+ * undefined, any version may have been live. `mayLackAlias`: a deleted alias is described with the version that was
+ * live last.
  */
 export const readFunctionState = async (
   functions: StageFunctions,
@@ -64,10 +65,11 @@ export const readFunctionState = async (
       `${rule} is disarmed, and version ${disarmed?.version}, which was live before, doesn't exist any more`,
       3,
     );
+  const isEarlierRule = (version: PublishedVersion) =>
+    Number(version.version) < Number(ruleVersion.version) && !parseDisarmed(version);
   const previous = released
     ? released.find((version) => version !== ruleVersion.version && find(version) !== undefined)
-    : versions.findLast((version) => Number(version.version) < Number(ruleVersion.version) && !parseDisarmed(version))
-        ?.version;
+    : versions.findLast(isEarlierRule)?.version;
   return {
     rule,
     version: live.version,
@@ -83,9 +85,11 @@ export const readFunctionState = async (
   };
 };
 
-/** What releases record about the clusters' keys; `target` is the config of the version to roll back to. */
+/** What releases record about the clusters' keys. */
 export interface RecordedKeyVersions {
+  /** The key versions that are accepted now, by cluster. */
   inUse: Record<string, readonly number[]>;
+  /** The config of the version to roll back to. */
   target: EndpointConfig;
 }
 
@@ -95,7 +99,10 @@ interface KnownReleases {
   recorded?: RecordedKeyVersions | undefined;
 }
 
-/** Points `live` at an earlier version, by default the previous one; ends a canary instead if one runs. */
+/**
+ * Points the alias `live` at the version `to`. Without `to`, it ends a running canary, or else goes back to the
+ * previous version. Returns the version that is live afterwards.
+ */
 export const rollBackAlias = async (
   functions: StageFunctions,
   rule: string,
@@ -139,19 +146,19 @@ export const requireRollbackTarget = (
 };
 
 /**
- * Reports whether a version accepts all key versions that the live one accepts. Versions of older Postern versions list
- * them in POSTERN_ACCEPTS. Others have a hash in POSTERN_CLUSTERS; if theirs differ, what releases record decides, and
- * without a record the answer is no.
+ * Reports whether a Lambda version accepts all key versions that the live one accepts. Older versions of Postern list
+ * key versions in the variable POSTERN_ACCEPTS. Newer ones have a hash of them in POSTERN_CLUSTERS. If the two hashes
+ * differ, the key versions in the releases are compared; without a record of them, the answer is false.
  */
 const hasKeyVersionsOf = (
   target: PublishedVersion,
   live: PublishedVersion,
   recorded?: RecordedKeyVersions,
 ): boolean => {
-  const [hash, list] = ["POSTERN_CLUSTERS", "POSTERN_ACCEPTS"] as const;
-  const [wanted, present] = [target.environment[hash], live.environment[hash]];
-  if (wanted === undefined && present === undefined) return includesVariable(target, live, list);
-  if (wanted === present) return true;
+  const [hashVariable, listVariable] = ["POSTERN_CLUSTERS", "POSTERN_ACCEPTS"] as const;
+  const [targetHash, liveHash] = [target.environment[hashVariable], live.environment[hashVariable]];
+  if (targetHash === undefined && liveHash === undefined) return includesVariable(target, live, listVariable);
+  if (targetHash === liveHash) return true;
   return (
     recorded !== undefined &&
     Object.entries(recorded.inUse).every(([name, versions]) => {
@@ -161,22 +168,25 @@ const hasKeyVersionsOf = (
   );
 };
 
+/** Reports whether a list variable of one version has all entries of the live version's. */
 const includesVariable = (target: PublishedVersion, live: PublishedVersion, name: string): boolean => {
   const accepted = splitVariable(target, name);
   return splitVariable(live, name).every((entry) => accepted.includes(entry));
 };
 
-/** Makes a rule allow every request until a time, by a new Lambda version. Returns this version's number. */
+/**
+ * Publishes a Lambda version of a rule that allows every request until a time, and makes it live. Returns its number.
+ */
 export const disarmRule = async (functions: StageFunctions, rule: string, until: Date): Promise<string> => {
   const { live, versions, ruleVersion } = await readFunctionState(functions, rule);
   await restoreLatestCode(functions, rule, versions);
-  const stand = await readFile(new URL("disarmed.cjs", import.meta.url));
+  const allowingCode = await readFile(new URL("disarmed.cjs", import.meta.url));
   const version = await functions.republish(rule, ruleVersion, {
     code: (archive) => {
-      const { "index.cjs": own, ...others } = readOwnZip(archive) ?? {};
-      if (own === undefined)
+      const { "index.cjs": ruleCode, ...others } = readOwnZip(archive) ?? {};
+      if (ruleCode === undefined)
         throw new Complaint(`version ${ruleVersion.version} of ${rule} was not built by postern build`, 3);
-      return zip({ "index.cjs": stand, "rule.cjs": own, ...others });
+      return zip({ "index.cjs": allowingCode, "rule.cjs": ruleCode, ...others });
     },
     environment: {
       ...ruleVersion.environment,
@@ -186,12 +196,12 @@ export const disarmRule = async (functions: StageFunctions, rule: string, until:
     },
     description: `Version ${ruleVersion.version}, disarmed until ${until.toISOString()}`,
   });
-  await requireAdmits(functions, rule, version);
+  await requireAllowsProbe(functions, rule, version);
   await functions.moveAlias(rule, version, live);
   return version;
 };
 
-/** Makes a disarmed rule decide again, before its time is over. Returns the version that is live now. */
+/** Ends the disarming of a rule before its time is over. Returns the version that is live now. */
 export const restoreDisarmedRule = async (functions: StageFunctions, rule: string): Promise<string> => {
   const { live, versions, ruleVersion, disarmed } = await readFunctionState(functions, rule);
   if (disarmed) await functions.moveAlias(rule, ruleVersion.version, live);
@@ -199,7 +209,7 @@ export const restoreDisarmedRule = async (functions: StageFunctions, rule: strin
   return ruleVersion.version;
 };
 
-/** Restores the function's unpublished code and environment if an interrupted `disarm` left its own. */
+/** Restores the code and environment of $LATEST if an earlier `disarm` has replaced them. */
 const restoreLatestCode = async (functions: StageFunctions, rule: string, versions: PublishedVersion[]) => {
   const latest = versions.findLast((version) => !parseDisarmed(version));
   if (latest && "DISARMED_UNTIL" in (await functions.readLatestEnvironment(rule)))
@@ -207,8 +217,8 @@ const restoreLatestCode = async (functions: StageFunctions, rule: string, versio
 };
 
 /**
- * Returns until when a disarmed version applies, and the version that it replaces. A version counts as disarmed only
- * if its description says so: leftover environment variables are not enough.
+ * Returns until when a version is disarmed, and the version that it replaces; undefined if it is not disarmed. Only the
+ * description of a version counts: the environment variables of an earlier disarming may have been left in others.
  */
 const parseDisarmed = ({ environment: { DISARMED_UNTIL, DISARMED_VERSION }, description }: PublishedVersion) =>
   DISARMED_UNTIL && DISARMED_VERSION && description.startsWith(`Version ${DISARMED_VERSION}, disarmed until `)
@@ -218,8 +228,8 @@ const parseDisarmed = ({ environment: { DISARMED_UNTIL, DISARMED_VERSION }, desc
 const splitVariable = ({ environment }: PublishedVersion, name: string) =>
   (environment[name] ?? "").split(",").filter(Boolean);
 
-/** Sends a version a probe review; throws if the version doesn't allow it: the alias must not point there. */
-const requireAdmits = async (functions: StageFunctions, rule: string, version: string) => {
+/** Sends a probe review to a version. Throws if the version doesn't allow it. */
+const requireAllowsProbe = async (functions: StageFunctions, rule: string, version: string) => {
   const { payload, fault } = await functions.invoke(rule, version, { phase: "validate", review: buildProbeReview([]) });
   if (toMap(toMap(payload).response).allowed === true) return;
   throw new Complaint(

@@ -1,6 +1,6 @@
-// The code of a disarmed version. It replaces the rule's code, and allows every review with a warning until the time in
-// DISARMED_UNTIL. The rule's own code, rule.cjs, is not loaded before that time, because it may fail to start. It decides
-// again after that time.
+// The code of a disarmed version. Until the time in DISARMED_UNTIL, it allows every review with a warning. It doesn't
+// load the rule's code (rule.cjs) before that time, because the rule's code may fail to start. After that time,
+// rule.cjs answers.
 const { createPublicKey, verify } = require("node:crypto");
 
 const { DISARMED_UNTIL = "", DISARMED_RULE = "this rule", POSTERN_KEYS = "", POSTERN_ACCEPTS } = process.env;
@@ -14,6 +14,7 @@ exports.handler = (event, context) => {
   return Promise.resolve(answer);
 };
 
+/** Returns the answer to a direct invocation, which has the field `review`, or to an HTTP request of a gateway. */
 const createAnswer = (event) => {
   if (event?.review !== undefined) return allow(event.review) ?? {};
   const answer = (statusCode, body) => {
@@ -42,6 +43,7 @@ const createAnswer = (event) => {
 const hasValidKey = (event) => {
   const segments = String(event?.rawPath ?? event?.path ?? "").split("/");
   const phase = segments.findLastIndex((segment) => segment === "mutate" || segment === "validate");
+  // The path is …/{cluster}.{key}/{rule}/{phase}…; a key is an Ed25519 signature of 86 characters in base64url.
   const [, cluster, signature] = /^([a-z0-9-]+)\.([\w-]{85}[AQgw])$/.exec(segments[phase - 2] ?? "") ?? [];
   const versions = cluster === undefined ? [] : listKeyVersions(cluster);
   return POSTERN_KEYS.split(",").some((x) =>
@@ -55,9 +57,11 @@ const hasValidKey = (event) => {
 /** Returns the versions of a cluster's key that the rule accepts. Older Postern versions list them in a variable. */
 const listKeyVersions = (cluster) => {
   if (POSTERN_ACCEPTS !== undefined)
-    return POSTERN_ACCEPTS.split(",").flatMap((one) => (one.split(".")[0] === cluster ? one.split(".")[1] : []));
-  const others = require("./keys.json");
-  return Object.hasOwn(others, cluster) ? others[cluster] : [1];
+    // For instance "prod.1,prod.2,test.1".
+    return POSTERN_ACCEPTS.split(",").flatMap((item) => (item.split(".")[0] === cluster ? item.split(".")[1] : []));
+  // keys.json has only clusters whose key versions are not the usual [1].
+  const keyVersions = require("./keys.json");
+  return Object.hasOwn(keyVersions, cluster) ? keyVersions[cluster] : [1];
 };
 
 const parseReview = ({ body, isBase64Encoded }) => {
@@ -68,6 +72,7 @@ const parseReview = ({ body, isBase64Encoded }) => {
   }
 };
 
+/** Returns an AdmissionReview that allows the request; undefined if `review` is no AdmissionReview. */
 const allow = (review) => {
   const { kind, apiVersion, request } = Object(review);
   if (typeof Object(request).uid !== "string") return undefined;

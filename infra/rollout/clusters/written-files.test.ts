@@ -34,7 +34,7 @@ describe("the files of --write", () => {
       assert.deepEqual(await readWrittenEntries(write, "prod"), [{ name: "a", clientConfig: { url } }]);
     });
 
-  it("are always three, also if some have no objects", async () => {
+  it("are always three, even if there are no objects for some of them", async () => {
     const write = await openFolder();
     await writeClusterFiles({ write }, "prod", manifests);
     assert.deepEqual(await readdir(write), ["prod.entries.yaml", "prod.policies.yaml", "prod.roles.yaml"]);
@@ -55,7 +55,7 @@ describe("the files of --write", () => {
       });
     });
 
-  it("are named if postern.yaml doesn't have their cluster", async () => {
+  it("are reported if postern.yaml no longer names their cluster", async () => {
     const write = await openFolder();
     for (const name of ["gone", "prod"]) await writeClusterFiles({ write }, name, [], ["entries"]);
     for (const name of ["own.entries.yaml", "gone.notes.yaml", "README.md"]) await writeFile(join(write, name), "");

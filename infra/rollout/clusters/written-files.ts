@@ -9,15 +9,15 @@ import { callThroughRelay, type WebhookEntry } from "../../webhooks/configuratio
 import type { DeploymentTargets } from "../targets.ts";
 import { insertKeyIntoUrls, listEntries } from "./cluster-manifests.ts";
 
-// The files that `deploy --write` writes for each cluster, NAME.PART.yaml. All three are always there, so that lists of
-// files in other files stay true; a part without objects is a comment.
+// `deploy --write` writes three files for each cluster: NAME.roles.yaml, NAME.policies.yaml and NAME.entries.yaml. A
+// file without objects has only a comment. It is written all the same, because a kustomization.yaml may list it.
 
 const parts = ["roles", "policies", "entries"] as const;
 type Part = (typeof parts)[number];
 
-/** The first line, which says that a file may be replaced. */
+/** The first line of each file. A deployment replaces only files with this line. */
 const head = "# Written by postern deploy --write.";
-/** API servers refuse a URL with this text, so entries whose key was not replaced are never applied. */
+/** The text in place of a key. It makes a URL invalid, so an API server refuses entries whose key was not inserted. */
 const unreplacedKey = "%key%";
 
 const getFile = (folder: string, cluster: string, part: Part) => join(folder, `${cluster}.${part}.yaml`);
@@ -27,7 +27,7 @@ const getPart = ({ kind, webhooks }: DeployedObject): Part => {
   return isPolicyKind(kind) ? "policies" : "roles";
 };
 
-/** Writes a cluster's objects into its files. Returns what was written, in words. */
+/** Writes a cluster's objects to its files, or only to those in `chosen`. Returns a text for the progress report. */
 export const writeClusterFiles = async (
   { write = ".", keyFrom = unreplacedKey }: Pick<DeploymentTargets, "write" | "keyFrom">,
   cluster: string,
@@ -42,7 +42,7 @@ export const writeClusterFiles = async (
   return `written to ${getFile(write, cluster, "entries")}`;
 };
 
-/** Returns the webhook entries in a cluster's files; throws if a file is not from an earlier deployment. */
+/** Returns the webhook entries in a cluster's files. Throws if `deploy --write` has not written one of the files. */
 export const readWrittenEntries = async (folder: string, cluster: string): Promise<WebhookEntry[]> => {
   const texts = new Map<Part, string>();
   for (const part of parts) {
@@ -65,7 +65,7 @@ export const readWrittenEntries = async (folder: string, cluster: string): Promi
   return listEntries(manifests.map(({ object }) => object));
 };
 
-/** Returns the files of earlier deployments for clusters that postern.yaml doesn't name: no deployment changes these. */
+/** Returns the files that deployments have written for clusters that postern.yaml doesn't name any more. */
 export const listFilesOfOtherClusters = async ({
   write = ".",
   config,

@@ -40,7 +40,7 @@ describe("the cost of a million reviews", () => {
     it(`is the price of ${name}, and of the log`, () =>
       assert.equal(estimateDollarsPerMillionCalls(use, "url").toFixed(4), (dollars + log).toFixed(4)));
 
-  it("is the price of a call and of an access log more behind the HTTP API, and not less for more time or memory", () => {
+  it("behind the HTTP API is higher by the price of a call and of an access log; more time or memory never lowers it", () => {
     const use = fc.record({
       memoryMegabytes: fc.integer({ min: 128, max: 10_240 }),
       milliseconds: fc.integer({ min: 0, max: 30_000 }),
@@ -66,7 +66,7 @@ describe("the cost of a month", () => {
   const find = (months: MonthlyCost[], writes: number, type: "http" | "url") =>
     months.find((month) => month.writes === writes && month.endpointType === type)?.dollars ?? {};
 
-  it("grows with the writes, but for metrics, alarms, the dashboard and warm environments", () => {
+  it("grows with the number of writes, except for metrics, alarms, the dashboard and warm environments", () => {
     const months = estimateMonths([{ ...small, warm: 2 }]);
     const [few, many] = [find(months, 1e6, "url"), find(months, 100e6, "url")];
     const fixed = ["metrics", "alarms", "dashboard", "warm environments"];
@@ -111,7 +111,7 @@ describe("docs/reference/costs.md", async () => {
       ),
     );
 
-  it("has the costs of the rules that it names", () => {
+  it("states the costs of the rules that it names", () => {
     const namedRules = catalogue.filter(({ name }) => named.includes(name));
     assert.equal(namedRules.length, 7);
     assert.ok(page.includes(toMarkdown(estimate(namedRules))), toMarkdown(estimate(namedRules)));
@@ -120,7 +120,7 @@ describe("docs/reference/costs.md", async () => {
     const ports = toMarkdown(estimate(catalogue.filter(({ rule }) => rule.upstreamPlugin)));
     assert.ok(background.includes(ports), ports);
   });
-  it("has the date and the region of the prices", () => {
+  it("states the date and the region of the prices", () => {
     for (const text of [page, background]) assert.ok(text.includes(`${prices.region} in ${prices.date}`));
   });
 });
@@ -129,11 +129,11 @@ describe("the uses of the ledger", async () => {
   const catalogue = await readCatalogue();
   const format = (amount: number) => `$${amount.toFixed(2)}`;
 
-  it("are known of each rule that keeps a ledger", () => {
+  it("are known for each rule that has a ledger", () => {
     const rules = catalogue.filter(({ rule }) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === "ledger"));
     assert.deepEqual(rules.map(({ name }) => name).sort(), Object.keys(ledgerUses));
   });
-  it("are the table in docs/background/ledger.md", async () => {
+  it("are equal to the table in docs/background/ledger.md", async () => {
     const rows = Object.entries(ledgerUses).flatMap(([rule, uses]) =>
       uses.map((use) => [rule, use.review, `${use.read}`, `${use.write}`, format(computeLedgerDollars(use))]),
     );
@@ -147,7 +147,7 @@ describe("the pages on networks", async () => {
   const [vpc, endpoints] = await Promise.all([readPage("how-to/vpc"), readPage("reference/endpoint-types")]);
   const { natHour, addressHour, natGigabyte, endpointHour, endpointGigabyte } = prices.vpc;
 
-  it("has the prices of a VPC", () => {
+  it("state the prices of a VPC", () => {
     const [gateway, address, endpoint] = [natHour, addressHour, endpointHour].map((hour) => (720 * hour).toFixed(2));
     const nat = `$${natDollars.toFixed(2)} for thirty days: $${gateway} for itself and $${address} for its public address. Each GB through it costs $${natGigabyte}`;
     assert.ok(vpc.includes(nat), nat);

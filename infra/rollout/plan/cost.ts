@@ -11,7 +11,7 @@ type EndpointType = "http" | "url";
 export interface RuleCostFactors {
   memoryMegabytes: number;
   milliseconds: number;
-  /** Whether the rule asks its cluster, so that its function takes longer to start. */
+  /** Whether the rule reads from its cluster. The function of such a rule takes longer to start. */
   asks: boolean;
   /** The number of calls of the function for one write: one for each phase. */
   phases: number;
@@ -21,7 +21,7 @@ export interface RuleCostFactors {
   ledger: number;
 }
 
-/** US dollars on arm64, without free tiers, from AWS's price pages. */
+/** Prices in US dollars for arm64, from AWS's price pages. Free tiers are not counted. */
 export const prices = {
   region: "us-east-1",
   date: "November 2026",
@@ -31,9 +31,11 @@ export const prices = {
   compute: 13.3334,
   /** For a million gigabyte-seconds of environments that are kept warm. */
   warm: 3.3334,
-  /** For a million calls of an HTTP API of up to 512 KB: the first 300 million of a month, and the others. */
+  /**
+   * For a million calls of an HTTP API of up to 512 KB each: in the first 300 million calls of a month, and after them.
+   */
   gateway: [1, 0.9],
-  /** For a gigabyte that CloudWatch Logs takes in. */
+  /** For a gigabyte that is written to CloudWatch Logs. */
   logs: 0.5,
   /** For a million units of DynamoDB on demand: a strongly consistent read of 4 KB, and a write of 1 KB. */
   ledger: { read: 0.125, write: 0.625 },
@@ -43,7 +45,10 @@ export const prices = {
   alarm: 0.1,
   /** A month. */
   dashboard: 3,
-  /** In one zone: an hour of a NAT gateway, of its public address and of an interface endpoint; and a gigabyte through each. */
+  /**
+   * In one zone: an hour of a NAT gateway, of its public address and of an interface endpoint; and a gigabyte through
+   * each.
+   */
   vpc: { natHour: 0.045, addressHour: 0.005, natGigabyte: 0.045, endpointHour: 0.01, endpointGigabyte: 0.01 },
 } as const;
 
@@ -55,8 +60,9 @@ interface LedgerUse {
 }
 
 /**
- * What reviews use of the ledger, by rule: with one limit or quota, and values of up to 1 KB. Months are estimated with
- * the first use. docs/background/ledger.md explains the words, and tests count the units.
+ * What a review uses of the ledger, by rule and by kind of review, if the rule has one limit or quota and values of up
+ * to 1 KB. The estimate of a month assumes that all reviews of a rule are of its first kind. docs/background/ledger.md
+ * explains words such as charge, and tests count the units.
  */
 export const ledgerUses: Record<string, [LedgerUse, ...LedgerUse[]]> = {
   "deletion-guard": [
@@ -75,7 +81,7 @@ export const ledgerUses: Record<string, [LedgerUse, ...LedgerUse[]]> = {
   ],
 };
 
-/** What a review of a rule that isn't of Postern is assumed to use. */
+/** What a review of a rule from another catalogue is assumed to use of the ledger. */
 const otherLedgerUses: [LedgerUse] = [{ review: "a change of one value", read: 1, write: 1 }];
 
 export const computeLedgerDollars = ({ read, write }: Omit<LedgerUse, "review">): number =>
@@ -83,6 +89,10 @@ export const computeLedgerDollars = ({ read, write }: Omit<LedgerUse, "review">)
 
 /** The estimated share of calls with a cold start. */
 const coldShare = 0.01;
+/** The estimated seconds of a cold start. */
+const coldStartSeconds = { usual: 0.15, readsCluster: 0.3 };
+/** The estimated milliseconds of a review, if Lambda has no metrics of the function. */
+const reviewMilliseconds = { usual: 5, readsCluster: 30 };
 /** The gigabytes of a million log lines: the function's for each review, and the gateway's for each call. */
 const logGigabytes = { review: 0.75, access: 0.25 };
 const firstGatewayMillions = 300;
@@ -93,7 +103,7 @@ export const natDollars = ((prices.vpc.natHour + prices.vpc.addressHour) * secon
 
 const sum = (numbers: number[]) => numbers.reduce((all, number) => all + number, 0);
 
-/** Returns the dollars for a million calls of a rule's function, by what they pay for. */
+/** Returns the dollars for a million calls of a rule's function, for instance `{ requests: 0.2, compute: 0.1, … }`. */
 const estimateMillionCalls = (
   { memoryMegabytes, milliseconds, asks, ledger }: RuleCostFactors,
   endpointType: EndpointType,
@@ -103,7 +113,7 @@ const estimateMillionCalls = (
   return {
     requests: prices.requests,
     compute: (prices.compute * gigabytes * milliseconds) / 1000,
-    init: prices.compute * gigabytes * coldShare * (asks ? 0.3 : 0.15),
+    init: prices.compute * gigabytes * coldShare * (asks ? coldStartSeconds.readsCluster : coldStartSeconds.usual),
     gateway: isHttp ? prices.gateway[0] : 0,
     logs: prices.logs * (logGigabytes.review + (isHttp ? logGigabytes.access : 0)),
     ledger,
@@ -113,14 +123,17 @@ const estimateMillionCalls = (
 export const estimateDollarsPerMillionCalls = (rule: RuleCostFactors, endpointType: EndpointType): number =>
   sum(Object.values(estimateMillionCalls(rule, endpointType)));
 
-/** Returns the number of metrics that a stage writes itself: Errors, Latency, ColdStart, Lost, and each rule's Denials. */
+/**
+ * Returns the number of custom metrics of a stage: Errors, Latency, ColdStart, for an HTTP API also Lost, and the
+ * Denials of each rule.
+ */
 const countMetrics = (rules: number, endpointType: EndpointType) => (endpointType === "http" ? 4 : 3) + rules;
 
-/** Returns the number of metrics that a stage's alarms watch, without those of schedules. */
+/** Returns the number of metrics that a stage's alarms watch. Alarms for schedules are not counted. */
 export const countAlarmMetrics = (rules: number, endpointType: EndpointType): number =>
   (endpointType === "http" ? 4 : 2) + 2 * rules;
 
-/** Returns the dollars of a month in which each of so many writes is reviewed by all rules in all their phases. */
+/** Returns the dollars of a month with so many writes, if every rule reviews every write in all its phases. */
 const estimateStageCost = (
   rules: RuleCostFactors[],
   endpointType: EndpointType,
@@ -128,17 +141,17 @@ const estimateStageCost = (
 ): Record<string, number> => {
   const millions = writes / 1e6;
   const calls = rules.map((rule) => [rule.phases * millions, estimateMillionCalls(rule, endpointType)] as const);
-  const add = (part: keyof ReturnType<typeof estimateMillionCalls>) =>
+  const addUp = (part: keyof ReturnType<typeof estimateMillionCalls>) =>
     sum(calls.map(([count, cost]) => count * cost[part]));
-  const cheaper = Math.max(0, sum(calls.map(([count]) => count)) - firstGatewayMillions);
+  const cheaperMillions = Math.max(0, sum(calls.map(([count]) => count)) - firstGatewayMillions);
   const [price, lowerPrice] = prices.gateway;
   return {
-    requests: add("requests"),
-    compute: add("compute"),
-    "cold starts": add("init"),
-    gateway: endpointType === "http" ? add("gateway") - cheaper * (price - lowerPrice) : 0,
-    logs: add("logs"),
-    ledger: add("ledger"),
+    requests: addUp("requests"),
+    compute: addUp("compute"),
+    "cold starts": addUp("init"),
+    gateway: endpointType === "http" ? addUp("gateway") - cheaperMillions * (price - lowerPrice) : 0,
+    logs: addUp("logs"),
+    ledger: addUp("ledger"),
     metrics: prices.metric * countMetrics(rules.length, endpointType),
     alarms: prices.alarm * countAlarmMetrics(rules.length, endpointType),
     dashboard: prices.dashboard,
@@ -148,10 +161,11 @@ const estimateStageCost = (
   };
 };
 
-/** The estimated cost of a month with so many writes, by what it pays for, in US dollars. */
+/** The estimated cost of a month. */
 export interface MonthlyCost {
   writes: number;
   endpointType: EndpointType;
+  /** US dollars by what they pay for, for instance `{ requests: 0.2, compute: 0.1, … }`. */
   dollars: Record<string, number>;
 }
 
@@ -163,7 +177,7 @@ export const estimateMonths = (rules: RuleCostFactors[]): MonthlyCost[] =>
     }),
   );
 
-/** Returns a table of monthly costs: a row for each part that costs something, and for the total. */
+/** Returns a table with a column for each month, a row for each part that costs something, and a row for the total. */
 export const buildCostTable = (months: MonthlyCost[]): string[][] => {
   const parts = Object.keys(months[0]?.dollars ?? {}).filter((part) => months.some(({ dollars }) => dollars[part]));
   const formatRow = (name: string, pick: (dollars: Record<string, number>) => number) => [
@@ -177,15 +191,16 @@ export const buildCostTable = (months: MonthlyCost[]): string[][] => {
   ];
 };
 
-/** The estimated cost of a rule's function in dollars, without the ledger: for a million reviews, and for those of a month. */
+/** The estimated cost of a rule's function in US dollars. */
 export interface RuleCost {
   rule: string;
-  /** The estimated AWS cost of a million reviews of this rule, in US dollars. */
+  /** For a million reviews, without the ledger. */
   million: number;
-  /** The reviews of API servers in the last thirty days. */
+  /** The number of reviews of API servers in the last thirty days. */
   reviews: number;
+  /** For the reviews of the last thirty days, without the ledger. */
   month: number;
-  /** What a million reviews of each sort add for the ledger, in US dollars; absent without one. */
+  /** What the ledger adds for a million reviews of each kind. Absent if the rule keeps no ledger. */
   ledger?: { review: string; million: number }[];
 }
 
@@ -206,13 +221,13 @@ export const estimateStageCosts = async (
   parts: PackagedRule[],
   now = new Date(),
 ): Promise<StageCosts> => {
-  const buildLambdaQuestion = (name: string, metric: string): CloudWatchMetricQuery => ({
+  const buildLambdaQuery = (name: string, metric: string): CloudWatchMetricQuery => ({
     namespace: "AWS/Lambda",
     metric,
     stat: "Sum",
     dimensions: { FunctionName: functions.getFunctionName(name) },
   });
-  const buildLedgerQuestion = (metric: string): CloudWatchMetricQuery => ({
+  const buildLedgerQuery = (metric: string): CloudWatchMetricQuery => ({
     namespace: "AWS/DynamoDB",
     metric,
     stat: "Sum",
@@ -220,34 +235,35 @@ export const estimateStageCosts = async (
   });
   const keepsLedger = ({ wanted }: PackagedRule) => wanted.environment.POSTERN_LEDGER !== undefined;
   const hasLedger = parts.some(keepsLedger);
-  const questions: Record<string, CloudWatchMetricQuery> = Object.fromEntries([
+  const queries: Record<string, CloudWatchMetricQuery> = Object.fromEntries([
     ...parts.flatMap(({ name }): [string, CloudWatchMetricQuery][] => [
       // Lambda also counts probes, cases and scheduled calls.
       [
         `${name}/reviews`,
         { namespace: "Postern", metric: "Denials", stat: "SampleCount", dimensions: { Stage: stage, Rule: name } },
       ],
-      [`${name}/calls`, buildLambdaQuestion(name, "Invocations")],
-      [`${name}/time`, buildLambdaQuestion(name, "Duration")],
+      [`${name}/calls`, buildLambdaQuery(name, "Invocations")],
+      [`${name}/time`, buildLambdaQuery(name, "Duration")],
     ]),
     ...(hasLedger
       ? [
-          ["ledger/read", buildLedgerQuestion("ConsumedReadCapacityUnits")] as const,
-          ["ledger/write", buildLedgerQuestion("ConsumedWriteCapacityUnits")] as const,
+          ["ledger/read", buildLedgerQuery("ConsumedReadCapacityUnits")] as const,
+          ["ledger/write", buildLedgerQuery("ConsumedWriteCapacityUnits")] as const,
         ]
       : []),
   ]);
   const since = new Date(now.getTime() - secondsInPeriod * 1000);
-  // A deployment goes on without metrics of calls if they can't be read: the cost is only an estimate.
-  const answers = await metrics.ask(questions, since, now).catch((): Record<string, number> => ({}));
-  const all = parts.map((part) => {
+  // If metrics can't be read, the deployment continues without them: the cost is only an estimate.
+  const answers = await metrics.ask(queries, since, now).catch((): Record<string, number> => ({}));
+  const factors = parts.map((part) => {
     const { name, asks, wanted, listed, warm } = part;
     const calls = answers[`${name}/calls`] ?? 0;
+    const assumedMilliseconds = asks ? reviewMilliseconds.readsCluster : reviewMilliseconds.usual;
     const uses = keepsLedger(part) ? (ledgerUses[name] ?? otherLedgerUses) : undefined;
     return {
       name,
       reviews: answers[`${name}/reviews`] ?? 0,
-      milliseconds: calls > 0 ? (answers[`${name}/time`] ?? 0) / calls : asks ? 30 : 5,
+      milliseconds: calls > 0 ? (answers[`${name}/time`] ?? 0) / calls : assumedMilliseconds,
       asks,
       memoryMegabytes: wanted.memorySize,
       phases: listed.phases.length,
@@ -258,12 +274,12 @@ export const estimateStageCosts = async (
   });
   const units = { read: answers["ledger/read"] ?? 0, write: answers["ledger/write"] ?? 0 };
   return {
-    rules: all.map(({ name, reviews, uses, ...rule }) => {
+    rules: factors.map(({ name, reviews, uses, ...rule }) => {
       const million = estimateDollarsPerMillionCalls({ ...rule, ledger: 0 }, endpointType);
       const ledger = uses?.map((use) => ({ review: use.review, million: computeLedgerDollars(use) }));
       return { rule: name, million, reviews, month: (million * reviews) / 1e6, ...(ledger && { ledger }) };
     }),
-    months: estimateMonths(all),
+    months: estimateMonths(factors),
     ...(hasLedger && { ledgerMonth: computeLedgerDollars(units) / 1e6 }),
     isInVpc: parts.some(({ wanted }) => (wanted.stackSettings.VpcConfig?.SubnetIds ?? []).length > 0),
   };

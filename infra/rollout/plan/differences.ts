@@ -12,14 +12,14 @@ import type { FunctionState } from "../clusters/disarm.ts";
 import type { Release } from "../versions/releases.ts";
 import { listDifferentSettings } from "./function-settings.ts";
 
-// What was changed in AWS by hand. The stack's template and the newest release say what was deployed.
+// This file finds what was changed in AWS by hand: it compares AWS with the stack's template and the newest release.
 
 /** A difference between a stage in AWS and what was deployed. */
 export interface StageDifference {
   sentence: string;
-  /** The command that mends it; absent if postern deploy does. */
+  /** The command with which a person repairs the difference. Absent if postern deploy repairs it. */
   command?: string;
-  /** Mends it; absent if the plan of the rule does, or only the command. */
+  /** Repairs the difference. Absent if a person must run `command`, or if the deployment of the rule repairs it. */
   repair?: () => Promise<void>;
   /** The rule whose unpublished function differs. */
   unpublished?: string;
@@ -50,12 +50,14 @@ const findStageDifferences = async (
   return found.flat(2);
 };
 
-/** Finds the differences, unless this identity lacks a right to read: then there is a note. */
+/**
+ * Finds the differences. If the caller lacks a right to read something in AWS, it returns a note about that instead.
+ */
 export const tryFindStageDifferences = async (
-  ...all: Parameters<typeof findStageDifferences>
+  ...parameters: Parameters<typeof findStageDifferences>
 ): Promise<{ differences: StageDifference[]; notes: string[] }> => {
   try {
-    return { differences: await findStageDifferences(...all), notes: [] };
+    return { differences: await findStageDifferences(...parameters), notes: [] };
   } catch (error) {
     if (!isErrorNamed(error, "AccessDenied", "AccessDeniedException")) throw error;
     const note = `what was changed in AWS by hand is not known, because a right is missing (infra/aws/iam/pipeline.yml has it): ${toSentence(error)}`;
@@ -63,6 +65,7 @@ export const tryFindStageDifferences = async (
   }
 };
 
+/** What the comparisons below read. */
 interface Scope {
   stage: AwsStage;
   template: StackTemplate;
@@ -70,6 +73,7 @@ interface Scope {
   ids: ReadonlyMap<string, string>;
 }
 
+/** Compares the alias `live` of a rule with the version that the newest release records. */
 const compareAlias = (
   { stage: { functions } }: Scope,
   { rule, live, versions, ruleVersion, disarmed }: FunctionState,
@@ -92,6 +96,7 @@ const compareAlias = (
   return sentences.map((sentence) => ({ sentence }));
 };
 
+/** Returns a difference if a function's code or settings ($LATEST) are not those of any of its published versions. */
 const compareUnpublished = ({ rule, latest, versions }: FunctionState): StageDifference[] => {
   const last = versions.at(-1);
   if (last === undefined || versions.some((version) => hasSameContent(latest, version))) return [];
@@ -121,6 +126,7 @@ const compareConcurrency = async (
   ];
 };
 
+/** Compares the permissions of a rule's alias in AWS with those in the template. */
 const comparePermissions = async (scope: Scope, { rule }: FunctionState): Promise<StageDifference[]> => {
   const { template, ids, stage } = scope;
   const { functions } = stage;
@@ -148,7 +154,7 @@ const comparePermissions = async (scope: Scope, { rule }: FunctionState): Promis
       .filter(({ permission }) => !isFound(permission))
       .map(({ statement, permission }) => ({
         sentence: `the alias live of ${rule} doesn't let ${permission.Principal} do ${permission.Action}`,
-        // Roles for deployments may not let everybody call a function.
+        // The role of a deployment has no right to let everybody call a function, so a person must do it.
         ...(permission.Principal === "*"
           ? { command: formatPermissionCommand(functions.getFunctionName(rule), statement, permission) }
           : { repair: () => functions.addPermission(rule, statement, permission) }),
@@ -171,7 +177,7 @@ const formatPermissionCommand = (
 const compareLogGroups = async ({ stage, template }: Scope): Promise<StageDifference[]> => {
   const groups = Object.values(template.Resources).flatMap(({ Type, Properties }) => {
     const { LogGroupName: name, RetentionInDays: days } = toMap(Properties);
-    // Functions of an earlier Postern had a log group each, which may be deleted by hand.
+    // With an earlier version of Postern, each function had a log group. A user may have deleted it by hand.
     const isOld = String(name).startsWith(`/aws/lambda/postern-${stage.name}-`);
     return Type === logGroupType && !isOld ? [{ name: String(name), days: Number(days) }] : [];
   });
@@ -211,7 +217,10 @@ const compareAlarms = async (scope: Scope): Promise<StageDifference[]> => {
   });
 };
 
-/** Compares an alarm's texts, numbers and lists of texts; CloudWatch adds its own members to metrics. */
+/**
+ * Compares the properties of an alarm that are texts, numbers or lists of texts. Others, such as Metrics, are left out,
+ * because CloudWatch adds members to them.
+ */
 const compareAlarm = (wanted: Record<string, unknown>, found: object | undefined): string[] => {
   if (found === undefined) return ["doesn't exist"];
   return Object.entries(wanted).flatMap(([name, value]) => {
@@ -222,7 +231,7 @@ const compareAlarm = (wanted: Record<string, unknown>, found: object | undefined
   });
 };
 
-/** Resolves what the templates of stages refer to: names, ARNs of schedules, and texts with these. */
+/** Replaces `Ref`, `Fn::GetAtt` and `Fn::Sub` in a value of the template by names and ARNs of resources. */
 const resolve = (scope: Scope, value: unknown): unknown => {
   if (Array.isArray(value)) return value.map((item) => resolve(scope, item));
   if (value === null || typeof value !== "object") return value;
@@ -234,8 +243,9 @@ const resolve = (scope: Scope, value: unknown): unknown => {
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, resolve(scope, item)]));
 };
 
+/** Returns the physical id of a resource, or the value of a pseudo parameter such as `AWS::Region`. */
 const resolveName = (scope: Scope, name: string): string | undefined => {
-  // Every stage has aliases, whose physical ids are ARNs.
+  // The physical id of an alias is its ARN, which has the region and the account. Every stage has an alias.
   const [, partition, , region, account] =
     [...scope.ids.values()].find((id) => /^arn:.*:live$/.test(id))?.split(":") ?? [];
   const pseudo: Record<string, string | undefined> = {
@@ -246,6 +256,7 @@ const resolveName = (scope: Scope, name: string): string | undefined => {
   return pseudo[name] ?? scope.ids.get(name);
 };
 
+/** Returns the ARN of a schedule, made from its name. For other resources, returns the physical id. */
 const resolveArn = (scope: Scope, id: string): string | undefined => {
   const resource: Resource | undefined = scope.template.Resources[id];
   const name = scope.ids.get(id);

@@ -1,17 +1,19 @@
 import { isDeepStrictEqual } from "node:util";
 import type { LambdaStackSettings, LambdaVersionContent } from "../../aws/function-updates.ts";
 
-/** Returns what differs between two configurations of a function, in words such as keys, sizing or layers; never values. */
+/** Names the settings that differ between two versions of a function, for instance "keys", "sizing" or "layers". */
 export const listDifferentSettings = (left: LambdaVersionContent, right: LambdaVersionContent): string[] => [
   ...listDifferentKeys(groupVariables(left.environment), groupVariables(right.environment)),
   ...(left.memorySize === right.memorySize && left.timeout === right.timeout ? [] : ["sizing"]),
   ...listDifferentKeys(left.stackSettings, right.stackSettings).map((name) => settingNames[name]),
 ];
 
-const groupVariables = ({ POSTERN_LEDGER: ledger, ...all }: Record<string, string>) => {
-  const select = (isOwn: boolean) =>
-    Object.fromEntries(Object.entries(all).filter(([name]) => name.startsWith("POSTERN_") === isOwn));
-  return { keys: select(true), ledger, environment: select(false) };
+/** Groups the environment variables of a function by what a plan calls them: keys, ledger and environment. */
+const groupVariables = ({ POSTERN_LEDGER: ledger, ...others }: Record<string, string>) => {
+  const [keys, environment] = [true, false].map((isOfPostern) =>
+    Object.fromEntries(Object.entries(others).filter(([name]) => name.startsWith("POSTERN_") === isOfPostern)),
+  );
+  return { keys, ledger, environment };
 };
 
 const listDifferentKeys = <T extends object>(left: T, right: T) =>

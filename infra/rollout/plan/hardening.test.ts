@@ -169,7 +169,7 @@ describe("a rule", () => {
     }
   });
 
-  it("still fails closed if its entry in the cluster does, despite errors, unless it is to be softened", async () => {
+  it("continues to fail closed despite errors if its entry in the cluster fails closed, unless --soften is given", async () => {
     const failing = {
       reviews: [{ code: 500 }],
       entries: [{ name: `${rule}.postern.dev`, failurePolicy: "Fail" as const }],

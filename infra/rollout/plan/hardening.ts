@@ -11,8 +11,8 @@ import type { DeploymentTargets } from "../targets.ts";
 import type { Release, ReleasedCluster } from "../versions/releases.ts";
 
 /**
- * Returns the rules to make fail closed: those that already do, by the newest release or by the entries in the cluster,
- * and those with enough reviews without an error.
+ * Returns the rules whose entries get failurePolicy Fail: rules that have it already, in the newest release or in the
+ * cluster, and rules that answered at least `harden` reviews without a failure.
  */
 export const chooseFailClosedRules = async (
   { catalogue, harden, soften = [] }: Pick<DeploymentTargets, "catalogue" | "harden" | "soften">,
@@ -52,14 +52,14 @@ export const chooseFailClosedRules = async (
   return { hardened: candidates.filter((rule) => already.includes(rule) || ready.has(rule)), notes };
 };
 
-/** What is known of a stage: its newest release, the outputs of its stack, and what CloudWatch counts. */
+/** A stage's newest release, the outputs of its stack, and what CloudWatch counts. */
 export interface StageRecord {
   newest: Release | undefined;
   outputs: Record<string, string>;
   readCounts: StageCountsReader;
 }
 
-/** The entries in a cluster; none if they can't be read. */
+/** The webhook entries in a cluster. The list is empty if they can't be read. */
 export interface PresentEntries {
   entries: readonly Pick<WebhookEntry, "name" | "failurePolicy">[];
 }
@@ -67,11 +67,11 @@ export interface PresentEntries {
 const [minute, day] = [60_000, 24 * 3_600_000];
 const lookBackDays = 7;
 
-/** What CloudWatch has of a stage since a time. */
+/** What CloudWatch has counted for a stage since a time. */
 interface StageCounts {
-  /** The reviews by cluster, rule and mode, and how many of them failed. */
+  /** The number of reviews and of failed reviews, by cluster, rule and mode. */
   reviews: LogQueryRow[];
-  /** The requests that the gateway answered instead of a function, by route. */
+  /** The number of requests that the gateway answered without a function, by route. */
   losses: LogQueryRow[];
   /** The values of Lambda's metrics, by rule and metric. */
   lambda: Record<string, number>;
@@ -80,8 +80,8 @@ interface StageCounts {
 export type StageCountsReader = (from: Date) => Promise<StageCounts>;
 
 /**
- * Returns a function that counts the reviews of all clusters since a minute. Clusters whose entries were applied in the
- * same minute, or more than a week ago, share its queries, which cost money by what they read.
+ * Returns a function that counts the reviews of all clusters since a time. It keeps each answer by the minute, and so
+ * reads once for clusters whose entries were applied in the same minute. CloudWatch charges for what a query reads.
  */
 export const createStageCountsReader = (
   {
@@ -97,7 +97,7 @@ export const createStageCountsReader = (
   outputs: Record<string, string>,
 ): StageCountsReader => {
   const names = [...catalogue.filter((listed) => listed.rule.guards), ...config.groups].map(({ name }) => name);
-  const known = new Map<number, Promise<StageCounts>>();
+  const countsByStart = new Map<number, Promise<StageCounts>>();
   const read = async (from: Date): Promise<StageCounts> => {
     const to = new Date();
     const [reviews, losses, lambda] = await Promise.all([
@@ -113,18 +113,21 @@ export const createStageCountsReader = (
   };
   return (from) => {
     const start = Math.floor(from.getTime() / minute) * minute;
-    const counts = known.get(start) ?? read(new Date(start));
-    known.set(start, counts);
+    const counts = countsByStart.get(start) ?? read(new Date(start));
+    countsByStart.set(start, counts);
     return counts;
   };
 };
 
-/** Builds a query of the functions' log; a rule's name has only letters, digits and hyphens. */
+/** Builds a query of the functions' log. Names of rules need no quoting: they have only letters, digits and hyphens. */
 const buildReviewQuery = (rules: string[]) =>
   `filter ispresent(Cluster) and Rule in [${rules.map((rule) => `"${rule}"`).join(", ")}]
 | stats sum(Reviews) as reviews, sum(Errors) as failed by Cluster, Rule, Mode`;
 
-/** Counts requests that the gateway answered itself: `function` is the function's status, or "-" if it returned none. */
+/**
+ * A query of the gateway's log: counts requests that the gateway answered with 429 or 5xx itself. The field `function`
+ * is the status that the function returned, or "-" if it returned none.
+ */
 const lossesByRoute =
   "filter status like /^(429|5..)$/ and function not like /^5/ | stats count(*) as lost by routeKey";
 
@@ -137,13 +140,14 @@ const buildLambdaQuestions = (rule: string, { getFunctionName }: Pick<StageFunct
 interface ReviewCount {
   /** The number of reviews that a rule answered for API servers, without Postern's own probes. */
   count: number;
+  /** Why reviews failed, and how many, for instance "2 throttled by Lambda". */
   losses: string[];
 }
 
 /**
- * Returns how many reviews each rule got and how many failed, since a cluster's entries were applied or in the last
- * seven days. The functions' log has the cluster of each review. AWS's metrics (crashes, timeouts, throttling) and the
- * gateway's log don't, so they count for every cluster.
+ * Counts, by rule, the reviews of one cluster and their failures: since its entries were applied, but for at most seven
+ * days. The functions' log says for which cluster a review was. AWS's metrics (crashes, timeouts, throttling) and the
+ * gateway's log don't say it, so failures that they show count for every cluster.
  */
 const readReviews = async (
   readCounts: StageCountsReader,
@@ -158,18 +162,18 @@ const readReviews = async (
     const from = new Date(Math.max(Date.parse(since), Date.now() - lookBackDays * day));
     const { reviews, losses, lambda } = await readCounts(from);
     const mode = cluster.rules.get(rule)?.mode ?? "enforce";
-    const own = reviews.filter((row) => row.Cluster === name && row.Rule === rule && row.Mode === mode);
+    const ofCluster = reviews.filter((row) => row.Cluster === name && row.Rule === rule && row.Mode === mode);
     // A request that API Gateway refuses before its route is known has the route "-".
     const ofRoute = losses.filter(({ routeKey = "-" }) => [buildRoute(rule), "-"].includes(routeKey));
     const causes = Object.entries({
-      failed: sumField(own, "failed"),
+      failed: sumField(ofCluster, "failed"),
       "ended by a crash or a timeout": lambda[`${rule} Errors`] ?? 0,
       "throttled by Lambda": lambda[`${rule} Throttles`] ?? 0,
       "answered 429 or 5xx by the gateway": sumField(ofRoute, "lost"),
       "answered 5xx at the function's URL": lambda[`${rule} Url5xxCount`] ?? 0,
     });
     found.set(rule, {
-      count: Math.max(0, sumField(own, "reviews") - (before?.probed?.[rule] ?? 0)),
+      count: Math.max(0, sumField(ofCluster, "reviews") - (before?.probed?.[rule] ?? 0)),
       losses: causes.flatMap(([words, count]) => (count > 0 ? [`${count} ${words}`] : [])),
     });
   }
@@ -178,24 +182,27 @@ const readReviews = async (
 
 const sumField = (rows: LogQueryRow[], field: string) => rows.reduce((sum, row) => sum + Number(row[field] ?? 0), 0);
 
-/** Returns the rules and groups with the entries whose failurePolicy hardening changes from Ignore to Fail. */
+/**
+ * Returns, by rule or group, the names of the entries whose failurePolicy is Ignore, and would be Fail if the rule were
+ * hardened.
+ */
 const findHardenable = (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
   endpoints: RuleEndpoints,
 ): Map<string, string[]> => {
   const names = catalogue.map(({ name }) => name).concat(cluster.groups.map(({ name }) => name));
-  const readPolicies = (hardened: string[]) =>
+  const buildEntries = (hardened: string[]) =>
     new Map(
       listEntries(buildClusterManifests(catalogue, cluster, endpoints, new Set(hardened))).map((entry) => [
         entry.name,
         entry,
       ]),
     );
-  const [before, after] = [readPolicies([]), readPolicies(names)];
-  const softened = [...after.values()].filter(
+  const [before, after] = [buildEntries([]), buildEntries(names)];
+  const changing = [...after.values()].filter(
     ({ name, failurePolicy }) => failurePolicy === "Fail" && before.get(name)?.failurePolicy === "Ignore",
   );
-  const byRule = Map.groupBy(softened, (entry) => getRuleNameOfEntry(entry) ?? "");
-  return new Map([...byRule].map(([rule, some]) => [rule, some.map((entry) => entry.name)]));
+  const byRule = Map.groupBy(changing, (entry) => getRuleNameOfEntry(entry) ?? "");
+  return new Map([...byRule].map(([rule, entries]) => [rule, entries.map((entry) => entry.name)]));
 };

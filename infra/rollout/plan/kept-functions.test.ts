@@ -81,7 +81,7 @@ describe("the change of a stack", () => {
       assert.deepEqual(compareStacks(before, changeFunction({ [name]: value })).changed, ["ALambdaFunction"], name);
   });
 
-  it("has the same fields of other resources", () => {
+  it("contains a resource other than a function if one of these fields differs", () => {
     const describeAlarm = (Description: string) =>
       buildTemplate([], "", { Alarm: { Type: "AWS::CloudWatch::Alarm", Properties: { Description } } });
     assert.deepEqual(compareStacks(describeAlarm("a"), describeAlarm("b")).changed, ["Alarm"]);
@@ -101,7 +101,7 @@ describe("the change of a stack", () => {
     assert.equal(isUnchanged(change), false);
   });
 
-  it("is something if one of its lists has an element", () => {
+  it("counts as a change if the stack is new or if one of the lists isn't empty", () => {
     const same = { isNew: false, added: [], changed: [], removed: [] };
     for (const one of [{ isNew: true }, { added: ["a"] }, { changed: ["a"] }, { removed: ["a"] }])
       assert.equal(isUnchanged({ ...same, ...one }), false, JSON.stringify(one));
@@ -115,7 +115,7 @@ describe("the rules of a stack", () => {
     assert.deepEqual(listStackRules(undefined, "test"), []);
   });
 
-  it("have their whole names if the functions' names are shortened", () => {
+  it("have their full names even if the names of their functions are shortened", () => {
     const Environment = { Variables: { POSTERN_RULE: "a-b" } };
     const shortened = {
       Type: "AWS::Lambda::Function",

@@ -10,7 +10,10 @@ import { listCalledRules } from "../clusters/cluster-manifests.ts";
 import type { PackagedRule, StagePackage } from "../versions/package.ts";
 import type { Release } from "../versions/releases.ts";
 
-/** Returns the rules that are off but keep their functions: an entry or the newest release still names them. */
+/**
+ * Returns the rules that are off but keep their functions, because the newest release still has the rule or its
+ * entries.
+ */
 export const findOffRulesToKeep = (
   stage: string,
   deployed: StackTemplate | undefined,
@@ -28,13 +31,17 @@ export const findOffRulesToKeep = (
 export const readEndpointType = (template: StackTemplate | undefined): "http" | "url" =>
   template?.Resources.HttpApi === undefined ? "url" : "http";
 
-/** Returns the CloudFormation template with all rules to keep. Deleting leftovers alone waits for other changes. */
+/**
+ * Returns the CloudFormation template, with the functions of rules that are off but stay, and its differences from the
+ * deployed one. If it would only delete resources, and the deployment changes nothing else (`hasOtherChanges`), they
+ * stay until a later deployment.
+ */
 export const planStack = (
   stage: string,
   { template: packaged, parts }: StagePackage,
   deployed: StackTemplate | undefined,
   all: Release[],
-  elsewhere: boolean,
+  hasOtherChanges: boolean,
 ): { template: StackTemplate; stack: StackDifferences; kept: string[] } => {
   const template = addTracingPolicies(removeUnusedNetworkPolicies(packaged, deployed));
   const [before, after] = [readEndpointType(deployed), readEndpointType(template)];
@@ -45,44 +52,52 @@ export const planStack = (
   const kept = findOffRulesToKeep(stage, deployed, parts, all);
   const complete = retainLogGroups(copyRuleResources(template, deployed, kept), deployed);
   const stack = compareStacks(deployed, complete);
-  const isCleaning = stack.removed.length > 0 && stack.added.length + stack.changed.length === 0 && !elsewhere;
-  if (!isCleaning || deployed === undefined) return { template: complete, stack, kept };
+  const onlyRemoves = stack.removed.length > 0 && stack.added.length + stack.changed.length === 0;
+  if (!onlyRemoves || hasOtherChanges || deployed === undefined) return { template: complete, stack, kept };
   const leftovers = listStackRules(deployed, stage).filter((rule) => !parts.some(({ name }) => name === rule));
-  const asItIs = retainLogGroups(copyRuleResources(template, deployed, leftovers), deployed, true);
-  return { template: asItIs, stack: compareStacks(deployed, asItIs), kept: leftovers };
+  const withLeftovers = retainLogGroups(copyRuleResources(template, deployed, leftovers), deployed, true);
+  return { template: withLeftovers, stack: compareStacks(deployed, withLeftovers), kept: leftovers };
 };
 
 /**
- * Removes the right to connect to a VPC from the roles of functions that never were in one. A function that has left a VPC
- * keeps the right: its older versions are still there, and Lambda deletes their network interfaces with the role's rights.
+ * Removes the right to connect to a VPC from the roles of functions that never were in a VPC. If a function was in one
+ * before, its role keeps the right: older versions of the function still have network interfaces, which Lambda deletes
+ * with the role's rights.
  */
 const removeUnusedNetworkPolicies = (template: StackTemplate, deployed: StackTemplate | undefined): StackTemplate => {
   const isNetworkPolicy = ({ PolicyName }: { PolicyName: string }) => PolicyName === networkPolicyName;
   const resources = Object.entries(template.Resources).map(([id, resource]) => {
-    const served = template.Resources[id.replace(/Role$/, "LambdaFunction")];
-    const [own, before] = [listRolePolicies(resource), listRolePolicies(deployed?.Resources[id])];
-    const isUsed = served?.Properties?.VpcConfig !== undefined || before.some(isNetworkPolicy);
-    if (isUsed || !own.some(isNetworkPolicy)) return [id, resource];
-    const Policies = own.filter((policy) => !isNetworkPolicy(policy));
+    const lambdaFunction = template.Resources[id.replace(/Role$/, "LambdaFunction")];
+    const [wanted, before] = [listRolePolicies(resource), listRolePolicies(deployed?.Resources[id])];
+    const isUsed = lambdaFunction?.Properties?.VpcConfig !== undefined || before.some(isNetworkPolicy);
+    if (isUsed || !wanted.some(isNetworkPolicy)) return [id, resource];
+    const Policies = wanted.filter((policy) => !isNetworkPolicy(policy));
     return [id, { ...resource, Properties: { ...resource.Properties, Policies } }];
   });
   return { ...template, Resources: Object.fromEntries(resources) };
 };
 
-/** Adds the right to send traces to the roles of functions that serverless.yml traces: osls adds it to its own role. */
+/**
+ * Adds the right to send traces to the roles of functions with tracing in serverless.yml. The packager osls adds this
+ * right only to a role that it makes itself, which Postern doesn't use.
+ */
 const addTracingPolicies = (template: StackTemplate): StackTemplate => {
   const Action = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"];
   const Statement = [{ Effect: "Allow", Action, Resource: "*" }];
   const policy = { PolicyName: "tracing", PolicyDocument: { Version: "2012-10-17", Statement } };
   const resources = Object.entries(template.Resources).map(([id, resource]) => {
-    const served = template.Resources[id.replace(/Role$/, "LambdaFunction")];
-    if (!id.endsWith("Role") || toMap(served?.Properties?.TracingConfig).Mode !== "Active") return [id, resource];
+    const lambdaFunction = template.Resources[id.replace(/Role$/, "LambdaFunction")];
+    if (!id.endsWith("Role") || toMap(lambdaFunction?.Properties?.TracingConfig).Mode !== "Active")
+      return [id, resource];
     const Policies = [...listRolePolicies(resource), policy];
     return [id, { ...resource, Properties: { ...resource.Properties, Policies } }];
   });
   return { ...template, Resources: Object.fromEntries(resources) };
 };
 
+/**
+ * Returns the rights of roles that a deployment adds and removes, in lines such as `<role>: <action> on <resource>`.
+ */
 export const compareRights = (
   deployed: StackTemplate | undefined,
   template: StackTemplate,
@@ -117,9 +132,10 @@ export const compareStacks = (before: StackTemplate | undefined, after: StackTem
 export const isUnchanged = ({ isNew, added, changed, removed }: StackDifferences): boolean =>
   !isNew && added.length + changed.length + removed.length === 0;
 
-/** The properties of a Lambda function that no stack update sets: Postern itself changes them with each version. */
+/** The properties of a Lambda function that are not compared: Postern, not the stack, sets them in each version. */
 const versioned = ["Code", "Environment", "Description", "MemorySize", "Timeout"];
 
+/** Returns the resources, outputs and tags of a template by their ids, such as `output BaseUrl` or `tag team`. */
 const listComparedParts = (template: StackTemplate | undefined): Map<string, unknown> => {
   const resources = Object.entries(template?.Resources ?? {}).map(([id, resource]) => {
     if (resource.Type !== "AWS::Lambda::Function") return [id, resource] as const;
@@ -133,6 +149,7 @@ const listComparedParts = (template: StackTemplate | undefined): Map<string, unk
   return new Map<string, unknown>([...resources, ...outputs, ...tags]);
 };
 
+/** Returns the rules that have a function in a stack. */
 export const listStackRules = (template: StackTemplate | undefined, stage: string): string[] => {
   const prefix = `postern-${stage}-`;
   return Object.values(template?.Resources ?? {}).flatMap(({ Type, Properties }) => {
@@ -143,15 +160,16 @@ export const listStackRules = (template: StackTemplate | undefined, stage: strin
   });
 };
 
-/** Copies the resources and outputs of these rules from the template `from` into a template. */
+/** Returns `template` with the resources and outputs that the template `from` has for these rules. */
 export const copyRuleResources = (
   template: StackTemplate,
   from: StackTemplate | undefined,
   rules: string[],
 ): StackTemplate => {
-  const ids = rules.map((rule) => new RegExp(`^${toLogicalId(rule)}(?!Dash)[A-Z]`));
-  const selectById = (all: Record<string, unknown> = {}) =>
-    Object.fromEntries(Object.entries(all).filter(([id]) => ids.some((form) => form.test(id))));
+  // A logical id writes a hyphen as Dash: for the rule `pod`, PodRole matches, but PodDashLabelsRole doesn't.
+  const idPatterns = rules.map((rule) => new RegExp(`^${toLogicalId(rule)}(?!Dash)[A-Z]`));
+  const selectById = (byId: Record<string, unknown> = {}) =>
+    Object.fromEntries(Object.entries(byId).filter(([id]) => idPatterns.some((pattern) => pattern.test(id))));
   const resources = selectById(from?.Resources) as StackTemplate["Resources"];
   return {
     ...template,
@@ -161,9 +179,10 @@ export const copyRuleResources = (
 };
 
 /**
- * Adds the log groups of functions that the template doesn't have any more, so that the next deployment removes them
- * from the stack without deleting the logs. CloudFormation does so only if the template before says Retain. `again` also
- * adds those that say it already. A stack that has no room for all of them loses the others.
+ * Adds the log groups of deleted functions to a template again, with the deletion policy Retain. CloudFormation keeps
+ * the logs of a log group that leaves the stack only if the deployed template has this policy, so the log groups leave
+ * the stack one deployment later. `again` also adds log groups that are deployed with this policy already. If the stack
+ * would have too many resources, the last log groups are not added, and CloudFormation may delete their logs.
  */
 const retainLogGroups = (template: StackTemplate, deployed?: StackTemplate, again = false): StackTemplate => {
   const groups = Object.entries(deployed?.Resources ?? {}).filter(
@@ -178,7 +197,10 @@ const retainLogGroups = (template: StackTemplate, deployed?: StackTemplate, agai
   return { ...template, Resources: { ...template.Resources, ...Object.fromEntries(retained) } };
 };
 
-/** Lists what the roles in a stack's template allow, in lines such as `<role>: <action> on <resource>`; no logs. */
+/**
+ * Lists what the roles in a template allow, in lines such as `<role>: <action> on <resource>`. Rights to logs are left
+ * out.
+ */
 export const listRoleRights = (template: StackTemplate | undefined): string[] =>
   Object.entries(template?.Resources ?? {}).flatMap(([id, resource]) => {
     if (resource.Type !== "AWS::IAM::Role") return [];

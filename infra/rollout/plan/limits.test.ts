@@ -114,7 +114,7 @@ describe("the limits of a function", () => {
       "the environment of rule-0 has 4097 bytes, and Lambda accepts 4096: finish the rotation of keys, or deploy some of the clusters as another stage",
     ]);
   });
-  it("are the size of its zip", () => {
+  it("include the size of its zip", () => {
     assert.deepEqual(find(small, [{ bytes: 2_000_000 }], { zipBytes: 1_500_000 }), [
       "the zip of rule-0 has 2.0 MB, and Lambda accepts 1.5 MB",
     ]);
@@ -133,7 +133,7 @@ describe("the limits of an account", () => {
     );
   });
 
-  it("keep 100 of its concurrency for functions that reserve none", () => {
+  it("keep a concurrency of 100 for functions without reserved concurrency", () => {
     assert.deepEqual(find(buildReserving(400, 500)), []);
     assert.deepEqual(find(buildReserving(400, 501)), [
       "the rules reserve 901 concurrent executions, which leaves 99 of the account's 1000 to functions that reserve none, and Lambda keeps 100 for those: lower `reserved` in postern.yaml, or ask AWS for a higher quota",
@@ -143,7 +143,7 @@ describe("the limits of an account", () => {
       /leaves 9 of the account's 10 /,
     );
   });
-  it("count what the stage reserves already, and what others reserve", () => {
+  it("count the concurrency that the stage and other functions have already reserved", () => {
     const shared = { unreserved: 300 };
     assert.deepEqual(find(buildReserving(500), [], shared, buildReserving(400)), []);
     assert.match(String(find(buildReserving(701), [], shared, buildReserving(400))), /reserve 701 .* leaves 0 of/);
@@ -151,7 +151,7 @@ describe("the limits of an account", () => {
     assert.deepEqual(find(buildReserving(400), [], { unreserved: 50 }, buildReserving(400)), []);
   });
 
-  it("have room for warm environments, those of the version before included", () => {
+  it("have room for warm environments, including those of the previous version", () => {
     const plan = (count: number, reserved?: number, changes = ["code"]) => {
       const parts = buildChanges([{ reserved }], changes);
       const there = [{ version: "1", count: 400, status: "READY" as const, reason: undefined }];
@@ -168,14 +168,14 @@ describe("the limits of an account", () => {
     ]);
   });
 
-  it("are the functions that one request calls at the same time", () => {
+  it("include the number of functions that one request calls at the same time", () => {
     const tenExecutions = { concurrency: 10, unreserved: 10 };
     assert.deepEqual(find(small, repeat(10), tenExecutions), []);
     assert.deepEqual(find(small, repeat(11), tenExecutions), [
       "a CREATE request for pods calls 11 functions at the same time, and the account has 10 concurrent executions that no function reserves: ask AWS for a higher quota",
     ]);
   });
-  it("don't stop a deployment of functions that are all there already", () => {
+  it("don't stop a deployment if all functions exist already", () => {
     const known = { version: "1" } as RuleChangePlan["known"];
     const parts = buildChanges(repeat(11)).map((change) => ({ ...change, known }));
     const tenExecutions = { ...quotas, concurrency: 10, unreserved: 10 };
@@ -195,7 +195,7 @@ describe("the limits of an account", () => {
     );
   });
 
-  it("are the room for code, which new functions use twice", () => {
+  it("include the storage for code; the code of a new function is stored twice", () => {
     const room = { codeBytes: 80e9, usedCodeBytes: 80e9 - 3_000_000 };
     assert.deepEqual(find(small, [{ bytes: 1_500_000 }], room), []);
     assert.deepEqual(find(small, [{ bytes: 1_600_000 }], room), [
@@ -203,7 +203,7 @@ describe("the limits of an account", () => {
     ]);
   });
 
-  it("are all listed at once", () => {
+  it("are all reported together", () => {
     const given = { concurrency: 10, unreserved: 10, usedCodeBytes: 1e9, zipBytes: 1 };
     const samples = repeat(20, { bytes: 2, environment: { A: "a".repeat(5000) } });
     const found = find({ ...build(501, "AWS::SNS::Topic"), Outputs: {} }, samples, given);

@@ -14,12 +14,11 @@ const maxOutputs = 200;
 const maxTemplateBytes = 1_000_000;
 /** The most characters of all inline policies of an IAM role. */
 const maxPolicyCharacters = 10_240;
-/** The concurrency that Lambda keeps for the functions of an account that reserve none. */
+/** The concurrent executions that Lambda keeps free for the functions of an account that reserve none. */
 const leastUnreserved = 100;
 
 /**
- * Returns a sentence for each limit of AWS that a deployment would exceed. Without `quotas`, the limits of the account
- * are left out.
+ * Describes each limit of AWS that a deployment would exceed. Without `quotas`, limits of the account are not checked.
  */
 export const findExceededLimits = (
   plan: LimitedPlan,
@@ -54,7 +53,10 @@ const findStackLimits = (template: StackTemplate): string[] => {
   ];
 };
 
-/** A role has a statement for each cluster whose token its rule reads, or whose reviews it records. */
+/**
+ * Describes the roles whose policies are too long for IAM. A role has one statement for each cluster whose token the
+ * rule reads, and one for each cluster whose reviews it records.
+ */
 const findLargeRoles = ({ Resources }: StackTemplate): string[] =>
   Object.entries(Resources).flatMap(([id, resource]) => {
     if (resource.Type !== "AWS::IAM::Role") return [];
@@ -76,12 +78,10 @@ const findConcurrencyLimits = (
 ): string[] => {
   const [before, wanted] = [sumReserved(deployed), sumReserved(template)];
   const free = Math.max(0, quotas.unreserved + before - wanted);
-  const called = findMostCalled(
-    parts.map(({ part }) => part),
-    free,
-  );
-  // A stage that has too little concurrency already can still be repaired.
-  const isMore = wanted > before || parts.some(({ known }) => known === undefined);
+  const packaged = parts.map(({ part }) => part);
+  const called = findMostCallingRequest(packaged, free);
+  // A stage that already has too little concurrency can still be deployed if the deployment needs no more of it.
+  const needsMore = wanted > before || parts.some(({ known }) => known === undefined);
   return [
     ...(wanted > before && free < leastUnreserved
       ? [
@@ -89,7 +89,7 @@ const findConcurrencyLimits = (
         ]
       : []),
     ...findWarmLimits(parts, warm, Math.max(0, free - leastUnreserved)),
-    ...(isMore && called.count > free
+    ...(needsMore && called.count > free
       ? [
           `a ${called.request} calls ${called.count} functions at the same time, and the account has ${free} concurrent executions that no function reserves: ask AWS for a higher quota`,
         ]
@@ -97,9 +97,12 @@ const findConcurrencyLimits = (
   ];
 };
 
-/** Until a release is settled, the versions before keep their warm environments beside those of the new ones. */
+/**
+ * Describes the rules that would have too many warm environments. During a deployment, the old and the new version of a
+ * rule have warm environments at the same time.
+ */
 const findWarmLimits = (parts: RuleChangePlan[], warm: WarmRulePlan[], room: number): string[] => {
-  const starting = warm.flatMap(({ rule, wanted, there, changes }) => {
+  const startingRules = warm.flatMap(({ rule, wanted, there, changes }) => {
     if (wanted === 0 || changes.length === 0) return [];
     const change = parts.find(({ part }) => part.name === rule);
     const resized = change?.changes.length === 0 ? change.known?.ruleVersion.version : undefined;
@@ -107,9 +110,9 @@ const findWarmLimits = (parts: RuleChangePlan[], warm: WarmRulePlan[], room: num
     const count = others.reduce((sum, other) => sum + other.count, wanted);
     return [{ rule, count, reserved: change?.part.reserved }];
   });
-  const total = starting.reduce((sum, { count, reserved }) => sum + (reserved === undefined ? count : 0), 0);
+  const total = startingRules.reduce((sum, { count, reserved }) => sum + (reserved === undefined ? count : 0), 0);
   return [
-    ...starting.flatMap(({ rule, count, reserved }) =>
+    ...startingRules.flatMap(({ rule, count, reserved }) =>
       reserved !== undefined && count > reserved
         ? [
             `${rule} has ${count} warm environments until the release is settled, and reserves ${reserved} concurrent executions: raise \`reserved\` in postern.yaml, or lower \`warm\``,
@@ -124,13 +127,14 @@ const findWarmLimits = (parts: RuleChangePlan[], warm: WarmRulePlan[], room: num
   ];
 };
 
+/** Describes zips that are too large for Lambda, and whether all new versions together need too much code storage. */
 const findCodeLimits = ({ parts }: LimitedPlan, quotas: LambdaQuotas): string[] => {
-  const open = parts.filter(({ known, changes }) => known === undefined || changes.length > 0);
+  const changing = parts.filter(({ known, changes }) => known === undefined || changes.length > 0);
   // Lambda stores the code of a new function twice: as $LATEST and as its first version.
-  const bytes = open.reduce((sum, { part, known }) => sum + part.wanted.zip.length * (known ? 1 : 2), 0);
+  const bytes = changing.reduce((sum, { part, known }) => sum + part.wanted.zip.length * (known ? 1 : 2), 0);
   const left = Math.max(0, quotas.codeBytes - quotas.usedCodeBytes);
   return [
-    ...open.flatMap(({ part: { name, wanted } }) =>
+    ...changing.flatMap(({ part: { name, wanted } }) =>
       wanted.zip.length > quotas.zipBytes
         ? [
             `the zip of ${name} has ${formatBytes(wanted.zip.length)}, and Lambda accepts ${formatBytes(quotas.zipBytes)}`,
@@ -152,13 +156,13 @@ const sumReserved = (template: StackTemplate | undefined): number =>
   );
 
 /**
- * Returns the request that calls the most functions at the same time, without functions that reserve concurrency. An
- * API server calls validating entries in parallel, and mutating ones one after the other. Requests that call at most
- * `free` functions aren't counted exactly.
+ * Returns the request that calls the most functions at the same time. Functions that reserve concurrency don't count,
+ * and mutating entries neither: an API server calls only validating entries in parallel. Returns the count 0 if no
+ * request can call more than `free` functions.
  */
-const findMostCalled = (parts: PackagedRule[], free: number): { request: string; count: number } => {
-  let most = { request: "", count: 0 };
-  // No cluster has an empty name: it stands for those with the usual setup.
+const findMostCallingRequest = (parts: PackagedRule[], free: number): { request: string; count: number } => {
+  let largest = { request: "", count: 0 };
+  // The empty name stands for all clusters with the usual setup.
   for (const cluster of new Set(["", ...parts.flatMap(({ config }) => Object.keys(config.clusters))])) {
     const matches = parts.flatMap(({ listed, config, reserved }) => {
       const { mode = "off", settings = {} } = findClusterSetup(config, cluster) ?? {};
@@ -166,17 +170,18 @@ const findMostCalled = (parts: PackagedRule[], free: number): { request: string;
       const rows = isCalled ? selectPhase<readonly RequestMatch[]>(listed.rule.match, "validate", settings) : undefined;
       return rows ? [rows] : [];
     });
+    // Even a request that all of these functions match is within the limit.
     if (matches.length <= free) continue;
     for (const request of matches.flat().flatMap(listMatchedRequests)) {
       const count = matches.filter((rows) => rows.some((row) => matchesRequest(row, request))).length;
       const name = [request.resource.resource, request.subResource ?? []].flat().join("/");
-      if (count > most.count) most = { request: `${request.operation} request for ${name}`, count };
+      if (count > largest.count) largest = { request: `${request.operation} request for ${name}`, count };
     }
   }
-  return most;
+  return largest;
 };
 
-/** Returns a request for each resource and operation of an element of an entry's `rules`. */
+/** Returns a request for each pair of a resource and an operation in one element of a webhook's `rules`. */
 const listMatchedRequests = (row: RequestMatch) =>
   row.resources.flatMap((resource) =>
     row.operations.map(

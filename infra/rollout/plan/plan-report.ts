@@ -9,6 +9,7 @@ import type { StageDifference } from "./differences.ts";
 import { isUnchanged } from "./kept-functions.ts";
 import { changesNothing, type DeploymentPlan } from "./plan.ts";
 
+/** Formats a plan for a terminal, as `postern plan` and `postern deploy` print it. */
 export const formatPlan = (plan: DeploymentPlan, costs: StageCosts): string => {
   const { identity, stack, parts, kept, warm, ledger, differences, rights, clusters, limits, notes } = plan;
   const lines: string[] = [describeStageIdentity(identity), "", "stack"];
@@ -34,8 +35,8 @@ export const formatPlan = (plan: DeploymentPlan, costs: StageCosts): string => {
       const cold = part.warm === undefined ? "" : ", without warm environments";
       lines.push(`  ! ${part.name}: disarmed until ${state.disarmed.until.toISOString()}${cold}`);
     }
-  const same = parts.length - changing.length;
-  if (same > 0) lines.push(`  ${same} of ${parts.length} unchanged`);
+  const unchanged = parts.length - changing.length;
+  if (unchanged > 0) lines.push(`  ${unchanged} of ${parts.length} unchanged`);
   if (rights.added.length + rights.removed.length > 0)
     lines.push(
       "",
@@ -43,7 +44,7 @@ export const formatPlan = (plan: DeploymentPlan, costs: StageCosts): string => {
       ...rights.added.map((right) => `  + ${right}`),
       ...rights.removed.map((right) => `  - ${right}`),
     );
-  const shown = new Set<string>();
+  const shownAdvice = new Set<string>();
   for (const { cluster, differences, unknown, policies, notes, waits, groupAdvice } of clusters) {
     lines.push("", `cluster ${cluster}`);
     if (unknown !== undefined) lines.push(`  ? ${unknown}`);
@@ -51,10 +52,10 @@ export const formatPlan = (plan: DeploymentPlan, costs: StageCosts): string => {
     const placed = describePlacements(policies).map((line) => `policies ${line}`);
     for (const line of [...differences.map((sentence) => `~ ${sentence}`), ...placed, ...notes, waits ?? []].flat())
       lines.push(`  ${line}`);
-    // Clusters mostly have the same rules.
+    // Clusters mostly have the same rules, and so the same advice: it is shown once.
     const advice = groupAdvice ? describeGroupAdvice(groupAdvice).map((line) => `  ${line}`) : [];
-    if (!shown.has(advice.join())) lines.push(...advice);
-    shown.add(advice.join());
+    if (!shownAdvice.has(advice.join())) lines.push(...advice);
+    shownAdvice.add(advice.join());
   }
   lines.push(...formatCosts(costs));
   const present = formatPresentPlugins(plan.presentPlugins, (rule) => describeRuleCosts(rule, costs));
@@ -72,7 +73,7 @@ const describeRuleCosts = (rule: string, { rules }: StageCosts): string => {
   return `$${million.toFixed(2)} for a million reviews${used}`;
 };
 
-/** Returns the lines of a report: what differs in AWS from what was deployed, and what repairs it. */
+/** Returns lines about what differs in AWS from what was deployed. Each says how the difference can be repaired. */
 export const formatDifferences = (differences: StageDifference[]): string[] =>
   differences.flatMap(({ sentence, command }) =>
     command === undefined
@@ -83,6 +84,7 @@ export const formatDifferences = (differences: StageDifference[]): string[] =>
 export const toDifferenceData = (differences: StageDifference[]): object[] =>
   differences.map(({ sentence, command }) => ({ sentence, ...(command !== undefined && { command }) }));
 
+/** Returns lines about costs: a table by rule, the ledger, NAT gateways, and a table of estimated months. */
 const formatCosts = ({ rules, months, ledgerMonth = 0, isInVpc }: StageCosts): string[] => {
   const formatDollars = (amount: number) => `$${amount.toFixed(2)}`;
   const rows = rules.map(({ rule, million, reviews, month }) => [
@@ -117,6 +119,7 @@ const formatCosts = ({ rules, months, ledgerMonth = 0, isInVpc }: StageCosts): s
   ];
 };
 
+/** Returns the plan as `postern plan -o json` prints it. */
 export const toPlanData = (plan: DeploymentPlan, costs: StageCosts): object => ({
   ...plan.identity,
   idle: changesNothing(plan),

@@ -169,7 +169,7 @@ describe("the plan of a rule", () => {
       });
     });
 
-  it("is a test if the function is as wanted, but no release has its version", () => {
+  it("is to test the version if the function has the wanted code and settings, but no release has its version", () => {
     for (const all of [[], [buildRelease(1, { b: "1" })], [buildRelease(2, { a: "2" })]])
       assert.deepEqual(planRule(buildPart(name), buildState(name), all).changes, ["not tested yet"]);
     assert.deepEqual(
@@ -192,7 +192,7 @@ describe("the plan of a rule", () => {
     ]);
   });
 
-  it("is there for each rule, in the order of the rules", () => {
+  it("exists for each rule, in the order of the rules", () => {
     const states = new Map([["b", buildState("b")]]);
     const plans = planRuleChanges(
       ["c", "b", "a"].map((one) => buildPart(one)),
@@ -218,7 +218,7 @@ describe("the settings that differ", () => {
     const part = buildPart("a", { config: { rule: "a", clusters: { "prod-eu": buildClusterConfig(after) } } });
     return planRuleChanges([part], new Map([["a", buildState("a")]]), [release], ["prod-eu"])[0]?.settings ?? [];
   };
-  it("may be how much log lines have", () => {
+  it("may be the setting `logs`", () => {
     const release = buildRelease(1, { a: "1" });
     const share = { rule: "a", clusters: { "prod-eu": buildClusterConfig({}) } };
     if (release.rules.a) release.rules.a.share = share;
@@ -252,7 +252,7 @@ describe("the changed settings of many clusters", () => {
   };
   const old = { rule: "a", clusters: Object.fromEntries(["a", "b", "c", "d"].map((name) => [name, setup])) };
 
-  it("are none if an older version of Postern listed the clusters, and the bundle has a usual setup now", () =>
+  it("are none if the bundle has a general setup instead of the list of clusters that an older version of Postern wrote", () =>
     assert.deepEqual(listChanges(old, { rule: "a", usual: setup, clusters: {} }), []));
   it("are one line, with the names of at most three clusters", () => {
     const usual = buildClusterConfig({ minimum: 2 });
@@ -260,7 +260,7 @@ describe("the changed settings of many clusters", () => {
     const after = { rule: "a", usual, clusters: { d: setup } };
     assert.deepEqual(listChanges(old, after), ["a, b, c.settings.minimum: 1 → 2"]);
   });
-  it("say which clusters are refused from now on", () => {
+  it("name the clusters that functions will refuse after the deployment", () => {
     const refused = { ...setup, keyVersions: [] };
     const after = { rule: "a", usual: setup, clusters: { d: refused } };
     assert.deepEqual(listChanges(old, after, ["a", "b", "c"]), ["d.keyVersions: [1] → []"]);
@@ -372,7 +372,7 @@ describe("the log group that a function had of its own", () => {
     return [template.Resources.ADashbLogGroup, stack.changed, stack.removed];
   };
 
-  it("stays in the stack for one deployment, so that CloudFormation then keeps the logs", () => {
+  it("stays in the stack for one deployment, so that CloudFormation keeps the logs when it is removed later", () => {
     assert.deepEqual(plan(addToStack(group), true), [retained, ["ADashbLogGroup"], []]);
     assert.deepEqual(plan(addToStack(group), false), [retained, ["ADashbLogGroup"], []]);
   });
@@ -396,7 +396,7 @@ describe("the log group that a function had of its own", () => {
     assert.deepEqual([Object.keys(template.Resources).length, stack.removed], [500, ["BLogGroup"]]);
   });
 
-  it("is no log group of the stage or its gateway", () => {
+  it("is never the log group of the stage or of its gateway", () => {
     for (const other of ["/aws/vendedlogs/postern-test", "/other"])
       assert.deepEqual(plan(addToStack({ ...group, Properties: { LogGroupName: other } }), true), [
         undefined,
@@ -443,7 +443,7 @@ describe("rights", () => {
     const PolicyDocument = { Statement: [{ Action, Resource: "*" }] };
     return { Resources: { ARole: { Type: "AWS::IAM::Role", Properties: { Policies: [{ PolicyDocument }] } } } };
   };
-  it("are added and removed as roles have them", () => {
+  it("are listed as added and removed, in the form that roles have", () => {
     const none = { added: [], removed: [] };
     assert.deepEqual(compareRights(withRight("a:A"), withRight("a:A")), none);
     assert.deepEqual(compareRights(undefined, withRight("a:A")), { ...none, added: ["ARole: a:A on *"] });
@@ -573,7 +573,7 @@ describe("a plan", () => {
       ]);
     });
 
-    it("of the ledger by its units, and of a million reviews of each sort; calls that are no reviews cost nothing there", async () => {
+    it("of the ledger by its units, and of a million reviews of each sort, without calls that are no reviews", async () => {
       const part = buildPart("workload-quota");
       const wanted = { ...part.wanted, environment: { POSTERN_LEDGER: "postern-test" } };
       const found = await estimate(metrics, "url", [{ ...part, wanted }]);
@@ -616,7 +616,7 @@ describe("a plan", () => {
   it("is printed with the sentence that there is nothing to change", () =>
     assert.equal(formatPlan(idle, { rules: [], months: [] }), rows.idleText));
 
-  it("has only the number of resources if the stack is new", () => {
+  it("shows only the number of resources if the stack is new", () => {
     const stack = { isNew: true, added: ["A", "B", "C"], changed: [], removed: [] };
     assert.match(
       formatPlan({ ...idle, stack }, { rules: [], months: [] }),

@@ -19,21 +19,24 @@ export interface RuleChangePlan {
   part: PackagedRule;
   /** The present state of the rule's function; undefined if the rule has no function yet. */
   known: FunctionState | undefined;
-  /** The differences from the wanted state, in words such as new, code or settings; empty if there are none. */
+  /** What the deployment changes, in words such as "new", "code" or "settings". */
   changes: string[];
+  /** A line for each setting in postern.yaml that has changed. */
   settings: string[];
 }
 
-/** The warm environments of one rule: what postern.yaml asks for, and what Lambda has. */
+/** The warm environments of one rule: the number in postern.yaml, and those that Lambda has. */
 export interface WarmRulePlan {
   rule: string;
-  /** The number that the rule's version must have; 0 if postern.yaml asks for none any more. */
+  /** The number in postern.yaml; 0 if it names none any more. */
   wanted: number;
+  /** The versions of the function that have warm environments now. */
   there: WarmVersion[];
-  /** What the deployment changes about them; empty if nothing. */
+  /** A sentence for each change that the deployment makes. */
   changes: string[];
 }
 
+/** What a deployment would change in AWS and in clusters. */
 export interface DeploymentPlan {
   identity: StageIdentity;
   stack: StackDifferences;
@@ -49,7 +52,7 @@ export interface DeploymentPlan {
   differences: StageDifference[];
   rights: { added: string[]; removed: string[] };
   clusters: ClusterPlan[];
-  /** The rules whose plugin an API server has on itself. */
+  /** The rules whose upstream plugin is enabled in a cluster's API server. */
   presentPlugins: PresentPlugin[];
   /** A sentence for each limit of AWS that the deployment would exceed. */
   limits: string[];
@@ -60,20 +63,21 @@ export interface DeploymentPlan {
 export const readFunctionStates = async (
   stage: AwsStage,
   rules: string[],
-  all: Release[],
+  releases: Release[],
 ): Promise<Map<string, FunctionState>> => {
-  const there = new Set(await stage.functions.listRules());
-  const found = await runInParallel(
+  const deployedRules = new Set(await stage.functions.listRules());
+  const states = await runInParallel(
     5,
-    rules.filter((rule) => there.has(rule)),
+    rules.filter((rule) => deployedRules.has(rule)),
     async (rule) => {
-      const released = listReleasedVersions(all, rule);
+      const released = listReleasedVersions(releases, rule);
       return [rule, await readFunctionState(stage.functions, rule, released, { mayLackAlias: true })] as const;
     },
   );
-  return new Map(found);
+  return new Map(states);
 };
 
+/** Compares what each rule's function must be with what it is. */
 export const planRuleChanges = (
   parts: PackagedRule[],
   states: ReadonlyMap<string, FunctionState>,
@@ -83,17 +87,21 @@ export const planRuleChanges = (
   parts.map((part) => {
     const state = states.get(part.name);
     if (state === undefined) return { part, known: state, changes: ["new"], settings: [] };
-    const before = all.find(({ rules }) => rules[part.name]?.version === state.ruleVersion.version)?.rules[part.name];
-    const settings = before ? compareSetups(before.share, part.config, clusters) : [];
-    const isSame = hasSameContent(state.ruleVersion, part.wanted);
-    const reasons = [
-      ...(before && before.logic !== part.logic ? ["code"] : []),
-      ...(settings.length > 0 ? ["settings"] : []),
-      ...listDifferentSettings(state.ruleVersion, part.wanted),
-    ];
-    const changes = isSame ? (before ? [] : ["not tested yet"]) : reasons.length > 0 ? reasons : ["code"];
-    const trial = Object.keys(state.live.weights).length > 0 ? ["an abandoned canary"] : [];
-    return { part, known: state, changes: [...changes, ...trial], settings };
+    const release = all.find(({ rules }) => rules[part.name]?.version === state.ruleVersion.version);
+    const released = release?.rules[part.name];
+    const settings = released ? compareSetups(released.share, part.config, clusters) : [];
+    const changes: string[] = [];
+    if (hasSameContent(state.ruleVersion, part.wanted)) {
+      if (released === undefined) changes.push("not tested yet");
+    } else {
+      if (released && released.logic !== part.logic) changes.push("code");
+      if (settings.length > 0) changes.push("settings");
+      changes.push(...listDifferentSettings(state.ruleVersion, part.wanted));
+      if (changes.length === 0) changes.push("code");
+    }
+    // Weights at the alias are those of a canary that a command has started and not ended.
+    if (Object.keys(state.live.weights).length > 0) changes.push("an abandoned canary");
+    return { part, known: state, changes, settings };
   });
 
 /** Reports whether a deployment would change nothing, neither in AWS nor in clusters. */

@@ -3,7 +3,10 @@ import type { CloudWatchMetricQuery, StageMetricsReader } from "../../aws/metric
 import type { AwsStage } from "../../aws/stage.ts";
 import { toSentence } from "../../cli/complaint.ts";
 
-/** What postern status found about an alarm. An alarm can ring if a change of its state would reach a subscriber. */
+/**
+ * What postern status found about an alarm. An alarm can ring if a subscriber would get a message when its state
+ * changes.
+ */
 export interface AlarmHealth {
   alarm: string;
   state: string;
@@ -12,14 +15,17 @@ export interface AlarmHealth {
   canRing: boolean | null;
   /** Why the alarm can't ring, or why that is unknown. */
   reasons: string[];
-  /** What Lambda has counted of each function for which the alarm rings, or that a schedule has made no call. */
+  /** Why the alarm is in its state, for instance "postern-prod-pods has 3 Errors in 15 minutes". */
   causes: string[];
 }
 
-/** The minutes before now in which causes are counted: those that alarms evaluate, and those by which metrics are late. */
+/** The minutes before now in which causes are counted. Metrics may be late, so it is longer than alarms evaluate. */
 const causeMinutes = 15;
 
-/** Reads a stage's alarms, and checks whether each can ring: its topics, and the functions that it watches, which are those of `live` rules. */
+/**
+ * Reads a stage's alarms, and checks whether each can ring: it needs a topic with a subscriber, and it must watch
+ * functions of `live` rules.
+ */
 export const checkStageAlarms = async (
   { alarms, functions, metrics }: Pick<AwsStage, "alarms" | "functions" | "metrics">,
   live: string[],
@@ -35,15 +41,16 @@ export const checkStageAlarms = async (
   const causes = await Promise.all(found.map((alarm) => findCauses(metrics, alarm)));
   return found.map((alarm, index) => {
     const problems = listAlarmProblems(alarm, names);
-    const ofTopics = alarm.topics.flatMap((topic) => faults.get(topic) ?? []);
-    const isReached = ofTopics.length < alarm.topics.length;
-    const isUnknown = !isReached && ofTopics.some(({ isKnown }) => !isKnown);
+    const topicFaults = alarm.topics.flatMap((topic) => faults.get(topic) ?? []);
+    const hasSubscriber = topicFaults.length < alarm.topics.length;
+    const isUnknown = !hasSubscriber && topicFaults.some(({ isKnown }) => !isKnown);
+    const reaches = isUnknown ? null : hasSubscriber;
     return {
       alarm: alarm.name,
       state: alarm.state,
       topics: alarm.topics,
-      canRing: problems.length > 0 ? false : isReached ? true : isUnknown ? null : false,
-      reasons: [...problems, ...ofTopics.map(({ sentence }) => sentence)],
+      canRing: problems.length > 0 ? false : reaches,
+      reasons: [...problems, ...topicFaults.map(({ sentence }) => sentence)],
       causes: causes[index] ?? [],
     };
   });
@@ -57,20 +64,23 @@ const listAlarmProblems = ({ isEnabled, topics, functions }: StageAlarm, names: 
     .map(({ name }) => `it watches ${name}, which doesn't exist or has no live version`),
 ];
 
+/**
+ * Describes why an alarm is in its state: what Lambda has counted of each function, or that a schedule makes no calls.
+ */
 const findCauses = async (metrics: StageMetricsReader, alarm: StageAlarm): Promise<string[]> => {
   const { state, functions, properties } = alarm;
   if (state === "INSUFFICIENT_DATA" && properties.TreatMissingData === "missing")
     return [`${functions.map(({ name }) => name).join(", ")} has not been called by its schedule`];
   if (state !== "ALARM" || functions.length === 0) return [];
   const now = Date.now();
-  const questions = Object.fromEntries(
+  const queries = Object.fromEntries(
     functions.map(({ name, metric }): [string, CloudWatchMetricQuery] => [
       name,
       { namespace: "AWS/Lambda", metric, dimensions: { FunctionName: name }, stat: "Sum" },
     ]),
   );
   try {
-    const counts = await metrics.ask(questions, new Date(now - causeMinutes * 60_000), new Date(now));
+    const counts = await metrics.ask(queries, new Date(now - causeMinutes * 60_000), new Date(now));
     return functions.flatMap(({ name, metric }) =>
       counts[name] ? [`${name} has ${counts[name]} ${metric} in ${causeMinutes} minutes`] : [],
     );
@@ -79,7 +89,7 @@ const findCauses = async (metrics: StageMetricsReader, alarm: StageAlarm): Promi
   }
 };
 
-/** Returns why a topic reaches no subscriber, or why that is unknown. */
+/** Returns why a topic has no subscriber, or why that is unknown; undefined if it has one. */
 const findTopicFault = async (count: Promise<number | undefined>, topic: string) => {
   try {
     const confirmed = await count;

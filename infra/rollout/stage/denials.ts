@@ -7,11 +7,11 @@ import { formatCount } from "../../cli/progress.ts";
 import { toOneLine, truncateText } from "../../cli/terminal.ts";
 import type { Release } from "../versions/releases.ts";
 
-/** Equal denials: all but the object's name is the same. */
+/** Denials that differ only in the object's name, counted together. */
 export interface Denial {
   cluster: string;
   rule: string;
-  /** In the modes warn and audit, the request was admitted. */
+  /** The rule's mode. In the modes warn and audit, the request was admitted all the same. */
   mode: string;
   /** Undefined if the log has no users and messages (`logs: minimal`). */
   user?: string | undefined;
@@ -20,7 +20,7 @@ export interface Denial {
   /** The resource as kubectl names it, for instance `deployments.apps/scale`. */
   resource: string;
   namespace?: string | undefined;
-  /** The name of the last object that has one. */
+  /** The name of an object that was denied; undefined if none of the objects had a name. */
   example?: string | undefined;
   times: number;
   last: Date;
@@ -32,7 +32,7 @@ export interface DenialsRequest {
   cluster: string | undefined;
 }
 
-/** Reads what rules denied since a time, the most frequent first. Throws if the stage has no log. */
+/** Reads from the log what rules have denied since a time, the most frequent first. Throws if the stage has no log. */
 export const readDenials = async (
   { name, logs }: Pick<AwsStage, "name"> & { logs: Pick<AwsStage["logs"], "query" | "readGroup"> },
   { since, rule, cluster }: DenialsRequest,
@@ -61,7 +61,9 @@ const toDenial = (row: LogQueryRow): Denial => {
   };
 };
 
-/** Throws if no release that is kept has the rule, as a function or in a group, or the cluster. */
+/**
+ * Throws if none of the stored releases has the requested rule (as a function or in a group) or the requested cluster.
+ */
 export const requireReleased = (all: readonly Release[], { rule, cluster }: DenialsRequest): void => {
   const rules = all.flatMap((release) =>
     Object.entries(release.rules).flatMap(([name, { share }]) => [name, ...Object.keys(Object(share).alone ?? {})]),
@@ -75,6 +77,7 @@ export const requireReleased = (all: readonly Release[], { rule, cluster }: Deni
       throw new Complaint(`no release has the ${what} "${name}"; there are ${[...new Set(known)].sort().join(", ")}`);
 };
 
+/** Formats denials as a table for a terminal. */
 export const formatDenials = (denials: readonly Denial[], { since }: DenialsRequest): string => {
   const times = denials.reduce((sum, denial) => sum + denial.times, 0);
   const head = `${formatCount(times, "denial")} since ${since.toISOString()}\n`;
@@ -92,12 +95,12 @@ export const formatDenials = (denials: readonly Denial[], { since }: DenialsRequ
         truncateText(message ?? "-", longestMessage),
       ].map(toOneLine),
   );
-  const cut =
+  const truncationNote =
     denials.length < mostDenials
       ? ""
       : `\nonly the ${mostDenials} most frequent are here; --since, --rule and --cluster select fewer\n`;
-  return `${head}\n${formatTable([["TIMES", "LAST", "CLUSTER", "RULE", "MODE", "USER", "WHAT", "WHY"], ...rows])}${cut}`;
+  return `${head}\n${formatTable([["TIMES", "LAST", "CLUSTER", "RULE", "MODE", "USER", "WHAT", "WHY"], ...rows])}${truncationNote}`;
 };
 
-/** The most characters of a message in a table; JSON has all of it. */
+/** A table has at most so many characters of a message. The JSON output has the whole message. */
 const longestMessage = 300;

@@ -8,12 +8,14 @@ import { formatTable } from "../../cli/command.ts";
 import { toOneLine } from "../../cli/terminal.ts";
 import type { Release } from "../versions/releases.ts";
 
-/** An exception of a release, and how many reviews it let through. Equal exceptions for other requests count together. */
+/** An exception of a release, and how many reviews it has let through. */
 interface ExceptionUse extends RuleException {
   cluster: string;
   rule: string;
   ended: boolean;
+  /** The number of reviews. Exceptions of a rule that log the same text are counted together. */
   times: number;
+  /** The time of the last of these reviews. */
   last?: Date;
 }
 
@@ -41,6 +43,7 @@ export const readExceptions = async (
   });
 };
 
+/** Lists the exceptions of all rules in all clusters of a release. */
 const listExceptions = ({ rules, clusters }: Pick<Release, "rules" | "clusters">) => {
   const all = Object.keys(clusters).flatMap((cluster) =>
     Object.entries(rules).flatMap(([name, { share }]) => {
@@ -51,11 +54,12 @@ const listExceptions = ({ rules, clusters }: Pick<Release, "rules" | "clusters">
       );
     }),
   );
-  // A rule that also validates is both a member of its group and a function of its own.
+  // A rule may be listed twice, with equal exceptions: as a member of a group that mutates, and as a function that
+  // validates.
   return [...new Map(all.map((exception) => [JSON.stringify(exception), exception])).values()];
 };
 
-/** Lists the members of a group with their exceptions. */
+/** Returns the name and the exceptions of each member of a group. */
 const listMembers = (memberships: object | undefined) =>
   Object.entries((memberships ?? {}) as Record<string, GroupMemberConfig>).map(
     ([rule, { exempt }]) => [rule, exempt.exceptions] as const,

@@ -8,13 +8,15 @@ export interface Keyring {
   publicKeys: string;
   /** The signers of all the stage's URL keys, the older first. */
   signers: WebhookUrlSigner[];
+  /** The signer of new URLs. */
   current: WebhookUrlSigner;
 }
 
-/** The public halves of a stage's keys. Releases record them for callers that may not read the private halves. */
+/** The public keys of a stage. Releases record them for callers that may not read the private keys. */
 export interface UrlPublicKeys {
   /** The public keys in the format of the variable POSTERN_KEYS. */
   accepted: string;
+  /** The public key of the key that signs new URLs. */
   signer: string;
 }
 
@@ -29,6 +31,7 @@ interface StoredKeys {
   current: number;
 }
 
+/** The SSM parameter with the keys is /postern/STAGE/keys. */
 const name = "keys";
 
 export const readKeyring = async (parameters: StageParameterStore): Promise<Keyring | undefined> => {
@@ -36,7 +39,9 @@ export const readKeyring = async (parameters: StageParameterStore): Promise<Keyr
   return text === undefined ? undefined : toKeyring(parseKeys(text));
 };
 
-/** Returns the keys of a stage, and creates them if there are none. If two commands create keys, the first wins. */
+/**
+ * Returns the keys of a stage. Creates a key if there is none; if two commands do that at once, the first key stays.
+ */
 export const readOrCreateKeyring = async (parameters: StageParameterStore): Promise<Keyring> => {
   const present = await readKeyring(parameters);
   if (present) return present;
@@ -45,7 +50,7 @@ export const readOrCreateKeyring = async (parameters: StageParameterStore): Prom
   return readOrCreateKeyring(parameters);
 };
 
-/** Adds a second key that functions accept. URLs are signed with the first until `selectNewestKeyForNewUrls`. */
+/** Adds a second key. The first key still signs new URLs, until `selectNewestKeyForNewUrls` selects the second. */
 export const addSecondSigningKey = (parameters: StageParameterStore) =>
   changeKeys(parameters, ({ keys, current }) => ({
     keys: keys.length > 1 ? keys : [...keys, makeSigningKey()],
@@ -56,10 +61,11 @@ export const addSecondSigningKey = (parameters: StageParameterStore) =>
 export const selectNewestKeyForNewUrls = (parameters: StageParameterStore) =>
   changeKeys(parameters, ({ keys }) => ({ keys, current: keys.length - 1 }));
 
-/** Deletes all keys of the stage but the newest, which then signs URLs. */
+/** Deletes all keys of the stage except the newest, which then signs URLs. */
 export const deleteAllKeysButNewest = (parameters: StageParameterStore) =>
   changeKeys(parameters, ({ keys }) => ({ keys: keys.slice(-1), current: 0 }));
 
+/** Changes the stored keys of a stage by the function `edit`, and returns the changed keyring. */
 const changeKeys = async (
   parameters: StageParameterStore,
   edit: (kept: StoredKeys) => StoredKeys,
@@ -77,8 +83,8 @@ const changeKeys = async (
 const parseKeys = (text: string): StoredKeys => {
   try {
     const { keys, current } = JSON.parse(text);
-    const isFit = Array.isArray(keys) && keys.length >= 1 && keys.length <= 2 && keys[current] !== undefined;
-    if (isFit) return { keys: keys.map(String), current };
+    const isValid = Array.isArray(keys) && keys.length >= 1 && keys.length <= 2 && keys[current] !== undefined;
+    if (isValid) return { keys: keys.map(String), current };
   } catch {
     // The error of JSON.parse is dropped: it may quote the text of the keys, which is secret.
   }

@@ -3,14 +3,17 @@ import type { Progress } from "../../cli/progress.ts";
 import type { LiveRuleState } from "../clusters/disarm.ts";
 import type { PackagedRule } from "../versions/package.ts";
 
-/** What a deployment changes about the table with the ledger of a stage. */
+/** What a deployment changes about the DynamoDB table with the ledger of a stage. */
 export interface LedgerPlan {
   table: string;
   /** What must be changed, in words; empty if the table is complete. */
   changes: string[];
 }
 
-/** Returns undefined if no rule that is on keeps a ledger: the stage then needs no table, and one that exists stays. */
+/**
+ * Compares the table with what it must be. Returns undefined if no rule keeps a ledger: the stage then needs no table,
+ * and an existing table stays.
+ */
 export const planLedger = async (
   { ledger }: Pick<AwsStage, "ledger">,
   parts: Pick<PackagedRule, "wanted">[],
@@ -19,7 +22,9 @@ export const planLedger = async (
   return { table: ledger.name, changes: (await ledger.readFaults()) ?? ["new"] };
 };
 
-/** Creates or completes the table. This comes before the stack, so that no function is live without it. */
+/**
+ * Creates the table, or corrects its settings. It does so before the stack, so that no live function lacks its table.
+ */
 export const completeLedger = async (
   { ledger }: Pick<AwsStage, "ledger">,
   plan: LedgerPlan | undefined,
@@ -35,13 +40,13 @@ export const completeLedger = async (
 /** What `postern status` shows of the ledger. */
 interface LedgerHealth {
   table: string;
-  /** The rules whose live versions keep their values there. */
+  /** The rules whose live versions keep values in the table. */
   rules: string[];
   /** What is wrong with the table, in sentences. */
   faults: string[];
 }
 
-/** Compares the table with what the live versions need; undefined if none of them keeps a ledger. */
+/** Checks the table for `postern status`. Returns undefined if no live version of a rule keeps a ledger. */
 export const checkLedger = async (
   { ledger }: Pick<AwsStage, "ledger">,
   states: readonly LiveRuleState[],

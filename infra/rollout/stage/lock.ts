@@ -10,13 +10,15 @@ import { Complaint } from "../../cli/complaint.ts";
 /** The lock's key in the stage's bucket. infra/aws/iam/pipeline.yml names it, too. */
 export const lockObjectKey = "lock.json";
 
+/** The content of the lock object. */
 interface LockClaim {
+  /** A random id of the command that has the lock. */
   owner: string;
+  /** The person or pipeline that runs this command. */
   by: string;
+  /** The command, for instance "postern deploy". */
   what: string;
-  /**
-   * A value that is new in each renewal of the lock, so that the lock object's text and therefore its ETag change.
-   */
+  /** The number of renewals. It changes the text of the lock object, and so its ETag, with each renewal. */
   renewal: number;
 }
 
@@ -34,25 +36,27 @@ export const getPersonOrPipelineName = (): string =>
   `${userInfo().username}@${hostname()}`;
 
 export interface StageLock {
-  /** Throws a Complaint if another command has the lock. Afterwards, the lock holds for at least half its term. */
+  /**
+   * Throws a Complaint if another command has the lock. Otherwise the lock doesn't expire for at least half its term.
+   */
   check(): Promise<void>;
   /** Aborted when a renewal finds that another command has the lock. */
   signal: AbortSignal;
-  /** Deletes the lock if this command still has it. Later changes are made without a lock. */
+  /** Deletes the lock if this command still has it. The command then makes its last changes without a lock. */
   release(): Promise<void>;
 }
 
-/** Exceptions to the lock of a stage, for one command. */
+/** How a command takes the lock of a stage. */
 interface StageLockOptions {
-  /** Takes the lock from the command that holds it, which stops before its next change. */
+  /** Takes the lock even if another command has it. That command stops before its next change. */
   overriding?: boolean;
-  /** Acts without a lock if the stage has no bucket to keep it in; nothing can be deployed to such a stage. */
+  /** Runs the command without a lock if the stage has no bucket. */
   optional?: boolean;
 }
 
 /**
- * Runs `act` while no other command changes the stage. Calls that change the stage or a cluster first check that this
- * command still has the lock.
+ * Runs `act` with the lock of the stage, so that no other command changes the stage. Each call that changes the stage
+ * or a cluster checks first that this command still has the lock.
  */
 export const lockStage = async <T>(
   stage: AwsStage,
@@ -61,15 +65,15 @@ export const lockStage = async <T>(
   { overriding = false, optional = false }: StageLockOptions = {},
 ): Promise<T> => {
   const { guard } = stage;
-  const taken = await takeStageLock(stage, what, overriding);
-  if (taken === undefined && !optional) {
+  const takenLock = await takeStageLock(stage, what, overriding);
+  if (takenLock === undefined && !optional) {
     requireChangeableStack(stage.name, await stage.stack.readStatus());
     throw new Complaint(
       `stage ${stage.name} has no bucket: nothing was deployed to it, or its bucket was deleted; postern deploy creates it`,
       1,
     );
   }
-  const lock = taken ?? (await watchForBucket(stage));
+  const lock = takenLock ?? (await watchForBucket(stage));
   const checkBefore = guard.check;
   Object.assign(guard, { check: lock.check, signal: lock.signal });
   const release = async () => {
@@ -79,7 +83,7 @@ export const lockStage = async <T>(
   try {
     return await act({ ...lock, release });
   } finally {
-    // The check in stage.guard stays set: after one of several parallel changes failed, it must stop the others.
+    // stage.guard keeps its check: if one of several parallel changes has failed, the check stops the others.
     await lock.release();
   }
 };
@@ -100,7 +104,10 @@ const takeStageLock = async (
   }
 };
 
-/** Returns a substitute for the lock if there is no bucket. `check` throws once another command has created one. */
+/**
+ * Returns a substitute for the lock of a stage without a bucket. `check` throws if another command has created a
+ * bucket.
+ */
 const watchForBucket = async ({ name, stack }: AwsStage): Promise<StageLock> => {
   const before = await stack.findBucket();
   return {
@@ -114,6 +121,7 @@ const watchForBucket = async ({ name, stack }: AwsStage): Promise<StageLock> => 
   };
 };
 
+/** Writes the lock object, and renews it until the lock is released. Throws if another command has the lock. */
 export const takeLock = async (bucket: StageBucket, what: string, overriding = false): Promise<StageLock> => {
   const owner = randomUUID();
   let renewal = 0;
@@ -125,7 +133,7 @@ export const takeLock = async (bucket: StageBucket, what: string, overriding = f
     for (let attempt = 1; attempt <= maxAttempts; attempt++) {
       if (await bucket.write(lockObjectKey, buildClaim(), { IfNoneMatch: "*" })) return;
       const currentLock = await bucket.read(lockObjectKey);
-      // The write of the lock succeeded, but its response was lost and the SDK sent it again.
+      // The first request has written the lock, but its response was lost, and the SDK sent the request again.
       if (isOurs(currentLock)) return;
       if (currentLock) {
         if (!overriding && !(currentLock.age > lockTermMilliseconds)) throw buildRefusal(currentLock);
@@ -138,13 +146,13 @@ export const takeLock = async (bucket: StageBucket, what: string, overriding = f
       1,
     );
   };
-  /** Throws if another command has the stage's lock. Renews this lock if it is older than `oldest` milliseconds. */
-  const confirm = async (oldest: number) => {
+  /** Throws if another command has the stage's lock. Renews this lock if it is older than `maxAge` milliseconds. */
+  const confirm = async (maxAge: number) => {
     for (let attempt = 1; attempt <= maxAttempts; attempt++) {
       const stored = await bucket.read(lockObjectKey);
       if (!stored || !isOurs(stored)) throw buildLoss(stored);
-      if (stored.age <= oldest || (await bucket.write(lockObjectKey, buildClaim(), { IfMatch: stored.etag }))) return;
-      // The write failed, because this command renews the lock elsewhere, or another command takes it: try again.
+      if (stored.age <= maxAge || (await bucket.write(lockObjectKey, buildClaim(), { IfMatch: stored.etag }))) return;
+      // The write failed, because the lock has just been renewed by this command or taken by another one: try again.
       await waitLonger(attempt);
     }
     throw new Complaint("the lock of this stage could not be renewed; run the command again", 1);
@@ -155,7 +163,7 @@ export const takeLock = async (bucket: StageBucket, what: string, overriding = f
   let renewing: Promise<void> = Promise.resolve();
   const timer = setInterval(() => {
     renewing = confirm(Number.NEGATIVE_INFINITY).catch((error) => {
-      // Only a lost lock ends the command here; if S3 doesn't answer, the next check reports that.
+      // Only a lost lock ends the command here. If S3 doesn't answer, the next call of `check` reports it.
       if (error instanceof Complaint) lost.abort(error);
     });
   }, renewalMilliseconds).unref();
@@ -174,10 +182,12 @@ export const takeLock = async (bucket: StageBucket, what: string, overriding = f
   };
 };
 
-/** Waits for a random time that grows with each attempt, so that several waiting commands don't retry together. */
+/** Waits for a random time that grows with each attempt, so that several commands don't try again at the same time. */
 const waitLonger = (attempt: number) => wait(Math.random() * 100 * attempt);
 
-/** Returns the lock's content. If another Postern version wrote it in another format, only its age is used. */
+/**
+ * Returns the content of a lock object. The content may have the format of another Postern version, and be unreadable.
+ */
 const parseClaim = (stored: BucketObject | undefined): LockClaim => {
   try {
     const { owner, by, what, renewal } = JSON.parse(stored?.text ?? "");

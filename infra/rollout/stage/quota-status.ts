@@ -12,31 +12,31 @@ import type { PosternConfig } from "../../config/config.ts";
 
 const rule = "workload-quota";
 
-/** What `postern status` shows of the quotas of workload-quota, and of the recounts of the clusters in postern.yaml. */
+/** What `postern status` shows about the rule workload-quota: its quotas, and the recounts of each cluster. */
 interface QuotasHealth {
   quotas: ({ quota: string } & QuotaState)[];
   recounts: ({ cluster: string } & RecountState)[];
 }
 
 /**
- * Reads the quotas of workload-quota in postern.yaml from the stage's ledger, and what these clusters have of each;
- * undefined if there are none. For each quota and cluster, it reads 64 values.
+ * Reads from the stage's ledger how much of each quota in postern.yaml is used, and by which clusters. Returns
+ * undefined if postern.yaml has no quota. It reads 64 values for each pair of a quota and a cluster.
  */
 export const readQuotas = async (
   { ledger }: Pick<AwsStage, "ledger">,
   config: PosternConfig,
   now: number,
 ): Promise<QuotasHealth | undefined> => {
-  const listed = listQuotas(config);
-  if (listed.size === 0) return undefined;
-  // A catalogue without the rule has no such file.
+  const quotasByName = listQuotas(config);
+  if (quotasByName.size === 0) return undefined;
+  // The file is imported only here, because a catalogue without workload-quota doesn't have it.
   const { readQuota, readRecounts, readShare } = await import("../../../functions/workload-quota/ledger-values.ts");
   const read: ValueReader = async (keys) => {
     const values = await ledger.readValues(keys.map((key) => `${rule}//${key}`));
     return keys.map((key) => values.get(`${rule}//${key}`));
   };
   const quotas: QuotasHealth["quotas"] = [];
-  for (const [quota, { hard, covers }] of listed) {
+  for (const [quota, { hard, covers }] of quotasByName) {
     const shares = await runInParallel(
       5,
       [...covers],
@@ -44,7 +44,7 @@ export const readQuotas = async (
     );
     quotas.push({ quota, ...(await readQuota(read, { name: quota, hard }, Object.fromEntries(shares), now)) });
   }
-  const counted = [...new Set([...listed.values()].flatMap(({ covers }) => [...covers]))];
+  const counted = [...new Set([...quotasByName.values()].flatMap(({ covers }) => [...covers]))];
   const recounts = await readRecounts(read, counted);
   return { quotas, recounts: recounts.map((state, index) => ({ cluster: String(counted[index]), ...state })) };
 };
@@ -55,7 +55,7 @@ const listQuotas = ({ clusters }: PosternConfig) => {
   for (const [cluster, { rules }] of clusters) {
     const setup = rules.get(rule);
     if (!setup || setup.mode === "off") continue;
-    // The rule's checkSettings has checked them.
+    // The cast is safe: the rule's checkSettings has checked the settings.
     const { quotas } = setup.settings as WorkloadQuotaSettings;
     for (const { name, clusters: covered = [cluster], hard } of quotas) {
       const quota = found.get(name) ?? { hard, covers: new Set() };

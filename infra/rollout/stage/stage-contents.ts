@@ -3,48 +3,50 @@ import { logGroupType } from "../../aws/stack.ts";
 import { toSentence } from "../../cli/complaint.ts";
 import type { DeploymentTargets } from "../targets.ts";
 
-/** A stage, and what of it a destruction deletes. */
+/** The stage that `postern destroy` deletes, with the options of the command. */
 export interface Destruction extends Pick<DeploymentTargets, "stage" | "config" | "progress"> {
   /** The names of clusters (option --forget) that don't exist any more: nothing is deleted in them. */
   forgotten: string[];
-  /** Whether the table with the ledger and the logs are deleted, too. */
+  /** True if the table with the ledger and the logs are deleted, too (option --with-data). */
   withData?: boolean;
 }
 
 /** What a stage consists of in AWS. */
 export interface StageContents {
   hasStack: boolean;
-  /** The resources that go with the stack: a line for each type. */
+  /** The resources that are deleted with the stack: a line for each type, for instance "3 AWS::IAM::Role". */
   stack: string[];
   hasTable: boolean;
   /** The log groups that stay when the stack is deleted. */
   logGroups: string[];
 }
 
-/** The types whose resources have names that users know. */
+/** The types of resources whose names are shown to users. */
 const namedTypes = new Set(["AWS::Lambda::Function", "AWS::S3::Bucket", "AWS::CloudWatch::Dashboard", logGroupType]);
 
+/** Reads what a stage has in AWS, and which of it stays when the stack is deleted. */
 export const readStageContents = async (options: Destruction): Promise<StageContents> => {
   const { name, stack, logGroups } = options.stage;
   const [resources, template] = await Promise.all([stack.listResources(), stack.readTemplate()]);
-  // In stages of earlier versions of Postern, log groups go with the stack.
+  // Earlier versions of Postern gave log groups no policy Retain, so CloudFormation deletes these with the stack.
   const isRetained = (id: string) => template?.Resources[id]?.DeletionPolicy === "Retain";
-  const [lost, kept] = [false, true].map((isKept) => resources.filter(({ id }) => isRetained(id) === isKept));
-  const candidates = [getFunctionsLogGroup(name), getAccessLogGroup(name), ...(kept ?? []).map((one) => one.name)];
-  const groups = [...new Set(candidates)].filter((group) => !lost?.some((resource) => resource.name === group));
+  const kept = resources.filter(({ id }) => isRetained(id));
+  const lost = resources.filter(({ id }) => !isRetained(id));
+  const candidates = [getFunctionsLogGroup(name), getAccessLogGroup(name), ...kept.map((resource) => resource.name)];
+  const groups = [...new Set(candidates)].filter((group) => !lost.some((resource) => resource.name === group));
   const found = await Promise.all(groups.map(async (group) => ((await logGroups.exists(group)) ? [group] : [])));
   return {
     hasStack: resources.length > 0,
-    stack: [...Map.groupBy(lost ?? [], ({ type }) => type)].map(([type, some]) => {
-      const names = namedTypes.has(type) ? `: ${some.map((one) => one.name).join(", ")}` : "";
-      return `${some.length} ${type}${names}`;
+    stack: [...Map.groupBy(lost, ({ type }) => type)].map(([type, ofType]) => {
+      const names = namedTypes.has(type) ? `: ${ofType.map((resource) => resource.name).join(", ")}` : "";
+      return `${ofType.length} ${type}${names}`;
     }),
     hasTable: await hasLedgerTable(options),
     logGroups: found.flat(),
   };
 };
 
-/** Reports whether the stage has a table. If that can't be read, only a command that deletes the table fails. */
+/** Reports whether the stage has a table. A failure to read that stops the command only with --with-data. */
 const hasLedgerTable = async ({ stage: { ledger }, withData, progress }: Destruction): Promise<boolean> => {
   try {
     return (await ledger.readFaults()) !== undefined;
@@ -55,7 +57,7 @@ const hasLedgerTable = async ({ stage: { ledger }, withData, progress }: Destruc
   }
 };
 
-/** Returns what a destruction deletes and what it keeps, in lines. */
+/** Returns a line for each thing that `postern destroy` deletes or keeps. */
 export const formatStageContents = (
   { stage, config, forgotten, withData }: Destruction,
   { hasStack, stack, hasTable, logGroups }: StageContents,
@@ -79,7 +81,7 @@ export const formatStageContents = (
   ].join("\n");
 };
 
-/** Returns what a destruction deletes in clusters. */
+/** Describes what `postern destroy` deletes in clusters. */
 export const describeDeletedObjects = (config: Destruction["config"], names: string[]): string => {
   const eks = names.filter((name) => config.clusters.get(name)?.connect?.eks !== undefined);
   const entries = eks.length === 0 ? "" : `, and the functions' access entries of EKS in ${eks.join(", ")}`;

@@ -283,7 +283,7 @@ describe("a canary", () => {
       assert.deepEqual(asked, ["a:2"]);
     });
 
-  it("rolls all versions with few reviews back if the cases of one fail", async () => {
+  it("rolls back all versions with few reviews if the cases of one of them fail", async () => {
     const { functions, describeAliases } = createAliases([a, b]);
     const run: CanaryRun = { ...brief, runCases: async (rule) => ({ cases: 1, faults: rule === "a" ? ["no"] : [] }) };
     const outcomes = await runCanary({ functions, ...createCounts(reviewed) }, [a, b], run);
@@ -352,7 +352,7 @@ describe("a canary", () => {
     assert.deepEqual(describeAliases(), ["1", "9"]);
   });
 
-  it("does not move an alias that another command moves meanwhile, whatever the outcome", async () => {
+  it("does not move an alias that another command has moved meanwhile, whether it promotes or rolls back", async () => {
     for (const found of [healthy, { ...healthy, "a-b:7": { crashes: 5 } }, reviewed]) {
       const { functions, moveElsewhere, describeAliases } = createAliases([a, b]);
       await runCanary({ functions, ...createCounts(found, () => moveElsewhere("a", "9")) }, [a, b], brief);
@@ -384,7 +384,7 @@ describe("a canary", () => {
   });
 
   // A failure to move one alias must not leave the other aliases at two versions.
-  it("rolls back all others if one can't be moved", async () => {
+  it("rolls back all other versions if one alias can't be moved", async () => {
     const { functions, describeAliases } = createAliases([a, b]);
     const move: StageFunctions["moveAlias"] = async (rule, version, before, weights = {}) => {
       if (rule === "a" && Object.keys(weights).length === 0) throw new Error("Rate exceeded");
@@ -395,7 +395,7 @@ describe("a canary", () => {
     assert.equal(describeAliases()[1], "4");
   });
 
-  it("rolls all back if CloudWatch doesn't answer", async () => {
+  it("rolls all versions back if CloudWatch doesn't answer", async () => {
     const { functions, describeAliases } = createAliases([a, b]);
     const counts = createCounts(healthy, () => {
       throw new Error("Rate exceeded");
@@ -408,7 +408,7 @@ describe("a canary", () => {
     assert.deepEqual(describeAliases(), ["1", "4"]);
   });
 
-  it("rolls all back if it is interrupted, before it begins or at any time", async () => {
+  it("rolls all versions back if it is interrupted before it begins or at any later time", async () => {
     for (const readsBefore of [0, 1, 3]) {
       const { functions, describeAliases } = createAliases([a, b]);
       const stop = new AbortController();
@@ -433,7 +433,7 @@ describe("a canary", () => {
     assert.deepEqual(await runCanary({ functions, ...createCounts({}, assert.fail) }, [], brief), []);
   });
 
-  it("leaves every alias at one version alone, whatever happens", async () => {
+  it("leaves every alias at a single version, also after faults and interrupts", async () => {
     const version = fc.record({ reviews: fc.nat(200), denials: fc.nat(5), crashes: fc.constantFrom(0, 0, 0, 9) });
     const event = fc.constantFrom("nothing", "nothing", "CloudWatch fails", "an interrupt", "another command moves it");
     const check = async (one: object, other: object, events: string[]) => {

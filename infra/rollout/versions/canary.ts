@@ -13,39 +13,42 @@ export interface CanaryVersionPair {
   fresh: string;
 }
 
-/** What became of a rule's canary: its new version went live, or why it didn't. */
+/** How a rule's canary ended. */
 export type CanaryOutcome =
   | { trial: CanaryVersionPair; is: "promoted"; evidence: string }
-  /** The outcome "lost" means that another command moved the alias, or that moving the alias failed. */
+  /** "lost" means that another command has moved the alias, or that the alias could not be moved. */
   | { trial: CanaryVersionPair; is: "rolled back" | "undecided" | "lost"; why: string };
 
-/** How a canary runs: its part of the reviews, and how long and how often it is watched. */
+/** How many reviews a canary gets, and how long and how often it is watched. */
 export interface CanaryOptions {
   /** The share of reviews for the new versions, from 0.01 to 0.99. */
   share: number;
+  /** The time after which versions with enough reviews are promoted. */
   milliseconds: number;
-  /** Milliseconds between two looks at the versions' counts. */
+  /** Milliseconds between two queries for the versions' counts. */
   every?: number;
   /** Milliseconds after which CloudWatch has the metrics of a call. */
   metricDelay?: number;
   signal?: AbortSignal | undefined;
 }
 
-/** The options of a canary, with the cases that speak for versions with few reviews. */
+/** The options of a canary, and a function that runs cases: they decide about versions with few reviews. */
 export interface CanaryRun extends CanaryOptions {
-  /** Runs a rule's cases in Lambda, in one of its versions. Returns their number, and a sentence for each that fails. */
+  /**
+   * Runs a rule's cases in Lambda, in one of its versions. Returns their number, and a sentence for each that fails.
+   */
   runCases(rule: string, version: string): Promise<{ cases: number; faults: string[] }>;
 }
 
-/** What a version did during the trial of a canary. */
+/** What a version has done since the canary began. */
 export interface CanaryVersionCounts {
-  /** The number of calls of the version's function, with those that crashed. */
+  /** The number of calls of the version's function, including calls that crashed. */
   calls: number;
   reviews: number;
   denials: number;
   /** The number of reviews with an error in Postern, and of calls with an error in Lambda. */
   errors: number;
-  /** Milliseconds, without the starts of the function. */
+  /** The latency in milliseconds that 99% of reviews don't exceed, without the time in which the function starts. */
   p99: number;
 }
 
@@ -55,15 +58,16 @@ export interface CanaryStage extends Pick<AwsStage, "name" | "metrics"> {
   logs: Pick<AwsStage["logs"], "query">;
 }
 
-/** The fewest reviews after which they alone decide, and after which latencies are compared. */
+/** A version with so many reviews is promoted without its cases, and its latency is compared. */
 export const minimumCanaryReviews = 50;
 
 /**
- * Gives fresh versions a share of the reviews. A fault of one version rolls all of them back, because they are to go
- * live together. Versions with enough reviews are promoted after the given time. The others are promoted after twice that
- * time if no review failed and all their cases pass in Lambda. A version with enough reviews is not promoted if nothing is
- * known of the version before it. A result waits for the metrics of the whole time: CloudWatch can show reviews three
- * minutes before the crashes of the same version.
+ * Gives fresh versions a share of the reviews. If one version has a fault, all fresh versions are rolled back, because they
+ * must go live together.
+ * - A version with enough reviews is promoted after the time `milliseconds`, unless the old version has no calls to compare
+ *   with.
+ * - A version with too few reviews is promoted after twice that time if no review failed and all its cases pass in Lambda.
+ * Before each decision, it waits for all metrics: CloudWatch can show a version's crashes three minutes after its reviews.
  */
 export const runCanary = async (
   stage: CanaryStage,
@@ -72,19 +76,19 @@ export const runCanary = async (
   tell: ReportProgress = () => {},
 ): Promise<CanaryOutcome[]> => {
   const { functions } = stage;
-  const open = new Map(trials.map((trial) => [trial.rule, trial]));
+  const running = new Map(trials.map((trial) => [trial.rule, trial]));
   const outcomes: CanaryOutcome[] = [];
   /**
    * Ends the trial of one rule: points its alias at `version`, unless another command has moved the alias. An error
    * doesn't stop other trials.
    */
   const endTrial = async (trial: CanaryVersionPair, version: string, outcome: CanaryOutcome) => {
-    open.delete(trial.rule);
+    running.delete(trial.rule);
     const stray = await pointAlias(functions, trial, version).catch((error) => toSentence(error));
     outcomes.push(stray === undefined ? outcome : { trial, is: "lost", why: stray });
   };
   const rollBackCanaries = async (describeReason: (trial: CanaryVersionPair) => string) => {
-    for (const trial of [...open.values()])
+    for (const trial of [...running.values()])
       await endTrial(trial, trial.old, { trial, is: "rolled back", why: describeReason(trial) });
   };
   const start = new Date();
@@ -98,40 +102,43 @@ export const runCanary = async (
         );
       await functions.moveAlias(trial.rule, trial.old, live, { [trial.fresh]: share });
     }
-    const all = milliseconds + metricDelay;
-    const [first, last] = [start.getTime() + all, start.getTime() + all + milliseconds];
-    /** The time at which each rule's new version was seen to have enough reviews. */
-    const sufficed = new Map<string, number>();
-    const mayLackMetrics = (rule: string) => Date.now() < (sufficed.get(rule) ?? 0) + metricDelay;
-    while (open.size > 0) {
+    const firstMilliseconds = milliseconds + metricDelay;
+    const [first, last] = [start.getTime() + firstMilliseconds, start.getTime() + firstMilliseconds + milliseconds];
+    /** When each rule's new version had enough reviews for the first time. */
+    const enoughReviewsAt = new Map<string, number>();
+    const mayLackMetrics = (rule: string) => Date.now() < (enoughReviewsAt.get(rule) ?? 0) + metricDelay;
+    while (running.size > 0) {
       const end = [first, last].find((time) => Date.now() < time) ?? Number.POSITIVE_INFINITY;
       await wait(Math.max(0, Math.min(every, end - Date.now())), undefined, { signal });
-      tell(Math.min(Date.now() - start.getTime(), all) / 1000, all / 1000);
-      const observed = await readCounts(stage, [...open.values()], start);
-      const bad = new Map(
+      tell(Math.min(Date.now() - start.getTime(), firstMilliseconds) / 1000, firstMilliseconds / 1000);
+      const observed = await readCounts(stage, [...running.values()], start);
+      const faultsByRule = new Map(
         observed.flatMap(({ trial, old, fresh }) => {
           const why = findCanaryFault(old, fresh);
           return why === undefined ? [] : [[trial.rule, why] as const];
         }),
       );
       const isOver = Date.now() >= last;
-      const scarce = isOver ? observed.filter(({ fresh }) => fresh.reviews < minimumCanaryReviews) : [];
+      const withFewReviews = isOver ? observed.filter(({ fresh }) => fresh.reviews < minimumCanaryReviews) : [];
       const evidence = new Map<string, string>();
-      for (const { trial, fresh } of bad.size === 0 ? scarce : []) {
+      for (const { trial, fresh } of faultsByRule.size === 0 ? withFewReviews : []) {
         const { cases, faults } = await runCases(trial.rule, trial.fresh);
         if (fresh.errors > 0)
-          bad.set(trial.rule, `it failed ${fresh.errors} of its ${formatCount(fresh.calls, "review")}`);
-        else if (faults.length > 0) bad.set(trial.rule, `its cases fail: ${faults.join("; ")}`);
+          faultsByRule.set(trial.rule, `it failed ${fresh.errors} of its ${formatCount(fresh.calls, "review")}`);
+        else if (faults.length > 0) faultsByRule.set(trial.rule, `its cases fail: ${faults.join("; ")}`);
         else if (fresh.reviews + cases > 0)
           evidence.set(trial.rule, `${formatCount(fresh.reviews, "review")}, ${formatCount(cases, "case")}, 0 faults`);
       }
-      if (bad.size > 0) {
-        const others = [...bad.keys()].join(", ");
-        await rollBackCanaries(({ rule }) => bad.get(rule) ?? `it can only be promoted together with ${others}`);
+      if (faultsByRule.size > 0) {
+        const others = [...faultsByRule.keys()].join(", ");
+        await rollBackCanaries(
+          ({ rule }) => faultsByRule.get(rule) ?? `it can only be promoted together with ${others}`,
+        );
         break;
       }
       for (const { trial, fresh } of observed)
-        if (fresh.reviews >= minimumCanaryReviews && !sufficed.has(trial.rule)) sufficed.set(trial.rule, Date.now());
+        if (fresh.reviews >= minimumCanaryReviews && !enoughReviewsAt.has(trial.rule))
+          enoughReviewsAt.set(trial.rule, Date.now());
       if (Date.now() < first) continue;
       for (const { trial, old, fresh } of observed.filter(({ trial }) => !mayLackMetrics(trial.rule))) {
         if (fresh.reviews >= minimumCanaryReviews && old.calls > 0)
@@ -152,8 +159,7 @@ export const runCanary = async (
 };
 
 /**
- * Says why a canary ends undecided. Cases of the rule's cases.yaml that ran in Lambda would have counted instead of
- * reviews of the new version.
+ * Describes why a canary ends undecided: the new version had no reviews and no cases, or the old one had no reviews.
  */
 const describeMissingReviews = ({ old }: CanaryVersionPair, reviews: number, stage: string) =>
   reviews < minimumCanaryReviews
@@ -161,8 +167,8 @@ const describeMissingReviews = ({ old }: CanaryVersionPair, reviews: number, sta
     : `version ${old} logged no reviews in ${getFunctionsLogGroup(stage)} to compare it with; deploy once without --canary`;
 
 /**
- * Ends a canary by pointing the rule's alias at one of its two versions. Returns a sentence instead if another
- * command has moved the alias.
+ * Ends a canary: points the rule's alias at one of the two versions. If another command has moved the alias, changes
+ * nothing and returns a sentence.
  */
 const pointAlias = async (
   functions: CanaryStage["functions"],
@@ -176,14 +182,15 @@ const pointAlias = async (
   return undefined;
 };
 
+/** Reads what the two versions of each canary have done since it began. */
 const readCounts = async (stage: CanaryStage, trials: CanaryVersionPair[], since: Date) => {
   const now = new Date();
   const versions = trials.flatMap(({ rule, old, fresh }) =>
     [old, fresh].map((version) => ({ version, name: stage.functions.getFunctionName(rule) })),
   );
-  const questions = versions.map(({ name, version }) => [`${name}:${version}`, buildCrashQuestion(name, version)]);
+  const queries = versions.map(({ name, version }) => [`${name}:${version}`, buildCrashQuery(name, version)]);
   const [crashes, rows]: [Record<string, number>, LogQueryRow[]] = await Promise.all([
-    stage.metrics.ask(Object.fromEntries(questions), since, now),
+    stage.metrics.ask(Object.fromEntries(queries), since, now),
     stage.logs.query(getFunctionsLogGroup(stage.name), countsByVersion, since, now),
   ]);
   const read = (rule: string, version: string): CanaryVersionCounts => {
@@ -205,47 +212,57 @@ const readCounts = async (stage: CanaryStage, trials: CanaryVersionPair[], since
 };
 
 /**
- * Counts what versions did. A new version starts more often than the version before it, so the time of starts (Init) is
- * left out. Only lines of callers with a valid key have the field Cluster.
+ * A query of the functions' log by version. A new version has more cold starts than the old one, so the time of a start
+ * (Init) is subtracted. Only reviews with a valid key have the field Cluster.
  */
 const countsByVersion = `fields Latency - Init as own
 | filter ispresent(Cluster)
 | stats sum(Reviews) as reviews, sum(Denials) as denials, sum(Errors) as failures, pct(own, 99) as p99 by Function, Version`;
 
-/** A crashed function logs no review, so AWS's metric counts the crashes. */
-const buildCrashQuestion = (name: string, version: string): CloudWatchMetricQuery => {
+/** Builds a query for the number of crashes, from Lambda's metric: a crashed function logs no review. */
+const buildCrashQuery = (name: string, version: string): CloudWatchMetricQuery => {
   const dimensions = { FunctionName: name, Resource: `${name}:live`, ExecutedVersion: version };
   return { namespace: "AWS/Lambda", metric: "Errors", dimensions, stat: "Sum" };
 };
 
-/** Returns the fault of a fresh version in a sentence; undefined if there is none, or too few reviews. */
+// A fresh version has a fault if it exceeds one of these limits.
+const minimumErrors = 3;
+/** The share of failed reviews may be twice the old version's, plus this share. */
+const toleratedErrorShare = 0.01;
+const maxDenialShareDifference = 0.05;
+const maxLatencyFactor = 3;
+const maxLatencyIncreaseMilliseconds = 250;
+
+/** Compares a fresh version with the old one. Describes its fault; undefined if it has none, or has too few reviews. */
 export const findCanaryFault = (old: CanaryVersionCounts, fresh: CanaryVersionCounts): string | undefined => {
-  const [before, now] = [old.errors / Math.max(1, old.calls), fresh.errors / Math.max(1, fresh.calls)];
-  if (fresh.errors >= 3 && now > 2 * before + 0.01) {
-    const known =
-      old.calls > 0 ? `the version before ${formatShare(before)}` : "nothing is known of the version before";
-    return `it fails ${formatShare(now)} of its reviews, and ${known}`;
+  const oldErrorShare = old.errors / Math.max(1, old.calls);
+  const freshErrorShare = fresh.errors / Math.max(1, fresh.calls);
+  if (fresh.errors >= minimumErrors && freshErrorShare > 2 * oldErrorShare + toleratedErrorShare) {
+    const comparison =
+      old.calls > 0 ? `the version before ${formatShare(oldErrorShare)}` : "nothing is known of the version before";
+    return `it fails ${formatShare(freshErrorShare)} of its reviews, and ${comparison}`;
   }
-  const [denied, denies] = [old.denials / Math.max(1, old.reviews), fresh.denials / Math.max(1, fresh.reviews)];
-  if (isSignificant(old, fresh) && Math.abs(denies - denied) > 0.05)
-    return `it denies ${formatShare(denies)} of its reviews, and the version before ${formatShare(denied)}`;
-  if (
-    fresh.reviews >= minimumCanaryReviews &&
-    old.reviews >= minimumCanaryReviews &&
-    fresh.p99 > 3 * old.p99 &&
-    fresh.p99 > old.p99 + 250
-  )
+  const oldDenialShare = old.denials / Math.max(1, old.reviews);
+  const freshDenialShare = fresh.denials / Math.max(1, fresh.reviews);
+  if (isSignificant(old, fresh) && Math.abs(freshDenialShare - oldDenialShare) > maxDenialShareDifference)
+    return `it denies ${formatShare(freshDenialShare)} of its reviews, and the version before ${formatShare(oldDenialShare)}`;
+  const haveEnoughReviews = fresh.reviews >= minimumCanaryReviews && old.reviews >= minimumCanaryReviews;
+  const isSlower = fresh.p99 > maxLatencyFactor * old.p99 && fresh.p99 > old.p99 + maxLatencyIncreaseMilliseconds;
+  if (haveEnoughReviews && isSlower)
     return `one review in a hundred takes it ${Math.round(fresh.p99)} ms, and the version before ${Math.round(old.p99)} ms`;
   return undefined;
 };
 
-/** Reports whether two shares of denials differ by more than chance: by four standard deviations and three reviews. */
+/**
+ * Reports whether the shares of denials differ by more than chance: by four standard deviations and by three reviews.
+ */
 const isSignificant = (old: CanaryVersionCounts, fresh: CanaryVersionCounts): boolean => {
   if (fresh.reviews < 10 || old.reviews < 10) return false;
-  const all = (old.denials + fresh.denials) / (old.reviews + fresh.reviews);
-  const deviation = Math.sqrt(all * (1 - all) * (1 / old.reviews + 1 / fresh.reviews));
-  const apart = Math.abs(fresh.denials / fresh.reviews - old.denials / old.reviews);
-  return deviation > 0 && apart / deviation > 4 && apart * fresh.reviews >= 3;
+  const pooledShare = (old.denials + fresh.denials) / (old.reviews + fresh.reviews);
+  const deviation = Math.sqrt(pooledShare * (1 - pooledShare) * (1 / old.reviews + 1 / fresh.reviews));
+  const difference = Math.abs(fresh.denials / fresh.reviews - old.denials / old.reviews);
+  return deviation > 0 && difference / deviation > 4 && difference * fresh.reviews >= 3;
 };
 
+/** Formats a share in percent, for instance "0.5%" or "12%". */
 const formatShare = (share: number) => `${(100 * share).toFixed(share < 0.1 && share > 0 ? 1 : 0)}%`;

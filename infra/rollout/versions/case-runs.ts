@@ -17,12 +17,13 @@ import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { runInParallel } from "../../cli/progress.ts";
 
 const atOnce = 4;
+/** The number of failed cases that are reported with a sentence. */
 const maxReported = 3;
 
 /**
- * Invokes a version with every case of its rule or group, and returns the differences in sentences. A version without
- * CUE gets only the cases that run no script, and no version gets cases with expressions of CEL: it has only those of its
- * own settings.
+ * Invokes a version with the cases of its rule or group. Returns a sentence for each case that fails. Two kinds of
+ * cases are skipped: cases that run a CUE script, if the version has no CUE, and cases with CEL expressions, because a
+ * version has only the compiled expressions of its own settings.
  */
 export const runCases = async (
   functions: Pick<StageFunctions, "invoke">,
@@ -30,26 +31,25 @@ export const runCases = async (
   version: string,
   { scripts = true }: { scripts?: boolean } = {},
 ): Promise<{ cases: number; faults: string[] }> => {
-  const all = (listed.members ?? [listed]).map(async (member) =>
+  const casesByMember = (listed.members ?? [listed]).map(async (member) =>
     (await readCases(member)).map((entry) => [member, entry] as const),
   );
-  const candidates = (await Promise.all(all))
+  const candidates = (await Promise.all(casesByMember))
     .flat()
     .filter(([, entry]) => listed.members === undefined || getCasePhase(entry) === "mutate")
     .filter(([{ rule }, entry]) => !hasExpressions(rule, entry));
-  const able = await Promise.all(
+  const canRun = await Promise.all(
     candidates.map(async ([member, entry]) => scripts || !(await needsScript(member, entry))),
   );
-  const runnable = candidates.filter((_, index) => able[index]);
+  const runnable = candidates.filter((_, index) => canRun[index]);
   const found = await runInParallel(atOnce, runnable, async ([rule, entry]) => {
     const member = listed.members && { member: rule.name };
     const answer = await functions.invoke(listed.name, version, { ...buildInvocationEvent(rule, entry), ...member });
     const decision = parseDecision(answer.payload, buildReview(rule, entry).request.uid);
-    const sentences = answer.fault
-      ? [`it fails: ${answer.fault}${formatLastLogLine(answer.log)}`]
-      : decision
-        ? describeCaseDifferences(entry, decision)
-        : [`its answer is not an AdmissionReview: ${JSON.stringify(answer.payload)?.slice(0, 200)}`];
+    const sentences: string[] = [];
+    if (answer.fault) sentences.push(`it fails: ${answer.fault}${formatLastLogLine(answer.log)}`);
+    else if (decision) sentences.push(...describeCaseDifferences(entry, decision));
+    else sentences.push(`its answer is not an AdmissionReview: ${JSON.stringify(answer.payload)?.slice(0, 200)}`);
     return sentences.length === 0 ? [] : [`${rule.name}, "${entry.name}": ${sentences.join("; ")}`];
   });
   const faults = found.flat();
@@ -61,11 +61,13 @@ export const runCases = async (
   };
 };
 
+/** Reports whether a case has CEL expressions in its settings. */
 const hasExpressions = (rule: Rule, entry: Case): boolean => {
   const { settings } = applyCaseSettingsAndVariant(rule, entry);
   return collectChecks(() => rule.compileExpressions?.(structuredClone(settings))).length > 0;
 };
 
+/** Reports whether a case runs a CUE script. It evaluates the case on this machine, with a stub in place of CUE. */
 const needsScript = async (listed: CatalogueRule, entry: Case): Promise<boolean> => {
   let runs = false;
   const noteScript = async () => {
@@ -73,12 +75,15 @@ const needsScript = async (listed: CatalogueRule, entry: Case): Promise<boolean>
     return "{}";
   };
   const capabilities = { ...createRecordedCapabilities(entry.needs ?? {}), cue: noteScript };
-  // Only the CUE scripts that the case runs are needed, so its outcome is ignored.
+  // Only the call of the stub matters, so the outcome and errors are ignored.
   await evaluateCase(listed, entry, buildReview(listed, entry), capabilities).catch(() => {});
   return runs;
 };
 
-/** A rule with both phases, and the functions that serve them: its own, or its group's for `mutate`. */
+/**
+ * A rule that mutates and validates, and the functions that do so. The mutator is the function of the rule, or of its
+ * group.
+ */
 export interface RuleServedInBothPhases {
   rule: CatalogueRule;
   mutator: string;
@@ -92,15 +97,18 @@ export const findRulesServedInBothPhases = (served: CatalogueRule[]): RuleServed
       .filter(({ phases }) => phases.includes("mutate") && phases.includes("validate"))
       .flatMap((rule) => {
         const isGrouped = served.some(({ members }) => members?.some(({ name }) => name === rule.name));
-        // A grouped rule's own function only validates; its group's function mutates.
-        const isTold = servedRule.members === undefined && isGrouped;
-        return isTold ? [] : [{ rule, mutator: servedRule.name, validator: rule.name }];
+        // The own function of a rule in a group only validates. Such a rule is returned once, for its group's function.
+        const isOnlyValidator = servedRule.members === undefined && isGrouped;
+        return isOnlyValidator ? [] : [{ rule, mutator: servedRule.name, validator: rule.name }];
       }),
   );
 
 type PairVersions = Record<"mutator" | "validator", string>;
 
-/** Returns, in sentences, what one version's mutator writes and only the other version's validator refuses. */
+/**
+ * Checks a rule's old and fresh versions with its cases: describes each object that the mutator of one writes, that the
+ * validator of the same accepts, and that the validator of the other refuses.
+ */
 export const checkPhasePairCompatibility = async (
   functions: Pick<StageFunctions, "invoke">,
   { rule, mutator, validator }: RuleServedInBothPhases,
@@ -141,6 +149,7 @@ export const checkPhasePairCompatibility = async (
   return found.flat().slice(0, maxReported);
 };
 
+/** Reports whether a rule validates the request of a case. */
 const isValidated = (rule: CatalogueRule, entry: Case): boolean => {
   const { rule: variantRule, settings } = applyCaseSettingsAndVariant(rule.rule, entry);
   const { request } = buildReview(rule, entry);
@@ -148,6 +157,7 @@ const isValidated = (rule: CatalogueRule, entry: Case): boolean => {
   return request.operation !== "DELETE" && rows.some((match) => matchesRequest(match, request));
 };
 
+/** Returns the last line that a function has logged, without the lines that Lambda adds. */
 const formatLastLogLine = (log: string): string => {
   const lines = log.split("\n").filter((line) => line.trim() && !/^(START|END|REPORT|INIT_START) /.test(line));
   const last = lines.at(-1);

@@ -14,11 +14,16 @@ interface AliasMove {
   rule: string;
   from: LiveAlias;
   to: string;
-  /** True if a release has the version `from`: it passed its cases, and the alias may go back to it. */
+  /**
+   * True if a release has the version `from`. That version passed its cases then, so the alias may be moved back to it.
+   */
   wasReleased: boolean;
 }
 
-/** Points `live` at the versions, at once or after a canary. Returns the live versions and the rules left behind. */
+/**
+ * Points the alias `live` of each rule at its new version, directly or after a canary. Returns the versions that are
+ * live then, and the rules whose new version did not pass the canary.
+ */
 export const moveEveryAlias = async (
   prepared: PreparedDeployment,
   versions: Map<string, string>,
@@ -29,7 +34,7 @@ export const moveEveryAlias = async (
   const moves: AliasMove[] = [];
   for (const { part, known } of plan.parts) {
     const [rule, to] = [part.name, versions.get(part.name) ?? ""];
-    // `known` lacks a rule that the stack has just created: its alias points at its first version.
+    // `known` is undefined for a rule that the stack has just created. Its alias points at its first version.
     const from = known?.live ?? (await functions.readAlias(rule));
     const isDisarmed = known?.disarmed !== undefined && known.ruleVersion.version === to;
     if (isDisarmed || (from.version === to && Object.keys(from.weights).length === 0)) continue;
@@ -42,7 +47,7 @@ export const moveEveryAlias = async (
   const live = new Map(versions);
   if (job.canary === undefined || trials.length === 0) return { live, stuck: [] };
 
-  // An interrupted command may have left a canary; it ends before a new one begins.
+  // An interrupted command may have left a canary running. It must end before a new canary begins.
   for (const { rule, from } of trials)
     if (Object.keys(from.weights).length > 0) await functions.moveAlias(rule, from.version, from);
   const { share, signal } = job.canary;
@@ -74,6 +79,9 @@ export const moveEveryAlias = async (
   return { live, stuck: stuck.map(({ trial }) => trial.rule) };
 };
 
+/**
+ * Moves aliases without a canary. If a move fails, or if a new version fails its probes, moves them back and throws.
+ */
 const moveAtOnce = async (prepared: PreparedDeployment, moves: AliasMove[], clusters: Release["clusters"]) => {
   const { job } = prepared;
   const { functions } = job.stage;
@@ -91,6 +99,9 @@ const moveAtOnce = async (prepared: PreparedDeployment, moves: AliasMove[], clus
   await requireAnswers(prepared, moves, clusters);
 };
 
+/**
+ * Points the aliases at their earlier versions again. Returns the end of a sentence, which says whether that succeeded.
+ */
 const moveBack = async ({ job }: PreparedDeployment, moves: AliasMove[]): Promise<string> => {
   const { functions } = job.stage;
   const stuck: string[] = [];
@@ -105,14 +116,15 @@ const moveBack = async ({ job }: PreparedDeployment, moves: AliasMove[]): Promis
 };
 
 /**
- * Returns a function that chooses the clusters in whose name a rule is probed: all if the rule asks the cluster, else
- * the first of those with the same setup, because the others would get the same answer.
+ * Returns a function that reports whether a rule is probed for a cluster. A rule that reads the cluster is probed for
+ * each cluster. Other rules answer the same for all clusters with the same setup, so they are probed for the first of
+ * these.
  */
 const createProbeChoice = ({ plan }: PreparedDeployment, names: readonly string[]) => {
   const parts = new Map(plan.parts.flatMap(({ part }) => (names.includes(part.name) ? [[part.name, part]] : [])));
-  const seen = new Map(names.map((name) => [name, new Set<unknown>()]));
+  const probedSetups = new Map(names.map((name) => [name, new Set<unknown>()]));
   return (rule: string, cluster: string): boolean => {
-    const [part, setups] = [parts.get(rule), seen.get(rule)];
+    const [part, setups] = [parts.get(rule), probedSetups.get(rule)];
     if (part === undefined || setups === undefined || part.asks) return true;
     const setup = findClusterSetup(part.config, cluster);
     const isNew = !setups.has(setup);
@@ -121,11 +133,11 @@ const createProbeChoice = ({ plan }: PreparedDeployment, names: readonly string[
   };
 };
 
-/** Probes the moved rules at the addresses that clusters call. If one fails, moves all of them back. */
+/** Probes the moved rules at the addresses that clusters call. If one fails, moves all aliases back and throws. */
 const requireAnswers = async (prepared: PreparedDeployment, moves: AliasMove[], clusters: Release["clusters"]) => {
   const { job, keyring } = prepared;
-  const back = moves.filter(({ wasReleased, from, to }) => wasReleased && from.version !== to);
-  const names = back.map(({ rule }) => rule);
+  const reversible = moves.filter(({ wasReleased, from, to }) => wasReleased && from.version !== to);
+  const names = reversible.map(({ rule }) => rule);
   const isProbed = createProbeChoice(prepared, names);
   const entries = Object.entries(clusters).flatMap(([cluster, { manifests, keyVersion }]) => {
     const chosen = listCalledRules(manifests).filter((rule) => names.includes(rule) && isProbed(rule, cluster));
@@ -137,13 +149,13 @@ const requireAnswers = async (prepared: PreparedDeployment, moves: AliasMove[], 
   });
   if (entries.length === 0) return;
   await job.progress.step("endpoints", async () => {
-    // It doesn't wait for changes to spread: a bad version must not stay live for that time. For some seconds the
-    // version before may still answer; then only the cases and the probes of each cluster test the new one.
+    // The probes are sent immediately, so that a bad version is not live for long. For some seconds, the old version
+    // may still answer them. A bad version is then found only by its cases and by the later probes of each cluster.
     const failing = (await probeEntries(dropVariantEntries(entries))).filter(({ ok }) => !ok);
     if (failing.length === 0) return `${formatCount(names.length, "rule")} checked`;
     const sentences = failing.map(({ sentence }) => sentence).join("\n");
     throw new Complaint(
-      `not every new version answers at its address${await moveBack(prepared, back)}:\n${sentences}`,
+      `not every new version answers at its address${await moveBack(prepared, reversible)}:\n${sentences}`,
       1,
     );
   });

@@ -11,54 +11,59 @@ import {
 } from "./case-runs.ts";
 import { listReleasedVersions } from "./releases.ts";
 
-/** Publishes a version of every rule that isn't as wanted, and runs its cases. Returns the versions of all rules. */
+/** Publishes a new version of each changed rule, and runs its cases. Returns the versions of all rules. */
 export const publishVersions = async ({ job, plan, releases }: PreparedDeployment): Promise<Map<string, string>> => {
   const { functions } = job.stage;
-  const isOpen = ({ known, changes }: RuleChangePlan) => known === undefined || changes.length > 0;
+  const isChanged = ({ known, changes }: RuleChangePlan) => known === undefined || changes.length > 0;
   const versions = new Map(
     plan.parts.flatMap(({ part, known }) => (known ? [[part.name, known.ruleVersion.version] as const] : [])),
   );
-  const open = plan.parts.filter(isOpen);
-  if (open.length === 0) return versions;
+  const changing = plan.parts.filter(isChanged);
+  if (changing.length === 0) return versions;
   await job.progress.step("versions", async (tell) => {
     let done = 0;
-    let found = 0;
-    await runInParallel(maxParallelFunctionChanges, open, async ({ part: { name, wanted }, known }) => {
+    let reused = 0;
+    await runInParallel(maxParallelFunctionChanges, changing, async ({ part: { name, wanted }, known }) => {
       const released = listReleasedVersions(releases.all, name);
       // A version that was live before has passed its cases, and is used again.
       const before = known?.versions.findLast(
         (version) => released.includes(version.version) && hasSameContent(version, wanted),
       );
-      if (before) found += 1;
-      if (before) await functions.setLatest(name, wanted);
+      if (before) {
+        reused += 1;
+        await functions.setLatest(name, wanted);
+      }
       versions.set(name, before?.version ?? (await functions.publishVersion(name, wanted)));
-      tell(++done, open.length);
+      tell(++done, changing.length);
     });
-    return `${open.length - found} published${found > 0 ? `, ${found} reused` : ""}`;
+    return `${changing.length - reused} published${reused > 0 ? `, ${reused} reused` : ""}`;
   });
-  const unproven = open.filter(
+  const untested = changing.filter(
     ({ part: { name } }) => !releases.all.some(({ rules }) => rules[name]?.version === versions.get(name)),
   );
-  if (unproven.length === 0) return versions;
+  if (untested.length === 0) return versions;
   await job.progress.step("cases", async (tell) => {
     let [done, cases] = [0, 0];
-    const found = await runInParallel(maxParallelFunctionChanges, unproven, async ({ part }) => {
+    const found = await runInParallel(maxParallelFunctionChanges, untested, async ({ part }) => {
       const version = versions.get(part.name) ?? "";
       const result = await runCases(functions, part.listed, version, part);
       cases += result.cases;
-      tell(++done, unproven.length);
+      tell(++done, untested.length);
       return result.faults.map((fault) => `version ${version} of ${fault}`);
     });
     const faults = found.flat();
     if (faults.length > 0)
       throw new Complaint(`no alias was moved, because the new versions fail their cases:\n${faults.join("\n")}`, 1);
-    return `${cases} passed, of ${formatCount(unproven.length, "rule")}`;
+    return `${cases} passed, of ${formatCount(untested.length, "rule")}`;
   });
   await requireCompatibility({ job, plan, releases }, versions);
   return versions;
 };
 
-/** Throws if a validator refuses what the mutator of the other version writes: a request may meet both versions. */
+/**
+ * Throws if a rule's old and new version don't accept what the other one writes. While aliases move, a request may be
+ * mutated by one version and validated by the other.
+ */
 const requireCompatibility = async (
   { job, plan, releases }: Pick<PreparedDeployment, "job" | "plan" | "releases">,
   versions: Map<string, string>,
@@ -69,18 +74,18 @@ const requireCompatibility = async (
       return releases.all.some(({ rules }) => rules[name]?.version === version) ? [[name, version] as const] : [];
     }),
   );
-  const couples = findRulesServedInBothPhases(plan.parts.map(({ part }) => part.listed)).filter(
+  const phasePairs = findRulesServedInBothPhases(plan.parts.map(({ part }) => part.listed)).filter(
     ({ mutator, validator }) =>
       [mutator, validator].every((name) => before.has(name)) &&
       [mutator, validator].some((name) => before.get(name) !== versions.get(name)),
   );
-  if (couples.length === 0) return;
+  if (phasePairs.length === 0) return;
   await job.progress.step("compatibility", async () => {
     const selectVersions = (all: ReadonlyMap<string, string>, { mutator, validator }: RuleServedInBothPhases) => ({
       mutator: all.get(mutator) ?? "",
       validator: all.get(validator) ?? "",
     });
-    const found = await runInParallel(maxParallelFunctionChanges, couples, (couple) =>
+    const found = await runInParallel(maxParallelFunctionChanges, phasePairs, (couple) =>
       checkPhasePairCompatibility(
         job.stage.functions,
         couple,
@@ -94,6 +99,6 @@ const requireCompatibility = async (
         `no alias was moved, because a request could meet an old and a new version that disagree:\n${faults.join("\n")}`,
         1,
       );
-    return `${formatCount(couples.length, "rule")} whose old and new versions accept each other's changes`;
+    return `${formatCount(phasePairs.length, "rule")} whose old and new versions accept each other's changes`;
   });
 };

@@ -85,7 +85,7 @@ describe("entries of a cluster without a section of its own", () => {
       isKey,
     ]);
 
-  it("are answered with the usual setup", () => {
+  it("are answered with the general setup", () => {
     assert.deepEqual(find("new"), []);
     assert.deepEqual(find("new", 2), [["doesn't accept its key of version 2", true]]);
   });

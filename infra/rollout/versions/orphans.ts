@@ -5,9 +5,10 @@ import { listRulesCalledByEntries } from "../../clusters/apply.ts";
 import type { WebhookEntry } from "../../webhooks/configurations.ts";
 import type { ReleasedCluster } from "./releases.ts";
 
-/** A Lambda version that answers webhook calls or soon will: its rule's phases, and its part of postern.yaml. */
+/** What is known of a Lambda version that answers webhook calls. */
 export interface AnsweringLambdaVersion {
   phases: Phase[];
+  /** The rule's part of postern.yaml, from which the version was built. */
   share: EndpointConfig;
 }
 
@@ -16,11 +17,13 @@ export interface OrphanedWebhookEntry {
   entry: string;
   phase: Phase;
   why: string;
-  /** True if the function's versions don't accept the cluster's key; then no entry of the cluster gets an answer. */
+  /**
+   * True if the version doesn't accept the cluster's key, so that none of the cluster's entries for it gets an answer.
+   */
   isKey: boolean;
 }
 
-/** Returns the entries in a cluster that would get no answer from these versions; skips rules without a version. */
+/** Returns a cluster's entries that these versions would not answer. Skips rules that are not in `served`. */
 export const findOrphanedEntries = (
   cluster: string,
   { manifests, keyVersion }: ReleasedCluster,
@@ -43,13 +46,15 @@ export const findOrphanedEntries = (
   });
 
 /**
- * Returns manifests without these webhook entries. A configuration that has no other entry stays: applying it deletes the
- * entries also if nothing deletes the object.
+ * Returns manifests without these webhook entries. A webhook configuration that loses all its entries stays as an empty
+ * one: a user who only applies files would otherwise keep the old one in the cluster.
  */
 export const removeOrphanedEntries = (manifests: DeployedObject[], orphans: OrphanedWebhookEntry[]): DeployedObject[] =>
   manifests.map((manifest) => {
     if (!Array.isArray(manifest.webhooks)) return manifest;
     const phase = manifest.kind === "MutatingWebhookConfiguration" ? "mutate" : "validate";
-    const gone = new Set(orphans.filter((orphan) => orphan.phase === phase).map(({ entry }) => `${entry}.postern.dev`));
-    return { ...manifest, webhooks: manifest.webhooks.filter(({ name }: WebhookEntry) => !gone.has(name)) };
+    const orphanedNames = new Set(
+      orphans.filter((orphan) => orphan.phase === phase).map(({ entry }) => `${entry}.postern.dev`),
+    );
+    return { ...manifest, webhooks: manifest.webhooks.filter(({ name }: WebhookEntry) => !orphanedNames.has(name)) };
   });

@@ -11,13 +11,16 @@ import { Complaint } from "../../cli/complaint.ts";
 import type { PosternConfig } from "../../config/config.ts";
 import { buildEndpointConfig, listServedRulesAndGroups } from "../../project/served.ts";
 
-/** A rule whose bundle is built: its function in AWS, as the deployment wants it. */
+/** A rule or group whose bundle is built. */
 export interface PackagedRule {
   name: string;
   listed: CatalogueRule;
+  /** Code and settings of the rule's function in AWS. */
   wanted: WantedLambdaVersion;
+  /** The hash of the rule's code, without its configuration. */
   logic: string;
   config: EndpointConfig;
+  /** True if the rule reads from its cluster. */
   asks: boolean;
   /** True if the bundle includes CUE and can run scripts. */
   scripts: boolean;
@@ -27,7 +30,7 @@ export interface PackagedRule {
   reserved?: number | undefined;
 }
 
-/** A stage's built rules with the CloudFormation template that deploys them. */
+/** A stage's built rules, and the CloudFormation template with their functions. */
 export interface StagePackage {
   parts: PackagedRule[];
   template: StackTemplate;
@@ -73,7 +76,9 @@ export const packageStage = async (
   return { parts, template, notes };
 };
 
-/** The properties of a function in the template that a version doesn't have, or has from the build. */
+/**
+ * The properties of a function in the template that `readSettings` ignores: a version lacks them or has other values.
+ */
 const unversioned = new Set([
   "FunctionName",
   "Code",
@@ -92,17 +97,20 @@ interface FunctionProperties extends Partial<Omit<LambdaStackSettings, "KMSKeyAr
   KmsKeyArn?: string;
 }
 
-/** Returns what the template says of a function's configuration, which a published version keeps. */
+/**
+ * Returns the settings of a function in the template, for its next version. Throws if serverless.yml has a value that
+ * Postern can't put into a version.
+ */
 const readSettings = (template: StackTemplate, rule: string) => {
   const declared = Object.entries(template.Resources[`${toLogicalId(rule)}LambdaFunction`]?.Properties ?? {});
   const properties = Object.fromEntries(declared.filter(([name]) => !unversioned.has(name)));
   const { MemorySize, Timeout, Environment, KmsKeyArn: KMSKeyArn, ...rest } = properties as FunctionProperties;
   const { Runtime, Layers, TracingConfig, EphemeralStorage, LoggingConfig, VpcConfig, ...others } = rest;
   const network: unknown[] = [...(VpcConfig?.SubnetIds ?? []), ...(VpcConfig?.SecurityGroupIds ?? [])];
-  const noId = network.find((id) => !/^(subnet|sg)-/.test(String(id)));
-  if (noId !== undefined)
+  const wrongId = network.find((id) => !/^(subnet|sg)-/.test(String(id)));
+  if (wrongId !== undefined)
     throw new Complaint(
-      `vpc in serverless.yml must have ids such as subnet-0a1b and sg-0a1b, not ${JSON.stringify(noId)}`,
+      `vpc in serverless.yml must have ids such as subnet-0a1b and sg-0a1b, not ${JSON.stringify(wrongId)}`,
     );
   const [unknown] = Object.keys(others);
   if (unknown !== undefined)
@@ -125,9 +133,7 @@ const readSettings = (template: StackTemplate, rule: string) => {
 };
 
 /** Returns a value that only CloudFormation can resolve, such as `{ Ref: … }`. */
-const findReference = (value: unknown): unknown =>
-  Object.keys(toMap(value)).some((key) => /^(Ref|Fn::\w+)$/.test(key))
-    ? value
-    : isObject(value)
-      ? Object.values(value).map(findReference).find(Boolean)
-      : undefined;
+const findReference = (value: unknown): unknown => {
+  if (Object.keys(toMap(value)).some((key) => /^(Ref|Fn::\w+)$/.test(key))) return value;
+  return isObject(value) ? Object.values(value).map(findReference).find(Boolean) : undefined;
+};

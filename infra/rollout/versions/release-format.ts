@@ -1,10 +1,11 @@
 import { toMap } from "#lib/json.ts";
 import type { DeployedObject } from "../../clusters/api.ts";
 
-// The JSON of a release in the stage's bucket. Clusters with the same rules have equal objects and times, which are
-// stored once, in `values`: the size grows with what differs, and not with the number of clusters times rules.
+// The JSON of a release in the stage's bucket. Clusters with the same rules have equal objects. Each different object
+// is stored once, in the list `values`, and clusters have its index there. A release with many equal clusters so stays
+// small.
 
-/** What this file reads of a release. */
+/** The part of a release that is stored differently. */
 interface ReleaseWithClusters {
   clusters: Record<string, RecordedCluster>;
 }
@@ -16,13 +17,13 @@ interface RecordedCluster {
 }
 
 interface StoredRelease {
-  /** The numbers are places in `values`; `since` has the place of the rules of each time. */
+  /** The numbers are indexes of `values`. `since` has, for each time, the index of a list of rules. */
   clusters: Record<string, { manifests: number[]; since: Record<string, number>; probed?: number }>;
-  /** In a webhook configuration here, the webhook entries are places in this list, too. */
+  /** A webhook configuration in this list has, in place of each webhook entry, the index of the entry in this list. */
   values: unknown[];
 }
 
-/** Returns a function that formats releases; it formats an object that several releases have only once. */
+/** Returns a function that formats releases. It keeps the JSON of each object, because later releases have it again. */
 export const createReleaseFormatter = () => {
   const texts = new WeakMap<object, string>();
   const formatOnce = (value: object): string => {
@@ -82,7 +83,7 @@ const restoreValues = <T extends ReleaseWithClusters>({ values, clusters, ...rel
   return { ...release, clusters: Object.fromEntries(restored) } as unknown as T;
 };
 
-/** Replaces the names of clusters in URLs by a placeholder: older versions of Postern recorded them. */
+/** Replaces the cluster's name in URLs by the placeholder {cluster}. Older versions of Postern stored the name. */
 const hideClusterNames = <T extends ReleaseWithClusters>(release: T): T => {
   const clusters = Object.entries(release.clusters).map(([name, cluster]) => {
     const text = JSON.stringify(cluster).replaceAll(`/${name}.{key}/`, "/{cluster}.{key}/");

@@ -31,7 +31,7 @@ describe("the clusters that a release's functions refuse", () => {
     assert.deepEqual(find(newest, "east: , west: , south: "), {});
     assert.deepEqual(find(newest, "east: , north: "), { west: "one", south: "zero,one" });
   });
-  it("are those that a release of an older version of Postern has", () =>
+  it("are clusters in a release that an older version of Postern has stored", () =>
     assert.deepEqual(find(oldRelease, "east: "), { west: "one" }));
   it("are forgotten once no key is accepted that may have signed their URLs", () => {
     assert.deepEqual(find(newest, "east: , west: ", "one,two"), { south: "zero,one" });

@@ -8,34 +8,38 @@ import type { PosternConfig } from "../../config/config.ts";
 import type { UrlPublicKeys } from "../stage/keyring.ts";
 import { createReleaseFormatter, parseRelease } from "./release-format.ts";
 
-/** What a release records of a rule: live version, hash of its code, config and phases, and versions live before. */
+/** What a release records of a rule. */
 export interface ReleasedRule {
+  /** The live version. */
   version: string;
   /** The hash of the rule's code, without its rule config. */
   logic: string;
+  /** The rule's part of postern.yaml. */
   share: EndpointConfig;
   phases: Phase[];
   /** The versions of the rule that were live before `version`, the newest first. */
   earlier: string[];
 }
 
+/** What a release records of a cluster. */
 export interface ReleasedCluster {
+  /** When the cluster was updated. */
   at: string;
   keyVersion: number;
-  /**
-   * The public half of the key that signed the cluster's webhook URLs; absent in releases of older Postern versions.
-   */
+  /** The public key of the key that signed the cluster's URLs; absent in releases of older Postern versions. */
   signer?: string;
+  /** The rules whose entries have failurePolicy Fail. */
   hardened: string[];
   /** The time since which each rule has a webhook entry in this cluster. */
   since: Record<string, string>;
-  /** The number of probe reviews that Postern itself sent to each rule, which don't count as the cluster's. */
-  probed?: Record<string, number>;
-  /** The minor version of the cluster's API server, and the kinds of policies that it served but didn't apply. */
-  policies?: { kubernetes: string; unapplied: readonly string[] };
   /**
-   * The roles and webhook configurations applied to the cluster; their URLs are recorded without the cluster's key.
+   * The number of probes that Postern has sent to each rule. They are subtracted when the cluster's reviews are
+   * counted.
    */
+  probed?: Record<string, number>;
+  /** The kinds of policies that the cluster's API server accepted but didn't apply, and its minor version then. */
+  policies?: { kubernetes: string; unapplied: readonly string[] };
+  /** The objects that were applied to the cluster. Their URLs have a placeholder in place of the cluster's key. */
   manifests: DeployedObject[];
 }
 
@@ -47,45 +51,48 @@ export interface Release {
   complete: boolean;
   /** The id of the release that a rollback returned to. */
   like?: number;
-  /** The versions that were rolled back from, as `rule@version`; a rollback without `--to` prefers others. */
+  /** The versions that a rollback has replaced, as `rule@version`. A rollback without `--to` prefers other versions. */
   withdrawn?: string[];
-  /** The stage's public keys; unknown in releases of older versions of Postern. */
+  /** The stage's public keys; absent in releases of older versions of Postern. */
   keys?: UrlPublicKeys;
   /** The key versions of each cluster in postern.yaml; absent in releases of older versions of Postern. */
   accepts?: Record<string, readonly number[]>;
   /**
-   * The clusters that postern.yaml named before, whose keys functions refuse. The values are the public keys, as in
-   * POSTERN_KEYS, of which one may have signed the cluster's URLs.
+   * The clusters that postern.yaml doesn't name any more: functions refuse their keys. The value lists public keys, as
+   * POSTERN_KEYS does. One of them may have signed the cluster's URLs.
    */
   refused?: Record<string, string>;
   /**
-   * The minor version of Kubernetes for which functions were built, by cluster. Absent for clusters without a rule that
-   * differs by it, or whose version is unknown.
+   * The minor version of Kubernetes for which functions were built, by cluster. A cluster is absent if none of its
+   * rules depends on the version, or if the version is unknown.
    */
   kubernetes?: Record<string, string>;
   rules: Record<string, ReleasedRule>;
-  /** The rules of which a version may have warm environments: recorded before any are started, until all are released. */
+  /**
+   * The rules that may have warm environments. A rule is recorded before they are started, and until they are released.
+   */
   warm?: string[];
-  /** All clusters of the release. One that the deployment didn't reach is recorded as it was before. */
+  /** All clusters. A cluster that this deployment has not updated is recorded as in the release before. */
   clusters: Record<string, ReleasedCluster>;
 }
 
-/** The releases of a stage that were read, the newest first, and a way to save another. */
+/** The releases in the bucket of a stage. */
 export interface ReleaseStore {
+  /** The last releases, the newest first. */
   all: Release[];
   save(release: Release): Promise<void>;
 }
 
-/** The number of releases that are read; a rollback can't go further back. */
+/** The number of releases that are read. A rollback can't go back to an older release. */
 const maxReleases = 10;
 
 const folder = "releases/";
 const buildKey = (id: number) => `${folder}${String(id).padStart(6, "0")}.json`;
 
-/** Reads the releases of a stage; there are none without a bucket. */
+/** Reads the releases of a stage. A stage without a bucket has none. */
 export const readReleaseStore = async (open: () => Promise<StageBucket | undefined>): Promise<ReleaseStore> => {
   const bucket = await open();
-  // The stage's bucket may have been deleted by hand; then there are no releases.
+  // A bucket that was deleted by hand counts as no bucket.
   const keys = bucket ? await listKeys(bucket).catch(createFallbackForErrorNamed("NoSuchBucket", [])) : [];
   const all = await Promise.all(keys.slice(-maxReleases).map((key) => bucket?.read(key)));
   const known = new Set(keys);
@@ -93,12 +100,12 @@ export const readReleaseStore = async (open: () => Promise<StageBucket | undefin
   return {
     all: all
       .flatMap((object) => (object ? [parseRelease<Release>(object.text)] : []))
-      .sort((object, right) => right.id - object.id),
+      .sort((left, right) => right.id - left.id),
     save: async (release) => {
-      const place = await open();
-      if (place === undefined) throw new Complaint("this stage has no bucket to write its release to", 3);
+      const currentBucket = await open();
+      if (currentBucket === undefined) throw new Complaint("this stage has no bucket to write its release to", 3);
       const key = buildKey(release.id);
-      const isWritten = await place.write(
+      const isWritten = await currentBucket.write(
         key,
         formatRelease(release),
         known.has(key) ? undefined : { IfNoneMatch: "*" },
@@ -124,24 +131,24 @@ export const requireRelease = (all: Release[], text: string): Release => {
   );
 };
 
-/** Returns the versions of a rule that went live, the newest first; those that were rolled back from come last. */
+/** Returns the versions of a rule that were live, the newest first. Versions that a rollback has replaced come last. */
 export const listReleasedVersions = (all: Release[], rule: string): string[] => {
   const found = all.flatMap(({ rules }) => {
     const released = Object.hasOwn(rules, rule) ? rules[rule] : undefined;
     return released ? [released.version, ...released.earlier] : [];
   });
-  const bad = findRolledBackVersions(all);
-  const isBad = (version: string) => bad.has(`${rule}@${version}`);
-  return [...new Set([...found.filter((version) => !isBad(version)), ...found])];
+  const replaced = findRolledBackVersions(all);
+  const wasReplaced = (version: string) => replaced.has(`${rule}@${version}`);
+  return [...new Set([...found.filter((version) => !wasReplaced(version)), ...found])];
 };
 
-/** Returns the versions, as `rule@version`, that were rolled back from and are not live now. */
+/** Returns the versions, as `rule@version`, that a rollback has replaced and that are not live now. */
 const findRolledBackVersions = (all: Release[]): Set<string> => {
   const live = new Set(Object.entries(all[0]?.rules ?? {}).map(([rule, { version }]) => `${rule}@${version}`));
   return new Set(all.flatMap(({ withdrawn = [] }) => withdrawn).filter((version) => !live.has(version)));
 };
 
-/** Returns the key versions that a release's functions accept of each cluster in postern.yaml. */
+/** Returns, by cluster, the key versions that the functions of a release accept. */
 export const getAcceptedKeyVersions = ({ accepts, rules }: Release): Record<string, readonly number[]> => {
   if (accepts) return accepts;
   // In a release of an older version of Postern, the config of each rule names all clusters.
@@ -153,8 +160,9 @@ export const getAcceptedKeyVersions = ({ accepts, rules }: Release): Record<stri
 };
 
 /**
- * Returns the clusters whose keys functions refuse: those that an earlier release had and postern.yaml no longer names.
- * A cluster is left out once none of the keys is accepted that may have signed its URLs.
+ * Returns the clusters whose keys functions refuse: an earlier release had them, and postern.yaml doesn't name them any
+ * more. The values are the public keys that may have signed a cluster's URLs. If functions accept none of these keys
+ * any more, the cluster is left out.
  */
 export const findRefusedClusters = (
   newest: Release | undefined,
@@ -171,21 +179,23 @@ export const findRefusedClusters = (
   return Object.fromEntries(all.filter(([name, keys]) => !clusters.has(name) && mayCall(keys)));
 };
 
+/** Returns the clusters of a release in the order of their names. */
 export const listReleasedClusters = (release: Release | undefined): [string, ReleasedCluster][] =>
   Object.entries(release?.clusters ?? {}).sort(([left], [right]) => (left < right ? -1 : 1));
 
-/** Returns the release to roll back to: the last one before the live one without versions that were rolled back. */
+/** Returns the release to roll back to: the last one before the live one that has no version of an earlier rollback. */
 export const requireRollbackRelease = (all: Release[]): Release => {
   const newest = findOrigin(all, all[0]);
-  const bad = findRolledBackVersions(all);
+  const replaced = findRolledBackVersions(all);
   const isGood = ({ complete, rules }: Release) =>
-    complete && !Object.entries(rules).some(([rule, { version }]) => bad.has(`${rule}@${version}`));
+    complete && !Object.entries(rules).some(([rule, { version }]) => replaced.has(`${rule}@${version}`));
   const earlier = all.find((release) => newest !== undefined && release.id < newest.id && isGood(release));
   const found = findOrigin(all, earlier);
   if (found === undefined) throw new Complaint("there is no release before the one that is live", 1);
   return found;
 };
 
+/** Returns the release that a rollback has restored (`like`), or the release itself if no rollback has created it. */
 const findOrigin = (all: Release[], release: Release | undefined): Release | undefined => {
   if (release?.like === undefined) return release;
   return findOrigin(

@@ -33,7 +33,9 @@ import { describeColdVersion } from "./warm.ts";
 
 const atOnce = 5;
 
-/** Returns the releases, or undefined if they can't be read: a rollback of one rule works without them. */
+/**
+ * Returns the releases. If they can't be read, reports that and returns undefined: one rule can be rolled back without.
+ */
 export const tryReadReleaseStore = async (
   { openStageBucket: openBucket }: AwsStage,
   progress: Progress,
@@ -43,7 +45,10 @@ export const tryReadReleaseStore = async (
     return undefined;
   });
 
-/** Points a rule's alias at a version, at its version in a release, or at the previous one. Returns the version. */
+/**
+ * Rolls back one rule: `to` is a version such as 12, or a release such as r7, or undefined for the previous version.
+ * Returns the version that is live then.
+ */
 export const rollBackOne = async (
   stage: AwsStage,
   rule: string,
@@ -56,20 +61,22 @@ export const rollBackOne = async (
   const isRelease = to !== undefined && /^r\d+$/.test(to);
   if (to !== undefined && !isRelease && !/^\d+$/.test(to))
     throw new Complaint(`--to takes a release or a version, for instance r7 or 12, not "${to}"`);
-  const named = isRelease ? getReleasedVersion(requireRelease(all, to), rule) : to;
+  const requested = isRelease ? getReleasedVersion(requireRelease(all, to), rule) : to;
   const released = all.length === 0 ? undefined : listReleasedVersions(all, rule);
   const { previous, weights, version: live } = await readFunctionState(stage.functions, rule, released);
-  const wanted = named ?? (Object.keys(weights).length > 0 ? live : previous);
-  const found = wanted === undefined ? undefined : findReleasedRule(all, rule, wanted);
-  if (newest && found) requireNoOrphans(newest, new Map([[rule, found]]), `version ${wanted} of ${rule}`);
-  const recorded = newest && found && { inUse: getAcceptedKeyVersions(newest), target: found.share };
+  const wanted = requested ?? (Object.keys(weights).length > 0 ? live : previous);
+  const releasedRule = wanted === undefined ? undefined : findReleasedRule(all, rule, wanted);
+  if (newest && releasedRule) requireNoOrphans(newest, new Map([[rule, releasedRule]]), `version ${wanted} of ${rule}`);
+  const recorded = newest && releasedRule && { inUse: getAcceptedKeyVersions(newest), target: releasedRule.share };
   const version = await rollBackAlias(stage.functions, rule, wanted, { released, recorded });
-  const last = newest?.rules[rule];
-  if (releases && newest && last && found && last.version !== version) {
-    const earlier = [...new Set([last.version, ...last.earlier])].filter((candidate) => candidate !== version);
-    const rules = { ...newest.rules, [rule]: { ...found, earlier } };
+  const lastReleased = newest?.rules[rule];
+  if (releases && newest && lastReleased && releasedRule && lastReleased.version !== version) {
+    const earlier = [...new Set([lastReleased.version, ...lastReleased.earlier])].filter(
+      (candidate) => candidate !== version,
+    );
+    const rules = { ...newest.rules, [rule]: { ...releasedRule, earlier } };
     const { like: _, ...rest } = newest;
-    await saveRelease(releases, { ...rest, rules, withdrawn: [`${rule}@${last.version}`] }, progress);
+    await saveRelease(releases, { ...rest, rules, withdrawn: [`${rule}@${lastReleased.version}`] }, progress);
   }
   const cold = await describeColdVersion(stage.functions, rule, version);
   if (cold !== undefined) progress.say(`${cold}; postern deploy starts them`);
@@ -78,7 +85,10 @@ export const rollBackOne = async (
   return version;
 };
 
-/** Describes the clusters that evaluate policies of a rule themselves, where moving the rule's alias changes nothing. */
+/**
+ * Names the clusters whose API servers evaluate policies of a rule: a rollback of the rule's function changes nothing
+ * there.
+ */
 export const describeNativePolicies = (newest: Release | undefined, rule: string): string | undefined => {
   const isNative = ({ metadata }: DeployedObject) => metadata.labels?.[ruleLabel] === rule;
   const clusters = listReleasedClusters(newest).filter(([, { manifests }]) => manifests.some(isNative));
@@ -95,6 +105,7 @@ const getReleasedVersion = ({ id, rules }: Release, rule: string): string => {
 const findReleasedRule = (all: Release[], rule: string, version: string): ReleasedRule | undefined =>
   all.find(({ rules }) => rules[rule]?.version === version)?.rules[rule];
 
+/** Throws if a cluster has an entry that these versions of rules would not answer. */
 const requireNoOrphans = (newest: Release, rules: ReadonlyMap<string, ReleasedRule>, what: string) => {
   for (const [name, recorded] of listReleasedClusters(newest)) {
     const [orphan] = findOrphanedEntries(name, recorded, rules);
@@ -106,11 +117,14 @@ const requireNoOrphans = (newest: Release, rules: ReadonlyMap<string, ReleasedRu
   }
 };
 
+/**
+ * Rolls back all rules and clusters to the release `to`, or to the release before the live one. Returns a new release.
+ */
 export const rollBackAll = async (
   targets: Omit<DeploymentTargets, "harden">,
   to: string | undefined,
 ): Promise<Release> =>
-  // Takes the lock even from a deployment: that one notices and stops before its next change.
+  // This takes the lock even from a running deployment, which then stops before its next change.
   lockStage(targets.stage, "postern rollback --all", () => restoreRelease(targets, to), { overriding: true });
 
 const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: string | undefined): Promise<Release> => {
@@ -127,19 +141,19 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
       return undefined;
     }),
   );
-  const standing = found.filter((state) => state !== undefined);
-  const strayed = standing.some(
+  const readable = found.filter((state) => state !== undefined);
+  const differsFromRelease = readable.some(
     ({ rule, ruleVersion }) => (newest.rules[rule]?.version ?? ruleVersion.version) !== ruleVersion.version,
   );
-  // Live versions that differ from the newest release mean that a deployment stopped midway. That release records the
-  // versions before the deployment.
+  // If live versions differ from the newest release, a deployment has stopped before its end. The newest release then
+  // records the versions that were live before this deployment.
   const target =
     to !== undefined
       ? requireRelease(releases.all, to)
-      : strayed
+      : differsFromRelease
         ? findReleaseBeforeMoves(releases.all, newest)
         : requireRollbackRelease(releases.all);
-  const states = standing.filter(({ rule }) => Object.hasOwn(target.rules, rule));
+  const states = readable.filter(({ rule }) => Object.hasOwn(target.rules, rule));
   // This checks every rule's version before the alias of any rule is moved.
   const inUse = getAcceptedKeyVersions(newest);
   for (const state of states) {
@@ -158,6 +172,7 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
   const release: Release = { ...newest, like: target.like ?? target.id, rules: { ...newest.rules, ...target.rules } };
   if (target.id === newest.id) delete release.like;
   const served = new Map(Object.entries(target.rules));
+  // These clusters are updated before aliases move: they have entries that the target's versions don't answer.
   const early = listReleasedClusters(newest).flatMap(([name, recorded]) =>
     findOrphanedEntries(name, recorded, served).length > 0 ? [name] : [],
   );
@@ -167,14 +182,14 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
       `cluster ${unchosen} has entries that release r${target.id} doesn't answer; roll back that cluster, too, by leaving out --cluster`,
       1,
     );
-  const untold = await applyRelease(targets, release, target, early);
-  if (untold.length > 0) {
+  const failures = await applyRelease(targets, release, target, early);
+  if (failures.length > 0) {
     // Webhook entries may already be deleted from some clusters; the release must record that.
     await releases
       .save({ ...newest, clusters: release.clusters })
       .catch((error) => progress.say(`the release could not be updated: ${toSentence(error)}`));
     throw new Complaint(
-      `nothing was rolled back, because webhook entries that would then get no answer could not be deleted from their clusters:\n${untold.join("\n")}`,
+      `nothing was rolled back, because webhook entries that would then get no answer could not be deleted from their clusters:\n${failures.join("\n")}`,
       1,
     );
   }
@@ -202,19 +217,26 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
   return saved;
 };
 
-/** Returns the newest release; but the last complete one if the newest deployment ended before it moved any alias. */
+/**
+ * Returns the newest release. If the newest deployment ended before it moved an alias, returns the last complete
+ * release, which has the same versions.
+ */
 const findReleaseBeforeMoves = (all: Release[], newest: Release): Release => {
   const last = all.find(({ complete }) => complete);
   return !newest.complete && last && isDeepStrictEqual(last.rules, newest.rules) ? last : newest;
 };
 
+/** Points a rule's alias at a version. Returns false if it points there already. */
 const moveRule = async ({ functions }: AwsStage, { rule, live }: FunctionState, version: string): Promise<boolean> => {
   if (live.version === version && Object.keys(live.weights).length === 0) return false;
   await functions.moveAlias(rule, version, live);
   return true;
 };
 
-/** Applies a release's entries to clusters. Returns the failures in sentences. */
+/**
+ * Applies the objects of the release `target` to clusters, and records that in `release`. Returns a sentence for each
+ * cluster that failed.
+ */
 const applyRelease = async (
   targets: Omit<DeploymentTargets, "harden">,
   release: Release,
@@ -223,34 +245,45 @@ const applyRelease = async (
 ): Promise<string[]> => {
   const { stage, progress, clusters } = targets;
   const changed = names.filter((name) => {
-    const [now, then] = [release.clusters[name], target.clusters[name]];
-    return clusters.includes(name) && now && then && JSON.stringify(now.manifests) !== JSON.stringify(then.manifests);
+    const [current, wantedCluster] = [release.clusters[name], target.clusters[name]];
+    return (
+      clusters.includes(name) &&
+      current &&
+      wantedCluster &&
+      JSON.stringify(current.manifests) !== JSON.stringify(wantedCluster.manifests)
+    );
   });
   const failures: string[] = [];
   for (const name of changed) {
-    const [now, then] = [release.clusters[name], target.clusters[name]];
-    if (now === undefined || then === undefined) continue;
+    const [current, wantedCluster] = [release.clusters[name], target.clusters[name]];
+    if (current === undefined || wantedCluster === undefined) continue;
     await progress
       .step(`cluster ${name}: entries`, async () => {
         const keyring = await readKeyring(stage.parameters);
         if (keyring === undefined) throw new Complaint("this stage has no keys", 3);
-        const wanted = insertKeyIntoUrls(then.manifests, keyring.current.signSegment(name, now.keyVersion));
+        const wanted = insertKeyIntoUrls(
+          wantedCluster.manifests,
+          keyring.current.signSegment(name, current.keyVersion),
+        );
         const api = await openTargetCluster(targets, name);
         await requireOwnEntries(api, targets);
-        const groups = listFunctionGroups(now.manifests);
-        const hasNewRights = listFunctionGroups(then.manifests).some((group) => !groups.includes(group));
+        const groups = listFunctionGroups(current.manifests);
+        const hasNewRights = listFunctionGroups(wantedCluster.manifests).some((group) => !groups.includes(group));
         if (hasNewRights) {
           await applyRbacObjects(api, wanted);
-          await createAccessEntries(targets, name, then.manifests, await stage.stack.readOutputs());
+          await createAccessEntries(targets, name, wantedCluster.manifests, await stage.stack.readOutputs());
         }
         // Webhook entries that the rollback adds must answer a probe; the cluster already calls the others.
-        const presentNames = new Set(listEntries(now.manifests).map((entry) => entry.name));
+        const presentNames = new Set(listEntries(current.manifests).map((entry) => entry.name));
         const added = listEntries(wanted).filter((entry) => !presentNames.has(entry.name));
         const failing = await probeForFailingEntries(added, { hasNewRights });
         if (failing.length > 0) throw new Complaint(failing.map(({ sentence }) => sentence).join("; "), 1);
         const changes = await applyWantedObjectsToCluster(api, wanted, webhookConfigurationName);
         const signer = keyring.current.publicKey;
-        release.clusters = { ...release.clusters, [name]: { ...then, keyVersion: now.keyVersion, signer } };
+        release.clusters = {
+          ...release.clusters,
+          [name]: { ...wantedCluster, keyVersion: current.keyVersion, signer },
+        };
         return `${formatCount(changes.length, "object")} changed`;
       })
       .catch((error) => failures.push(toSentence(error)));
@@ -258,7 +291,7 @@ const applyRelease = async (
   return failures;
 };
 
-/** Saves the present state as a release. A failure is reported but undoes nothing. */
+/** Saves the state after a rollback as a new release. If that fails, reports it; the rollback stays. */
 const saveRelease = async (releases: ReleaseStore, release: Release, progress: Progress): Promise<Release> => {
   const id = (releases.all[0]?.id ?? 0) + 1;
   const next = { ...release, id, at: new Date().toISOString(), by: getPersonOrPipelineName(), complete: true };

@@ -92,7 +92,7 @@ describe("warm environments", () => {
     await assert.rejects(waitFor(functions, interrupt), /^Error: interrupted$/);
   });
 
-  it("are missed by a version that is not warm while another is", async () => {
+  it("are missing for a version that has none while another version has some", async () => {
     const { functions } = createFunctions(buildWarm("READY"));
     const sentence = "version 4 of a has no warm environments, so its first reviews take longer";
     assert.equal(await describeColdVersion(functions, "a", "4"), sentence);

@@ -6,12 +6,13 @@ import { formatCount, type Progress, runInParallel } from "../../cli/progress.ts
 import type { DeploymentPlan, RuleChangePlan, WarmRulePlan } from "../plan/plan.ts";
 import type { Release } from "./releases.ts";
 
-// Warm environments are Lambda's provisioned concurrency. They belong to a version and not to the alias: an alias with
-// weights can't have any, and Lambda gives such an alias weights of its own while it moves.
+// Warm environments are Lambda's provisioned concurrency. Postern requests them for versions, not for the alias `live`.
+// An alias with weights can't have provisioned concurrency, and Lambda itself gives an alias with provisioned
+// concurrency weights while it moves.
 
 const atOnce = 5;
 
-/** Compares the rules that have warm environments, or had some in the newest release, with Lambda. */
+/** Plans the warm environments of each rule that needs some, or had some in the newest release. */
 export const planWarmEnvironments = (
   functions: StageFunctions,
   parts: RuleChangePlan[],
@@ -29,6 +30,7 @@ export const planWarmEnvironments = (
 
 const countWarm = (count: number) => formatCount(count, "warm environment");
 
+/** Describes the changes to a rule's warm environments: those to start, and those of other versions to release. */
 const describeWarmChanges = (change: RuleChangePlan | undefined, wanted: number, there: WarmVersion[]): string[] => {
   const isSame = change !== undefined && change.changes.length === 0;
   const kept = isSame && wanted > 0 ? change.known?.ruleVersion.version : undefined;
@@ -52,34 +54,38 @@ interface WarmDeployment {
   plan: Pick<DeploymentPlan, "warm" | "parts">;
 }
 
-/** Starts warm environments of the versions that are to be live, and waits for them. This comes before aliases move. */
+/**
+ * Starts the warm environments of new versions, and waits until they are ready. Aliases move to these versions later.
+ */
 export const startWarmEnvironments = async (
   { job, plan }: WarmDeployment,
   versions: ReadonlyMap<string, string>,
-  goOn: () => Promise<void>,
+  requireMayContinue: () => Promise<void>,
 ): Promise<void> => {
   const starting = plan.warm.flatMap(({ rule, wanted, there }) => {
     const version = versions.get(rule);
-    const isOpen = version !== undefined && wanted > 0;
+    const needsWarm = version !== undefined && wanted > 0;
     const warm = there.find((candidate) => candidate.version === version);
-    return isOpen && !isReady(warm, wanted) ? [{ rule, version, wanted }] : [];
+    return needsWarm && !isReady(warm, wanted) ? [{ rule, version, wanted }] : [];
   });
   if (starting.length === 0) return;
   await job.progress.step("warm environments", async (tell) => {
     let done = 0;
     await runInParallel(atOnce, starting, async (start) => {
-      await waitUntilWarm(job.stage.functions, start, goOn);
+      await waitUntilWarm(job.stage.functions, start, requireMayContinue);
       tell(++done, starting.length);
     });
     return `${starting.reduce((sum, { wanted }) => sum + wanted, 0)} ready, of ${formatCount(starting.length, "rule")}`;
   });
 };
 
-/** Requests the warm environments of a version unless they are requested already, and waits until all are ready. */
+/**
+ * Requests the warm environments of a version, unless an earlier command has done so, and waits until all are ready.
+ */
 export const waitUntilWarm = async (
   functions: Pick<StageFunctions, "listWarmVersions" | "requestWarmEnvironments">,
   { rule, version, wanted }: { rule: string; version: string; wanted: number },
-  goOn: () => Promise<void>,
+  requireMayContinue: () => Promise<void>,
   maxMilliseconds = 600_000,
 ): Promise<void> => {
   const end = Date.now() + maxMilliseconds;
@@ -103,13 +109,14 @@ export const waitUntilWarm = async (
         1,
       );
     await wait(pause);
-    await goOn();
+    await requireMayContinue();
   }
 };
 
 /**
- * Releases the warm environments of versions that are not live, and those of rules without `warm`. A failure is
- * reported, and the next deployment tries again. Returns the rules that may still have warm environments.
+ * Releases the warm environments of versions that are not live, and of rules that have no `warm` in postern.yaml any
+ * more. If that fails for a rule, reports it; the next deployment tries again. Returns the rules that may still have
+ * warm environments.
  */
 export const releaseOldWarmEnvironments = async (
   { job, plan }: WarmDeployment,
@@ -122,7 +129,7 @@ export const releaseOldWarmEnvironments = async (
     try {
       const warmVersions = await functions.listWarmVersions(rule);
       if (warmVersions.length === 0) return [];
-      // Another command may have moved the alias: the version that answers now stays warm.
+      // Another command may have moved the alias. The version at which it points now stays warm, too.
       const { version, weights } = await functions.readAlias(rule);
       const kept = wanted > 0 ? [live.get(rule), version, ...Object.keys(weights)] : [];
       for (const warm of warmVersions)
@@ -136,13 +143,13 @@ export const releaseOldWarmEnvironments = async (
   return found.flat();
 };
 
-/** Returns a sentence if the rule has warm environments on other versions only; else undefined. */
+/** Returns a sentence if only other versions of the rule have warm environments; else undefined. */
 export const describeColdVersion = async (
   functions: StageFunctions,
   rule: string,
   version: string,
 ): Promise<string | undefined> => {
-  // An emergency must not fail because of this hint.
+  // The sentence is only a hint: if Lambda doesn't answer, a rollback must not fail because of it.
   const warmVersions = await functions.listWarmVersions(rule).catch((): WarmVersion[] => []);
   const isCold =
     warmVersions.length > 0 && warmVersions.every((warm) => warm.version !== version || warm.status !== "READY");
