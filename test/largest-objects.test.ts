@@ -95,7 +95,8 @@ describe("the largest object that etcd stores", async () => {
       .slice(0, 1),
   );
   const chosen = runs < all.length ? [...known, ...Array.from({ length: runs }, () => pick(all))] : all;
-  it("is tested with many tolerations, which two rules compare with each other", () => assert.equal(known.length, 2));
+  it("is tested with many tolerations for the two rules that compare each toleration with all others", () =>
+    assert.equal(known.length, 2));
   for (const { rule, name, measure } of chosen)
     it(`takes ${name} at most ${getLimit(rule)} times as long as its JSON takes to parse`, async (test) => {
       const { evaluation, parsing } = await measure();

@@ -117,7 +117,7 @@ describe("the metrics of override policies", () => {
     buildPolicy("cap", { ...addLabel("a"), origin: [{ type: "labels", operation: "add", labels: { b: "c" } }] }),
   ];
 
-  it("count policy rules that match, and changes except changes by origin", async () =>
+  it("count policy rules that match, and those that change the object, except by overriders of type origin", async () =>
     assert.deepEqual(await countMetrics({ policies }), [
       ["override_policy_matched_count", "cap", "/v1/Pod"],
       ["override_policy_override_count", "cap", "/v1/Pod"],

@@ -101,6 +101,7 @@ const joinLines = (text: string): string =>
     .replace(/^[ \t]*#.*\n?/gm, "")
     .replace(/\\+\n/g, "");
 
+/** Splits at commas. A shell ends the list at a space, so an empty last name usually means that a space follows. */
 const splitList = (list: string, name: string): string[] => {
   const parts = list.trim() === "" ? [] : list.split(",").map((part) => part.trim());
   if (parts.includes(""))

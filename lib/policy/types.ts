@@ -155,7 +155,9 @@ export interface HttpReferenceAuth {
   expireAt?: string;
 }
 
+/** Compares the value at `dataRef` with the constant `value` or the value at `valueRef`. */
 export interface PolicyCondition {
+  /** What happens to the request if the comparison holds. */
   affectMode?: "reject" | "allow";
   cond: "Equal" | "NotEqual" | "Exist" | "NotExist" | "In" | "NotIn" | "Gt" | "Gte" | "Lt" | "Lte";
   dataRef?: ValueReference;

@@ -298,6 +298,7 @@ describe("a cluster that is read", await needs("API server"), () => {
 
     proxy.paths.length = 0;
     const open = connect();
+    // The review ends in 700 ms, before the three seconds of patience.
     assert.equal(await open(700).get(namespaces, "never", undefined, patient), undefined);
     assert.ok(proxy.paths.length > 1, "the read was repeated");
     proxy.paths.length = 0;

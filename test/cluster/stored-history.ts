@@ -133,8 +133,9 @@ export const findHighestSum = (
 };
 
 /**
- * Returns a function that gives the smallest and the largest possible sum at a time. The times of calls mustn't
- * decrease.
+ * Sums what `count` returns for the newest write of each object, and returns a function for the sum at a time. A write happened
+ * at an unknown time between `after` and `before`, so the function returns the smallest and the largest possible sum. Call it
+ * with times that don't decrease.
  */
 const createSumReader = (writes: StoredWrite[], count: (write: StoredWrite) => number) => {
   const amounts = new Map<string, number>();

@@ -574,6 +574,7 @@ describe("the feed of reviews", () => {
     assert.ok(keptReviews.length > 3 && keptReviews.length < 30, String(keptReviews.length));
     assert.equal(keptReviews.at(-1)?.row.object, "Pod n59");
     assert.ok(keptReviews.reduce((sum, { bytes }) => sum + bytes, 0) <= limits.bytes);
+    // A review that exceeds the limit alone, as text or in memory, isn't kept, and removes all older ones.
     for (const data of ["x".repeat(limits.bytes), Array(limits.bytes / 50).fill({})]) {
       await send();
       await send({ object: { metadata: { name: "large" }, data } });

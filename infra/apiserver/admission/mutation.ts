@@ -136,7 +136,10 @@ const unchanged: PatchResult = { isChanged: false };
 /** Whether a patch that can't be parsed is a failure of the hook; otherwise it ends the request. */
 const undecodablePatch: Since<{ isFailure: boolean }> = { "1.0": { isFailure: false }, "1.34": { isFailure: true } };
 
-/** Applies the patch of a webhook's response. A patch that can't be applied always ends the request. */
+/**
+ * Applies the patch of a webhook's response. A patch that can't be applied always ends the request. With `isStamped`, a patch
+ * counts as a change even if it changes nothing: see `countsEmptyPatchAsChange`.
+ */
 const applyResponsePatch = async (
   run: AdmissionRun,
   hook: DefaultedWebhookEntry,

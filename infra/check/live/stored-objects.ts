@@ -121,7 +121,10 @@ export const describeOwner = (object: StoredObject): string | undefined => {
   return `${kind} ${isMade ? stem : name}`;
 };
 
-/** Replaces the file and line by the owner and the uid of the object, or of the workload that would make it. */
+/**
+ * Replaces the file and line by what identifies the stored object: its uid, and its owner. In the evaluation of a Pod that the
+ * stored object would make, only the uid is added, to `madeBy`.
+ */
 const replacePlace = (evaluation: ObjectEvaluation, object: StoredObject): ObjectEvaluation => {
   const { file: _, line: __, denials, madeBy, ...checked } = evaluation.checked;
   const unplaced = denials.map(({ line: _, column: __, ...denial }) => denial);

@@ -19,10 +19,10 @@ describe("a token", () => {
   });
 
   for (const { auth, refused, body, seconds } of rows.kept)
-    it(`${body} is kept for ${seconds} s under ${JSON.stringify(auth)}${refused ? ` where "${refused}" was refused` : ""}`, () =>
+    it(`${body} is kept for ${seconds} s under ${JSON.stringify(auth)}${refused ? ` after the token "${refused}" was refused` : ""}`, () =>
       assert.equal(computeTokenCacheSeconds(auth, refused)({ status: 200, body }), seconds));
 
-  it("is kept from the first time that its response was seen", (test) => {
+  it("is kept for the same time when its response comes again, because the time counts from the first one", (test) => {
     test.mock.timers.enable({ apis: ["Date"], now: 1_000_000 });
     const answer = { status: 200, body: '{"token":"t","expireAt":1100000}' };
     assert.equal(computeTokenCacheSeconds({}, undefined)(answer), 90);
