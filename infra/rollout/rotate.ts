@@ -61,7 +61,7 @@ export const rotateStageKey = (job: DeploymentJob, retirement: OldUrlKeyWaits): 
       const { keyVersions = [] } = job.config.clusters.get(cluster) ?? {};
       return { cluster, key: formatLoggedKey(fresh, keyVersions.at(-1)) };
     });
-    // Operators give relays their new URLs. So wait until no call has an old key, and each relay has called with its new one.
+    // Operators give relays their new URLs: wait until no call has an old key, and each relay has used its new one.
     await awaitUnused(job, { keys, relays }, retirement);
     keyring = await deleteAllKeysButNewest(parameters);
     job.progress.say("functions stop accepting the old key");
