@@ -67,9 +67,9 @@ ${members}
 
 describe("the definition of a rule that", () => {
   for (const { what, members = "", match = podsMatch, mistakes = [], warnings = [], isLoaded = true } of definitions)
-    it(`${what} is reported so`, async () => {
-      const ofMatch = match === null ? "" : `match: ${match.trim()},`;
-      const { listed, unloaded } = await loadRule([members.trimEnd(), ofMatch].filter(Boolean).join("\n"));
+    it(`${what} has exactly these mistakes and warnings`, async () => {
+      const matchMember = match === null ? "" : `match: ${match.trim()},`;
+      const { listed, unloaded } = await loadRule([members.trimEnd(), matchMember].filter(Boolean).join("\n"));
       const found = (await findRuleMistakes([listed], [definition])).get(listed) ?? [];
       const format = (isWarned: boolean) =>
         found

@@ -44,14 +44,14 @@ const parseExpression = (text = ""): Expression => {
   return "kind" in parsed ? parsed : { offset: 0, kind: "literal", value: null };
 };
 
-/** Reports whether a field of an `Object{}` in an expression may be a list that API servers don't convert. */
+/** Reports whether a field of an `Object{}` in an expression may be a list that API servers can't write into an object. */
 const hasUnconvertedList = (expression: Expression, variables: Variables): boolean =>
   (expression.kind === "struct" &&
     removeDot(expression.name) !== "JSONPatch" &&
     expression.fields.some(({ value }) => isUnconvertedList(value, variables))) ||
   listParts(expression).some((part) => hasUnconvertedList(part, variables));
 
-/** CEL functions that return a list of the Go type []string, which API servers don't convert. */
+/** CEL functions that return a list of the Go type []string, which API servers can't convert to a list of an object. */
 const textListFunctions = ["split", "findAll"];
 
 /** Reports whether a value is a list of `textListFunctions`, or a sum with lists or maps, also in a variable. */

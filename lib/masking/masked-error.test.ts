@@ -258,8 +258,8 @@ describe("the log line of a denial", () => {
   const encode = (value: string) => ({ data: { a: Buffer.from(value).toString("base64") } });
   const places: Record<string, (value: string) => { reviewed: object; read?: string }> = {
     "the reviewed Secret": (value) => ({ reviewed: encode(value) }),
-    // API servers encode these texts in base64 before they send a review.
-    "a new text of it": (value) => ({ reviewed: { stringData: { a: value } } }),
+    // An API server moves stringData to data before it sends a review; another sender may not.
+    "the stringData of the reviewed Secret": (value) => ({ reviewed: { stringData: { a: value } } }),
     "a Secret that the rule read": () => ({ reviewed: {}, read: "one" }),
     "a Secret in a list": () => ({ reviewed: {}, read: "all" }),
   };

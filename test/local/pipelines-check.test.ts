@@ -285,7 +285,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     const commands: string[] = [];
     let until: string | undefined;
     // GitHub's runner trims lines, and after stop-commands it reads only the token.
-    for (const line of stdout.split("\n").map((folder) => folder.trim())) {
+    for (const line of stdout.split("\n").map((line) => line.trim())) {
       if (until !== undefined) {
         if (line === `::${until}::`) until = undefined;
       } else if (line.startsWith("::stop-commands::")) until = line.slice("::stop-commands::".length);

@@ -192,9 +192,8 @@ export const listReportedVersions = (page: string): string[] => {
 };
 
 /**
- * Returns the text of docs/background/parity.md with these results. What wasn't compared keeps its lines: other rules,
- * other minors, and without requests the table of ports. The numbers of calls and of cases are those of the newest
- * minor.
+ * Returns the text of docs/background/parity.md with these results. Lines about rules and minors that weren't compared stay as
+ * they are, and so does the table of requests if none was sent. The numbers of calls and of cases are those of the newest minor.
  */
 export const insertParityReport = (page: string, done: ParityRuns): string => {
   const { before, ports, cases, after } = splitReport(page);

@@ -173,13 +173,13 @@ const listDefinedKinds = (object: unknown): ResourceKind[] => {
   const { group, scope, names, versions, conversion } = toMap(spec);
   const { kind, plural: resource } = toMap(names);
   if (typeof group !== "string" || typeof kind !== "string" || typeof resource !== "string") return [];
-  const strategy = toMap(conversion).strategy ?? "None";
+  const isConvertedWithoutWebhook = (toMap(conversion).strategy ?? "None") === "None";
   return toList(versions).flatMap((element): ResourceKind[] => {
     const { name: version, served, subresources } = toMap(element);
     if (typeof version !== "string" || served === false) return [];
     const servedSubresources = ["status", "scale"].filter((name) => toMap(subresources)[name] !== undefined);
     const row = { resource, namespaced: scope === "Namespaced", subresources: servedSubresources };
-    return [createResourceKind({ group, version }, kind, row, strategy === "None")];
+    return [createResourceKind({ group, version }, kind, row, isConvertedWithoutWebhook)];
   });
 };
 

@@ -12,7 +12,10 @@ export interface RuleEndpoints {
    * The CA certificates (PEM) by which an API server verifies the endpoints; undefined if a public CA has signed them.
    */
   ca?: string | undefined;
-  /** The CA certificates (PEM) of the cluster's relay. */
+  /**
+   * The CA certificates (PEM) of the relay: the proxy in the cluster that passes reviews on to the functions. Undefined if the
+   * cluster has none.
+   */
   relayCa?: string | undefined;
   stage: string;
   /** The stage's partition, account, region and name, in one text. */

@@ -64,8 +64,8 @@ export class Frame {
 
   /**
    * Counts the bytes of a function's result that its cost doesn't pay for; the cost of `flatten`, for example, ignores
-   * inner lists. A result that is an argument, or the value of an optional argument, isn't counted. But a text is
-   * counted even if it is equal to an argument, if there are several arguments.
+   * inner lists. A result that is an argument, or the value of an optional argument, isn't counted. With several
+   * arguments, each text is counted, because a new text is equal to an argument with the same characters.
    */
   countBytes(result: Result, cost: number, args: readonly Value[]): void {
     const unpaid = measure(result) - bytesPerCost * cost;

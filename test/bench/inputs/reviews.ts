@@ -7,7 +7,10 @@ import type { ReviewHttpRequest } from "#lib/core/endpoint.ts";
 
 const templates = parse(readFileSync(new URL("reviews.yaml", import.meta.url), "utf8"));
 
-/** Returns the body of a review of a pod. Its size is `bytes`, plus or minus a few hundred. */
+/**
+ * Returns the body of a review of a pod. Its size is `bytes`, plus or minus a few hundred. Containers fill up to `longestPod`,
+ * which is as long as a real pod gets, and a made-up list `records` fills the rest.
+ */
 export const buildPodReview = (bytes: number): string => {
   const review = structuredClone(templates.review);
   const { containers, records }: { containers: object[]; records: object[] } = review.request.object.spec;

@@ -75,7 +75,7 @@ const classes = fc
   })
   .map(({ values, ...scope }) => (/In$/.test(scope.operator) ? { ...scope, values } : scope));
 const across = { scopeName: "CrossNamespacePodAffinity", operator: "Exists" };
-/** The API server accepts only some names in quotas with some scopes; it refuses the other quotas. */
+/** With a scope, a quota may limit only some resources, and the API server refuses other quotas. So most have no scope. */
 const scopes: Arbitrary<JsonMap> = fc.oneof(
   { weight: 9, arbitrary: pickOne({}) },
   {
