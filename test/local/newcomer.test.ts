@@ -206,7 +206,8 @@ rules that an API server may not need, because it has their plugin on (npx poste
     const rule = join(copy, "functions/require-newcomers-label/rule.ts");
     const first = await readFile(rule, "utf8");
     const [, shown] =
-      /rule\.ts` contains the whole rule:\n\n```ts\n(.*?)```/s.exec(await readFile(join(root, "README.md"), "utf8")) ?? [];
+      /rule\.ts` contains the whole rule:\n\n```ts\n(.*?)```/s.exec(await readFile(join(root, "README.md"), "utf8")) ??
+      [];
     assert.equal(first, shown, "the README has the same rule");
 
     await writeFile(rule, first.replace("must have a label", "lacks the label"));
