@@ -17,7 +17,7 @@ const tiers: Record<string, string> = {
   /** These tests need a real API server. */
   cluster: "test/cluster/*.test.ts",
   /** These tests start servers and commands on this machine, and need only `npm ci`. */
-  local: "test/{cel,local}/*.test.ts",
+  local: "test/{bench,cel,control-plane,generate,local,parity}/**/*.test.ts",
   /** These tests start no server, and no process for each case. Those of several files run in one process. */
   unit: "{lib,infra,functions}/**/*.test.ts,test/*.test.ts",
 };
