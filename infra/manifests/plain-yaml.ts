@@ -125,6 +125,8 @@ const singlyQuoted = /'(?:[^'\n\t]|'')*'/y;
 /** Matches a list such as `["a", b, 1]`, or `{}`. */
 const flow =
   /\[ *(?:(?:"[^"\\\n\t]*"|[A-Za-z/][\w./]*|\d{1,9})(?: *, *(?:"[^"\\\n\t]*"|[A-Za-z/][\w./]*|\d{1,9}))*)? *\]|\{ *\}/y;
+/** The patterns of values, by their first character; all other values are plain. */
+const patterns: Record<string, RegExp> = { '"': quoted, "'": singlyQuoted, "[": flow, "{": flow };
 /** Matches the items of `flow`. */
 const items = /"[^"]*"|[^\s,[\]]+/g;
 /** Matches blanks and a comment at the end of a line. */
@@ -214,7 +216,6 @@ const readScalar = ({ readWord }: Cursor, word: string): unknown => {
 const readInline = (cursor: Cursor, place: number, above: number): unknown => {
   const first = cursor.text.charAt(place);
   if (first === "|") return readLiteral(cursor, place, above);
-  const patterns: Record<string, RegExp> = { '"': quoted, "'": singlyQuoted, "[": flow, "{": flow };
   const found = match(patterns[first] ?? plain, cursor, place) ?? giveUp();
   finish(cursor, place + found.length, above);
   if (first === '"') return found.includes("\\") ? JSON.parse(found) : found.slice(1, -1);

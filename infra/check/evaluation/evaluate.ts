@@ -364,8 +364,9 @@ export const evaluateRequest = async (
   if (isUnlike || unevaluated.length > 0 || unknownLabels !== undefined)
     addUncertainUse(uncertainUse.more, attributes.namespace);
   const prepared = findBeforeWebhooks(trace);
-  const isLast = !trace.steps.some(isShownChange);
-  const completed = prepared && (isLast ? trace.object : await context.fill(prepared, "request"));
+  // If nothing changed the object after the plugins, it is the last object, which has its defaults.
+  const isChanged = trace.steps.some(isShownChange);
+  const completed = prepared && (isChanged ? await context.fill(prepared, "request") : trace.object);
   const before = completed ?? attributes.object ?? attributes.oldObject;
   const after = attributes.object === null || attributes.object === undefined ? before : trace.object;
   return {
