@@ -11,6 +11,7 @@ import { createTestFolder } from "./folders.ts";
 import { readRows } from "./rows.ts";
 import { runVerb } from "./verb.ts";
 
+/** An admission policy's `files`, test cases for `postern test`, and what `postern test` reports about them. */
 interface Trial {
   name: string;
   files: object[];
@@ -22,22 +23,23 @@ const trials = readRows<Trial[]>(import.meta.filename);
 const catalogue = await readCatalogue();
 const folder = await createTestFolder();
 const root = fileURLToPath(new URL("..", import.meta.url));
-const write = async (file: string, text: string): Promise<string> => {
-  await writeFile(join(folder, file), text);
-  return join(folder, file);
+const write = async (name: string, text: string): Promise<string> => {
+  const file = join(folder, name);
+  return writeFile(file, text).then(() => file);
 };
 const config = await write("own.yaml", "rules: { always-admit: }\n");
-const runTest = (...words: string[]) => runVerb(root, ["test", ...words, "--config", config]);
+const runTestVerb = (...words: string[]) => runVerb(root, ["test", ...words, "--config", config]);
 const toYaml = (documents: readonly object[]) =>
   documents.map((one) => stringify(one, { aliasDuplicateObjects: false })).join("---\n");
 
 describe("cases of admission policies have the expected results for", () => {
   for (const { name, files, cases, warnings = [], untested = [] } of trials)
     it(name, async () => {
-      const policies = await write("policies.yaml", toYaml(files));
-      const entries = cases.map((one, index) => ({ name: String(index), ...one.case }));
-      const file = await write("cases.yaml", stringify(entries));
-      const { runCases, listRemarks } = await openPolicyTests(await readPolicyManifests([policies]), [file], catalogue);
+      const policyFile = await write("policies.yaml", toYaml(files));
+      const namedCases = cases.map((one, index) => ({ name: String(index), ...one.case }));
+      const file = await write("cases.yaml", stringify(namedCases));
+      const manifests = await readPolicyManifests([policyFile]);
+      const { runCases, listRemarks } = await openPolicyTests(manifests, [file], catalogue);
       const results = await Array.fromAsync(runCases());
       assert.deepEqual(
         results.map(({ result, because }) => [result, because]),
@@ -49,30 +51,24 @@ describe("cases of admission policies have the expected results for", () => {
       const remarks = listRemarks();
       assert.deepEqual(
         [remarks.warnings, remarks.untested.map((one) => `${one.file}:${one.line} ${one.policy}: ${one.sentence}`)],
-        [warnings, untested].map((lines) => lines.map((line) => `${policies}${line}`)),
+        [warnings, untested].map((lines) => lines.map((line) => `${policyFile}${line}`)),
       );
     });
 });
 
-const [{ files, cases }] = trials as [Trial];
-const [admitted, refused] = cases.map((one) => one.case);
+const [{ files: policyManifests, cases }] = trials as [Trial];
+const [admittedCase, refusedCase] = cases.map((one) => one.case);
 
 describe("postern test of admission policies", () => {
-  const run = async (text: string, ...words: string[]) => {
-    const policies = await write("policies.yaml", toYaml(files));
-    const file = await write("cases.yaml", text);
-    const ended = await runTest("--policy", policies, "--cases", file, ...words);
-    return {
-      ...ended,
-      stdout: ended.stdout.replaceAll(folder, "FOLDER"),
-      stderr: ended.stderr.replaceAll(folder, "FOLDER"),
-    };
+  const run = async (cases: string, ...words: string[]) => {
+    const policies = await write("policies.yaml", toYaml(policyManifests));
+    const file = await write("cases.yaml", cases);
+    const { code, ...output } = await runTestVerb("--policy", policies, "--cases", file, ...words);
+    const [stdout, stderr] = [output.stdout, output.stderr].map((text) => text.replaceAll(folder, "FOLDER"));
+    return { code, stdout: stdout ?? "", stderr: stderr ?? "" };
   };
-  const twoCases = stringify([
-    { name: "admits one", ...admitted },
-    { name: "refuses six", ...refused },
-  ]);
-  const firstCase = stringify([{ name: "admits one", ...admitted }]);
+  const firstCase = stringify([{ name: "admits one", ...admittedCase }]);
+  const twoCases = `${firstCase}${stringify([{ name: "refuses six", ...refusedCase }])}`;
   const warning =
     "FOLDER/policies.yaml:1 ValidatingAdmissionPolicy replicas has no binding: its cases run as if a binding named everything had it, for all objects, with Deny";
   const sentence = "spec.validations[0].expression is false in no case: object.spec.replicas <= 5";
@@ -142,24 +138,25 @@ describe("postern test of admission policies", () => {
       assert.deepEqual(await run(text), { code: 2, stdout: "", stderr: `FOLDER/cases.yaml:${line}\n` }));
 
   it("names the line of an object without a name", async () => {
-    const policies = await write("nameless.yaml", `${toYaml(files)}---\n{ apiVersion: v1, kind: ConfigMap }\n`);
-    const { code, stderr } = await runTest("--policy", policies, "--cases", await write("cases.yaml", twoCases));
+    const manifests = `${toYaml(policyManifests)}---\n{ apiVersion: v1, kind: ConfigMap }\n`;
+    const policies = await write("nameless.yaml", manifests);
+    const { code, stderr } = await runTestVerb("--policy", policies, "--cases", await write("cases.yaml", twoCases));
     const sentence = "nameless.yaml:20 is no manifest: it must have an apiVersion, a kind and a metadata.name\n";
     assert.deepEqual([code, stderr], [2, join(folder, sentence)]);
   });
 
   it("reads no policies from the file of cases, even if it is in the folder of policies", async () => {
     await mkdir(join(folder, "team"));
-    await write("team/policies.yaml", toYaml(files));
+    await write("team/policies.yaml", toYaml(policyManifests));
     const file = await write("team/cases.yaml", twoCases);
-    const { code, stdout } = await runTest("--policy", join(folder, "team"), "--cases", file);
+    const { code, stdout } = await runTestVerb("--policy", join(folder, "team"), "--cases", file);
     assert.equal(code, 0, stdout);
   });
 
   it("runs no case of a policy that an API server would refuse", async () => {
-    const policies = await write("policies.yaml", toYaml(files).replace("<= 5", "<= '5' + 1"));
+    const policies = await write("policies.yaml", toYaml(policyManifests).replace("<= 5", "<= '5' + 1"));
     const file = await write("cases.yaml", twoCases);
-    const { code, stdout } = await runTest("--policy", policies, "--cases", file);
+    const { code, stdout } = await runTestVerb("--policy", policies, "--cases", file);
     assert.equal(code, 1);
     assert.match(
       stdout,

@@ -18,19 +18,19 @@ export interface AuditOutput {
 }
 
 /**
- * Runs `npx postern check --live …` in a folder until it ends, without plugins unless `words` name some: no controller
- * of the test cluster creates service accounts.
+ * Runs `npx postern check --live …` in a folder until it ends, with `words` as further arguments. Without --plugins in
+ * `words`, check evaluates no plugins: no controller of the test cluster creates the service accounts that they need.
  */
 export const runAudit = async (
   folder: string,
   words: string[],
-  node: string[] = [],
-  onStart = (_: number) => {},
+  nodeOptions: string[] = [],
+  onStart = (_pid: number) => {},
 ): Promise<AuditOutput> => {
   const { NODE_TEST_CONTEXT: _, ...env } = process.env;
   const plugins = words.some((word) => word.startsWith("--plugins")) ? [] : ["--plugins", "none"];
   const options = ["--live", "--config", "postern.yaml", ...plugins];
-  const child = spawn(process.execPath, [...node, program, "check", ...options, ...words], { cwd: folder, env });
+  const child = spawn(process.execPath, [...nodeOptions, program, "check", ...options, ...words], { cwd: folder, env });
   onStart(child.pid ?? 0);
   const ended = { stdout: "", stderr: "", peak: 0 };
   child.stdout.on("data", (chunk) => {

@@ -11,16 +11,12 @@ export const buildObject = (
   kind: string,
   name: string,
   namespace?: string,
-  rest = {},
+  otherFields = {},
   apiVersion = "v1",
   annotations?: Record<string, string>,
 ) => {
-  return {
-    apiVersion,
-    kind,
-    metadata: { name, ...(namespace && { namespace }), ...(annotations && { annotations }) },
-    ...rest,
-  };
+  const metadata = { name, ...(namespace && { namespace }), ...(annotations && { annotations }) };
+  return { apiVersion, kind, metadata, ...otherFields };
 };
 const addLabel = <T extends { metadata: object }>(object: T): T => ({
   ...object,
@@ -28,6 +24,7 @@ const addLabel = <T extends { metadata: object }>(object: T): T => ({
 });
 export const buildNamespace = (name: string) => buildObject("Namespace", name, undefined, {}, "v1", { a: name });
 const limits = { spec: { limits: [{ type: "Container", max: { cpu: "1" } }] } };
+/** The objects that the tested capabilities read. */
 export const objects = [
   buildNamespace("a"),
   buildNamespace("ab"),
@@ -60,7 +57,7 @@ export const namespaces = { group: "", resource: "namespaces" };
 const quotas = { group: "", resource: "resourcequotas" };
 const classes = { group: "storage.k8s.io", resource: "storageclasses" };
 
-/** Tests capabilities that have these objects. */
+/** Tests that capabilities read, list, create and update the objects of the list `objects`. */
 export const testObjects = (open: () => Pick<Capabilities, "get" | "list" | "create" | "updateStatus">) => {
   const listNames = async (namespace?: string) =>
     (await open().list(limitranges, namespace)).map(({ metadata }) => `${metadata?.namespace}/${metadata?.name}`);
@@ -88,7 +85,7 @@ export const testObjects = (open: () => Pick<Capabilities, "get" | "list" | "cre
     assert.equal(await open().get(namespaces, ""), undefined);
   });
 
-  it("lists the objects of one namespace, and of none with the same prefix", async () => {
+  it("lists the objects of one namespace, but not of namespaces whose names begin with its name", async () => {
     assert.deepEqual(await listNames("a"), ["a/large", "a/small"]);
     assert.deepEqual(await listNames("b"), ["b/other"]);
     assert.deepEqual(await listNames("none"), []);
@@ -152,7 +149,7 @@ export const testObjects = (open: () => Pick<Capabilities, "get" | "list" | "cre
   });
 };
 
-/** Tests capabilities whose objects an API server has stored, or an imitated one. */
+/** Tests capabilities whose objects were stored by an API server or by an imitation of one. */
 export const testDefaults = (open: () => Pick<Capabilities, "get">) => {
   it("returns objects with the defaults that the API server stores", async () => {
     const [limit] = limits.spec.limits;

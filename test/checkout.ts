@@ -18,7 +18,7 @@ export interface Checkout {
   folder: string;
   /** Writes a file and returns its path. */
   write(path: string, text: string): Promise<string>;
-  /** Writes a rule's folder, in the catalogue or elsewhere. */
+  /** Writes the folder of a rule into the folder `catalogue`, by default `functions`. */
   rule(name: string, rule: string, cases: string, catalogue?: string): Promise<void>;
   /** Imports one of the checkout's own modules, which uses the checkout's dist/ and .serverless/. */
   load<T>(path: string): Promise<T>;
@@ -35,15 +35,16 @@ export const cacheVariables = { NODE_COMPILE_CACHE: cache, SLS_SCHEMA_CACHE_BASE
 /** Opens a checkout with these rules of the catalogue, and no others. */
 export const openCheckout = async (rules: string[] = []): Promise<Checkout> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-checkout-"));
-  // The function that returns a promise takes fourteen times as long.
+  // cpSync, because the function cp, which returns a promise, takes fourteen times as long.
   for (const path of ["infra", "lib", "serverless.yml", "package.json", ...rules.map((rule) => `functions/${rule}`)])
     cpSync(join(root, path), join(folder, path), { recursive: true });
   await symlink(join(root, "node_modules"), join(folder, "node_modules"));
   await mkdir(join(folder, "functions"), { recursive: true });
-  // All checkouts share a compile cache: in a portable one, the name of a module is its path from the cache's folder.
+  // All checkouts share a portable compile cache. It finds a module by the module's path relative to the cache, so each
+  // checkout has a link to the cache in the same place.
   await mkdir(cache, { recursive: true });
-  const compiled = join(folder, ".compiled");
-  await symlink(cache, compiled);
+  const cacheLink = join(folder, ".compiled");
+  await symlink(cache, cacheLink);
   const write = async (path: string, text: string) => {
     const file = join(folder, path);
     await mkdir(dirname(file), { recursive: true });
@@ -60,9 +61,9 @@ export const openCheckout = async (rules: string[] = []): Promise<Checkout> => {
     },
     load: (path) => import(pathToFileURL(join(folder, path)).href),
     postern: (env, ...words) => {
-      const defaults = { PATH: process.env.PATH ?? "", HOME: folder, CI: "true", ...cacheVariables };
-      const all = { ...defaults, NODE_COMPILE_CACHE: compiled, NODE_COMPILE_CACHE_PORTABLE: "1", ...env };
-      return runProgram([join(folder, "infra/main.ts"), ...words], { cwd: folder, env: all });
+      const compileCache = { ...cacheVariables, NODE_COMPILE_CACHE: cacheLink, NODE_COMPILE_CACHE_PORTABLE: "1" };
+      const variables = { PATH: process.env.PATH ?? "", HOME: folder, CI: "true", ...compileCache, ...env };
+      return runProgram([join(folder, "infra/main.ts"), ...words], { cwd: folder, env: variables });
     },
     remove: () => rm(folder, { recursive: true, force: true }),
   };
@@ -79,7 +80,7 @@ export const runProgram = (
     );
   });
 
-/** Returns a kubeconfig with these clusters as contexts; the first is the current one. */
+/** Returns a kubeconfig with these clusters as contexts, and with a user's tokens; the first context is the current one. */
 export const buildKubeconfig = (
   clusters: Record<string, Pick<TestCluster, "server" | "ca" | "getToken">>,
   user = "admin",

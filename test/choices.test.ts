@@ -16,10 +16,12 @@ import { minors } from "./control-plane/binaries.ts";
 import { listPluginPorts } from "./parity/plugins.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-const ports = listPluginPorts(await readCatalogue());
+const pluginRules = listPluginPorts(await readCatalogue());
 const seeds = Array.from({ length: 1000 }, (_, seed) => seed);
 const tenths = Array.from({ length: 10 }, (_, index) => index);
+const isRunOfAllTests = true;
 
+// A suite's turn, 0 or 1, decides which of the run's two minors the suite compares.
 describe("what a run compares with real API servers", () => {
   // With this variable, every comparison would use the minor that it states.
   delete process.env.POSTERN_KUBERNETES;
@@ -35,25 +37,25 @@ describe("what a run compares with real API servers", () => {
       const chosen = [chooseMinors(undefined, 0, seed), chooseMinors(undefined, 1, seed)].flat();
       assert.deepEqual(chosen.sort(), allChosen.toSorted());
       assert.deepEqual(
-        choosePorts(ports, seed).map(([minor]) => minor),
+        choosePorts(pluginRules, seed).map(([minor]) => minor),
         allChosen,
       );
       assert.equal(allChosen.length, 2);
     }
   });
 
-  it("is every port in every minor, for some seeds", () => {
-    const portsAndMinors = seeds.flatMap((seed) =>
-      choosePorts(ports, seed).flatMap(([minor, chosen]) => chosen.map(({ name }) => `${name} ${minor}`)),
+  it("is every rule that replaces a plugin in every minor, for some seeds", () => {
+    const rulesAndMinors = seeds.flatMap((seed) =>
+      choosePorts(pluginRules, seed).flatMap(([minor, chosen]) => chosen.map(({ name }) => `${name} ${minor}`)),
     );
-    const wanted = ports.flatMap(({ name }) => minors.map((minor) => `${name} ${minor}`));
-    assert.deepEqual([...new Set(portsAndMinors)].sort(), wanted.sort());
+    const wanted = pluginRules.flatMap(({ name }) => minors.map((minor) => `${name} ${minor}`));
+    assert.deepEqual([...new Set(rulesAndMinors)].sort(), wanted.sort());
   });
 
   it("is every part of the fields in every minor, for some seeds", () => {
     const partsAndMinors = seeds.flatMap((seed) =>
       chooseMinors(undefined, 1, seed).flatMap((minor) =>
-        tenths.filter(choosePart("fields", 10, seed, true)).map((index) => `${index} ${minor}`),
+        tenths.filter(choosePart("fields", 10, seed, isRunOfAllTests)).map((index) => `${index} ${minor}`),
       ),
     );
     const wanted = tenths.flatMap((index) => minors.map((minor) => `${index} ${minor}`));
@@ -62,8 +64,8 @@ describe("what a run compares with real API servers", () => {
 
   it("is one part of slow tests in a run of all tests, and all parts in a run of some tests", () => {
     for (const seed of seeds) {
-      assert.equal(tenths.filter(choosePart("a", 10, seed, true)).length, 1);
-      assert.deepEqual(tenths.filter(choosePart("a", 10, seed, false)), tenths);
+      assert.equal(tenths.filter(choosePart("a", 10, seed, isRunOfAllTests)).length, 1);
+      assert.deepEqual(tenths.filter(choosePart("a", 10, seed, !isRunOfAllTests)), tenths);
     }
   });
 

@@ -10,16 +10,17 @@ const draw = (name: string, count: number, seed: number): number =>
   createHash("sha256").update(`${name} ${seed}`).digest().readUInt32BE() % count;
 
 /**
- * Chooses a sixth of the rules by this run's seed. Each rule takes seconds of API servers, so a run compares a sixth in one
- * suite, and another sixth in another suite. `npm run parity` compares all rules in both ways.
+ * Chooses a sixth of the rules by this run's seed, because each rule takes API servers seconds: one sixth for the suite with
+ * the turn 0, and another one for the suite with the turn 1. `npm run parity` compares all rules as both suites do.
  */
 export const chooseSixth = <Listed extends { name: string }>(
   rules: readonly Listed[],
   turn: 0 | 1,
   seed = runSeed,
 ): Listed[] => {
-  const first = draw("sixth", 6, seed) + turn;
-  return rules.filter(({ name }) => [...name].reduce((sum, letter) => sum + letter.charCodeAt(0), first) % 6 === 0);
+  const start = draw("sixth", 6, seed) + turn;
+  // The sum of the letters' codes divides the names into sixths, which stay as they are when another rule is added.
+  return rules.filter(({ name }) => [...name].reduce((sum, letter) => sum + letter.charCodeAt(0), start) % 6 === 0);
 };
 
 /** Returns the minor that this run compares beside the newest: the one of POSTERN_KUBERNETES, or one by the seed. */
@@ -29,44 +30,43 @@ export const chooseOtherMinor = (seed = runSeed): string => {
 };
 
 /**
- * Returns the minors that a suite compares: the newest and another one, or of these two only the one whose turn it is by
- * this run's seed or POSTERN_KUBERNETES. A `large` run, whose size a variable sets, takes only the minor of
- * POSTERN_KUBERNETES, or the newest.
+ * Returns the minors that a suite compares: the newest and another one. Two suites with the turns 0 and 1 share these two
+ * minors by this run's seed, or both take the one of POSTERN_KUBERNETES. If a variable sets the size of the run (`large`),
+ * the suite takes only the minor of POSTERN_KUBERNETES, or else the newest.
  */
 export const chooseMinors = (large?: string, turn?: 0 | 1, seed = runSeed): string[] => {
   const { POSTERN_KUBERNETES: wanted } = process.env;
   if (large !== undefined || (wanted && turn !== undefined)) return [wanted ?? newestMinor];
   const chosen = [...new Set([newestMinor, chooseOtherMinor(seed)])];
-  return turn === undefined
-    ? chosen
-    : chosen.filter((_, index) => index === (draw("turn", 2, seed) + turn) % chosen.length);
+  if (turn === undefined) return chosen;
+  return chosen.filter((_, index) => index === (draw("turn", 2, seed) + turn) % chosen.length);
 };
 
-/** Divides a sixth of the ports between the newest minor and the other one of this run. */
+/** Divides a sixth of the rules that replace plugins between the newest minor and the other one of this run. */
 export const choosePorts = <Listed extends { name: string }>(
-  ports: readonly Listed[],
+  pluginRules: readonly Listed[],
   seed = runSeed,
-): (readonly [minor: string, ports: Listed[]])[] => {
-  const sixth = chooseSixth(ports, 1, seed);
-  const first = draw("ports", 2, seed);
+): (readonly [minor: string, pluginRules: Listed[]])[] => {
+  const sixth = chooseSixth(pluginRules, 1, seed);
+  const offset = draw("ports", 2, seed);
   return [newestMinor, chooseOtherMinor(seed)].map((minor, turn) => [
     minor,
-    sixth.filter((_, index) => (index + first) % 2 === turn),
+    sixth.filter((_, index) => (index + offset) % 2 === turn),
   ]);
 };
 
 /**
- * Chooses one of `count` parts of what takes long, by this run's seed, in a run of all tests; other runs have all parts.
- * Returns a function that reports whether an index belongs to the run.
+ * Divides slow tests into `count` parts. A run of all tests has one part, by its seed; other runs have all parts.
+ * Returns a function that reports whether the test with an index belongs to the run.
  */
 export const choosePart = (
   name: string,
   count: number,
   seed = runSeed,
-  isPart = process.env.POSTERN_PARTS !== undefined,
+  isRunOfAllTests = process.env.POSTERN_PARTS !== undefined,
 ): ((index: number) => boolean) => {
   const part = draw(name, count, seed);
-  return (index) => !isPart || index % count === part;
+  return (index) => !isRunOfAllTests || index % count === part;
 };
 
 /** Test files that take long. A run of all tests has one list of each pair, by its seed. */
@@ -84,14 +84,13 @@ export const listLeftOut = (seed: number): string[] =>
   alternatingFiles.flatMap((pair, index) => pair[draw(`pair ${index}`, 2, seed)] ?? []);
 
 /**
- * The upgrade that a run makes, from its other minor to the newest, if that brings MutatingAdmissionPolicy. Two suites make
- * it in turn, by this run's seed.
+ * The upgrade that a suite makes in this run: from the run's older minor to the newest. The suite skips the upgrade if the
+ * older minor has MutatingAdmissionPolicy already, or if by the seed it is the turn of the other suite that upgrades.
  */
 export const chooseUpgrade = (turn: 0 | 1, seed = runSeed): { older: string; newer: string; skip?: string } => {
   const upgrade = { older: chooseOtherMinor(seed), newer: newestMinor };
   if (isEffectiveByDefault("MutatingAdmissionPolicy", upgrade.older))
     return { ...upgrade, skip: `Kubernetes ${upgrade.older} has MutatingAdmissionPolicy already` };
-  return draw("upgrade", 2, seed) === turn
-    ? upgrade
-    : { ...upgrade, skip: "another suite upgrades a cluster in this run" };
+  if (draw("upgrade", 2, seed) === turn) return upgrade;
+  return { ...upgrade, skip: "another suite upgrades a cluster in this run" };
 };

@@ -44,7 +44,7 @@ const sendCase = async (policyCase: PolicyCase) => {
 };
 
 describe("policies in a guard", () => {
-  // Starting CUE may take longer than a script may take, so CUE is started before.
+  // The start of CUE may take longer than the time limit of a script, so CUE starts before the tests.
   before(() => evaluateCue("1"));
 
   for (const policyCase of benchPolicyCases) {
@@ -85,7 +85,7 @@ describe("policies in a guard", () => {
       body: JSON.stringify({ apiVersion: "v1", kind: "ConfigMap", metadata: { name: "x", ...metadata } }),
     });
 
-  it("are applied once, even if a rule changes the object after them", async () => {
+  it("are applied once, even if a rule changes the object after the policies", async () => {
     const { send, writes } = createRecorder();
     const appending = buildPolicy({ op: "add", path: "/metadata/finalizers/-", value: "b.example/b" });
     const stamps = rule<KubernetesObject>({
@@ -101,7 +101,7 @@ describe("policies in a guard", () => {
     assert.deepEqual([finalizers, labels], [["a.example/a", "b.example/b"], { stamp: "1" }]);
   });
 
-  it("are read again for each write, if they are a function", async () => {
+  it("are listed again for each write, if a function lists the policies", async () => {
     const { send, writes } = createRecorder();
     let owner = "one";
     const listPolicies = async () => [buildPolicy({ op: "add", path: "/metadata/labels/owner", value: owner })];

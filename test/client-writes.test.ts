@@ -16,15 +16,15 @@ const collectionUrl = `${server}/api/v1/namespaces/a/configmaps`;
 const objectUrl = `${collectionUrl}/one`;
 
 type ConfigMap = KubernetesObject & { data?: Record<string, string> };
-const buildMap = (data: Record<string, string> = {}, metadata: object = {}): ConfigMap => {
+const buildConfigMap = (data: Record<string, string> = {}, metadata: object = {}): ConfigMap => {
   return { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "one", namespace: "a", ...metadata }, data };
 };
 const match = [
   { apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE", "UPDATE", "DELETE"] },
 ] as const;
 
-/** A rule that copies data.a to data.stamp. */
-const stamps = rule<ConfigMap>({
+/** A mutating rule that copies data.a to data.stamp. */
+const stampRule = rule<ConfigMap>({
   summary: "Stamps.",
   match,
   mutate(object, { request }) {
@@ -32,7 +32,8 @@ const stamps = rule<ConfigMap>({
     object.data = { ...object.data, stamp: object.data?.a ?? "none" };
   },
 });
-const forbids = rule<ConfigMap>({
+/** A validating rule that refuses changes of data.fixed, values of data.bad and deletions of an object with data.keep. */
+const forbidRule = rule<ConfigMap>({
   summary: "Forbids.",
   match,
   validate: (object, { request, oldObject }) => {
@@ -44,14 +45,14 @@ const forbids = rule<ConfigMap>({
     };
   },
 });
-const bothRules: Guard = { rules: { stamps: { rule: stamps }, forbids: { rule: forbids } } };
+const bothRules: Guard = { rules: { stamps: { rule: stampRule }, forbids: { rule: forbidRule } } };
 const jsonPost = { method: "POST", headers: { "content-type": "application/json" } };
 const buildRequest = (method: string, body: unknown, type = "application/json") => {
   return { method, headers: { "content-type": type, authorization: "Bearer t" }, body: JSON.stringify(body) };
 };
 const buildMergePatch = (body: unknown) => buildRequest("PATCH", body, "application/merge-patch+json");
 const buildStored = (data: Record<string, string> = {}) => ({
-  [new URL(objectUrl).pathname]: buildMap(data, { resourceVersion: "7" }),
+  [new URL(objectUrl).pathname]: buildConfigMap(data, { resourceVersion: "7" }),
 });
 const readStatus = async (response: Response) => {
   const { kind, code, reason, message } = Object(await response.json());
@@ -60,7 +61,7 @@ const readStatus = async (response: Response) => {
   return { code, reason, message };
 };
 
-/** Sends a write through a guard to a server with these objects; returns the response and the requests that arrived. */
+/** Sends a write through a guard to a server with these objects. Returns the response and what the server recorded. */
 const write = async (
   address: string | Request,
   init?: RequestInit,
@@ -84,30 +85,30 @@ describe("a guarded write", () => {
   });
   it("is sent with the rules' changes, and with the new content length", async () => {
     const headers = { ...jsonPost.headers, "content-length": "9999" };
-    const { writes } = await write(collectionUrl, { ...jsonPost, headers, body: JSON.stringify(buildMap({ a: "1" })) });
-    assert.deepEqual(writes()[0]?.body, buildMap({ a: "1", stamp: "1" }));
+    const { writes } = await write(collectionUrl, { ...jsonPost, headers, body: JSON.stringify(buildConfigMap({ a: "1" })) });
+    assert.deepEqual(writes()[0]?.body, buildConfigMap({ a: "1", stamp: "1" }));
     assert.notEqual(writes()[0]?.headers.get("content-length"), "9999");
   });
   it("is sent as JSON if rules change it and it has no content type", async () => {
     const { send, writes } = createRecorder();
+    // A rule adds the stamp to the first body. The second one has the stamp already.
     const bodies: Record<string, string>[] = [{ a: "1" }, { a: "1", stamp: "1" }];
-    for (const data of bodies)
-      await guard(send, bothRules)(collectionUrl, {
-        method: "POST",
-        body: Buffer.from(JSON.stringify(buildMap(data))),
-      });
+    for (const data of bodies) {
+      const body = Buffer.from(JSON.stringify(buildConfigMap(data)));
+      await guard(send, bothRules)(collectionUrl, { method: "POST", body });
+    }
     assert.deepEqual(
       writes().map(({ headers }) => headers.get("content-type")),
       ["application/json", null],
     );
   });
   it("keeps its query and its headers", async () => {
-    const { writes } = await write(`${collectionUrl}?fieldManager=me`, buildRequest("POST", buildMap({ a: "1" })));
+    const { writes } = await write(`${collectionUrl}?fieldManager=me`, buildRequest("POST", buildConfigMap({ a: "1" })));
     assert.equal(writes()[0]?.url, `${collectionUrl}?fieldManager=me`);
     assert.equal(writes()[0]?.headers.get("authorization"), "Bearer t");
   });
   it("is not sent if a rule refuses it, and gets the API server's response", async () => {
-    const { response, writes } = await write(collectionUrl, buildRequest("POST", buildMap({ bad: "x" })));
+    const { response, writes } = await write(collectionUrl, buildRequest("POST", buildConfigMap({ bad: "x" })));
     assert.deepEqual(await readStatus(response), {
       code: 403,
       reason: "Forbidden",
@@ -116,7 +117,7 @@ describe("a guarded write", () => {
     assert.deepEqual(writes(), []);
   });
   it("gets the rules' warnings in headers, in the form in which the API server sends them", async () => {
-    const { response } = await write(collectionUrl, buildRequest("POST", buildMap({ odd: "x" })));
+    const { response } = await write(collectionUrl, buildRequest("POST", buildConfigMap({ odd: "x" })));
     const header = Buffer.from(response.headers.get("warning") ?? "", "latin1").toString();
     assert.equal(header, '299 - "it is \\"odd\\", ä"');
     assert.deepEqual(Object(await response.json()).kind, "ConfigMap");
@@ -132,168 +133,155 @@ describe("a guarded write", () => {
     ["a Request", (init) => [new Request(collectionUrl, init)]],
   ];
   for (const [name, build] of inputs)
-    it(`may be ${name}`, async () => {
-      const { response, writes } = await write(...build(buildRequest("POST", buildMap({ a: "1" }))));
+    it(`may be passed as ${name}`, async () => {
+      const { response, writes } = await write(...build(buildRequest("POST", buildConfigMap({ a: "1" }))));
       assert.equal(response.status, 201);
-      assert.deepEqual(writes()[0]?.body, buildMap({ a: "1", stamp: "1" }));
+      assert.deepEqual(writes()[0]?.body, buildConfigMap({ a: "1", stamp: "1" }));
       assert.equal(writes()[0]?.headers.get("authorization"), "Bearer t");
     });
 
   it("is evaluated as an update of the current object if it is a PUT", async () => {
     const { send, writes, arrivals } = createRecorder(buildStored({ fixed: "1" }));
-    const guarded = guard(send, bothRules);
-    assert.equal((await guarded(objectUrl, buildRequest("PUT", buildMap({ fixed: "1", a: "2" })))).status, 200);
-    assert.deepEqual(writes()[0]?.body, buildMap({ fixed: "1", a: "2", stamp: "2" }));
+    const put = (data: Record<string, string>) =>
+      guard(send, bothRules)(objectUrl, buildRequest("PUT", buildConfigMap(data)));
+    assert.equal((await put({ fixed: "1", a: "2" })).status, 200);
+    assert.deepEqual(writes()[0]?.body, buildConfigMap({ fixed: "1", a: "2", stamp: "2" }));
     assert.equal(arrivals[0]?.headers.get("authorization"), "Bearer t");
-    assert.equal((await readStatus(await guarded(objectUrl, buildRequest("PUT", buildMap({ fixed: "2" }))))).code, 403);
+    // A rule refuses a change of the current object's data.fixed.
+    assert.equal((await readStatus(await put({ fixed: "2" }))).code, 403);
   });
   it("is evaluated as a creation if it is a PUT and there is no current object", async () => {
     const { send, writes } = createRecorder();
-    assert.equal((await guard(send, bothRules)(objectUrl, buildRequest("PUT", buildMap({ bad: "1" })))).status, 403);
-    assert.equal((await guard(send, bothRules)(objectUrl, buildRequest("PUT", buildMap({ a: "1" })))).status, 404);
-    assert.deepEqual(writes()[0]?.body, buildMap({ a: "1", stamp: "1" }));
+    const put = (data: Record<string, string>) =>
+      guard(send, bothRules)(objectUrl, buildRequest("PUT", buildConfigMap(data)));
+    assert.equal((await put({ bad: "1" })).status, 403);
+    // The recorder, unlike an API server, creates no object for a PUT.
+    assert.equal((await put({ a: "1" })).status, 404);
+    assert.deepEqual(writes()[0]?.body, buildConfigMap({ a: "1", stamp: "1" }));
   });
-  it("is refused if a rule refuses that the object is deleted", async () => {
+  it("is refused if it deletes an object whose deletion a rule refuses", async () => {
     const kept = await write(objectUrl, { method: "DELETE" }, bothRules, buildStored({ keep: "yes" }));
     assert.match((await readStatus(kept.response)).message, /denied the request: it must be kept$/);
     assert.deepEqual(kept.writes(), []);
-    const free = await write(
-      objectUrl,
-      { ...jsonPost, method: "DELETE", body: '{"dryRun":["All"]}' },
-      bothRules,
-      buildStored(),
-    );
-    assert.equal(free.response.status, 200);
-    assert.equal(free.writes()[0]?.text, '{"dryRun":["All"]}');
+    const deletion = { ...jsonPost, method: "DELETE", body: '{"dryRun":["All"]}' };
+    const deleted = await write(objectUrl, deletion, bothRules, buildStored());
+    assert.equal(deleted.response.status, 200);
+    assert.equal(deleted.writes()[0]?.text, '{"dryRun":["All"]}');
   });
   it("gets the API server's own 404 if there is nothing to delete or patch", async () => {
     assert.equal((await write(objectUrl, { method: "DELETE" })).response.status, 404);
     assert.equal((await write(objectUrl, buildMergePatch({}))).response.status, 404);
   });
   it("is evaluated with the namespace and the kind of its URL", async () => {
-    const seen: unknown[] = [];
-    const looks = rule<ConfigMap>({
-      summary: "Looks.",
+    const evaluated: unknown[] = [];
+    const recordingRule = rule<ConfigMap>({
+      summary: "Records.",
       match,
-      validate: (object, { request }) => void seen.push(object, request.kind),
+      validate: (object, { request }) => void evaluated.push(object, request.kind),
     });
     const discovery = { v1: [{ resource: "configmaps", kind: "ConfigMap", namespaced: true }] };
-    const options = {
-      rules: { looks: { rule: looks } },
-      capabilities: () => createRecordedCapabilities({ discovery }),
-    };
+    const capabilities = () => createRecordedCapabilities({ discovery });
+    const options = { rules: { records: { rule: recordingRule } }, capabilities };
     const { writes } = await write(collectionUrl, { ...jsonPost, body: '{"metadata":{"name":"x"}}' }, options);
     const completed = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "x", namespace: "a" } };
-    assert.deepEqual(seen, [completed, { group: "", version: "v1", kind: "ConfigMap" }]);
+    assert.deepEqual(evaluated, [completed, { group: "", version: "v1", kind: "ConfigMap" }]);
     assert.equal(writes()[0]?.text, '{"metadata":{"name":"x"}}');
   });
 
-  it("is evaluated by later rules with the changes of earlier ones, and then by the earlier ones again", async () => {
-    const seen: string[] = [];
-    const createAdder = (own: string) =>
+  it("is evaluated by later rules with the changes of earlier rules, and then by the earlier rules again", async () => {
+    const evaluations: string[] = [];
+    const createKeyAdder = (addedKey: string) =>
       rule<ConfigMap>({
-        summary: "Adds.",
+        summary: "Adds a key.",
         match,
         mutate(object) {
-          seen.push(`${own}:${Object.keys(object.data ?? {})}`);
-          object.data = { ...object.data, [own]: "1" };
+          evaluations.push(`${addedKey}:${Object.keys(object.data ?? {})}`);
+          object.data = { ...object.data, [addedKey]: "1" };
         },
       });
-    const early = { ...createAdder("early"), order: 3 };
-    const rules = { b: { rule: createAdder("b") }, a: { rule: createAdder("a") }, z: { rule: early } };
-    const { writes } = await write(collectionUrl, buildRequest("POST", buildMap()), { rules });
-    assert.deepEqual(seen, ["early:", "a:early", "b:early,a", "early:early,a,b", "a:early,a,b"]);
+    // A rule with an `order` is evaluated before the others, which follow by their names.
+    const early = { ...createKeyAdder("early"), order: 3 };
+    const rules = { b: { rule: createKeyAdder("b") }, a: { rule: createKeyAdder("a") }, z: { rule: early } };
+    const { writes } = await write(collectionUrl, buildRequest("POST", buildConfigMap()), { rules });
+    assert.deepEqual(evaluations, ["early:", "a:early", "b:early,a", "early:early,a,b", "a:early,a,b"]);
     assert.deepEqual(Object(writes()[0]?.body).data, { early: "1", a: "1", b: "1" });
   });
-  it("is sent unchanged by rules in mode warn and audit, and their outcomes are reported", async () => {
+  it("is sent unchanged if its rules have the modes warn and audit, and the rules' outcomes are reported", async () => {
     const rules = {
-      stamps: { rule: stamps, mode: "warn" as const },
-      forbids: { rule: forbids, mode: "audit" as const },
+      stamps: { rule: stampRule, mode: "warn" as const },
+      forbids: { rule: forbidRule, mode: "audit" as const },
     };
     const outcomes: string[] = [];
     const onOutcome: Guard["onOutcome"] = ({ rule, decision }) => void outcomes.push(`${rule} ${decision?.refused}`);
-    const { response, writes } = await write(collectionUrl, buildRequest("POST", buildMap({ bad: "1", a: "1" })), {
-      rules,
-      onOutcome,
-    });
+    const request = buildRequest("POST", buildConfigMap({ bad: "1", a: "1" }));
+    const { response, writes } = await write(collectionUrl, request, { rules, onOutcome });
     assert.equal(response.headers.get("warning"), '299 - "stamps would change: /data/stamp"');
-    assert.deepEqual(writes()[0]?.body, buildMap({ bad: "1", a: "1" }));
+    assert.deepEqual(writes()[0]?.body, buildConfigMap({ bad: "1", a: "1" }));
     assert.deepEqual(outcomes, ["stamps false", "forbids true"]);
   });
 
-  const fails = rule({
-    summary: "Fails.",
-    match,
-    validate: () => {
-      throw new Error("no");
-    },
-  });
+  const fail = () => {
+    throw new Error("no");
+  };
+  const failingRule = rule({ summary: "Fails.", match, validate: fail });
   it("gets an error if a rule fails, unless failurePolicy is Ignore", async () => {
-    const rules = { fails: { rule: fails } };
-    const { response, writes } = await write(collectionUrl, buildRequest("POST", buildMap()), { rules });
+    const rules = { fails: { rule: failingRule } };
+    const { response, writes } = await write(collectionUrl, buildRequest("POST", buildConfigMap()), { rules });
     assert.deepEqual(await readStatus(response), {
       code: 500,
       reason: "InternalError",
       message: 'Internal error occurred: failed calling webhook "fails.postern.dev": the rule failed: Error: no',
     });
     assert.deepEqual(writes(), []);
-    const ignoring = await write(collectionUrl, buildRequest("POST", buildMap()), { rules, failurePolicy: "Ignore" });
+    const ignoring = await write(collectionUrl, buildRequest("POST", buildConfigMap()), { rules, failurePolicy: "Ignore" });
     assert.equal(ignoring.response.status, 201);
   });
   it("gets an error if the current object can't be read, unless failurePolicy is Ignore", async () => {
-    const { send, writes, instead } = createRecorder(buildStored());
+    const { send, writes, scripted } = createRecorder(buildStored());
     const createRefusal = () => ({ method: "GET", answer: new Response("{}", { status: 403 }) });
-    instead.push(createRefusal(), createRefusal());
-    const { code, message } = await readStatus(
-      await guard(send, bothRules)(objectUrl, buildRequest("PUT", buildMap())),
-    );
+    scripted.push(createRefusal(), createRefusal());
+    const put = (options: Guard) => guard(send, options)(objectUrl, buildRequest("PUT", buildConfigMap()));
+    const { code, message } = await readStatus(await put(bothRules));
     assert.deepEqual(
       [code, message],
       [500, "the current object, which rules need, can't be read: the API server answers 403"],
     );
     assert.equal(writes().length, 0);
-    assert.equal(
-      (await guard(send, { ...bothRules, failurePolicy: "Ignore" })(objectUrl, buildRequest("PUT", buildMap()))).status,
-      200,
-    );
+    assert.equal((await put({ ...bothRules, failurePolicy: "Ignore" })).status, 200);
   });
-  it("rejects as fetch does if the request fails", async () => {
+  it("rejects with fetch's error if the request fails", async () => {
     const send = async () => {
       throw new TypeError("fetch failed");
     };
-    await assert.rejects(guard(send, bothRules)(collectionUrl, buildRequest("POST", buildMap())), /fetch failed/);
+    await assert.rejects(guard(send, bothRules)(collectionUrl, buildRequest("POST", buildConfigMap())), /fetch failed/);
   });
-  it("rejects as fetch does if the program aborts while rules wait", async () => {
-    const aborted = new AbortController();
-    const waits = rule({
+  it("rejects with an AbortError, as fetch does, if the program aborts the write while a rule waits", async () => {
+    const abortController = new AbortController();
+    const waitingRule = rule({
       summary: "Waits.",
       match,
       needs: { space: get("namespaces") },
       async validate(_, { space }) {
-        setTimeout(() => aborted.abort(), 20);
+        setTimeout(() => abortController.abort(), 20);
         await space({ name: "a" });
       },
     });
     const send: typeof fetch = (_, init) =>
       new Promise((_, reject) => init?.signal?.addEventListener("abort", () => reject(init.signal?.reason)));
-    const init = { ...buildRequest("POST", buildMap()), signal: aborted.signal };
-    await assert.rejects(guard(send, { rules: { waits: { rule: waits } } })(collectionUrl, init), {
-      name: "AbortError",
-    });
+    const init = { ...buildRequest("POST", buildConfigMap()), signal: abortController.signal };
+    const guarded = guard(send, { rules: { waits: { rule: waitingRule } } });
+    await assert.rejects(guarded(collectionUrl, init), { name: "AbortError" });
   });
-  it("lets rules read with the program's own rights, and caches reads for each user separately", async () => {
+  it("lets rules read with the write's own headers, and caches what they read for each user separately", async () => {
     const { send, arrivals } = createRecorder({
       "/api/v1/namespaces/a": { apiVersion: "v1", kind: "Namespace", metadata: { name: "a", labels: { x: "y" } } },
     });
     const selective = { ...forbids, namespaceSelector: { matchLabels: { x: "y" } } };
     const guarded = guard(send, { rules: { selective: { rule: selective } } });
     for (const user of ["one", "one", "two"]) {
-      const init = buildRequest("POST", buildMap({ bad: "1" }));
-      assert.equal(
-        (await guarded(collectionUrl, { ...init, headers: { ...init.headers, authorization: user, "x-own": "1" } }))
-          .status,
-        403,
-      );
+      const init = buildRequest("POST", buildConfigMap({ bad: "1" }));
+      const headers = { ...init.headers, authorization: user, "x-own": "1" };
+      assert.equal((await guarded(collectionUrl, { ...init, headers })).status, 403);
     }
     assert.deepEqual(
       arrivals.map(({ url, headers }) => [new URL(url).pathname, headers.get("authorization"), headers.get("x-own")]),
@@ -305,7 +293,7 @@ describe("a guarded write", () => {
     const objects = { "/api/v1/namespaces/a": namespace };
     for (const selector of ["namespaceSelector", "objectSelector"]) {
       const rules = { selective: { rule: { ...forbids, [selector]: { matchLabels: { x: "y" } } } } };
-      const { response } = await write(collectionUrl, buildRequest("POST", buildMap({ bad: "1" })), { rules }, objects);
+      const { response } = await write(collectionUrl, buildRequest("POST", buildConfigMap({ bad: "1" })), { rules }, objects);
       assert.equal(response.status, 201);
     }
   });
@@ -323,10 +311,10 @@ describe("a guarded patch", () => {
       ],
       "application/json-patch+json",
     ],
-    ["an apply", buildMap({ a: "1", stamp: "1" }), "application/apply-patch+yaml"],
+    ["an apply", buildConfigMap({ a: "1", stamp: "1" }), "application/apply-patch+yaml"],
   ];
   for (const [name, body, type] of kinds)
-    it(`is sent unchanged if no rule changes its result: ${name}`, async () => {
+    it(`is sent unchanged if no rule changes the patched object: ${name}`, async () => {
       const { response, writes } = await write(objectUrl, buildRequest("PATCH", body, type), bothRules, buildStored());
       assert.equal(response.status, 200);
       assert.deepEqual(
@@ -338,73 +326,69 @@ describe("a guarded patch", () => {
     ["a merge", { data: { a: "1" } }, "application/merge-patch+json"],
     ["a JSON patch", [{ op: "add", path: "/data/a", value: "1" }], "application/json-patch+json"],
   ] as const)
-    it(`is sent as the difference from the current object if rules change its result: ${name}`, async () => {
+    it(`is sent as the difference from the current object if rules change the patched object: ${name}`, async () => {
       const patch = buildRequest("PATCH", body, type);
-      const sentTo = `${objectUrl}?fieldManager=me`;
-      const { response, writes, stored: now } = await write(sentTo, patch, bothRules, buildStored({ old: "1" }));
+      const address = `${objectUrl}?fieldManager=me`;
+      const { response, writes, stored } = await write(address, patch, bothRules, buildStored({ old: "1" }));
       assert.equal(response.status, 200);
       const [sent] = writes();
       assert.ok(sent);
       assert.equal(sent.headers.get("content-type"), "application/json-patch+json");
-      assert.equal(sent.url, sentTo);
+      assert.equal(sent.url, address);
       assert.deepEqual(sent.body, [
         { op: "test", path: "/metadata/resourceVersion", value: "7" },
         { op: "add", path: "/data/a", value: "1" },
         { op: "add", path: "/data/stamp", value: "1" },
       ]);
-      assert.deepEqual(Object(now.get(new URL(objectUrl).pathname)).data, { old: "1", a: "1", stamp: "1" });
+      assert.deepEqual(Object(stored.get(new URL(objectUrl).pathname)).data, { old: "1", a: "1", stamp: "1" });
     });
-  it("is refused for its result", async () => {
-    const { response, writes } = await write(
-      objectUrl,
-      buildMergePatch({ data: { bad: "x" } }),
-      bothRules,
-      buildStored(),
-    );
+  it("is refused if a rule refuses the patched object", async () => {
+    const patch = buildMergePatch({ data: { bad: "x" } });
+    const { response, writes } = await write(objectUrl, patch, bothRules, buildStored());
     assert.match((await readStatus(response)).message, /x is bad$/);
     assert.deepEqual(writes(), []);
   });
   it("is tried up to three more times if another client changed the object first", async () => {
     const { send, writes, arrivals } = createRecorder(buildStored());
-    const createConflict = () => Response.json(failedPatchStatus, { status: 422 });
-    let refusals = 2;
-    const sendRacing: typeof fetch = (input, init) => {
-      const isFinal = init?.method === "PATCH" && !String(input).includes("dryRun");
-      return isFinal && refusals-- > 0 ? Promise.resolve(createConflict()) : send(input, init);
+    let conflictsLeft = 2;
+    const sendWithConflicts: typeof fetch = async (input, init) => {
+      const isDryRun = String(input).includes("dryRun");
+      if (init?.method !== "PATCH" || isDryRun || conflictsLeft === 0) return send(input, init);
+      conflictsLeft--;
+      return Response.json(failedPatchStatus, { status: 422 });
     };
-    const patch = (a: string) => guard(sendRacing, bothRules)(objectUrl, buildMergePatch({ data: { a } }));
+    const patch = (a: string) => guard(sendWithConflicts, bothRules)(objectUrl, buildMergePatch({ data: { a } }));
     assert.equal((await patch("1")).status, 200);
     assert.equal(arrivals.filter(({ method }) => method === "GET").length, 3);
     assert.equal(writes().length, 1);
-    refusals = 9;
+    conflictsLeft = 9;
     assert.equal((await patch("2")).status, 422);
-    assert.equal(refusals, 5);
+    // The guard sent the patch four times.
+    assert.equal(conflictsLeft, 5);
   });
-  it("gets the API server's response and is not sent if the API server refuses its dry run", async () => {
-    const { send, instead, writes } = createRecorder(buildStored());
-    instead.push({
-      method: "PATCH",
-      answer: Response.json({ kind: "Status", code: 422, message: "no" }, { status: 422 }),
-    });
+  it("gets the API server's response, and is sent only as a dry run, if the API server refuses the dry run", async () => {
+    const { send, scripted, writes } = createRecorder(buildStored());
+    const refusal = { kind: "Status", code: 422, message: "no" };
+    scripted.push({ method: "PATCH", answer: Response.json(refusal, { status: 422 }) });
     const response = await guard(send, bothRules)(objectUrl, buildMergePatch({ data: 5 }));
-    assert.deepEqual(await response.json(), { kind: "Status", code: 422, message: "no" });
+    assert.deepEqual(await response.json(), refusal);
     assert.deepEqual(writes(), []);
   });
 
-  it("stays an apply if rules change maps and list elements with a name", async () => {
-    const pods = `${server}/api/v1/namespaces/a/pods/one`;
-    const pulls = rule<KubernetesObject & { spec: { containers: { imagePullPolicy?: string }[] } }>({
-      summary: "Pulls.",
+  it("stays a server-side apply if rules change list elements with a name, and fails if these have none", async () => {
+    const podUrl = `${server}/api/v1/namespaces/a/pods/one`;
+    const pullRule = rule<KubernetesObject & { spec: { containers: { imagePullPolicy?: string }[] } }>({
+      summary: "Always pulls images.",
       match: [{ ...match[0], resources: ["pods"] }],
       mutate(pod) {
         for (const container of pod.spec.containers) container.imagePullPolicy = "Always";
       },
     });
-    const objects = { [new URL(pods).pathname]: { apiVersion: "v1", kind: "Pod", spec: {} } };
+    const objects = { [new URL(podUrl).pathname]: { apiVersion: "v1", kind: "Pod", spec: {} } };
     const apply = (containers: object[]) => {
       const body = { apiVersion: "v1", kind: "Pod", spec: { containers } };
       const init = buildRequest("PATCH", body, "application/apply-patch+yaml");
-      return write(pods, init, { rules: { pulls: { rule: pulls } } }, objects);
+      return write(podUrl, init, { rules: { pulls: { rule: pullRule } } }, objects);
     };
     const { response, writes } = await apply([{ name: "c", image: "i" }]);
     assert.equal(response.status, 200);
@@ -419,7 +403,8 @@ describe("a guarded patch", () => {
   });
 });
 
-interface TextBody {
+/** A body that a guard refuses with this code and message. */
+interface RefusedBody {
   name: string;
   code: number;
   message: string;
@@ -427,11 +412,11 @@ interface TextBody {
   encoding?: string;
   body?: string;
 }
-const textBodies: TextBody[] = parse(readFileSync(new URL("client/refused-bodies.yaml", import.meta.url), "utf8"));
+const refusedBodies: RefusedBody[] = parse(readFileSync(new URL("client/refused-bodies.yaml", import.meta.url), "utf8"));
 
-describe("a write that a guard can't evaluate", () => {
+describe("a guard that gets an unusual write", () => {
   const refused: [string, number, string, RequestInit][] = [
-    ...textBodies.map(({ name, code, message, type, encoding, body }): (typeof refused)[number] => {
+    ...refusedBodies.map(({ name, code, message, type, encoding, body }): (typeof refused)[number] => {
       const headers = { ...(type && { "content-type": type }), ...(encoding && { "content-encoding": encoding }) };
       return [name, code, message, { method: "POST", headers, ...(body !== undefined && { body }) }];
     }),
@@ -446,69 +431,55 @@ describe("a write that a guard can't evaluate", () => {
     ["a body that is not UTF-8", 400, "the body is not JSON", { ...jsonPost, body: new Uint8Array([123, 255, 125]) }],
   ];
   for (const [name, code, message, init] of refused)
-    it(`is ${name}`, async () => {
+    it(`refuses ${name}`, async () => {
       const { response, arrivals } = await write(collectionUrl, init);
       const status = await readStatus(response);
       assert.equal(status.code, code);
       assert.ok(status.message.includes(message), status.message);
       assert.deepEqual(arrivals, []);
     });
-  it("is a write to a relative URL, because only fetch knows its base", async () => {
+  it("refuses a write to a relative URL, because only fetch knows the base of the URL", async () => {
     const { send, arrivals } = createRecorder();
     for (const options of [bothRules, { ...bothRules, server }])
       for (const address of ["/api/v1/namespaces/a/configmaps", "api/v1/namespaces/a/configmaps"]) {
-        const init = { ...jsonPost, body: JSON.stringify(buildMap({ bad: "x" })) };
+        const init = { ...jsonPost, body: JSON.stringify(buildConfigMap({ bad: "x" })) };
         const status = await readStatus(await guard(send, options)(address, init));
         assert.equal(status.code, 400);
         assert.match(status.message, /must begin with https/);
       }
     assert.deepEqual(arrivals, []);
-    const inputs: unknown[] = [];
+    // A path that is none of the API's is forwarded.
+    const forwarded: unknown[] = [];
     const recordInput: typeof fetch = async (input) => {
-      inputs.push(input);
+      forwarded.push(input);
       return new Response();
     };
     await guard(recordInput, bothRules)("/elsewhere", { method: "POST", body: "x" });
-    assert.deepEqual(inputs, ["/elsewhere"]);
+    assert.deepEqual(forwarded, ["/elsewhere"]);
   });
-  it("doesn't include an object with unusual keys", async () => {
+  it("evaluates an object with unusual keys", async () => {
     await fc.assert(
       fc.asyncProperty(fc.dictionary(fc.string(), fc.jsonValue()), fc.nat(2), async (data, indent) => {
         const body = JSON.stringify({ apiVersion: "v1", kind: "ConfigMap", other: data }, undefined, indent);
-        const { response } = await write(
-          collectionUrl,
-          { ...jsonPost, body },
-          { rules: { forbids: { rule: forbids } } },
-        );
+        const { response } = await write(collectionUrl, { ...jsonPost, body }, { rules: { forbids: { rule: forbidRule } } });
         assert.equal(response.status, 201);
       }),
     );
   });
-  it("is an apply in YAML that is not JSON", async () => {
+  it("refuses a server-side apply in YAML that is not JSON", async () => {
     const headers = { "content-type": "application/apply-patch+yaml" };
-    const { response } = await write(
-      objectUrl,
-      { method: "PATCH", headers, body: "kind: ConfigMap" },
-      bothRules,
-      buildStored(),
-    );
+    const init = { method: "PATCH", headers, body: "kind: ConfigMap" };
+    const { response } = await write(objectUrl, init, bothRules, buildStored());
     assert.match(
       (await readStatus(response)).message,
       /is not JSON; rules evaluate application\/apply-patch\+yaml only as JSON/,
     );
   });
-  it("gets a response for any bytes", async () => {
-    const text = fc.oneof(
-      fc.json(),
-      fc.string(),
-      fc.json().map((json) => `{"kind":"ConfigMap","apiVersion":"v1","data":${json}}`),
-    );
-    const types = fc.constantFrom(
-      "application/json",
-      "application/merge-patch+json",
-      "application/apply-patch+yaml",
-      "a/b",
-    );
+  it("responds to any text with any content type", async () => {
+    const configMap = fc.json().map((json) => `{"kind":"ConfigMap","apiVersion":"v1","data":${json}}`);
+    const text = fc.oneof(fc.json(), fc.string(), configMap);
+    const patchTypes = ["application/merge-patch+json", "application/apply-patch+yaml"];
+    const types = fc.constantFrom("application/json", ...patchTypes, "a/b");
     await fc.assert(
       fc.asyncProperty(text, types, fc.constantFrom("POST", "PUT", "PATCH", "DELETE"), async (body, type, method) => {
         const init = { method, headers: { "content-type": type }, body };
@@ -517,12 +488,12 @@ describe("a write that a guard can't evaluate", () => {
       }),
     );
   });
-  it("is sent unchanged if no rule matches it", async () => {
+  it("sends a write unchanged if no rule matches the resource", async () => {
     const init = { method: "POST", headers: { "content-type": "application/yaml" }, body: "kind: Secret" };
     const { writes } = await write(`${server}/api/v1/namespaces/a/secrets`, init);
     assert.equal(writes()[0]?.text, "kind: Secret");
   });
-  it("doesn't include an object with keys that are also names of members of prototypes", async () => {
+  it("evaluates an object with keys that are also names of members of prototypes", async () => {
     const body =
       '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"__proto__":"p","constructor":"c","a":"1"}}';
     const { writes } = await write(collectionUrl, { ...jsonPost, body });
@@ -534,7 +505,7 @@ describe("a write that a guard can't evaluate", () => {
       ["stamp", "1"],
     ]);
   });
-  it("is an object that nests deeper than 1000 levels", async () => {
+  it("refuses an object that nests deeper than 1000 levels", async () => {
     const { send, writes } = createRecorder();
     const nestBody = (depth: number) =>
       `{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"1"},"deep":${"[".repeat(depth)}${"]".repeat(depth)}}`;
@@ -547,8 +518,8 @@ describe("a write that a guard can't evaluate", () => {
 
 describe("a guard", () => {
   const wrong: [name: string, options: Guard, sentence: RegExp][] = [
-    ["an unknown setting", { rules: { r: { rule: stamps, settings: { x: 1 } } } }, /^rules\.r\.settings\.x is unknown/],
-    ["an unknown variant", { rules: { r: { rule: stamps, variant: "v" } } }, /^rules\.r\.variant must be one of none$/],
+    ["an unknown setting", { rules: { r: { rule: stampRule, settings: { x: 1 } } } }, /^rules\.r\.settings\.x is unknown/],
+    ["an unknown variant", { rules: { r: { rule: stampRule, variant: "v" } } }, /^rules\.r\.variant must be one of none$/],
     [
       "a rule that asks the authorizer",
       { rules: { r: { rule: { ...forbids, authorizedBy: { a: "true" } } } } },

@@ -36,15 +36,16 @@ const buildPath = (
     ...(subResource === undefined ? [] : [subResource]),
   ].join("/");
 
-/** Adds the fields that programs always send, but cases may omit. */
+/** Adds the apiVersion, kind and name, which programs always send, but cases may omit. */
 const completeObject = (
   object: unknown,
   { kind: { group, version, kind } }: AdmissionRequest,
   name: string | undefined,
 ): KubernetesObject => {
   const { metadata, ...rest }: KubernetesObject = Object(object);
-  const named = name === undefined ? metadata : { name, ...metadata };
-  return { apiVersion: joinApiVersion({ group, version }), kind, ...(named && { metadata: named }), ...rest };
+  const namedMetadata = name === undefined ? metadata : { name, ...metadata };
+  const typed = { apiVersion: joinApiVersion({ group, version }), kind };
+  return namedMetadata ? { ...typed, metadata: namedMetadata, ...rest } : { ...typed, ...rest };
 };
 
 /** Returns the reason if a case is not a write that a guard can evaluate. */
@@ -74,6 +75,7 @@ const deleteSelectors = <R extends object>(rule: R) => {
 };
 type Selectors = "namespaceSelector" | "objectSelector";
 
+/** Sends the request of a rule's case as a write through a guard that has only this rule. */
 const sendCase = async (listed: CatalogueRule, entry: Case) => {
   const { request } = buildReview(listed, entry);
   const operation = getCaseOperation(entry);
@@ -81,9 +83,9 @@ const sendCase = async (listed: CatalogueRule, entry: Case) => {
   const name = request.name ?? (operation === "CREATE" && !request.subResource ? undefined : "Unknown");
   const path = buildPath(request, name ?? "");
   const object = completeObject(request.object, request, name);
-  const old = addNamespace(completeObject(request.oldObject, request, name), request);
+  const storedObject = addNamespace(completeObject(request.oldObject, request, name), request);
   const { rule } = listed;
-  const { mutate: _, validate: __, ...bare } = deleteSelectors(rule);
+  const { mutate: _, validate: __, ...ruleWithoutPhases } = deleteSelectors(rule);
   const variants = getVariants(rule, mergeWithDefaults(rule.settings ?? {}, entry.settings))?.map(deleteSelectors);
   const options: Guard = {
     server,
@@ -91,7 +93,7 @@ const sendCase = async (listed: CatalogueRule, entry: Case) => {
     rules: {
       [listed.name]: {
         // A case tests one phase. The timeout is long enough for a busy machine.
-        rule: { ...bare, timeoutSeconds: 60, ...(variants && { variants }), [phase]: rule[phase] },
+        rule: { ...ruleWithoutPhases, timeoutSeconds: 60, ...(variants && { variants }), [phase]: rule[phase] },
         ...(entry.settings && { settings: entry.settings }),
         ...(entry.variant && { variant: entry.variant }),
       },
@@ -100,7 +102,7 @@ const sendCase = async (listed: CatalogueRule, entry: Case) => {
     capabilities: () => createRecordedCapabilities(entry.needs ?? {}),
     now: () => new Date(entry.now ?? "2026-01-01T00:00:00Z"),
   };
-  const { send, writes } = createRecorder(operation === "CREATE" ? {} : { [path]: old });
+  const { send, writes } = createRecorder(operation === "CREATE" ? {} : { [path]: storedObject });
   const outcomes: Parameters<NonNullable<Guard["onOutcome"]>>[0][] = [];
   const query = request.dryRun ? "?dryRun=All" : "";
   const response = await guard(send, { ...options, onOutcome: (outcome) => void outcomes.push(outcome) })(
@@ -156,15 +158,8 @@ describe("the client", () => {
     const entryPoints = ["client", "policy-functions"].map((name) =>
       fileURLToPath(import.meta.resolve(`#lib/client/${name}.ts`)),
     );
-    const { warnings } = await build({
-      entryPoints,
-      outdir: "out",
-      bundle: true,
-      format: "esm",
-      platform: "node",
-      write: false,
-      logLevel: "silent",
-    });
+    const format = { format: "esm", platform: "node", outdir: "out" } as const;
+    const { warnings } = await build({ ...format, entryPoints, bundle: true, write: false, logLevel: "silent" });
     assert.deepEqual(warnings, []);
   });
 });

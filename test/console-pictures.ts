@@ -33,7 +33,7 @@ const images = [
 ];
 const names = ["web", "cart", "search", "mail", "invoice"];
 
-/** What each picture shows: the address, and the last heading that the page gets. */
+/** Opens what each picture shows: an address of the console, and then waits for the part that is shown last. */
 const pictures: Record<string, (page: Page, open: (hash: string) => Promise<unknown>) => Promise<unknown>> = {
   live: async (_, open) => open("#live"),
   review: async (page, open) => {
@@ -59,9 +59,9 @@ const pictures: Record<string, (page: Page, open: (hash: string) => Promise<unkn
   },
 };
 
-/** Each look has all pictures, but of a phone's only these. */
+/** The looks of the console, each with the width and height of the page. A phone has only some of the pictures. */
 const looks = { dark: [1280, 800], light: [1280, 800], phone: [390, 844] } as const;
-const ofPhone = ["live", "review"];
+const picturesOfPhone = ["live", "review"];
 
 const folder = await mkdtemp(join(tmpdir(), "postern-pictures-"));
 const target = fileURLToPath(new URL("../docs/images/", import.meta.url));
@@ -91,7 +91,7 @@ try {
       if (index % 5 === 0) await page.waitForTimeout(400);
     }
     for (const [name, show] of Object.entries(pictures)) {
-      if (look === "phone" && !ofPhone.includes(name)) continue;
+      if (look === "phone" && !picturesOfPhone.includes(name)) continue;
       await show(page, (hash) => page.goto(`${gateway.console}${hash}`));
       await page.waitForTimeout(500);
       const file = join(target, `console-${name}-${look}.png`);

@@ -38,29 +38,29 @@ export const serveWithConsole = async (
   const file = join(folder, "postern.yaml");
   await writeFile(file, JSON.stringify(config));
   const { NODE_TEST_CONTEXT: _, ...env } = process.env;
-  // A package takes the project's own rules from the folder where it runs.
+  // An installed Postern takes a project's own rules from the folder where it runs.
   const child = spawn(process.execPath, [script, "serve", "--config", file, ...options], { env, cwd: folder });
   process.once("exit", () => child.kill());
   const ended = new Promise((resolve) => child.once("exit", resolve));
   const end = options.includes("--no-console") ? /Ctrl-C ends it\.\n/ : /^(?:Console: .*|There is no console.*)\n/m;
   const printed = await waitForOutput(child, end);
-  // After a failure that stops no gateway, this process ends even so.
+  // If a test fails and doesn't stop the gateway, this process can end nevertheless.
   for (const handle of [child, child.stdin, child.stdout, child.stderr] as { unref?(): void }[]) handle.unref?.();
   const url = /Serving .* at (\S+)\. /.exec(printed)?.[1] ?? "";
   const ca = await readFile(join(folder, ".postern/ca.crt"));
   const agent = new Agent({ keepAlive: true, ca, maxSockets: 8 });
-  const paths = new Map(
-    [...printed.matchAll(/https:\/\/\S+?(\/[^/\s]+\/([\w-]+\/\w+)\S*)$/gm)].map((row) => [row[2], row[1]]),
-  );
+  // The gateway prints URLs such as https://localhost:8443/KEY/pod-security/validate, whose last two parts are rule and phase.
+  const urls = printed.matchAll(/https:\/\/\S+?(\/[^/\s]+\/([\w-]+\/\w+)\S*)$/gm);
+  const paths = new Map([...urls].map(([, urlPath, rulePath]) => [rulePath, urlPath]));
   return {
     url,
     console: /^Console: (.*)$/m.exec(printed)?.[1] ?? printed,
     send: (path, request) =>
       new Promise((resolve, reject) => {
         const headers = { "content-type": "application/json" };
-        const [, known = "", variant = ""] = /^([^/]+\/[^/]+)(.*)$/.exec(path) ?? [];
+        const [, rulePath = "", variant = ""] = /^([^/]+\/[^/]+)(.*)$/.exec(path) ?? [];
         const sent = httpsRequest(
-          `${url}${paths.get(known)}${variant}`,
+          `${url}${paths.get(rulePath)}${variant}`,
           { method: "POST", agent, headers },
           async (response) => {
             const body = Buffer.concat(await Array.fromAsync(response)).toString();
@@ -80,7 +80,7 @@ export const serveWithConsole = async (
   };
 };
 
-/** Returns what the gateway prints until `wanted`; ends it and throws if that takes more than two minutes. */
+/** Returns what the gateway prints until `wanted`; ends the gateway and throws if that takes more than two minutes. */
 const waitForOutput = (child: ChildProcess, wanted: RegExp): Promise<string> =>
   new Promise((resolve, reject) => {
     let printed = "";

@@ -11,7 +11,7 @@ import { buildCommandsPage } from "./generate/commands-page.ts";
 import { readersFiles } from "./readers-files.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-/** The text of each page, without code blocks, because these show files of other projects. */
+/** The text of each page, without code blocks, because code blocks show files of other projects. */
 const pages = new Map(
   globSync("**/*.md", { cwd: root, exclude: ["**/node_modules/**", "**/dist/**"] }).map((page) => [
     page,
@@ -61,7 +61,7 @@ describe("the pages", () => {
     assert.deepEqual(missing, []);
   });
 
-  it("name only files of lib or of their own folder, if they are READMEs of infra, lib or test", () => {
+  it("in infra, lib and test name only TypeScript files that exist below the root, lib or the page's folder", () => {
     const missing = present
       .filter(([page]) => /^(infra|lib|test)\/.*README\.md$/.test(page) && page !== "lib/client/README.md")
       .flatMap(([page, text]) =>
@@ -72,28 +72,27 @@ describe("the pages", () => {
     assert.deepEqual(missing, []);
   });
 
-  it("are short enough to be read", () => {
+  it("have few words: a how-to guide at most 900, all pages for users 25,000, the catalogue's pages 18,000", () => {
     const users = [...pages].filter(([page]) => /^docs\/(start|how-to|reference)\//.test(page));
-    const count = (some: [string, string][]) => some.reduce((sum, [, text]) => sum + countWords(text), 0);
+    const sumWords = (some: [string, string][]) => some.reduce((sum, [, text]) => sum + countWords(text), 0);
     assert.deepEqual(
       users.flatMap(([page, text]) => (page.includes("/how-to/") && countWords(text) > 900 ? [page] : [])),
       [],
     );
-    assert.ok(count(users) <= 25_000, `the pages for users have ${count(users)} words`);
+    assert.ok(sumWords(users) <= 25_000, `the pages for users have ${sumWords(users)} words`);
     const catalogue = [...pages].filter(([page]) => /^functions\/.*README\.md$/.test(page));
-    assert.ok(count(catalogue) <= 18_000, `the catalogue's pages have ${count(catalogue)} words`);
+    assert.ok(sumWords(catalogue) <= 18_000, `the catalogue's pages have ${sumWords(catalogue)} words`);
   });
 
-  it("that messages name exist", () => {
+  it("include all pages that messages of infra and lib name", () => {
     const files = globSync("{infra,lib}/**/*.ts", { cwd: root, exclude: ["**/*.test.ts"] });
-    const named = files.flatMap((file) => [
-      ...readFileSync(join(root, file), "utf8").matchAll(/formatPage\("([^"]*)"\)/g),
-    ]);
-    assert.ok(named.length > 0);
-    assert.deepEqual(
-      named.flatMap(([, page = ""]) => (doesExist(`docs/${page}`) ? [] : [page])),
-      [],
-    );
+    const namedPages = files.flatMap((file) => {
+      const code = readFileSync(join(root, file), "utf8");
+      return [...code.matchAll(/formatPage\("([^"]*)"\)/g)].map(([, page = ""]) => page);
+    });
+    assert.ok(namedPages.length > 0);
+    const missing = namedPages.filter((page) => !doesExist(`docs/${page}`));
+    assert.deepEqual(missing, []);
   });
 
   it("name functions that the file named beside them declares", () => {
@@ -146,12 +145,9 @@ describe("the pages", () => {
     );
   });
 
-  it("list every port beside its upstream plugin, in the order of the plugins", async () => {
-    const rows = new Map(
-      (pages.get("docs/background/plugins.md") ?? "")
-        .matchAll(/^\| (\d+) \| (.*) \|$/gm)
-        .map((row) => [row[1], row[2]]),
-    );
+  it("list each rule that replaces a plugin in the table's row of the plugin, in the order of the plugins", async () => {
+    const text = pages.get("docs/background/plugins.md") ?? "";
+    const rows = new Map(text.matchAll(/^\| (\d+) \| (.*) \|$/gm).map(([, number, columns]) => [number, columns]));
     for (const { name, phases, rule } of await readCatalogue()) {
       const { order, upstreamPlugin } = rule;
       if (upstreamPlugin === undefined) continue;

@@ -17,8 +17,8 @@ export const buildConfigOfEveryRule = (names: readonly string[]): Record<string,
 };
 
 /**
- * The rules of policies. In a project of every rule they get those of their first case, so that bundles have CEL and CUE,
- * and none of the cluster, which isn't there.
+ * The rules that evaluate policies. In a project of every rule, each has the policies of its first case, so that its bundle
+ * contains CEL or CUE, and reads no policies from the cluster, because the cluster doesn't exist.
  */
 export const policyRules = [
   "mutating-admission-policy",
@@ -27,7 +27,7 @@ export const policyRules = [
   "validating-admission-policy",
 ];
 
-/** Returns a postern.yaml that turns on these rules for one cluster, with a token by which functions read it. */
+/** Returns a postern.yaml that turns on these rules for one cluster, and names a token for reading that cluster. */
 export const buildProjectOfEveryRule = async (names: readonly string[], ca: string): Promise<string> => {
   const rules = buildConfigOfEveryRule(names);
   for (const name of policyRules) {
@@ -38,7 +38,7 @@ export const buildProjectOfEveryRule = async (names: readonly string[], ca: stri
       settings: { ...first?.settings, ...(name.startsWith("policy-") && { inCluster: false }) },
     };
   }
-  // Together they must answer the creation of a pod in time.
+  // All rules together must answer the creation of a pod within the API server's time limit.
   for (const [name, config] of Object.entries(rules)) rules[name] = { ...config, timeoutSeconds: 1 };
   const tokenParameter = "arn:aws:ssm:eu-west-1:123456789012:parameter/token";
   const connect = { server: "https://cluster.example", ca, tokenParameter };

@@ -14,17 +14,19 @@ export interface LargestObject {
   build(): object;
 }
 
-/** Returns the largest objects that are like this one: with each of its lists and maps filled, in several ways. */
+/** Returns copies of an object that are as large as etcd can store, because one list or map in the copy has many elements. */
 export const listLargestObjects = (object: object): LargestObject[] =>
   listContainers(object, []).flatMap(([path, container]) => {
     const isList = Array.isArray(container);
     const [first] = Object.values(container);
-    // Keys of a map of texts are chosen by the author; those of other maps are fields.
+    // Only a map of texts can have many keys: the keys of other maps are the fields of their types.
     if (first === undefined || (!isList && !Object.values(container).every((value) => typeof value === "string")))
       return [];
     const fill = (change: (index: number) => unknown) => () => {
       const room = largestBytes - Buffer.byteLength(JSON.stringify(object));
-      const count = Math.floor(room / (Buffer.byteLength(JSON.stringify(change(100_000))) + (isList ? 1 : 10)));
+      // Beside its value, an element of a list needs a comma, and a member of a map its key, too.
+      const elementBytes = Buffer.byteLength(JSON.stringify(change(100_000))) + (isList ? 1 : 10);
+      const count = Math.floor(room / elementBytes);
       const elements = Array.from({ length: count }, (_, index) => change(index));
       const filled = isList ? elements : Object.fromEntries(elements.map((value, index) => [`key${index}`, value]));
       return replaceAt(object, path, filled) as object;

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { type Ledger, openRuleLedger } from "#lib/ledger.ts";
 
 /**
- * Tests the properties that all ledgers must have; `open` opens an empty one, whose clock is `readTime`. The test with
+ * Tests the properties that all ledgers must have. `open` opens an empty ledger with the clock `readTime`. The test with
  * random keys makes `numRuns` runs.
  */
 export const testLedger = (open: (readTime: () => number) => Ledger, numRuns = 100) => {
@@ -61,7 +61,7 @@ export const testLedger = (open: (readTime: () => number) => Ledger, numRuns = 1
     assert.deepEqual(await read("a", "b"), [1, 1]);
   });
 
-  it("deletes an entry after its time without a change", async () => {
+  it("deletes an entry that wasn't changed for the number of seconds that its last change stated", async () => {
     await countAll(["a", "b"], 10);
     now += 9_999;
     assert.deepEqual([await count("a", 10), await read("b")], [2, [1]]);
@@ -78,10 +78,10 @@ export const testLedger = (open: (readTime: () => number) => Ledger, numRuns = 1
   });
 
   it("has separate entries for each rule, cluster and key", async () => {
-    const text = fc.oneof(fc.string({ unit: fc.constantFrom("a", "/", "#", "\ud800") }), fc.string({ minLength: 257 }));
+    const keys = fc.oneof(fc.string({ unit: fc.constantFrom("a", "/", "#", "\ud800") }), fc.string({ minLength: 257 }));
     const name = fc.constantFrom("a", "b", "a-b");
     await fc.assert(
-      fc.asyncProperty(fc.uniqueArray(fc.tuple(name, name, text), { selector: JSON.stringify }), async (uses) => {
+      fc.asyncProperty(fc.uniqueArray(fc.tuple(name, name, keys), { selector: JSON.stringify }), async (uses) => {
         const all = open(readTime);
         for (const [rule, cluster, key] of uses)
           assert.deepEqual(await countAll([key], undefined, openRuleLedger(all, rule, cluster)), [1]);

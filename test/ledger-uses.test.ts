@@ -26,7 +26,7 @@ const countUnits = (capabilities: Capabilities) => {
       return change(keys, count, seconds);
     },
   };
-  // A ledger in the process costs nothing, so it isn't counted.
+  // A ledger in the memory of a process costs nothing, so its reads and writes aren't counted.
   const inProcess = openRuleLedger({ change }, "process");
   const ledger = (_: string, reach?: LedgerReach) => (reach === "process" ? inProcess : counting);
   return { capabilities: { ...capabilities, ledger }, units };
@@ -72,14 +72,14 @@ describe("the cost estimate assumes as many units of the ledger as two successiv
         ...createRecordedCapabilities({ objects }),
         http: async () => ({ status: 202, body: "" }),
       });
-      const seen: { read: number; write: number }[] = [];
+      const used: { read: number; write: number }[] = [];
       for (let review = 0; review < 2; review++) {
         Object.assign(units, { read: 0, write: 0 });
         await decide("validate", request, { settings, now: new Date(1_800_000_000_000), capabilities });
-        seen.push({ ...units });
+        used.push({ ...units });
       }
       assert.deepEqual(
-        seen,
+        used,
         ledgerUses[rule]?.map(({ read, write }) => ({ read, write })),
       );
     });

@@ -18,7 +18,7 @@ describe("a ledger in memory", () => {
 });
 
 describe("the ledger of a process", () => {
-  it("has its own values for each rule and cluster, which no ledger that functions or clusters share has", async () => {
+  it("has separate values for each process, rule and cluster, unlike ledgers that processes or clusters share", async () => {
     const shared = createMemoryLedger();
     const openFunction = () => createLiveCapabilities({}, { openLedger: () => shared });
     const count = async (

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { createRandom } from "../infra/testing/random.ts";
 import { isLinearizable, type Operation } from "./linearizability.ts";
 
-/** Returns an operation on the keys `a` and `b`. */
+/** Returns an operation on the keys `a` and `b`. Without an end, it is unknown whether the operation was done. */
 const pair = (start: number, end: number | undefined, read: unknown[], wrote: unknown[]): Operation => ({
   keys: ["a", "b"],
   read,
@@ -12,7 +12,7 @@ const pair = (start: number, end: number | undefined, read: unknown[], wrote: un
   start,
   ...(end !== undefined && { end }),
 });
-/** Returns an operation on the key `a`. */
+/** Returns an operation on the key `a`. Without an end, it is unknown whether the operation was done. */
 const one = (start: number, end: number | undefined, read: unknown, wrote: unknown): Operation => ({
   keys: ["a"],
   read: [read],
@@ -22,7 +22,8 @@ const one = (start: number, end: number | undefined, read: unknown, wrote: unkno
 });
 const none = undefined;
 
-const histories: [title: string, Operation[], boolean][] = [
+/** Histories of operations, written `one(start, end, read, wrote)`, and whether one order of the operations explains them. */
+const histories: [title: string, Operation[], isExplained: boolean][] = [
   ["nothing", [], true],
   ["changes one after the other", [one(1, 2, none, "x"), one(3, 4, "x", "y"), one(5, 6, "y", "y")], true],
   ["changes at once in any order", [one(1, 9, "x", "y"), one(2, 8, none, "x")], true],
@@ -63,18 +64,16 @@ const histories: [title: string, Operation[], boolean][] = [
   ],
 ];
 
-/** Tries all orders. */
-const isLinearizableByPermutation = (left: Operation[], values: Record<string, unknown> = {}): boolean =>
-  left.every(({ end }) => end === undefined) ||
-  left.some((operation) => {
-    const { keys, read, wrote, start } = operation;
-    if (left.some(({ end }) => end !== undefined && end < start)) return false;
+/** Tries all orders of the operations that aren't done yet, and reports whether one of them explains what was read. */
+const isLinearizableByPermutation = (toDo: Operation[], values: Record<string, unknown> = {}): boolean =>
+  toDo.every(({ end }) => end === undefined) ||
+  toDo.some((next) => {
+    const { keys, read, wrote, start } = next;
+    if (toDo.some(({ end }) => end !== undefined && end < start)) return false;
     if (keys.some((key, index) => values[key] !== read[index])) return false;
     const changed = { ...values, ...Object.fromEntries(keys.map((key, index) => [key, wrote[index]])) };
-    return isLinearizableByPermutation(
-      left.filter((other) => other !== operation),
-      changed,
-    );
+    const others = toDo.filter((other) => other !== next);
+    return isLinearizableByPermutation(others, changed);
   });
 
 describe("the checker of histories", () => {
@@ -120,16 +119,12 @@ describe("the checker of histories", () => {
       const isDone = random.decide(0.98);
       if (isDone) for (const [index, key] of keys.entries()) values[key] = wrote[index];
       const start = time - random.draw() * 8;
-      history.push({
-        keys,
-        read,
-        wrote,
-        start,
-        ...(isDone && random.decide(0.98) && { end: time + random.draw() * 8 }),
-      });
+      const isKnown = isDone && random.decide(0.98);
+      history.push({ keys, read, wrote, start, ...(isKnown && { end: time + random.draw() * 8 }) });
     }
     assert.equal(isLinearizable(history), true);
-    const stale = history.findLastIndex(({ keys, end }) => keys.length === 2 && end !== undefined);
-    assert.equal(isLinearizable(history.with(stale, { ...(history[stale] as Operation), read: [1, 1] })), false);
+    // The values 1 can't have been read so late.
+    const last = history.findLastIndex(({ keys, end }) => keys.length === 2 && end !== undefined);
+    assert.equal(isLinearizable(history.with(last, { ...(history[last] as Operation), read: [1, 1] })), false);
   });
 });

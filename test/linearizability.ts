@@ -31,11 +31,12 @@ const splitByKeys = (history: readonly Operation[]): Operation[][] => {
 const hasOrder = (history: readonly Operation[]): boolean => {
   const operations = history.toSorted((left, right) => left.start - right.start);
   const random = createRandom(1);
+  // The hash of the placed operations is the XOR of their random numbers: the same in whichever order they were placed.
   const hashes = operations.map(() => [random.drawBelow(2 ** 32), random.drawBelow(2 ** 32)] as const);
   const isPlaced = operations.map(() => false);
   const values = new Map<string, unknown>();
   let hash: readonly [number, number] = [0, 0];
-  let missing = operations.filter(({ end }) => end !== undefined).length;
+  let unplaced = operations.filter(({ end }) => end !== undefined).length;
 
   /** Moves an operation into the order or out of it, and sets its keys to these values. */
   const move = (index: number, kept: readonly unknown[]): void => {
@@ -43,7 +44,7 @@ const hasOrder = (history: readonly Operation[]): boolean => {
     const [left = 0, right = 0] = hashes[index] ?? [];
     hash = [hash[0] ^ left, hash[1] ^ right];
     isPlaced[index] = !isPlaced[index];
-    if (end !== undefined) missing += isPlaced[index] ? -1 : 1;
+    if (end !== undefined) unplaced += isPlaced[index] ? -1 : 1;
     for (const [place, key] of keys.entries()) values.set(key, kept[place]);
   };
 
@@ -67,7 +68,7 @@ const hasOrder = (history: readonly Operation[]): boolean => {
   const tried = new Set<string>();
   const order: { index: number; old: unknown[]; others: number[] }[] = [];
   let next = listNext();
-  while (missing > 0) {
+  while (unplaced > 0) {
     const index = next.pop();
     if (index === undefined) {
       const last = order.pop();

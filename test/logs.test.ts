@@ -29,13 +29,13 @@ const review: AnsweredReviewFacts = {
     resource: { group: "", version: "v1", resource: "configmaps" },
   },
 };
-const stranger = { ...review, cluster: undefined, key: undefined, mode: undefined, request: undefined, code: 404 };
+const withoutKey = { ...review, cluster: undefined, key: undefined, mode: undefined, request: undefined, code: 404 };
 const lines = [
   formatLogLine(review, "prod", time, 150),
   formatLogLine({ ...review, refused: true, message: "it has no label" }, "prod", time),
   formatLogLine({ ...review, cluster: "prod-us", milliseconds: 900 }, "prod", time),
   formatLogLine({ ...review, code: 500, error: new Error("boom") }, "prod", time),
-  formatLogLine(stranger, "prod", time),
+  formatLogLine(withoutKey, "prod", time),
   JSON.stringify({ type: "platform.report", record: { status: "timeout", errorType: "Sandbox.Timedout" } }),
   "a line that isn't JSON",
   JSON.stringify({ routeKey: "POST /{cluster}/limit-notes/{phase+}", status: "429", function: "-" }),
@@ -52,9 +52,10 @@ const lines = [
 const stream = "2026/11/23/postern-prod-limit-notes[7][0a1b]";
 const events = lines.map((line, index) => ({ time: time + index, line, stream }));
 
-const named = { function: "postern-prod-limit-notes" };
+const functionField = { function: "postern-prod-limit-notes" };
 
-const found: Record<string, Record<string, string>[]> = {
+/** The rows that each query finds. The log line with the index i has the time `time + i`. */
+const expectedRows: Record<string, Record<string, string>[]> = {
   "`denials`": [
     ["prod-eu", "enforce", { user: "jane", message: "it has no label" }, time + 1] as const,
     ["prod-us", "warn", {}, time + 10] as const,
@@ -72,8 +73,8 @@ const found: Record<string, Record<string, string>[]> = {
     example: "web",
   })),
   "`errors by rule`": [
-    { ...named, Rule: "limit-notes", Cluster: "prod-eu", code: "500", errors: "1", last: `${time + 3}` },
-    { ...named, "record.status": "timeout", errors: "1", last: `${time + 5}` },
+    { ...functionField, Rule: "limit-notes", Cluster: "prod-eu", code: "500", errors: "1", last: `${time + 3}` },
+    { ...functionField, "record.status": "timeout", errors: "1", last: `${time + 5}` },
   ],
   "`slowest reviews`": [
     ["10:00:00.002", "prod-us", "900", "0"] as const,
@@ -95,9 +96,9 @@ const found: Record<string, Record<string, string>[]> = {
   })),
   "`cold starts`": [{ Rule: "limit-notes", starts: "1", p50: "150", longest: "150" }],
   "`guards that failed`": [
-    { ...named, Rule: "limit-notes", Cluster: "prod-eu", code: "500", failures: "1", last: `${time + 3}` },
-    { ...named, "record.status": "timeout", failures: "1", last: `${time + 5}` },
-    { ...named, Rule: "limit-notes", Cluster: "prod-eu", code: "400", failures: "1", last: `${time + 9}` },
+    { ...functionField, Rule: "limit-notes", Cluster: "prod-eu", code: "500", failures: "1", last: `${time + 3}` },
+    { ...functionField, "record.status": "timeout", failures: "1", last: `${time + 5}` },
+    { ...functionField, Rule: "limit-notes", Cluster: "prod-eu", code: "400", failures: "1", last: `${time + 9}` },
   ],
   "Reviews by cluster": [
     { Cluster: "prod-eu", reviews: "3", denials: "1", errors: "1", p99: "154" },
@@ -149,10 +150,10 @@ describe("a query of docs/reference/metrics-and-logs.md", async () => {
     assert.equal(queries.length, page.split("```insights").length - 1);
     assert.deepEqual(
       queries.map(({ title }) => title),
-      Object.keys(found),
+      Object.keys(expectedRows),
     );
   });
-  it("equals the query that the stack saves, if it is one of the first, which the page describes as saved", () => {
+  it("equals the query that the stack saves, for the first queries of the page, which it calls saved", () => {
     const saved = Object.entries(buildSavedQueries(["postern-STAGE-pod-security"]));
     assert.deepEqual(
       queries.slice(0, saved.length),
@@ -161,11 +162,11 @@ describe("a query of docs/reference/metrics-and-logs.md", async () => {
   });
   for (const { title, query } of queries)
     it(`has the expected rows: ${title}`, () => {
-      const ours = query.replace("postern-STAGE-pod-security", named.function);
+      const ours = query.replace("postern-STAGE-pod-security", functionField.function);
       const rows = evaluateQuery(ours, events).map((row) =>
         row.error === undefined ? row : { ...row, error: row.error.replace(/\n.*/s, "") },
       );
-      assert.deepEqual(rows, found[title]);
+      assert.deepEqual(rows, expectedRows[title]);
     });
 });
 

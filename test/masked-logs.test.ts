@@ -25,7 +25,8 @@ const scripts: Record<string, string> = {
   "the object": 'a: object & {data: "none"}',
 };
 
-const lists = {
+/** For each phase, the field of a policy that has the policy's rules, and the kind of the policy. */
+const policyTypes = {
   validate: ["validateRules", "ClusterValidatePolicy"],
   mutate: ["overrideRules", "ClusterOverridePolicy"],
 };
@@ -34,25 +35,18 @@ describe("the log line of a review for which a script fails", () => {
   for (const [name, cue] of Object.entries(scripts))
     for (const phase of ["validate", "mutate"] as const)
       it(`has no value of the object if CUE's message shows ${name} (${phase})`, async () => {
-        const [list = "", kind] = lists[phase];
+        const [rulesField = "", kind] = policyTypes[phase];
         const script = cue.replace(
           /a: .*$/,
-          (last) => `object: _ @tag(object)\n${last}\nvalidate: valid: a == a\npatches: [a]`,
+          (lastLine) => `object: _ @tag(object)\n${lastLine}\nvalidate: valid: a == a\npatches: [a]`,
         );
         const rule = {
           targetOperations: ["CREATE"],
           ...(phase === "validate" ? { cue: script } : { overriders: { cue: script } }),
         };
-        const settings = {
-          policies: [
-            {
-              apiVersion: "policy.kcloudlabs.io/v1alpha1",
-              kind,
-              metadata: { name: "failing" },
-              spec: { [list]: [rule] },
-            },
-          ],
-        };
+        const apiVersion = "policy.kcloudlabs.io/v1alpha1";
+        const policy = { apiVersion, kind, metadata: { name: "failing" }, spec: { [rulesField]: [rule] } };
+        const settings = { policies: [policy] };
         let written = "";
         const handler = createLambdaHandler(
           {

@@ -50,11 +50,11 @@ const listTokenPlaces = (form: string, token: string): unknown[] => [
     : [{ name: token }, { host: token }, { image: `example.com/team/${token.toLowerCase()}:1` }]),
 ];
 
-/** Returns secrets that their names, their forms or the texts around them show. */
+/** Returns secrets that can be recognized by their names, their forms or the texts around them, each in a value. */
 export const listNamedSecrets = (): PlantedText[] => {
   const { members, options, variables, objects, texts, tokens, keys } = fixture.secrets;
   let count = 1000;
-  /** Plants the passphrase in what `build` returns. */
+  /** Plants a new passphrase in what `build` returns. */
   const plant = (build: (secret: string) => unknown): PlantedText => {
     const text = `willow-amber-${count++}`;
     return { text, value: build(text) };
@@ -81,13 +81,13 @@ export const listNamedSecrets = (): PlantedText[] => {
       }),
     ]),
     ...keys.map((key) => fill({ map: { [key]: true } })),
-    ...Object.keys(tokenForms).flatMap((form, index) => {
-      const places = listTokenPlaces(form, "");
-      return places.map((_, place) => {
-        const text = buildToken(form, index * 100 + place);
+    // Each place has another token.
+    ...Object.keys(tokenForms).flatMap((form, formIndex) =>
+      listTokenPlaces(form, "").map((_, place) => {
+        const text = buildToken(form, formIndex * 100 + place);
         return { text, value: listTokenPlaces(form, text)[place] };
-      });
-    }),
+      }),
+    ),
   ];
 };
 

@@ -16,7 +16,7 @@ export interface NpmRegistry {
   close(): Promise<void>;
 }
 
-/** Starts a registry with the packages that this checkout has installed, and with others, in folders. */
+/** Starts a registry with the packages that this checkout has installed, and with the packages in these folders. */
 export const startNpmRegistry = async (folders: readonly string[]): Promise<NpmRegistry> => {
   const { packages } = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8"));
   const readManifest = (folder: string) => JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
@@ -46,7 +46,7 @@ export const startNpmRegistry = async (folders: readonly string[]): Promise<NpmR
   const describePackage = async (name: string, url: string) => {
     const described = (byName.get(name) ?? []).map(async ({ folder, ...manifest }) => {
       const tarball = `${url}/${name}/-/${manifest.version}.tgz`;
-      // npm takes what its cache has with this hash.
+      // With the hash, npm takes the package from its cache if the cache has it.
       const integrity = existsSync(folder) ? `sha512-${hash("sha512", await pack(folder), "base64")}` : undefined;
       return [manifest.version, { ...manifest, dist: { tarball, integrity } }];
     });

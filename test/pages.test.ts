@@ -27,11 +27,12 @@ describe("pages.yaml", () => {
   });
 
   it("skips only some commands, so that more than 40 are run", () => {
-    const skipped = new Map(listPageEntries().map(([page, { skip = {} }]) => [page, skip]));
-    const all = [...pages].flatMap(([page, blocks]) =>
-      blocks.flatMap(({ commands }) => commands.map((command) => skipped.get(page)?.[getFirstLine(command)])),
-    );
-    assert.ok(all.filter((reason) => reason === undefined).length > 40, "pages.yaml isn't for what can run");
+    const skipsByPage = new Map(listPageEntries().map(([page, { skip = {} }]) => [page, skip]));
+    const run = [...pages].flatMap(([page, blocks]) => {
+      const commands = blocks.flatMap((block) => block.commands);
+      return commands.filter((command) => skipsByPage.get(page)?.[getFirstLine(command)] === undefined);
+    });
+    assert.ok(run.length > 40, "pages.yaml must not skip commands that can run");
   });
 });
 

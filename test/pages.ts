@@ -22,8 +22,8 @@ import { parse as parseYaml } from "yaml";
 import { cacheVariables } from "./checkout.ts";
 import { findFreePort } from "./control-plane/process.ts";
 
-// Runs the commands of the pages, as a reader does: those of one page in their order, in one clone of the checkout, with
-// the machine's own Node. pages.yaml says what can't run, and why.
+// Runs the commands of the documentation's pages as a reader does: the commands of one page in their order, in one clone of
+// the checkout, with the machine's own Node. pages.yaml says which commands can't run, and why.
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 
@@ -31,15 +31,15 @@ type PageTier = "local" | "cluster";
 
 /** What pages.yaml says about one page. */
 interface PageEntry {
-  /** The tier that runs the page: that of the tests whose servers its commands call. */
+  /** The tier of tests that runs the page's commands, because it has the servers that the commands call; default local. */
   tier?: PageTier;
   /** The commands that aren't run, and the shown outputs that aren't compared, by their first lines, with the reasons. */
   skip?: Record<string, string>;
   /** The exit codes of the commands that end with another one than 0. */
   exits?: Record<string, number>;
-  /** Texts of the page that are another one here, such as an address. */
+  /** Texts of the page, such as an address, with the texts that replace them in a test. */
   replace?: Record<string, string>;
-  /** Files that the page takes for granted. */
+  /** Files that the page assumes, by their paths in the checkout, with their contents. */
   files?: Record<string, string>;
 }
 
@@ -70,15 +70,16 @@ export const parsePage = (text: string): PageBlock[] => {
   return blocks;
 };
 
-/** Returns the commands of a block, each with its further lines: after a backslash, in quotes, or of a here-document. */
+/** Returns the commands of a block. A command continues after a backslash, in quotes, and until a here-document ends. */
 const splitCommands = (lines: readonly string[]): string[] => {
   const commands: string[] = [];
   let command = "";
   for (const line of lines) {
     command += command === "" ? line : `\n${line}`;
-    const [, word] = /<<'?(\w+)/.exec(command) ?? [];
-    const isOpen = word === undefined ? /\\$/.test(line) || command.split('"').length % 2 === 0 : line !== word;
-    if (isOpen) continue;
+    const [, lastLine] = /<<'?(\w+)/.exec(command) ?? [];
+    const isInQuotes = command.split('"').length % 2 === 0;
+    const continues = lastLine === undefined ? line.endsWith("\\") || isInQuotes : line !== lastLine;
+    if (continues) continue;
     if (command.trim() !== "") commands.push(command);
     command = "";
   }
@@ -86,10 +87,13 @@ const splitCommands = (lines: readonly string[]): string[] => {
   return commands;
 };
 
-/** Returns the first line of a command or an output, without its comment: the name by which pages.yaml knows it. */
+/** Returns the first line of a command or an output, without a comment: its key in pages.yaml. */
 export const getFirstLine = (text: string): string => (text.trim().split("\n")[0] ?? "").replace(/\s+#.*$/, "");
 
-/** Reports whether an output has the lines that a page shows. "…" stands for any text; on a line alone for any lines. */
+/**
+ * Reports whether an output has the lines that a page shows; if `isExact`, it must have no other lines. In `shown`, "…"
+ * stands for any text, and alone on a line for any lines.
+ */
 export const hasShownOutput = (shown: string, output: string, isExact: boolean): boolean => {
   const lines = normalise(shown.trim().replace(/[\w-]+…/g, "…")).split("\n");
   const patterns = lines.map((line) =>
@@ -99,7 +103,7 @@ export const hasShownOutput = (shown: string, output: string, isExact: boolean):
   return new RegExp(`${start}${patterns.join("")}${end}`).test(`${normalise(output.trim())}\n`);
 };
 
-/** Replaces what differs from run to run: times, durations and keys; and the widths of columns. */
+/** Replaces what differs from run to run: times, durations and the widths of columns. */
 const normalise = (text: string): string =>
   text
     .replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, "TIME")
@@ -109,13 +113,13 @@ const normalise = (text: string): string =>
     .map((line) => line.trim().replace(/ +/g, " "))
     .join("\n");
 
-/** Commands that serve until they are interrupted. */
-const serves = /^npm start\b|^npx postern (?:serve|record)(?! --from)\b/;
+/** Matches commands that start a server, which runs until it is interrupted. */
+const serverCommand = /^npm start\b|^npx postern (?:serve|record)(?! --from)\b/;
 
 /**
- * Defines the tests of the pages of a tier. `start` starts the servers of the tier and returns the environment in which
- * commands find them. The local tier runs the other pages, too, without the commands that need the servers, unless a run
- * has all tiers.
+ * Defines the tests of the pages of a tier. `start` starts the tier's servers and returns the variables that commands need
+ * to find these servers. The local tier also runs the pages of other tiers, without their commands for these servers, unless
+ * this is a run of all tests.
  */
 export const testPages = (
   tier: PageTier,
@@ -125,20 +129,20 @@ export const testPages = (
     const entry = entries[page] ?? {};
     const pageTier = entry.tier ?? "local";
     if (pageTier !== tier && (tier !== "local" || process.env.POSTERN_PARTS)) continue;
-    const findUpper = (command: string) =>
-      pageTier === tier || !/\bkubectl /.test(command)
-        ? undefined
-        : "needs an API server: npm run test:cluster runs it";
-    const findReason = (text: string) => entry.skip?.[getFirstLine(text)] ?? findUpper(text);
-    if (blocks.every(({ commands }) => commands.every(findReason))) continue;
-    describe(page, () => testPage(entry, blocks, findReason, start));
+    const findSkipReason = (command: string) => {
+      const needsCluster = pageTier !== tier && /\bkubectl /.test(command);
+      const reason = needsCluster ? "needs an API server: npm run test:cluster runs it" : undefined;
+      return entry.skip?.[getFirstLine(command)] ?? reason;
+    };
+    if (blocks.every(({ commands }) => commands.every(findSkipReason))) continue;
+    describe(page, () => testPage(entry, blocks, findSkipReason, start));
   }
 };
 
 const testPage = (
   entry: PageEntry,
   blocks: readonly PageBlock[],
-  findReason: (text: string) => string | undefined,
+  findSkipReason: (command: string) => string | undefined,
   start: Parameters<typeof testPages>[1],
 ): void => {
   const opened = Promise.withResolvers<PageReader>();
@@ -156,10 +160,11 @@ const testPage = (
   for (const { commands, outputs } of blocks) {
     const printed: string[] = [];
     for (const command of commands)
-      it(getFirstLine(command), { skip: findReason(command) ?? false, timeout: 300_000 }, async () => {
+      it(getFirstLine(command), { skip: findSkipReason(command) ?? false, timeout: 300_000 }, async () => {
         printed.push(await (await reader).run(command, entry.exits?.[getFirstLine(command)] ?? 0));
       });
-    for (const output of commands.some(findReason) ? [] : outputs)
+    // If a command is skipped, the block's outputs aren't complete.
+    for (const output of commands.some(findSkipReason) ? [] : outputs)
       it(`prints ${getFirstLine(output)}`, { skip: entry.skip?.[getFirstLine(output)] ?? false }, async () =>
         (await reader).expectOutput(output, printed.join("")),
       );
@@ -168,9 +173,9 @@ const testPage = (
 
 /** A reader of a page at a command line: a clone of the checkout, a shell, and a server in a second terminal. */
 interface PageReader {
-  /** Runs a command and returns its output. A server is left running, and ends the server before it. */
+  /** Runs a command and returns its output. A command that starts a server first stops the server that runs. */
   run(command: string, exitCode: number): Promise<string>;
-  /** Fails unless the commands have printed what the page shows, or the server does. */
+  /** Fails unless the commands (`printed`) or the running server have printed what the page shows. */
   expectOutput(shown: string, printed: string): Promise<void>;
   stop(): Promise<void>;
 }
@@ -229,7 +234,7 @@ const openReader = async (
   return {
     run: async (command, exitCode) => {
       const adapted = adapt(command);
-      if (!serves.test(adapted)) {
+      if (!serverCommand.test(adapted)) {
         const { closed, getOutput } = startCommand(adapted);
         assert.equal(await closed, exitCode, getOutput());
         return getOutput();
@@ -280,7 +285,7 @@ const cloneCheckout = (clone: string): void => {
   appendFileSync(join(clone, ".git/info/exclude"), ".compiled\n");
 };
 
-/** Returns the folders of programs as a reader has them, without those that npm adds for a script. */
+/** Returns the folders of programs (PATH) that a reader has, without those that npm adds for a script. */
 const listProgramFolders = (first?: string): string[] => [
   ...(first === undefined ? [] : [first]),
   ...(process.env.PATH ?? "").split(delimiter).filter((folder) => !folder.split(sep).includes("node_modules")),

@@ -67,8 +67,8 @@ const parts = {
 
 const getMessage = (error: Error) => error.message;
 
-/** kinitiras' module is not available everywhere. */
-const optional = new Set<Part>(["kinitiras"]);
+/** Parts whose absence is never an error: kinitiras' module is not available everywhere. */
+const optionalParts = new Set<Part>(["kinitiras"]);
 
 export type Part = keyof typeof parts;
 
@@ -80,7 +80,7 @@ export const needs = async (...names: Part[]): Promise<{ skip: string | false }>
   for (const name of names) {
     const sentence = await parts[name]();
     if (sentence === undefined) continue;
-    if (process.env.POSTERN_REQUIRE_ALL && !optional.has(name)) throw new Error(sentence);
+    if (process.env.POSTERN_REQUIRE_ALL && !optionalParts.has(name)) throw new Error(sentence);
     return { skip: sentence };
   }
   return { skip: false };

@@ -59,24 +59,24 @@ export interface Script {
   env: Record<string, string>;
 }
 
-/** Leaves out the variables that the service computes; the test sets them. */
+/** Returns variables without those whose values GitHub computes, which a test sets. */
 const listPlainVariables = (env: Record<string, string> = {}) =>
   Object.fromEntries(Object.entries(env).filter(([, value]) => !value.includes("${{")));
 
-/** Returns a job's steps as a script. Its second checkout, in a folder of its own, is a link to $CHECKED_OUT. */
+/** Returns a job's steps as a script. A step that checks out another repository becomes a link to $CHECKED_OUT. */
 export const toGitHubScript = ({ env, jobs }: GitHub, job: string): Script => {
-  const toLink = ({ uses = "", ...step }: GitHubStep): GitHubStep =>
-    uses.startsWith("actions/checkout@") && step.with?.path !== undefined
-      ? { run: `ln -s "$CHECKED_OUT" "${step.with.path}"` }
-      : step;
-  const steps = jobs[job]?.steps.map(toLink).filter(({ run }) => run !== undefined) ?? [];
+  const replaceCheckout = ({ uses = "", ...step }: GitHubStep): GitHubStep => {
+    const checkoutFolder = uses.startsWith("actions/checkout@") ? step.with?.path : undefined;
+    return checkoutFolder === undefined ? step : { run: `ln -s "$CHECKED_OUT" "${checkoutFolder}"` };
+  };
+  const steps = jobs[job]?.steps.map(replaceCheckout).filter(({ run }) => run !== undefined) ?? [];
   // Each step is a process of its own.
   const lines = steps.map(({ run = "", ...step }) => {
     const folder = step["working-directory"];
     return `(${folder === undefined ? "" : `cd "${folder}"`}\n${run}\n)`;
   });
-  const all = Object.assign({}, ...[env, ...steps.map((step) => step.env)].map(listPlainVariables));
-  return { flags: ["-eo", "pipefail"], lines: lines.join("\n"), env: all };
+  const variables = Object.assign({}, ...[env, ...steps.map((step) => step.env)].map(listPlainVariables));
+  return { flags: ["-eo", "pipefail"], lines: lines.join("\n"), env: variables };
 };
 
 export const toGitLabScript = (
@@ -92,7 +92,7 @@ export const toCodeBuildScript = ({ env, phases }: CodeBuild): Script => {
   return { flags: [], lines: commands.join(" || exit $?\n"), env: env.variables };
 };
 
-/** Runs a script in a folder, with more variables than its own, and what is piped in. */
+/** Runs a script in a folder, with further variables and an input, which the script reads from stdin. */
 export const runBash = (
   folder: string,
   { flags, lines, env }: Script,

@@ -40,8 +40,7 @@ const createCapabilities = ({ cluster = [], http = [] }: PolicyCase): Capabiliti
   };
 };
 
-const settings = { inCluster: false, http: { hosts: ["mock"] } };
-
+/** Evaluates a rule, with these policies in its settings, or with its default settings. */
 const evaluate = async (
   listed: typeof override,
   phase: Phase,
@@ -51,17 +50,10 @@ const evaluate = async (
 ): Promise<RuleDecision> => {
   assert.ok(listed);
   const { name, rule } = listed;
-  const given = policies ? { ...settings, policies } : {};
-  const context = {
-    name,
-    mode: "enforce" as const,
-    settings: freezeDeep(mergeWithDefaults(rule.settings ?? {}, given)),
-  };
-  return evaluateRule(rule, phase, freezeDeep(request) as AdmissionRequest, {
-    ...context,
-    now: new Date(0),
-    capabilities: capabilities,
-  });
+  const ownSettings = policies ? { inCluster: false, http: { hosts: ["mock"] }, policies } : {};
+  const settings = freezeDeep(mergeWithDefaults(rule.settings ?? {}, ownSettings));
+  const context = { name, mode: "enforce" as const, settings, now: new Date(0), capabilities };
+  return evaluateRule(rule, phase, freezeDeep(request) as AdmissionRequest, context);
 };
 
 const getKind = ({ apiVersion = "", kind = "" }: KubernetesObject) => {
@@ -82,7 +74,7 @@ const buildRequest = ({ operation, object, oldObject, requestNamespace }: Policy
   };
 };
 
-/** Returns a policy after its own admission, and the reason if it is refused. */
+/** Returns a policy as the rule `policy-admission` completes it, and the reason if that rule refuses the policy. */
 const admitPolicy = async (
   policy: KinitirasPolicy,
   capabilities: Capabilities,
@@ -99,22 +91,20 @@ describe("a policy gives the measured or the documented result", () => {
     it(policyCase.id, async () => {
       const capabilities = createCapabilities(policyCase);
       const { expect, operation } = policyCase;
-      const all = await Promise.all(policyCase.policies.map((policy) => admitPolicy(policy, capabilities)));
-      const refusals = all.flatMap(({ refusal }) => refusal ?? []);
+      const admitted = await Promise.all(policyCase.policies.map((policy) => admitPolicy(policy, capabilities)));
+      const refusals = admitted.flatMap(({ refusal }) => refusal ?? []);
       if (expect.policy !== undefined)
         assert.equal(refusals.length > 0 ? "rejected" : "accepted", expect.policy, refusals.join("; "));
       if (expect.policy === "rejected") return;
 
       const request = buildRequest(policyCase);
       const evaluateCase = async () => {
-        const policies = all.map(({ policy }) => policy);
+        const policies = admitted.map(({ policy }) => policy);
         const changed = await evaluate(override, "mutate", request, capabilities, policies);
         if (operation === "DELETE") assert.equal(changed.operations, 0);
         const object = operation === "DELETE" ? null : applyOutcomePatch(request.object, changed.outcome);
-        return {
-          object,
-          verdict: (await evaluate(validate, "validate", { ...request, object }, capabilities, policies)).outcome,
-        };
+        const validated = await evaluate(validate, "validate", { ...request, object }, capabilities, policies);
+        return { object, verdict: validated.outcome };
       };
       if (expect.error) {
         await assert.rejects(evaluateCase, /^(Error: )?\w+Policy .*(override|validate)Rules\[\d+\]: /);

@@ -24,12 +24,13 @@ const writeDocuments = async (file: string, ...documents: unknown[]): Promise<st
 
 const ownConfig = join(folder, "own.yaml");
 await writeFile(ownConfig, "rules: { always-admit: }\n");
-/** Runs `npx postern test …` until it ends. If only policies are given, adds the postern.yaml of this test. */
-const runTest = (...words: string[]) => {
-  const isAlone = !words.includes("--policy") || words.includes("--config");
-  return runVerb(root, ["test", ...words, ...(isAlone ? [] : ["--config", ownConfig])]);
+/** Runs `npx postern test …` until it ends. If `words` have policies, but no postern.yaml, adds the one of this test. */
+const runTestVerb = (...words: string[]) => {
+  const needsConfig = words.includes("--policy") && !words.includes("--config");
+  return runVerb(root, ["test", ...words, ...(needsConfig ? ["--config", ownConfig] : [])]);
 };
 
+/** A policy, a test case for it, and the expected result of the test case, with the reasons. */
 interface Trial {
   name: string;
   policy: object;
@@ -43,8 +44,8 @@ const { wrong, sentences } = readRows<{
   sentences: { name: string; words: string[]; stderr: string }[];
 }>(import.meta.filename);
 const findPolicy = (name: string) => cases.find((one) => one.name === name)?.policy ?? assert.fail(name);
-const override = findPolicy("passes if the object becomes what the case says");
-const kept = findPolicy("passes if the object is admitted as the case says");
+const overridePolicy = findPolicy("passes if the object becomes what the case says");
+const validatePolicy = findPolicy("passes if the object is admitted as the case says");
 const settings = { http: { hosts: ["a.example.com"] } };
 const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "a", namespace: "team" } };
 
@@ -59,9 +60,9 @@ describe("a policy's case", () => {
       }
     });
 
-  it("is evaluated by rules that read policies, with their configured settings", () => {
+  it("is evaluated by rules that read policies, with the configured settings of these rules", () => {
     const configured = { mode: "enforce" as const, settings: { scripts: false } };
-    const rules = findRulesForPolicies(catalogue, [kept], new Map([["policy-validate", configured]]));
+    const rules = findRulesForPolicies(catalogue, [validatePolicy], new Map([["policy-validate", configured]]));
     const setups = rules.map(({ listed, held }) => [listed.name, held, Object(listed.rule.settings)] as const);
     assert.deepEqual(
       setups.map(([name, held, { policies, scripts }]) => [name, held, policies.length, scripts]),
@@ -76,7 +77,7 @@ describe("a policy's case", () => {
     it(`is refused with ${name}`, async () => {
       const file = await writeDocuments("cases.yaml", name.startsWith("a map instead") ? given : [given]);
       await assert.rejects(
-        readPolicyCases(file, findRulesForPolicies(catalogue, [kept])),
+        readPolicyCases(file, findRulesForPolicies(catalogue, [validatePolicy])),
         (error) => error instanceof Complaint && new RegExp(sentence).test(error.message),
       );
     });
@@ -84,18 +85,17 @@ describe("a policy's case", () => {
 
 describe("postern test of policies", () => {
   const seenPod = { ...pod, metadata: { ...pod.metadata, annotations: { seen: "a" } } };
-  const right = { name: "sees a pod", mutate: pod, becomes: seenPod };
-  const wrongly = { name: "sees none", mutate: pod, becomes: pod };
-  const unasked = { name: "can't ask", operation: "DELETE", validate: pod, admitted: true };
+  const passingCase = { name: "sees a pod", mutate: pod, becomes: seenPod };
+  const failingCase = { name: "sees none", mutate: pod, becomes: pod };
+  // The policy calls an URL, which only some settings allow.
+  const callingCase = { name: "can't ask", operation: "DELETE", validate: pod, admitted: true };
 
   it("prints a line for each case, for several files and folders", async () => {
-    await writeDocuments("policies/override.yaml", override);
-    await writeDocuments("policies/validate.yaml", kept);
-    const [first, second] = [
-      await writeDocuments("first.yaml", [right]),
-      await writeDocuments("second.yaml", [wrongly]),
-    ];
-    const { code, stdout } = await runTest("--policy", join(folder, "policies"), "--cases", first, "--cases", second);
+    await writeDocuments("policies/override.yaml", overridePolicy);
+    await writeDocuments("policies/validate.yaml", validatePolicy);
+    const first = await writeDocuments("first.yaml", [passingCase]);
+    const second = await writeDocuments("second.yaml", [failingCase]);
+    const { code, stdout } = await runTestVerb("--policy", join(folder, "policies"), "--cases", first, "--cases", second);
     const lines = [
       "passed  sees a pod",
       "failed  sees none",
@@ -108,15 +108,10 @@ describe("postern test of policies", () => {
   });
 
   it("prints JSON, and ends with 3 if a case can't be evaluated", async () => {
-    const policies = [await writeDocuments("a.yaml", override), await writeDocuments("b.yaml", kept)];
-    const file = await writeDocuments("cases.yaml", [right, unasked]);
-    const { code, stdout } = await runTest(
-      ...policies.flatMap((one) => ["--policy", one]),
-      "--cases",
-      file,
-      "-o",
-      "json",
-    );
+    const policies = [await writeDocuments("a.yaml", overridePolicy), await writeDocuments("b.yaml", validatePolicy)];
+    const file = await writeDocuments("cases.yaml", [passingCase, callingCase]);
+    const policyOptions = policies.flatMap((one) => ["--policy", one]);
+    const { code, stdout } = await runTestVerb(...policyOptions, "--cases", file, "-o", "json");
     assert.equal(code, 3);
     const results = JSON.parse(stdout).cases.map(({ name, result }: TestResult) => [name, result]);
     assert.deepEqual(results, [
@@ -129,12 +124,12 @@ describe("postern test of policies", () => {
     const rules = { "policy-validate": { settings } };
     const config = await writeDocuments("postern.yaml", { rules, clusters: { here: {}, there: {} } });
     const file = await writeDocuments("cases.yaml", [
-      { ...unasked, needs: { http: [{ url: "https://a.example.com/a", answer: { status: 200, body: "{}" } }] } },
+      { ...callingCase, needs: { http: [{ url: "https://a.example.com/a", answer: { status: 200, body: "{}" } }] } },
     ]);
-    const policy = await writeDocuments("b.yaml", kept);
+    const policy = await writeDocuments("b.yaml", validatePolicy);
     const words = ["--policy", policy, "--cases", file, "--config", config];
-    assert.equal((await runTest(...words, "--cluster", "there")).stdout, "passed  can't ask\n\n1 case: 1 passed\n");
-    assert.deepEqual(await runTest(...words), {
+    assert.equal((await runTestVerb(...words, "--cluster", "there")).stdout, "passed  can't ask\n\n1 case: 1 passed\n");
+    assert.deepEqual(await runTestVerb(...words), {
       code: 2,
       stdout: "",
       stderr: "--cluster is missing; it must name one of here, there\n",
@@ -142,13 +137,12 @@ describe("postern test of policies", () => {
   });
 
   it("runs no case of policies with faults and prints the faults", async () => {
-    const script = { ...override, metadata: { name: "b" }, spec: { overrideRules: [{ overriders: { cue: "a: b" } }] } };
-    const policy = await writeDocuments("faulty.yaml", override, script, {
-      ...override,
-      metadata: { name: "c" },
-      spec: {},
-    });
-    const { code, stdout } = await runTest("--policy", policy, "--cases", await writeDocuments("cases.yaml", [right]));
+    const faultyScript = { overrideRules: [{ overriders: { cue: "a: b" } }] };
+    const second = { ...overridePolicy, metadata: { name: "b" }, spec: faultyScript };
+    const third = { ...overridePolicy, metadata: { name: "c" }, spec: {} };
+    const policies = await writeDocuments("faulty.yaml", overridePolicy, second, third);
+    const file = await writeDocuments("cases.yaml", [passingCase]);
+    const { code, stdout } = await runTestVerb("--policy", policies, "--cases", file);
     assert.equal(code, 1);
     assert.match(
       stdout,
@@ -162,7 +156,7 @@ describe("postern test of policies", () => {
 
   for (const { name, words, stderr } of sentences)
     it(`reports ${name} in one sentence`, async () => {
-      const ended = await runTest(...words.map((word) => word.replace("FOLDER", folder)));
+      const ended = await runTestVerb(...words.map((word) => word.replace("FOLDER", folder)));
       assert.equal(ended.code, 2);
       assert.match(ended.stderr, new RegExp(stderr));
     });

@@ -27,15 +27,15 @@ import { createTestSigner } from "./parity/test-key.ts";
 import { buildSecretRequest, findSecrets, readSecrets } from "./secret-corpus.ts";
 
 // Tests that the recording of a review is a case with the same outcome. POSTERN_RULES lists the rules to test.
-const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
+const listedRules = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
 const isChosen = choosePart("recordings", 2);
 const catalogue = (await readCatalogue()).filter(({ name }, index) =>
-  only.length === 0 ? isChosen(index) : only.includes(name),
+  listedRules.length === 0 ? isChosen(index) : listedRules.includes(name),
 );
 const signer = createTestSigner(1);
 
-/** Generates changes of the fields of a request beside its object, with values that no case has. */
-const envelope = fc
+/** Generates functions that change the fields of a request, but not its object: they set values that no case has. */
+const requestChanges = fc
   .record(
     {
       namespace: fc.constantFrom("", "elsewhere", undefined),
@@ -87,8 +87,8 @@ const sendReview = async (listed: CatalogueRule, entry: Case, request: Admission
 };
 
 /**
- * Asserts that a recording, evaluated as a case, gives the outcome that it states and, unless it is marked as redacted,
- * the original answer.
+ * Sends a request to a rule, and asserts that the recording, evaluated as a case, gives the outcome that the recording
+ * states. In the mode enforce, and unless the recording is marked as redacted, that must be the answer of the rule.
  */
 const assertRecording = async (
   listed: CatalogueRule,
@@ -98,13 +98,13 @@ const assertRecording = async (
 ) => {
   const { statusCode, answer, recordings } = await sendReview(listed, entry, request, mode);
   const what = `${entry.name}: ${JSON.stringify(request)}`;
-  const [first, ...others] = recordings;
   if (statusCode !== 200) {
-    assert.deepEqual(recordings, [], "a failure is no recording");
+    assert.deepEqual(recordings, [], "a failure must not be recorded");
     return undefined;
   }
-  assert.ok(first && others.length === 0, what);
-  const line = await first.line();
+  const [recording, ...others] = recordings;
+  assert.ok(recording && others.length === 0, what);
+  const line = await recording.line();
   assert.match(line, /^- \{.*\}\n$/, what);
   const [recordedCase] = parseCases(line, "a recording", [getCasePhase(entry)]);
   assert.ok(recordedCase, what);
@@ -119,6 +119,7 @@ const assertRecording = async (
   return { line, redacted };
 };
 
+/** Reports whether a rule, with the settings and variant of a case, matches the resource of a request. */
 const isMatched = ({ rule }: CatalogueRule, example: Case, { resource }: AdmissionRequest): boolean => {
   const { rule: variantRule, settings } = applyCaseSettingsAndVariant(rule, example);
   const resources =
@@ -147,8 +148,8 @@ for (const listed of catalogue) {
     });
     it("is a case with the same outcome for generated requests, too", () =>
       fc.assert(
-        fc.asyncProperty(perturbCases(cases), envelope, async (entry, changes) => {
-          await assertRecording(listed, entry, changes(buildReview(listed, entry).request));
+        fc.asyncProperty(perturbCases(cases), requestChanges, async (entry, changeRequest) => {
+          await assertRecording(listed, entry, changeRequest(buildReview(listed, entry).request));
         }),
         { numRuns: 10 },
       ));

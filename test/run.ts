@@ -30,7 +30,7 @@ interface Skipped {
 const cwd = fileURLToPath(new URL("..", import.meta.url));
 const words = process.argv.slice(2);
 const chosen = Object.keys(tiers).filter((tier) => words.includes(tier) || words.includes("all"));
-// What one test file makes and others use.
+// The folder for files that one test file writes and others use.
 const shared = mkdtempSync(join(tmpdir(), "postern-shared-"));
 process.env.POSTERN_SHARED = shared;
 process.on("exit", () => rmSync(shared, { recursive: true, force: true }));
@@ -41,9 +41,9 @@ const listFiles = (tier: string) => globSync((tiers[tier] ?? "").split(/,(?![^{]
 const groupUnitTests = (): string[] => {
   const imports = listFiles("unit").map((file) => `await import(${JSON.stringify(pathToFileURL(join(cwd, file)))});\n`);
   return Array.from({ length: 8 }, (_, group) => {
-    const place = join(shared, `unit-${group + 1}.test.js`);
-    writeFileSync(place, imports.filter((_, index) => index % 8 === group).join(""));
-    return place;
+    const file = join(shared, `unit-${group + 1}.test.js`);
+    writeFileSync(file, imports.filter((_, index) => index % 8 === group).join(""));
+    return file;
   });
 };
 // All processes use the same seed, so that one number repeats a run.
@@ -79,7 +79,7 @@ events.on("test:pass", ({ name, skip }) => {
 });
 events.on("test:fail", ({ name, todo, details }) => {
   if (todo === undefined) process.exitCode = 1;
-  // A suite fails with its tests, and says only how many. The rest of each error stands above the skipped tests.
+  // The error of a suite (`subtestsFailed`) only has the number of failed tests. Of other errors, the first lines are kept.
   const { cause = details.error, failureType } = details.error as { cause?: unknown; failureType?: string };
   if (failureType !== "subtestsFailed") failed.push(`${name}\n    ${inspect(cause).split("\n", 12).join("\n    ")}`);
 });

@@ -4,7 +4,7 @@ import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { toPlural } from "#lib/recording/recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 
-/** An object with secrets, and the other fields of its request. */
+/** An object with secrets, and further fields of a request with this object. `what` describes the object. */
 export interface SecretSample extends Partial<Pick<AdmissionRequest, "oldObject" | "options">> {
   what: string;
   /** The secrets in plain text. The object may have them in base64. */
@@ -40,9 +40,10 @@ export const findSecrets = (text: string, { secrets }: SecretSample): string[] =
 const listForms = (secret: string): string[] => [
   secret,
   JSON.stringify(secret).slice(1, -1),
+  // In base64, 0, 1 or 2 bytes stand before the secret in a group of three bytes.
   ...[0, 1, 2].map((shift) => {
     const encoded = Buffer.from(`${" ".repeat(shift)}${secret}`).toString("base64");
-    // The first and the last character also depend on the bytes around the secret.
+    // The first and the last characters also depend on the bytes around the secret.
     return encoded.slice(shift === 0 ? 0 : shift + 1, -4);
   }),
 ];

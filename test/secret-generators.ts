@@ -3,7 +3,7 @@ import fc from "fast-check";
 const encode = (text: string) => Buffer.from(text).toString("base64");
 const encodeDockerConfig = (auths: object) => encode(JSON.stringify({ auths }));
 
-/** Generates a value that has the secret in a usual form. */
+/** Generates a value that contains the secret in one of its usual forms. */
 export const generateSecret = (planted: string) =>
   fc.constantFrom<unknown>(
     {
@@ -46,7 +46,7 @@ export const generateSecret = (planted: string) =>
     { kind: "ExternalSecret", spec: { target: { template: { data: { a: planted } } } } },
   );
 
-/** Generates a value that has the secret's value deep in objects, lists and JSON texts. */
+/** Generates values that contain the value `secret` deep in objects, lists and JSON texts. */
 export const generateHolder = (secret: fc.Arbitrary<unknown>) =>
   fc
     .tuple(secret, fc.array(fc.constantFrom("in", "list", "text", "annotation"), { maxLength: 5 }))

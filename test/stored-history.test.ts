@@ -3,14 +3,15 @@ import { describe, it } from "node:test";
 import { findHighestSum, findUnchanged, type StoredWrite } from "./cluster/stored-history.ts";
 
 /** A write: the object, its number of pods (undefined: deleted), and the times between which the write was stored. */
-type Row = [object: string, pods: number | undefined, after: number, before: number];
-const buildWrites = (rows: Row[]): StoredWrite[] =>
-  rows.map(([object, pods, after, before], index) => {
+type WriteRow = [object: string, pods: number | undefined, after: number, before: number];
+const buildWrites = (writes: WriteRow[]): StoredWrite[] =>
+  writes.map(([object, pods, after, before], index) => {
     return { object, amounts: pods === undefined ? undefined : { pods }, after, before, revision: index + 1 };
   });
 
 describe("the highest sum of a history of writes", () => {
-  const cases: [name: string, east: Row[], west: Row[], certain: number, possible: number][] = [
+  // Each write in the clusters `east` and `west` is [object, number of pods, stored after, stored before].
+  const cases: [name: string, east: WriteRow[], west: WriteRow[], certain: number, possible: number][] = [
     ["is zero without writes", [], [], 0, 0],
     [
       "includes all objects that were stored at the same time",
@@ -44,7 +45,7 @@ describe("the highest sum of a history of writes", () => {
       3,
     ],
     [
-      "includes an object that may have been deleted before only in what is possible",
+      "is possibly higher, but not certainly, by an object that may have been deleted before",
       [
         ["a", 2, 1, 2],
         ["a", undefined, 3, 7],
@@ -70,7 +71,7 @@ describe("the highest sum of a history of writes", () => {
       assert.deepEqual(found, { certain, possible });
     });
 
-  it("finds the amounts that an object certainly had during a whole interval", () => {
+  it("includes what findUnchanged finds: the amounts that an object certainly had during a whole interval", () => {
     const writes = buildWrites([
       ["a", 2, 1, 2],
       ["a", 3, 5, 8],

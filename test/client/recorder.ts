@@ -1,7 +1,7 @@
 import jsonPatch from "fast-json-patch";
 import { isMap } from "#lib/json.ts";
 
-/** A request that reached the API server. */
+/** A request that reached the recorded API server, with its body as text and, if that is JSON, parsed. */
 export interface Arrival {
   method: string;
   url: string;
@@ -13,37 +13,39 @@ export interface Arrival {
 type Fields = Record<string, unknown>;
 
 /**
- * Returns a `fetch` to a minimal API server: it has these objects by path and accepts every write. It stores all
- * requests.
+ * Returns a `fetch` (`send`) to a minimal API server, which has these objects by path, accepts every write, and records
+ * all requests in `arrivals`.
  */
 export const createRecorder = (objects: Record<string, unknown> = {}) => {
   const stored = new Map(Object.entries(objects));
   const arrivals: Arrival[] = [];
-  /** Responses to send instead of the next ones, by method. */
-  const instead: { method: string; answer: Response }[] = [];
+  /** Responses that are sent instead of the server's own, each to the next request with its method. */
+  const scripted: { method: string; answer: Response }[] = [];
   const send: typeof fetch = async (input, init) => {
     const request = new Request(input, { ...init, ...(init?.body ? { duplex: "half" } : {}) });
     const { method, url, headers } = request;
     const text = await request.text();
-    const arrival = { method, url, headers, text, body: parsed(text) };
+    const arrival = { method, url, headers, text, body: parseOrKeep(text) };
     arrivals.push(arrival);
-    const index = instead.findIndex((one) => one.method === method);
-    const [other] = index < 0 ? [] : instead.splice(index, 1);
-    if (other) return other.answer;
+    const index = scripted.findIndex((one) => one.method === method);
+    const [response] = index < 0 ? [] : scripted.splice(index, 1);
+    if (response) return response.answer;
 
     const { pathname, searchParams } = new URL(url);
     const present = stored.get(decodeURIComponent(pathname));
-    if (method === "POST") return json(201, arrival.body);
-    if (present === undefined) return json(404, { kind: "Status", code: 404, details: { name: "it" } });
-    const next = method === "PATCH" ? patched(present, arrival) : method === "PUT" ? arrival.body : present;
-    if (next === undefined) return json(422, failedPatchStatus);
-    if (!searchParams.has("dryRun") && method !== "GET") stored.set(decodeURIComponent(pathname), next);
-    return json(200, next);
+    if (method === "POST") return respond(201, arrival.body);
+    if (present === undefined) return respond(404, { kind: "Status", code: 404, details: { name: "it" } });
+    let result = present;
+    if (method === "PUT") result = arrival.body;
+    if (method === "PATCH") result = applyPatch(present, arrival);
+    if (result === undefined) return respond(422, failedPatchStatus);
+    if (!searchParams.has("dryRun") && method !== "GET") stored.set(decodeURIComponent(pathname), result);
+    return respond(200, result);
   };
   /** Returns the requests that were neither reads nor dry runs of a patch. */
   const writes = () =>
     arrivals.filter(({ method, url }) => method !== "GET" && !(method === "PATCH" && url.includes("dryRun=All")));
-  return { send, stored, arrivals, writes, instead };
+  return { send, stored, arrivals, writes, scripted };
 };
 
 /** The API server's answer to a JSON patch that can't be applied. */
@@ -58,10 +60,10 @@ export const failedPatchStatus = {
   message: "the server rejected our request due to an error in our request",
 };
 
-const json = (status: number, body: unknown) =>
+const respond = (status: number, body: unknown) =>
   new Response(JSON.stringify(body ?? {}), { status, headers: { "content-type": "application/json" } });
 
-const parsed = (text: string): unknown => {
+const parseOrKeep = (text: string): unknown => {
   try {
     return JSON.parse(text);
   } catch {
@@ -69,21 +71,22 @@ const parsed = (text: string): unknown => {
   }
 };
 
-const patched = (present: unknown, { headers, body }: Arrival): unknown => {
-  if (headers.get("content-type") !== "application/json-patch+json") return merged(present, body);
+/** Applies a request with a JSON patch or a merge patch to an object; returns undefined if the JSON patch fails. */
+const applyPatch = (present: unknown, { headers, body }: Arrival): unknown => {
+  if (headers.get("content-type") !== "application/json-patch+json") return mergePatch(present, body);
   try {
-    // The body was sent by the guard.
+    // The cast is safe, because guards send only valid operations.
     return jsonPatch.applyPatch(structuredClone(present), body as jsonPatch.Operation[], true).newDocument;
   } catch {
     return undefined;
   }
 };
 
-const merged = (present: unknown, patch: unknown): unknown => {
+const mergePatch = (present: unknown, patch: unknown): unknown => {
   if (!isMap(patch)) return patch;
   const result: Fields = isMap(present) ? { ...present } : {};
   for (const [key, value] of Object.entries(patch))
     if (value === null) delete result[key];
-    else result[key] = merged(result[key], value);
+    else result[key] = mergePatch(result[key], value);
   return result;
 };
