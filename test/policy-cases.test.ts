@@ -87,7 +87,7 @@ describe("postern test of policies", () => {
   const seenPod = { ...pod, metadata: { ...pod.metadata, annotations: { seen: "a" } } };
   const passingCase = { name: "sees a pod", mutate: pod, becomes: seenPod };
   const failingCase = { name: "sees none", mutate: pod, becomes: pod };
-  // The policy calls an URL, which only some settings allow.
+  // The policy that validates calls a URL, whose host the settings must allow.
   const callingCase = { name: "can't ask", operation: "DELETE", validate: pod, admitted: true };
 
   it("prints a line for each case, for several files and folders", async () => {

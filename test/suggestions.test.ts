@@ -19,7 +19,7 @@ import { describeEdits, suggestFix } from "../infra/check/evaluation/suggestions
 import { pods } from "./cluster/pods.ts";
 import { createTestFolder } from "./folders.ts";
 import { buildPodRequest } from "./requests.ts";
-import { readRows } from "./rows.ts";
+import { readRows } from "./fixtures.ts";
 import { runVerb } from "./verb.ts";
 
 // Tests the suggestions for refused objects. rule-tests.ts tests that each rule admits an object that its suggestion
@@ -34,16 +34,17 @@ const buildRequest = (object: KubernetesObject, oldObject: KubernetesObject | nu
     oldObject,
   });
 
-const around = { name: "made-up", settings: {}, now: new Date(0) };
+const baseContext = { name: "made-up", settings: {}, now: new Date(0) };
 
-const rows = readRows<{
+const fixtures = readRows<{
   edits: { before: unknown; after: unknown; words: string }[];
   files: Record<string, string>;
 }>(import.meta.filename);
 
 describe("edits in words", () => {
-  const prototypes = [JSON.parse('{"__proto__":{"a":1}}'), JSON.parse('{"__proto__":{"a":2}}')];
-  const table = [...rows.edits, { before: prototypes[0], after: prototypes[1], words: "set __proto__.a to 2" }];
+  // YAML can't have this key.
+  const [one, two] = [1, 2].map((value) => JSON.parse(`{"__proto__":{"a":${value}}}`));
+  const table = [...fixtures.edits, { before: one, after: two, words: "set __proto__.a to 2" }];
   for (const { before, after, words } of table)
     it(`of ${JSON.stringify(before)} into ${JSON.stringify(after)} are "${words}"`, () =>
       assert.equal(describeEdits(before, after), words));
@@ -69,26 +70,26 @@ describe("edits in words", () => {
 });
 
 describe("a suggestion", () => {
+  /** Creates a rule with this suggestion. It refuses all objects, or those for which `isRefused` is true. */
   const createRefusingRule = (suggest: Rule["suggest"], isRefused = (_: Pod) => true): Rule =>
     rule<Pod>({ summary: "Refuses.", match: [], validate: (pod) => (isRefused(pod) ? "no" : undefined), suggest });
   const findFix = (rule: Rule, object: KubernetesObject = { metadata: { name: "a" } }) =>
-    suggestFix(rule, "validate", buildRequest(object), around);
+    suggestFix(rule, "validate", buildRequest(object), baseContext);
 
-  it("describes an edit in words, and is marked as vain if the rule refuses the edited object", async () => {
+  it("describes an edit in words, and has isVain if the rule refuses the edited object, too", async () => {
     const suggest = ({ metadata }: KubernetesObject) => {
       if (metadata) metadata.labels = { team: "payments" };
     };
     const fixableRule = createRefusingRule(suggest, ({ metadata }) => metadata?.labels?.team === undefined);
-    const given = Object.freeze({ metadata: Object.freeze({ name: "a" }) });
-    const found = await findFix(fixableRule, given);
-    assert.deepEqual(found, {
+    const refusedObject = Object.freeze({ metadata: Object.freeze({ name: "a" }) });
+    assert.deepEqual(await findFix(fixableRule, refusedObject), {
       text: "set metadata.labels.team to payments",
       object: { metadata: { name: "a", labels: { team: "payments" } } },
       isVain: false,
     });
     assert.equal((await findFix(createRefusingRule(suggest)))?.isVain, true);
   });
-  it("is the sentence that the rule returns, even if it also edits the object", async () => {
+  it("is the sentence that the rule returns, without control characters, even if the rule also edits the object", async () => {
     const advisingRule = createRefusingRule((object) => {
       object.metadata = {};
       return "ask\na person \u001b[31melse";
@@ -107,7 +108,7 @@ describe("a suggestion", () => {
       validate: (_, { settings: { least } }) => `not ${least}`,
       suggest: async (_, { settings: { least }, request }) => `have ${least} in ${request.namespace}`,
     });
-    const found = await suggestFix(settingsRule, "validate", buildRequest({}), { ...around, settings: { least: 4 } });
+    const found = await suggestFix(settingsRule, "validate", buildRequest({}), { ...baseContext, settings: { least: 4 } });
     assert.equal(found?.text, "have 4 in shop");
   });
 });
@@ -127,16 +128,13 @@ describe("the suggestion of pod-security", () => {
         pods,
         fc.constantFrom("baseline", "restricted"),
         fc.constantFrom("latest", "v1.0", "v1.18", "v1.19", "v1.22", "v1.27", "v1.34"),
-        async (given, level, version) => {
-          const pod = JSON.parse(JSON.stringify(given));
+        async (generatedPod, level, version) => {
+          const pod = JSON.parse(JSON.stringify(generatedPod));
           const settings = podSecurity.settings ?? {};
           const capabilities = createRecordedCapabilities({ objects: [buildNamespace(level, version)] });
-          const context = { ...around, settings, capabilities };
+          const context = { ...baseContext, settings, capabilities };
           const request = buildRequest(pod);
-          const { refused } = await evaluateRule(podSecurity, "validate", request, {
-            ...context,
-            mode: "enforce",
-          });
+          const { refused } = await evaluateRule(podSecurity, "validate", request, { ...context, mode: "enforce" });
           const found = await suggestFix(podSecurity, "validate", request, context);
           if (refused) assert.equal(found?.isVain, false, `nothing helps ${JSON.stringify(pod)}`);
           else assert.equal(found, undefined);
@@ -169,7 +167,7 @@ describe("the suggestion of a rule", () => {
   ) => {
     const request = buildRequest(object, oldObject);
     const sample = { ...request, resource: { ...request.resource, resource }, ...(subResource && { subResource }) };
-    const context = { ...around, settings: rule.settings ?? {}, ...more };
+    const context = { ...baseContext, settings: rule.settings ?? {}, ...more };
     const { refused } = await evaluateRule(rule, "validate", sample, { ...context, mode: "enforce" });
     assert.ok(refused);
     return (await suggestFix(rule, "validate", sample, context))?.text;
@@ -184,12 +182,13 @@ describe("the suggestion of a rule", () => {
     assert.equal(await getSuggestion(limitRanger, { ...sample, oldObject: buildClaim("1Gi") }), text);
     assert.equal(await getSuggestion(limitRanger, { ...sample, oldObject: buildClaim("5Gi") }), undefined);
   });
-  it("names a repository of Docker Hub only if it has an owner", async () => {
+  it("names an allowed repository of Docker Hub only if the setting states the repository's owner", async () => {
     const object = buildPod({ containers: [{ name, image: "quay.io/team/app" }] });
     const suggestFor = (...registries: string[]) =>
       getSuggestion(allowedRegistries, { object, settings: { registries } });
     for (const registry of ["docker.io", "docker.io/library", "docker.io/library/nginx"])
       assert.equal(await suggestFor(registry), undefined);
+    // Images in docker.io without an owner, or in docker.io/library, are Docker's own.
     const text = "copy quay.io/team/app to an allowed registry, and use docker.io/acme/team/app";
     assert.equal(await suggestFor("docker.io", "docker.io/acme"), text);
   });
@@ -228,7 +227,7 @@ const folder = await createTestFolder();
 describe("postern check", () => {
   let printed = "";
   before(async () => {
-    for (const [name, text] of Object.entries(rows.files)) await writeFile(join(folder, name), text);
+    for (const [name, text] of Object.entries(fixtures.files)) await writeFile(join(folder, name), text);
     const state = ["--state", "state.yaml", "--plugins", "none"];
     const options = ["--config", "postern.yaml", ...state, "-o", "text", "-o", "json=report.json"];
     const { stdout, stderr } = await runVerb(folder, ["check", "web.yaml", ...options]);

@@ -5,8 +5,8 @@ import type { Progress } from "../infra/cli/progress.ts";
 import type { DeploymentJob } from "../infra/rollout/preparation.ts";
 import type { StagePackage } from "../infra/rollout/versions/package.ts";
 
-// Deploys a catalogue and a postern.yaml of a checkout to the stage `test`, in this process or in one that a test
-// kills.
+// Deploys a catalogue and a postern.yaml of a checkout to the stage `test`, in this process or in another one, which a
+// test kills. Each folder below trees/ in the checkout is a catalogue, called a tree.
 
 /** Builds the bundles and the template of a stage, as packageStage does. */
 export type StagePackager = typeof import("../infra/rollout/versions/package.ts").packageStage;
@@ -17,16 +17,16 @@ export interface TreeDeployment {
   folder: string;
   /** The catalogue's folder below trees/. */
   name: string;
-  /** The rule's entry in postern.yaml. */
+  /** The YAML of the rule's configuration in postern.yaml. */
   ruleConfig: string;
   kubeconfig: string;
   /** The CA of the gateway. */
   ca: string;
-  /** A value of an environment variable that makes the published versions new. */
+  /** The value of an environment variable of functions, by which each deployment publishes new versions. */
   mark: string;
 }
 
-/** Returns a progress that adds the name of each step, and what is said, to `steps`. */
+/** Returns a Progress that adds the name of each step and each message to `steps`. */
 export const recordProgress = (steps: string[]): Progress => ({
   say: (line) => void steps.push(line),
   step: async (name, act) => {
@@ -39,7 +39,7 @@ const quiet: Progress = { say: () => {}, step: async (_, act) => void (await act
 const loadFrom = <T>(folder: string, path: string): Promise<T> => import(pathToFileURL(join(folder, path)).href);
 const getPackageFile = ({ folder, name }: TreeDeployment) => join(folder, "trees", `${name}.json`);
 
-/** Opens the stage with this caller's access key. */
+/** Opens the AWS clients of the stage with the access key of a caller. */
 export const openStageAs = async (folder: string, caller: string) => {
   process.env.AWS_ACCESS_KEY_ID = caller;
   const { createAwsStageClients: openStage } = await loadFrom<typeof import("../infra/aws/stage.ts")>(
@@ -51,22 +51,20 @@ export const openStageAs = async (folder: string, caller: string) => {
   return stage;
 };
 
-/**
- * Builds the job of a deployment by the checkout's own modules, with one of its catalogues and the text of a
- * postern.yaml.
- */
+/** Builds the job of a deployment by the checkout's own modules, with a catalogue's folder and the text of a postern.yaml. */
 export const loadJob = async (
   folder: string,
-  tree: string,
-  text: string,
+  catalogueFolder: string,
+  configText: string,
   overrides: Partial<DeploymentJob>,
 ): Promise<DeploymentJob> => {
   const load = <T>(path: string) => loadFrom<T>(folder, path);
   const { createAwsStageClients: openStage } = await load<typeof import("../infra/aws/stage.ts")>("infra/aws/stage.ts");
   const registry = await load<typeof import("../infra/catalogue/registry.ts")>("infra/catalogue/registry.ts");
   const { parseConfig } = await load<typeof import("../infra/project/project.ts")>("infra/project/project.ts");
-  const catalogue = await registry.readCatalogue([{ name: tree, folder: join(folder, tree) }]);
-  const config = parseConfig(text, catalogue);
+  const source = { name: catalogueFolder, folder: join(folder, catalogueFolder) };
+  const catalogue = await registry.readCatalogue([source]);
+  const config = parseConfig(configText, catalogue);
   return {
     stage: openStage("test"),
     config,
@@ -91,8 +89,8 @@ export const openTreeJob = async (
 };
 
 /**
- * Returns a function that packages the stages of a checkout as a deployment does, except that osls, which needs a second
- * each time, runs only for what it hasn't packaged before.
+ * Returns a function that packages the stages of a checkout as a deployment does, but runs osls, which takes a second,
+ * only once for the same input.
  */
 export const createPackager = async (folder: string): Promise<StagePackager> => {
   const { packageStage } = await loadFrom<typeof import("../infra/rollout/versions/package.ts")>(
@@ -106,22 +104,22 @@ export const createPackager = async (folder: string): Promise<StagePackager> => 
   const pack: typeof packageStack = async (stage) => {
     const inputs = ["serverless.yml", "dist/functions.json", "dist/http.json", "dist/url.json"].map(read);
     const key = JSON.stringify([stage, ...(await Promise.all(inputs))]);
-    const known = packed.get(key);
-    if (known === undefined) {
+    const earlier = packed.get(key);
+    if (earlier === undefined) {
       const template = await packageStack(stage);
       packed.set(key, { template: JSON.stringify(template), state: await read(stateFile) });
       return template;
     }
-    // osls deletes the folder when it has deployed.
+    // osls has deleted the folder after the last deployment.
     await mkdir(join(folder, ".serverless"), { recursive: true });
-    await writeFile(join(folder, stateFile), known.state);
-    return JSON.parse(known.template);
+    await writeFile(join(folder, stateFile), earlier.state);
+    return JSON.parse(earlier.template);
   };
   return (stage, config, catalogue, file, publicKeys) => packageStage(stage, config, catalogue, file, publicKeys, pack);
 };
 
-/** Returns a function that reads the stored package of a tree, because building it again takes time. */
-const buildOnce = (deployment: TreeDeployment) => async (): Promise<StagePackage> => {
+/** Returns a function that reads the package of a tree that packAndStore has written, instead of building the package. */
+const readPackage = (deployment: TreeDeployment) => async (): Promise<StagePackage> => {
   const { catalogue } = await openTreeJob(deployment, String(process.env.AWS_ACCESS_KEY_ID));
   const { parts, ...rest } = JSON.parse(await readFile(getPackageFile(deployment), "utf8"));
   const revive = (part: { name: string; wanted: { zip: string; environment: object } }) => ({
@@ -136,11 +134,9 @@ const buildOnce = (deployment: TreeDeployment) => async (): Promise<StagePackage
   return { ...rest, parts: parts.map(revive) };
 };
 
+/** Returns a function that builds the package of a tree, and also writes the package into a file. */
 const packAndStore =
-  (
-    deployment: TreeDeployment,
-    packageStage: typeof import("../infra/rollout/versions/package.ts").packageStage,
-  ): typeof packageStage =>
+  (deployment: TreeDeployment, packageStage: StagePackager): StagePackager =>
   async (...args) => {
     const built = await packageStage(...args);
     const parts = built.parts.map(({ listed: _, wanted, ...part }) => {
@@ -161,19 +157,19 @@ export const deployTree = async (deployment: TreeDeployment, caller: string, isP
     folder,
     "infra/rollout/versions/package.ts",
   );
-  const build = isPacked ? buildOnce(deployment) : packAndStore(deployment, packageStage);
+  const build = isPacked ? readPackage(deployment) : packAndStore(deployment, packageStage);
   return deploy(await openTreeJob(deployment, caller), async () => {}, build);
 };
 
-/** Returns code for `node --eval` that deploys a tree with a clock that is so many milliseconds ahead. */
+/** Returns code for `node --eval` that deploys a packaged tree, with a clock that is `ahead` milliseconds fast. */
 export const buildProgram = (deployment: TreeDeployment, caller: string, ahead: number) => `
-  const now = Date.now;
-  const Right = Date;
-  globalThis.Date = class extends Right {
-    constructor(...of) { super(...(of.length === 0 ? [now() + ${ahead}] : of)); }
-    static now() { return now() + ${ahead}; }
+  const RealDate = Date;
+  globalThis.Date = class extends RealDate {
+    constructor(...parts) { super(...(parts.length === 0 ? [RealDate.now() + ${ahead}] : parts)); }
+    static now() { return RealDate.now() + ${ahead}; }
   };
+  const isPacked = true;
   const { deployTree } = await import(${JSON.stringify(import.meta.url)});
-  const outcome = await deployTree(${JSON.stringify(deployment)}, ${JSON.stringify(caller)}, true).catch(({ message }) => message);
-  console.log(outcome);
+  const deployed = deployTree(${JSON.stringify(deployment)}, ${JSON.stringify(caller)}, isPacked);
+  console.log(await deployed.catch(({ message }) => message));
 `;

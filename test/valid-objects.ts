@@ -11,7 +11,7 @@ interface ValidObjects {
   objects: JsonMap[];
 }
 
-/** Returns the objects of valid-objects.yaml: complete, and with names. */
+/** Returns the objects of valid-objects.yaml, completed with the file's pod as template, and with names. */
 export const readValidObjects = (): KubernetesObject[] => {
   const { pod, noTemplate, objects }: ValidObjects = parse(
     readFileSync(join(import.meta.dirname, "valid-objects.yaml"), "utf8").replace(
@@ -21,32 +21,24 @@ export const readValidObjects = (): KubernetesObject[] => {
     { merge: true },
   );
   const templateSpec = Object.fromEntries(Object.entries(pod).filter(([member]) => !noTemplate.includes(member)));
-  const complete = (template: JsonMap): JsonMap => ({
-    ...template,
-    spec: Object.hasOwn(Object(template.spec), "containers")
-      ? template.spec
-      : { ...templateSpec, ...Object(template.spec) },
-  });
-  const edit = (value: unknown): unknown => {
-    if (Array.isArray(value)) return value.map(edit);
+  const completeTemplate = (template: JsonMap): JsonMap => {
+    const spec: JsonMap = Object(template.spec);
+    return { ...template, spec: Object.hasOwn(spec, "containers") ? spec : { ...templateSpec, ...spec } };
+  };
+  const completeTemplates = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(completeTemplates);
     if (!isMap(value)) return value;
-    return Object.fromEntries(
-      Object.entries(value).map(([key, member]) => [
-        key,
-        key === "template" && isMap(member) ? complete(member) : edit(member),
-      ]),
-    );
+    const members = Object.entries(value).map(([key, member]) => {
+      const isTemplate = key === "template" && isMap(member);
+      return [key, isTemplate ? completeTemplate(member) : completeTemplates(member)];
+    });
+    return Object.fromEntries(members);
   };
   return objects.map((object, index) => {
-    const stated = Object(object.metadata);
-    const metadata = {
-      name: `valid-${index}`,
-      labels: { a: "b" },
-      annotations: { a: "b" },
-      finalizers: ["example.com/a"],
-      ...stated,
-    };
-    const spec = object.kind === "Pod" ? (object.spec ?? pod) : object.spec;
-    return structuredClone(edit({ ...object, metadata, ...(spec !== undefined && { spec }) })) as KubernetesObject;
+    const maps = { labels: { a: "b" }, annotations: { a: "b" } };
+    const defaultMetadata = { name: `valid-${index}`, ...maps, finalizers: ["example.com/a"] };
+    const completed: JsonMap = { ...object, metadata: { ...defaultMetadata, ...Object(object.metadata) } };
+    if (object.kind === "Pod") completed.spec ??= pod;
+    return structuredClone(completeTemplates(completed)) as KubernetesObject;
   });
 };

@@ -3,14 +3,14 @@ import { runPostern } from "../infra/main.ts";
 import type { ProgramOutput } from "./checkout.ts";
 
 /**
- * Runs `postern VERB …` in this process, in a folder, so that a test doesn't pay for a process for each case. What the
- * test runner reports meanwhile is bytes, and passes by; verbs print text. One verb runs at a time.
+ * Runs `postern VERB …` in this process, in a folder, because a process for each test would take long. Returns the texts
+ * that the verb prints. The test runner prints bytes, which are written as usual. Only one verb may run at a time.
  */
 export const runVerb = async (folder: string, words: readonly string[], stdin = ""): Promise<ProgramOutput> => {
   const printed = { stdout: "", stderr: "" };
-  const before = process.cwd();
-  const input = Object.getOwnPropertyDescriptor(process, "stdin");
-  const restore = (["stdout", "stderr"] as const).map((name) => {
+  const oldFolder = process.cwd();
+  const oldStdin = Object.getOwnPropertyDescriptor(process, "stdin");
+  const restorers = (["stdout", "stderr"] as const).map((name) => {
     const { write } = process[name];
     process[name].write = (chunk: string | Uint8Array, ...rest: never[]) => {
       if (typeof chunk !== "string") return write.call(process[name], chunk, ...rest);
@@ -26,8 +26,8 @@ export const runVerb = async (folder: string, words: readonly string[], stdin = 
   try {
     return { code: await runPostern(words), ...printed };
   } finally {
-    process.chdir(before);
-    if (input) Object.defineProperty(process, "stdin", input);
-    for (const undo of restore) undo();
+    process.chdir(oldFolder);
+    if (oldStdin) Object.defineProperty(process, "stdin", oldStdin);
+    for (const restore of restorers) restore();
   }
 };

@@ -74,7 +74,7 @@ const findForbidden = (file: string, text: string): Found[] => {
   );
 };
 
-/** Removes what a pattern matches, but for the ends of lines. */
+/** Removes what a pattern matches, but not the ends of lines, so that the numbers of lines stay the same. */
 const blank = (text: string, pattern: RegExp): string => text.replace(pattern, (part) => part.replace(/[^\n]/g, ""));
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -102,7 +102,7 @@ describe("the words", () => {
     assert.deepEqual(found, []);
   });
 
-  const planted: [file: string, text: string, words: string[]][] = [
+  const examples: [file: string, text: string, words: string[]][] = [
     ["a.ts", "// Nobody reads this.\n", ["Nobody"]],
     ["a.ts", "/** Returns a key. */\nconst key = 1;\n/**\n * Finds the users that ask.\n */\n", ["users that"]],
     ["a.test.ts", 'it("leaves a twin as it is", () => {});\n', ["twin"]],
@@ -115,7 +115,7 @@ describe("the words", () => {
     ["a.yaml", "# A twin.\n- name: is told nothing\n  world: {}\n", ["twin", "told"]],
     ["a.md", "A judge.\n\n```\ntwin\n```\n\nThe field `world`.\n", ["judge"]],
   ];
-  for (const [file, text, words] of planted)
+  for (const [file, text, words] of examples)
     it(`are found in ${JSON.stringify(text)}: ${words.join(", ") || "none"}`, () => {
       assert.deepEqual(
         findForbidden(file, text).map(({ word }) => word),

@@ -29,19 +29,14 @@ const { decide, reconcile } = await openRule(join(import.meta.dirname, "..", "fu
 const clusters = ["east", "west"];
 /** The CPUs that the quota allows. */
 const hard = 20;
-/** The maximum that forged reviews of one cluster may reserve, unless the quota has `unseen: 100%`. */
+/** The most CPUs that forged reviews of one cluster may reserve, unless the quota has `unseen: 100%`. */
 const mostForged = 10;
 
 type Deployment = ReturnType<typeof buildDeployment>;
 const buildDeployment = (name: string, replicas: number) => {
   const containers = [{ name: "c", image: "c", resources: { requests: { cpu: "1" } } }];
-  const metadata = { name, namespace: "a" };
-  return {
-    apiVersion: "apps/v1",
-    kind: "Deployment",
-    metadata,
-    spec: { replicas, template: { spec: { containers } } },
-  };
+  const spec = { replicas, template: { spec: { containers } } };
+  return { apiVersion: "apps/v1", kind: "Deployment", metadata: { name, namespace: "a" }, spec };
 };
 
 /** A write that the rule has admitted. The API server may store it until the time `until`. */
@@ -77,7 +72,7 @@ type Step =
 const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undefined) => {
   const { change } = createMemoryLedger();
   const stored = new Map(clusters.map((cluster) => [cluster, new Map<string, Deployment>()]));
-  const at = (cluster: string) => stored.get(cluster) ?? new Map<string, Deployment>();
+  const getStored = (cluster: string) => stored.get(cluster) ?? new Map<string, Deployment>();
   let pending: PendingWrite[] = [];
   /** For each object of the cluster east, the most replicas that a real request had. */
   const largest = new Map<string, number>();
@@ -96,7 +91,8 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
     },
   };
 
-  const ask = async (
+  /** Sends the rule a review of a write or, without an object, of a deletion. A `forged` review has no pending write. */
+  const sendReview = async (
     cluster: string,
     name: string,
     object: Deployment | undefined,
@@ -104,7 +100,7 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
     forged?: { base: Deployment | undefined },
   ): Promise<boolean> => {
     const started = time;
-    const { base } = forged ?? { base: at(cluster).get(name) };
+    const { base } = forged ?? { base: getStored(cluster).get(name) };
     const operation: Operation = object === undefined ? "DELETE" : base === undefined ? "CREATE" : "UPDATE";
     const request: AdmissionRequest = {
       uid: "u",
@@ -123,7 +119,7 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
       ledger: () => ledger,
       get: async (_, deployment) => {
         await wait();
-        return at(cluster).get(deployment);
+        return getStored(cluster).get(deployment);
       },
     };
     const replicas = object?.spec.replicas ?? 0;
@@ -144,9 +140,9 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
       await wait();
       if (resource !== "deployments") return { items: [], version: "v1", next: "" };
       const token: { snapshot: number; after: string } = next ? JSON.parse(next) : { snapshot: -1, after: "" };
-      const isStale = next !== "" && isExpired && token.snapshot < snapshots.length - 1;
-      if (token.snapshot < 0 || isStale) token.snapshot = snapshots.push([...at(cluster).values()]) - 1;
-      if (isStale) return { items: [], version: "v1", next: JSON.stringify(token) };
+      const hasExpired = next !== "" && isExpired && token.snapshot < snapshots.length - 1;
+      if (token.snapshot < 0 || hasExpired) token.snapshot = snapshots.push([...getStored(cluster).values()]) - 1;
+      if (hasExpired) return { items: [], version: "v1", next: JSON.stringify(token) };
       const rest = (snapshots[token.snapshot] ?? []).filter(({ metadata: { name } }) => name > token.after);
       const items = rest.sort((left, right) => (left.metadata.name < right.metadata.name ? -1 : 1)).slice(0, 1);
       const after = items.at(-1)?.metadata.name ?? "";
@@ -157,17 +153,18 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
   /** Recounts a cluster completely, or only until one page of Deployments has been read. */
   const recount = (cluster: string, isComplete: boolean, isExpired = false) => {
     const readPage = createPageReader(cluster, isExpired);
-    let isOver = 0;
+    const endTime = time + 1;
+    let hasTimePassed = false;
     const listPage: typeof readPage = async (kind, ...rest) => {
       const page = await readPage(kind, ...rest);
-      if (kind.resource === "deployments" && !isComplete) isOver = 1;
+      if (kind.resource === "deployments" && !isComplete) hasTimePassed = true;
       return page;
     };
     const capabilities = { ...createRecordedCapabilities({ cluster }), ledger: () => ledger, listPage };
-    return reconcile(capabilities, settings, () => time + isOver, time + 1);
+    return reconcile(capabilities, settings, () => time + (hasTimePassed ? 1 : 0), endTime);
   };
-  /** Recounts a cluster that can't be reached, with a quota that covers these clusters; undefined: all clusters. */
-  const recountGone = (cluster: string, covered: string[] | undefined) => {
+  /** Recounts a cluster that can't be reached, with a quota that covers the clusters `covered`, or all clusters. */
+  const recountDeletedCluster = (cluster: string, covered: string[] | undefined) => {
     const listPage = async () => {
       throw new Error("no route");
     };
@@ -179,27 +176,27 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
 
   return {
     run: async (step: Step): Promise<void> => {
-      if ("write" in step) await ask(step.cluster, step.write, buildDeployment(step.write, step.replicas), step.isDry);
+      if ("write" in step) await sendReview(step.cluster, step.write, buildDeployment(step.write, step.replicas), step.isDry);
       else if ("delete" in step) {
-        if (at(step.cluster).has(step.delete)) await ask(step.cluster, step.delete, undefined);
+        if (getStored(step.cluster).has(step.delete)) await sendReview(step.cluster, step.delete, undefined);
       } else if ("forge" in step) {
         const { forge, replicas, isUpdate } = step;
         const base = isUpdate || replicas === undefined ? buildDeployment(forge, 0) : undefined;
         const object = replicas === undefined ? undefined : buildDeployment(forge, replicas);
-        await ask("east", forge, object, false, { base });
+        await sendReview("east", forge, object, false, { base });
       } else if ("commit" in step) {
         const { cluster, name, base, object, until } = takePending(step.commit) ?? { cluster: "", name: "", until: 0 };
-        if (time > until || at(cluster).get(name) !== base) return;
-        if (object) at(cluster).set(name, object);
-        else at(cluster).delete(name);
+        if (time > until || getStored(cluster).get(name) !== base) return;
+        if (object) getStored(cluster).set(name, object);
+        else getStored(cluster).delete(name);
       } else if ("fail" in step) takePending(step.fail);
       else if ("recount" in step) await recount(step.recount, step.isComplete, step.isExpired);
       else if ("force" in step) {
-        if (step.replicas === undefined) at(step.cluster).delete(step.force);
-        else at(step.cluster).set(step.force, buildDeployment(step.force, step.replicas));
+        if (step.replicas === undefined) getStored(step.cluster).delete(step.force);
+        else getStored(step.cluster).set(step.force, buildDeployment(step.force, step.replicas));
       } else time += step.pass * 1000;
     },
-    recountGone,
+    recountDeletedCluster,
     /** Returns the message of the last review; empty if it was admitted. */
     readMessage: () => message,
     readPart: async (key: string) => (await change<Kept>([key], (kept) => kept))[0],
@@ -209,8 +206,8 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
       time += 3_601_000;
       pending = [];
       for (const cluster of clusters)
-        for (const isLast of [false, false, true])
-          assert.equal(await ask(cluster, "large", buildDeployment("large", 99), isLast), false);
+        for (const isDry of [false, false, true])
+          assert.equal(await sendReview(cluster, "large", buildDeployment("large", 99), isDry), false);
     },
     /** Recounts each cluster completely, while no writes are pending. */
     recountAll: async (): Promise<void> => {
@@ -222,7 +219,7 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
     },
     listStored: () =>
       clusters.flatMap((cluster) =>
-        [...at(cluster).values()].flatMap(({ metadata: { name }, spec: { replicas } }) =>
+        [...getStored(cluster).values()].flatMap(({ metadata: { name }, spec: { replicas } }) =>
           replicas > 0 ? [`${cluster} ${name} ${replicas}`] : [],
         ),
       ),
@@ -249,16 +246,17 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
         return (await change<Kept>(keys, (kept) => kept)).flatMap((part) => Object.entries(part?.objects ?? {}));
       };
       const [east, west] = [await readReservations("east"), await readReservations("west")];
-      const sum = (reservations: typeof east, read: (one: Reservation) => Amounts | undefined) =>
-        reservations.reduce((all, [, one]) => all + toCpus(read(one)), 0);
+      const sumCpus = (reservations: typeof east, getAmounts: (one: Reservation) => Amounts | undefined) =>
+        reservations.reduce((sum, [, reservation]) => sum + toCpus(getAmounts(reservation)), 0);
       return {
         used: toCpus(scope?.used),
-        reserved: sum([...east, ...west], ({ used }) => used),
+        reserved: sumCpus([...east, ...west], ({ used }) => used),
         unseen: clusters.map((cluster) => toCpus(scope?.clusters?.[cluster]?.unseen)),
-        reservedUnseen: [east, west].map((all) => sum(all, ({ unseen }) => unseen)),
+        reservedUnseen: [east, west].map((reservations) => sumCpus(reservations, ({ unseen }) => unseen)),
+        /** What is reserved beyond the largest real request for each object of the cluster east. */
         forged: east
           .map(([path, { used }]) => toCpus(used) - (largest.get(path.split("/").at(-1) ?? "") ?? 0))
-          .reduce((all, one) => all + Math.max(0, one), 0),
+          .reduce((sum, excess) => sum + Math.max(0, excess), 0),
       };
     },
   };
@@ -314,15 +312,15 @@ const buildWrite = (write: string, replicas: number, cluster = "east"): Step => 
 };
 
 describe("workload-quota", () => {
-  it("never lets clusters exceed a quota, and counts what they store once reservations have lapsed", async () => {
+  it("never lets clusters exceed a quota, and counts exactly what clusters store after reservations have lapsed", async () => {
     await fc.assert(
       fc.asyncProperty(fc.scheduler(), makeSequences(steps), shares, async (scheduler, sequence, share) => {
         const model = createModel(scheduler, share);
         for (const together of sequence) {
           await scheduler.waitFor(Promise.all(together.map(model.run)));
           const { used, reserved, unseen, reservedUnseen, forged } = await model.readLedger();
-          assert.equal(used, reserved, "the sum is the sum of all reservations");
-          assert.deepEqual(unseen, reservedUnseen, "so is the sum of what is unseen in a cluster");
+          assert.equal(used, reserved, "the stored sum is the sum of all reservations");
+          assert.deepEqual(unseen, reservedUnseen, "the stored unseen amount of a cluster is that of its reservations");
           if (!share) assert.ok(forged <= mostForged, `forged reviews have reserved ${forged}`);
           assert.ok(used <= hard, `${used} are reserved`);
           assert.ok(model.sumStored() <= used, `${model.sumStored()} are stored, and ${used} are reserved`);
@@ -338,7 +336,7 @@ describe("workload-quota", () => {
     );
   });
 
-  it("lets clusters use a whole quota, and forged reviews reserve their maximum until it lapses", async () => {
+  it("lets clusters use a whole quota, and forged reviews reserve only their maximum, and only for some time", async () => {
     const model = createModel(undefined, undefined);
     for (const [name, replicas] of [
       ["a", 10],
@@ -357,14 +355,14 @@ describe("workload-quota", () => {
         ["z", 1],
       ] as const)
         await forged.run({ forge, replicas, isUpdate: false });
-      const before = await forged.readLedger();
-      assert.equal(before.forged, share ? 12 : mostForged);
+      // Without a maximum, the quota of 20 has room for the reviews of 11 and 1, but not for that of 10.
+      assert.equal((await forged.readLedger()).forged, share ? 12 : mostForged);
       await forged.replaceLapsed();
       assert.equal((await forged.readLedger()).used, 0);
     }
   });
 
-  it("lets forged reviews keep reservations of deleted objects only up to the maximum", async () => {
+  it("lets forged reviews keep reservations of deleted objects only up to the maximum of forged reviews", async () => {
     const findReserved = async (share: string | undefined) => {
       const model = createModel(undefined, share);
       for (const name of ["a", "b"]) for (const step of [buildWrite(name, 9), { commit: 0 }]) await model.run(step);
@@ -380,10 +378,10 @@ describe("workload-quota", () => {
       return (await model.readLedger()).used;
     };
     assert.ok((await findReserved(undefined)) <= mostForged);
-    assert.equal(await findReserved("100%"), 18, "without a bound, forged reviews keep all of it");
+    assert.equal(await findReserved("100%"), 18, "without a maximum, forged reviews keep both reservations of 9");
   });
 
-  it("admits a burst of objects that the cluster stores, however little may be unseen", async () => {
+  it("admits many objects at once if the cluster stores each, although only 10 % of the quota may be unseen", async () => {
     const model = createModel(undefined, "10%");
     for (let index = 0; index < 20; index++) {
       await model.run(buildWrite(`burst-${index}`, 1));
@@ -397,6 +395,7 @@ describe("workload-quota", () => {
 
   it("doesn't let forged reviews with chosen names fill a value of the ledger for longer than a minute", async () => {
     const model = createModel(undefined, undefined);
+    // The value of the ledger that has the reservation of the object "a".
     const { part } = locate("q", "east", "apps/deployments/a/a");
     await model.run(buildWrite("a", 1));
     await model.run({ commit: 0 });
@@ -420,7 +419,7 @@ describe("workload-quota", () => {
     assert.equal(model.readMessage(), "");
   });
 
-  it("credits no object that was created after a list began, whenever the list ends", async () => {
+  it("gives back no reservation of an object that was created after a recount had begun", async () => {
     const model = createModel(undefined, undefined);
     const recount = (isComplete: boolean) => model.run({ recount: "east", isComplete, isExpired: false });
     const create = async (write: string) => {
@@ -447,7 +446,7 @@ describe("workload-quota", () => {
     assert.deepEqual([await model.listReserved(), (await model.readLedger()).used], [["west a 3"], 3]);
   });
 
-  it("agrees with clusters on every object after one recount, whatever reviews have missed", async () => {
+  it("has counted each object as the clusters store it after one recount, even after writes without reviews", async () => {
     const withUnseen = makeSequences(fc.oneof({ weight: 4, arbitrary: steps }, { weight: 1, arbitrary: unseenWrites }));
     await fc.assert(
       fc.asyncProperty(fc.scheduler(), withUnseen, shares, async (scheduler, sequence, share) => {
@@ -475,7 +474,7 @@ describe("workload-quota", () => {
     const { POSTERN_OBJECTS, POSTERN_OBJECT_BYTES } = process.env;
     const total = Number(POSTERN_OBJECTS ?? 3000);
     const padding = "x".repeat(Number(POSTERN_OBJECT_BYTES ?? 3000));
-    // Without POSTERN_OBJECTS, each call may read only one page. With it, a single call is measured.
+    // Without POSTERN_OBJECTS, each call has no time left after one page. With POSTERN_OBJECTS, a single call is measured.
     const until = POSTERN_OBJECTS === undefined ? 0 : Number.POSITIVE_INFINITY;
     const clock = { now: 1_800_000_000_000 };
     const ledger = createMemoryLedger(undefined, () => clock.now);
@@ -492,6 +491,7 @@ describe("workload-quota", () => {
       if (pathname === "/apis") return answer({ kind: "APIGroupList", groups: [served] });
       if (pathname === "/apis/apps/v1")
         return answer({ kind: "APIResourceList", resources: [{ name: "deployments" }] });
+      // The token of a page is the number of the objects before the page.
       const from = Number(searchParams.get("continue") ?? 0);
       const to = Math.min(name === "deployments" ? total : 0, from + Number(searchParams.get("limit")));
       const items = Array.from({ length: Math.max(0, to - from) }, (_, index) => {
@@ -512,16 +512,12 @@ describe("workload-quota", () => {
     );
     const heapBefore = readHeap();
     const [started, cpuBefore] = [performance.now(), process.cpuUsage()];
-    let [calls, largestHeap, done] = [0, 0, ""];
-    while (done === "") {
+    let [calls, largestHeap, report] = [0, 0, ""];
+    const quotaSettings = { quotas: [{ name: "q", hard: { pods: 1 } }] };
+    // The call that completes the count returns a report.
+    while (report === "") {
       calls++;
-      done =
-        (await reconcile(
-          open("east", 60_000),
-          { quotas: [{ name: "q", hard: { pods: 1 } }] },
-          () => clock.now,
-          until,
-        )) ?? "";
+      report = (await reconcile(open("east", 60_000), quotaSettings, () => clock.now, until)) ?? "";
     }
     const { user, system } = process.cpuUsage(cpuBefore);
     const [scope] = await ledger.change<Kept>(["workload-quota//quota/q"], (values) => values);
@@ -530,7 +526,7 @@ describe("workload-quota", () => {
     );
     assert.ok(toMegabytes(largestHeap - heapBefore) < 50);
     assert.deepEqual(
-      [done.split(";")[0], scope?.used],
+      [report.split(";")[0], scope?.used],
       [
         `read ${total} objects, charged ${total} that weren't counted, and credited 0 that were gone or smaller without a review`,
         { pods: `${(2 * total) / 1000}k` },

@@ -46,7 +46,7 @@ const pieces = [
   "x".repeat(200),
 ];
 
-/** Generates texts, also as keys. */
+/** Generates texts that YAML may take for something else, and random texts. */
 export const yamlTexts = fc.oneof(
   { weight: 6, arbitrary: fc.array(fc.constantFrom(...pieces), { maxLength: 4 }).map((some) => some.join("")) },
   { weight: 2, arbitrary: fc.string({ unit: fc.constantFrom(..."0123456789_.:-+eExobnyT"), maxLength: 8 }) },
@@ -61,7 +61,8 @@ const keys = fc.oneof(
 
 const numbers = fc.oneof(
   fc.integer(),
-  // Integers that a number may not hold are bigints wherever they are read.
+  // The project reads integers that a number can't hold exactly as bigints, so this generates none of these. The sum with
+  // 0 makes 0 of -0.
   fc
     .double({ noNaN: true, noDefaultInfinity: true })
     .filter((value) => Number.isSafeInteger(value) || !Number.isInteger(value))

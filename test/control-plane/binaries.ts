@@ -29,7 +29,7 @@ export const minors: readonly string[] = readdirSync(here)
 
 export const newestMinor: string = minors.at(-1) ?? "";
 
-/** Returns the program of kube-apiserver in a minor, with the others of its control plane. */
+/** Returns how to build the control plane of a minor: kube-apiserver, kube-controller-manager and etcd. */
 const toGoProgram = (minor: string): GoProgram => {
   if (!minors.includes(minor)) throw new Complaint(`there is no Kubernetes ${minor} here, only ${minors.join(", ")}`);
   const sources = join(here, minor);
@@ -46,7 +46,7 @@ const toGoProgram = (minor: string): GoProgram => {
   };
 };
 
-/** Only the newest minor has a scheduler. It has a folder of its own in the cache, because few tests need it. */
+/** The scheduler of the newest minor, the only one that tests need. Few tests do, so it is built into a folder of its own. */
 const scheduler: GoProgram = {
   sources: join(here, newestMinor),
   module: "k8s.io/kubernetes",
@@ -56,12 +56,12 @@ const scheduler: GoProgram = {
     buildCommand(scheduler.sources, version, join(folder, "kube-scheduler"), "k8s.io/kubernetes/cmd/kube-scheduler"),
 };
 
-/** Builds a Go program that knows its version of Kubernetes. */
-const buildCommand = (sources: string, version: string, file: string, from: string) => {
+/** Builds a Go package into a file. The program prints this version of Kubernetes as its own. */
+const buildCommand = (sources: string, version: string, file: string, goPackage: string) => {
   const [gitMajor, gitMinor] = version.split(".");
-  const stamp = Object.entries({ gitVersion: `v${version}`, gitMajor, gitMinor });
-  const flags = stamp.map(([key, value]) => `-X k8s.io/component-base/version.${key}=${value}`).join(" ");
-  return runCommand(sources, "go", "build", "-ldflags", `-s -w ${flags}`, "-o", file, from);
+  const variables = Object.entries({ gitVersion: `v${version}`, gitMajor, gitMinor });
+  const flags = variables.map(([name, value]) => `-X k8s.io/component-base/version.${name}=${value}`).join(" ");
+  return runCommand(sources, "go", "build", "-ldflags", `-s -w ${flags}`, "-o", file, goPackage);
 };
 
 /** Returns the newest kube-scheduler, if it was built before. */

@@ -11,24 +11,21 @@ import { sendSequence } from "../parity/sequence-sender.ts";
 import { createTokenClient } from "./client.ts";
 
 describe("an API server that panics", () => {
-  for (const [moment, start] of [
+  for (const [moment, firstBytes] of [
     ["before it answers", undefined],
     ["within its answer", '{"kind":'],
   ] as const)
-    it(`has answered with the code 0 if it closes the connection ${moment}`, async () => {
+    it(`counts as an answer with the code 0 if the server closes the connection ${moment}`, async () => {
       await using folder = await mkdtempDisposable(join(tmpdir(), "postern-panic-"));
       const { ca, cert, key } = await readOrCreateServerCertificate(folder.path, "127.0.0.1");
       const server = createServer({ cert, key }, (request, response) => {
         if (request.method === "GET") response.writeHead(404).end("{}");
-        else if (start === undefined) request.socket.destroy();
-        else response.writeHead(201).write(start, () => request.socket.destroy());
+        else if (firstBytes === undefined) request.socket.destroy();
+        else response.writeHead(201).write(firstBytes, () => request.socket.destroy());
       });
       await once(server.listen(0, "127.0.0.1"), "listening");
-      const { client, close } = createTokenClient(
-        `https://127.0.0.1:${(server.address() as AddressInfo).port}`,
-        ca,
-        "t",
-      );
+      const { port } = server.address() as AddressInfo;
+      const { client, close } = createTokenClient(`https://127.0.0.1:${port}`, ca, "t");
       try {
         const step = { verb: "create", user: "admin", dryRun: false, body: { data: {} } } as const;
         const sequence = { kind: "configmaps", generateName: false, steps: [step, step] } as unknown;

@@ -10,13 +10,10 @@ import { findFreePort, type RunningProgram, startProgram } from "./process.ts";
 
 /** The options of a test cluster: what its API server does differently from Kubernetes' defaults. */
 export interface TestClusterOptions {
-  /** Admission plugins to turn on (`disable`: off), by their compiled-in names. */
+  /** The admission plugins to turn on, and those to turn off (`disable`), by their compiled-in names. */
   enable?: string[];
   disable?: string[];
-  /**
-   * Plugins that are off while `fill` creates objects. Then the API server restarts with them on, even those in
-   * `disable`.
-   */
+  /** Plugins that are off while `fill` creates objects. A restart then turns them on, even those in `disable`. */
   late?: { enable: string[]; fill(as: TestCluster["as"]): Promise<unknown> };
   /** Further flags of kube-apiserver. */
   flags?: string[];
@@ -32,7 +29,7 @@ export interface TestClusterOptions {
   users?: Record<string, string[]>;
 }
 
-/** An API server with etcd. Nothing else runs, except the `controllers` that are asked for: no scheduler, no node. */
+/** An API server with etcd, and with kube-controller-manager if the options name controllers. No scheduler and no node run. */
 export interface TestCluster {
   server: string;
   /** A client with all rights. */
@@ -62,7 +59,7 @@ export const bootCluster = async (
   options: TestClusterOptions = {},
 ): Promise<TestCluster> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-cluster-"));
-  const [store, peer, port] = [await findFreePort(), await findFreePort(), await findFreePort()];
+  const [etcdPort, peerPort, port] = [await findFreePort(), await findFreePort(), await findFreePort()];
   const { ca } = await readOrCreateServerCertificate(folder, "127.0.0.1");
   const { renewTokens, getToken } = await openTokens(folder, { ...users, ...options.users });
   const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
@@ -70,17 +67,19 @@ export const bootCluster = async (
 
   const data = join(folder, "data");
   if (options.store) await cp(options.store, data, { recursive: true });
-  const keeper = startServer(etcd, [
+  const etcdServer = startServer(etcd, [
     `--data-dir=${data}`,
-    `--listen-client-urls=http://127.0.0.1:${store}`,
-    `--advertise-client-urls=http://127.0.0.1:${store}`,
-    `--listen-peer-urls=http://127.0.0.1:${peer}`,
+    `--listen-client-urls=http://127.0.0.1:${etcdPort}`,
+    `--advertise-client-urls=http://127.0.0.1:${etcdPort}`,
+    `--listen-peer-urls=http://127.0.0.1:${peerPort}`,
     "--unsafe-no-fsync",
     "--log-level=error",
   ]);
   const auditLog = options.audit ? await openAuditLog(folder) : undefined;
-  const start = (late: string[] = []) =>
-    startServer(apiserver, [...buildServerFlags(folder, store, port, options, late), ...(auditLog?.flags ?? [])]);
+  const start = (latePlugins: string[] = []) => {
+    const flags = buildServerFlags(folder, etcdPort, port, options, latePlugins);
+    return startServer(apiserver, [...flags, ...(auditLog?.flags ?? [])]);
+  };
 
   let server = start();
   const url = `https://127.0.0.1:${port}`;
@@ -98,16 +97,16 @@ export const bootCluster = async (
     for (const { close } of Object.values(clients)) close();
     await manager?.stop();
     await server.stop();
-    await keeper.stop();
+    await etcdServer.stop();
     await auditLog?.close();
   };
   const stop = async () => {
     await end();
     await rm(folder, { recursive: true, force: true });
   };
-  const keep = async (place: string) => {
+  const keep = async (copy: string) => {
     await end();
-    await cp(data, place, { recursive: true });
+    await cp(data, copy, { recursive: true });
     await stop();
   };
   try {
@@ -158,23 +157,23 @@ const writeAdminKubeconfig = async (
   return `--kubeconfig=${file}`;
 };
 
-/** Makes an audit policy and a log in this folder. Requests that only read are not logged. */
+/** Writes an audit policy into a folder, and opens an audit log there. Requests that only read are not logged. */
 const openAuditLog = async (folder: string) => {
   const [policy, file] = [join(folder, "audit.yaml"), join(folder, "audit.log")];
   const rules = [{ level: "None", verbs: ["get", "list", "watch"] }, { level: "Metadata" }];
   const omitStages = ["RequestReceived", "ResponseStarted"];
   await writeFile(policy, JSON.stringify({ apiVersion: "audit.k8s.io/v1", kind: "Policy", omitStages, rules }));
   const log = await open(file, "a+");
-  const found = new Map<string, Record<string, string>>();
-  let read = 0;
+  const annotationsById = new Map<string, Record<string, string>>();
+  let bytesRead = 0;
   const readNewLines = async () => {
     const { size } = await log.stat();
-    const { buffer } = await log.read({ buffer: Buffer.alloc(size - read), position: read });
+    const { buffer } = await log.read({ buffer: Buffer.alloc(size - bytesRead), position: bytesRead });
     const end = buffer.lastIndexOf("\n") + 1;
-    read += end;
+    bytesRead += end;
     for (const line of buffer.toString("utf8", 0, end).split("\n").filter(Boolean)) {
       const { auditID, annotations = {} } = JSON.parse(line);
-      found.set(auditID, annotations);
+      annotationsById.set(auditID, annotations);
     }
   };
   return {
@@ -182,11 +181,13 @@ const openAuditLog = async (folder: string) => {
     close: () => log.close(),
     readAnnotations: async (auditIds: Iterable<string>) => {
       const wanted = [...auditIds];
-      for (const end = Date.now() + 60_000; !wanted.every((id) => found.has(id)); await wait(10)) {
-        if (Date.now() > end) throw new Error("the audit log of kube-apiserver is incomplete");
+      const endTime = Date.now() + 60_000;
+      while (!wanted.every((id) => annotationsById.has(id))) {
+        if (Date.now() > endTime) throw new Error("the audit log of kube-apiserver is incomplete");
         await readNewLines();
+        await wait(10);
       }
-      return found;
+      return annotationsById;
     },
   };
 };
@@ -205,12 +206,12 @@ const openTokens = async (folder: string, groups: Record<string, readonly string
 
 const buildServerFlags = (
   folder: string,
-  store: number,
+  etcdPort: number,
   port: number,
   { rbac, enable = [], disable, flags = [] }: TestClusterOptions,
-  late: string[],
+  latePlugins: string[],
 ) => [
-  `--etcd-servers=http://127.0.0.1:${store}`,
+  `--etcd-servers=http://127.0.0.1:${etcdPort}`,
   "--bind-address=127.0.0.1",
   `--secure-port=${port}`,
   `--tls-cert-file=${join(folder, "server.crt")}`,
@@ -221,7 +222,7 @@ const buildServerFlags = (
   "--service-account-issuer=https://kubernetes.default.svc",
   "--service-cluster-ip-range=10.0.0.0/24",
   `--authorization-mode=${rbac ? "RBAC" : "AlwaysAllow"}`,
-  ...buildPluginFlags([...enable, ...late], disable),
+  ...buildPluginFlags([...enable, ...latePlugins], disable),
   ...flags,
 ];
 
@@ -238,23 +239,19 @@ export const bootClusters = async (
   throw failed.reason;
 };
 
-/**
- * Starts a program of the control plane with rare garbage collection as long as it uses less memory than this: it boots with a
- * third less work.
- */
+/** Starts a program of the control plane. With less than 600 MiB in use, it rarely collects garbage, so it starts faster. */
 const startServer = (program: string, args: string[]) =>
   startProgram(program, args, { GOGC: "1600", GOMEMLIMIT: "600MiB" });
 
 /**
- * Returns kube-apiserver's flags for plugins. ServiceAccount is off unless it is enabled: no controller creates the
- * account that it adds to pods. No name may be
- * in both flags.
+ * Returns kube-apiserver's flags for plugins. Unless `enable` has ServiceAccount, that plugin is off: no controller creates
+ * the service account that the plugin adds to pods. kube-apiserver refuses a name in both flags.
  */
 const buildPluginFlags = (enable: string[], disable: string[] = []) => {
-  const off = ["ServiceAccount", ...disable].filter((one) => !enable.includes(one));
+  const disabled = ["ServiceAccount", ...disable].filter((plugin) => !enable.includes(plugin));
   return [
     ...(enable.length > 0 ? [`--enable-admission-plugins=${enable.join(",")}`] : []),
-    ...(off.length > 0 ? [`--disable-admission-plugins=${off.join(",")}`] : []),
+    ...(disabled.length > 0 ? [`--disable-admission-plugins=${disabled.join(",")}`] : []),
   ];
 };
 
@@ -265,11 +262,11 @@ const createNamespaces = async (admin: TestClusterClient) => {
 
 /** Waits until the API server is ready and the namespace `default` exists. */
 const waitUntilReady = async (admin: TestClusterClient, server: RunningProgram) => {
-  let isEnded = false;
+  let hasEnded = false;
   server.ended.then(() => {
-    isEnded = true;
+    hasEnded = true;
   });
-  for (const end = Date.now() + 300_000; Date.now() < end && !isEnded; await wait(100)) {
+  for (const endTime = Date.now() + 300_000; Date.now() < endTime && !hasEnded; await wait(100)) {
     const [health, namespace] = await Promise.all(
       ["/readyz", "/api/v1/namespaces/default"].map((path) => admin({ method: "GET", path }).catch(() => undefined)),
     );

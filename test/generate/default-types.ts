@@ -15,29 +15,29 @@ const print = async (minor: string): Promise<JsonMap> => {
   return JSON.parse(stdout);
 };
 
-/** Returns the JSON merge patch that makes `before` of `after`. */
-const buildMergePatch = (after: JsonMap, before: JsonMap): JsonMap =>
-  Object.fromEntries(
-    [...new Set([...Object.keys(after), ...Object.keys(before)])].sort().flatMap((key) => {
-      const [now, then] = [after[key], before[key]];
-      if (isMap(now) && isMap(then)) {
-        const patch = buildMergePatch(now, then);
-        return Object.keys(patch).length > 0 ? [[key, patch]] : [];
-      }
-      return now === then ? [] : [[key, then ?? null]];
-    }),
-  );
+/** Returns the JSON merge patch that changes `source` into `result`. */
+const buildMergePatch = (source: JsonMap, result: JsonMap): JsonMap => {
+  const patch: JsonMap = {};
+  for (const key of [...new Set([...Object.keys(source), ...Object.keys(result)])].sort()) {
+    const [oldValue, newValue] = [source[key], result[key]];
+    if (isMap(oldValue) && isMap(newValue)) {
+      const inner = buildMergePatch(oldValue, newValue);
+      if (Object.keys(inner).length > 0) patch[key] = inner;
+    } else if (oldValue !== newValue) patch[key] = newValue ?? null;
+  }
+  return patch;
+};
 
 const write = (name: string, value: object) =>
   writeFile(new URL(name, defaults), `${JSON.stringify(value, null, 2)}\n`);
 
-const [newest, ...others] = minors.toReversed();
-let next = await print(newest ?? "");
-await write("types.json", next);
-const older: JsonMap = {};
-for (const minor of others) {
+const [newest, ...olderMinors] = minors.toReversed();
+let newerTypes = await print(newest ?? "");
+await write("types.json", newerTypes);
+const patches: JsonMap = {};
+for (const minor of olderMinors) {
   const types = await print(minor);
-  older[minor] = buildMergePatch(next, types);
-  next = types;
+  patches[minor] = buildMergePatch(newerTypes, types);
+  newerTypes = types;
 }
-await write("older-types.json", older);
+await write("older-types.json", patches);

@@ -1,6 +1,6 @@
-// Writes lib/admission-policies/merge/built-in-schemas.json: what merging a patch needs to know of built-in kinds, from the
-// OpenAPI documents that the newest API server publishes. `npm run kubernetes-types` writes it, and
-// test/cluster/kubernetes-types.test.ts compares.
+// Makes lib/admission-policies/merge/built-in-schemas.json: what merging a patch needs to know of built-in kinds, from the
+// OpenAPI documents that the newest API server publishes. `npm run kubernetes-types` writes the file, and
+// test/cluster/kubernetes-types.test.ts compares the file with the documents.
 import { join } from "node:path";
 import { convertSchema, type ValueType } from "#lib/admission-policies/merge/schemas.ts";
 import { isSame, type JsonMap, toList, toMap } from "#lib/json.ts";
@@ -11,15 +11,15 @@ export type SchemaDocuments = Readonly<Record<string, unknown>>;
 
 export const schemasFile = join(packageRoot, "lib/admission-policies/merge/built-in-schemas.json");
 
-/** What upstream makes of two types, whatever their schemas are. */
+/** The types that upstream uses for two definitions, whatever their schemas are. */
 const specialTypes: Readonly<Record<string, string>> = {
   "io.k8s.apimachinery.pkg.api.resource.Quantity": "any",
   "io.k8s.apimachinery.pkg.runtime.RawExtension": "atomic",
 };
 
 /**
- * Returns the content of the file: the groups and versions that have documents, and the types of all kinds of the
- * documents' own groups and versions, a line for each.
+ * Returns the content of built-in-schemas.json: the groups and versions that have documents, and, each on a line, the types
+ * of the documents' kinds.
  */
 export const printSchemas = (documents: SchemaDocuments): string => {
   const types = Object.entries(buildSchemas(documents)).toSorted(([left], [right]) => (left < right ? -1 : 1));
@@ -29,23 +29,28 @@ export const printSchemas = (documents: SchemaDocuments): string => {
   return `{\n  "versions": ${JSON.stringify(versions)},\n  "types": {\n${lines.join(",\n")}\n  }\n}\n`;
 };
 
+/** Returns the types of all kinds, and of all definitions that these types refer to, by their names. */
 const buildSchemas = (documents: SchemaDocuments): Record<string, ValueType> => {
   const types = new Map<string, ValueType>();
   for (const [path, document] of Object.entries(documents)) {
     const schemas = toMap(toMap(toMap(document).components).schemas);
+    /** Adds the type of a definition, and returns its name; returns a simple type, such as `any`, itself. */
     const convert = (definition: string, name: string): string => {
       const special = specialTypes[definition];
       if (special !== undefined) return special;
       if (types.has(name)) return name;
-      // A type may refer to itself.
+      // The name must be present before the type is complete, because a type may refer to itself.
       types.set(name, {});
       const type = convertSchema(toMap(schemas[definition]), (reference) => {
         const referred = reference.replace("#/components/schemas/", "");
         return { name: convert(referred, nameType(referred)), schema: toMap(schemas[referred]) };
       });
-      if (typeof type !== "string") types.set(name, type);
-      else types.delete(name);
-      return typeof type === "string" ? type : name;
+      if (typeof type === "string") {
+        types.delete(name);
+        return type;
+      }
+      types.set(name, type);
+      return name;
     };
     for (const [definition, schema] of Object.entries(schemas)) {
       const kind = findKind(toMap(schema), path);

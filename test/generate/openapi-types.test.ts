@@ -15,9 +15,10 @@ const printField = (field: ObjectSchema) =>
     .slice(1, -1)
     .join("\n");
 
+// Each title says what the type or the comment of the printed field is.
 describe("the type of a field", () => {
   const rows: [name: string, field: ObjectSchema, printed: string][] = [
-    ["is a text", { type: "string" }, "  field?: string;"],
+    ["is a string", { type: "string" }, "  field?: string;"],
     ["is a number", { type: "integer", format: "int64" }, "  field?: number;"],
     ["is a list", { type: "array", items: { type: "integer" } }, "  field?: number[];"],
     ["is a map", { type: "object", additionalProperties: { type: "string" } }, "  field?: Record<string, string>;"],
@@ -48,12 +49,12 @@ describe("the type of a field", () => {
       "  /** The name (e.g. web, i.e. a label). */\n  field?: string;",
     ],
     [
-      "has the sentence after a single word, too",
+      "has the first two sentences of its description if the first is a single word",
       { type: "string", description: "Deprecated. Use another field. It is ignored" },
       "  /** Deprecated. Use another field. */\n  field?: string;",
     ],
     [
-      "has a description that does not end its own comment",
+      "has a description in which the end of a comment is escaped",
       { type: "string", description: "A pattern such as a/*/b" },
       "  /** A pattern such as a/*\\/b */\n  field?: string;",
     ],
@@ -79,7 +80,7 @@ describe("the types of Kubernetes objects", () => {
     );
   });
 
-  it("leave the apiVersion of an object open that all groups have", () => {
+  it("have any string as apiVersion for an object that several groups and versions have", () => {
     const options = {
       properties: { apiVersion: { type: "string" } },
       "x-kubernetes-group-version-kind": ["v1", "v2"].map((version) => ({ group: "", version, kind: "DeleteOptions" })),
@@ -90,7 +91,7 @@ describe("the types of Kubernetes objects", () => {
     );
   });
 
-  it("are in a file for each stable version, and for other versions that these mention", () => {
+  it("are in a file for each stable version, and for other versions that stable versions mention", () => {
     const files = buildTypeFiles({
       definitions: {
         "io.k8s.api.batch.v1.JobSpec": {

@@ -1,6 +1,6 @@
 // Writes lib/kubernetes/: the TypeScript types of Kubernetes objects, from the OpenAPI document that the newest API server
 // publishes; and with openapi-schemas.ts the schemas of built-in kinds. `npm run kubernetes-types` runs this file, and
-// test/cluster/kubernetes-types.test.ts compares.
+// test/cluster/kubernetes-types.test.ts compares the written files with the document.
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { packageRoot } from "../../infra/cli/roots.ts";
@@ -85,10 +85,10 @@ const locateReference = (reference: string): TypeLocation => {
 
 const collectImports = (types: { module: string; schema: ObjectSchema }[]): Map<string, Set<string>> => {
   const imported = new Map<string, Set<string>>();
-  for (const { module: own, schema } of types)
+  for (const { module: importer, schema } of types)
     for (const reference of listReferences(schema)) {
       const { module, name } = locateReference(reference);
-      if (module !== own) imported.set(module, (imported.get(module) ?? new Set()).add(name));
+      if (module !== importer) imported.set(module, (imported.get(module) ?? new Set()).add(name));
     }
   return imported;
 };
