@@ -28,8 +28,8 @@ describe("an audit of a cluster in trouble", () => {
   type Responder = (url: URL, response: ServerResponse, request: IncomingMessage) => object | undefined;
 
   /**
-   * Runs a function while an imitated API server serves these kinds. The function of each kind returns the kind's list,
-   * or sends it.
+   * Runs `act` while an imitated API server serves these kinds. The responder of a kind returns the kind's list as an
+   * object, or sends the response itself.
    */
   const runWithServer = async (
     kinds: Record<string, Responder>,
@@ -95,21 +95,22 @@ describe("an audit of a cluster in trouble", () => {
       (response, _, url) => sendStatus(response, 410, { metadata: { continue: url.searchParams.get("continue") } }),
       (response) => sendStatus(response, 410, { message: "too old" }),
     ];
-    let isNext = false;
+    let requestCount = 0;
     const respond: Responder = (url, response, request) => {
-      isNext = !isNext;
-      const trouble = isNext || !url.searchParams.has("continue") ? undefined : troubles.shift();
-      if (trouble) return trouble(response, request, url);
-      return buildPage(40, url, "x");
+      // Every second request has a trouble, but the first page has none.
+      const isTroubled = ++requestCount % 2 === 0 && url.searchParams.has("continue");
+      const trouble = isTroubled ? troubles.shift() : undefined;
+      return trouble ? trouble(response, request, url) : buildPage(40, url, "x");
     };
     await runWithServer({ configmaps: respond }, async () => {
       const { code, objects, faults } = await runJsonAudit(folder, ["--page", "5"]);
       assert.deepEqual(troubles, []);
       assert.deepEqual(faults, []);
       assert.equal(code, 0);
+      const allOnOnePage = buildPage(40, new URL("x:?limit=40"), "");
       assert.deepEqual(
         objects.map(({ uid }) => uid).toSorted(),
-        buildPage(40, new URL("x:?limit=40"), "").items.map(({ metadata }) => metadata.uid),
+        allOnOnePage.items.map(({ metadata }) => metadata.uid),
       );
     });
   });
@@ -125,7 +126,8 @@ describe("an audit of a cluster in trouble", () => {
         assert.equal(code, 3);
         assert.equal(objects.length, 3);
         assert.match(stderr, /^secrets could not be read whole: the API server answers 503: not today$/m);
-        assert.equal(requests.filter((path) => path.startsWith("/api/v1/secrets")).length, 5);
+        const attempts = requests.filter((path) => path.startsWith("/api/v1/secrets"));
+        assert.equal(attempts.length, 5);
       },
     );
   });
@@ -133,12 +135,10 @@ describe("an audit of a cluster in trouble", () => {
   it("evaluates rules for the cluster's version, or for the newest one if it can't be read", async () => {
     const settings = "settings: { defaults: { enforce: restricted } }";
     await writeFile(join(folder, "postern.yaml"), printConfig(`  pod-security: { ${settings} }\n`));
-    const container = {
-      name: "a",
-      image: "a:1",
-      securityContext: { allowPrivilegeEscalation: false, capabilities: { drop: ["ALL"] } },
-    };
+    const containerContext = { allowPrivilegeEscalation: false, capabilities: { drop: ["ALL"] } };
+    const container = { name: "a", image: "a:1", securityContext: containerContext };
     const securityContext = { seccompProfile: { type: "RuntimeDefault" } };
+    // With hostUsers: false, runAsNonRoot isn't required since Kubernetes 1.35.
     const spec = { hostUsers: false, securityContext, containers: [container] };
     const items = [{ metadata: { name: "p", namespace: "a", uid: "p" }, spec }];
     const audit = async (version: object, words: string[] = []) => {
@@ -268,18 +268,19 @@ describe("an audit of a cluster in trouble", () => {
     otherServer.close();
   });
 
-  it("writes complete files, with the results up to then, if it is interrupted", async () => {
-    let child = 0;
+  it("writes complete files, with the results up to the interruption, if the audit is interrupted", async () => {
+    let auditPid = 0;
     const respond: Responder = (url) => {
       if (!url.searchParams.has("continue")) return buildPage(100, url, "x");
-      process.kill(child, "SIGINT");
+      process.kill(auditPid, "SIGINT");
       return undefined;
     };
     await runWithServer({ configmaps: respond }, async () => {
       await writeFile(join(folder, "out.json"), "from before");
       const words = ["--page", "10", "-o", "json=out.json", "-o", "sarif=out.sarif"];
-      const { code, stdout, stderr } = await runAudit(folder, words, [], (pid) => {
-        child = pid;
+      const nodeOptions: string[] = [];
+      const { code, stdout, stderr } = await runAudit(folder, words, nodeOptions, (pid) => {
+        auditPid = pid;
       });
       assert.equal(code, 3, stderr);
       assert.equal(stdout, "10 objects: 10 allowed\n");
@@ -288,21 +289,19 @@ describe("an audit of a cluster in trouble", () => {
       assert.deepEqual([objects.length, isCut], [10, true]);
       const [{ invocations }] = JSON.parse(await readFile(join(folder, "out.sarif"), "utf8")).runs;
       assert.equal(invocations[0].executionSuccessful, false);
-      assert.deepEqual(
-        (await readdir(folder)).filter((name) => /^out\.(json|sarif)\./.test(name)),
-        [],
-      );
+      const drafts = (await readdir(folder)).filter((name) => /^out\.(json|sarif)\./.test(name));
+      assert.deepEqual(drafts, []);
     });
   });
 
   it("keeps only one page of a large list in memory", {
     skip: process.platform !== "linux" && "memory is read from /proc",
   }, async () => {
-    let [open, most] = [0, 0];
+    let [openRequests, mostOpenRequests] = [0, 0];
     const data = "x".repeat(10_000);
     const respond: Responder = (url, response) => {
-      most = Math.max(most, ++open);
-      response.on("close", () => open--);
+      mostOpenRequests = Math.max(mostOpenRequests, ++openRequests);
+      response.on("close", () => openRequests--);
       return buildPage(20_000, url, data);
     };
     await runWithServer({ configmaps: respond }, async (requests) => {
@@ -311,7 +310,8 @@ describe("an audit of a cluster in trouble", () => {
       const { code, stdout, stderr, peak } = await runAudit(folder, words, ["--max-old-space-size=150"]);
       assert.equal(stdout, "20000 objects: 20000 allowed\n", stderr);
       assert.equal(code, 0);
-      assert.equal(most, 1);
+      assert.equal(mostOpenRequests, 1);
+      // A page has 250 objects.
       assert.equal(requests.filter((path) => path.startsWith("/api/v1/configmaps")).length, 80);
       assert.ok(peak > 0 && peak < 360, `${peak} MiB`);
     });
@@ -344,9 +344,9 @@ describe("an audit of a cluster in trouble", () => {
     ] as const)
       await assert.rejects(check.run({ options: buildOptions(changes), words: [...words] }), new Complaint(sentence));
     await runWithServer({}, async () => {
-      const file = join(folder, "no/such");
-      const nowhere = check.run({ options: buildOptions({ output: `json=${file}` }), words: [] });
-      await assert.rejects(nowhere, /^Error: .*no\/such can't be written: ENOENT/);
+      const output = `json=${join(folder, "no/such")}`;
+      const unwritable = check.run({ options: buildOptions({ output }), words: [] });
+      await assert.rejects(unwritable, /^Error: .*no\/such can't be written: ENOENT/);
       const { code, stderr } = await runAudit(folder, []);
       assert.deepEqual([code, stderr], [0, "no rule is about anything that cluster c has\n"]);
     });

@@ -12,8 +12,8 @@ import { createTestFolder } from "../folders.ts";
 import { needs } from "../parts.ts";
 import { buildPodRequest } from "../requests.ts";
 
-// Opens the console in Debian's Chromium. Scripts that run in the page are texts here, because the types of this
-// program are those of Node, and not of a browser.
+// Opens the console in Debian's Chromium. Scripts that run in the page are strings here, because this program is checked
+// with the types of Node, which lack those of browsers.
 
 /** A policy that quotes an object's name in a message, a warning and an audit annotation. */
 const policies = [
@@ -88,27 +88,26 @@ describe("the console's pages", await needs("chromium"), () => {
     page.on("request", (request) => {
       if (!request.url().startsWith(gateway.console) && !request.url().startsWith("data:")) faults.push(request.url());
     });
+    // Counts the plots: each plot listens to the event dppxchange while it exists.
     await page.addInitScript(`
-      globalThis.listening = 0;
+      globalThis.plotCount = 0;
       const { addEventListener, removeEventListener } = window;
       window.addEventListener = (name, ...rest) => {
-        globalThis.listening += name === "dppxchange";
+        globalThis.plotCount += name === "dppxchange";
         addEventListener(name, ...rest);
       };
       window.removeEventListener = (name, ...rest) => {
-        globalThis.listening -= name === "dppxchange";
+        globalThis.plotCount -= name === "dppxchange";
         removeEventListener(name, ...rest);
       };`);
     await page.goto(`${gateway.console}${hash}`);
     await page.getByText("connected", { exact: true }).waitFor();
-    /** Closes the page. `expected` is an HTTP status that the browser may report as an error. */
-    const close = async (expected = "none") => {
+    /** Closes the page, and fails if there were faults. The browser may report responses with `expectedStatus` as errors. */
+    const close = async ({ expectedStatus = 0 } = {}) => {
       assert.equal(await page.evaluate("globalThis.isHarmed"), undefined);
       await page.close();
-      assert.deepEqual(
-        faults.filter((fault) => !fault.includes(`status of ${expected}`)),
-        [],
-      );
+      const unexpected = faults.filter((fault) => !fault.includes(`status of ${expectedStatus}`));
+      assert.deepEqual(unexpected, []);
     };
     return { page, close };
   };
@@ -174,20 +173,20 @@ describe("the console's pages", await needs("chromium"), () => {
     await rows(page).first().waitFor();
     await page.getByLabel("Filter the reviews").fill("");
     await page.getByRole("button", { name: "Pause" }).click();
-    const paused = await rows(page).count();
+    const countWhenPaused = await rows(page).count();
     await sendPods(3);
     await page.getByRole("button", { name: "Resume (3 new)" }).waitFor();
-    assert.equal(await rows(page).count(), paused);
+    assert.equal(await rows(page).count(), countWhenPaused);
     await rows(page).first().click();
     await page.getByRole("heading", { name: "As a case" }).waitFor();
     await page.goBack();
     await page.getByRole("button", { name: "Resume (3 new)" }).waitFor();
-    assert.equal(await rows(page).count(), paused);
+    assert.equal(await rows(page).count(), countWhenPaused);
     await page.getByRole("button", { name: "Resume" }).click();
-    await waitUntil(page, `document.querySelectorAll(".reviews a").length === ${paused + 3}`);
+    await waitUntil(page, `document.querySelectorAll(".reviews a").length === ${countWhenPaused + 3}`);
     await page.reload();
     await page.getByText("connected", { exact: true }).waitFor();
-    await waitUntil(page, `document.querySelectorAll(".reviews a").length === ${paused + 3}`);
+    await waitUntil(page, `document.querySelectorAll(".reviews a").length === ${countWhenPaused + 3}`);
     await close();
   });
 
@@ -273,19 +272,18 @@ describe("the console's pages", await needs("chromium"), () => {
     await gateway.send("validating-admission-policy/validate/quote", hostile);
     const isLastShown = 'document.querySelector(".reviews a").textContent.includes("validating-admission-policy")';
     await waitUntil(page, isLastShown);
-    const targets = await rows(page).evaluateAll((links: { hash?: string }[]) =>
+    const hashes = await rows(page).evaluateAll((links: { hash?: string }[]) =>
       links.slice(0, 5).map(({ hash }) => hash),
     );
-    const shown: string[] = [];
-    for (const target of targets) {
-      await page.goto(`${gateway.console}${target}`);
+    let shownTexts = "";
+    for (const hash of hashes) {
+      await page.goto(`${gateway.console}${hash}`);
       await page.getByRole("heading", { name: "As a case" }).waitFor();
       assert.equal(await page.locator("img, main script").count(), 0);
-      shown.push(await page.locator("main").innerText());
+      shownTexts += await page.locator("main").innerText();
     }
-    const texts = shown.join("\n");
     for (const text of ["Warning: ", `unwanted: ${markup}`, `noted: ${markup}`, "(no valid image reference)"])
-      assert.ok(texts.includes(text), `${text} in ${texts}`);
+      assert.ok(shownTexts.includes(text), `${text} in ${shownTexts}`);
     await page.goto(`${gateway.console}#rules/${encodeURIComponent(markup)}`);
     await page.getByRole("alert").waitFor();
     for (const hash of [markup, "%", "rules/%E0%A4%A"]) {
@@ -293,19 +291,20 @@ describe("the console's pages", await needs("chromium"), () => {
       await page.locator("main h1").waitFor();
     }
     await page.goto(`${gateway.console}#try`);
-    const turned = { ...object, metadata: { ...object.metadata, name: `${markup}\u202eturned` } };
-    await page.getByLabel("Manifests").fill(JSON.stringify(turned));
+    // The character U+202E would reverse the direction of the text after it.
+    const reversing = { ...object, metadata: { ...object.metadata, name: `${markup}\u202ereversed` } };
+    await page.getByLabel("Manifests").fill(JSON.stringify(reversing));
     await page.getByLabel("User").fill(markup);
     await page.getByRole("button", { name: "Check" }).click();
     await waitUntil(page, 'document.querySelector("[aria-live]").textContent.includes("<img")');
     assert.equal(await page.locator("img, main script").count(), 0);
     const answered = await page.locator("[aria-live]").innerText();
-    assert.match(answered, /\ufffdturned/);
+    assert.match(answered, /\ufffdreversed/);
     assert.doesNotMatch(answered, /\p{Bidi_Control}/u);
-    await close("422");
+    await close({ expectedStatus: 422 });
   });
 
-  it("have a policy that keeps even their own scripts from making HTML of a text", async () => {
+  it("have a content security policy that keeps even their own scripts from making HTML of a text", async () => {
     const { page } = await openPage();
     for (const script of [
       `document.body.innerHTML = "<b>a</b>"`,
@@ -313,8 +312,8 @@ describe("the console's pages", await needs("chromium"), () => {
       `trustedTypes.createPolicy("a", { createHTML: String })`,
     ])
       await assert.rejects(page.evaluate(script), /TrustedHTML|Policy "a" disallowed/, script);
-    const outer = await page.evaluate(`fetch("https://example.com").then(() => "sent", () => "refused")`);
-    assert.equal(outer, "refused");
+    const otherHost = await page.evaluate(`fetch("https://example.com").then(() => "sent", () => "refused")`);
+    assert.equal(otherHost, "refused");
     await page.close();
   });
 
@@ -334,14 +333,15 @@ describe("the console's pages", await needs("chromium"), () => {
     const { page, close } = await openPage("#try");
     const text =
       "apiVersion: v1\nkind: Pod\nmetadata: { name: a }\nspec:\n  containers:\n    - name: a\n      image: quay.io/a:1\n";
-    const drop = `{
+    // First a file is dropped, which the page reads, and then no file, which the page leaves to the browser.
+    const dropTwice = `{
       const dataTransfer = new DataTransfer();
       dataTransfer.items.add(new File([${JSON.stringify(text)}], "pod.yaml"));
       const drop = (dataTransfer) => new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true });
       document.querySelector("textarea").dispatchEvent(drop(dataTransfer));
       document.querySelector("textarea").dispatchEvent(drop(new DataTransfer()));
     }`;
-    assert.equal(await page.evaluate(drop), true, "the browser inserts a text that is dropped");
+    assert.equal(await page.evaluate(dropTwice), true, "the browser's own action for the second drop is not prevented");
     await waitUntil(page, 'document.querySelector("textarea").value.includes("quay.io")');
     await page.getByRole("button", { name: "Check" }).click();
     await page.getByRole("heading", { name: "Pod default/a denied" }).waitFor();
@@ -358,17 +358,14 @@ describe("the console's pages", await needs("chromium"), () => {
         steps.some((text) => step.test(text)),
         `${step} in ${steps.join("\n")}`,
       );
-    const looks = (await page.evaluate(`["denied", "undecided"].map((verdict) => {
+    const badgeStyles = (await page.evaluate(`["denied", "undecided"].map((verdict) => {
       const { color, borderStyle } = getComputedStyle(document.querySelector("li .badge." + verdict));
       return { color, borderStyle };
     })`)) as { color: string; borderStyle: string }[];
     assert.equal(await page.locator("li .badge.undecided").count(), 1);
-    assert.notEqual(looks[0]?.color, looks[1]?.color);
-    assert.deepEqual(
-      looks.map(({ borderStyle }) => borderStyle),
-      ["none", "dashed"],
-      "also for those who don't see the colours",
-    );
+    assert.notEqual(badgeStyles[0]?.color, badgeStyles[1]?.color);
+    // The borders differ, too, for users who don't see the colours.
+    assert.deepEqual([badgeStyles[0]?.borderStyle, badgeStyles[1]?.borderStyle], ["none", "dashed"]);
     await close();
   });
 
@@ -384,28 +381,29 @@ describe("the console's pages", await needs("chromium"), () => {
     await page.getByRole("img", { name: /^Calls and denials in/ }).waitFor();
     for (const name of ["Settings, entries and exemptions", "Parity with the compiled-in plugin", "README"])
       await page.getByRole("heading", { name }).waitFor();
-    const colours = await page.evaluate(`{
+    // The pixels of an empty canvas have only one value.
+    const pixelValues = await page.evaluate(`{
       const { width, height } = document.querySelector("canvas");
       new Set(document.querySelector("canvas").getContext("2d").getImageData(0, 0, width, height).data).size;
     }`);
-    assert.ok(Number(colours) > 5, String(colours));
-    const countPlots = () => page.evaluate("globalThis.listening");
-    const before = await countPlots();
+    assert.ok(Number(pixelValues) > 5, String(pixelValues));
+    const countPlots = () => page.evaluate("globalThis.plotCount");
+    const plotsBefore = await countPlots();
     await sendPods(1);
-    const calls = page.locator("table").first().locator("td").first();
-    const call = Number(await calls.textContent());
+    const firstCell = page.locator("table").first().locator("td").first();
+    const callsBefore = Number(await firstCell.textContent());
     await sendPods(1);
-    await waitUntil(page, `Number(document.querySelector("td").textContent) > ${call}`);
-    assert.equal(await countPlots(), before, "plots that are replaced no longer listen");
+    await waitUntil(page, `Number(document.querySelector("td").textContent) > ${callsBefore}`);
+    assert.equal(await countPlots(), plotsBefore, "plots that are replaced no longer listen");
     await page.reload();
     await page.getByRole("heading", { name: "default-toleration-seconds" }).waitFor();
     await page.goBack();
     await page.getByRole("heading", { name: "Rules" }).waitFor();
     await page.getByRole("link", { name: "default-toleration-seconds" }).focus();
-    const number = "document.activeElement.closest('tr').cells[3].textContent";
-    const shown = await page.evaluate(number);
+    const callsInRow = "document.activeElement.closest('tr').cells[3].textContent";
+    const shownCalls = await page.evaluate(callsInRow);
     await sendPods(1);
-    await waitUntil(page, `${number} > ${shown}`);
+    await waitUntil(page, `${callsInRow} > ${shownCalls}`);
     await close();
   });
 
@@ -485,7 +483,7 @@ describe("the console's pages", await needs("chromium"), () => {
       test.diagnostic(`axe-core on ${pages.length} pages: ${passes} checks passed, ${violations} failed`);
       test.diagnostic(`${incomplete} checks gave no result: ${[...uncertain].join(", ")}`);
       assert.deepEqual(faults, []);
-      await close("422");
+      await close({ expectedStatus: 422 });
     });
 
   it("connect again after the gateway restarted, and keep the reviews from before", async () => {
@@ -494,7 +492,7 @@ describe("the console's pages", await needs("chromium"), () => {
     const object = buildPod("last-before", "ghcr.io/app:1");
     await gateway.send("default-toleration-seconds/mutate", buildPodRequest({ namespace: "shop", object }));
     await rows(page).filter({ hasText: "last-before" }).waitFor();
-    const before = await countReviews(page);
+    const countBefore = await countReviews(page);
     const ports = ["--port", new URL(gateway.url).port, "--console-port", new URL(gateway.console).port];
     await gateway.stop();
     await page
@@ -512,7 +510,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await page.getByText("connected", { exact: true }).waitFor();
     assert.equal(await page.getByRole("alert").count(), 0);
     await sendPods(2);
-    await page.getByText(`${before + 2} of ${before + 2}`).waitFor();
+    await page.getByText(`${countBefore + 2} of ${countBefore + 2}`).waitFor();
     await gateway.stop();
     await rm(join(folder, ".postern/console.token"));
     gateway = await serveWithConsole(folder, config, ports);
@@ -521,7 +519,7 @@ describe("the console's pages", await needs("chromium"), () => {
       .getByRole("alert")
       .getByText(/^The server at this address refuses this page: .*\. Open the address that postern serve prints\.$/)
       .waitFor();
-    assert.equal(await countReviews(page), before + 2);
+    assert.equal(await countReviews(page), countBefore + 2);
     await page.close();
   });
 
@@ -553,10 +551,10 @@ describe("the console's pages", await needs("chromium"), () => {
   });
 
   it("have few elements for 10,000 reviews, also after scrolling and filtering", async (test) => {
-    const unused = { file: "", port: 0, getLoaded: () => assert.fail("nothing is opened") };
+    const unusedOptions = { file: "", port: 0, getLoaded: () => assert.fail("nothing is opened") };
     const host = { publicKeys: "", writeLogLine: () => {} };
-    const { host: watched, open } = createConsole(0)(host);
-    const listener = await open({ ...unused, state: folder });
+    const { host: watchedHost, open } = createConsole(0)(host);
+    const listener = await open({ ...unusedOptions, state: folder });
     after(() => listener.close());
     const page = await browser.newPage();
     await page.goto(listener.line.replace("Console: ", ""));
@@ -564,15 +562,8 @@ describe("the console's pages", await needs("chromium"), () => {
     for (let index = 0; index < 10_500; index++) {
       const request = buildPodRequest({ name: `web-${index}`, namespace: "shop" });
       const facts = { rule: "limit-ranger", phase: "mutate", cluster: "local", code: 200, mode: "enforce" } as const;
-      watched.writeLogLine({
-        ...facts,
-        request,
-        refused: false,
-        operations: 1,
-        milliseconds: 1,
-        function: "",
-        version: "",
-      });
+      const outcome = { refused: false, operations: 1, milliseconds: 1 };
+      watchedHost.writeLogLine({ ...facts, request, ...outcome, function: "", version: "" });
     }
     await page.getByText("10000 of 10000").waitFor();
     const measured = await page.evaluate(`(async () => {
@@ -605,6 +596,7 @@ describe("the console's pages", await needs("chromium"), () => {
     test.diagnostic(`medians: ${scroll} ms to scroll, ${filter} ms to filter; at most ${elements} elements`);
     assert.ok(elements < 1500, String(elements));
     await page.evaluate('document.querySelector(".scroller").scrollTop = 1e9');
+    // The last row has the oldest of the 10,000 newest reviews.
     await page.locator('[aria-posinset="10000"]').waitFor();
     assert.match(String(await page.locator('[aria-posinset="10000"]').textContent()), /web-500 /);
     await page.close();

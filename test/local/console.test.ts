@@ -78,12 +78,13 @@ const openStream = async (lastEventId?: string, address = gateway.console) => {
       const end = text.lastIndexOf("\n");
       if (end < 0) continue;
       for (const line of text.slice(0, end).split("\n"))
-        if (line.startsWith("data: ")) rows.push(...JSON.parse(line.slice(6)));
+        if (line.startsWith("data: ")) rows.push(...JSON.parse(line.slice("data: ".length)));
       text = text.slice(end + 1);
     }
   };
   const readToEnd = read().catch(() => {});
   return {
+    /** Waits until so many rows have arrived. */
     waitFor: async (count: number) => {
       for (let turn = 0; rows.length < count && turn < 2400; turn++) await wait(25);
       return rows;
@@ -304,7 +305,7 @@ describe("reviews", () => {
     assert.deepEqual([warned?.mode, warned?.refusal], ["warn", undefined]);
   });
 
-  it("of a group have the verdict of each member, and name the modes warn and audit", async () => {
+  it("of a group state the verdict of each of its rules, also of a rule in the mode warn or audit", async () => {
     const stream = await openStream("none");
     await gateway.send("defaults/mutate", buildRequest("grouped"));
     const row = await stream.find("Pod shop/grouped");
@@ -335,13 +336,14 @@ describe("manifests that are tried", () => {
   const check = (question: object) => sendRequest("check", { method: "POST", body: JSON.stringify(question) });
   const defaultQuestion = { cluster: "local", user: "jane", operation: "" };
 
-  it("get the same answer as from postern check, with lines and steps", async () => {
+  it("get the verdict of postern check, with the line of the denial and the webhooks that were called", async () => {
     const text = JSON.stringify(buildPod("tried", "docker.io/nginx"), null, 2);
     const { code, body } = await check({ ...defaultQuestion, text: `# one\n${text}` });
     assert.equal(code, 200, body);
     const [object, ...otherObjects] = JSON.parse(body).objects;
     assert.deepEqual(otherObjects, []);
     assert.equal(object.verdict, "denied");
+    // Lines count from 1, and the sent text has one more line at its beginning.
     const line = text.split("\n").findIndex((content) => content.includes('"image"')) + 2;
     assert.deepEqual(
       object.denials.map((denial: { rule: string; line: number }) => [denial.rule, denial.line]),
@@ -435,6 +437,13 @@ describe("the feed of reviews", () => {
   const signer = createTestSigner(1);
   const path = `/${signer.segment("local")}/keep-it/validate`;
   const limits = { bytes: 40_000, reviews: 100, keep: 50 };
+  /** Returns the rows that a page gets when it opens. */
+  const readRows = (feed: ReturnType<typeof createReviewFeed>) => {
+    const rows: ReviewRow[] = [];
+    const unsubscribe = feed.subscribe("", (newRows) => rows.push(...newRows));
+    unsubscribe();
+    return rows;
+  };
 
   /** Returns a feed and a function that sends reviews through an endpoint that the feed wraps. */
   const openFeed = (validate: Rule["validate"] = () => undefined) => {
@@ -460,11 +469,10 @@ describe("the feed of reviews", () => {
     });
     const stop = feed.subscribe("", () => {});
     assert.equal(await send({ object: { metadata: { name: "web", labels: { hidden: "S3cret-pa55" } } } }), 500);
-    const rows: ReviewRow[] = [];
-    feed.subscribe("", (newRows) => rows.push(...newRows))();
-    const { failure } = feed.find(rows[0]?.id ?? "") ?? {};
+    const [row] = readRows(feed);
+    const { failure } = feed.find(row?.id ?? "") ?? {};
     assert.equal(failure, 'the rule failed: Error: no pod such as ***, "***"');
-    assert.equal(rows[0]?.sentence, failure);
+    assert.equal(row?.sentence, failure);
     stop();
   });
 
@@ -482,10 +490,8 @@ describe("the feed of reviews", () => {
       const { feed, send } = openFeed(() => verdict);
       const stop = feed.subscribe("", () => {});
       assert.equal(await send({ object: { metadata: { name: "web" }, data: { a: "S3cret-pa55" } }, ...request }), 200);
-      const rows: ReviewRow[] = [];
-      feed.subscribe("", (newRows) => rows.push(...newRows))();
       assert.deepEqual(
-        rows.map((row) => row.sentence),
+        readRows(feed).map((row) => row.sentence),
         [sentence],
       );
       stop();
@@ -500,19 +506,9 @@ describe("the feed of reviews", () => {
       { ...member, rule: "b", operations: 1 },
       { ...member, rule: "c", message: "no", refused: true },
     ];
-    const facts = {
-      rule: "group",
-      cluster: "local",
-      code: 200,
-      refused: true,
-      operations: 0,
-      milliseconds: 1,
-      members,
-    };
+    const facts = { rule: "group", cluster: "local", code: 200, refused: true, operations: 0, milliseconds: 1, members };
     feed.host.writeLogLine({ ...facts, function: "", version: "" });
-    const rows: ReviewRow[] = [];
-    feed.subscribe("", (newRows) => rows.push(...newRows))();
-    assert.equal(rows[0]?.sentence, "a: it is old; c: no");
+    assert.equal(readRows(feed)[0]?.sentence, "a: it is old; c: no");
     stop();
   });
 
@@ -537,7 +533,7 @@ describe("the feed of reviews", () => {
       for (let round = 0; round < 20; round++) {
         const start = performance.now();
         for (let count = 0; count < 500; count++) await send(buildRequest("a"));
-        fastest = Math.min(fastest, (performance.now() - start) * 2);
+        fastest = Math.min(fastest, ((performance.now() - start) / 500) * 1000);
       }
       return fastest;
     };
@@ -566,6 +562,7 @@ describe("the feed of reviews", () => {
     const { feed, send } = openFeed();
     const rows: ReviewRow[] = [];
     const stop = feed.subscribe("", (newRows) => rows.push(...newRows));
+    // The feed keeps fewer of these than 30, because it keeps 40,000 bytes.
     for (let count = 0; count < 60; count++)
       await send({ object: { metadata: { name: `n${count}` }, data: "x".repeat(1000) } });
     await wait(300);
@@ -574,7 +571,8 @@ describe("the feed of reviews", () => {
     assert.ok(keptReviews.length > 3 && keptReviews.length < 30, String(keptReviews.length));
     assert.equal(keptReviews.at(-1)?.row.object, "Pod n59");
     assert.ok(keptReviews.reduce((sum, { bytes }) => sum + bytes, 0) <= limits.bytes);
-    // A review that exceeds the limit alone, as text or in memory, isn't kept, and removes all older ones.
+    // A review that is larger than the limit, as text or in memory, isn't kept, and removes all older ones. In memory, an
+    // empty object takes about 50 bytes.
     for (const data of ["x".repeat(limits.bytes), Array(limits.bytes / 50).fill({})]) {
       await send();
       await send({ object: { metadata: { name: "large" }, data } });
@@ -588,7 +586,7 @@ describe("the feed of reviews", () => {
     stop();
   });
 
-  it("doesn't show requests without a valid key", async () => {
+  it("shows a failed request with a valid key, but no requests without a valid key", async () => {
     const { feed, send } = openFeed();
     const rows: ReviewRow[] = [];
     const stop = feed.subscribe("", (newRows) => rows.push(...newRows));
@@ -596,7 +594,7 @@ describe("the feed of reviews", () => {
       assert.equal(await send({}, wrongPath), 404);
     assert.equal(await send({ operation: "OTHER" }), 400);
     stop();
-    feed.subscribe("", (newRows) => rows.push(...newRows))();
+    rows.push(...readRows(feed));
     assert.deepEqual(
       rows.map(({ verdict, cluster }) => [verdict, cluster]),
       [["failed: 400", "local"]],
@@ -629,8 +627,7 @@ describe("the feed of reviews", () => {
     await wait(300);
     assert.equal(feed.find(rows[0]?.id ?? ""), undefined);
     await send();
-    feed.subscribe("", (newRows) => rows.push(...newRows))();
-    assert.equal(rows.length, 1);
+    assert.equal(rows.concat(readRows(feed)).length, 1);
   });
 
   const names = {
@@ -663,8 +660,8 @@ describe("a page that opens", () => {
     const kind = { group: "", version: "v1", kind: text };
     const request = { ...buildRequest("a"), name: text, namespace: text, kind, userInfo };
     const facts = { rule: "limit-ranger", phase: "mutate", cluster: "c".repeat(63), code: 200 } as const;
-    const rest = { refused: false, operations: 0, milliseconds: 1, function: "", version: "" };
-    for (let count = 0; count < 10_000; count++) host.writeLogLine({ ...facts, request, ...rest });
+    const outcome = { refused: false, operations: 0, milliseconds: 1, function: "", version: "" };
+    for (let count = 0; count < 10_000; count++) host.writeLogLine({ ...facts, request, ...outcome });
     const late = await openStream(undefined, listener.line.replace("Console: ", ""));
     assert.equal((await late.waitFor(10_000)).length, 10_000);
     await Promise.all([stream.close(), late.close()]);
@@ -685,12 +682,8 @@ describe("the page's bundle", () => {
       "rule?name=always-pull-images": '"parity":{',
     }))
       assert.ok((await (await fetch(new URL(path, packed.console))).text()).includes(content), path);
-    const question = {
-      cluster: "local",
-      user: "jane",
-      operation: "",
-      text: JSON.stringify(buildPod("a", "quay.io/a")),
-    };
+    const text = JSON.stringify(buildPod("a", "quay.io/a"));
+    const question = { cluster: "local", user: "jane", operation: "", text };
     const checked = await fetch(new URL("check", packed.console), { method: "POST", body: JSON.stringify(question) });
     assert.match(await checked.text(), /"verdict":"denied"/);
     await packed.stop();
@@ -698,7 +691,8 @@ describe("the page's bundle", () => {
   });
 
   it("has less than 100 KB, including its styles", async () => {
-    const { outputFiles = [] } = await bundlePage("dist", false);
+    const write = false;
+    const { outputFiles = [] } = await bundlePage("dist", write);
     const bytes = outputFiles.reduce((sum, { contents }) => sum + contents.length, 0);
     assert.ok(bytes > 10_000 && bytes < 100_000, String(bytes));
   });

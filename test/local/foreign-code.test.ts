@@ -18,12 +18,13 @@ const [teamFolder, foreignFolder, toolFolder, bareFolder] = ["team", "foreign", 
 ) as [string, string, string, string];
 const ranFile = join(folder, "ran");
 
-interface Row {
+/** A command that runs in the folder of another team, and what must follow. */
+interface CommandRow {
   name: string;
   words: string[];
-  /** The file for --config; by default that of the team. */
+  /** The file for --config; by default the team's postern.yaml. */
   config?: string;
-  /** True for a verb whose --config is not a postern.yaml. */
+  /** Whether the command gets no --config, because its option --config means another file. */
   isWithout?: boolean;
   code?: number;
   /** A pattern for standard output. */
@@ -33,7 +34,9 @@ interface Row {
   /** The files that the verb writes to the working directory. */
   writes?: string[];
 }
-const { withConfig, withoutConfig } = readRows<Record<"withConfig" | "withoutConfig", Row[]>>(import.meta.filename);
+const { withConfig, withoutConfig } = readRows<Record<"withConfig" | "withoutConfig", CommandRow[]>>(
+  import.meta.filename,
+);
 const howToBegin =
   '^there is no postern\\.yaml in this folder or above it: "postern new NAME" writes one with a rule of your own, .*\\n$';
 
@@ -51,8 +54,8 @@ export default rule({
 `;
 
 /**
- * Writes the folder of a rule that denies with a message. Without a message, the rule is one of the other team and
- * admits everything.
+ * Writes the folder of a rule that denies with the message `refused`. Without `refused`, the rule belongs to the other team:
+ * it admits everything, and writes its name into the file `ran` when it is imported.
  */
 const writeRule = async (ruleFolder: string, refused?: string) => {
   const trap = `import { appendFileSync } from "node:fs";\nappendFileSync(${JSON.stringify(ranFile)}, import.meta.url);\n`;
@@ -135,10 +138,10 @@ const env = { PATH: process.env.PATH ?? "", HOME: folder };
 const runIn = (cwd: string, project: string, ...words: string[]): Promise<ProgramOutput> =>
   runProgram([join(project, "node_modules/postern/infra/postern.js"), ...words], { cwd, env });
 
-const listFiles = async (place: string) =>
-  (await readdir(place, { recursive: true })).filter((file) => !file.includes("node_modules")).sort();
+const listFiles = async (parent: string) =>
+  (await readdir(parent, { recursive: true })).filter((file) => !file.includes("node_modules")).sort();
 
-const requireOutput = ({ code, stdout, stderr }: ProgramOutput, row: Row) => {
+const requireOutput = ({ code, stdout, stderr }: ProgramOutput, row: CommandRow) => {
   assert.equal(code, row.code ?? 0, `${stdout}${stderr}`);
   assert.match(stdout, new RegExp(row.prints ?? "", "m"));
   const complains = row.complains === "begin" ? howToBegin : row.complains;
@@ -218,13 +221,9 @@ describe("a new project", () => {
     const projectFolder = join(folder, "empty");
     await mkdir(projectFolder);
     const created = await runIn(projectFolder, toolFolder, "new", "require-owner-label");
-    assert.deepEqual(
-      [created.code, created.stderr],
-      [
-        0,
-        `node_modules/postern is a link to ${join(toolFolder, "node_modules/postern/")}: no package postern is installed here\n`,
-      ],
-    );
+    const linked = join(toolFolder, "node_modules/postern/");
+    const note = `node_modules/postern is a link to ${linked}: no package postern is installed here\n`;
+    assert.deepEqual([created.code, created.stderr], [0, note]);
     const tested = await runIn(projectFolder, toolFolder, "test", "require-owner-label");
     assert.deepEqual([tested.code, tested.stderr], [0, ""], tested.stdout);
     assert.match(tested.stdout, /\n10 tests: 10 passed\n$/);
@@ -241,7 +240,7 @@ describe("a new project", () => {
     assert.deepEqual([tested.code, tested.stderr], [0, ""], tested.stdout);
   });
 
-  it("can be used from folders below it, and the command says so", async () => {
+  it("can be used from folders below it, and the command says which postern.yaml it uses", async () => {
     const subfolder = join(folder, "empty/k8s");
     await write(join(subfolder, "pod.yaml"), pod);
     const { code, stdout, stderr } = await runIn(subfolder, toolFolder, "check", "pod.yaml", "--plugins", "none");

@@ -61,7 +61,7 @@ const createWaitingHandler = () => {
   return { handler, started: started.promise, release: () => released.resolve() };
 };
 
-/** The time limits in milliseconds. */
+/** The milliseconds in which a client must send a request, and in which a connection must have used a valid key. */
 const longTimeouts = { sending: 120_000, keyless: 120_000 };
 
 /** Opens a gateway. Its time limits are long, for slow machines, unless a test shortens them. */
@@ -71,8 +71,8 @@ const openTestGateway = async (
 ) => {
   const gateway = await openImitatedApiGateway(certificate, "127.0.0.1", 0, timeouts);
   gateways.push(gateway);
-  const admits = createUrlKeyVerifier(signer.publicKey, () => [1]);
-  gateway.serve(new Map(Object.entries({ "check-name": nameEndpoint, ...handlers })), admits);
+  const hasValidKey = createUrlKeyVerifier(signer.publicKey, () => [1]);
+  gateway.serve(new Map(Object.entries({ "check-name": nameEndpoint, ...handlers })), hasValidKey);
   return {
     gateway,
     port: Number(new URL(gateway.url).port),
@@ -84,7 +84,8 @@ interface Answer {
   code: number | undefined;
   headers: IncomingMessage["headers"];
   body: string;
-  reused: boolean;
+  /** Whether the request was sent on the connection of an earlier request. */
+  isOnOldConnection: boolean;
 }
 
 const post = (url: string, body: string | Buffer | AsyncIterable<Buffer>, options: RequestOptions = {}) =>
@@ -98,13 +99,9 @@ const post = (url: string, body: string | Buffer | AsyncIterable<Buffer>, option
         headers: { "content-type": "application/json", ...options.headers },
       },
       async (response) => {
-        const chunks = await Array.fromAsync(response);
-        resolve({
-          code: response.statusCode,
-          headers: response.headers,
-          body: Buffer.concat(chunks).toString(),
-          reused: client.reusedSocket,
-        });
+        const body = Buffer.concat(await Array.fromAsync(response)).toString();
+        const { statusCode: code, headers } = response;
+        resolve({ code, headers, body, isOnOldConnection: client.reusedSocket });
       },
     );
     client.on("error", reject);
@@ -169,7 +166,7 @@ describe("the gateway", () => {
     const second = await post(gateway.url + path, printReview("bad"), { agent });
     agent.destroy();
     assert.deepEqual([...getVerdict(first), ...getVerdict(second)], [200, true, 200, false]);
-    assert.deepEqual([first.reused, second.reused], [false, true]);
+    assert.deepEqual([first.isOnOldConnection, second.isOnOldConnection], [false, true]);
     assert.equal(first.headers["content-type"], "application/json");
   });
 
@@ -196,10 +193,9 @@ describe("the gateway", () => {
   it("sends the same response to an unknown rule and to a wrong key", async () => {
     const { gateway, path } = await openTestGateway();
     const unknownRule = await post(gateway.url + path.replace("check-name", "unknown"), printReview("good"));
-    const wrongKey = await post(
-      gateway.url + path.replace("local.", "local.A").replace(/.\/check-name/, "/check-name"),
-      printReview("good"),
-    );
+    // The wrong key has a new first letter, and lacks the last one.
+    const pathWithWrongKey = path.replace("local.", "local.A").replace(/.\/check-name/, "/check-name");
+    const wrongKey = await post(gateway.url + pathWithWrongKey, printReview("good"));
     const { date: _, ...headers } = unknownRule.headers;
     const { date: __, ...headersOfWrongKey } = wrongKey.headers;
     assert.deepEqual([unknownRule.code, headers, unknownRule.body], [404, headersOfWrongKey, wrongKey.body]);
@@ -208,10 +204,8 @@ describe("the gateway", () => {
 
   it("accepts a review of 5 MB", async () => {
     const { gateway, path } = await openTestGateway();
-    assert.deepEqual(
-      getVerdict(await post(gateway.url + path, printReview("good", "1", { data: "x".repeat(5_000_000) }))),
-      [200, true],
-    );
+    const answer = await post(gateway.url + path, printReview("good", "1", { data: "x".repeat(5_000_000) }));
+    assert.deepEqual(getVerdict(answer), [200, true]);
   });
 
   const largeBodies: [name: string, body: () => string | AsyncIterable<Buffer>][] = [
@@ -289,7 +283,7 @@ describe("the gateway", () => {
       assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
     });
 
-  it("gives the first request as much time as later ones, if the address has used a valid key", async () => {
+  it("waits for the first request of a connection as for later ones, if its IP address has used a valid key", async () => {
     const { gateway, port, path } = await openTestGateway({}, { sending: 100, keyless: 2000, idle: 30_000 });
     const agent = new Agent({ keepAlive: true });
     await post(gateway.url + path, printReview("good"), { agent });
@@ -308,17 +302,18 @@ describe("the gateway", () => {
     agent.destroy();
   });
 
-  it("closes an unused connection later if its address has used a valid key", async () => {
+  it("closes an unused connection without an answer, also if its IP address has used a valid key", async () => {
     const { gateway, port, path } = await openTestGateway({}, { sending: 100, keyless: 2000, idle: 2500 });
     const agent = new Agent({ keepAlive: true });
     await post(gateway.url + path, printReview("good"), { agent });
     const { closed, readText } = await openRawConnection(port);
+    // The gateway closes the connection after the limit `idle`, because another one of the address has used a key.
     await closed;
     assert.equal(readText(), "");
     agent.destroy();
   });
 
-  it("keeps a limited number of unused connections of an address with a valid key", async () => {
+  it("keeps only some (`reserves`) unused connections of an IP address that has used a valid key", async () => {
     const { gateway, port, path } = await openTestGateway({}, { keyless: 2000, reserves: 1 });
     const agent = new Agent({ keepAlive: true });
     await post(gateway.url + path, printReview("good"), { agent });
@@ -369,7 +364,8 @@ describe("the gateway", () => {
     for (const socket of sockets) socket.destroy();
   });
 
-  it("begins a handshake for an address although another address has opened many connections", async () => {
+  it("begins a handshake for an IP address although another address has opened many connections", async () => {
+    // In a turn, which lasts for this whole test, the gateway begins at most four handshakes for each address.
     const { port } = await openTestGateway({}, { ...longTimeouts, turn: 120_000 });
     const hello = await captureClientHello();
     let answered = 0;
@@ -386,11 +382,11 @@ describe("the gateway", () => {
     assert.equal(answeredBefore, 4);
   });
 
-  it("closes the oldest connection without a key if an address has too many, and never one with a key", async () => {
+  it("closes the oldest connections without a key if an IP address has too many, but none with a key", async () => {
     const { gateway, port, path } = await openTestGateway({}, { keylessConnections: 2, keyless: 600_000 });
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     const postReview = () => post(gateway.url + path, printReview("good"), { agent });
-    assert.equal((await postReview()).reused, false);
+    assert.equal((await postReview()).isOnOldConnection, false);
     const [first, second, third, fourth] = [
       await openRawConnection(port),
       await openRawConnection(port),
@@ -399,7 +395,7 @@ describe("the gateway", () => {
     ];
     await Promise.all([first.closed, second.closed]);
     assert.deepEqual([third.socket.destroyed, fourth.socket.destroyed], [false, false]);
-    assert.equal((await postReview()).reused, true);
+    assert.equal((await postReview()).isOnOldConnection, true);
     assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
     agent.destroy();
   });
@@ -414,7 +410,8 @@ describe("the gateway", () => {
     await Promise.all([postReview({ agent }), postReview({ agent })]);
     await closed;
     await assert.rejects(postReview(), { code: "ECONNRESET" });
-    assert.deepEqual([(await postReview({ agent })).reused, (await postReview({ agent })).reused], [true, true]);
+    for (let request = 0; request < 2; request++)
+      assert.equal((await postReview({ agent })).isOnOldConnection, true);
     agent.destroy();
   });
 
@@ -513,19 +510,20 @@ describe("the gateway", () => {
     );
   });
 
-  it("answers requests to old and new handlers on the same connection", async () => {
+  it("answers a request that has begun by its old handler, and later ones on that connection by a new one", async () => {
     const { handler, started, release } = createWaitingHandler();
     const { gateway, port } = await openTestGateway({ swapped: handler });
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-    const old = post(`https://127.0.0.1:${port}/a/swapped/validate`, "", { agent });
+    const url = `https://127.0.0.1:${port}/a/swapped/validate`;
+    const slowAnswer = post(url, "", { agent });
     await started;
     gateway.serve(new Map([["swapped", async () => buildReply("new")]]));
-    const answers = [await post(`https://127.0.0.1:${port}/a/swapped/validate`, "")];
+    const answers = [await post(url, "")];
     release();
-    answers.push(await old, await post(`https://127.0.0.1:${port}/a/swapped/validate`, "", { agent }));
+    answers.push(await slowAnswer, await post(url, "", { agent }));
     agent.destroy();
     assert.deepEqual(
-      answers.map(({ body, reused }) => [body, reused]),
+      answers.map(({ body, isOnOldConnection }) => [body, isOnOldConnection]),
       [
         ["new", false],
         ["slow", false],
@@ -552,7 +550,7 @@ describe("the gateway", () => {
     idle.destroy();
   });
 
-  it("closes unused connections at once when it closes, and the others after their response", async () => {
+  it("closes unused connections at once when the gateway closes, and the others after their response", async () => {
     const { gateway, port, path } = await openTestGateway();
     const [unused, busy] = [await openRawConnection(port), await openRawConnection(port)];
     busy.socket.write(`POST ${path} HTTP/1.1\r\n`);

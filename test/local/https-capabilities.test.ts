@@ -36,13 +36,10 @@ describe("a service outside the cluster", () => {
   });
   after(() => close(server));
 
-  /**
-   * Sends a request to the service in a review of a cluster that ends after these milliseconds. Returns the answer's
-   * body.
-   */
+  /** Sends a request to the service in a review of a cluster, which ends after `milliseconds`. Returns the answer's body. */
   const callService = async (further: Partial<HttpsRequest> = {}, cluster = "one", milliseconds = 5000) =>
     (await createCapabilities(cluster, milliseconds).https({ ...service, ...further })).body;
-  /** Lets an answer be kept for a minute. */
+  /** An option of requests by which the answer may be kept for a minute. */
   const keep = () => 60;
 
   it("is called each time", async () => {
@@ -67,18 +64,16 @@ describe("a service outside the cluster", () => {
     assert.equal(requests, 1);
   });
 
-  it("gets as much time to answer as the timeout of each request allows", async () => {
+  it("has as many milliseconds to answer as the request allows, also if several requests share a call", async () => {
     answer = "nothing";
     const timedOut = { code: 503, message: /^could not ask 127\.0\.0\.1:\d+: it did not answer in time$/ };
-    // A shared request that is older than a second would be sent again.
-    const requestsToTimeOut = [900, 700, 800].map((time) =>
-      assert.rejects(callService({ keep }, "one", time), timedOut),
-    );
-    await Promise.all([...requestsToTimeOut, assert.rejects(callService({}, "one", 800), timedOut)]);
+    // The requests with `keep` share one call. After a second, the call would be made again.
+    const sharing = [900, 700, 800].map((time) => assert.rejects(callService({ keep }, "one", time), timedOut));
+    await Promise.all([...sharing, assert.rejects(callService({}, "one", 800), timedOut)]);
     assert.equal(requests, 2);
   });
 
-  it("is called for each of several equal requests if its answer may not be kept", async () => {
+  it("is called for each of several equal requests if the answer may not be kept", async () => {
     const mayKeep = (answer: { body: string }) => (answer.body === "yes" ? 60 : 0);
     answer = "nothing";
     const firstRequest = assert.rejects(callService({ keep: mayKeep }, "one", 300), /did not answer in time$/);
@@ -98,26 +93,20 @@ describe("a service outside the cluster", () => {
     });
     const url = `http://127.0.0.1:${await listen(plain)}/`;
     try {
-      assert.equal((await createCapabilities("one", 5000).http({ url })).body, "plain");
-      assert.equal((await createCapabilities("one", 5000).http(service)).body, "yes");
-      assert.equal(
-        (await createCapabilities("one", 5000).http({ url: `${url}moved` })).status,
-        302,
-        "redirects are not followed",
-      );
+      const open = () => createCapabilities("one", 5000);
+      assert.equal((await open().http({ url })).body, "plain");
+      assert.equal((await open().http(service)).body, "yes");
+      assert.equal((await open().http({ url: `${url}moved` })).status, 302, "redirects are not followed");
       const message = `could not ask ${new URL(url).host}: its address must begin with https://`;
-      await assert.rejects(createCapabilities("one", 5000).https({ url }), { code: 500, message });
+      await assert.rejects(open().https({ url }), { code: 500, message });
       for (const wrongUrl of ["file:///etc/passwd", "", "http:"])
-        await assert.rejects(
-          createCapabilities("one", 5000).http({ url: wrongUrl }),
-          /must begin with https:\/\/ or http:\/\/$/,
-        );
+        await assert.rejects(open().http({ url: wrongUrl }), /must begin with https:\/\/ or http:\/\/$/);
     } finally {
       await close(plain);
     }
   });
 
-  it("is called again before a rule refuses because of a kept answer", async () => {
+  it("is called again before a rule refuses because of a kept answer, but not before a rule admits", async () => {
     const refuseIfNo = rule({
       summary: "Refuses if a service says no.",
       match: [],
@@ -127,17 +116,11 @@ describe("a service outside the cluster", () => {
         if (body === "no") return "the service says no";
       },
     });
-    const request = buildPodRequest();
-    const isRefused = async () =>
-      (
-        await evaluateRule(refuseIfNo, "validate", request, {
-          name: "obedient",
-          mode: "enforce" as const,
-          settings: {},
-          now: new Date(),
-          capabilities: createCapabilities("one", 5000),
-        })
-      ).refused;
+    const isRefused = async () => {
+      const capabilities = createCapabilities("one", 5000);
+      const context = { name: "obedient", mode: "enforce" as const, settings: {}, now: new Date(), capabilities };
+      return (await evaluateRule(refuseIfNo, "validate", buildPodRequest(), context)).refused;
+    };
 
     answer = "no";
     assert.equal(await isRefused(), true);

@@ -96,24 +96,23 @@ describe("the package postern", () => {
     assert.doesNotMatch(stderr, /does not load|no bundle/);
   });
 
-  it("passes the tests of its rules", async () => {
-    const rules = chooseSixth(
-      (await listRules()).map((name) => ({ name })),
-      0,
-    ).map(({ name }) => name);
-    const stdout = await mustWork("test", ...new Set([...policyRules, ...rules]));
+  it("passes the tests of the rules that evaluate policies, and of a sixth of its rules", async () => {
+    const rules = (await listRules()).map((name) => ({ name }));
+    const turn = 0;
+    const sixth = chooseSixth(rules, turn).map(({ name }) => name);
+    const stdout = await mustWork("test", ...new Set([...policyRules, ...sixth]));
     assert.match(stdout, /^(\d+) tests: \1 passed$/m);
   });
 
-  it("prints the entries of every rule", async () => {
+  it("prints the webhook entries of every rule", async () => {
     const words = ["manifests", "--url", "https://rules.example", "--config", "all.yaml", "--offline"];
     const stdout = await mustWork(...words);
-    // The cluster evaluates these policies itself, so they have no entry.
-    const native: Record<string, string> = {
+    // The cluster itself evaluates the policies of these rules, so the policies are printed, and no entry.
+    const nativePolicies: Record<string, string> = {
       "mutating-admission-policy": "kind: MutatingAdmissionPolicy",
       "validating-admission-policy": "kind: ValidatingAdmissionPolicy",
     };
-    const missing = (await listRules()).filter((rule) => !stdout.includes(native[rule] ?? `/${rule}/`));
+    const missing = (await listRules()).filter((rule) => !stdout.includes(nativePolicies[rule] ?? `/${rule}/`));
     assert.deepEqual(missing, []);
   });
 
@@ -209,17 +208,16 @@ describe("the pages of the package", () => {
     });
     const verbs = await listVerbs();
     const allVerbs = globSync("infra/commands/*.ts", { cwd: root }).map((file) => basename(file, ".ts"));
-    const readScripts = async (place: string): Promise<string[]> =>
-      Object.keys(JSON.parse(await readFile(join(place, "package.json"), "utf8")).scripts);
+    const readScripts = async (packageFolder: string): Promise<string[]> =>
+      Object.keys(JSON.parse(await readFile(join(packageFolder, "package.json"), "utf8")).scripts);
     const scripts = await readScripts(project);
-    const otherScripts = (await readScripts(root))
-      .filter((name) => !scripts.includes(name))
-      .map((name) => `run ${name}`);
-    const compareOnly = ["upgrade"];
+    const checkoutScripts = (await readScripts(root)).filter((name) => !scripts.includes(name));
+    const runLines = checkoutScripts.map((name) => `run ${name}`);
+    const projectVerbs = ["upgrade"];
     assert.deepEqual(rows, [
-      ["in a project and in a checkout", verbs.filter((verb) => !compareOnly.includes(verb)).sort(), scripts.sort()],
-      ["only in a project", compareOnly, []],
-      ["only in a checkout", allVerbs.filter((verb) => !verbs.includes(verb)).sort(), otherScripts.sort()],
+      ["in a project and in a checkout", verbs.filter((verb) => !projectVerbs.includes(verb)).sort(), scripts.sort()],
+      ["only in a project", projectVerbs, []],
+      ["only in a checkout", allVerbs.filter((verb) => !verbs.includes(verb)).sort(), runLines.sort()],
     ]);
   });
 });

