@@ -19,7 +19,7 @@ import { describeEdits, suggestFix } from "../infra/check/evaluation/suggestions
 import { pods } from "./cluster/pods.ts";
 import { createTestFolder } from "./folders.ts";
 import { buildPodRequest } from "./requests.ts";
-import { readRows } from "./fixtures.ts";
+import { readRows } from "./rows.ts";
 import { runVerb } from "./verb.ts";
 
 // Tests the suggestions for refused objects. rule-tests.ts tests that each rule admits an object that its suggestion

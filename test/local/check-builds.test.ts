@@ -14,7 +14,8 @@ import { runVerb } from "../verb.ts";
 const folder = await createTestFolder();
 const { PATH = "" } = process.env;
 
-interface Row {
+/** A run of `postern check --build`, and its expected result. */
+interface BuildRow {
   name: string;
   paths: string[];
   options?: string[];
@@ -27,7 +28,8 @@ interface Row {
   notes?: string[];
 }
 
-const complain = (stderr: string) => ({ objects: [], faults: [], notes: [stderr.trim().split("\n").at(-1)] });
+/** Returns a report whose only note is the last line of standard error, for a check that prints no report. */
+const reportFailure = (stderr: string) => ({ objects: [], faults: [], notes: [stderr.trim().split("\n").at(-1)] });
 
 describe("check of kustomizations and charts", await needs("helm and kustomize", "kubectl"), () => {
   before(async () => {
@@ -46,12 +48,13 @@ describe("check of kustomizations and charts", await needs("helm and kustomize",
     process.env.PATH = PATH;
   });
 
-  for (const { name, paths, options = [], programs = [], code, ...expected } of readRows<Row[]>(import.meta.filename))
+  for (const { name, paths, options = [], programs = [], code, ...expected } of readRows<BuildRow[]>(import.meta.filename))
     it(name, async () => {
       process.env.PATH = programs.map((programName) => join(folder, "programs", programName)).join(":");
       const words = ["--rules", "allowed-registries", "--plugins=none", "--kubernetes", "1.36", "-o", "json"];
       const output = await runVerb(folder, ["check", ...paths, ...options, ...words]);
-      const { objects, faults, notes } = output.stdout === "" ? complain(output.stderr) : JSON.parse(output.stdout);
+      const report = output.stdout === "" ? reportFailure(output.stderr) : JSON.parse(output.stdout);
+      const { objects, faults, notes } = report;
       const listed = (objects as any[]).flatMap(({ file, line, kind, namespace = "-", name, denials }) => [
         `${file}:${line} ${kind} ${namespace}/${name}`,
         ...denials.map((denial: any) => `denied in line ${denial.line}`),

@@ -571,8 +571,8 @@ describe("the feed of reviews", () => {
     assert.ok(keptReviews.length > 3 && keptReviews.length < 30, String(keptReviews.length));
     assert.equal(keptReviews.at(-1)?.row.object, "Pod n59");
     assert.ok(keptReviews.reduce((sum, { bytes }) => sum + bytes, 0) <= limits.bytes);
-    // A review that is larger than the limit, as text or in memory, isn't kept, and removes all older ones. In memory, an
-    // empty object takes about 50 bytes.
+    // A review that is larger than the limit, as text or in memory, isn't kept, and removes all older ones. The feed counts
+    // 80 bytes for each empty object.
     for (const data of ["x".repeat(limits.bytes), Array(limits.bytes / 50).fill({})]) {
       await send();
       await send({ object: { metadata: { name: "large" }, data } });

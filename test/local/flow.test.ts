@@ -58,15 +58,15 @@ const config: EndpointConfig = {
   clusters: { "prod-eu": cluster, idle: { ...cluster, mode: "off" }, raised: { ...cluster, keyVersions: [2, 3] } },
 };
 
-const buildContext = (remaining = 10_000) =>
-  ({ functionName: "judge", functionVersion: "7", getRemainingTimeInMillis: () => remaining }) as Context;
+const buildContext = (remainingMs = 10_000) =>
+  ({ functionName: "judge", functionVersion: "7", getRemainingTimeInMillis: () => remainingMs }) as Context;
 
 /** Opens an endpoint without a connection to a cluster, and records the reports for its log. */
-const openEndpoint = (endpointRule: Rule, ownConfig = config, host: Partial<EndpointHost> = {}) => {
+const openEndpoint = (endpointRule: Rule, endpointConfig = config, host: Partial<EndpointHost> = {}) => {
   const reports: AnsweredReviewFacts[] = [];
   const recordReport = (report: AnsweredReviewFacts) => void reports.push(report);
   const handler = createLambdaHandler(
-    { rules: { rule: endpointRule }, config: ownConfig },
+    { rules: { rule: endpointRule }, config: endpointConfig },
     {
       publicKeys: signer.publicKey,
       openCapabilities: createUnconnectedCapabilities,
@@ -82,12 +82,12 @@ const openTestEndpoint = () => {
   return {
     handler,
     reports,
-    ask: async (event: unknown, remaining?: number) => (await handler(event, buildContext(remaining))) as Reply,
+    sendEvent: async (event: unknown, remainingMs?: number) => (await handler(event, buildContext(remainingMs))) as Reply,
   };
 };
 
 type RequestRow = [name: string, change: Change & { request?: Map; phase?: string }, code: number, sentence: string];
-const rows = readRows<{
+const fixtures = readRows<{
   requests: RequestRow[];
   answers: Record<"changed" | "admitted" | "refused", string>;
   replies: Record<string, Omit<Reply, "body" | "statusCode" | "isBase64Encoded">>;
@@ -95,14 +95,17 @@ const rows = readRows<{
   keys: string[];
   texts: string[];
 }>(import.meta.filename);
-const { changed, admitted, refused } = rows.answers;
+const { changed, admitted, refused } = fixtures.answers;
 
 describe("a cluster's key", () => {
   const usual = { ...cluster, settings: { label: "usual" } };
-  const refused = { ...cluster, keyVersions: [], mode: "off" } as const;
-  const clusters = { own: cluster, same: "own", gone: refused, lost: "gone", raised: { ...cluster, keyVersions: [2] } };
+  const withoutKeys = { ...cluster, keyVersions: [], mode: "off" } as const;
+  // A string stands for the setup of the cluster that it names.
+  const ofSecondKey = { ...cluster, keyVersions: [2] };
+  const clusters = { own: cluster, same: "own", gone: withoutKeys, lost: "gone", raised: ofSecondKey };
   const { handler } = openEndpoint(labelRule, { rule: "judge", usual, clusters });
-  const ask = async (cluster: string, keyVersion = 1) => {
+  /** Sends a review with the key of a cluster. Returns the patch, or the HTTP code of a refusal. */
+  const sendWithKey = async (cluster: string, keyVersion = 1) => {
     const rawPath = `/${signer.segment(cluster, keyVersion)}/judge/mutate`;
     const reply = (await handler({ ...plain, rawPath }, buildContext())) as Reply;
     return reply.statusCode === 200
@@ -111,15 +114,15 @@ describe("a cluster's key", () => {
   };
 
   it("gives access to the usual setup if the bundle doesn't name the cluster", async () => {
-    for (const name of ["new", "constructor", "a"]) assert.match(String(await ask(name)), /usual/);
-    assert.equal(await ask("new", 2), 404);
+    for (const name of ["new", "constructor", "a"]) assert.match(String(await sendWithKey(name)), /usual/);
+    assert.equal(await sendWithKey("new", 2), 404);
   });
   it("gets the setup of its cluster, which can refer to another cluster's setup", async () => {
-    for (const name of ["own", "same"]) assert.match(String(await ask(name)), /seen/);
+    for (const name of ["own", "same"]) assert.match(String(await sendWithKey(name)), /seen/);
   });
-  it("is refused if its version isn't accepted, or the cluster is refused", async () => {
-    for (const name of ["gone", "lost", "raised"]) assert.equal(await ask(name), 404, name);
-    assert.match(String(await ask("raised", 2)), /seen/);
+  it("is refused if the cluster's setup doesn't have the version of the key, or has no versions", async () => {
+    for (const name of ["gone", "lost", "raised"]) assert.equal(await sendWithKey(name), 404, name);
+    assert.match(String(await sendWithKey("raised", 2)), /seen/);
   });
 });
 
@@ -138,37 +141,37 @@ describe("a rule with variants", () => {
     other: clusterConfig,
   };
   const { handler } = openEndpoint(levels, { rule: "levels", variants: { usual: { limit: 3 } }, clusters });
-  const ask = async (event: unknown) => (await handler(event, buildContext())) as Reply & { response?: Map };
-  const askVariant = async (path: string, cluster = "prod-eu") => {
+  const sendEvent = async (event: unknown) => (await handler(event, buildContext())) as Reply & { response?: Map };
+  const sendToVariant = async (path: string, cluster = "prod-eu") => {
     const rawPath = `/${signer.segment(cluster)}/levels/${path}`;
-    const { statusCode, body } = await ask({ ...plain, rawPath });
+    const { statusCode, body } = await sendEvent({ ...plain, rawPath });
     const { response } = JSON.parse(body);
     return statusCode === 200 ? (response.status?.message ?? response.allowed) : statusCode;
   };
 
   it("gets the name and the settings of the called variant", async () => {
-    assert.equal(await askVariant("validate/strict"), "strict 2k");
-    assert.equal(await askVariant("validate/loose"), "loose 5k");
+    assert.equal(await sendToVariant("validate/strict"), "strict 2k");
+    assert.equal(await sendToVariant("validate/loose"), "loose 5k");
   });
 
   it("answers without a variant, because an older entry may have none", async () =>
-    assert.equal(await askVariant("validate"), "undefined 5k"));
+    assert.equal(await sendToVariant("validate"), "undefined 5k"));
 
   it("answers 404 for unknown variants", async () => {
     for (const name of ["", "usual", "stric", "strict/", "__proto__", "constructor", "validate", "STRICT"])
-      assert.equal(await askVariant(`validate/${name}`), 404, name);
+      assert.equal(await sendToVariant(`validate/${name}`), 404, name);
   });
 
   it("has the variants that are set for the cluster, or else its own variants", async () => {
-    assert.equal(await askVariant("validate/usual", "other"), "usual 3k");
-    assert.equal(await askVariant("validate/strict", "other"), 404);
+    assert.equal(await sendToVariant("validate/usual", "other"), "usual 3k");
+    assert.equal(await sendToVariant("validate/strict", "other"), 404);
   });
 
-  it("admits everything if it is off", async () => assert.equal(await askVariant("validate/gone", "idle"), true));
+  it("admits everything if it is off", async () => assert.equal(await sendToVariant("validate/gone", "idle"), true));
 
   it("can be run with any settings by a direct invocation", async () => {
     const invoke = async (event: object) =>
-      Object((await ask({ phase: "validate", review, ...event })).response).status?.message;
+      Object((await sendEvent({ phase: "validate", review, ...event })).response).status?.message;
     assert.equal(await invoke({ variant: "usual" }), "usual 3m");
     assert.equal(await invoke({ variant: "strict", cluster: "prod-eu", settings: { unit: "g" } }), "strict 2g");
     assert.equal(await invoke({ variant: "other" }), "other 1m");
@@ -187,12 +190,14 @@ interface Change {
 /** Returns the event of a request with these changes. */
 const alterEvent = (event: Event, { method, path, headers = {}, timeout, ...rest }: Change): Event => {
   const changed = structuredClone({ ...event, ...rest }) as Event;
+  /** Sets a header or a parameter, which may be present in other letter case. */
   const set = (map: unknown, key: string, value: unknown) => {
     if (typeof map !== "object" || map === null) return;
     const present = Object.keys(map).find((name) => name.toLowerCase() === key.toLowerCase());
     Reflect.deleteProperty(map, present ?? key);
     Reflect.set(map, key, value);
   };
+  // Other shapes of events than HTTP API 2.0 and function URL have the method and the path in the event itself.
   const http = (changed.requestContext as Map).http as Map | undefined;
   if (method !== undefined) Object.assign(http ?? changed, http ? { method } : { httpMethod: method });
   if (path !== undefined) changed[http ? "rawPath" : "path"] = path;
@@ -216,8 +221,9 @@ const encodeBody = (event: Event): Event => ({
 const shapes = ["http-api-2.0", "http-api-1.0", "rest-proxy", "function-url", "alb", "alb-multi-value"];
 const plain = readFixture("http-api-2.0");
 const review = readFixture<{ review: { request: Map } & Map }>("direct").review;
-const withRequest = (request: Map) => JSON.stringify({ ...review, request: { ...review.request, ...request } });
-const nameObject = (name: string) => withRequest({ object: { metadata: { name } } });
+/** Returns the JSON of the review with these changes of its request. */
+const printReview = (request: Map) => JSON.stringify({ ...review, request: { ...review.request, ...request } });
+const printReviewOf = (name: string) => printReview({ object: { metadata: { name } } });
 const toPath = (phase: string, segment = signer.segment("prod-eu")) => `/${segment}/judge/${phase}`;
 
 const printFailure = (code: number, reason: string, message: string) =>
@@ -232,10 +238,10 @@ describe("an event", () => {
       ["base64", encodeBody(readFixture(shape))],
     ] as const) {
       it(`of the shape ${shape} with a body in ${encoding} is answered in this shape`, async () => {
-        const { ask, reports } = openTestEndpoint();
-        assert.deepEqual(await ask(event), {
+        const { sendEvent, reports } = openTestEndpoint();
+        assert.deepEqual(await sendEvent(event), {
           statusCode: 200,
-          ...rows.replies[shape],
+          ...fixtures.replies[shape],
           body: changed,
           isBase64Encoded: false,
         });
@@ -245,24 +251,24 @@ describe("an event", () => {
         );
       });
       it(`of the shape ${shape} with a body in ${encoding} gets the rule's refusal in this shape`, async () => {
-        const bad = alterEvent(readFixture(shape), { path: toPath("validate"), body: nameObject("bad") });
-        const { statusCode, body } = await openTestEndpoint().ask(encoding === "text" ? bad : encodeBody(bad));
+        const bad = alterEvent(readFixture(shape), { path: toPath("validate"), body: printReviewOf("bad") });
+        const { statusCode, body } = await openTestEndpoint().sendEvent(encoding === "text" ? bad : encodeBody(bad));
         assert.deepEqual([statusCode, body], [200, refused]);
       });
     }
 
   it("of a direct invocation is answered with the review itself", async () => {
-    assert.equal(JSON.stringify(await openTestEndpoint().ask(readFixture("direct"))), changed);
+    assert.equal(JSON.stringify(await openTestEndpoint().sendEvent(readFixture("direct"))), changed);
     const anonymous = {
       phase: "validate",
       review: { ...review, request: { ...review.request, object: { metadata: { name: "bad" } } } },
     };
-    assert.equal(JSON.stringify(await openTestEndpoint().ask(anonymous)), refused);
+    assert.equal(JSON.stringify(await openTestEndpoint().sendEvent(anonymous)), refused);
   });
 
   it("of a direct invocation can state settings, recorded answers and a time", async () => {
     const received: unknown[] = [];
-    const curious = rule<KubernetesObject, { label: string }, typeof needs>({
+    const recordingRule = rule<KubernetesObject, { label: string }, typeof needs>({
       summary: "Reports its input.",
       match: [],
       settings: { label: "seen" },
@@ -275,7 +281,7 @@ describe("an event", () => {
         );
       },
     });
-    const { handler } = openEndpoint(curious);
+    const { handler } = openEndpoint(recordingRule);
     const objects = [{ kind: "LimitRange", apiVersion: "v1", metadata: { name: "small", namespace: "shop" } }];
     const event = {
       phase: "validate",
@@ -290,9 +296,10 @@ describe("an event", () => {
     // The settings of an invocation replace those in the bundle. Missing settings have the rule's defaults.
     const bundledSettings = { label: "baked", other: 1 };
     const bundledConfig = { rule: "judge", clusters: { "prod-eu": { ...cluster, settings: bundledSettings } } };
-    const again = openEndpoint(curious, bundledConfig);
-    await again.handler({ ...event, settings: {} }, buildContext());
-    assert.deepEqual(received[3], { label: "seen" });
+    const bundled = openEndpoint(recordingRule, bundledConfig);
+    received.length = 0;
+    await bundled.handler({ ...event, settings: {} }, buildContext());
+    assert.deepEqual(received[0], { label: "seen" });
   });
 
   it("of a direct invocation with other settings sends no request with the function's rights", async () => {
@@ -302,11 +309,9 @@ describe("an event", () => {
       return createUnconnectedCapabilities("prod-eu");
     };
     const { handler } = openEndpoint(labelRule, config, { openCapabilities });
-    const event = { phase: "validate", cluster: "prod-eu", review: JSON.parse(nameObject("curious")) };
-    assert.equal(
-      Object(await handler({ ...event, settings: { label: "mine" } }, buildContext())).response?.allowed,
-      true,
-    );
+    const event = { phase: "validate", cluster: "prod-eu", review: JSON.parse(printReviewOf("curious")) };
+    const answer = await handler({ ...event, settings: { label: "mine" } }, buildContext());
+    assert.equal(Object(answer).response?.allowed, true);
     assert.equal(opened, 0);
     assert.equal(Object(await handler(event, buildContext())).code, 503);
     assert.equal(opened, 1);
@@ -338,7 +343,7 @@ describe("an event", () => {
   ];
   for (const [name, event, sentence] of wrongDirect)
     it(`of a direct invocation ${name} is answered with a Status`, async () => {
-      assert.equal(JSON.stringify(await openTestEndpoint().ask(event)), printFailure(400, "BadRequest", sentence));
+      assert.equal(JSON.stringify(await openTestEndpoint().sendEvent(event)), printFailure(400, "BadRequest", sentence));
     });
 
   const harmlessChanges: [name: string, change: Change][] = [
@@ -351,21 +356,19 @@ describe("an event", () => {
   for (const [name, change] of harmlessChanges)
     for (const shape of shapes)
       it(`of the shape ${shape} ${name} gets the same answer as without this change`, async () => {
-        const { statusCode, body } = await openTestEndpoint().ask(alterEvent(readFixture(shape), change));
+        const { statusCode, body } = await openTestEndpoint().sendEvent(alterEvent(readFixture(shape), change));
         assert.deepEqual([statusCode, body], [200, changed]);
       });
 
   it("of a load balancer's health check is answered 200", async () => {
-    const { ask, reports } = openTestEndpoint();
-    const { statusCode, body } = await ask(readFixture("alb-health-check"));
+    const { sendEvent, reports } = openTestEndpoint();
+    const { statusCode, body } = await sendEvent(readFixture("alb-health-check"));
     assert.deepEqual([statusCode, body, reports], [200, "", []]);
   });
 
   it("is a health check only if it comes from a load balancer", async () => {
-    const { statusCode } = await openTestEndpoint().ask(
-      alterEvent(plain, { path: "/", headers: { "user-agent": "ELB-HealthChecker/2.0" } }),
-    );
-    assert.equal(statusCode, 404);
+    const event = alterEvent(plain, { path: "/", headers: { "user-agent": "ELB-HealthChecker/2.0" } });
+    assert.equal((await openTestEndpoint().sendEvent(event)).statusCode, 404);
   });
 });
 
@@ -381,9 +384,9 @@ describe("a request that is not a review", () => {
   const replaceOperation = (value: string) =>
     text.replace('"operation":"CREATE"', `"operation":"CREATE","operation":${value}`);
   const badInputs: [string, Change, number, string][] = [
-    ...rows.requests.map(([name, { request, phase, ...change }, code, sentence]): [string, Change, number, string] => [
+    ...fixtures.requests.map(([name, { request, phase, ...change }, code, sentence]): [string, Change, number, string] => [
       name,
-      { ...change, ...(request && { body: withRequest(request) }), ...(phase && { path: toPath(phase) }) },
+      { ...change, ...(request && { body: printReview(request) }), ...(phase && { path: toPath(phase) }) },
       code,
       sentence,
     ]),
@@ -391,7 +394,7 @@ describe("a request that is not a review", () => {
     ["two reviews", { body: text.repeat(2) }, 400, describeInvalidJson(text.length)],
     [
       "a review without a uid",
-      { body: withRequest({ uid: undefined }) },
+      { body: printReview({ uid: undefined }) },
       400,
       describeInvalidReview("request.uid must be a non-empty string"),
     ],
@@ -424,14 +427,14 @@ describe("a request that is not a review", () => {
   for (const [name, change, code, sentence] of badInputs)
     it(`for ${name} is answered with ${code} in every shape of events`, async () => {
       for (const shape of shapes) {
-        const { statusCode, headers, body } = await openTestEndpoint().ask(alterEvent(readFixture(shape), change));
+        const { statusCode, headers, body } = await openTestEndpoint().sendEvent(alterEvent(readFixture(shape), change));
         const allow = code === 405 ? { allow: "POST" } : {};
         assert.deepEqual(
           [statusCode, headers, body],
           [
             code,
             { "content-type": "application/json", ...allow },
-            printFailure(code, rows.reasons[code] ?? "", sentence),
+            printFailure(code, fixtures.reasons[code] ?? "", sentence),
           ],
           shape,
         );
@@ -439,10 +442,10 @@ describe("a request that is not a review", () => {
     });
 
   it("does not affect the next request", async () => {
-    const { ask } = openTestEndpoint();
+    const { sendEvent } = openTestEndpoint();
     for (const [, change] of badInputs) {
-      await ask(alterEvent(plain, change));
-      assert.equal((await ask(encodeBody(plain))).body, changed);
+      await sendEvent(alterEvent(plain, change));
+      assert.equal((await sendEvent(encodeBody(plain))).body, changed);
     }
   });
 
@@ -468,7 +471,7 @@ describe("a request that is not a review", () => {
     ["an encoded slash", toPath("mutate").replaceAll("/", "%2F")],
   ];
   it("for an unknown path or key gets the same answer, whatever is wrong", async () => {
-    const { ask, reports } = openTestEndpoint();
+    const { sendEvent, reports } = openTestEndpoint();
     const expected = {
       statusCode: 404,
       headers: { "content-type": "application/json" },
@@ -476,17 +479,17 @@ describe("a request that is not a review", () => {
       isBase64Encoded: false,
     };
     for (const [name, path] of unknownPaths) {
-      assert.deepEqual(await ask(alterEvent(plain, { path })), expected, name);
+      assert.deepEqual(await sendEvent(alterEvent(plain, { path })), expected, name);
       // The key is verified first, so the answer says nothing about other faults of the request.
       for (const otherFault of [{ method: "GET" }, { body: "{" }, { headers: { "content-type": "text/plain" } }])
-        assert.deepEqual(await ask(alterEvent(plain, { path, ...otherFault })), expected, name);
+        assert.deepEqual(await sendEvent(alterEvent(plain, { path, ...otherFault })), expected, name);
     }
     assert.equal(reports.length, unknownPaths.length * 4);
   });
 
   it("for a phase that the rule does not have is answered 404", async () => {
-    const half = rule({ summary: "Validates.", match: [], validate() {} });
-    assert.equal(((await openEndpoint(half).handler(plain, buildContext())) as Reply).statusCode, 404);
+    const validatingRule = rule({ summary: "Validates.", match: [], validate() {} });
+    assert.equal(((await openEndpoint(validatingRule).handler(plain, buildContext())) as Reply).statusCode, 404);
   });
 });
 
@@ -494,12 +497,12 @@ describe("a review", () => {
   const acceptedReviews: [name: string, change: Change, answer: string][] = [
     [
       "with a deep object is admitted",
-      { path: toPath("validate"), body: withRequest({ object: 1 }).replace('"object":1', `"object":${nest(200_000)}`) },
+      { path: toPath("validate"), body: printReview({ object: 1 }).replace('"object":1', `"object":${nest(200_000)}`) },
       admitted,
     ],
     [
       "with duplicate keys has the value of the last key",
-      { path: toPath("validate"), body: nameObject("good").replace('"name":"good"', '"name":"good","name":"bad"') },
+      { path: toPath("validate"), body: printReviewOf("good").replace('"name":"good"', '"name":"good","name":"bad"') },
       refused,
     ],
     [
@@ -510,7 +513,7 @@ describe("a review", () => {
     ["with a key of the new version is admitted", { path: toPath("validate", signer.segment("raised", 3)) }, admitted],
     [
       "for a rule that is off is admitted",
-      { path: toPath("validate", signer.segment("idle")), body: nameObject("bad") },
+      { path: toPath("validate", signer.segment("idle")), body: printReviewOf("bad") },
       admitted,
     ],
     ["for a rule that is off changes nothing", { path: toPath("mutate", signer.segment("idle")) }, admitted],
@@ -522,14 +525,14 @@ describe("a review", () => {
   ];
   for (const [name, change, expected] of acceptedReviews)
     it(name, async () => {
-      const { statusCode, body } = await openTestEndpoint().ask(alterEvent(plain, change));
+      const { statusCode, body } = await openTestEndpoint().sendEvent(alterEvent(plain, change));
       assert.deepEqual([statusCode, body], [200, expected]);
     });
 
   it("keeps a key named __proto__, and reads nothing from it", async () => {
     const labels = '{"__proto__":{"seen":"no"},"app":"web"}';
-    const body = withRequest({ object: { metadata: { labels: 1 } } }).replace('"labels":1', `"labels":${labels}`);
-    const reply = await openTestEndpoint().ask(alterEvent(plain, { body }));
+    const body = printReview({ object: { metadata: { labels: 1 } } }).replace('"labels":1', `"labels":${labels}`);
+    const reply = await openTestEndpoint().sendEvent(alterEvent(plain, { body }));
     const { patch } = JSON.parse(reply.body).response;
     assert.equal(
       Buffer.from(patch, "base64").toString(),
@@ -538,26 +541,26 @@ describe("a review", () => {
   });
 
   it("with a deeply nested object that the rule changes is answered with 200 or 500", async () => {
-    const body = withRequest({ object: 1 }).replace('"object":1', `"object":{"metadata":{"labels":${nest(200_000)}}}`);
-    const { ask } = openTestEndpoint();
-    assert.ok([200, 500].includes((await ask(alterEvent(plain, { body }))).statusCode));
-    assert.equal((await ask(plain)).body, changed);
+    const body = printReview({ object: 1 }).replace('"object":1', `"object":{"metadata":{"labels":${nest(200_000)}}}`);
+    const { sendEvent } = openTestEndpoint();
+    assert.ok([200, 500].includes((await sendEvent(alterEvent(plain, { body }))).statusCode));
+    assert.equal((await sendEvent(plain)).body, changed);
   });
 
   it("that a rule never answers fails before the timeouts of Lambda and of the caller", async () => {
-    for (const [timeout, remaining] of [
+    for (const [timeoutOfCaller, remainingMs] of [
       ["30s", 0],
       ["1s", 10_000],
     ] as const) {
-      const event = alterEvent(plain, { path: toPath("validate"), body: nameObject("silent"), timeout });
-      const { statusCode, body } = await openTestEndpoint().ask(event, remaining);
+      const change = { path: toPath("validate"), body: printReviewOf("silent"), timeout: timeoutOfCaller };
+      const { statusCode, body } = await openTestEndpoint().sendEvent(alterEvent(plain, change), remainingMs);
       assert.deepEqual([statusCode, body], [504, printFailure(504, "Timeout", "the rule did not answer in time")]);
     }
   });
 
   it("that makes a rule throw has the stack in the log, and not in the answer", async () => {
-    const { ask, reports } = openTestEndpoint();
-    const { body } = await ask(alterEvent(plain, { path: toPath("validate"), body: nameObject("broken") }));
+    const { sendEvent, reports } = openTestEndpoint();
+    const { body } = await sendEvent(alterEvent(plain, { path: toPath("validate"), body: printReviewOf("broken") }));
     const [report] = reports;
     assert.ok(report);
     const { error, verdict } = JSON.parse(formatLogLine(report, "test", 0));
@@ -572,8 +575,8 @@ describe("a handler", () => {
     assert.ok(openTestEndpoint().handler.length < 3));
 
   it("answers any event", async () => {
-    const { ask } = openTestEndpoint();
-    const texts = [...rows.texts, toPath("mutate"), toPath("validate"), JSON.stringify(review)];
+    const { sendEvent } = openTestEndpoint();
+    const texts = [...fixtures.texts, toPath("mutate"), toPath("validate"), JSON.stringify(review)];
     // Any JavaScript value; many have the keys and texts of events.
     const { any } = fc.letrec((tie) => ({
       any: fc.oneof(
@@ -581,19 +584,19 @@ describe("a handler", () => {
         fc.anything(),
         fc.constantFrom<unknown>(...texts, true, null, review),
         fc.array(tie("any"), { maxLength: 3 }),
-        fc.dictionary(fc.constantFrom(...rows.keys), tie("any"), { maxKeys: 12 }),
+        fc.dictionary(fc.constantFrom(...fixtures.keys), tie("any"), { maxKeys: 12 }),
       ),
     }));
     // Events of which up to three members are replaced.
     const changedEvents = fc
       .tuple(
         fc.constantFrom(...shapes, "direct"),
-        fc.array(fc.tuple(fc.constantFrom(...rows.keys), any), { maxLength: 3 }),
+        fc.array(fc.tuple(fc.constantFrom(...fixtures.keys), any), { maxLength: 3 }),
       )
       .map(([shape, changes]) => ({ ...readFixture<object>(shape), ...Object.fromEntries(changes) }));
     await fc.assert(
       fc.asyncProperty(fc.oneof(any, changedEvents), async (event) => {
-        const reply = (await ask(event)) as unknown as Map;
+        const reply = (await sendEvent(event)) as unknown as Map;
         const code = reply.statusCode ?? reply.code ?? (reply.kind === "AdmissionReview" ? 200 : undefined);
         assert.ok(typeof code === "number" && code >= 200 && code < 600, JSON.stringify(reply));
       }),
@@ -604,19 +607,14 @@ describe("a handler", () => {
   it("answers 500 for anything that a rule throws", async () => {
     await fc.assert(
       fc.asyncProperty(fc.anything({ withNullPrototype: true }), async (thrown) => {
-        const broken = rule({
-          summary: "Breaks.",
-          match: [],
-          validate: () => {
-            throw thrown;
-          },
-        });
+        const validate = () => {
+          throw thrown;
+        };
+        const broken = rule({ summary: "Breaks.", match: [], validate });
         const checkReport = (report: AnsweredReviewFacts) => void JSON.parse(formatLogLine(report, "test", 0));
         const { handler } = openEndpoint(broken, config, { writeLogLine: checkReport });
-        const { statusCode, body } = (await handler(
-          alterEvent(plain, { path: toPath("validate") }),
-          buildContext(),
-        )) as Reply;
+        const event = alterEvent(plain, { path: toPath("validate") });
+        const { statusCode, body } = (await handler(event, buildContext())) as Reply;
         assert.equal(statusCode, 500);
         assert.match(JSON.parse(body).message, /^the rule failed: /);
       }),
@@ -626,18 +624,12 @@ describe("a handler", () => {
   it("answers 500 if an error is its own cause", async () => {
     const error = new Error("round");
     error.cause = new Error("and round", { cause: error });
-    const broken = rule({
-      summary: "Breaks.",
-      match: [],
-      validate: () => {
-        throw error;
-      },
-    });
-    const { handler, reports } = openEndpoint(broken);
-    assert.equal(
-      ((await handler(alterEvent(plain, { path: toPath("validate") }), buildContext())) as Reply).statusCode,
-      500,
-    );
+    const validate = () => {
+      throw error;
+    };
+    const { handler, reports } = openEndpoint(rule({ summary: "Breaks.", match: [], validate }));
+    const event = alterEvent(plain, { path: toPath("validate") });
+    assert.equal(((await handler(event, buildContext())) as Reply).statusCode, 500);
     assert.match(reports.map((report) => formatLogLine(report, "test", 0)).join(), /and round/);
   });
 });

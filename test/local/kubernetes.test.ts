@@ -19,6 +19,7 @@ import { needs } from "../parts.ts";
 
 const openFolder = () => mkdtempDisposable(join(tmpdir(), "postern-kubernetes-"));
 
+/** Writes a packed module into a folder: the compressed files of its code and its memory, and their manifest. */
 const writePacked = async (folder: string, code: Buffer, memory: Buffer): Promise<void> => {
   const files: Record<string, object> = {};
   for (const [name, contents] of [
@@ -36,40 +37,34 @@ const listCache = async (cache: string) => (await readdir(cache)).map((name) => 
 const simpleMemory = Buffer.from('{"notServed":true}');
 
 /**
- * A minimal module with the exports of the real one. Its answer is the start of the memory. For an object of one byte,
- * `answer` fails by the instruction `unreachable`. For an object of two bytes, it loops forever.
+ * The bytes of a minimal WebAssembly module with the exports of the real one. `answer` returns the start of the memory. For
+ * an object of one byte, `answer` fails by the instruction `unreachable`. For an object of two bytes, it loops forever.
  */
 const simpleModule = (() => {
   const list = (...items: number[][]) => [items.length, ...items.flat()];
   const section = (id: number, body: number[]) => [id, body.length, ...body];
   const [i32, i64, end] = [0x7f, 0x7e, 0x0b];
-  const type = (parameters: number[], results: number[]) => [
-    0x60,
-    parameters.length,
-    ...parameters,
-    results.length,
-    ...results,
-  ];
+  const type = (from: number[], to: number[]) => [0x60, from.length, ...from, to.length, ...to];
   const exported = (name: string, kind: number, index: number) => [name.length, ...Buffer.from(name), kind, index];
-  const code = (...body: number[]) => [body.length + 2, 0, ...body, end];
-  const isLength = (length: number) => [0x20, 1, 0x41, length, 0x46, 0x04, 0x40];
+  const functionBody = (...instructions: number[]) => [instructions.length + 2, 0, ...instructions, end];
+  const ifLengthIs = (length: number) => [0x20, 1, 0x41, length, 0x46, 0x04, 0x40];
+  const unreachable = [0x00];
+  const endlessLoop = [0x03, 0x40, 0x0c, 0, end];
+  const types = list(type([i32], [i32]), type([i32], [i64]), type([i32, i32, i32], [i64]));
+  const functions = [exported("buffer", 0, 0), exported("setUp", 0, 1), exported("answer", 0, 2)];
+  const failures = [...ifLengthIs(1), ...unreachable, end, ...ifLengthIs(2), ...endlessLoop, end];
+  const bodies = list(
+    functionBody(0x41, 0x80, 0x20),
+    functionBody(0x42, 0),
+    functionBody(...failures, 0x42, simpleMemory.length),
+  );
   return Buffer.from([
     ...Buffer.from("\0asm\x01\0\0\0", "latin1"),
-    ...section(1, list(type([i32], [i32]), type([i32], [i64]), type([i32, i32, i32], [i64]))),
+    ...section(1, types),
     ...section(3, [3, 0, 1, 2]),
     ...section(5, list([0, 1])),
-    ...section(
-      7,
-      list(exported("memory", 2, 0), exported("buffer", 0, 0), exported("setUp", 0, 1), exported("answer", 0, 2)),
-    ),
-    ...section(
-      10,
-      list(
-        code(0x41, 0x80, 0x20),
-        code(0x42, 0),
-        code(...isLength(1), 0x00, end, ...isLength(2), 0x03, 0x40, 0x0c, 0, end, end, 0x42, simpleMemory.length),
-      ),
-    ),
+    ...section(7, list(exported("memory", 2, 0), ...functions)),
+    ...section(10, bodies),
   ]);
 })();
 
@@ -102,7 +97,7 @@ describe("the loader of a module", () => {
       await writePacked(packed.path, simpleModule, Buffer.from(memory));
       return dirname((await unpackModule(packed.path, cache.path)).code);
     };
-    const age = (folder: string) => utimes(folder, new Date(), new Date(Date.now() - 8 * 24 * 60 * 60 * 1000));
+    const eightDaysAgo = new Date(Date.now() - 8 * 24 * 60 * 60 * 1000);
     const [unused, used, recent, draft, other] = [
       await unpack("unused"),
       await unpack("used"),
@@ -111,7 +106,7 @@ describe("the loader of a module", () => {
       join(cache.path, "registry-abc"),
     ];
     for (const folder of [draft, other]) await mkdir(folder);
-    for (const folder of [unused, used, draft, other]) await age(folder);
+    for (const folder of [unused, used, draft, other]) await utimes(folder, new Date(), eightDaysAgo);
     assert.equal(await unpack("used"), used);
     assert.deepEqual(await listCache(cache.path), [draft, other, recent, unused, used].sort());
     const added = await unpack("added");
@@ -222,12 +217,12 @@ describe("the module of Kubernetes' handlers", await needs("Kubernetes module"),
 
   it("sets defaults before mutating admission, and prepares an object after it", async () => {
     const text = JSON.stringify({ ...pod, status: { phase: "Running" } });
-    const before = await create(text, { until: "admission" });
-    const after = await create(text);
-    assert.equal(Object(before.object).spec.restartPolicy, "Always");
-    assert.equal(Object(before.object).status.phase, "Running");
-    assert.equal(Object(after.object).status.phase, "Pending");
-    assert.ok(Object(after.object).metadata.uid);
+    const withDefaults = await create(text, { until: "admission" });
+    const prepared = await create(text);
+    assert.equal(Object(withDefaults.object).spec.restartPolicy, "Always");
+    assert.equal(Object(withDefaults.object).status.phase, "Running");
+    assert.equal(Object(prepared.object).status.phase, "Pending");
+    assert.ok(Object(prepared.object).metadata.uid);
   });
 
   it("names the fields of a refusal", async () => {
@@ -255,13 +250,13 @@ describe("the module of Kubernetes' handlers", await needs("Kubernetes module"),
   });
 
   it("validates custom resources by their newest CustomResourceDefinition", async () => {
-    const define = (most: number) =>
+    const define = (largestSize: number) =>
       module.handle({
         verb: "define",
         apiVersion: "apiextensions.k8s.io/v1",
         kind: "CustomResourceDefinition",
         name: "things.example.com",
-        object: JSON.stringify(buildDefinition(most)),
+        object: JSON.stringify(buildDefinition(largestSize)),
       });
     const createThing = (spec: object, until?: "admission") =>
       create(JSON.stringify({ apiVersion: "example.com/v1", kind: "Thing", metadata: { name: "t" }, spec }), {
@@ -311,7 +306,7 @@ describe("the module of Kubernetes' handlers", await needs("Kubernetes module"),
       assert.ok(status?.code === 400 || status?.code === 422, JSON.stringify(status));
     });
 
-  it("names the feature gate that it doesn't know", async () => {
+  it("refuses to start with a feature gate that Kubernetes doesn't know, and names the gate", async () => {
     const packed = (await findModule()) ?? "";
     await assert.rejects(createKubernetes({ packed, featureGates: { NoSuchGate: true } }), {
       message: /^Kubernetes [\d.]+: unrecognized feature gate: NoSuchGate$/,
@@ -332,7 +327,7 @@ describe("the module of Kubernetes' handlers", await needs("Kubernetes module"),
   });
 });
 
-const buildDefinition = (most: number) => ({
+const buildDefinition = (largestSize: number) => ({
   apiVersion: "apiextensions.k8s.io/v1",
   kind: "CustomResourceDefinition",
   metadata: { name: "things.example.com" },
@@ -352,7 +347,7 @@ const buildDefinition = (most: number) => ({
               spec: {
                 type: "object",
                 properties: { size: { type: "integer" }, color: { type: "string", default: "red" } },
-                "x-kubernetes-validations": [{ rule: `self.size <= ${most}`, message: `at most ${most}` }],
+                "x-kubernetes-validations": [{ rule: `self.size <= ${largestSize}`, message: `at most ${largestSize}` }],
               },
             },
           },

@@ -29,11 +29,12 @@ before(async () => {
   await writeFile(join(folder, "suites.test.ts"), `${imports}${suites.join("\n")}\n`);
 });
 
+/** Runs the suites with these variables. Returns the exit code, the output, and the report of skipped tests at its end. */
 const run = (env: Record<string, string>) => {
-  const { NODE_TEST_CONTEXT: _, POSTERN_REQUIRE_ALL: __, ...own } = process.env;
+  const { NODE_TEST_CONTEXT: _, POSTERN_REQUIRE_ALL: __, ...inherited } = process.env;
   const words = [join(root, "test/run.ts"), join(folder, "suites.test.ts")];
   const { status, stdout } = spawnSync(process.execPath, words, {
-    env: { ...own, XDG_CACHE_HOME: join(folder, "cache"), POSTERN_SEED: "7", ...env },
+    env: { ...inherited, XDG_CACHE_HOME: join(folder, "cache"), POSTERN_SEED: "7", ...env },
     encoding: "utf8",
   });
   const [, report = ""] = /\n(Skipped:\n[\s\S]*)$/.exec(stdout) ?? [];

@@ -29,15 +29,15 @@ const { config, admitted, denied, assumed, undecided, workload, unreadable, comm
   Record<FileName, string>
 >(import.meta.filename);
 
-const githubs = await readPipeline<GitHub>("github");
-const gitlabs = await readPipeline<Record<string, GitLabJob>>("gitlab");
-const theirGitHub = await readPipeline<GitHub>("manifests/github");
-const theirGitLab = (await readPipeline<Record<string, GitLabJob>>("manifests/gitlab"))["check manifests"] ?? {};
+const ownGitHub = await readPipeline<GitHub>("github");
+const ownGitLab = await readPipeline<Record<string, GitLabJob>>("gitlab");
+const manifestsGitHub = await readPipeline<GitHub>("manifests/github");
+const manifestsGitLab = (await readPipeline<Record<string, GitLabJob>>("manifests/gitlab"))["check manifests"] ?? {};
 const codebuild = toCodeBuildScript(await readPipeline<CodeBuild>("manifests/codebuild"));
 
-/** The output of a run, and its reports. */
-interface Checked extends ProgramOutput {
-  file(name: string): Promise<string>;
+/** The output of a check job, a function that reads its reports, and the summary that it wrote for GitHub. */
+interface CheckOutput extends ProgramOutput {
+  readReport(name: string): Promise<string>;
   summary: string;
 }
 
@@ -78,7 +78,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     await checkout?.remove();
   });
 
-  /** Creates Postern's own repository or a repository of manifests, with these files. */
+  /** Creates a copy of the team's repository of Postern (`isOwn`) or a repository of manifests, with these files. */
   const createRepository = async (files: Record<string, string>, isOwn: boolean) => {
     const folder = await mkdtemp(join(homeFolder, "repository-"));
     if (isOwn)
@@ -96,12 +96,11 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     script: Script,
     variables: Record<string, string> = {},
     input = "",
-  ): Promise<Checked> => {
+  ): Promise<CheckOutput> => {
     const output = await runBash(folder, script, { ...environment, ...variables }, input);
     const readReport = (name: string) => readFile(join(folder, "postern-check", name), "utf8");
-    const summary =
-      variables.GITHUB_STEP_SUMMARY === undefined ? "" : await readFile(variables.GITHUB_STEP_SUMMARY, "utf8");
-    return { ...output, file: readReport, summary };
+    const summaryFile = variables.GITHUB_STEP_SUMMARY;
+    return { ...output, readReport, summary: summaryFile === undefined ? "" : await readFile(summaryFile, "utf8") };
   };
 
   /** Runs the check as a GitHub job does, after its checkouts. */
@@ -115,46 +114,44 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     return runCheck(folder, toGitHubScript(workflow, "check"), env);
   };
 
-  type Run = (folder: string, more?: Record<string, string>) => Promise<Checked>;
-  const services: [service: string, isOwn: boolean, go: Run][] = [
-    ["GitHub", true, (folder, more) => runGitHubCheck(folder, githubs, more)],
-    ["GitHub", false, (folder, more) => runGitHubCheck(folder, theirGitHub, more)],
-    ["GitLab", true, (folder, more) => runCheck(folder, toGitLabScript(gitlabs.check ?? {}), more)],
-    ["GitLab", false, (folder, more) => runCheck(folder, toGitLabScript(theirGitLab, theirGitLab.variables), more)],
-    ["CodeBuild", true, (folder, more) => runCheck(folder, codebuild, more)],
-    [
-      "CodeBuild",
-      false,
-      (folder, more) => runCheck(folder, codebuild, { CODEBUILD_SRC_DIR_postern: checkout.folder, ...more }),
-    ],
+  const manifestsGitLabScript = toGitLabScript(manifestsGitLab, manifestsGitLab.variables);
+  const runs: [service: string, isOwn: boolean, run: (folder: string) => Promise<CheckOutput>][] = [
+    ["GitHub", true, (folder) => runGitHubCheck(folder, ownGitHub)],
+    ["GitHub", false, (folder) => runGitHubCheck(folder, manifestsGitHub)],
+    ["GitLab", true, (folder) => runCheck(folder, toGitLabScript(ownGitLab.check ?? {}))],
+    ["GitLab", false, (folder) => runCheck(folder, manifestsGitLabScript)],
+    ["CodeBuild", true, (folder) => runCheck(folder, codebuild)],
+    ["CodeBuild", false, (folder) => runCheck(folder, codebuild, { CODEBUILD_SRC_DIR_postern: checkout.folder })],
   ];
 
-  for (const [service, isOwn, go] of services) {
+  for (const [service, isOwn, runService] of runs) {
     const where = `at ${service}, in ${isOwn ? "Postern's own repository" : "a repository of manifests"}`;
 
     it(`fail if something is denied, and name its place, ${where}`, async () => {
-      const { code, stdout, stderr, file } = await go(await createRepository({ "k8s/till.yaml": denied }, isOwn));
+      const repository = await createRepository({ "k8s/till.yaml": denied }, isOwn);
+      const { code, stdout, stderr, readReport } = await runService(repository);
       assert.deepEqual({ code, stderr }, { code: 1, stderr: "" }, stdout);
       assert.match(stdout, /Service default\/till k8s\/till\.yaml:2 denied/);
-      const [{ results }] = JSON.parse(await file("check.sarif")).runs;
+      const [{ results }] = JSON.parse(await readReport("check.sarif")).runs;
       const [{ physicalLocation }] = results[0].locations;
       assert.equal(results[0].ruleId, "deny-service-external-ips");
       assert.equal(physicalLocation.artifactLocation.uri, "k8s/till.yaml");
-      const junit = await file("check.xml");
+      const junit = await readReport("check.xml");
       assert.match(junit, /<testsuite name="k8s\/till\.yaml"[^>]* failures="1"/);
     });
 
     if (isOwn) continue;
 
     it(`pass if everything is admitted, ${where}`, async () => {
-      const { code, stdout, stderr, file } = await go(await createRepository({ "k8s/till.yaml": admitted }, isOwn));
+      const repository = await createRepository({ "k8s/till.yaml": admitted }, isOwn);
+      const { code, stdout, stderr, readReport } = await runService(repository);
       assert.deepEqual({ code, stderr }, { code: 0, stderr: "" }, stdout);
       assert.match(stdout, /^1 object: 1 allowed$/m);
-      assert.match(await file("check.xml"), / failures="0" errors="0"/);
+      assert.match(await readReport("check.xml"), / failures="0" errors="0"/);
     });
   }
 
-  for (const [service, isOwn, go] of services)
+  for (const [service, isOwn, runService] of runs)
     if (!isOwn)
       it(`run nothing that a repository of manifests brings, and write only into it, at ${service}`, async () => {
         const script = "echo foreign code ran; exit 0\n";
@@ -169,7 +166,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
         const elsewhere = await mkdtemp(join(homeFolder, "elsewhere-"));
         await writeFile(join(elsewhere, "check.txt"), "theirs");
         await symlink(elsewhere, join(folder, "postern-check"));
-        const { code, stdout } = await go(folder);
+        const { code, stdout } = await runService(folder);
         assert.equal(code, 1, stdout);
         assert.match(stdout, /Service default\/till k8s\/till\.yaml:2 denied/);
         assert.doesNotMatch(stdout, /foreign code ran/);
@@ -181,7 +178,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
 
   it("fail if the Pods of a workload are denied, and name the place of the template", async () => {
     const folder = await createOwnRepository({ "k8s/web.yaml": workload });
-    const { code, stdout } = await runGitHubCheck(folder, githubs);
+    const { code, stdout } = await runGitHubCheck(folder, ownGitHub);
     assert.equal(code, 1, stdout);
     assert.match(
       stdout,
@@ -191,7 +188,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
 
   it("do nothing if there is no folder of manifests and no variable names one", async () => {
     const folder = await createOwnRepository({ "notes.txt": "nothing\n" });
-    const { code, stdout } = await runCheck(folder, toGitLabScript(gitlabs.check ?? {}));
+    const { code, stdout } = await runCheck(folder, toGitLabScript(ownGitLab.check ?? {}));
     assert.equal(code, 0);
     assert.equal(stdout, "There is no folder k8s, so nothing is checked; the variable MANIFESTS names another.\n");
     assert.ok(!(await readdir(folder)).includes("postern-check"));
@@ -199,7 +196,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
 
   it("fail if a variable names a missing folder", async () => {
     const folder = await createOwnRepository({ "k8s/till.yaml": admitted });
-    const { code, stdout } = await runCheck(folder, toGitLabScript(gitlabs.check ?? {}), { MANIFESTS: "k9s" });
+    const { code, stdout } = await runCheck(folder, toGitLabScript(ownGitLab.check ?? {}), { MANIFESTS: "k9s" });
     assert.deepEqual({ code, stdout }, { code: 2, stdout: "there is no file, folder or match for k9s\n" });
   });
 
@@ -210,31 +207,31 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
       "k8s/x.yaml": unreadable,
     });
     const variables = { MANIFESTS: "apps/*/till.yaml", CLUSTER: "us" };
-    const { code, stdout } = await runCheck(folder, toGitLabScript(gitlabs.check ?? {}), variables);
+    const { code, stdout } = await runCheck(folder, toGitLabScript(ownGitLab.check ?? {}), variables);
     assert.equal(code, 0, stdout);
     assert.match(stdout, /^2 objects: 2 allowed, 2 warnings$/m);
   });
 
   it("list the clusters if there are several and no variable names one", async () => {
     const folder = await createOwnRepository({ "k8s/till.yaml": admitted });
-    const { code, stdout } = await runCheck(folder, toGitLabScript(gitlabs.check ?? {}), { CLUSTER: "" });
+    const { code, stdout } = await runCheck(folder, toGitLabScript(ownGitLab.check ?? {}), { CLUSTER: "" });
     assert.deepEqual({ code, stdout }, { code: 2, stdout: "--cluster is missing; it must name one of eu, us\n" });
   });
 
-  it("report undecided objects, and fail because of them only if STRICT is set", async () => {
+  it("report undecided objects, and fail because of undecided objects only if STRICT is set", async () => {
     const folder = await createOwnRepository({ "k8s/web.yaml": undecided });
-    const github = await runGitHubCheck(folder, githubs);
+    const github = await runGitHubCheck(folder, ownGitHub);
     assert.equal(github.code, 0, github.stdout);
     assert.match(github.stdout, /^::warning file=k8s\/web\.yaml,line=1,title=undecided/m);
     assert.match(github.summary, /undecided/);
-    assert.equal((await runGitHubCheck(folder, githubs, { STRICT: "yes" })).code, 1);
+    assert.equal((await runGitHubCheck(folder, ownGitHub, { STRICT: "yes" })).code, 1);
     const build = await runCheck(folder, codebuild);
     assert.equal(build.code, 0);
-    assert.match(await build.file("check.xml"), / errors="1"/);
+    assert.match(await build.readReport("check.xml"), / errors="1"/);
     // GitLab shows exit code 3 as a warning.
     for (const [job, isOwn] of [
-      [gitlabs.check ?? {}, true],
-      [theirGitLab, false],
+      [ownGitLab.check ?? {}, true],
+      [manifestsGitLab, false],
     ] as const) {
       const folder = await createRepository({ "k8s/web.yaml": undecided }, isOwn);
       assert.equal((await runCheck(folder, toGitLabScript(job, job.variables))).code, 3);
@@ -245,23 +242,23 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
 
   it("assume the namespaces that manifests name, unless STRICT is set", async () => {
     const folder = await createOwnRepository({ "k8s/web.yaml": assumed });
-    const github = await runGitHubCheck(folder, githubs);
+    const github = await runGitHubCheck(folder, ownGitHub);
     assert.equal(github.code, 0, github.stdout);
     assert.match(github.summary, /Assumed of the cluster: namespace shop exists/);
-    const strictResult = await runGitHubCheck(folder, githubs, { STRICT: "yes" });
+    const strictResult = await runGitHubCheck(folder, ownGitHub, { STRICT: "yes" });
     assert.equal(strictResult.code, 1);
     assert.match(strictResult.summary, /undecided/);
   });
 
   it("fail if a file can't be read, even if nothing is denied", async () => {
     const folder = await createOwnRepository({ "k8s/broken.yaml": unreadable, "k8s/till.yaml": admitted });
-    const { code, stdout, file } = await runGitHubCheck(folder, githubs);
+    const { code, stdout, readReport } = await runGitHubCheck(folder, ownGitHub);
     assert.equal(code, 1);
     assert.match(stdout, /k8s\/broken\.yaml/);
-    assert.equal(JSON.parse(await file("check.json")).summary.faults, 1);
+    assert.equal(JSON.parse(await readReport("check.json")).summary.faults, 1);
   });
 
-  it("fail if the check fails, whatever the previous run has left", async () => {
+  it("fail if the check fails, even if an earlier run has left a report without faults", async () => {
     const folder = await createOwnRepository({ "k8s/web.yaml": undecided });
     await mkdir(join(folder, "postern-check"));
     await writeFile(join(folder, "postern-check/check.json"), `{"summary":{"faults":0}}`);
@@ -272,33 +269,32 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
   });
 
   it("annotate the lines at GitHub, and write the report into the summary", async () => {
-    const { stdout, summary } = await runGitHubCheck(await createOwnRepository({ "k8s/till.yaml": denied }), githubs);
+    const { stdout, summary } = await runGitHubCheck(await createOwnRepository({ "k8s/till.yaml": denied }), ownGitHub);
     assert.match(stdout, /^::error file=k8s\/till\.yaml,line=\d+,.*title=deny-service-external-ips/m);
-    const [head, , ...lines] = summary.split("\n");
-    assert.equal(head, "### What the rules would do in eu");
+    const [heading, , ...lines] = summary.split("\n");
+    assert.equal(heading, "### What the rules would do in eu");
     assert.ok(lines.filter(Boolean).every((line) => line.startsWith("    ")));
     assert.match(summary, /^ {4}1 object: 1 denied$/m);
   });
 
   it("let no line of a manifest become a command for GitHub's runner", async () => {
-    const { stdout } = await runGitHubCheck(await createOwnRepository({ "k8s/web.yaml": commanding }), githubs);
+    const { stdout } = await runGitHubCheck(await createOwnRepository({ "k8s/web.yaml": commanding }), ownGitHub);
     const commands: string[] = [];
-    let until: string | undefined;
-    // GitHub's runner trims lines, and after stop-commands it reads only the token.
+    let endToken: string | undefined;
+    // GitHub's runner trims lines. After the command stop-commands, it ignores commands until the line `::TOKEN::`.
     for (const line of stdout.split("\n").map((line) => line.trim())) {
-      if (until !== undefined) {
-        if (line === `::${until}::`) until = undefined;
-      } else if (line.startsWith("::stop-commands::")) until = line.slice("::stop-commands::".length);
+      if (endToken !== undefined) {
+        if (line === `::${endToken}::`) endToken = undefined;
+      } else if (line.startsWith("::stop-commands::")) endToken = line.slice("::stop-commands::".length);
       else if (line.startsWith("::")) commands.push(line);
     }
-    assert.deepEqual([until, commands], [undefined, []]);
+    assert.deepEqual([endToken, commands], [undefined, []]);
     assert.match(stdout, /^ +\?:error title=forged/m, "the printed line is not a command");
   });
 
   it("accept standard input and more options", async () => {
-    const folder = await createOwnRepository({
-      "state/ns.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: { name: shop }\n",
-    });
+    const namespace = "apiVersion: v1\nkind: Namespace\nmetadata: { name: shop }\n";
+    const folder = await createOwnRepository({ "state/ns.yaml": namespace });
     const lines = "npm ci; bash infra/pipelines/check.sh --state state";
     const script = { flags: ["-eo", "pipefail"], lines, env: { MANIFESTS: "-" } };
     const { code, stdout } = await runCheck(folder, script, {}, assumed);
@@ -308,32 +304,32 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
 
   it("fetch the pinned revision at GitLab, and write no token to a log or a file", async () => {
     const folder = await createRepository({ "k8s/till.yaml": admitted }, false);
-    const { stdout, stderr } = await runCheck(folder, toGitLabScript(theirGitLab, theirGitLab.variables));
+    const { stdout, stderr } = await runCheck(folder, manifestsGitLabScript);
     assert.ok(!`${stdout}${stderr}`.includes("the-token"));
     const { stdout: head } = await run("git", ["-C", join(folder, ".postern"), "rev-parse", "HEAD"]);
     assert.equal(head.trim(), revision);
-    const written = await run("grep", ["-rl", "the-token", join(folder, ".postern/.git")]).catch(() => ({
-      stdout: "",
-    }));
+    // grep fails if it finds no file with the token.
+    const noFiles = { stdout: "" };
+    const written = await run("grep", ["-rl", "the-token", join(folder, ".postern/.git")]).catch(() => noFiles);
     assert.equal(written.stdout, "");
   });
 
   it("upload their reports", () => {
-    const uploads = [githubs, theirGitHub].map(({ jobs }) => jobs.check?.steps.at(-1)?.with?.path);
+    const uploads = [ownGitHub, manifestsGitHub].map(({ jobs }) => jobs.check?.steps.at(-1)?.with?.path);
     assert.deepEqual(uploads, ["postern-check/", "postern-check/"]);
-    for (const { artifacts } of [gitlabs.check ?? {}, theirGitLab]) {
+    for (const { artifacts } of [ownGitLab.check ?? {}, manifestsGitLab]) {
       assert.deepEqual(artifacts?.paths, ["postern-check/"]);
       assert.equal(artifacts?.reports?.junit, "postern-check/check.xml");
     }
   });
 
   it("have only read rights at GitHub, and run a pinned revision", () => {
-    const { permissions, jobs } = theirGitHub;
+    const { permissions, jobs } = manifestsGitHub;
     assert.deepEqual(permissions, {});
     assert.deepEqual(jobs.check?.permissions, { contents: "read" });
     const checkouts = jobs.check?.steps.filter(({ uses }) => uses?.startsWith("actions/checkout@")) ?? [];
     assert.ok(checkouts.every((step) => step.with?.["persist-credentials"] === false));
-    for (const pinned of [checkouts[1]?.with?.ref, theirGitLab.variables?.POSTERN_REVISION])
+    for (const pinned of [checkouts[1]?.with?.ref, manifestsGitLab.variables?.POSTERN_REVISION])
       assert.match(String(pinned), /^[0-9a-f]{40}$/);
     for (const { run = "" } of jobs.check?.steps ?? []) assert.doesNotMatch(run, /\$\{\{/);
   });
