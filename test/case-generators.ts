@@ -2,7 +2,7 @@ import fc from "fast-check";
 import type { Case } from "#lib/recording/recording.ts";
 import { createCasePerturber } from "../infra/testing/case-generators.ts";
 
-/** Generates cases like the given ones: each is one of them with up to five changes, which createCasePerturber makes. */
+/** Generates cases like the given ones: one of them with up to five changes, which createCasePerturber makes. */
 export const perturbCases = (cases: Case[]): fc.Arbitrary<Case> => {
   const perturb = createCasePerturber(cases);
   const change = fc.record({ which: fc.nat(), other: fc.nat(), drop: fc.boolean(), old: fc.boolean() });

@@ -80,7 +80,7 @@ export const runProgram = (
     );
   });
 
-/** Returns a kubeconfig with these clusters as contexts, and with a user's tokens; the first context is the current one. */
+/** Returns a kubeconfig with a context and a user's token for each cluster; the first context is the current one. */
 export const buildKubeconfig = (
   clusters: Record<string, Pick<TestCluster, "server" | "ca" | "getToken">>,
   user = "admin",

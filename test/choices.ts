@@ -10,8 +10,9 @@ const draw = (name: string, count: number, seed: number): number =>
   createHash("sha256").update(`${name} ${seed}`).digest().readUInt32BE() % count;
 
 /**
- * Chooses a sixth of the rules by this run's seed, because each rule takes API servers seconds: one sixth for the suite with
- * the turn 0, and another one for the suite with the turn 1. `npm run parity` compares all rules as both suites do.
+ * Chooses a sixth of the rules by this run's seed, because each rule takes API servers seconds: one sixth for the suite
+ * with the turn 0, and another one for the suite with the turn 1. `npm run parity` compares all rules as both suites
+ * do.
  */
 export const chooseSixth = <Listed extends { name: string }>(
   rules: readonly Listed[],
@@ -30,9 +31,9 @@ export const chooseOtherMinor = (seed = runSeed): string => {
 };
 
 /**
- * Returns the minors that a suite compares: the newest and another one. Two suites with the turns 0 and 1 share these two
- * minors by this run's seed, or both take the one of POSTERN_KUBERNETES. If a variable sets the size of the run (`large`),
- * the suite takes only the minor of POSTERN_KUBERNETES, or else the newest.
+ * Returns the minors that a suite compares: the newest and another one. Two suites with the turns 0 and 1 share these
+ * two minors by this run's seed, or both take the one of POSTERN_KUBERNETES. If a variable sets the size of the run
+ * (`large`), the suite takes only the minor of POSTERN_KUBERNETES, or else the newest.
  */
 export const chooseMinors = (large?: string, turn?: 0 | 1, seed = runSeed): string[] => {
   const { POSTERN_KUBERNETES: wanted } = process.env;
@@ -84,8 +85,9 @@ export const listLeftOut = (seed: number): string[] =>
   alternatingFiles.flatMap((pair, index) => pair[draw(`pair ${index}`, 2, seed)] ?? []);
 
 /**
- * The upgrade that a suite makes in this run: from the run's older minor to the newest. The suite skips the upgrade if the
- * older minor has MutatingAdmissionPolicy already, or if by the seed it is the turn of the other suite that upgrades.
+ * The upgrade that a suite makes in this run: from the run's older minor to the newest. The suite skips the upgrade if
+ * the older minor has MutatingAdmissionPolicy already, or if by the seed it is the turn of the other suite that
+ * upgrades.
  */
 export const chooseUpgrade = (turn: 0 | 1, seed = runSeed): { older: string; newer: string; skip?: string } => {
   const upgrade = { older: chooseOtherMinor(seed), newer: newestMinor };

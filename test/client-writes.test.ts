@@ -32,7 +32,7 @@ const stampRule = rule<ConfigMap>({
     object.data = { ...object.data, stamp: object.data?.a ?? "none" };
   },
 });
-/** A validating rule that refuses changes of data.fixed, values of data.bad and deletions of an object with data.keep. */
+/** A validating rule that refuses changes of data.fixed, any data.bad, and deletions of an object with data.keep. */
 const forbidRule = rule<ConfigMap>({
   summary: "Forbids.",
   match,
@@ -85,7 +85,11 @@ describe("a guarded write", () => {
   });
   it("is sent with the rules' changes, and with the new content length", async () => {
     const headers = { ...jsonPost.headers, "content-length": "9999" };
-    const { writes } = await write(collectionUrl, { ...jsonPost, headers, body: JSON.stringify(buildConfigMap({ a: "1" })) });
+    const { writes } = await write(collectionUrl, {
+      ...jsonPost,
+      headers,
+      body: JSON.stringify(buildConfigMap({ a: "1" })),
+    });
     assert.deepEqual(writes()[0]?.body, buildConfigMap({ a: "1", stamp: "1" }));
     assert.notEqual(writes()[0]?.headers.get("content-length"), "9999");
   });
@@ -103,7 +107,10 @@ describe("a guarded write", () => {
     );
   });
   it("keeps its query and its headers", async () => {
-    const { writes } = await write(`${collectionUrl}?fieldManager=me`, buildRequest("POST", buildConfigMap({ a: "1" })));
+    const { writes } = await write(
+      `${collectionUrl}?fieldManager=me`,
+      buildRequest("POST", buildConfigMap({ a: "1" })),
+    );
     assert.equal(writes()[0]?.url, `${collectionUrl}?fieldManager=me`);
     assert.equal(writes()[0]?.headers.get("authorization"), "Bearer t");
   });
@@ -233,7 +240,10 @@ describe("a guarded write", () => {
       message: 'Internal error occurred: failed calling webhook "fails.postern.dev": the rule failed: Error: no',
     });
     assert.deepEqual(writes(), []);
-    const ignoring = await write(collectionUrl, buildRequest("POST", buildConfigMap()), { rules, failurePolicy: "Ignore" });
+    const ignoring = await write(collectionUrl, buildRequest("POST", buildConfigMap()), {
+      rules,
+      failurePolicy: "Ignore",
+    });
     assert.equal(ignoring.response.status, 201);
   });
   it("gets an error if the current object can't be read, unless failurePolicy is Ignore", async () => {
@@ -276,7 +286,7 @@ describe("a guarded write", () => {
     const { send, arrivals } = createRecorder({
       "/api/v1/namespaces/a": { apiVersion: "v1", kind: "Namespace", metadata: { name: "a", labels: { x: "y" } } },
     });
-    const selective = { ...forbids, namespaceSelector: { matchLabels: { x: "y" } } };
+    const selective = { ...forbidRule, namespaceSelector: { matchLabels: { x: "y" } } };
     const guarded = guard(send, { rules: { selective: { rule: selective } } });
     for (const user of ["one", "one", "two"]) {
       const init = buildRequest("POST", buildConfigMap({ bad: "1" }));
@@ -292,8 +302,13 @@ describe("a guarded write", () => {
     const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: "a" } };
     const objects = { "/api/v1/namespaces/a": namespace };
     for (const selector of ["namespaceSelector", "objectSelector"]) {
-      const rules = { selective: { rule: { ...forbids, [selector]: { matchLabels: { x: "y" } } } } };
-      const { response } = await write(collectionUrl, buildRequest("POST", buildConfigMap({ bad: "1" })), { rules }, objects);
+      const rules = { selective: { rule: { ...forbidRule, [selector]: { matchLabels: { x: "y" } } } } };
+      const { response } = await write(
+        collectionUrl,
+        buildRequest("POST", buildConfigMap({ bad: "1" })),
+        { rules },
+        objects,
+      );
       assert.equal(response.status, 201);
     }
   });
@@ -366,7 +381,7 @@ describe("a guarded patch", () => {
     // The guard sent the patch four times.
     assert.equal(conflictsLeft, 5);
   });
-  it("gets the API server's response, and is sent only as a dry run, if the API server refuses the dry run", async () => {
+  it("gets the API server's response, and isn't sent again, if the API server refuses its dry run", async () => {
     const { send, scripted, writes } = createRecorder(buildStored());
     const refusal = { kind: "Status", code: 422, message: "no" };
     scripted.push({ method: "PATCH", answer: Response.json(refusal, { status: 422 }) });
@@ -412,7 +427,9 @@ interface RefusedBody {
   encoding?: string;
   body?: string;
 }
-const refusedBodies: RefusedBody[] = parse(readFileSync(new URL("client/refused-bodies.yaml", import.meta.url), "utf8"));
+const refusedBodies: RefusedBody[] = parse(
+  readFileSync(new URL("client/refused-bodies.yaml", import.meta.url), "utf8"),
+);
 
 describe("a guard that gets an unusual write", () => {
   const refused: [string, number, string, RequestInit][] = [
@@ -461,7 +478,11 @@ describe("a guard that gets an unusual write", () => {
     await fc.assert(
       fc.asyncProperty(fc.dictionary(fc.string(), fc.jsonValue()), fc.nat(2), async (data, indent) => {
         const body = JSON.stringify({ apiVersion: "v1", kind: "ConfigMap", other: data }, undefined, indent);
-        const { response } = await write(collectionUrl, { ...jsonPost, body }, { rules: { forbids: { rule: forbidRule } } });
+        const { response } = await write(
+          collectionUrl,
+          { ...jsonPost, body },
+          { rules: { forbids: { rule: forbidRule } } },
+        );
         assert.equal(response.status, 201);
       }),
     );
@@ -518,11 +539,19 @@ describe("a guard that gets an unusual write", () => {
 
 describe("a guard", () => {
   const wrong: [name: string, options: Guard, sentence: RegExp][] = [
-    ["an unknown setting", { rules: { r: { rule: stampRule, settings: { x: 1 } } } }, /^rules\.r\.settings\.x is unknown/],
-    ["an unknown variant", { rules: { r: { rule: stampRule, variant: "v" } } }, /^rules\.r\.variant must be one of none$/],
+    [
+      "an unknown setting",
+      { rules: { r: { rule: stampRule, settings: { x: 1 } } } },
+      /^rules\.r\.settings\.x is unknown/,
+    ],
+    [
+      "an unknown variant",
+      { rules: { r: { rule: stampRule, variant: "v" } } },
+      /^rules\.r\.variant must be one of none$/,
+    ],
     [
       "a rule that asks the authorizer",
-      { rules: { r: { rule: { ...forbids, authorizedBy: { a: "true" } } } } },
+      { rules: { r: { rule: { ...forbidRule, authorizedBy: { a: "true" } } } } },
       /^r uses the cluster's authorizer/,
     ],
     ["an invalid policy", { policies: [{ kind: "Nothing" } as never] }, /^policies: Nothing without a name/],

@@ -49,7 +49,8 @@ export const serveWithConsole = async (
   const url = /Serving .* at (\S+)\. /.exec(printed)?.[1] ?? "";
   const ca = await readFile(join(folder, ".postern/ca.crt"));
   const agent = new Agent({ keepAlive: true, ca, maxSockets: 8 });
-  // The gateway prints URLs such as https://localhost:8443/KEY/pod-security/validate, whose last two parts are rule and phase.
+  // The gateway prints URLs such as https://localhost:8443/KEY/pod-security/validate: the last parts are rule and
+  // phase.
   const urls = printed.matchAll(/https:\/\/\S+?(\/[^/\s]+\/([\w-]+\/\w+)\S*)$/gm);
   const paths = new Map([...urls].map(([, urlPath, rulePath]) => [rulePath, urlPath]));
   return {

@@ -145,7 +145,7 @@ describe("the pages", () => {
     );
   });
 
-  it("list each rule that replaces a plugin in the table's row of the plugin, in the order of the plugins", async () => {
+  it("list each rule that replaces a plugin in the plugin's row of a table, in the order of the plugins", async () => {
     const text = pages.get("docs/background/plugins.md") ?? "";
     const rows = new Map(text.matchAll(/^\| (\d+) \| (.*) \|$/gm).map(([, number, columns]) => [number, columns]));
     for (const { name, phases, rule } of await readCatalogue()) {

@@ -9,7 +9,10 @@ interface RuleConfigs {
   rules: Record<string, object>;
 }
 
-/** Returns the `rules` of a postern.yaml that turns on all these rules; a rule that isn't in the fixture has no settings. */
+/**
+ * Returns the `rules` of a postern.yaml that turns on all these rules; a rule that isn't in the fixture has no
+ * settings.
+ */
 export const buildConfigOfEveryRule = (names: readonly string[]): Record<string, object> => {
   const text = readFileSync(new URL("fixtures/every-rule.yaml", import.meta.url), "utf8");
   const { everyRule, rules }: RuleConfigs = parse(text);
@@ -17,8 +20,8 @@ export const buildConfigOfEveryRule = (names: readonly string[]): Record<string,
 };
 
 /**
- * The rules that evaluate policies. In a project of every rule, each has the policies of its first case, so that its bundle
- * contains CEL or CUE, and reads no policies from the cluster, because the cluster doesn't exist.
+ * The rules that evaluate policies. In a project of every rule, each has the policies of its first case, so that its
+ * bundle contains CEL or CUE, and reads no policies from the cluster, because the cluster doesn't exist.
  */
 export const policyRules = [
   "mutating-admission-policy",

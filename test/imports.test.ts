@@ -21,7 +21,7 @@ const allowedFolders = new Map(
   ),
 );
 
-/** Reports whether a file of infra may import a module by the table. All may import files of lib, and npm's packages. */
+/** Reports whether a file of infra may import a module. Each may import files of lib and packages except Middy's. */
 const mayImport = (file: string, specifier: string): boolean => {
   const isInCheckout = /^(\.|#(lib|infra)\/)/.test(specifier);
   if (!isInCheckout) return !specifier.startsWith("@middy/");

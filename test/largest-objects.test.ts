@@ -39,7 +39,7 @@ const measureCpu = async (act: () => unknown): Promise<number> => {
   return (user + system) / 1000;
 };
 
-/** Lists reviews of all rules: of the objects of cases, with one list or map so large that etcd can just store the object. */
+/** Lists reviews for all rules. Each has the object of a case, with one list or map filled until etcd's limit. */
 const listLargeReviews = async (): Promise<LargeReview[]> => {
   const found = new Map<string, LargeReview>();
   for (const listed of await readCatalogue()) {

@@ -14,7 +14,7 @@ export interface LargestObject {
   build(): object;
 }
 
-/** Returns copies of an object that are as large as etcd can store, because one list or map in the copy has many elements. */
+/** Returns copies of an object that are as large as etcd can store: in each, one list or map has many elements. */
 export const listLargestObjects = (object: object): LargestObject[] =>
   listContainers(object, []).flatMap(([path, container]) => {
     const isList = Array.isArray(container);

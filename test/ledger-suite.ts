@@ -4,8 +4,8 @@ import fc from "fast-check";
 import { type Ledger, openRuleLedger } from "#lib/ledger.ts";
 
 /**
- * Tests the properties that all ledgers must have. `open` opens an empty ledger with the clock `readTime`. The test with
- * random keys makes `numRuns` runs.
+ * Tests the properties that all ledgers must have. `open` opens an empty ledger with the clock `readTime`. The test
+ * with random keys makes `numRuns` runs.
  */
 export const testLedger = (open: (readTime: () => number) => Ledger, numRuns = 100) => {
   let now: number;

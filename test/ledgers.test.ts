@@ -18,7 +18,7 @@ describe("a ledger in memory", () => {
 });
 
 describe("the ledger of a process", () => {
-  it("has separate values for each process, rule and cluster, unlike ledgers that processes or clusters share", async () => {
+  it("has values of its own for each process, rule and cluster, unlike ledgers with a wider reach", async () => {
     const shared = createMemoryLedger();
     const openFunction = () => createLiveCapabilities({}, { openLedger: () => shared });
     const count = async (

@@ -22,7 +22,7 @@ const one = (start: number, end: number | undefined, read: unknown, wrote: unkno
 });
 const none = undefined;
 
-/** Histories of operations, written `one(start, end, read, wrote)`, and whether one order of the operations explains them. */
+/** Histories of operations `one(start, end, read, wrote)`, and whether one order of the operations explains each. */
 const histories: [title: string, Operation[], isExplained: boolean][] = [
   ["nothing", [], true],
   ["changes one after the other", [one(1, 2, none, "x"), one(3, 4, "x", "y"), one(5, 6, "y", "y")], true],

@@ -22,8 +22,8 @@ import { parse as parseYaml } from "yaml";
 import { cacheVariables } from "./checkout.ts";
 import { findFreePort } from "./control-plane/process.ts";
 
-// Runs the commands of the documentation's pages as a reader does: the commands of one page in their order, in one clone of
-// the checkout, with the machine's own Node. pages.yaml says which commands can't run, and why.
+// Runs the commands of the documentation's pages as a reader does: the commands of one page in their order, in one
+// clone of the checkout, with the machine's own Node. pages.yaml says which commands can't run, and why.
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 
@@ -31,9 +31,11 @@ type PageTier = "local" | "cluster";
 
 /** What pages.yaml says about one page. */
 interface PageEntry {
-  /** The tier of tests that runs the page's commands, because it has the servers that the commands call; default local. */
+  /** The tier of tests that runs the page's commands, by default local: the tier has the servers that these call. */
   tier?: PageTier;
-  /** The commands that aren't run, and the shown outputs that aren't compared, by their first lines, with the reasons. */
+  /**
+   * The commands that aren't run, and the shown outputs that aren't compared, by their first lines, with the reasons.
+   */
   skip?: Record<string, string>;
   /** The exit codes of the commands that end with another one than 0. */
   exits?: Record<string, number>;
@@ -70,7 +72,7 @@ export const parsePage = (text: string): PageBlock[] => {
   return blocks;
 };
 
-/** Returns the commands of a block. A command continues after a backslash, in quotes, and until a here-document ends. */
+/** Returns the commands of a block. A command continues after a backslash, in quotes, and in a here-document. */
 const splitCommands = (lines: readonly string[]): string[] => {
   const commands: string[] = [];
   let command = "";
@@ -117,9 +119,9 @@ const normalise = (text: string): string =>
 const serverCommand = /^npm start\b|^npx postern (?:serve|record)(?! --from)\b/;
 
 /**
- * Defines the tests of the pages of a tier. `start` starts the tier's servers and returns the variables that commands need
- * to find these servers. The local tier also runs the pages of other tiers, without their commands for these servers, unless
- * this is a run of all tests.
+ * Defines the tests of the pages of a tier. `start` starts the tier's servers and returns the variables that commands
+ * need to find these servers. The local tier also runs the pages of other tiers, without their commands for these
+ * servers, unless this is a run of all tests.
  */
 export const testPages = (
   tier: PageTier,

@@ -24,7 +24,7 @@ const writeDocuments = async (file: string, ...documents: unknown[]): Promise<st
 
 const ownConfig = join(folder, "own.yaml");
 await writeFile(ownConfig, "rules: { always-admit: }\n");
-/** Runs `npx postern test …` until it ends. If `words` have policies, but no postern.yaml, adds the one of this test. */
+/** Runs `npx postern test …` until it ends. Adds the postern.yaml of this test if `words` have only policies. */
 const runTestVerb = (...words: string[]) => {
   const needsConfig = words.includes("--policy") && !words.includes("--config");
   return runVerb(root, ["test", ...words, ...(needsConfig ? ["--config", ownConfig] : [])]);
@@ -95,7 +95,14 @@ describe("postern test of policies", () => {
     await writeDocuments("policies/validate.yaml", validatePolicy);
     const first = await writeDocuments("first.yaml", [passingCase]);
     const second = await writeDocuments("second.yaml", [failingCase]);
-    const { code, stdout } = await runTestVerb("--policy", join(folder, "policies"), "--cases", first, "--cases", second);
+    const { code, stdout } = await runTestVerb(
+      "--policy",
+      join(folder, "policies"),
+      "--cases",
+      first,
+      "--cases",
+      second,
+    );
     const lines = [
       "passed  sees a pod",
       "failed  sees none",

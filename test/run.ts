@@ -79,7 +79,7 @@ events.on("test:pass", ({ name, skip }) => {
 });
 events.on("test:fail", ({ name, todo, details }) => {
   if (todo === undefined) process.exitCode = 1;
-  // The error of a suite (`subtestsFailed`) only has the number of failed tests. Of other errors, the first lines are kept.
+  // The error of a suite (`subtestsFailed`) has only the number of failed tests, so it isn't reported.
   const { cause = details.error, failureType } = details.error as { cause?: unknown; failureType?: string };
   if (failureType !== "subtestsFailed") failed.push(`${name}\n    ${inspect(cause).split("\n", 12).join("\n    ")}`);
 });

@@ -89,7 +89,7 @@ describe("a suggestion", () => {
     });
     assert.equal((await findFix(createRefusingRule(suggest)))?.isVain, true);
   });
-  it("is the sentence that the rule returns, without control characters, even if the rule also edits the object", async () => {
+  it("is the sentence that the rule returns, with ? for control characters, even if it edits the object", async () => {
     const advisingRule = createRefusingRule((object) => {
       object.metadata = {};
       return "ask\na person \u001b[31melse";
@@ -108,7 +108,10 @@ describe("a suggestion", () => {
       validate: (_, { settings: { least } }) => `not ${least}`,
       suggest: async (_, { settings: { least }, request }) => `have ${least} in ${request.namespace}`,
     });
-    const found = await suggestFix(settingsRule, "validate", buildRequest({}), { ...baseContext, settings: { least: 4 } });
+    const found = await suggestFix(settingsRule, "validate", buildRequest({}), {
+      ...baseContext,
+      settings: { least: 4 },
+    });
     assert.equal(found?.text, "have 4 in shop");
   });
 });

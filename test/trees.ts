@@ -51,7 +51,9 @@ export const openStageAs = async (folder: string, caller: string) => {
   return stage;
 };
 
-/** Builds the job of a deployment by the checkout's own modules, with a catalogue's folder and the text of a postern.yaml. */
+/**
+ * Builds the job of a deployment by the checkout's own modules, with this catalogue and this text of a postern.yaml.
+ */
 export const loadJob = async (
   folder: string,
   catalogueFolder: string,
@@ -118,7 +120,7 @@ export const createPackager = async (folder: string): Promise<StagePackager> => 
   return (stage, config, catalogue, file, publicKeys) => packageStage(stage, config, catalogue, file, publicKeys, pack);
 };
 
-/** Returns a function that reads the package of a tree that packAndStore has written, instead of building the package. */
+/** Returns a function that reads the package that packAndStore has written, because building it takes time. */
 const readPackage = (deployment: TreeDeployment) => async (): Promise<StagePackage> => {
   const { catalogue } = await openTreeJob(deployment, String(process.env.AWS_ACCESS_KEY_ID));
   const { parts, ...rest } = JSON.parse(await readFile(getPackageFile(deployment), "utf8"));

@@ -3,8 +3,9 @@ import { runPostern } from "../infra/main.ts";
 import type { ProgramOutput } from "./checkout.ts";
 
 /**
- * Runs `postern VERB …` in this process, in a folder, because a process for each test would take long. Returns the texts
- * that the verb prints. The test runner prints bytes, which are written as usual. Only one verb may run at a time.
+ * Runs `postern VERB …` in this process, in a folder, because a process for each test would take long. Returns the
+ * texts that the verb prints. The test runner prints bytes, which are written as usual. Only one verb may run at a
+ * time.
  */
 export const runVerb = async (folder: string, words: readonly string[], stdin = ""): Promise<ProgramOutput> => {
   const printed = { stdout: "", stderr: "" };

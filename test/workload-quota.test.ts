@@ -91,7 +91,7 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
     },
   };
 
-  /** Sends the rule a review of a write or, without an object, of a deletion. A `forged` review has no pending write. */
+  /** Sends the rule a review of a write, or of a deletion if there is no object. No write follows a `forged` review. */
   const sendReview = async (
     cluster: string,
     name: string,
@@ -176,7 +176,8 @@ const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undef
 
   return {
     run: async (step: Step): Promise<void> => {
-      if ("write" in step) await sendReview(step.cluster, step.write, buildDeployment(step.write, step.replicas), step.isDry);
+      if ("write" in step)
+        await sendReview(step.cluster, step.write, buildDeployment(step.write, step.replicas), step.isDry);
       else if ("delete" in step) {
         if (getStored(step.cluster).has(step.delete)) await sendReview(step.cluster, step.delete, undefined);
       } else if ("forge" in step) {
@@ -312,7 +313,7 @@ const buildWrite = (write: string, replicas: number, cluster = "east"): Step => 
 };
 
 describe("workload-quota", () => {
-  it("never lets clusters exceed a quota, and counts exactly what clusters store after reservations have lapsed", async () => {
+  it("never lets clusters exceed a quota, and counts exactly what is stored after reservations have lapsed", async () => {
     await fc.assert(
       fc.asyncProperty(fc.scheduler(), makeSequences(steps), shares, async (scheduler, sequence, share) => {
         const model = createModel(scheduler, share);
@@ -336,7 +337,7 @@ describe("workload-quota", () => {
     );
   });
 
-  it("lets clusters use a whole quota, and forged reviews reserve only their maximum, and only for some time", async () => {
+  it("lets clusters use a whole quota, and forged reviews reserve only their maximum for some time", async () => {
     const model = createModel(undefined, undefined);
     for (const [name, replicas] of [
       ["a", 10],
@@ -381,7 +382,7 @@ describe("workload-quota", () => {
     assert.equal(await findReserved("100%"), 18, "without a maximum, forged reviews keep both reservations of 9");
   });
 
-  it("admits many objects at once if the cluster stores each, although only 10 % of the quota may be unseen", async () => {
+  it("admits many objects that the cluster stores at once, although only 10 % of the quota may be unseen", async () => {
     const model = createModel(undefined, "10%");
     for (let index = 0; index < 20; index++) {
       await model.run(buildWrite(`burst-${index}`, 1));
@@ -440,13 +441,13 @@ describe("workload-quota", () => {
       await model.run(buildWrite("a", 3, cluster));
       await model.run({ pass: 71 });
     }
-    await assert.rejects(model.recountGone("east", undefined), /no route/);
+    await assert.rejects(model.recountDeletedCluster("east", undefined), /no route/);
     assert.deepEqual(await model.listReserved(), ["east a 3", "west a 3"]);
-    await assert.rejects(model.recountGone("east", ["west"]), /no route/);
+    await assert.rejects(model.recountDeletedCluster("east", ["west"]), /no route/);
     assert.deepEqual([await model.listReserved(), (await model.readLedger()).used], [["west a 3"], 3]);
   });
 
-  it("has counted each object as the clusters store it after one recount, even after writes without reviews", async () => {
+  it("counts each object as clusters store it after one recount, even after writes without reviews", async () => {
     const withUnseen = makeSequences(fc.oneof({ weight: 4, arbitrary: steps }, { weight: 1, arbitrary: unseenWrites }));
     await fc.assert(
       fc.asyncProperty(fc.scheduler(), withUnseen, shares, async (scheduler, sequence, share) => {
@@ -474,7 +475,8 @@ describe("workload-quota", () => {
     const { POSTERN_OBJECTS, POSTERN_OBJECT_BYTES } = process.env;
     const total = Number(POSTERN_OBJECTS ?? 3000);
     const padding = "x".repeat(Number(POSTERN_OBJECT_BYTES ?? 3000));
-    // Without POSTERN_OBJECTS, each call has no time left after one page. With POSTERN_OBJECTS, a single call is measured.
+    // Without POSTERN_OBJECTS, each call has no time left after one page. With POSTERN_OBJECTS, a single call is
+    // measured.
     const until = POSTERN_OBJECTS === undefined ? 0 : Number.POSITIVE_INFINITY;
     const clock = { now: 1_800_000_000_000 };
     const ledger = createMemoryLedger(undefined, () => clock.now);

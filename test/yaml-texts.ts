@@ -61,8 +61,8 @@ const keys = fc.oneof(
 
 const numbers = fc.oneof(
   fc.integer(),
-  // The project reads integers that a number can't hold exactly as bigints, so this generates none of these. The sum with
-  // 0 makes 0 of -0.
+  // The project reads integers that a number can't hold exactly as bigints, so this generates none of these. The sum
+  // with 0 makes 0 of -0.
   fc
     .double({ noNaN: true, noDefaultInfinity: true })
     .filter((value) => Number.isSafeInteger(value) || !Number.isInteger(value))

@@ -11,9 +11,7 @@ export interface SuiteEnd {
   leftovers: string[] | undefined;
 }
 
-/**
- * Reports whether all facts were seen that the account's quotas allow, all steps succeeded, and no resource is left.
- */
+/** Reports whether all steps succeeded, all facts within the account's quotas were seen, and no resource is left. */
 export const isGood = ({ facts, steps }: Suite, { leftovers }: SuiteEnd): boolean =>
   leftovers?.length === 0 &&
   steps.every(({ isDone }) => isDone) &&

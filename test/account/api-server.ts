@@ -9,7 +9,7 @@ import { close, listen } from "../listen.ts";
 // webhook configurations to it, as to any cluster. The suite, and not this server, calls the URLs in these
 // configurations.
 
-export interface KeptCluster {
+export interface ImitatedCluster {
   /** The text of a kubeconfig. */
   kubeconfig: string;
   /** Returns the webhook entries of one phase. */
@@ -17,12 +17,12 @@ export interface KeptCluster {
   stop(): Promise<void>;
 }
 
-type Kept = Record<string, unknown> & { metadata: Record<string, unknown> };
+type StoredObject = Record<string, unknown> & { metadata: Record<string, unknown> };
 
 const prefix = "/apis/admissionregistration.k8s.io/v1";
 
-export const startKeptCluster = async (certificate: ServerCertificate): Promise<KeptCluster> => {
-  const objects = new Map<string, Kept>();
+export const startImitatedCluster = async (certificate: ServerCertificate): Promise<ImitatedCluster> => {
+  const objects = new Map<string, StoredObject>();
   const server = createServer({ cert: certificate.cert, key: certificate.key }, async (request, response) => {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk);
@@ -56,7 +56,10 @@ interface ObjectRequest {
 }
 
 /** Returns the status and the body of the answer to a request. Objects are stored by their paths. */
-const answer = (objects: Map<string, Kept>, { method, path, isDryRun, body }: ObjectRequest): [number, object] => {
+const answer = (
+  objects: Map<string, StoredObject>,
+  { method, path, isDryRun, body }: ObjectRequest,
+): [number, object] => {
   const storedObject = objects.get(path);
   const name = path.split("/").at(-1);
   const missing = { kind: "Status", code: 404, message: `${name} not found`, details: { name } };
@@ -65,12 +68,12 @@ const answer = (objects: Map<string, Kept>, { method, path, isDryRun, body }: Ob
   if (method === "GET") return storedObject ? [200, storedObject] : [404, missing];
   if (method === "DELETE") return objects.delete(path) ? [200, { kind: "Status" }] : [404, missing];
   if (method === "PUT" && storedObject === undefined) return [404, missing];
-  const sent: Kept = Object(parseJson(body));
+  const sentObject: StoredObject = Object(parseJson(body));
   const resourceVersion = String(Number(storedObject?.metadata.resourceVersion ?? 0) + (isDryRun ? 0 : 1));
-  const next = { ...sent, metadata: { ...sent.metadata, resourceVersion } };
-  if (!isDryRun) objects.set(path, next);
-  return [storedObject ? 200 : 201, next];
+  const newObject = { ...sentObject, metadata: { ...sentObject.metadata, resourceVersion } };
+  if (!isDryRun) objects.set(path, newObject);
+  return [storedObject ? 200 : 201, newObject];
 };
 
-const listBelow = (objects: Map<string, Kept>, path: string): Kept[] =>
+const listBelow = (objects: Map<string, StoredObject>, path: string): StoredObject[] =>
   [...objects].flatMap(([objectPath, object]) => (objectPath.startsWith(`${path}/`) ? [object] : []));

@@ -66,7 +66,7 @@ export const listCosts = (): CostItem[] => {
       what: `one warm environment for ${limits.warmMinutes} minutes`,
       dollars: (warmSeconds * gigabytes * prices.warm) / 1e6,
     },
-    // A review of 4.5 MB counts as nine requests of 512 KB.
+    // A review of 4.5 MB counts as nine requests of 512 KB, almost all others as one: on average as less than two.
     { what: "the HTTP API", dollars: 2 * millions * prices.gateway[0] },
     { what: "logs", dollars: ((limits.reviews * loggedKilobytes) / 1e6) * prices.logs },
     { what: "metrics", dollars: perMonth(count("custom metrics") * prices.metric) },

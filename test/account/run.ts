@@ -69,6 +69,7 @@ const deployBoth = async (suite: Suite): Promise<boolean> => {
   return deployed.every(Boolean);
 };
 
+/** Runs the steps of the stage with the HTTP API. Since `quietSince`, quiet traffic is sent, which `endQuiet` ends. */
 const exerciseHttp = async (suite: Suite, endQuiet: () => Promise<unknown>, quietSince: number) => {
   const { http } = suite;
   await deployAgain(suite, http);
@@ -81,6 +82,7 @@ const exerciseHttp = async (suite: Suite, endQuiet: () => Promise<unknown>, quie
   await ringAlarms(suite, http);
 };
 
+/** Runs the steps of the stage with function URLs. */
 const exerciseUrl = async (suite: Suite) => {
   const { url } = suite;
   await deployVersion(suite, url, "two");
@@ -114,7 +116,7 @@ const exercise = async (suite: Suite) => {
     if (!suite.facts.has(id)) suite.facts.set(id, notSeen("the stages could not be deployed"));
 };
 
-/** Destroys a stage. If a stopped command still holds the stage's lock, it tries again. */
+/** Destroys a stage. Tries again while the stage is locked, for instance by a command that was stopped. */
 const destroy = async (stage: SuiteStage, ...words: string[]): Promise<string> => {
   for (let attempt = 1; ; attempt++) {
     const { code, stdout, stderr } = await stage.run("destroy", "--yes", "--with-data", ...words);

@@ -5,7 +5,7 @@ import { type AwsStage, createAwsStageClients } from "../../infra/aws/stage.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import type { ServerCertificate } from "../../infra/keys/keys.ts";
 import { type Checkout, openCheckout, type ProgramOutput } from "../checkout.ts";
-import { type KeptCluster, startKeptCluster } from "./api-server.ts";
+import { type ImitatedCluster, startImitatedCluster } from "./api-server.ts";
 import { runStoppable } from "./program.ts";
 import { createTraffic, ordinaryRule, type ReviewBudget, suiteRule, type Traffic } from "./traffic.ts";
 
@@ -16,7 +16,7 @@ export interface SuiteStage {
   name: string;
   endpointType: "http" | "url";
   aws: AwsStage;
-  cluster: KeptCluster;
+  cluster: ImitatedCluster;
   traffic: Traffic;
   folder: string;
   /** Runs a command for this stage. Returns its output, also if the command fails. */
@@ -44,7 +44,7 @@ export const openSuiteStage = async (
   endpointType: "http" | "url",
   { certificate, budget, signal }: { certificate: ServerCertificate; budget: ReviewBudget; signal: AbortSignal },
 ): Promise<SuiteStage> => {
-  const [cluster, checkout] = await Promise.all([startKeptCluster(certificate), openCheckout([ordinaryRule])]);
+  const [cluster, checkout] = await Promise.all([startImitatedCluster(certificate), openCheckout([ordinaryRule])]);
   const traffic = createTraffic(cluster, budget);
   await Promise.all([
     checkout.write("kubeconfig", cluster.kubeconfig),

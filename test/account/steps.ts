@@ -59,7 +59,7 @@ export const countResources = (suite: Suite) =>
     return `${formatCount(stackResources.length, "resource")}, as announced`;
   });
 
-/** Sends reviews of all kinds while a command runs. Every review must be answered. */
+/** Sends reviews of all kinds while `act` runs a command. Records them by `name`, and fails if one isn't answered. */
 const runWithReviews = async (suite: Suite, stage: SuiteStage, name: string, act: () => Promise<string>) => {
   const stop = stage.traffic.start(250);
   const result = await act().finally(async () => {
@@ -182,9 +182,7 @@ export const runBadCanary = (suite: Suite, stage: SuiteStage) =>
     return `went back to version ${before}: ${reason}`;
   });
 
-/**
- * Writes a version, and lowers the gateway's route limits. `aliasAtStackChange` has the alias's version around this.
- */
+/** Deploys with another version and lower route limits. Records the alias's version before and after the deployment. */
 export const lowerLimits = (suite: Suite, stage: SuiteStage, word: string) =>
   runStep(suite, `lower the limits of ${stage.name}`, async () => {
     await stage.writeVersion(word);

@@ -5,7 +5,7 @@ import { requireUnansweredError, sendRequest } from "#lib/cluster/https-request.
 import { parseJson } from "#lib/json.ts";
 import type { Phase } from "#lib/rule.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
-import type { KeptCluster } from "./api-server.ts";
+import type { ImitatedCluster } from "./api-server.ts";
 
 // Sends reviews to the URLs in a cluster's webhook entries, as an API server would, and records the answers.
 
@@ -58,7 +58,7 @@ export interface ReviewBudget {
 
 const timeoutSeconds = 20;
 
-export const createTraffic = (cluster: KeptCluster, budget: ReviewBudget): Traffic => {
+export const createTraffic = (cluster: ImitatedCluster, budget: ReviewBudget): Traffic => {
   const agent = new Agent({ keepAlive: true, maxSockets: 32 });
   const sent: SentReview[] = [];
   const findUrl = (rule: string, phase: Phase): string => {

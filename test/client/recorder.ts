@@ -35,7 +35,7 @@ export const createRecorder = (objects: Record<string, unknown> = {}) => {
     const present = stored.get(decodeURIComponent(pathname));
     if (method === "POST") return respond(201, arrival.body);
     if (present === undefined) return respond(404, { kind: "Status", code: 404, details: { name: "it" } });
-    let result = present;
+    let result: unknown = present;
     if (method === "PUT") result = arrival.body;
     if (method === "PATCH") result = applyPatch(present, arrival);
     if (result === undefined) return respond(422, failedPatchStatus);

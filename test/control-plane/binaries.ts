@@ -46,7 +46,7 @@ const toGoProgram = (minor: string): GoProgram => {
   };
 };
 
-/** The scheduler of the newest minor, the only one that tests need. Few tests do, so it is built into a folder of its own. */
+/** The newest minor's scheduler, built into a folder of its own, because few tests need it; none needs an older one. */
 const scheduler: GoProgram = {
   sources: join(here, newestMinor),
   module: "k8s.io/kubernetes",

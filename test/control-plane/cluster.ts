@@ -29,7 +29,7 @@ export interface TestClusterOptions {
   users?: Record<string, string[]>;
 }
 
-/** An API server with etcd, and with kube-controller-manager if the options name controllers. No scheduler and no node run. */
+/** An API server with etcd, and kube-controller-manager if the options name controllers; no scheduler and no node. */
 export interface TestCluster {
   server: string;
   /** A client with all rights. */
@@ -239,13 +239,13 @@ export const bootClusters = async (
   throw failed.reason;
 };
 
-/** Starts a program of the control plane. With less than 600 MiB in use, it rarely collects garbage, so it starts faster. */
+/** Starts a program of the control plane, faster than usual: below 600 MiB, the program rarely collects garbage. */
 const startServer = (program: string, args: string[]) =>
   startProgram(program, args, { GOGC: "1600", GOMEMLIMIT: "600MiB" });
 
 /**
- * Returns kube-apiserver's flags for plugins. Unless `enable` has ServiceAccount, that plugin is off: no controller creates
- * the service account that the plugin adds to pods. kube-apiserver refuses a name in both flags.
+ * Returns kube-apiserver's flags for plugins. Unless `enable` has ServiceAccount, that plugin is off: no controller
+ * creates the service account that the plugin adds to pods. kube-apiserver refuses a name in both flags.
  */
 const buildPluginFlags = (enable: string[], disable: string[] = []) => {
   const disabled = ["ServiceAccount", ...disable].filter((plugin) => !enable.includes(plugin));

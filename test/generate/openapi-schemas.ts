@@ -1,5 +1,5 @@
-// Makes lib/admission-policies/merge/built-in-schemas.json: what merging a patch needs to know of built-in kinds, from the
-// OpenAPI documents that the newest API server publishes. `npm run kubernetes-types` writes the file, and
+// Makes lib/admission-policies/merge/built-in-schemas.json: what merging a patch needs to know of built-in kinds, from
+// the OpenAPI documents that the newest API server publishes. `npm run kubernetes-types` writes the file, and
 // test/cluster/kubernetes-types.test.ts compares the file with the documents.
 import { join } from "node:path";
 import { convertSchema, type ValueType } from "#lib/admission-policies/merge/schemas.ts";
@@ -18,8 +18,8 @@ const specialTypes: Readonly<Record<string, string>> = {
 };
 
 /**
- * Returns the content of built-in-schemas.json: the groups and versions that have documents, and, each on a line, the types
- * of the documents' kinds.
+ * Returns the content of built-in-schemas.json: the groups and versions that have documents, and, each on a line, the
+ * types of the documents' kinds.
  */
 export const printSchemas = (documents: SchemaDocuments): string => {
   const types = Object.entries(buildSchemas(documents)).toSorted(([left], [right]) => (left < right ? -1 : 1));

@@ -1,6 +1,6 @@
-// Writes lib/kubernetes/: the TypeScript types of Kubernetes objects, from the OpenAPI document that the newest API server
-// publishes; and with openapi-schemas.ts the schemas of built-in kinds. `npm run kubernetes-types` runs this file, and
-// test/cluster/kubernetes-types.test.ts compares the written files with the document.
+// Writes lib/kubernetes/: the TypeScript types of Kubernetes objects, from the OpenAPI document that the newest API
+// server publishes; and with openapi-schemas.ts the schemas of built-in kinds. `npm run kubernetes-types` runs this
+// file, and test/cluster/kubernetes-types.test.ts compares the written files with the document.
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { packageRoot } from "../../infra/cli/roots.ts";

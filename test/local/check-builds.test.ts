@@ -48,7 +48,9 @@ describe("check of kustomizations and charts", await needs("helm and kustomize",
     process.env.PATH = PATH;
   });
 
-  for (const { name, paths, options = [], programs = [], code, ...expected } of readRows<BuildRow[]>(import.meta.filename))
+  for (const { name, paths, options = [], programs = [], code, ...expected } of readRows<BuildRow[]>(
+    import.meta.filename,
+  ))
     it(name, async () => {
       process.env.PATH = programs.map((programName) => join(folder, "programs", programName)).join(":");
       const words = ["--rules", "allowed-registries", "--plugins=none", "--kubernetes", "1.36", "-o", "json"];

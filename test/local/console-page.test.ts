@@ -12,8 +12,8 @@ import { createTestFolder } from "../folders.ts";
 import { needs } from "../parts.ts";
 import { buildPodRequest } from "../requests.ts";
 
-// Opens the console in Debian's Chromium. Scripts that run in the page are strings here, because this program is checked
-// with the types of Node, which lack those of browsers.
+// Opens the console in Debian's Chromium. Scripts that run in the page are strings here, because this program is
+// checked with the types of Node, which lack those of browsers.
 
 /** A policy that quotes an object's name in a message, a warning and an audit annotation. */
 const policies = [
@@ -102,7 +102,7 @@ describe("the console's pages", await needs("chromium"), () => {
       };`);
     await page.goto(`${gateway.console}${hash}`);
     await page.getByText("connected", { exact: true }).waitFor();
-    /** Closes the page, and fails if there were faults. The browser may report responses with `expectedStatus` as errors. */
+    /** Closes the page, and fails if it had faults. Errors about responses with `expectedStatus` are no faults. */
     const close = async ({ expectedStatus = 0 } = {}) => {
       assert.equal(await page.evaluate("globalThis.isHarmed"), undefined);
       await page.close();

@@ -506,7 +506,15 @@ describe("the feed of reviews", () => {
       { ...member, rule: "b", operations: 1 },
       { ...member, rule: "c", message: "no", refused: true },
     ];
-    const facts = { rule: "group", cluster: "local", code: 200, refused: true, operations: 0, milliseconds: 1, members };
+    const facts = {
+      rule: "group",
+      cluster: "local",
+      code: 200,
+      refused: true,
+      operations: 0,
+      milliseconds: 1,
+      members,
+    };
     feed.host.writeLogLine({ ...facts, function: "", version: "" });
     assert.equal(readRows(feed)[0]?.sentence, "a: it is old; c: no");
     stop();
@@ -527,7 +535,9 @@ describe("the feed of reviews", () => {
       .flatMap(({ functions }) => functions.map(({ functionName, ranges }) => [functionName, ranges[0]?.count ?? 0]))
       .filter(([, count]) => count !== 0);
     assert.deepEqual(Object.fromEntries(calls), { writeLogLine: 1000, evaluate: 1000 });
-    /** Returns the microseconds that a review takes in the fastest of 20 rounds, which other processes disturb least. */
+    /**
+     * Returns the microseconds that a review takes in the fastest of 20 rounds, which other processes disturb least.
+     */
     const measure = async () => {
       let fastest = Number.POSITIVE_INFINITY;
       for (let round = 0; round < 20; round++) {
@@ -571,8 +581,8 @@ describe("the feed of reviews", () => {
     assert.ok(keptReviews.length > 3 && keptReviews.length < 30, String(keptReviews.length));
     assert.equal(keptReviews.at(-1)?.row.object, "Pod n59");
     assert.ok(keptReviews.reduce((sum, { bytes }) => sum + bytes, 0) <= limits.bytes);
-    // A review that is larger than the limit, as text or in memory, isn't kept, and removes all older ones. The feed counts
-    // 80 bytes for each empty object.
+    // A review that is larger than the limit, as text or in memory, isn't kept, and removes all older ones. The feed
+    // counts 80 bytes for each empty object.
     for (const data of ["x".repeat(limits.bytes), Array(limits.bytes / 50).fill({})]) {
       await send();
       await send({ object: { metadata: { name: "large" }, data } });

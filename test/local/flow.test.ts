@@ -82,7 +82,8 @@ const openTestEndpoint = () => {
   return {
     handler,
     reports,
-    sendEvent: async (event: unknown, remainingMs?: number) => (await handler(event, buildContext(remainingMs))) as Reply,
+    sendEvent: async (event: unknown, remainingMs?: number) =>
+      (await handler(event, buildContext(remainingMs))) as Reply,
   };
 };
 
@@ -343,7 +344,10 @@ describe("an event", () => {
   ];
   for (const [name, event, sentence] of wrongDirect)
     it(`of a direct invocation ${name} is answered with a Status`, async () => {
-      assert.equal(JSON.stringify(await openTestEndpoint().sendEvent(event)), printFailure(400, "BadRequest", sentence));
+      assert.equal(
+        JSON.stringify(await openTestEndpoint().sendEvent(event)),
+        printFailure(400, "BadRequest", sentence),
+      );
     });
 
   const harmlessChanges: [name: string, change: Change][] = [
@@ -384,12 +388,14 @@ describe("a request that is not a review", () => {
   const replaceOperation = (value: string) =>
     text.replace('"operation":"CREATE"', `"operation":"CREATE","operation":${value}`);
   const badInputs: [string, Change, number, string][] = [
-    ...fixtures.requests.map(([name, { request, phase, ...change }, code, sentence]): [string, Change, number, string] => [
-      name,
-      { ...change, ...(request && { body: printReview(request) }), ...(phase && { path: toPath(phase) }) },
-      code,
-      sentence,
-    ]),
+    ...fixtures.requests.map(
+      ([name, { request, phase, ...change }, code, sentence]): [string, Change, number, string] => [
+        name,
+        { ...change, ...(request && { body: printReview(request) }), ...(phase && { path: toPath(phase) }) },
+        code,
+        sentence,
+      ],
+    ),
     ["trailing data", { body: `${text} x` }, 400, describeInvalidJson(text.length + 1)],
     ["two reviews", { body: text.repeat(2) }, 400, describeInvalidJson(text.length)],
     [
@@ -427,7 +433,9 @@ describe("a request that is not a review", () => {
   for (const [name, change, code, sentence] of badInputs)
     it(`for ${name} is answered with ${code} in every shape of events`, async () => {
       for (const shape of shapes) {
-        const { statusCode, headers, body } = await openTestEndpoint().sendEvent(alterEvent(readFixture(shape), change));
+        const { statusCode, headers, body } = await openTestEndpoint().sendEvent(
+          alterEvent(readFixture(shape), change),
+        );
         const allow = code === 405 ? { allow: "POST" } : {};
         assert.deepEqual(
           [statusCode, headers, body],

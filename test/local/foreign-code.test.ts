@@ -54,8 +54,8 @@ export default rule({
 `;
 
 /**
- * Writes the folder of a rule that denies with the message `refused`. Without `refused`, the rule belongs to the other team:
- * it admits everything, and writes its name into the file `ran` when it is imported.
+ * Writes the folder of a rule that denies with the message `refused`. Without `refused`, the rule belongs to the other
+ * team: it admits everything, and writes its name into the file `ran` when it is imported.
  */
 const writeRule = async (ruleFolder: string, refused?: string) => {
   const trap = `import { appendFileSync } from "node:fs";\nappendFileSync(${JSON.stringify(ranFile)}, import.meta.url);\n`;

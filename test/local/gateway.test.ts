@@ -283,7 +283,7 @@ describe("the gateway", () => {
       assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
     });
 
-  it("waits for the first request of a connection as for later ones, if its IP address has used a valid key", async () => {
+  it("waits long for the first request of a connection if its IP address has used a valid key", async () => {
     const { gateway, port, path } = await openTestGateway({}, { sending: 100, keyless: 2000, idle: 30_000 });
     const agent = new Agent({ keepAlive: true });
     await post(gateway.url + path, printReview("good"), { agent });
@@ -410,8 +410,7 @@ describe("the gateway", () => {
     await Promise.all([postReview({ agent }), postReview({ agent })]);
     await closed;
     await assert.rejects(postReview(), { code: "ECONNRESET" });
-    for (let request = 0; request < 2; request++)
-      assert.equal((await postReview({ agent })).isOnOldConnection, true);
+    for (let request = 0; request < 2; request++) assert.equal((await postReview({ agent })).isOnOldConnection, true);
     agent.destroy();
   });
 
@@ -510,7 +509,7 @@ describe("the gateway", () => {
     );
   });
 
-  it("answers a request that has begun by its old handler, and later ones on that connection by a new one", async () => {
+  it("answers a begun request by its old handler, and later requests on the connection by the new one", async () => {
     const { handler, started, release } = createWaitingHandler();
     const { gateway, port } = await openTestGateway({ swapped: handler });
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });

@@ -36,7 +36,7 @@ describe("a service outside the cluster", () => {
   });
   after(() => close(server));
 
-  /** Sends a request to the service in a review of a cluster, which ends after `milliseconds`. Returns the answer's body. */
+  /** Sends a request to the service in a cluster's review that ends after `milliseconds`. Returns the answer's body. */
   const callService = async (further: Partial<HttpsRequest> = {}, cluster = "one", milliseconds = 5000) =>
     (await createCapabilities(cluster, milliseconds).https({ ...service, ...further })).body;
   /** An option of requests by which the answer may be kept for a minute. */

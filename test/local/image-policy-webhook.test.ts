@@ -39,25 +39,25 @@ describe("image-policy-webhook", () => {
   };
   const server = createServer(answer);
   /** A server that requires a client certificate from its CA. */
-  const guarded = createServer({ requestCert: true }, answer);
+  const serverForCertificates = createServer({ requestCert: true }, answer);
   const approval = { status: 200, body: '{"status": {"allowed": true}}' };
   const denial = { status: 200, body: '{"status": {"allowed": false, "reason": "unsigned"}}' };
   const failure = { status: 500, body: "" };
 
   let backend: { url: string; ca: string };
   let otherCa: string;
-  let guardedUrl: string;
+  let urlForCertificates: string;
   const readFrom = (name: string) => readFile(join(folder, name), "utf8");
   let getCapabilities: ReturnType<typeof createLiveCapabilities>;
   before(async () => {
     const { ca, cert, key } = await readOrCreateServerCertificate(join(folder, "own"), "127.0.0.1");
     otherCa = (await readOrCreateServerCertificate(join(folder, "other"), "127.0.0.1")).ca;
     server.setSecureContext({ key, cert });
-    guarded.setSecureContext({ key, cert, ca });
-    guardedUrl = `https://127.0.0.1:${await listen(guarded)}/policy`;
+    serverForCertificates.setSecureContext({ key, cert, ca });
+    urlForCertificates = `https://127.0.0.1:${await listen(serverForCertificates)}/policy`;
     for (const issuer of ["own", "other"]) {
-      const [own, caKey] = [await readFrom(`${issuer}/ca.crt`), await readFrom(`${issuer}/ca.key`)];
-      const client = await generateCertificate(own, caKey, ["client"], "clientAuth");
+      const [caCertificate, caKey] = [await readFrom(`${issuer}/ca.crt`), await readFrom(`${issuer}/ca.key`)];
+      const client = await generateCertificate(caCertificate, caKey, ["client"], "clientAuth");
       await writeFile(join(folder, `${issuer}.crt`), client.certificate);
       await writeFile(join(folder, `${issuer}.key`), client.key);
     }
@@ -68,7 +68,7 @@ describe("image-policy-webhook", () => {
     getCapabilities = createLiveCapabilities({});
   });
   after(async () => {
-    await Promise.all([server, guarded].map(close));
+    await Promise.all([server, serverForCertificates].map(close));
   });
 
   const buildRequest = (image: string) =>
@@ -77,6 +77,7 @@ describe("image-policy-webhook", () => {
       namespace: "shop",
       object: { metadata: { name: "a" }, spec: { containers: [{ name: "c", image }] } },
     });
+  /** Evaluates a pod in a review that ends after `milliseconds`. Returns a refusal's message, or the annotations. */
   const evaluatePod = async (image: string, settings: object = {}, milliseconds = 5000) => {
     const { outcome } = await evaluateRule(imagePolicyWebhook, "validate", buildRequest(image), {
       name: "image-policy-webhook",
@@ -102,13 +103,11 @@ describe("image-policy-webhook", () => {
       },
     ]);
     replies = [denial];
-    assert.equal(
-      await evaluatePod("bad:1"),
-      `${forbidden}image policy webhook backend denied one or more images: unsigned`,
-    );
+    const refusal = `${forbidden}image policy webhook backend denied one or more images: unsigned`;
+    assert.equal(await evaluatePod("bad:1"), refusal);
   });
 
-  it("retries up to five times after 500, 504, Retry-After and a reset connection", async () => {
+  it("sends a request up to five times after 500, 504, Retry-After and a reset connection", async () => {
     const retryLater = { status: 503, body: "", headers: { "retry-after": "1" } };
     replies = [failure, { ...failure, status: 504 }, retryLater, "reset", approval];
     assert.deepEqual(await evaluatePod("ok:1", quickRetries), {});
@@ -124,36 +123,28 @@ describe("image-policy-webhook", () => {
     for (const status of [404, 401, 503]) {
       received.length = 0;
       replies = [{ status, body: "" }];
-      assert.equal(
-        await evaluatePod("ok:1", quickRetries),
-        `${forbidden}the image policy webhook backend answers ${status}`,
-      );
+      const refusal = `${forbidden}the image policy webhook backend answers ${status}`;
+      assert.equal(await evaluatePod("ok:1", quickRetries), refusal);
       assert.equal(received.length, 1);
     }
   });
 
-  it("decides in time if the service does not answer", async () => {
+  it("decides before the review ends, even if the service fails or does not answer", async () => {
+    const refusal = `${forbidden}the image policy webhook backend answers 500`;
     replies = [failure];
-    assert.equal(
-      await evaluatePod("ok:1", { imagePolicy: { retryBackoff: 250 } }, 1000),
-      `${forbidden}the image policy webhook backend answers 500`,
-    );
+    const oneSecond = 1000;
+    assert.equal(await evaluatePod("ok:1", { imagePolicy: { retryBackoff: 250 } }, oneSecond), refusal);
     assert.ok(received.length < 5, "five tries take longer");
 
+    const halfSecond = 500;
     replies = [failure, "silence"];
-    assert.equal(
-      await evaluatePod("ok:1", quickRetries, 500),
-      `${forbidden}the image policy webhook backend answers 500`,
-    );
+    assert.equal(await evaluatePod("ok:1", quickRetries, halfSecond), refusal);
 
     replies = ["silence"];
-    assert.match(
-      String(await evaluatePod("ok:1", {}, 500)),
-      /could not ask 127\.0\.0\.1:\d+: it did not answer in time$/,
-    );
-    assert.deepEqual(await evaluatePod("ok:1", { imagePolicy: { defaultAllow: true } }, 500), {
-      "failed-open": "true",
-    });
+    const message = String(await evaluatePod("ok:1", {}, halfSecond));
+    assert.match(message, /could not ask 127\.0\.0\.1:\d+: it did not answer in time$/);
+    const openSettings = { imagePolicy: { defaultAllow: true } };
+    assert.deepEqual(await evaluatePod("ok:1", openSettings, halfSecond), { "failed-open": "true" });
   });
 
   for (const [setting, seconds, kept, other] of [
@@ -208,7 +199,10 @@ describe("image-policy-webhook", () => {
         "current-context": "images",
         contexts: [{ name: "images", context: { cluster: "images", user: "postern" } }],
         clusters: [
-          { name: "images", cluster: { server: guardedUrl, "certificate-authority": "own/ca.crt", ...cluster } },
+          {
+            name: "images",
+            cluster: { server: urlForCertificates, "certificate-authority": "own/ca.crt", ...cluster },
+          },
         ],
         users: [{ name: "postern", user }],
       };
@@ -259,20 +253,15 @@ describe("image-policy-webhook", () => {
     });
   });
 
-  it("sends nothing to a service with another certificate or an unreachable service", async () => {
+  it("refuses, or admits with defaultAllow, if the service has another certificate or can't be reached", async () => {
     replies = [approval];
     const untrusted = { backend: { ca: otherCa } };
-    assert.match(
-      String(await evaluatePod("ok:1", untrusted)),
-      /^pods "a" is forbidden: could not ask 127\.0\.0\.1:\d+: /,
-    );
-    assert.deepEqual(await evaluatePod("ok:1", { ...untrusted, imagePolicy: { defaultAllow: true } }), {
-      "failed-open": "true",
-    });
-    assert.match(
-      String(await evaluatePod("ok:1", { backend: { url: "https://127.0.0.1:1/" } })),
-      /could not ask 127\.0\.0\.1:1: connect ECONNREFUSED/,
-    );
+    const refusal = String(await evaluatePod("ok:1", untrusted));
+    assert.match(refusal, /^pods "a" is forbidden: could not ask 127\.0\.0\.1:\d+: /);
+    const openSettings = { ...untrusted, imagePolicy: { defaultAllow: true } };
+    assert.deepEqual(await evaluatePod("ok:1", openSettings), { "failed-open": "true" });
+    const unreachable = String(await evaluatePod("ok:1", { backend: { url: "https://127.0.0.1:1/" } }));
+    assert.match(unreachable, /could not ask 127\.0\.0\.1:1: connect ECONNREFUSED/);
     assert.deepEqual(received, []);
   });
 });

@@ -32,20 +32,15 @@ const readContents = async () => {
   );
 };
 
-/** Makes a TLS handshake as the API server does: it trusts only this CA, and expects this name in the certificate. */
+/** Makes a TLS handshake as the API server does, trusting only this CA. Returns "verified", or the error's code. */
 const tryHandshake = async ({ ca, cert, key }: ServerCertificate, name: string): Promise<string> => {
   const server = createServer({ cert, key }, (socket) => socket.end());
   server.on("tlsClientError", () => {});
   const port = await listen(server);
-  // Without checkServerIdentity, Node checks the certificate for `host`, because a TLS server name can't be an IP
-  // address.
-  const { checkServerIdentity } = await import("node:tls");
-  const client = connect({
-    port,
-    host: "127.0.0.1",
-    ca,
-    checkServerIdentity: (_, certificate) => checkServerIdentity(name, certificate),
-  });
+  // Node would check the certificate for `host`, and not for `name`, because a TLS server name can't be an IP address.
+  const { checkServerIdentity: checkName } = await import("node:tls");
+  const checkServerIdentity: typeof checkName = (_, certificate) => checkName(name, certificate);
+  const client = connect({ port, host: "127.0.0.1", ca, checkServerIdentity });
   try {
     await once(client, "secureConnect");
     return "verified";
@@ -76,33 +71,31 @@ const damaged: [name: string, text: string][] = [
 describe("the signing key", () => {
   it("is created once, and only its owner can read it", async () => {
     const first = await readOrCreateUrlSigner(folder);
-    const before = await readContents();
+    const firstContents = await readContents();
     const second = await readOrCreateUrlSigner(folder);
     assert.deepEqual([second.publicKey, second.signSegment("a", 1)], [first.publicKey, first.signSegment("a", 1)]);
-    assert.deepEqual(await readContents(), before);
-    assert.deepEqual(Object.keys(before), ["signing.key"]);
+    assert.deepEqual(await readContents(), firstContents);
+    assert.deepEqual(Object.keys(firstContents), ["signing.key"]);
     assert.equal((await stat(folder)).mode & 0o777, 0o700);
     assert.equal((await stat(join(folder, "signing.key"))).mode & 0o777, 0o600);
   });
 
   it("signs URLs that functions accept", async () => {
     const { publicKey, signSegment } = await readOrCreateUrlSigner(folder);
-    const admit = createUrlKeyVerifier(publicKey, () => [1, 2]);
+    const acceptedVersions = [1, 2];
+    const verify = createUrlKeyVerifier(publicKey, () => acceptedVersions);
     assert.match(signSegment("prod-eu", 1), /^prod-eu\.[A-Za-z0-9_-]{86}$/);
-    assert.deepEqual(admit(signSegment("prod-eu", 2)), { cluster: "prod-eu", key: `${publicKey.slice(0, 8)}.2` });
-    assert.equal(admit(signSegment("prod-eu", 3)), undefined);
+    assert.deepEqual(verify(signSegment("prod-eu", 2)), { cluster: "prod-eu", key: `${publicKey.slice(0, 8)}.2` });
+    assert.equal(verify(signSegment("prod-eu", 3)), undefined);
   });
 
   for (const [name, text] of damaged)
     it(`is not replaced if its file ${name}`, async () => {
       await readOrCreateUrlSigner(folder);
       await writeFile(join(folder, "signing.key"), text);
-      await assert.rejects(
-        readOrCreateUrlSigner(folder),
-        expectComplaint(
-          `${join(folder, "signing.key")} holds no Ed25519 private key in PEM; restore it, or delete it to have a new key made, and register the webhooks of every cluster again`,
-        ),
-      );
+      const remedy = "delete it to have a new key made, and register the webhooks of every cluster again";
+      const fault = `${join(folder, "signing.key")} holds no Ed25519 private key in PEM`;
+      await assert.rejects(readOrCreateUrlSigner(folder), expectComplaint(`${fault}; restore it, or ${remedy}`));
       assert.deepEqual(await readContents(), { "signing.key": text });
     });
 
@@ -114,17 +107,13 @@ describe("the signing key", () => {
 
 describe("the certificate", () => {
   it("is created once, and only its owner can read it", async () => {
-    const first = await readOrCreateServerCertificate(folder, "127.0.0.1");
-    const before = await readContents();
-    assert.deepEqual(await readOrCreateServerCertificate(folder, "127.0.0.1"), first);
-    assert.deepEqual(await readContents(), before);
-    assert.deepEqual(before, {
-      "ca.crt": first.ca,
-      "ca.key": before["ca.key"],
-      "server.crt": first.cert,
-      "server.key": first.key,
-    });
-    for (const file of Object.keys(before)) assert.equal((await stat(join(folder, file))).mode & 0o777, 0o600, file);
+    const { ca, cert, key } = await readOrCreateServerCertificate(folder, "127.0.0.1");
+    const contents = await readContents();
+    assert.deepEqual(await readOrCreateServerCertificate(folder, "127.0.0.1"), { ca, cert, key });
+    assert.deepEqual(await readContents(), contents);
+    const caKey = contents["ca.key"];
+    assert.deepEqual(contents, { "ca.crt": ca, "ca.key": caKey, "server.crt": cert, "server.key": key });
+    for (const file of Object.keys(contents)) assert.equal((await stat(join(folder, file))).mode & 0o777, 0o600, file);
     assert.equal((await stat(folder)).mode & 0o777, 0o700);
   });
 

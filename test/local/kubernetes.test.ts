@@ -37,8 +37,9 @@ const listCache = async (cache: string) => (await readdir(cache)).map((name) => 
 const simpleMemory = Buffer.from('{"notServed":true}');
 
 /**
- * The bytes of a minimal WebAssembly module with the exports of the real one. `answer` returns the start of the memory. For
- * an object of one byte, `answer` fails by the instruction `unreachable`. For an object of two bytes, it loops forever.
+ * The bytes of a minimal WebAssembly module with the exports of the real one. `answer` returns the start of the memory.
+ * For an object of one byte, `answer` fails by the instruction `unreachable`. For an object of two bytes, it loops
+ * forever.
  */
 const simpleModule = (() => {
   const list = (...items: number[][]) => [items.length, ...items.flat()];
@@ -347,7 +348,9 @@ const buildDefinition = (largestSize: number) => ({
               spec: {
                 type: "object",
                 properties: { size: { type: "integer" }, color: { type: "string", default: "red" } },
-                "x-kubernetes-validations": [{ rule: `self.size <= ${largestSize}`, message: `at most ${largestSize}` }],
+                "x-kubernetes-validations": [
+                  { rule: `self.size <= ${largestSize}`, message: `at most ${largestSize}` },
+                ],
               },
             },
           },

@@ -20,7 +20,7 @@ import { close, listen } from "../listen.ts";
 // Runs commands that newcomers may try, in a copy of the project. test/pages.ts runs the commands that the pages show.
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const copy = await createTestFolder();
-/** The rules of the copy's postern.yaml. */
+/** The rules that the copy's postern.yaml turns on. */
 const turnedOn = [
   "always-pull-images",
   "default-toleration-seconds",
@@ -60,21 +60,21 @@ const serve = async (...words: string[]) => {
   const env = { ...process.env, NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(threadReporter)}` };
   const child = spawn(process.execPath, ["infra/postern.js", "serve", "--port", "0", ...words], { cwd: copy, env });
   let printed = "";
-  const waiting: (() => void)[] = [];
+  const listeners: (() => void)[] = [];
   for (const stream of [child.stdout, child.stderr])
     stream.on("data", (chunk) => {
       printed += chunk;
-      for (const look of waiting) look();
+      for (const checkPrinted of listeners) checkPrinted();
     });
   const ended = new Promise<number | null>((resolve) => child.once("exit", resolve));
-  /** Waits for something to be printed; a gateway that ends instead fails the test. */
-  const waitFor = (what: RegExp): Promise<string> =>
+  /** Waits until the output matches a pattern, and returns the match. Rejects if the gateway ends or after a minute. */
+  const waitFor = (pattern: RegExp): Promise<string> =>
     new Promise((resolve, reject) => {
-      const look = () => what.test(printed) && resolve(what.exec(printed)?.[0] ?? "");
-      setTimeout(() => reject(new Error(`did not say ${what} in time: ${printed}`)), 60_000).unref();
-      waiting.push(look);
-      look();
-      ended.then(() => reject(new Error(`ended without saying ${what}: ${printed}`)));
+      const checkPrinted = () => pattern.test(printed) && resolve(pattern.exec(printed)?.[0] ?? "");
+      setTimeout(() => reject(new Error(`did not say ${pattern} in time: ${printed}`)), 60_000).unref();
+      listeners.push(checkPrinted);
+      checkPrinted();
+      ended.then(() => reject(new Error(`ended without saying ${pattern}: ${printed}`)));
     });
   const stop = () => {
     child.kill("SIGINT");
@@ -169,23 +169,17 @@ rules that an API server may not need, because it has their plugin on (npx poste
   });
 
   it("can use an older Node, because postern starts the Node 24 that npm installed", async () => {
-    const run = promisify(execFile);
-    // infra/postern.js starts this file if it runs on an older Node.
-    const { stdout } = await run(process.execPath, ["infra/main.ts", "key", "local"], {
-      cwd: copy,
-      timeout: 120_000,
-    });
+    const run = (...words: string[]) => promisify(execFile)(process.execPath, words, { cwd: copy, timeout: 120_000 });
+    // infra/postern.js starts infra/main.ts if it runs on an older Node.
+    const { stdout } = await run("infra/main.ts", "key", "local");
     assert.match(stdout, /^local\.[\w-]{86}\n$/);
-    const version = await run(process.execPath, ["infra/node.js", "--version"], { cwd: copy, timeout: 120_000 });
+    const version = await run("infra/node.js", "--version");
     assert.equal(version.stdout.trim(), process.version);
   });
 
   it("can create rules for a custom kind, and they pass all checks", async () => {
-    const spec = {
-      group: "example.com",
-      names: { kind: "Widget", plural: "widgets" },
-      versions: [{ name: "v1", storage: true }],
-    };
+    const names = { kind: "Widget", plural: "widgets" };
+    const spec = { group: "example.com", names, versions: [{ name: "v1", storage: true }] };
     const definition = { apiVersion: "apiextensions.k8s.io/v1", kind: "CustomResourceDefinition", spec };
     await writeFile(join(copy, "widgets.json"), JSON.stringify(definition));
     const config = await readFile(join(copy, "postern.yaml"));
@@ -370,9 +364,9 @@ rules that an API server may not need, because it has their plugin on (npx poste
   });
 
   it("sees an edit of a kubeconfig, or of a file that it names, apply to the next review", async (test) => {
-    const { ca, ...own } = await readOrCreateServerCertificate(join(copy, "api-server"), "127.0.0.1");
+    const { ca, ...certificate } = await readOrCreateServerCertificate(join(copy, "api-server"), "127.0.0.1");
     // The server has the namespace only for the token `right`.
-    const apiServer = createServer(own, ({ headers: { authorization } }, response) => {
+    const apiServer = createServer(certificate, ({ headers: { authorization } }, response) => {
       const isAuthorized = authorization === "Bearer right";
       const kind = isAuthorized
         ? { kind: "Namespace", metadata: { name: "default" } }
@@ -497,7 +491,7 @@ items:
 
     const gateway = await serve("--config", "limits.yaml");
     const url = await gateway.waitFor(/https:\S+\/limit-ranger\/mutate/);
-    const ask = async (phase: string, object: object) => {
+    const sendPod = async (phase: string, object: object) => {
       const review = {
         apiVersion: "admission.k8s.io/v1",
         kind: "AdmissionReview",
@@ -514,17 +508,15 @@ items:
       };
       return JSON.parse((await sendReview(url.replace(/mutate$/, phase), review)).body).response;
     };
-    const { patch } = await ask("mutate", pod);
+    const { patch } = await sendPod("mutate", pod);
     const operations = JSON.parse(Buffer.from(patch ?? "", "base64").toString() || "[]");
     const { newDocument: limited } = jsonPatch.applyPatch(structuredClone(pod), operations);
     assert.deepEqual(Object(limited.spec.containers[0]).resources.limits, { cpu: "2" });
-    const { allowed, status } = await ask("validate", limited);
+    const { allowed, status } = await sendPod("validate", limited);
     assert.ok(allowed, status?.message);
-    const large = {
-      ...pod,
-      spec: { containers: [0, 1].map((index) => ({ ...limited.spec.containers[0], name: `c${index}` })) },
-    };
-    assert.match((await ask("validate", large)).status.message, /maximum cpu usage per Pod is 2/);
+    const containers = ["c0", "c1"].map((name) => ({ ...limited.spec.containers[0], name }));
+    const large = { ...pod, spec: { containers } };
+    assert.match((await sendPod("validate", large)).status.message, /maximum cpu usage per Pod is 2/);
     assert.equal(await gateway.stop(), 0);
   });
 
@@ -541,9 +533,8 @@ items:
     assert.equal(await readFile(join(copy, ".postern/ca.crt"), "utf8"), ca);
   });
 
-  const isAlone =
-    !process.execPath.includes("node_modules") && "npm has no Node for this machine: there is one process";
-  it("leaves no process running when npx is killed", { skip: isAlone, timeout: 120_000 }, async (test) => {
+  const skip = !process.execPath.includes("node_modules") && "npm has no Node for this machine: there is one process";
+  it("leaves no process running when npx is killed", { skip, timeout: 120_000 }, async (test) => {
     // The copy is another file than the installed Node, so postern.js starts a second process, as on an older Node.
     const node = join(copy, "node");
     await link(process.execPath, node).catch(() => copyFile(process.execPath, node));

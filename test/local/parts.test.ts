@@ -29,7 +29,7 @@ before(async () => {
   await writeFile(join(folder, "suites.test.ts"), `${imports}${suites.join("\n")}\n`);
 });
 
-/** Runs the suites with these variables. Returns the exit code, the output, and the report of skipped tests at its end. */
+/** Runs the suites with these variables. Returns the exit code, the output, and its report of skipped tests. */
 const run = (env: Record<string, string>) => {
   const { NODE_TEST_CONTEXT: _, POSTERN_REQUIRE_ALL: __, ...inherited } = process.env;
   const words = [join(root, "test/run.ts"), join(folder, "suites.test.ts")];

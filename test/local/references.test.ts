@@ -41,8 +41,8 @@ interface ReceivedRequest {
   body: string;
 }
 
-/** The answer is compressed before the tests run, because they have time limits. */
-const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024));
+/** An answer of 64 MB, compressed here, because the tests have time limits. */
+const largeGzip = gzipSync(Buffer.alloc(64 * 1024 * 1024));
 
 const folder = await createTestFolder();
 
@@ -163,7 +163,7 @@ describe("a policy's request", () => {
         /its answer has more than 1048576 bytes$/,
       ],
       "a compressed answer that is too large": [
-        () => (response) => response.writeHead(200, { "content-encoding": "gzip" }).end(bomb),
+        () => (response) => response.writeHead(200, { "content-encoding": "gzip" }).end(largeGzip),
         /its answer has more than 1048576 bytes$/,
       ],
       "broken gzip": [
@@ -331,18 +331,19 @@ describe("a policy's request", () => {
     it("keeps a token a little shorter than the service or the policy states", async (test) => {
       test.mock.timers.enable({ apis: ["Date"], now: Date.now() });
       const advanceMinutes = (count: number) => test.mock.timers.setTime(Date.now() + count * 60_000);
-      for (const [createAnswer, given, life] of [
-        [{}, {}, 5],
-        [{}, { expireDuration: "1h40m" }, 100],
+      for (const [createTokenFields, authFields, minutes] of [
+        [() => ({}), {}, 5],
+        [() => ({}), { expireDuration: "1h40m" }, 100],
         [() => ({ expireAt: Date.now() + 10 * 60_000 }), { expireDuration: "1h" }, 10],
       ] as const) {
         createCapabilities = createLiveCapabilities({});
-        tokenFields = typeof createAnswer === "function" ? createAnswer() : createAnswer;
-        const first = await fetchToken(given);
-        advanceMinutes(life * 0.89);
-        assert.equal(await fetchToken(given), first);
-        advanceMinutes(life * 0.02);
-        assert.notEqual(await fetchToken(given), first);
+        tokenFields = createTokenFields();
+        const first = await fetchToken(authFields);
+        // A token is kept for 90 % of its time.
+        advanceMinutes(minutes * 0.89);
+        assert.equal(await fetchToken(authFields), first);
+        advanceMinutes(minutes * 0.02);
+        assert.notEqual(await fetchToken(authFields), first);
       }
     });
 
@@ -483,10 +484,13 @@ describe("a policy's request", () => {
         const { fingerprint256 } = socket instanceof TLSSocket ? socket.getPeerCertificate() : {};
         respondWith({ fingerprint256 })(response);
       });
-      const asker = `localhost:${await listen(server)}`;
+      const otherHost = `localhost:${await listen(server)}`;
       try {
         const sendWithTls = (tls_config?: ScriptHttpRequest["tls_config"]) =>
-          sendScriptRequest({ url: `https://${asker}/`, ...(tls_config && { tls_config }) }, { hosts: [asker] });
+          sendScriptRequest(
+            { url: `https://${otherHost}/`, ...(tls_config && { tls_config }) },
+            { hosts: [otherHost] },
+          );
         assert.deepEqual(await sendWithTls({ ca, client_crt: cert, client_key: key }), {
           fingerprint256: new X509Certificate(cert).fingerprint256,
         });

@@ -13,7 +13,7 @@ import { type Fact, observe, observeRefusal } from "./fact.ts";
 /** Returns the function of the suite's rule behind the HTTP API. */
 const selectFunction = ({ http }: Suite) => ({ FunctionName: http.aws.functions.getFunctionName(suiteRule) });
 
-/** Reads the alias `live` of that function. */
+/** Reads the alias `live` of the function of the suite's rule behind the HTTP API. */
 const readLive = ({ http }: Suite) => http.aws.functions.readAlias(suiteRule);
 
 /** Publishes a version, calls `update`, and publishes again; returns the numbers of both versions. */
@@ -27,10 +27,7 @@ const publishTwice = async (suite: Suite, update: () => Promise<unknown> = async
   return [Number(first.Version), Number(second.Version)] as const;
 };
 
-/**
- * Calls `act` with an alias that sends reviews to two versions, then deletes the alias. With one version, it does
- * nothing.
- */
+/** Calls `act` with an alias of two versions, then deletes the alias. Does nothing if the function has one version. */
 const withWeightedAlias = async <T>(suite: Suite, act: (Name: string) => Promise<T>): Promise<T | undefined> => {
   const { lambda } = suite.clients;
   const name = selectFunction(suite);

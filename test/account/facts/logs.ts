@@ -56,11 +56,11 @@ const logFacts: Fact[] = [
     check: async (suite) => {
       const missing = await Promise.all(
         [suite.http, suite.url].map(async (stage) => {
+          // While a rule is disarmed, it writes no line, so the reviews of that time don't count.
           const disarmed = suite.measured.during.get(`disarm ${stage.name}`) ?? [];
           const [first = Number.POSITIVE_INFINITY, last = 0] = [disarmed[0]?.at, disarmed.at(-1)?.at];
-          // While a rule is disarmed, it writes no line, so these reviews don't count.
           const answered = stage.traffic.sent
-            .filter(({ isAnswered, at }) => isAnswered && !(at >= first && at <= last))
+            .filter(({ isAnswered, at }) => isAnswered && (at < first || at > last))
             .map(({ uid }) => uid);
           const countUnlogged = async () => {
             const rows = await readLogRows(stage, 'filter name = "suite-review" | fields uid', suite.start);

@@ -16,7 +16,7 @@ import { type Fact, observe, observeRefusal } from "./fact.ts";
 
 // Checks facts about S3, SSM, DynamoDB, CloudFormation, STS and EKS.
 
-/** Calls `act` with a new object in the stage's bucket, and deletes the object. */
+/** Calls `act` with the place and the ETag of a new object in the stage's bucket, and then deletes the object. */
 const withObject = async <T>(
   { http, clients }: Suite,
   act: (place: { Bucket: string; Key: string }, etag: string, bucket: StageBucket) => Promise<T>,
@@ -187,11 +187,9 @@ const dropLogGroup = async ({ clients: { cloudformation: client, logs }, name }:
   const StackName = `postern-${name}-facts`;
   const logGroupName = `/aws/lambda/${StackName}`;
   const waiting = { client, maxWaitTime: 300, minDelay: 1, maxDelay: 5 };
-  const LogGroup = {
-    Type: "AWS::Logs::LogGroup",
-    DeletionPolicy: "Retain",
-    Properties: { LogGroupName: logGroupName },
-  };
+  const Properties = { LogGroupName: logGroupName };
+  const LogGroup = { Type: "AWS::Logs::LogGroup", DeletionPolicy: "Retain", Properties };
+  // A stack must have a resource, also without the log group.
   const Handle = { Type: "AWS::CloudFormation::WaitConditionHandle" };
   const write = (Resources: object) => ({ StackName, TemplateBody: JSON.stringify({ Resources }) });
   const readGroup = async () => {
@@ -210,9 +208,8 @@ const dropLogGroup = async ({ clients: { cloudformation: client, logs }, name }:
     const isKept = (await readGroup()) !== undefined;
     const stack = openStack(`${name}-facts`, client);
     await stack.importLogGroups(["LogGroup"], { Resources: { LogGroup } });
-    await client.updateStack(
-      write({ Handle, LogGroup: { ...LogGroup, Properties: { ...LogGroup.Properties, RetentionInDays: 3 } } }),
-    );
+    const withRetention = { ...LogGroup, Properties: { ...Properties, RetentionInDays: 3 } };
+    await client.updateStack(write({ Handle, LogGroup: withRetention }));
     await waitUntilStackUpdateComplete(waiting, { StackName });
     const retention = (await readGroup())?.retentionInDays;
     await deleteStack();
@@ -251,49 +248,41 @@ const identityFacts: Fact[] = [
 
 /**
  * Creates a stack with a role that may create access entries under the conditions of infra/aws/iam/pipeline.yml. With
- * this role, it creates four entries in a cluster that doesn't exist, and returns the statuses of EKS's answers: 404
- * means that the right was sufficient.
+ * this role, tries to create four entries in a cluster that doesn't exist, and returns the statuses of EKS's answers.
+ * 404 means that the role has the right: EKS refuses without the right before it looks for the cluster.
  */
 const tryAccessEntries = async ({ clients: { cloudformation: client }, http, name, region }: Suite) => {
   const StackName = `postern-${name}-facts`;
   const waiting = { client, maxWaitTime: 300, minDelay: 1, maxDelay: 5 };
   const { partition, account } = await http.aws.readStageIdentity();
-  const role = `arn:${partition}:iam::${account}:role/${StackName}-some`;
+  /** The role of the users for whom the entries are created. */
+  const principalArn = `arn:${partition}:iam::${account}:role/${StackName}-some`;
   const Condition = {
     StringEquals: { "eks:accessEntryType": "STANDARD" },
-    ArnLike: { "eks:principalArn": role },
+    ArnLike: { "eks:principalArn": principalArn },
     "ForAllValues:StringLike": { "eks:kubernetesGroups": "postern:*" },
     Null: { "eks:username": "true" },
   };
   const Statement = [{ Effect: "Allow", Action: "eks:CreateAccessEntry", Resource: "*", Condition }];
-  const Role = {
+  const Principal = { AWS: `arn:${partition}:iam::${account}:root` };
+  const assumeRole = { Effect: "Allow", Action: "sts:AssumeRole", Principal };
+  const creatorRole = {
     Type: "AWS::IAM::Role",
     Properties: {
-      AssumeRolePolicyDocument: {
-        Version: "2012-10-17",
-        Statement: [
-          {
-            Effect: "Allow",
-            Action: "sts:AssumeRole",
-            Principal: { AWS: `arn:${partition}:iam::${account}:root` },
-          },
-        ],
-      },
+      AssumeRolePolicyDocument: { Version: "2012-10-17", Statement: [assumeRole] },
       Policies: [{ PolicyName: "entries", PolicyDocument: { Version: "2012-10-17", Statement } }],
     },
   };
   const Outputs = { Role: { Value: { "Fn::GetAtt": ["Role", "Arn"] } } };
-  const TemplateBody = JSON.stringify({ Resources: { Role }, Outputs });
+  const TemplateBody = JSON.stringify({ Resources: { Role: creatorRole }, Outputs });
   try {
     await client.createStack({ StackName, TemplateBody, Capabilities: ["CAPABILITY_IAM"] });
     await waitUntilStackCreateComplete(waiting, { StackName });
     const { Stacks = [] } = await client.describeStacks({ StackName });
-    const call = openEks(
-      { eks: `postern-${name}-none`, region, role: String(Stacks[0]?.Outputs?.[0]?.OutputValue) },
-      http.aws.readIdentity,
-    );
+    const creatorArn = String(Stacks[0]?.Outputs?.[0]?.OutputValue);
+    const call = openEks({ eks: `postern-${name}-none`, region, role: creatorArn }, http.aws.readIdentity);
     const createEntry = async (entry: object) => {
-      const body = { type: "STANDARD", principalArn: role, ...entry };
+      const body = { type: "STANDARD", principalArn, ...entry };
       return (await call({ method: "POST", path: ["access-entries"], body })).status;
     };
     const suiteGroup = { kubernetesGroups: ["postern:some"] };
@@ -308,7 +297,7 @@ const tryAccessEntries = async ({ clients: { cloudformation: client }, http, nam
       await createEntryOnceRoleIsKnown(),
       await createEntry({ kubernetesGroups: ["admins"] }),
       await createEntry({ ...suiteGroup, username: "admin" }),
-      await createEntry({ ...suiteGroup, principalArn: `${role}-other` }),
+      await createEntry({ ...suiteGroup, principalArn: `${principalArn}-other` }),
     ];
   } finally {
     await client.deleteStack({ StackName });

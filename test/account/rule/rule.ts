@@ -3,7 +3,7 @@ import { rule } from "postern/rule";
 /** The version of the rule. The suite changes this text before each deployment of a new version. */
 const version: string = "one";
 
-/** The global object. A rule's source must not name it, but that is only a check of the source, and no sandbox. */
+/** The global object. The check of rules forbids to name globalThis, but doesn't see this way to get the object. */
 const outside: typeof globalThis = Object.constructor("return globalThis")();
 
 interface Note {
