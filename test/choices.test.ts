@@ -23,19 +23,21 @@ const isRunOfAllTests = true;
 
 // A suite's turn, 0 or 1, decides which of the run's two minors the suite compares.
 describe("what a run compares with real API servers", () => {
-  // With this variable, every comparison would use the minor that it states.
+  // With this variable, every comparison would use the minor that the variable states.
   delete process.env.POSTERN_KUBERNETES;
+  const chooseMinorsOfRun = (seed: number) => chooseMinors(undefined, undefined, seed);
+  const chooseMinorsOfTurn = (turn: 0 | 1, seed: number) => chooseMinors(undefined, turn, seed);
 
   for (const turn of [0, 1] as const)
     it(`is every minor for some seed, if a suite compares one minor (turn ${turn})`, () => {
-      assert.deepEqual([...new Set(seeds.flatMap((seed) => chooseMinors(undefined, turn, seed)))].sort(), minors);
+      assert.deepEqual([...new Set(seeds.flatMap((seed) => chooseMinorsOfTurn(turn, seed)))].sort(), minors);
     });
 
   it("is at most two minors, the same in all suites of a run", () => {
     for (const seed of seeds) {
-      const allChosen = chooseMinors(undefined, undefined, seed);
-      const chosen = [chooseMinors(undefined, 0, seed), chooseMinors(undefined, 1, seed)].flat();
-      assert.deepEqual(chosen.sort(), allChosen.toSorted());
+      const allChosen = chooseMinorsOfRun(seed);
+      const ofBothTurns = [...chooseMinorsOfTurn(0, seed), ...chooseMinorsOfTurn(1, seed)];
+      assert.deepEqual(ofBothTurns.sort(), allChosen.toSorted());
       assert.deepEqual(
         choosePorts(pluginRules, seed).map(([minor]) => minor),
         allChosen,
@@ -54,7 +56,7 @@ describe("what a run compares with real API servers", () => {
 
   it("is every part of the fields in every minor, for some seeds", () => {
     const partsAndMinors = seeds.flatMap((seed) =>
-      chooseMinors(undefined, 1, seed).flatMap((minor) =>
+      chooseMinorsOfTurn(1, seed).flatMap((minor) =>
         tenths.filter(choosePart("fields", 10, seed, isRunOfAllTests)).map((index) => `${index} ${minor}`),
       ),
     );
@@ -69,12 +71,14 @@ describe("what a run compares with real API servers", () => {
     }
   });
 
-  it("is exactly one list of each pair of lists of test files that take turns", () => {
+  it("is, by test files that take turns, exactly one of the two lists in each pair of alternatingFiles", () => {
     const files = alternatingFiles.flat(2);
     assert.deepEqual(globSync(files, { cwd: root }).sort(), files.toSorted());
     for (const pair of alternatingFiles) {
-      const runs = seeds.map((seed) => pair.map((list) => list.some((file) => !listLeftOut(seed).includes(file))));
-      assert.ok(runs.every(([one, other]) => one !== other));
+      const isRun = (list: string[], seed: number) => list.some((file) => !listLeftOut(seed).includes(file));
+      const runs = seeds.map((seed) => pair.map((list) => isRun(list, seed)));
+      assert.ok(runs.every(([isFirstRun, isSecondRun]) => isFirstRun !== isSecondRun));
+      // Each list is run with some seed.
       assert.equal(new Set(runs.map(String)).size, 2);
     }
   });

@@ -27,6 +27,7 @@ const createCapabilities = ({ cluster = [], http = [] }: PolicyCase): Capabiliti
 /** Cases whose object lacks its namespace: a guard, like the API server, adds the namespace before admission. */
 const excludedCases = new Set(["ns-from-request"]);
 
+/** Sends the request of a policy's case as a write through a guard that has only the case's policies. */
 const sendCase = async (policyCase: PolicyCase) => {
   const { operation, object, oldObject = object, policies, requestNamespace } = policyCase;
   const target = (operation === "DELETE" ? oldObject : object) ?? {};

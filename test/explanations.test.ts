@@ -59,13 +59,15 @@ test("it prints the faults and warnings of policies and their scripts", async ()
   );
   const { code, stdout } = await explain("--policy", file, "-o", "json");
   assert.equal(code, 1);
-  const [second, first, ...more] = JSON.parse(stdout);
-  assert.deepEqual(more, []);
+  const [explanationOfB, explanationOfA, ...others] = JSON.parse(stdout);
+  assert.deepEqual(others, []);
   const faults = [`${file}:9 spec.overrideRules is missing`];
-  assert.deepEqual([second.policy, second.faults], ["ClusterOverridePolicy b", faults]);
-  assert.equal(first.policy, "ClusterOverridePolicy a");
-  assert.match(first.faults.join("\n"), /:4 spec.overrideRules\[0\].overriders.cue does not compile: .*"b" not found$/);
-  assert.deepEqual(first.warnings, [`${file}:4 spec.resourceSelectors is empty: the policy applies to every object`]);
+  assert.deepEqual([explanationOfB.policy, explanationOfB.faults], ["ClusterOverridePolicy b", faults]);
+  assert.equal(explanationOfA.policy, "ClusterOverridePolicy a");
+  const fault = explanationOfA.faults.join("\n");
+  assert.match(fault, /:4 spec.overrideRules\[0\].overriders.cue does not compile: .*"b" not found$/);
+  const warnings = [`${file}:4 spec.resourceSelectors is empty: the policy applies to every object`];
+  assert.deepEqual(explanationOfA.warnings, warnings);
 });
 
 for (const { name, text, faults = [], warnings = [] } of located)

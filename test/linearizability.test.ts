@@ -92,20 +92,21 @@ describe("the checker of histories", () => {
           start: fc.nat(20),
           length: fc.option(fc.nat(10)),
         })
+        // No operation begins when another one ends.
         .map(({ read, wrote, start, length }): Operation => {
           return { keys, read, wrote, start, ...(length !== null && { end: start + length + 0.5 }) };
         }),
     );
-    let explained = 0;
+    let explainedHistories = 0;
     fc.assert(
       fc.property(fc.array(operation, { maxLength: 6 }), (history) => {
         const expected = isLinearizableByPermutation(history);
-        explained += Number(expected && history.length > 1);
+        explainedHistories += Number(expected && history.length > 1);
         assert.equal(isLinearizable(history), expected);
       }),
       { numRuns: 2000 },
     );
-    assert.ok(explained > 20, `${explained}`);
+    assert.ok(explainedHistories > 20, `${explainedHistories}`);
   });
 
   it("explains a long history of many clients, even if some results are unknown", () => {

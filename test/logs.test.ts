@@ -30,8 +30,9 @@ const review: AnsweredReviewFacts = {
   },
 };
 const withoutKey = { ...review, cluster: undefined, key: undefined, mode: undefined, request: undefined, code: 404 };
+const coldStartMilliseconds = 150;
 const lines = [
-  formatLogLine(review, "prod", time, 150),
+  formatLogLine(review, "prod", time, coldStartMilliseconds),
   formatLogLine({ ...review, refused: true, message: "it has no label" }, "prod", time),
   formatLogLine({ ...review, cluster: "prod-us", milliseconds: 900 }, "prod", time),
   formatLogLine({ ...review, code: 500, error: new Error("boom") }, "prod", time),
@@ -171,6 +172,7 @@ describe("a query of docs/reference/metrics-and-logs.md", async () => {
 });
 
 describe("the evaluator of queries", () => {
+  // The evaluator knows only what the queries of the page use.
   const refused = [
     "parse @message /x/",
     "stats avg(Latency) as mean by Rule",

@@ -37,7 +37,7 @@ export const tokenForms: Record<string, (bytes: Buffer) => string> = {
 export const buildToken = (form: string, number: number, seed = ""): string =>
   tokenForms[form]?.(createHash("sha512").update(`${form} ${number} ${seed}`).digest()) ?? "";
 
-/** Puts a random token where a name may stand, and where a rule may read a text. An id may be a UUID. */
+/** Puts a random token where a name may stand, and where a rule may read a text. A name may be a UUID: no secret. */
 const listTokenPlaces = (form: string, token: string): unknown[] => [
   { note: token },
   { note: `see ${token}.` },

@@ -55,10 +55,10 @@ export const startNpmRegistry = async (folders: readonly string[]): Promise<NpmR
   };
   const server = createServer(async ({ url = "", headers: { host } }, response) => {
     const [, name = "", version] = /^\/(.+?)(?:\/-\/(.+)\.tgz)?$/.exec(decodeURIComponent(url)) ?? [];
-    const all = byName.get(name);
-    if (all === undefined) response.writeHead(404).end("{}");
+    const versions = byName.get(name);
+    if (versions === undefined) response.writeHead(404).end("{}");
     else if (version === undefined) response.end(JSON.stringify(await describePackage(name, `http://${host}`)));
-    else response.end(await pack(all.find((manifest) => manifest.version === version)?.folder));
+    else response.end(await pack(versions.find((manifest) => manifest.version === version)?.folder));
   });
   const port = await listen(server);
   return { url: `http://127.0.0.1:${port}`, close: () => close(server) };

@@ -61,6 +61,7 @@ describe("a policy's case", () => {
     });
 
   it("is evaluated by rules that read policies, with the configured settings of these rules", () => {
+    // `held` has the settings of a rule that hold policies. The policy that validates is for only one of the rules.
     const configured = { mode: "enforce" as const, settings: { scripts: false } };
     const rules = findRulesForPolicies(catalogue, [validatePolicy], new Map([["policy-validate", configured]]));
     const setups = rules.map(({ listed, held }) => [listed.name, held, Object(listed.rule.settings)] as const);

@@ -40,9 +40,10 @@ const listFiles = (tier: string) => globSync((tiers[tier] ?? "").split(/,(?![^{]
 /** Writes files that import the unit tests, because most of them take less time than the start of a process. */
 const groupUnitTests = (): string[] => {
   const imports = listFiles("unit").map((file) => `await import(${JSON.stringify(pathToFileURL(join(cwd, file)))});\n`);
-  return Array.from({ length: 8 }, (_, group) => {
+  const groups = 8;
+  return Array.from({ length: groups }, (_, group) => {
     const file = join(shared, `unit-${group + 1}.test.js`);
-    writeFileSync(file, imports.filter((_, index) => index % 8 === group).join(""));
+    writeFileSync(file, imports.filter((_, index) => index % groups === group).join(""));
     return file;
   });
 };

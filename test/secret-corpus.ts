@@ -16,6 +16,7 @@ export interface SecretSample extends Partial<Pick<AdmissionRequest, "oldObject"
 export const readSecrets = (): SecretSample[] =>
   parse(readFileSync(new URL("fixtures/secrets.yaml", import.meta.url), "utf8"));
 
+/** Builds a request that creates the sample's object, or updates its old object. */
 export const buildSecretRequest = ({ object, oldObject, options = null, user }: SecretSample): AdmissionRequest => {
   const { apiVersion = "v1", kind = "", metadata = {} } = object;
   const { group, version } = splitApiVersion(apiVersion);

@@ -101,17 +101,15 @@ describe("a suggestion", () => {
     assert.equal(await findFix(createRefusingRule(() => {})), undefined);
   });
   it("depends on the rule's settings and the request", async () => {
-    const settingsRule = rule<KubernetesObject, { least: number }>({
+    const settingsRule = rule<KubernetesObject, { minimum: number }>({
       summary: "Refuses.",
       match: [],
-      settings: { least: 1 },
-      validate: (_, { settings: { least } }) => `not ${least}`,
-      suggest: async (_, { settings: { least }, request }) => `have ${least} in ${request.namespace}`,
+      settings: { minimum: 1 },
+      validate: (_, { settings: { minimum } }) => `not ${minimum}`,
+      suggest: async (_, { settings: { minimum }, request }) => `have ${minimum} in ${request.namespace}`,
     });
-    const found = await suggestFix(settingsRule, "validate", buildRequest({}), {
-      ...baseContext,
-      settings: { least: 4 },
-    });
+    const context = { ...baseContext, settings: { minimum: 4 } };
+    const found = await suggestFix(settingsRule, "validate", buildRequest({}), context);
     assert.equal(found?.text, "have 4 in shop");
   });
 });

@@ -68,8 +68,9 @@ type Step =
 /**
  * Creates a model of clusters whose API servers send the rule reviews, and store an admitted write some time later or
  * not at all. The scheduler decides in which order concurrent reviews change the ledger and read their clusters.
+ * `unseen` is the setting of the quota with this name.
  */
-const createModel = (scheduler: fc.Scheduler | undefined, unseen: string | undefined) => {
+const createModel = ({ scheduler, unseen }: { scheduler?: fc.Scheduler; unseen?: string | undefined } = {}) => {
   const { change } = createMemoryLedger();
   const stored = new Map(clusters.map((cluster) => [cluster, new Map<string, Deployment>()]));
   const getStored = (cluster: string) => stored.get(cluster) ?? new Map<string, Deployment>();
@@ -306,50 +307,55 @@ const readHeap = (): number => {
 };
 const toMegabytes = (bytes: number) => Math.round(bytes / 2 ** 20);
 
-const shares = fc.constantFrom(undefined, "100%");
+/** How much of the quota may be reserved, but not yet seen in the cluster: by default a part, or all. */
+const unseenShares = fc.constantFrom(undefined, "100%");
 const numRuns = Number(process.env.POSTERN_RUNS ?? 100);
 const buildWrite = (write: string, replicas: number, cluster = "east"): Step => {
   return { write, cluster, replicas, isDry: false };
 };
+/** The API server stores the first write that it has not stored yet. */
+const storeWrite: Step = { commit: 0 };
+/** Passes the 70 seconds after which the rule replaces a reservation by what the cluster has stored. */
+const passReservationTime: Step = { pass: 71 };
 
 describe("workload-quota", () => {
   it("never lets clusters exceed a quota, and counts exactly what is stored after reservations have lapsed", async () => {
     await fc.assert(
-      fc.asyncProperty(fc.scheduler(), makeSequences(steps), shares, async (scheduler, sequence, share) => {
-        const model = createModel(scheduler, share);
+      fc.asyncProperty(fc.scheduler(), makeSequences(steps), unseenShares, async (scheduler, sequence, unseen) => {
+        const model = createModel({ scheduler, unseen });
         for (const together of sequence) {
           await scheduler.waitFor(Promise.all(together.map(model.run)));
-          const { used, reserved, unseen, reservedUnseen, forged } = await model.readLedger();
+          const { used, reserved, forged, ...ledger } = await model.readLedger();
           assert.equal(used, reserved, "the stored sum is the sum of all reservations");
-          assert.deepEqual(unseen, reservedUnseen, "the stored unseen amount of a cluster is that of its reservations");
-          if (!share) assert.ok(forged <= mostForged, `forged reviews have reserved ${forged}`);
+          assert.deepEqual(ledger.unseen, ledger.reservedUnseen, "the stored unseen amount of a cluster is that of its reservations");
+          if (!unseen) assert.ok(forged <= mostForged, `forged reviews have reserved ${forged}`);
           assert.ok(used <= hard, `${used} are reserved`);
           assert.ok(model.sumStored() <= used, `${model.sumStored()} are stored, and ${used} are reserved`);
         }
         await model.replaceLapsed();
         // If an object became smaller twice, the rule may have read it between these two writes.
         await model.recountAll();
-        const { used, unseen } = await model.readLedger();
-        assert.equal(used, model.sumStored());
-        assert.deepEqual(unseen, [0, 0]);
+        const counted = await model.readLedger();
+        assert.equal(counted.used, model.sumStored());
+        assert.deepEqual(counted.unseen, [0, 0]);
       }),
       { numRuns },
     );
   });
 
   it("lets clusters use a whole quota, and forged reviews reserve only their maximum for some time", async () => {
-    const model = createModel(undefined, undefined);
+    const model = createModel();
     for (const [name, replicas] of [
       ["a", 10],
       ["b", 10],
     ] as const)
-      for (const step of [buildWrite(name, replicas), { commit: 0 }]) await model.run(step);
+      for (const step of [buildWrite(name, replicas), storeWrite]) await model.run(step);
     assert.equal(model.sumStored(), hard);
     await model.run(buildWrite("c", 1, "west"));
     assert.match(model.readMessage(), /^exceeded quota: q, /);
 
-    for (const share of [undefined, "100%"]) {
-      const forged = createModel(undefined, share);
+    for (const unseen of [undefined, "100%"]) {
+      const forged = createModel({ unseen });
       for (const [forge, replicas] of [
         ["x", 11],
         ["y", 10],
@@ -357,19 +363,19 @@ describe("workload-quota", () => {
       ] as const)
         await forged.run({ forge, replicas, isUpdate: false });
       // Without a maximum, the quota of 20 has room for the reviews of 11 and 1, but not for that of 10.
-      assert.equal((await forged.readLedger()).forged, share ? 12 : mostForged);
+      assert.equal((await forged.readLedger()).forged, unseen ? 12 : mostForged);
       await forged.replaceLapsed();
       assert.equal((await forged.readLedger()).used, 0);
     }
   });
 
   it("lets forged reviews keep reservations of deleted objects only up to the maximum of forged reviews", async () => {
-    const findReserved = async (share: string | undefined) => {
-      const model = createModel(undefined, share);
-      for (const name of ["a", "b"]) for (const step of [buildWrite(name, 9), { commit: 0 }]) await model.run(step);
-      await model.run({ pass: 71 });
+    const findReserved = async (unseen: string | undefined) => {
+      const model = createModel({ unseen });
+      for (const name of ["a", "b"]) for (const step of [buildWrite(name, 9), storeWrite]) await model.run(step);
+      await model.run(passReservationTime);
       for (const name of ["a", "b"])
-        for (const step of [{ delete: name, cluster: "east" }, { commit: 0 }]) await model.run(step);
+        for (const step of [{ delete: name, cluster: "east" }, storeWrite]) await model.run(step);
       for (let minute = 0; minute < 10; minute++) {
         await model.run({ pass: 60 });
         for (const forge of ["a", "b"])
@@ -383,11 +389,11 @@ describe("workload-quota", () => {
   });
 
   it("admits many objects that the cluster stores at once, although only 10 % of the quota may be unseen", async () => {
-    const model = createModel(undefined, "10%");
+    const model = createModel({ unseen: "10%" });
     for (let index = 0; index < 20; index++) {
       await model.run(buildWrite(`burst-${index}`, 1));
       assert.equal(model.readMessage(), "");
-      await model.run({ commit: 0 });
+      await model.run(storeWrite);
     }
     assert.equal(model.sumStored(), 20);
     await model.run({ forge: "x", replicas: 1, isUpdate: false });
@@ -395,11 +401,11 @@ describe("workload-quota", () => {
   });
 
   it("doesn't let forged reviews with chosen names fill a value of the ledger for longer than a minute", async () => {
-    const model = createModel(undefined, undefined);
+    const model = createModel();
     // The value of the ledger that has the reservation of the object "a".
     const { part } = locate("q", "east", "apps/deployments/a/a");
     await model.run(buildWrite("a", 1));
-    await model.run({ commit: 0 });
+    await model.run(storeWrite);
     const names = Array.from({ length: 200_000 }, (_, index) => `${index}${"x".repeat(240)}`).filter(
       (name) => locate("q", "east", `apps/deployments/a/${name}`).part === part,
     );
@@ -415,18 +421,18 @@ describe("workload-quota", () => {
     await model.run(buildWrite(last, 1));
     assert.match(model.readMessage(), full);
     assert.ok(JSON.stringify(await model.readPart(part)).length < 310_000);
-    await model.run({ pass: 71 });
+    await model.run(passReservationTime);
     await model.run(buildWrite(last, 1));
     assert.equal(model.readMessage(), "");
   });
 
   it("gives back no reservation of an object that was created after a recount had begun", async () => {
-    const model = createModel(undefined, undefined);
+    const model = createModel();
     const recount = (isComplete: boolean) => model.run({ recount: "east", isComplete, isExpired: false });
     const create = async (write: string) => {
       await model.run(buildWrite(write, 3));
-      await model.run({ commit: 0 });
-      await model.run({ pass: 71 });
+      await model.run(storeWrite);
+      await model.run(passReservationTime);
     };
     for (const name of ["a", "c"]) await create(name);
     await recount(false);
@@ -436,10 +442,10 @@ describe("workload-quota", () => {
   });
 
   it("gives back what a deleted cluster had reserved once the quota no longer covers that cluster", async () => {
-    const model = createModel(undefined, undefined);
+    const model = createModel();
     for (const cluster of clusters) {
       await model.run(buildWrite("a", 3, cluster));
-      await model.run({ pass: 71 });
+      await model.run(passReservationTime);
     }
     await assert.rejects(model.recountDeletedCluster("east", undefined), /no route/);
     assert.deepEqual(await model.listReserved(), ["east a 3", "west a 3"]);
@@ -450,8 +456,8 @@ describe("workload-quota", () => {
   it("counts each object as clusters store it after one recount, even after writes without reviews", async () => {
     const withUnseen = makeSequences(fc.oneof({ weight: 4, arbitrary: steps }, { weight: 1, arbitrary: unseenWrites }));
     await fc.assert(
-      fc.asyncProperty(fc.scheduler(), withUnseen, shares, async (scheduler, sequence, share) => {
-        const model = createModel(scheduler, share);
+      fc.asyncProperty(fc.scheduler(), withUnseen, unseenShares, async (scheduler, sequence, unseen) => {
+        const model = createModel({ scheduler, unseen });
         for (const together of sequence) await scheduler.waitFor(Promise.all(together.map(model.run)));
         await model.recountAll();
         const after = await model.readLedger();
@@ -463,7 +469,7 @@ describe("workload-quota", () => {
   });
 
   it("counts all objects that exist even if they exceed the quota, and then refuses requests", async () => {
-    const model = createModel(undefined, undefined);
+    const model = createModel();
     await model.run({ force: "a", cluster: "west", replicas: 30 });
     await model.recountAll();
     assert.equal((await model.readLedger()).used, 30);

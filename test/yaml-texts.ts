@@ -6,6 +6,7 @@ const words =
   "y n Y N on On off OFF yes Yes no NO true True false null NULL ~ = << .inf -.INF .nan 0b11 12_3 1_000.5 1__0 0_x1f 0x1F " +
   "0o7 017 08 1:20 190:20:30.15 1e3 1E+3 e1 .5e3 5. +1 -0 _1 1_ 2026-01-01 2026-01-01T10:00:00Z 2026-1-1 0x 0b 1.2.3 100m " +
   "--- ... - ? : ! & * | > |- >2 % @ ` # , [ ] { } [] {} <<: a b.c/d a:b http://x/y x-1 -x --x=1 \" ' '' \\ \\n /";
+/** Texts and parts of texts that have a meaning in YAML, or need quotes or escapes. */
 const pieces = [
   ...words.split(" "),
   ..."0123456789abefoxyzEINTZ_.+-:,=~#'\"",

@@ -61,7 +61,7 @@ export const countResources = (suite: Suite) =>
 
 /** Sends reviews of all kinds while `act` runs a command. Records them by `name`, and fails if one isn't answered. */
 const runWithReviews = async (suite: Suite, stage: SuiteStage, name: string, act: () => Promise<string>) => {
-  const stop = stage.traffic.start(250);
+  const stop = stage.traffic.sendEvery(250);
   const result = await act().finally(async () => {
     // Answers of the former version may arrive for some time.
     await wait(2000);
@@ -130,6 +130,7 @@ export const readStatus = (suite: Suite, stage: SuiteStage) =>
     return health;
   });
 
+/** Rolls the suite's rule back while reviews are sent. Then the live version must be `word`. */
 export const rollBack = (suite: Suite, stage: SuiteStage, word: string) =>
   runStep(suite, `roll back ${stage.name} to version ${word}`, () =>
     runWithReviews(suite, stage, `rollback to ${word}`, async () => {
@@ -139,6 +140,7 @@ export const rollBack = (suite: Suite, stage: SuiteStage, word: string) =>
     }),
   );
 
+/** Disarms the suite's rule, so that it must allow everything, and arms the rule again, while reviews are sent. */
 export const disarmAndArm = (suite: Suite, stage: SuiteStage) =>
   runStep(suite, `disarm and arm a rule of ${stage.name}`, () =>
     runWithReviews(suite, stage, "disarm", async () => {
@@ -150,12 +152,13 @@ export const disarmAndArm = (suite: Suite, stage: SuiteStage) =>
     }),
   );
 
+/** Gives the stage a new key while reviews are sent. Then the former key must no longer be valid. */
 export const rotate = (suite: Suite, stage: SuiteStage) =>
   runStep(suite, `rotate the key of ${stage.name}`, () =>
     runWithReviews(suite, stage, "rotate", async () => {
-      const former = readKeySegment(stage);
+      const formerKey = readKeySegment(stage);
       const { stdout } = await stage.mustRun("rotate", "--unused-for", "1m", "--patience", "30m");
-      const changeUrl = (url: string) => url.replace(readKeySegment(stage), former);
+      const changeUrl = (url: string) => url.replace(readKeySegment(stage), formerKey);
       await requireAnswer(suite, stage, { changeUrl }, "answered 404", ({ status }) => status === 404);
       return getLastLine(stdout);
     }),
@@ -171,7 +174,7 @@ export const runBadCanary = (suite: Suite, stage: SuiteStage) =>
     const { functions } = stage.aws;
     const { version: before } = await functions.readAlias(suiteRule);
     await stage.writeVersion("bad");
-    const stop = stage.traffic.start(100);
+    const stop = stage.traffic.sendEvery(100);
     const { code, stdout, stderr } = await stage.run("deploy", "--canary", "50%", "--for", "10m");
     suite.measured.during.set(`canary ${stage.name}`, await stop());
     const { version, weights } = await functions.readAlias(suiteRule);
@@ -195,7 +198,7 @@ export const lowerLimits = (suite: Suite, stage: SuiteStage, word: string) =>
     return getLastLine(stderr);
   });
 
-/** Sends reviews with good keys, wrong keys and unknown paths, until the returned function is called. */
+/** Sends reviews by which no alarm may ring, until the returned function is called: some have wrong keys or paths. */
 export const startQuietTraffic = (stage: SuiteStage) => {
   let isOver = false;
   const kinds: ReviewOptions[] = [

@@ -46,8 +46,8 @@ export interface ReviewOptions {
 export interface Traffic {
   sent: SentReview[];
   send(options?: ReviewOptions): Promise<SentReview>;
-  /** Sends reviews of all kinds, one every `interval` milliseconds, until the returned function is called. */
-  start(interval: number): () => Promise<SentReview[]>;
+  /** Sends reviews of all kinds, one in so many milliseconds, until the returned function is called. */
+  sendEvery(milliseconds: number): () => Promise<SentReview[]>;
   close(): void;
 }
 
@@ -96,7 +96,7 @@ export const createTraffic = (cluster: ImitatedCluster, budget: ReviewBudget): T
   return {
     sent,
     send,
-    start: (interval) => {
+    sendEvery: (milliseconds) => {
       const reviews: SentReview[] = [];
       let isOver = false;
       const sendNext = async (index: number) => {
@@ -104,7 +104,7 @@ export const createTraffic = (cluster: ImitatedCluster, budget: ReviewBudget): T
         reviews.push(await send({ rule, phase: index % 2 === 0 ? "mutate" : "validate" }));
       };
       const run = async () => {
-        for (let index = 0; !isOver; index++) await Promise.all([sendNext(index), wait(interval)]);
+        for (let index = 0; !isOver; index++) await Promise.all([sendNext(index), wait(milliseconds)]);
       };
       const running = run();
       running.catch(() => {});

@@ -63,9 +63,9 @@ const readResponse = async (response: IncomingMessage): Promise<TestClusterRespo
   // A chunk may end within a character.
   response.setEncoding("utf8");
   for await (const chunk of response) text += chunk;
-  const found = response.headersDistinct.warning ?? [];
-  const warnings = found.flatMap((header) =>
-    [...header.matchAll(/299 - "((?:[^"\\]|\\.)*)"/g)].map(([, said = ""]) => said.replace(/\\(.)/g, "$1")),
+  const headers = response.headersDistinct.warning ?? [];
+  const warnings = headers.flatMap((header) =>
+    [...header.matchAll(/299 - "((?:[^"\\]|\\.)*)"/g)].map(([, escaped = ""]) => escaped.replace(/\\(.)/g, "$1")),
   );
   const [auditId] = response.headersDistinct["audit-id"] ?? [];
   const code = response.statusCode ?? 0;

@@ -9,6 +9,7 @@ const refer = (definition: string) => ({ $ref: `#/definitions/${definition}` });
 const print = (definitions: Record<string, ObjectSchema>, file = "apps/v1.ts") =>
   buildTypeFiles({ definitions }).get(file)?.split("\n").slice(2).join("\n").trimEnd();
 
+/** Returns the lines of a field in a generated type, without the first and the last line of the type. */
 const printField = (field: ObjectSchema) =>
   print({ "io.k8s.api.apps.v1.Spec": { properties: { field } } })
     ?.split("\n")

@@ -106,7 +106,8 @@ const printImports = (imported: Map<string, Set<string>>): string =>
     .map(([module, names]) => {
       const sorted = [...names].sort(compareTexts);
       const line = `import type { ${sorted.join(", ")} } from "../${module}.ts";\n`;
-      return line.length <= 121 ? line : `import type {\n  ${sorted.join(",\n  ")},\n} from "../${module}.ts";\n`;
+      const isShort = line.trimEnd().length <= 120;
+      return isShort ? line : `import type {\n  ${sorted.join(",\n  ")},\n} from "../${module}.ts";\n`;
     })
     .join("");
 

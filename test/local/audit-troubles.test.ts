@@ -241,12 +241,12 @@ describe("an audit of a cluster in trouble", () => {
       response.end("{}");
     });
     const location = `https://127.0.0.1:${await listen(otherServer)}/api/v1/secrets`;
-    const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024, " "));
-    const esc = "\u001b[31m::error::";
+    const largeGzip = gzipSync(Buffer.alloc(64 * 1024 * 1024, " "));
+    const controlText = "\u001b[31m::error::";
     await runWithServer(
       {
-        secrets: (_, response) => sendStatus(response, 302, { message: `gone ${esc}` }, { location }),
-        services: (_, response) => void response.writeHead(200, { "content-encoding": "gzip" }).end(bomb),
+        secrets: (_, response) => sendStatus(response, 302, { message: `gone ${controlText}` }, { location }),
+        services: (_, response) => void response.writeHead(200, { "content-encoding": "gzip" }).end(largeGzip),
         configmaps: ({ searchParams }) => {
           const name = searchParams.get("continue") === "a" ? "b" : "a";
           return { metadata: { continue: name }, items: [{ metadata: { name, namespace: "a", uid: name } }] };

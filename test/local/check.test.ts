@@ -153,6 +153,7 @@ describe("postern check", () => {
       assumed.stderr,
       "Assumed of the cluster: namespace shop exists, without limits, quotas or Pod Security labels; only the priorityclasses of the manifests exist (give --state or --live)\n",
     );
+    // With --strict, nothing is assumed of the cluster.
     const unknown = await check([...words, "--strict"], stringify(pod), "test", defaultPlugins);
     assert.equal(unknown.code, 3);
     assert.match(unknown.stdout, /^Pod shop\/p standard input:1 undecided$/m);
@@ -405,6 +406,7 @@ describe("postern check", () => {
   });
 
   it("ends with 3 if an object is undecided", async () => {
+    // The rule certificate-approval asks the cluster's authorizer, and there is no cluster.
     const words = ["-", "--rules", "node-restriction,deny-escalating-exec,certificate-approval"];
     const metadata = { name: "c" };
     const [group, kind] = ["certificates.k8s.io", "CertificateSigningRequest"];

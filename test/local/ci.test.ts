@@ -20,13 +20,14 @@ before(async () => {
   await cp(dirname(run), join(folder, "project/.ci"), { recursive: true });
 });
 
-/** Runs the copy with a script as the tests. Returns the exit code and the last line, which counts 10 other checks. */
+/** Runs the copy with a script as the tests. Returns the exit code and the last line. */
 const runCi = (tests: string) => {
   const env = { ...process.env, PATH: `${join(folder, "bin")}:${process.env.PATH}`, TESTS: tests };
   const { status, stdout } = spawnSync("bash", [join(folder, "project/.ci/run")], { env, encoding: "utf8" });
   return [status, stdout.trimEnd().split("\n").at(-1)];
 };
 
+// .ci/run makes ten checks besides the tests, which succeed here. The run of the tests is a check, too.
 describe(".ci/run", () => {
   it("counts the checks and the tests that passed", () => {
     assert.deepEqual(runCi('printf "ℹ pass 7\\nℹ fail 0\\nℹ cancelled 0\\n"'), [0, "18 passed, 0 failed"]);

@@ -553,7 +553,8 @@ describe("the console's pages", await needs("chromium"), () => {
   it("have few elements for 10,000 reviews, also after scrolling and filtering", async (test) => {
     const unusedOptions = { file: "", port: 0, getLoaded: () => assert.fail("nothing is opened") };
     const host = { publicKeys: "", writeLogLine: () => {} };
-    const { host: watchedHost, open } = createConsole(0)(host);
+    const freePort = 0;
+    const { host: watchedHost, open } = createConsole(freePort)(host);
     const listener = await open({ ...unusedOptions, state: folder });
     after(() => listener.close());
     const page = await browser.newPage();

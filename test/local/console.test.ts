@@ -65,7 +65,7 @@ const requestJson = async (path: string, options = {}) => {
   return JSON.parse(body);
 };
 
-/** Opens the stream of reviews, as a page does. */
+/** Opens the stream of reviews, as a page does: of those after `lastEventId`, or of all if there is no such review. */
 const openStream = async (lastEventId?: string, address = gateway.console) => {
   const stop = new AbortController();
   const headers: Record<string, string> = lastEventId === undefined ? {} : { "last-event-id": lastEventId };
@@ -520,7 +520,7 @@ describe("the feed of reviews", () => {
     stop();
   });
 
-  it("costs a review only two function calls while no page is open", async (test) => {
+  it("costs a review only two function calls of the console and of recording while no page is open", async (test) => {
     const { feed, send } = openFeed();
     await send();
     const session = new Session();
@@ -613,6 +613,7 @@ describe("the feed of reviews", () => {
 
   it("shows a review whose object is nested too deep for JSON.stringify", async () => {
     const { feed, send } = openFeed();
+    // `send` replaces "nested deep" by a list with 100,000 levels.
     assert.equal(await send({ object: { metadata: { name: "deep" }, data: "nested deep" } }), 200);
     const rows: ReviewRow[] = [];
     const stop = feed.subscribe("", (newRows) => rows.push(...newRows));
@@ -661,7 +662,8 @@ describe("the feed of reviews", () => {
 
 describe("a page that opens", () => {
   it("gets all of 10,000 reviews when it opens, also if their names are long", async () => {
-    const { host, open } = createConsole(0)({ publicKeys: "", writeLogLine: () => {} });
+    const freePort = 0;
+    const { host, open } = createConsole(freePort)({ publicKeys: "", writeLogLine: () => {} });
     const listener = await open({ file: "", state: folder, port: 0, getLoaded: () => assert.fail("not opened") });
     const stream = await openStream(undefined, listener.line.replace("Console: ", ""));
     // As JSON, a control character takes six bytes.

@@ -101,8 +101,8 @@ const { changed, admitted, refused } = fixtures.answers;
 describe("a cluster's key", () => {
   const usual = { ...cluster, settings: { label: "usual" } };
   const withoutKeys = { ...cluster, keyVersions: [], mode: "off" } as const;
-  // A string stands for the setup of the cluster that it names.
   const ofSecondKey = { ...cluster, keyVersions: [2] };
+  // A string names the cluster whose setup is used.
   const clusters = { own: cluster, same: "own", gone: withoutKeys, lost: "gone", raised: ofSecondKey };
   const { handler } = openEndpoint(labelRule, { rule: "judge", usual, clusters });
   /** Sends a review with the key of a cluster. Returns the patch, or the HTTP code of a refusal. */
@@ -173,12 +173,14 @@ describe("a rule with variants", () => {
   it("can be run with any settings by a direct invocation", async () => {
     const invoke = async (event: object) =>
       Object((await sendEvent({ phase: "validate", review, ...event })).response).status?.message;
+    // Settings that neither the bundle nor the event states have the rule's defaults.
     assert.equal(await invoke({ variant: "usual" }), "usual 3m");
     assert.equal(await invoke({ variant: "strict", cluster: "prod-eu", settings: { unit: "g" } }), "strict 2g");
     assert.equal(await invoke({ variant: "other" }), "other 1m");
   });
 });
 
+/** Changes of the request in an event. */
 interface Change {
   method?: string;
   path?: string;
@@ -310,6 +312,7 @@ describe("an event", () => {
       return createUnconnectedCapabilities("prod-eu");
     };
     const { handler } = openEndpoint(labelRule, config, { openCapabilities });
+    // The rule reads the cluster for an object with the name "curious".
     const event = { phase: "validate", cluster: "prod-eu", review: JSON.parse(printReviewOf("curious")) };
     const answer = await handler({ ...event, settings: { label: "mine" } }, buildContext());
     assert.equal(Object(answer).response?.allowed, true);

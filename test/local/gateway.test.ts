@@ -88,6 +88,7 @@ interface Answer {
   isOnOldConnection: boolean;
 }
 
+/** Sends a POST with a body, whole or in chunks, and returns the answer. */
 const post = (url: string, body: string | Buffer | AsyncIterable<Buffer>, options: RequestOptions = {}) =>
   new Promise<Answer>((resolve, reject) => {
     const client = httpsRequest(
@@ -106,10 +107,11 @@ const post = (url: string, body: string | Buffer | AsyncIterable<Buffer>, option
     );
     client.on("error", reject);
     if (typeof body === "string" || Buffer.isBuffer(body)) client.end(body);
-    else void send(client, body);
+    else void sendChunks(client, body);
   });
 
-const send = async (client: ReturnType<typeof httpsRequest>, chunks: AsyncIterable<Buffer>) => {
+/** Sends chunks until the connection closes. After a chunk that fills the buffer, waits until the buffer is empty. */
+const sendChunks = async (client: ReturnType<typeof httpsRequest>, chunks: AsyncIterable<Buffer>) => {
   for await (const chunk of chunks) {
     if (client.destroyed) return;
     if (client.write(chunk)) continue;

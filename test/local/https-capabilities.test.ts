@@ -128,6 +128,7 @@ describe("a service outside the cluster", () => {
     answer = "yes";
     assert.equal(await isRefused(), false);
     assert.equal(requests, 2);
+    // The kept answer "yes" admits.
     answer = "no";
     assert.equal(await isRefused(), false);
     assert.equal(requests, 2);

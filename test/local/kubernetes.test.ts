@@ -54,11 +54,13 @@ const simpleModule = (() => {
   const types = list(type([i32], [i32]), type([i32], [i64]), type([i32, i32, i32], [i64]));
   const functions = [exported("buffer", 0, 0), exported("setUp", 0, 1), exported("answer", 0, 2)];
   const failures = [...ifLengthIs(1), ...unreachable, end, ...ifLengthIs(2), ...endlessLoop, end];
+  // `buffer` returns 4096, `setUp` returns 0, and `answer` returns the length of the memory.
   const bodies = list(
     functionBody(0x41, 0x80, 0x20),
     functionBody(0x42, 0),
     functionBody(...failures, 0x42, simpleMemory.length),
   );
+  // The sections have the types, the types of the functions, the memory, the exports and the functions.
   return Buffer.from([
     ...Buffer.from("\0asm\x01\0\0\0", "latin1"),
     ...section(1, types),

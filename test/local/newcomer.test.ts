@@ -302,7 +302,9 @@ rules that an API server may not need, because it has their plugin on (npx poste
       const { body } = await sendReview(url);
       return Buffer.from(JSON.parse(body).response?.patch ?? "", "base64").toString() || body;
     };
-    const waitForLines = (count: number, what: string) => gateway.waitFor(new RegExp(`(?:${what}[^]*){${count}}`));
+    /** Waits until the gateway has printed a sentence, which is a pattern, `count` times. */
+    const waitForLines = (count: number, sentence: string) =>
+      gateway.waitFor(new RegExp(`(?:${sentence}[^]*){${count}}`));
     assert.match(await patch(), /"first":"one"/);
 
     await write("own/deep/a.json", printPolicy("second"));
@@ -439,6 +441,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     await writeFile(join(copy, "other.yaml"), "rules:\n");
     for (const name of ["forbid-newcomers-one", "forbid-newcomers-two"]) {
       assert.equal((await runPostern("new", name, "--config", "other.yaml")).stderr, "");
+      // A developer replaces the rule's files.
       await rm(join(copy, "functions", name), { recursive: true });
       await mkdir(join(copy, "functions", name));
       await cp(join(root, "functions/always-admit"), join(copy, "functions", name), { recursive: true });

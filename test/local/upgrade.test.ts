@@ -84,7 +84,7 @@ after(() => registry.close());
 const runPostern = (...words: string[]): Promise<ProgramOutput> =>
   runProgram(["node_modules/postern/infra/postern.js", ...words], { cwd: project, env });
 
-/** Returns the sizes and times of the project's files by path, without files in the compile cache. */
+/** Returns the inode, size and time of each of the project's files, by path, without files in the compile cache. */
 const listFiles = async (): Promise<Record<string, string>> => {
   const entries = await readdir(project, { recursive: true, withFileTypes: true });
   const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));

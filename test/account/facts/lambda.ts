@@ -233,6 +233,7 @@ const concurrencyFacts: Fact[] = [
     check: (suite) =>
       checkIfReservable(suite, async (free) => {
         const { lambda } = suite.clients;
+        // At least 100 environments must stay free.
         const wanted = { ...selectFunction(suite), ReservedConcurrentExecutions: free - 99 };
         return observeRefusal(() => lambda.putFunctionConcurrency(wanted), "InvalidParameterValueException").finally(
           () => lambda.deleteFunctionConcurrency(selectFunction(suite)),
