@@ -99,7 +99,7 @@ export const testObjects = (open: () => Pick<Capabilities, "get" | "list" | "cre
   });
 
   it("lists no more objects than the limit", async () => {
-    const countListed = async (most: number) => (await open().list(limitranges, undefined, { most })).length;
+    const countListed = async (limit: number) => (await open().list(limitranges, undefined, { most: limit })).length;
     assert.deepEqual(
       [await countListed(1), await countListed(3), await countListed(4), await countListed(100)],
       [1, 3, 4, 4],

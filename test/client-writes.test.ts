@@ -210,6 +210,7 @@ describe("a guarded write", () => {
     const early = { ...createKeyAdder("early"), order: 3 };
     const rules = { b: { rule: createKeyAdder("b") }, a: { rule: createKeyAdder("a") }, z: { rule: early } };
     const { writes } = await write(collectionUrl, buildRequest("POST", buildConfigMap()), { rules });
+    // Only b, the last rule, has been evaluated with all changes, so the rules before it are evaluated again.
     assert.deepEqual(evaluations, ["early:", "a:early", "b:early,a", "early:early,a,b", "a:early,a,b"]);
     assert.deepEqual(Object(writes()[0]?.body).data, { early: "1", a: "1", b: "1" });
   });
@@ -286,6 +287,7 @@ describe("a guarded write", () => {
     const { send, arrivals } = createRecorder({
       "/api/v1/namespaces/a": { apiVersion: "v1", kind: "Namespace", metadata: { name: "a", labels: { x: "y" } } },
     });
+    // By its selector, the rule makes the guard read the namespace.
     const selective = { ...forbidRule, namespaceSelector: { matchLabels: { x: "y" } } };
     const guarded = guard(send, { rules: { selective: { rule: selective } } });
     for (const user of ["one", "one", "two"]) {

@@ -163,8 +163,8 @@ describe("a query of docs/reference/metrics-and-logs.md", async () => {
   });
   for (const { title, query } of queries)
     it(`has the expected rows: ${title}`, () => {
-      const ours = query.replace("postern-STAGE-pod-security", functionField.function);
-      const rows = evaluateQuery(ours, events).map((row) =>
+      const ownQuery = query.replace("postern-STAGE-pod-security", functionField.function);
+      const rows = evaluateQuery(ownQuery, events).map((row) =>
         row.error === undefined ? row : { ...row, error: row.error.replace(/\n.*/s, "") },
       );
       assert.deepEqual(rows, expectedRows[title]);

@@ -32,6 +32,7 @@ const readPath = (value: unknown, path: Path): unknown =>
   path.reduce<unknown>((inner, step) => (inner as Record<string, unknown>)[step], value);
 
 const named = { metadata: { name: "reads" } };
+/** Builds rules of three kinds, each of which reads the texts at these paths. */
 const readers: [what: string, build: (paths: Path[]) => { rule: Rule; settings: object }][] = [
   [
     "a rule in TypeScript",

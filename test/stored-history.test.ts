@@ -70,8 +70,10 @@ describe("the highest sum of a history of writes", () => {
       const found = findHighestSum([buildWrites(east), buildWrites(west)], ({ amounts }) => amounts?.pods ?? 0);
       assert.deepEqual(found, { certain, possible });
     });
+});
 
-  it("includes what findUnchanged finds: the amounts that an object certainly had during a whole interval", () => {
+describe("findUnchanged", () => {
+  it("returns the amounts that an object certainly had during a whole interval, if there were such amounts", () => {
     const writes = buildWrites([
       ["a", 2, 1, 2],
       ["a", 3, 5, 8],

@@ -319,15 +319,15 @@ const storeWrite: Step = { commit: 0 };
 const passReservationTime: Step = { pass: 71 };
 
 describe("workload-quota", () => {
-  it("never lets clusters exceed a quota, and counts exactly what is stored after reservations have lapsed", async () => {
+  it("never lets clusters exceed a quota, and counts exactly what is stored after reservations lapsed", async () => {
     await fc.assert(
       fc.asyncProperty(fc.scheduler(), makeSequences(steps), unseenShares, async (scheduler, sequence, unseen) => {
         const model = createModel({ scheduler, unseen });
         for (const together of sequence) {
           await scheduler.waitFor(Promise.all(together.map(model.run)));
           const { used, reserved, forged, ...ledger } = await model.readLedger();
-          assert.equal(used, reserved, "the stored sum is the sum of all reservations");
-          assert.deepEqual(ledger.unseen, ledger.reservedUnseen, "the stored unseen amount of a cluster is that of its reservations");
+          assert.equal(used, reserved, "the stored sum is that of all reservations");
+          assert.deepEqual(ledger.unseen, ledger.reservedUnseen, "so is the unseen sum of each cluster");
           if (!unseen) assert.ok(forged <= mostForged, `forged reviews have reserved ${forged}`);
           assert.ok(used <= hard, `${used} are reserved`);
           assert.ok(model.sumStored() <= used, `${model.sumStored()} are stored, and ${used} are reserved`);

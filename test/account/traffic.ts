@@ -58,6 +58,7 @@ export interface ReviewBudget {
 
 const timeoutSeconds = 20;
 
+/** Returns functions that send reviews to the URLs in a cluster's webhook entries, as long as the budget lasts. */
 export const createTraffic = (cluster: ImitatedCluster, budget: ReviewBudget): Traffic => {
   const agent = new Agent({ keepAlive: true, maxSockets: 32 });
   const sent: SentReview[] = [];
@@ -133,8 +134,8 @@ const readAnswer = (answer: Answer, uid: string) => {
 /** Returns the version that the patch of the suite's rule adds to an object. */
 const readVersion = (patch: unknown): string | undefined => {
   const operations = parseJson(Buffer.from(typeof patch === "string" ? patch : "", "base64").toString());
-  const found = Array.isArray(operations) ? operations : [];
-  for (const { value } of found) {
+  // The rule adds data.version. If the object has no data, the patch adds the whole map.
+  for (const { value } of Array.isArray(operations) ? operations : []) {
     const version: unknown = typeof value === "string" ? value : Object(value).version;
     if (typeof version === "string") return version;
   }
