@@ -170,7 +170,7 @@ const createHandlers = (
       const [, group = ""] = /:log-group:(.*):\*$/.exec(String(DestinationArn)) ?? [];
       logs.write(group, "stand-in", line);
       for (const filter of selectResources("Logs::MetricFilter"))
-        if (filter.properties.LogGroupName === group) metrics.filter(line, filter.properties);
+        if (filter.properties.LogGroupName === group) metrics.recordByFilter(line, filter.properties);
     }
   };
   for (const { properties } of selectResources("ApiGatewayV2::Route")) {
