@@ -73,7 +73,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     account.lambda.functions.clear();
     account.recordedCalls.length = 0;
     Object.assign(account, { fault: undefined, allow: undefined });
-    Object.assign(account.lambda, { updating: 5, propagation: 0, random: Math.random });
+    Object.assign(account.lambda, { updateMilliseconds: 5, propagationMilliseconds: 0, random: Math.random });
   });
 
   const openLambda = (caller = "tester") => new Lambda({ ...account.actAs(caller), maxAttempts: 1 });
@@ -167,7 +167,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     });
 
     it("a function refuses a second change during an update", async () => {
-      account.lambda.updating = 60_000;
+      account.lambda.updateMilliseconds = 60_000;
       await openLambda().updateFunctionCode({ FunctionName, ZipFile: buildCode("three") });
       assert.equal((await readLatest()).LastUpdateStatus, "InProgress");
       const conflict = expectError("ResourceConflictException");
@@ -403,14 +403,14 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     });
 
     it("the API shows a new or moved alias at once, but invocations use it only after some time", async () => {
-      account.lambda.propagation = 60_000;
+      account.lambda.propagationMilliseconds = 60_000;
       await updateAlias({ FunctionVersion: "2" });
       await openLambda().createAlias({ FunctionName, Name: "fresh", FunctionVersion: "2" });
       assert.equal((await readLiveAlias()).FunctionVersion, "2");
       assert.equal((await invoke({}, "live")).version, "1");
       assert.equal((await invoke({}, "2")).version, "2");
       await assert.rejects(invoke({}, "fresh"), expectError("ResourceNotFoundException"));
-      account.lambda.propagation = 0;
+      account.lambda.propagationMilliseconds = 0;
       for (const name of ["live", "fresh"]) assert.equal((await invoke({}, name)).version, "2");
     });
   });
@@ -515,7 +515,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       account.logs.clear();
       account.logs.groups.clear();
       account.logs.groups.set(group, []);
-      Object.assign(account.logs, { ingestion: 0, querying: 50, startsPerSecond: 100 });
+      Object.assign(account.logs, { ingestionMilliseconds: 0, queryMilliseconds: 50, startsPerSecond: 100 });
     });
 
     it("a query reads only the lines of its log group and of its time", async () => {
@@ -532,10 +532,10 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     });
 
     it("a query finds a line only after a while, and has a result only when the query is complete", async () => {
-      account.logs.ingestion = 3_600_000;
+      account.logs.ingestionMilliseconds = 3_600_000;
       write({ who: "a", level: 1 });
       assert.deepEqual(await readRowsOfQuery(), []);
-      Object.assign(account.logs, { ingestion: 0, querying: 600 });
+      Object.assign(account.logs, { ingestionMilliseconds: 0, queryMilliseconds: 600 });
       const { queryId } = await startQuery();
       assert.equal((await openLogs().getQueryResults({ queryId })).status, "Running");
       assert.deepEqual(await readRowsOfQuery(), [{ who: "a", sum: "1", lines: "1" }]);
@@ -550,7 +550,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         startQuery({ startTime: Date.now(), endTime: Date.now() }),
         expectError("InvalidParameterException"),
       );
-      account.logs.querying = 60_000;
+      account.logs.queryMilliseconds = 60_000;
       const mostConcurrentQueries = 30;
       for (let count = 0; count < mostConcurrentQueries; count++) await startQuery();
       await assert.rejects(startQuery(), expectError("LimitExceededException"));
@@ -834,24 +834,24 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     });
 
     it("a gateway uses a new route, a removed permission and a new permission only after some time", async () => {
-      account.lambda.propagation = 60_000;
+      account.lambda.propagationMilliseconds = 60_000;
       const base = await create("fresh", templates.gateway);
       assert.deepEqual(await review(base, "rule"), { status: 404, body: '{"message":"Not Found"}' });
-      account.lambda.propagation = 0;
+      account.lambda.propagationMilliseconds = 0;
       assert.equal((await review(base, "rule")).status, 418);
       const [removed] = account.lambda.functions.get(FunctionName)?.policies.get("live")?.statements ?? [];
       const permission = { ...function_, Qualifier: "live", StatementId: String(removed?.Sid) };
       const forbidden = { status: 500, body: '{"message":"Internal Server Error"}' };
-      account.lambda.propagation = 60_000;
+      account.lambda.propagationMilliseconds = 60_000;
       await openLambda().removePermission(permission);
       assert.equal((await review(base, "rule")).status, 418);
-      account.lambda.propagation = 0;
+      account.lambda.propagationMilliseconds = 0;
       assert.deepEqual(await review(base, "rule"), forbidden);
-      account.lambda.propagation = 60_000;
+      account.lambda.propagationMilliseconds = 60_000;
       const Principal = "apigateway.amazonaws.com";
       await openLambda().addPermission({ ...permission, Action: "lambda:InvokeFunction", Principal });
       assert.deepEqual(await review(base, "rule"), forbidden);
-      account.lambda.propagation = 0;
+      account.lambda.propagationMilliseconds = 0;
       assert.equal((await review(base, "rule")).status, 418);
       await remove("fresh");
     });

@@ -204,12 +204,12 @@ export const openAccount = async (
       cloudwatch.clear();
       cloudwatch.alarms.clear();
       cloudwatch.dashboards.clear();
-      cloudwatch.ahead = 0;
-      cloudwatch.delay = 0;
-      Object.assign(lambda, { propagation: 0, warming: 30, warmFailure: undefined });
+      cloudwatch.clockOffset = 0;
+      cloudwatch.delayMilliseconds = 0;
+      Object.assign(lambda, { propagationMilliseconds: 0, warmingMilliseconds: 30, warmFailure: undefined });
       await moto.reset();
       account.recordedCalls.length = 0;
-      s3.ahead = 0;
+      s3.clockOffset = 0;
       Object.assign(lambda, { quotas: { ...defaultQuotas }, isRateLimited: false });
       Object.assign(account, { fault: undefined, allow: undefined });
     },

@@ -126,7 +126,7 @@ describe("the stand-in of CloudWatch's alarms", () => {
             value: value === "X" ? 1 : 0,
             time: time + index * minute,
           });
-      cloudwatch.ahead = values.length * minute;
+      cloudwatch.clockOffset = values.length * minute;
       assert.equal(cloudwatch.alarms.describe({}).MetricAlarms[0]?.StateValue, state);
     });
 
@@ -138,7 +138,7 @@ describe("the stand-in of CloudWatch's alarms", () => {
     for (const hasValue of [false, true, false, false, false, false, false, false, false]) {
       const datum = { namespace: "Postern", metric: "Errors", dimensions: {}, value: 1, time: Date.now() };
       if (hasValue) cloudwatch.record(datum);
-      cloudwatch.ahead += minute;
+      cloudwatch.clockOffset += minute;
       states.push(readState());
     }
     // CloudWatch also reads two minutes before the five evaluated ones.
@@ -150,7 +150,7 @@ describe("the stand-in of CloudWatch's alarms", () => {
     cloudwatch.alarms.put("some", valid);
     const readState = () => cloudwatch.alarms.describe({}).MetricAlarms[0]?.StateValue;
     assert.equal(readState(), "INSUFFICIENT_DATA");
-    cloudwatch.ahead = minute;
+    cloudwatch.clockOffset = minute;
     assert.equal(readState(), "OK");
   });
 
@@ -253,7 +253,7 @@ for (const type of ["http", "url"] as const)
       await rm(folder, { recursive: true, force: true });
     });
     afterEach(() => {
-      account.cloudwatch.delay = 0;
+      account.cloudwatch.delayMilliseconds = 0;
       account.cloudwatch.clear();
       account.throttled.clear();
       for (const fn of account.lambda.functions.values()) fn.reserved = undefined;
@@ -270,8 +270,8 @@ for (const type of ["http", "url"] as const)
     };
     /** Moves CloudWatch's clock forward to the beginning of the next minute. */
     const goToNextMinute = () => {
-      const now = Date.now() + account.cloudwatch.ahead;
-      account.cloudwatch.ahead += minute - (now % minute);
+      const now = Date.now() + account.cloudwatch.clockOffset;
+      account.cloudwatch.clockOffset += minute - (now % minute);
     };
     const listRinging = async () => {
       const client = new CloudWatch({ ...account.actAs("tester"), maxAttempts: 1 });
@@ -450,7 +450,7 @@ for (const type of ["http", "url"] as const)
     });
 
     it("an alarm rings even if CloudWatch gets every value more than three minutes late", async () => {
-      account.cloudwatch.delay = 3.5 * minute;
+      account.cloudwatch.delayMilliseconds = 3.5 * minute;
       // The alarm needs three bad minutes, and the third is known after 3.5 more minutes.
       for (const ringing of [[], [], [], [], [], [], ["ErrorsAlarm"]]) {
         goToNextMinute();
@@ -471,7 +471,7 @@ for (const type of ["http", "url"] as const)
           assert.deepEqual(await listRinging(), ringing);
         }
         repair();
-        account.cloudwatch.ahead += 15 * minute;
+        account.cloudwatch.clockOffset += 15 * minute;
         assert.deepEqual(await listRinging(), []);
       });
     }

@@ -63,7 +63,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     service.functions.clear();
     service.recordedCalls.length = 0;
     service.fault = undefined;
-    Object.assign(service, { updating: 30, pageSize: 50 });
+    Object.assign(service, { updateMilliseconds: 30, pageSize: 50 });
     service.create(name, goodCode, environment);
   });
 
@@ -213,7 +213,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     });
 
     it("a function is unchanged or disarmed after an interruption at any call; a second try disarms it", async () => {
-      service.updating = 0;
+      service.updateMilliseconds = 0;
       let step = 0;
       for (let stopped = true; stopped; step++) {
         service.functions.clear();

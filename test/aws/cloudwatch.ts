@@ -17,7 +17,7 @@ export interface MetricDatum {
 
 export interface CloudWatch extends AwsService {
   /** Milliseconds until a recorded metric can be read; up to three minutes in AWS. */
-  delay: number;
+  delayMilliseconds: number;
   record(datum: MetricDatum): void;
   /** Records the metrics in a line of a function's log; other lines are ignored. */
   recordLine(line: string): void;
@@ -26,7 +26,7 @@ export interface CloudWatch extends AwsService {
   alarms: Alarms;
   dashboards: Dashboards;
   /** Milliseconds by which CloudWatch's clock is ahead of this machine's clock, for metrics and alarms. */
-  ahead: number;
+  clockOffset: number;
   clear(): void;
 }
 
@@ -36,14 +36,14 @@ const minute = 60;
 export const openCloudWatch = (region = "eu-west-1"): CloudWatch => {
   /** The recorded values by metric, with the second from which a value can be read. */
   const pointsByMetric = new Map<string, { second: number; value: number; visibleFrom: number }[]>();
-  const readClock = () => Date.now() + standIn.ahead;
+  const readClock = () => Date.now() + standIn.clockOffset;
   const record = ({ namespace, metric, dimensions, value, time }: MetricDatum) => {
     const key = buildKey(namespace, metric, dimensions);
     const points = pointsByMetric.get(key) ?? [];
     pointsByMetric.set(key, points);
     // CloudWatch stores metrics of standard resolution by the minute.
-    const second = Math.floor((time + standIn.ahead) / 1000 / minute) * minute;
-    points.push({ second, value, visibleFrom: readClock() + standIn.delay });
+    const second = Math.floor((time + standIn.clockOffset) / 1000 / minute) * minute;
+    points.push({ second, value, visibleFrom: readClock() + standIn.delayMilliseconds });
   };
 
   const recordLine = (line: string) => {
@@ -111,7 +111,7 @@ export const openCloudWatch = (region = "eu-west-1"): CloudWatch => {
       if (!(Period >= minute && Period % minute === 0))
         throw new AwsError(400, "ValidationError", `the period of ${Id} must be whole minutes`);
       // Callers state the end by their own clock, not by CloudWatch's clock.
-      const until = end + standIn.ahead / 1000;
+      const until = end + standIn.clockOffset / 1000;
       const values = readMetric(toSelection(Object(Metric), Stat, Period), Math.floor(start / Period) * Period, until);
       const found = [...values].sort(([left], [right]) => (isLatestFirst ? right - left : left - right));
       return {
@@ -132,11 +132,11 @@ export const openCloudWatch = (region = "eu-west-1"): CloudWatch => {
     DescribeAlarms: (input) => standIn.alarms.describe(input),
   };
   const standIn: CloudWatch = {
-    delay: 0,
+    delayMilliseconds: 0,
     record,
     recordLine,
     recordByFilter,
-    ahead: 0,
+    clockOffset: 0,
     alarms: openAlarms(readMetric, () => readClock() / 1000, `arn:aws:cloudwatch:${region}:123456789012:alarm:`),
     dashboards: openDashboards(readMetric, () => [...pointsByMetric.keys()].map(parseKey)),
     clear: () => pointsByMetric.clear(),

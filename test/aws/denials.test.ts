@@ -57,7 +57,7 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
 
   before(async () => {
     [account, checkout] = await Promise.all([openAccount(), openCheckout()]);
-    account.lambda.updating = 0;
+    account.lambda.updateMilliseconds = 0;
     await checkout.rule("require-owner", buildRule("'no owner: ' + (data?.password ?? '')", true), cases);
     await checkout.rule("suggest-owner", buildRule('"an owner would help"'), cases);
     await checkout.write("ca.pem", account.ca);

@@ -181,9 +181,9 @@ describe("the life of a stage", await needs("moto", "runtime client", "API serve
 
   it("a stage is deployed by one command, and a second deployment has nothing to do", async () => {
     // Invocations see the new route, the alias and its permission late. The entries must not be written before that.
-    account.lambda.propagation = 4000;
+    account.lambda.propagationMilliseconds = 4000;
     const first = await runPostern("deploy", ...options);
-    account.lambda.propagation = 0;
+    account.lambda.propagationMilliseconds = 0;
     assert.equal(first.code, 0, first.stdout + first.stderr);
     assert.match(first.stderr, /release r1 is live in shop/);
     await waitUntil("notes are not stamped", async () => (await readStamp(`first-${Date.now()}`)) === "one");
@@ -264,12 +264,12 @@ describe("the life of a stage", await needs("moto", "runtime client", "API serve
   it("a canary that crashes is rolled back, even if CloudWatch shows the crashes late", async () => {
     const crash = 'if (note.data?.by === "client" && Math.random() < 0.3) process.exit(1);';
     await writeRule(buildRule({ validate: crash }), buildCases());
-    account.cloudwatch.delay = 4000;
+    account.cloudwatch.delayMilliseconds = 4000;
     let output = "";
     await writeMeanwhile(async () => {
       output = await deployWithCanary({ ...canary, share: 0.5, milliseconds: 3000, metricDelay: 5000 });
     });
-    account.cloudwatch.delay = 0;
+    account.cloudwatch.delayMilliseconds = 0;
     assert.match(output, /was rolled back: it fails [\d.]+% of its reviews/);
     assert.deepEqual([getLiveAlias()?.version, getLiveAlias()?.weights], ["1", {}]);
   });
@@ -359,9 +359,9 @@ describe("the life of a stage", await needs("moto", "runtime client", "API serve
       const [oldUrl] = await readUrls();
       const { job } = await openJob();
       // For some seconds, versions that don't know the new key still answer.
-      account.lambda.propagation = 3000;
+      account.lambda.propagationMilliseconds = 3000;
       const writeCounts = await writeMeanwhile(() => rotateClusterKey(job, "shop", retirement));
-      account.lambda.propagation = 0;
+      account.lambda.propagationMilliseconds = 0;
       assert.deepEqual(writeCounts.failures, []);
       assert.notDeepEqual(await readUrls(), [oldUrl]);
       const text = await readFile(join(checkout.folder, "postern.yaml"), "utf8");

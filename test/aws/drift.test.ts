@@ -17,7 +17,7 @@ describe("changes that were made in AWS by hand", await needs("moto"), () => {
       openAccount("eu-west-1", { isInProcess: true }),
       openCheckout(["always-pull-images"]),
     ]);
-    account.lambda.updating = 0;
+    account.lambda.updateMilliseconds = 0;
     await checkout.write("ca.pem", account.ca);
     await writeConfig("warn");
     const { code, stdout, stderr } = await deploy();

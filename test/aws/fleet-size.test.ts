@@ -32,7 +32,7 @@ describe("a stage with many clusters", await needs("moto"), () => {
       openLightClusters(certificate),
       openCheckout(rules),
     ]);
-    account.lambda.updating = 0;
+    account.lambda.updateMilliseconds = 0;
     Object.assign(process.env, account.actAs("deployer").env);
   });
   after(async () => {

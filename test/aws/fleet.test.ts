@@ -124,7 +124,7 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
     ]);
     [account, checkout, clusters] = [openedAccount, openedCheckout, { east, west }];
     packageStage = await createPackager(checkout.folder);
-    account.lambda.updating = 0;
+    account.lambda.updateMilliseconds = 0;
     for (const [name, [rule, cases]] of Object.entries(catalogue)) await checkout.rule(name, rule, cases);
     for (const [tree, rules] of Object.entries(trees))
       for (const [name, [rule, cases]] of Object.entries(rules)) await checkout.rule(name, rule, cases, tree);
@@ -864,7 +864,7 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
         assert.match((await ending).outcome, lost);
         uploadAllowed.resolve();
         s3.answer = answer;
-        account.s3.ahead += lockTermMilliseconds + 2_000;
+        account.s3.clockOffset += lockTermMilliseconds + 2_000;
         assert.match(await destroyOther(), /^stage other is deleted$/m);
         assert.deepEqual(
           account.recordedCalls.slice(earlierCalls).filter(({ action }) => /ChangeSet$/.test(action)),

@@ -78,7 +78,7 @@ export const openGateways = async (
     stackGateway.routeTimes = routeTimes;
     const delayedHandlers = [...handlers].map(([rule, handler]): [string, GatewayHandler] => {
       const answer: GatewayHandler = async (request) => {
-        if (Date.now() < (routeTimes.get(rule) ?? 0) + lambda.propagation) return toReply(404, "Not Found");
+        if (Date.now() < (routeTimes.get(rule) ?? 0) + lambda.propagationMilliseconds) return toReply(404, "Not Found");
         routeTimes.set(rule, 0);
         return handler(request);
       };

@@ -38,7 +38,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     [accounts, checkout] = [{ first, second }, opened];
     certificate = await readOrCreateServerCertificate(`${checkout.folder}/.postern`, "127.0.0.1");
     clusters = await openLightClusters(certificate);
-    for (const name of names) clusters.applying.add(name);
+    for (const name of names) clusters.clustersWithPolicies.add(name);
     const entries = names.map((name) => [name, { server: clusters.url, ca: certificate.ca, getToken: () => name }]);
     kubeconfig = await checkout.write("kubeconfig", buildKubeconfig(Object.fromEntries(entries)));
     for (const [name, { ca }] of Object.entries(accounts)) caFiles[name] = await checkout.write(`${name}.pem`, ca);

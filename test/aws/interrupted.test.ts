@@ -55,7 +55,7 @@ describe("an interrupted deployment", await needs("moto", "runtime client", "API
       readAccess({ Stage: "test", GitHubRepository: "acme/postern" }),
     ]);
     [account, cluster, checkout] = [openedAccount, bootedCluster, openedCheckout];
-    Object.assign(account.lambda, { updating: 0, warming: 0 });
+    Object.assign(account.lambda, { updateMilliseconds: 0, warmingMilliseconds: 0 });
     proxy = await openProxy(cluster, checkout.folder);
     kubeconfig = await checkout.write("kubeconfig", buildKubeconfig({ shop: cluster }));
     await checkout.write("front.yaml", buildKubeconfig({ shop: { ...cluster, server: proxy.url, ca: proxy.ca } }));
@@ -171,7 +171,7 @@ describe("an interrupted deployment", await needs("moto", "runtime client", "API
   const clocks = [0, 180_000, -180_000];
   /** Moves only S3's clock, so that the lock has expired. */
   const expireLock = () => {
-    account.s3.ahead += lockTermMilliseconds + 2_000;
+    account.s3.clockOffset += lockTermMilliseconds + 2_000;
   };
   // `true`: the package of the tree is used again.
   const resume = (tree: TreeDeployment) => deployTree(tree, "resumer", true);

@@ -30,7 +30,7 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
     // CloudWatch's clock runs twenty times faster than this machine's, so that five minutes of metrics take fifteen
     // seconds.
     clock = setInterval(() => {
-      account.cloudwatch.ahead += 1900;
+      account.cloudwatch.clockOffset += 1900;
     }, 100);
   });
   after(async () => {

@@ -430,7 +430,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
           /^this stage is locked by .* \(postern deploy\); the lock expires at .*Z unless that command renews it\n$/m,
         );
       }
-      account.s3.ahead += lockTermMilliseconds + 2_000;
+      account.s3.clockOffset += lockTermMilliseconds + 2_000;
     });
 
   it("deploys with the role for deployments", async () => {
@@ -570,12 +570,12 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     const dimensions = { FunctionName: `postern-test-${rule}` };
     for (const _ of [1, 2, 3]) {
       cloudwatch.record({ namespace: "AWS/Lambda", metric: "Throttles", dimensions, value: 1, time: Date.now() });
-      cloudwatch.ahead += 60_000;
+      cloudwatch.clockOffset += 60_000;
     }
     const status = await requireSuccess("EmergencyRole", "status", ...options.slice(0, 2));
     assert.match(status, /ThrottlesAlarm1-\S+ +ALARM +postern-test-always-pull-images has 3 Throttles in 15 minutes\n/);
     assert.match(status, /all answer/);
-    cloudwatch.ahead = 0;
+    cloudwatch.clockOffset = 0;
     assert.match(await requireSuccess("EmergencyRole", "status", "--denials"), /^\d+ denials? since /);
     // The role may describe the EKS cluster; the cluster itself refuses its token.
     const { code, text } = await runAs("EmergencyRole", "status", "--config", "eks.yaml");

@@ -42,7 +42,7 @@ describe("a rule that reconciles clusters", await needs("moto", "runtime client"
   before(async () => {
     [account, checkout] = await Promise.all([openAccount(), openCheckout()]);
     packageStage = await createPackager(checkout.folder);
-    account.lambda.updating = 0;
+    account.lambda.updateMilliseconds = 0;
     Object.assign(process.env, account.actAs("deployer").env);
   });
   after(async () => {
@@ -75,7 +75,7 @@ describe("a rule that reconciles clusters", await needs("moto", "runtime client"
   const passMinute = async () => {
     const calls = await runSchedules(account.cloudformation, account.lambda);
     for (const { fault, payload } of calls) assert.equal(fault, undefined, JSON.stringify(payload));
-    account.cloudwatch.ahead += minute;
+    account.cloudwatch.clockOffset += minute;
     const lines = calls.flatMap(({ log }) => String(log).split("\n")).filter((line) => line.startsWith('{"Rule"'));
     const reports = lines
       .map((line) => JSON.parse(line))

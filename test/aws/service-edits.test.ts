@@ -21,7 +21,7 @@ describe("an edit of serverless.yml", await needs("moto"), () => {
       openAccount("eu-west-1", { isInProcess: true }),
       openCheckout(["always-pull-images"]),
     ]);
-    account.lambda.updating = 0;
+    account.lambda.updateMilliseconds = 0;
     await checkout.write("postern.yaml", "rules: { always-pull-images: }\n");
     await checkout.write("ca.pem", account.ca);
     serverless = await readFile(join(checkout.folder, "serverless.yml"), "utf8");

@@ -85,7 +85,7 @@ describe("the state of a stage", await needs("moto"), () => {
     let bucket: StageBucket;
     beforeEach(async () => {
       process.env.POSTERN_BY = "jane";
-      s3.ahead = 0;
+      s3.clockOffset = 0;
       bucket = await createBucket();
     });
     afterEach(() => {
@@ -103,7 +103,7 @@ describe("the state of a stage", await needs("moto"), () => {
     const readLock = async () => (await bucket.read(lockObjectKey))?.text;
     /** Moves S3's clock forward. */
     const advanceClock = (milliseconds: number) => {
-      s3.ahead += milliseconds;
+      s3.clockOffset += milliseconds;
     };
     const take = (what = "postern deploy", overriding = false) => takeLock(bucket, what, overriding);
     const refusal = /^Error: this stage is locked by joe \(postern rotate\); the lock expires at /;

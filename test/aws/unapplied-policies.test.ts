@@ -53,7 +53,7 @@ describe("a stage with a policy whose admission plugin is off", await needs("mot
       openLightClusters(certificate),
       openCheckout([rule]),
     ]);
-    account.lambda.updating = 0;
+    account.lambda.updateMilliseconds = 0;
     const cluster = { server: servers.url, ca: certificate.ca, getToken: () => name };
     await checkout.write("kubeconfig", buildKubeconfig({ [name]: cluster }));
     Object.assign(process.env, account.actAs("deployer").env);
@@ -99,7 +99,7 @@ describe("a stage with a policy whose admission plugin is off", await needs("mot
   });
 
   it("has no entry after an update once the plugin is on", async () => {
-    servers.applying.add(name);
+    servers.clustersWithPolicies.add(name);
     assert.deepEqual(await deploy(11), { ended: "release r2 is live in shop", planned: [called] });
     assert.deepEqual(await readHealth(11), { entries: 0, policies: [native] });
     assert.deepEqual(await deploy(11), { ended: "nothing to do: release r2 is live", planned: [native] });

@@ -42,7 +42,7 @@ describe("the stand-in for provisioned concurrency", await needs("runtime client
     const code = "exports.handler = async () => process.env.AWS_LAMBDA_INITIALIZATION_TYPE;";
     service.functions.clear();
     service.create(FunctionName, zip({ "index.cjs": Buffer.from(code) }), {});
-    Object.assign(service, { warming: 0, warmFailure: undefined });
+    Object.assign(service, { warmingMilliseconds: 0, warmFailure: undefined });
   });
   const putProvisioned = (Qualifier: string, ProvisionedConcurrentExecutions = 1) =>
     client.putProvisionedConcurrencyConfig({ FunctionName, Qualifier, ProvisionedConcurrentExecutions });
@@ -52,13 +52,13 @@ describe("the stand-in for provisioned concurrency", await needs("runtime client
   const buildRefusal = (text: string) => new RegExp(`^InvalidParameterValueException: .*${text}`);
 
   it("takes time to start environments, or fails", async () => {
-    service.warming = 60_000;
+    service.warmingMilliseconds = 60_000;
     assert.equal((await putProvisioned("1", 2)).Status, "IN_PROGRESS");
     service.warmFailure = "FUNCTION_ERROR_INIT_FAILURE";
     await putProvisioned("1", 3);
     const [starting] = await listProvisioned();
     assert.deepEqual([starting?.Status, starting?.RequestedProvisionedConcurrentExecutions], ["IN_PROGRESS", 3]);
-    service.warming = 0;
+    service.warmingMilliseconds = 0;
     const [failed] = await listProvisioned();
     assert.deepEqual([failed?.Status, failed?.StatusReason], ["FAILED", "FUNCTION_ERROR_INIT_FAILURE"]);
     service.warmFailure = undefined;
@@ -132,7 +132,7 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
   beforeEach(() => {
     output.length = 0;
     account.recordedCalls.length = 0;
-    Object.assign(account.lambda, { warming: 700, warmFailure: undefined, propagation: 0 });
+    Object.assign(account.lambda, { warmingMilliseconds: 700, warmFailure: undefined, propagationMilliseconds: 0 });
   });
 
   const progress: Progress = {
