@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { getInflatedContents, readOwnZip } from "../../infra/build/zip.ts";
-import { type Outcome, type Running, start } from "../runtime/runtime-api.ts";
+import { type FunctionError, type RunningFunction, start } from "../runtime/runtime-api.ts";
 import { runtimeClient } from "./tools.ts";
 
 // The processes that run versions of functions. A version has at most `perVersion` processes. If there are too many
@@ -39,7 +39,7 @@ interface KillableProcesses extends Processes {
 
 /** A process that runs a version, and handles one event at a time. */
 interface Slot {
-  running: Running;
+  running: RunningFunction;
   busy: boolean;
   lines: string[];
   /** A number that is larger the later the process was used. */
@@ -74,7 +74,7 @@ export const openProcesses = async (perVersion = 2): Promise<KillableProcesses> 
   const startSlot = async (program: Program): Promise<Slot> => {
     const environment = { ...program.environment, LAMBDA_TASK_ROOT: await findTaskFolder(program) };
     const lines: string[] = [];
-    const host = { hear: (line: string) => void slot.lines.push(line), patience: program.timeout * 1000 };
+    const host = { onLine: (line: string) => void slot.lines.push(line), patience: program.timeout * 1000 };
     const slot: Slot = { running: await start(client, environment, host), busy: true, lines, lastUse: ++useCount };
     return slot;
   };
@@ -118,7 +118,7 @@ export const openProcesses = async (perVersion = 2): Promise<KillableProcesses> 
       const begun = performance.now();
       const answer = await slot.running.invoke(event, qualifier).then(
         (payload) => ({ payload, fault: undefined }),
-        (error: Outcome) => {
+        (error: FunctionError) => {
           // A process survives an exception, but not a timeout or a crash.
           if (error.reported === undefined || slot.running.isOver()) endProcess(pool, slot);
           return { payload: error.reported ?? describeCrash(error.message, program), fault: "Unhandled" };
