@@ -222,8 +222,8 @@ export const openAccount = async (
 };
 
 /** Creates a service that forwards its calls to moto. */
-export const createMotoService = (moto: string, scope: string): AwsService => ({
-  identify: (request) => describeCall(scope, request),
+export const createMotoService = (moto: string, service: string): AwsService => ({
+  identify: (request) => describeCall(service, request),
   answer: (request) =>
     new Promise<AwsReply>((resolve, reject) => {
       const { method, target, body, query } = request;
@@ -231,7 +231,7 @@ export const createMotoService = (moto: string, scope: string): AwsService => ({
         Object.entries(request.headers).filter(([name]) => !connectionHeaders.has(name)),
       );
       // moto finds the service of a call by the header `authorization`, which a presigned call doesn't have.
-      if (scope === "sts") headers.authorization ??= `AWS4-HMAC-SHA256 Credential=${query.get("X-Amz-Credential")}`;
+      if (service === "sts") headers.authorization ??= `AWS4-HMAC-SHA256 Credential=${query.get("X-Amz-Credential")}`;
       const outgoing = http.request(`${moto}${target}`, {
         method,
         headers: { ...headers, "content-length": body.length },
@@ -247,7 +247,7 @@ export const createMotoService = (moto: string, scope: string): AwsService => ({
       });
       outgoing.end(body);
     }),
-  refuse: chooseErrorFormat(scope),
+  refuse: chooseErrorFormat(service),
 });
 
 /** Answers for SNS. Postern reads only the number of a topic's subscriptions, which moto doesn't count. */
@@ -267,25 +267,25 @@ const openTopics = (topics: Account["topics"]): AwsService => ({
 
 const connectionHeaders = new Set(["connection", "expect", "keep-alive", "transfer-encoding"]);
 
-const chooseErrorFormat = (scope: string): ((refusal: AwsError) => AwsReply) => {
-  if (scope === "s3") return refuseInS3;
-  if (["sts", "iam", "ec2", "sns"].includes(scope)) return refuseInQuery;
-  return ["eks", "apigateway"].includes(scope) ? refuseInRest : refuseInJson;
+const chooseErrorFormat = (service: string): ((refusal: AwsError) => AwsReply) => {
+  if (service === "s3") return refuseInS3;
+  if (["sts", "iam", "ec2", "sns"].includes(service)) return refuseInQuery;
+  return ["eks", "apigateway"].includes(service) ? refuseInRest : refuseInJson;
 };
 
 /** Returns the action and resource of a call, as a policy names them. */
-const describeCall = (scope: string, request: AwsRequest): { action: string; name: string } => {
+const describeCall = (service: string, request: AwsRequest): { action: string; name: string } => {
   const target = request.headers["x-amz-target"];
-  if (scope === "s3") return describeS3Call(request);
+  if (service === "s3") return describeS3Call(request);
   if (typeof target === "string") {
     const { Name, Path, SecretId } = Object(JSON.parse(String(request.body) || "{}"));
-    return { action: `${scope}:${target.replace(/^.*\./, "")}`, name: String(Name ?? Path ?? SecretId ?? "") };
+    return { action: `${service}:${target.replace(/^.*\./, "")}`, name: String(Name ?? Path ?? SecretId ?? "") };
   }
   const form = new URLSearchParams(String(request.body));
   const action = form.get("Action") ?? request.query.get("Action");
-  if (action !== null) return { action: `${scope}:${action}`, name: form.get("RoleName") ?? "" };
+  if (action !== null) return { action: `${service}:${action}`, name: form.get("RoleName") ?? "" };
   const parts = request.path.split("/").map(decodeURIComponent);
-  if (scope === "eks" && parts[1] === "clusters") {
+  if (service === "eks" && parts[1] === "clusters") {
     const [, , name, subresource] = parts;
     const objectActions: Record<string, string> = { GET: "DescribeCluster", DELETE: "DeleteCluster" };
     const collectionActions: Record<string, string> = { GET: "ListClusters", POST: "CreateCluster" };
@@ -293,7 +293,7 @@ const describeCall = (scope: string, request: AwsRequest): { action: string; nam
     const action = subresource === undefined ? actions[request.method] : undefined;
     return { action: `eks:${action ?? `${request.method} ${request.path}`}`, name: name ?? "" };
   }
-  return { action: `${scope}:${request.method} ${request.path}`, name: parts.at(-1) ?? "" };
+  return { action: `${service}:${request.method} ${request.path}`, name: parts.at(-1) ?? "" };
 };
 
 /** Returns the action of a call of S3, as a policy names it. The method, path and query determine the action. */

@@ -42,7 +42,7 @@ interface Failure {
   send?: string;
   /** What is broken in AWS. */
   when?: "no concurrency" | "throttled route" | "no permission";
-  /** If it is set, the review is sent with an invalid key. */
+  /** Any value makes the key in the review's URL invalid. */
   key?: string;
   /** The end of the review's URL, instead of `validate`. */
   path?: string;
@@ -96,7 +96,7 @@ describe("the stand-in of CloudWatch's alarms", () => {
     ...refusedMetrics.map(({ because, metrics }) => ({ because, alarm: { ...evaluation, Metrics: metrics } })),
   ];
   for (const { because, alarm } of invalidAlarms)
-    it(`refuses an alarm: ${because}`, () => {
+    it(`PutMetricAlarm refuses an alarm: ${because}`, () => {
       const { alarms } = openCloudWatch();
       alarms.put("valid", valid);
       assert.throws(() => alarms.put("broken", alarm), { message: because });
@@ -113,7 +113,7 @@ describe("the stand-in of CloudWatch's alarms", () => {
     ["X-X-X00", "ALARM"],
     ["X-XX0000", "OK"],
   ] as const)
-    it(`gives an alarm on three bad minutes of five the state ${state} after ${values} (X bad, - missing)`, () => {
+    it(`an alarm on three bad minutes of five is ${state} after the minutes ${values} (X bad, - missing)`, () => {
       const cloudwatch = openCloudWatch();
       cloudwatch.alarms.put("some", { ...valid, DatapointsToAlarm: 3 });
       const time = Date.now();
@@ -130,7 +130,7 @@ describe("the stand-in of CloudWatch's alarms", () => {
       assert.equal(cloudwatch.alarms.describe({}).MetricAlarms[0]?.StateValue, state);
     });
 
-  it("gives an alarm the state INSUFFICIENT_DATA while all values are missing and treated as missing", () => {
+  it("an alarm has the state INSUFFICIENT_DATA while all values are missing and treated as missing", () => {
     const cloudwatch = openCloudWatch();
     cloudwatch.alarms.put("some", { ...valid, ComparisonOperator: "LessThanThreshold", TreatMissingData: "missing" });
     const readState = () => cloudwatch.alarms.describe({}).MetricAlarms[0]?.StateValue;
@@ -145,7 +145,7 @@ describe("the stand-in of CloudWatch's alarms", () => {
     assert.deepEqual(states, ["INSUFFICIENT_DATA", ...Array(7).fill("OK"), "INSUFFICIENT_DATA"]);
   });
 
-  it("gives an alarm the state INSUFFICIENT_DATA before the first minute has passed", () => {
+  it("an alarm has the state INSUFFICIENT_DATA before the first minute has passed", () => {
     const cloudwatch = openCloudWatch();
     cloudwatch.alarms.put("some", valid);
     const readState = () => cloudwatch.alarms.describe({}).MetricAlarms[0]?.StateValue;
@@ -162,7 +162,7 @@ describe("the stand-in of CloudWatch's alarms", () => {
     ["100 * a / b", { 60: 0, 120: 10 }],
     ["100 * (a + b) / b", { 60: 100, 120: 110 }],
   ] as const)
-    it(`computes the metric math ${expression}`, () => {
+    it(`the metric math ${expression} is computed`, () => {
       const metrics: Record<string, TimeSeries> = {
         a: new Map([
           [0, 1],
@@ -204,7 +204,7 @@ describe("the stand-in of CloudWatch's dashboards", () => {
       {},
     ],
   ] as const)
-    it(`refuses a dashboard: ${because}`, () =>
+    it(`PutDashboard refuses a dashboard: ${because}`, () =>
       assert.throws(() => putMetrics([...metrics], widgetFields), {
         message: `The dashboard's body is invalid: ${because}`,
       }));
@@ -216,7 +216,7 @@ describe("the stand-in of CloudWatch's dashboards", () => {
     ["FunctionName=prod-postern", []],
     ["FunctionName=postern-pro", []],
   ] as const)
-    it(`finds ${foundFunctions.length} functions by ${term}`, () => {
+    it(`a search finds ${foundFunctions.length} functions by ${term}`, () => {
       const cloudwatch = putMetrics([[{ expression: `SEARCH('{AWS/Lambda,FunctionName} ${term}', 'Sum', 60)` }]]);
       for (const FunctionName of ["postern-prod-a", "postern-prod-eu-b", "postern-test-prod"])
         for (const dimensions of [{ FunctionName }, { FunctionName, Resource: "live" }] as Record<string, string>[])
@@ -348,9 +348,9 @@ for (const type of ["http", "url"] as const)
         const unknown = await readStatus();
         assert.deepEqual([unknown.code, new Set(unknown.shown?.map(([, canRing]) => canRing))], [3, new Set([null])]);
         account.allow = ({ action }) => action !== "cloudwatch:DescribeAlarms";
-        const { shown: none, ...rest } = await readStatus();
+        const { shown: shownWithoutRight, ...rest } = await readStatus();
         account.allow = undefined;
-        assert.deepEqual([none, rest.code], [undefined, 3]);
+        assert.deepEqual([shownWithoutRight, rest.code], [undefined, 3]);
         assert.match(rest.stderr, /^the alarms can't be read: .*cloudwatch:DescribeAlarms/m);
       });
     else
@@ -361,6 +361,7 @@ for (const type of ["http", "url"] as const)
         assert.match(stdout, /^no alarm can ring: alarmTopics in serverless.yml names no SNS topic$/m);
         const last = account.lambda.functions.get("postern-test-note-11");
         assert.ok(last);
+        // Two alarms watch the function that doesn't exist any more.
         account.lambda.functions.delete("postern-test-note-11");
         const incomplete = (await readStatus()).shown?.filter(([, , ...reasons]) => reasons.length > 1);
         assert.deepEqual(incomplete?.map(([name]) => name).sort(), ["CrashesAlarm2", "ThrottlesAlarm2"]);

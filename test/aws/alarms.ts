@@ -12,7 +12,7 @@ export interface MetricSelection {
   metric: string;
   dimensions: Record<string, string>;
   stat: string;
-  /** Seconds. */
+  /** In seconds. */
   period: number;
 }
 
@@ -120,6 +120,7 @@ const readWatched = (
   return compute(queries.find(({ ReturnData }) => ReturnData !== false) ?? {});
 };
 
+/** Converts a metric in the form of CloudWatch's API. */
 export const toSelection = (
   { Namespace, MetricName, Dimensions }: Properties,
   stat: unknown,

@@ -111,6 +111,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     service.create("postern-test-2-other", goodCode, { POSTERN_STAGE: "test-2" });
     service.create("unrelated", goodCode, { PASSWORD: "secret" });
     assert.deepEqual(await functions.listRules(), [rule, longRule]);
+    // One call for each of the two pages.
     assert.deepEqual(
       service.recordedCalls.map(({ action }) => action),
       Array(2).fill("cloudformation:ListStackResources"),
@@ -214,6 +215,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
 
     it("a function is unchanged or disarmed after an interruption at any call; a second try disarms it", async () => {
       service.updateMilliseconds = 0;
+      // In each round, one more call succeeds before all calls fail.
       let step = 0;
       for (let stopped = true; stopped; step++) {
         service.functions.clear();
@@ -317,6 +319,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     });
 
     it("a function gets one new version, however often a deployment is interrupted and repeated", async () => {
+      // In each round, one more call succeeds before all calls fail.
       let step = 0;
       for (let stopped = true; stopped; step++) {
         let calls = 0;
@@ -372,7 +375,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.equal((await callLiveVersion()).response.allowed, false);
     });
 
-    it("a rollback during a canary ends the canary, and keeps the live version", async () => {
+    it("a rollback during a canary keeps the live version; the next one goes to the version before", async () => {
       deploy(goodCode);
       deploy(crashingCode);
       Object.assign(getLiveAlias() ?? {}, { version: "2", weights: { 3: 0.1 } });

@@ -219,6 +219,7 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
       const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + longMilliseconds), rule);
       await increment(keys);
       let reads = 0;
+      // Another change comes between the reads of the two entries.
       proxy.setFaults(async (operation) => {
         if (operation === "GetItem" && ++reads === 2) await increment(keys);
         return undefined;

@@ -13,6 +13,7 @@ interface Input {
 }
 type Item = Record<string, { S?: string }>;
 
+/** Opens the stand-in for DynamoDB. `moto` is moto's DynamoDB, which answers all calls. */
 export const openDynamoDb = (moto: AwsService): AwsService => ({
   answer: moto.answer,
   identify: (request) => {

@@ -452,8 +452,11 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
       tree: `trees/${tree}`,
     });
     const withGuard = buildTreeConfig("two-phases", "[plain, fancy]", ", keep-notes: ");
-    // `narrow` has neither the variant fancy of sort-notes nor the phase mutate of stamp-notes.
-    const [wide, narrow] = [buildTreeConfig("two-phases", "[plain, fancy]"), buildTreeConfig("one-phase", "[plain]")];
+    // `reducedConfig` has neither the variant fancy of sort-notes nor the phase mutate of stamp-notes.
+    const [fullConfig, reducedConfig] = [
+      buildTreeConfig("two-phases", "[plain, fancy]"),
+      buildTreeConfig("one-phase", "[plain]"),
+    ];
     const load = {
       deploy: () => checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts"),
       destroy: () => checkout.load<typeof import("../../infra/rollout/destroy.ts")>("infra/rollout/destroy.ts"),
@@ -461,7 +464,7 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
         checkout.load<typeof import("../../infra/rollout/versions/rollback.ts")>("infra/rollout/versions/rollback.ts"),
     };
     const rollBackOne = async (rule: string) => {
-      const { job } = await openJob(narrow);
+      const { job } = await openJob(reducedConfig);
       return (await load.rollback()).rollBackOne(job.stage, rule, undefined, job.progress);
     };
     const planClusters = async (config: FleetConfig, jobChanges: Partial<DeploymentJob>) => {
@@ -475,7 +478,7 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
       return (await load.destroy()).destroyStage(stageToDestroy).catch((error: Error) => error.message);
     };
     const readAliases = async () => {
-      const { job } = await openJob(narrow);
+      const { job } = await openJob(reducedConfig);
       const rules = ["sort-notes", "stamp-notes"];
       const aliases = await Promise.all(rules.map((rule) => job.stage.functions.readAlias(rule)));
       return Object.fromEntries(rules.map((rule, index) => [rule, aliases[index]?.version]));
@@ -619,7 +622,9 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
     });
 
     it("a deployment is refused if a cluster's keyVersion was changed without a rotation", async () => {
-      const message = await requireRefusal(async () => (await deploy({ ...wide, west: "{ keyVersion: 2 }" })).outcome);
+      const message = await requireRefusal(
+        async () => (await deploy({ ...fullConfig, west: "{ keyVersion: 2 }" })).outcome,
+      );
       assert.match(
         message,
         /^cluster west calls .* doesn't accept its key of version 1; postern rotate --cluster west /,
@@ -627,7 +632,7 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
     });
 
     it("a deployment without a variant is refused if a cluster that calls the variant isn't updated", async () => {
-      const message = await requireRefusal(async () => (await deploy(narrow, { clusters: ["east"] })).outcome);
+      const message = await requireRefusal(async () => (await deploy(reducedConfig, { clusters: ["east"] })).outcome);
       assert.match(
         message,
         /^cluster west calls .*; deploy to cluster west, too: the deployment then deletes this entry first$/,
@@ -649,7 +654,7 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
           await create(`after ${name}`);
         },
       };
-      assert.match((await deploy(narrow, { progress })).outcome, /is live in east, west/);
+      assert.match((await deploy(reducedConfig, { progress })).outcome, /is live in east, west/);
       const aliasStep = steps.indexOf("aliases");
       assert.deepEqual(steps.slice(aliasStep - 2, aliasStep), [
         "cluster east: obsolete entries",
@@ -664,7 +669,7 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
     });
 
     it("a rollback of one rule to a version without a variant or phase that a cluster calls is refused", async () => {
-      assert.match((await deploy(wide)).outcome, /is live in east, west/);
+      assert.match((await deploy(fullConfig)).outcome, /is live in east, west/);
       for (const [rule, sentence] of [
         [
           "sort-notes",
@@ -686,7 +691,7 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
       );
       const before = [await readAliases(), await readEntries("west")];
       await assert.rejects(
-        rollBackAll(narrow, { deployer: { kubeconfig: kubeconfigWithDeadCluster } }),
+        rollBackAll(reducedConfig, { deployer: { kubeconfig: kubeconfigWithDeadCluster } }),
         (error: Error) => {
           assert.match(
             error.message,
@@ -701,20 +706,20 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
     });
 
     it("a stage can be rolled back during a deployment, which then stops", async () => {
-      const { progress: usual } = (await openJob(wide)).job;
+      const { progress: usual } = (await openJob(fullConfig)).job;
       let aliasesAfterRollback: Record<string, string | undefined> = {};
       const progress: Progress = {
         ...usual,
         step: async (name, act) => {
           await usual.step(name, act);
           if (name !== "cases") return;
-          await rollBackAll(narrow);
+          await rollBackAll(reducedConfig);
           aliasesAfterRollback = await readAliases();
         },
       };
       const newSettings = "settings: { isSick: true, names: [plain, fancy] }";
       const rules = `{ stamp-notes: { failurePolicy: Fail }, sort-notes: { failurePolicy: Fail, ${newSettings} } }`;
-      const { outcome } = await deploy({ ...wide, rules }, { progress });
+      const { outcome } = await deploy({ ...fullConfig, rules }, { progress });
       assert.match(outcome, /^this command has lost the lock of the stage, and changes nothing more/);
       assert.deepEqual(
         [await readAliases(), await readRecordedVersions()],
@@ -728,7 +733,7 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
       let moves = 0;
       // Only the second move is refused.
       account.allow = ({ action }) => action !== "lambda:UpdateAlias" || ++moves !== 2;
-      const message = await requireRefusal(async () => (await deploy(wide)).outcome);
+      const message = await requireRefusal(async () => (await deploy(fullConfig)).outcome);
       account.allow = undefined;
       assert.match(message, /; the aliases that were moved are moved back$/);
       // The third move moves the first alias back.
@@ -742,17 +747,17 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
         if (action === "lambda:UpdateAlias") moves += 1;
         return moves < 2;
       };
-      const { outcome } = await deploy(wide);
+      const { outcome } = await deploy(fullConfig);
       account.allow = undefined;
       assert.match(outcome, / could not be moved back$/);
       assert.notDeepEqual(await readAliases(), before);
-      await rollBackAll(wide);
+      await rollBackAll(fullConfig);
       assert.deepEqual([await readAliases(), await readRecordedVersions()], [before, before]);
       await requireHealthyEntries();
     });
 
     it("a rollback during a canary leaves the alias at the live version, without weights", async () => {
-      const { functions } = (await openJob(narrow)).job.stage;
+      const { functions } = (await openJob(reducedConfig)).job.stage;
       const before = await functions.readAlias("sort-notes");
       const otherVersion = (await functions.listVersions("sort-notes")).find(
         ({ version }) => version !== before.version,
@@ -764,18 +769,18 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
     });
 
     it("a later rollback doesn't return to a version from which the rule was rolled back", async () => {
-      const buildSickConfig = (seconds: number, isSick: boolean): FleetConfig => ({
-        rules: `{ stamp-notes: { failurePolicy: Fail, timeoutSeconds: ${seconds} }, sort-notes: { failurePolicy: Fail, settings: { isSick: ${isSick} } } }`,
+      const buildSickConfig = (timeoutSeconds: number, { isSick }: { isSick: boolean }): FleetConfig => ({
+        rules: `{ stamp-notes: { failurePolicy: Fail, timeoutSeconds: ${timeoutSeconds} }, sort-notes: { failurePolicy: Fail, settings: { isSick: ${isSick} } } }`,
         tree: "trees/one-phase",
       });
       const { "sort-notes": goodVersion } = await readAliases();
-      assert.match((await deploy(buildSickConfig(3, true))).outcome, /is live/);
+      assert.match((await deploy(buildSickConfig(3, { isSick: true }))).outcome, /is live/);
       const { "sort-notes": badVersion } = await readAliases();
       assert.notEqual(badVersion, goodVersion);
       assert.equal(await rollBackOne("sort-notes"), goodVersion);
-      assert.match((await deploy(buildSickConfig(5, false))).outcome, /is live/);
+      assert.match((await deploy(buildSickConfig(5, { isSick: false }))).outcome, /is live/);
       for (let count = 0; count < 2; count++) {
-        await rollBackAll(narrow);
+        await rollBackAll(reducedConfig);
         assert.notEqual((await readAliases())["sort-notes"], badVersion);
       }
       await requireHealthyEntries();
@@ -783,7 +788,7 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
 
     it("a deployment is refused without a cluster that has entries, unless they are deleted or forgotten", async () => {
       const buildConfigWithout = (name: Name): FleetConfig => ({
-        ...narrow,
+        ...reducedConfig,
         only: names.filter((other) => other !== name),
       });
       const message = await requireRefusal(async () => (await deploy(buildConfigWithout("west"))).outcome);
@@ -793,7 +798,10 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
       );
       const westEntries = await readEntries("west");
       assert.ok(westEntries.length > 0);
-      assert.match(await destroy(narrow, { configsOnly: ["west"] }), /^west has no entries of this stage any more/);
+      assert.match(
+        await destroy(reducedConfig, { configsOnly: ["west"] }),
+        /^west has no entries of this stage any more/,
+      );
       assert.deepEqual(
         [await listEntryRules("west"), Object.keys((await readNewestRelease()).clusters)],
         [[], ["east"]],

@@ -319,6 +319,7 @@ describe(
       await kubectl(["delete", "clusterrole,clusterrolebinding", "-l", "app.kubernetes.io/managed-by=postern"]);
       await account.stopGateways();
       await applyPart("entries");
+      // Only the entry of pod-node-selector has the failurePolicy Fail.
       await waitUntil("the entry is called", async () => (await createPod()).code === 500);
       const createService = (externalIPs: string[]) => {
         count += 1;

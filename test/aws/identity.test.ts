@@ -116,11 +116,11 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     }
   });
 
-  it("commands with other credentials change and delete no entry", async () => {
+  it("commands with the credentials of the second account change and delete no entry of the first", async () => {
     const before = await readAllConfigurations();
     const refusal = `cluster east has its entries from ${identities.first}, not from ${identities.second}; `;
-    const first = await run("second", "deploy");
-    assert.deepEqual([first.code, first.text.startsWith(refusal)], [1, true], first.text);
+    const refused = await run("second", "deploy");
+    assert.deepEqual([refused.code, refused.text.startsWith(refusal)], [1, true], refused.text);
     assert.deepEqual([...accounts.second.cloudformation.stacks], []);
 
     await requireSuccess("second", "deploy", "--write", join(checkout.folder, "entries"));
@@ -188,18 +188,15 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     const { env } = accounts.first.actAs("operator");
     const removeEntries = async (variables: Record<string, string>, cluster: Name, stage = "prod") => {
       const words = ["--configs-only", "--yes", "--stage", stage, "--cluster", cluster, "--kubeconfig", kubeconfig];
-      const { code, stdout, stderr } = await checkout.postern(
-        { ...env, ...closedEndpoints, ...variables },
-        "destroy",
-        ...words,
-      );
+      const allVariables = { ...env, ...closedEndpoints, ...variables };
+      const { code, stdout, stderr } = await checkout.postern(allVariables, "destroy", ...words);
       return { code, text: `${stdout}${stderr}` };
     };
-    for (const [more, stage] of [
+    for (const [variables, stage] of [
       [{ AWS_REGION: "us-east-1" }, "prod"],
       [{}, "test"],
     ] as const) {
-      const { code, text } = await removeEntries(more, "east", stage);
+      const { code, text } = await removeEntries(variables, "east", stage);
       assert.deepEqual([code, text.includes(`from ${identities.first}, not from aws::`)], [1, true], text);
     }
     assert.equal((await removeEntries({}, "east")).code, 0);

@@ -75,6 +75,7 @@ const tokenize = (query: string): string[] => {
 
 type Parser = ReturnType<typeof createParser>;
 
+/** Returns functions that take tokens from the beginning of a query. They throw if the next token is of another kind. */
 const createParser = (tokens: string[]) => {
   const refuse = (what = "nothing") => new Error(`the query has ${tokens[0] ?? "its end"} in the place of ${what}`);
   const takeIf = (token: string): boolean => {
@@ -216,6 +217,7 @@ const parseAnd = (parser: Parser): Expression => {
   return (fields) => parts.every((part) => part(fields) === true);
 };
 
+/** Parses a comparison such as `a = 1`, `a like /b/` or `a in ["b"]`, its negation, or a condition in brackets. */
 const parseComparison = (parser: Parser): Expression => {
   if (parser.takeIf("not")) {
     const inner = parseComparison(parser);

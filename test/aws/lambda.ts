@@ -74,7 +74,7 @@ interface Policy {
 interface FunctionRecord {
   latest: Configuration;
   /** The time at which the current update of $LATEST ends. */
-  busy: number;
+  busyUntil: number;
   /** True if the current update is the creation of the function. */
   pending: boolean;
   versions: Map<string, Configuration>;
@@ -92,6 +92,7 @@ interface FunctionRecord {
   reserved?: number | undefined;
   /** The provisioned concurrency by version or alias. */
   provisioned: Map<string, ProvisionedConcurrency>;
+  /** The number of calls that run now. */
   running: number;
 }
 
@@ -194,7 +195,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
   };
   const describeFunction = (name: string, version: string, configuration: Configuration): Json => {
     const { code, environment, description, revision, modified, ...rest } = configuration;
-    const isBusy = version === "$LATEST" && getFunction(name).busy > Date.now();
+    const isBusy = version === "$LATEST" && getFunction(name).busyUntil > Date.now();
     const isPending = isBusy && getFunction(name).pending;
     return {
       FunctionName: name,
@@ -253,7 +254,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
   /** Returns a function, unless an update of it is in progress. */
   const requireIdle = (name: string): FunctionRecord => {
     const fn = getFunction(name);
-    if (fn.busy > Date.now()) throw createConflict(`An update is in progress for resource: ${buildArn(name)}`);
+    if (fn.busyUntil > Date.now()) throw createConflict(`An update is in progress for resource: ${buildArn(name)}`);
     return fn;
   };
   /** Throws if a request gives a revision that isn't the current one. */
@@ -264,7 +265,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
   const changeLatest = (name: string, edit: Partial<Configuration>): Json => {
     const fn = getFunction(name);
     fn.latest = { ...fn.latest, ...edit, ...createStamp() };
-    Object.assign(fn, { busy: Date.now() + standIn.updateMilliseconds, pending: false });
+    Object.assign(fn, { busyUntil: Date.now() + standIn.updateMilliseconds, pending: false });
     return describeFunction(name, "$LATEST", fn.latest);
   };
   const readCode = async (input: Json): Promise<Buffer> => {
@@ -374,7 +375,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       const latest = { ...defaults, timeout: 3, ...parseConfiguration(input), code, ...createStamp() };
       requireRoleRights(latest);
       if (Array.isArray(input.Architectures)) latest.architectures = input.Architectures.map(String);
-      functions.set(name, { ...createRecord(latest), busy: Date.now() + standIn.updateMilliseconds });
+      functions.set(name, { ...createRecord(latest), busyUntil: Date.now() + standIn.updateMilliseconds });
       return describeFunction(name, "$LATEST", latest);
     },
     DeleteFunction: (name, _, query) => {
@@ -611,7 +612,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     const [version, configuration] = chooseVersion(name, qualifier);
     const fn = getFunction(name);
     const record = (metric: string, value: number) => recordCall(name, qualifier, metric, value, version);
-    if (version === "$LATEST" && fn.pending && fn.busy > Date.now())
+    if (version === "$LATEST" && fn.pending && fn.busyUntil > Date.now())
       throw createConflict(
         `The operation cannot be performed at this time. The function is currently in the following state: Pending`,
       );
@@ -900,7 +901,7 @@ const parseNetwork = ({ SubnetIds = [], SecurityGroupIds = [] }: Json): Configur
 const createRecord = (latest: Configuration): FunctionRecord => {
   return {
     latest,
-    busy: 0,
+    busyUntil: 0,
     pending: true,
     versions: new Map(),
     published: 0,

@@ -35,6 +35,7 @@ const toOldLayout = (built: StagePackage, stage: string): StagePackage => {
     Object.entries(otherResources).filter(([, { Type }]) => Type !== "AWS::Logs::QueryDefinition"),
   );
   const RetentionInDays = FunctionsLogGroup?.Properties?.RetentionInDays;
+  // Each function had a log group of its own, and its role could write only to this group.
   for (const rule of rules) {
     const id = `DenyDash${rule.slice("deny-".length)}`;
     const { LoggingConfig, ...properties } = Object(resources[`${id}LambdaFunction`]?.Properties);
@@ -49,6 +50,7 @@ const toOldLayout = (built: StagePackage, stage: string): StagePackage => {
     const { Statement } = Object(resources[`${id}Role`]?.Properties).Policies[0].PolicyDocument;
     Statement[0].Resource = { "Fn::GetAtt": [`${id}LogGroup`, "Arn"] };
   }
+  // The stack had three simple alarms, and no dashboard.
   const keptResources = Object.entries(resources).filter(([, { Type }]) => !/^AWS::CloudWatch::/.test(Type));
   const comparison = { ComparisonOperator: "GreaterThanThreshold", Threshold: 0, EvaluationPeriods: 5 };
   const threshold = { ...comparison, TreatMissingData: "notBreaching" };
@@ -210,6 +212,7 @@ describe("the upgrade of a stage from an earlier version", await needs("moto", "
         );
         await rollBackAll(newJob, undefined);
         await clients.waitForMore("old");
+        // The next release no longer has the log groups of single functions in its stack.
         assert.match(await deploy(await openJob(stage, "new", { timeoutSeconds: 15 })), /is live$/);
         await clients.waitForMore("new");
         assert.deepEqual([listPoliciesOfOldGroups(stage), account.cloudformation.retained.size], [[], rules.length]);

@@ -200,7 +200,7 @@ describe("a stage with functions in a VPC", await needs("moto", "runtime client"
   });
 
   it("a function has no right to values of other rules or to searches, even in a transaction", async () => {
-    const ownKey = "event-rate-limit/shop/own";
+    const ruleKey = "event-rate-limit/shop/own";
     const otherKeys = ["deletion-guard/shop/u1", "event-rate-limits/shop/a", "event-rate-limit", ""];
     const toKey = (key: string) => ({ TableName, Key: { key: { S: key } } });
     const toItem = (key: string) => ({ TableName, Item: { key: { S: key }, version: { S: "1" } } });
@@ -209,27 +209,27 @@ describe("a stage with functions in a VPC", await needs("moto", "runtime client"
       const { status, body } = await account.callTable("postern-test-event-rate-limit", operation, input);
       return status === 200 ? "done" : String(body.__type).replace(/.*#/, "");
     };
-    assert.equal(await callAsFunction("GetItem", toKey(ownKey)), "done");
+    assert.equal(await callAsFunction("GetItem", toKey(ruleKey)), "done");
     const before = await readKeys();
     const refused: [operation: string, input: object][] = [
       ["Scan", { TableName }],
       ["Query", { TableName, ...check }],
-      ["DeleteItem", toKey(ownKey)],
-      ["UpdateItem", toKey(ownKey)],
+      ["DeleteItem", toKey(ruleKey)],
+      ["UpdateItem", toKey(ruleKey)],
       ["DescribeTable", { TableName }],
       ["DeleteTable", { TableName }],
-      ["PutItem", { ...toItem(ownKey), TableName: "postern-other" }],
+      ["PutItem", { ...toItem(ruleKey), TableName: "postern-other" }],
       ...otherKeys.flatMap((key): [string, object][] => [
         ["GetItem", toKey(key)],
         ["PutItem", toItem(key)],
-        ["TransactGetItems", { TransactItems: [{ Get: toKey(ownKey) }, { Get: toKey(key) }] }],
-        ["TransactWriteItems", { TransactItems: [{ Put: toItem(ownKey) }, { Put: toItem(key) }] }],
+        ["TransactGetItems", { TransactItems: [{ Get: toKey(ruleKey) }, { Get: toKey(key) }] }],
+        ["TransactWriteItems", { TransactItems: [{ Put: toItem(ruleKey) }, { Put: toItem(key) }] }],
         [
           "TransactWriteItems",
-          { TransactItems: [{ Put: toItem(ownKey) }, { ConditionCheck: { ...toKey(key), ...check } }] },
+          { TransactItems: [{ Put: toItem(ruleKey) }, { ConditionCheck: { ...toKey(key), ...check } }] },
         ],
       ]),
-      ["TransactWriteItems", { TransactItems: [{ Put: toItem(ownKey) }, { Delete: toKey(`${ownKey}2`) }] }],
+      ["TransactWriteItems", { TransactItems: [{ Put: toItem(ruleKey) }, { Delete: toKey(`${ruleKey}2`) }] }],
     ];
     for (const [operation, input] of refused)
       assert.equal(
@@ -238,9 +238,9 @@ describe("a stage with functions in a VPC", await needs("moto", "runtime client"
         `${operation} ${JSON.stringify(input)}`,
       );
     assert.deepEqual(await readKeys(), before);
-    const allowed = [{ Put: toItem(ownKey) }, { ConditionCheck: { ...toKey(`${ownKey}2`), ...check } }];
+    const allowed = [{ Put: toItem(ruleKey) }, { ConditionCheck: { ...toKey(`${ruleKey}2`), ...check } }];
     assert.equal(await callAsFunction("TransactWriteItems", { TransactItems: allowed }), "done");
-    assert.deepEqual(await readKeys(), [...before, ownKey].sort());
+    assert.deepEqual(await readKeys(), [...before, ruleKey].sort());
   });
 
   it("cfn-lint finds no error in the stack's template, and the template names no partition of AWS", async () => {
@@ -251,11 +251,9 @@ describe("a stage with functions in a VPC", await needs("moto", "runtime client"
 
   it("Lambda refuses a VPC for a function whose role has no right to network interfaces", async () => {
     const template = JSON.parse(account.cloudformation.stack("postern-test")?.deployed?.text ?? "");
-    const { Role, ...properties } = template.Resources.NamespaceDashexistsLambdaFunction.Properties;
+    const { Role, VpcConfig } = template.Resources.NamespaceDashexistsLambdaFunction.Properties;
     await assert.rejects(
-      account.lambda.act("UpdateFunctionConfiguration", otherFunction, {
-        VpcConfig: properties.VpcConfig,
-      }),
+      account.lambda.act("UpdateFunctionConfiguration", otherFunction, { VpcConfig }),
       /The provided execution role does not have permissions to call CreateNetworkInterface on EC2/,
     );
     assert.ok(Role);

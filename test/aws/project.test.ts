@@ -32,8 +32,8 @@ const managers = [
 const seed = Number(process.env.POSTERN_SEED ?? 0);
 
 /**
- * Returns the size of the files in a folder in bytes. A file with several hard links counts once: esbuild makes one to
- * its own program.
+ * Returns the size of the files in a folder in bytes. A file with several hard links counts once: the installation of
+ * esbuild makes such a link.
  */
 const measureFolder = async (folder: string): Promise<number> => {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true });

@@ -24,10 +24,10 @@ const createRuleFunction = await openRuleForRates(rule);
 
 /** Returns a function of the rule with a quota for each of these namespaces, by name, in a cluster without objects. */
 const createFunction = (namespaces: Record<string, string>, hard: { pods: number }): SendReview => {
-  const open = createLiveCapabilities({}, { openLedger: openDynamoDbLedger, tell: () => {} });
+  const openCapabilities = createLiveCapabilities({}, { openLedger: openDynamoDbLedger, tell: () => {} });
   const quotas = Object.entries(namespaces).map(([name, namespace]) => ({ name, namespaces: [namespace], hard }));
   return createRuleFunction({ quotas }, (...review) => ({
-    ...open(...review),
+    ...openCapabilities(...review),
     get: async () => undefined,
     list: async () => [],
   }));

@@ -73,7 +73,7 @@ export const openKinds = ({
   region,
 }: ResourceServices): ((type: string) => ResourceKind) => {
   const waitUntilIdle = async (name: string) => {
-    while ((lambda.functions.get(name)?.busy ?? 0) > Date.now()) await wait(5);
+    while ((lambda.functions.get(name)?.busyUntil ?? 0) > Date.now()) await wait(5);
   };
   /** Ignores the error for a resource that doesn't exist any more. */
   const ignoreMissing = (error: unknown) => {

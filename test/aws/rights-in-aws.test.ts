@@ -48,6 +48,7 @@ const unusedRights: Record<string, string> = {
 };
 
 const { types, accessEntry, refusedToDeploy, refusedToRead, refusedToFunctions } = readRows<{
+  /** What CloudFormation does for a type: `actions` on the resources `on`, and others on any or on tagged resources. */
   types: Record<string, { on: string[]; actions: string[]; anywhere?: string[]; tagged?: Call[] }>;
   /** A call that the role for deployments may make. The calls of `refusedToDeploy` differ from it, and are refused. */
   accessEntry: Call;
@@ -114,7 +115,7 @@ describe("the roles of infra/aws/iam/pipeline.yml", () => {
   });
 
   it("no policy has more than 6144 characters, which is IAM's limit", async () => {
-    const { policy } = await readAccess({ ...github, Stage: "a23456789012345f" });
+    const { policy } = await readAccess({ ...github, Stage: "a23456789012345f" }); // the longest name
     for (const name of policies) {
       const Statement = policy(name).map(({ policy: _, actions: __, ...statement }) => statement);
       const { length } = JSON.stringify({ Version: "2012-10-17", Statement });
@@ -424,6 +425,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
       account.fault = undefined;
       assert.equal(signal, "SIGKILL", printed);
       await account.cloudformation.waitUntilIdle();
+      // The stack creates the bucket, which has the lock.
       if (action !== "cloudformation:CreateStack") {
         const { code, output } = await runAs("DeployRole", "deploy", ...options);
         assert.equal(code, 1, output);

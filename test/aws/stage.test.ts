@@ -265,6 +265,7 @@ describe("the state of a stage", await needs("moto"), () => {
       test.mock.timers.enable({ apis: ["setInterval"] });
       const lock = await take();
       const { length } = recorder.recordedCalls;
+      // A renewal begins.
       test.mock.timers.tick(20_000);
       await lock.release();
       assert.equal(await readLock(), undefined);

@@ -113,8 +113,8 @@ const installPython = async (): Promise<void> => {
 };
 
 /**
- * Installs the packages of test/NAME, and copies them to the cache. The installation of Lambda's runtime client
- * compiles it, which takes a minute and uses the headers of the project's own Node.
+ * Installs the packages of test/NAME, and copies them to the cache. The installation compiles Lambda's runtime client,
+ * which takes a minute and needs the headers of the project's own Node.
  */
 const installPackages = async (name: "runtime" | "registry", options: { ignoresScripts: boolean }): Promise<void> => {
   const cached = buildCachePath(name, "../../package-lock.json", `../${name}/package-lock.json`);

@@ -51,7 +51,7 @@ describe("the stand-in for provisioned concurrency", await needs("runtime client
   const invoke = async () => (await client.invoke({ FunctionName, Qualifier: "live" })).Payload?.transformToString();
   const buildRefusal = (message: string) => new RegExp(`^InvalidParameterValueException: .*${message}`);
 
-  it("the stand-in takes time to start environments, or fails", async () => {
+  it("provisioned concurrency takes time to start, and fails if the test sets a reason", async () => {
     service.warmingMilliseconds = 60_000;
     assert.equal((await putProvisioned("1", 2)).Status, "IN_PROGRESS");
     service.warmFailure = "FUNCTION_ERROR_INIT_FAILURE";
