@@ -186,7 +186,7 @@ describe("the life of a stage", await needs("moto", "runtime client", "API serve
     account.lambda.propagationMilliseconds = 0;
     assert.equal(first.code, 0, first.stdout + first.stderr);
     assert.match(first.stderr, /release r1 is live in shop/);
-    await waitUntil("notes are not stamped", async () => (await readStamp(`first-${Date.now()}`)) === "one");
+    await waitUntil("notes were not stamped in time", async () => (await readStamp(`first-${Date.now()}`)) === "one");
     const callsBefore = account.recordedCalls.length;
     const second = await runPostern("deploy", ...options);
     assert.match(second.stderr, /nothing to do: release r1 is live/);
@@ -254,6 +254,7 @@ describe("the life of a stage", await needs("moto", "runtime client", "API serve
         /the webhook entries in clusters were not changed, because the new versions of these rules did not pass the canary: stamp-notes/,
       );
       assert.deepEqual([getLiveAlias()?.version, getLiveAlias()?.weights], ["1", {}]);
+      // The canary gets a tenth of the reviews.
       assert.ok(
         writeCounts.failures.length > 0 && writeCounts.failures.length < 0.2 * writeCounts.created,
         `${writeCounts.failures.length}`,
@@ -307,7 +308,10 @@ describe("the life of a stage", await needs("moto", "runtime client", "API serve
     // The new version gets the first review, and the old version the next one.
     account.lambda.random = () => 0;
     const deployed = deployWithCanary({ ...canary, milliseconds: 4000, every: 300 });
-    await waitUntil("the canary has not begun", async () => Object.keys(getLiveAlias()?.weights ?? {}).length > 0);
+    await waitUntil(
+      "the canary did not begin in time",
+      async () => Object.keys(getLiveAlias()?.weights ?? {}).length > 0,
+    );
     await cluster.admin({ method: "POST", path, body });
     const output = await deployed;
     account.lambda.random = Math.random;
@@ -420,7 +424,7 @@ describe("the life of a stage", await needs("moto", "runtime client", "API serve
       await checkout.write("postern.yaml", buildConfig("Ignore").replace("keyVersion: 1", "keyVersion: 2"));
       const { code, stdout, stderr } = await runPostern("deploy", ...options);
       assert.equal(code, 0, stdout + stderr);
-      await waitUntil("notes are not stamped", async () => (await readStamp(`again-${Date.now()}`)) === "one");
+      await waitUntil("notes were not stamped in time", async () => (await readStamp(`again-${Date.now()}`)) === "one");
       await account.stopGateways();
       const writeCounts = await writeMeanwhile(() => wait(500));
       assert.deepEqual(writeCounts.failures, []);
@@ -495,7 +499,7 @@ describe("the life of a stage", await needs("moto", "runtime client", "API serve
     const { code, stderr } = await runPostern("deploy", ...options);
     assert.equal(code, 0, stderr);
     assert.match(stderr, /release r1 is live in shop/);
-    await waitUntil("notes are not stamped", async () => (await readStamp(`anew-${Date.now()}`)) === "one");
+    await waitUntil("notes were not stamped in time", async () => (await readStamp(`anew-${Date.now()}`)) === "one");
     assert.ok(countLines() > linesBefore);
     assert.equal(account.logs.retention.get(functionsLog), 14);
     const again = await runPostern("deploy", ...options);

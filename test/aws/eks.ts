@@ -22,6 +22,7 @@ const ownAccount = "123456789012";
 export interface EksCluster {
   server: string;
   ca: string;
+  /** Fields that replace fields of `resourcesVpcConfig`. */
   network?: object;
   account?: string;
   /** The access entries by principal. */

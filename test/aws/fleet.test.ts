@@ -177,6 +177,7 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
       "infra/rollout/versions/rollback.ts",
     );
     const { job, steps } = await openJob(config, jobChanges);
+    // To the release before.
     await rollBackAll(job, undefined);
     return steps;
   };
@@ -297,7 +298,10 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
       assert.deepEqual([await readGuardPolicy("east"), await readGuardPolicy("west")], ["Ignore", "Ignore"]);
       assert.deepEqual(notes, Array(2).fill("guard-notes still fails open: 0 of 30 reviews without a failure"));
       for (const name of names)
-        await waitUntil(`${name} doesn't call it`, async () => (await createNote(name, { bad: "yes" })).code !== 201);
+        await waitUntil(
+          `${name} did not call the guard in time`,
+          async () => (await createNote(name, { bad: "yes" })).code !== 201,
+        );
     });
 
     it("a guard fails closed in a cluster after the given number of reviews without a failure", async () => {
@@ -307,7 +311,7 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
       assert.deepEqual([await readGuardPolicy("east"), await readGuardPolicy("west")], ["Fail", "Ignore"]);
       assert.match(notes.join(), /^guard-notes still fails open/);
       await waitUntil(
-        "east still allows a note for which the guard fails",
+        "east still allowed a note for which the guard fails",
         async () => (await createNote("east", { boom: "yes" })).code === 500,
       );
       assert.equal((await createNote("west", { boom: "yes" })).code, 201);
@@ -347,20 +351,20 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
   });
 
   describe("a rule that is turned off", () => {
-    const on: FleetConfig = { rules: "{ look-at-notes: , mark-left: { failurePolicy: Fail } }" };
-    const off: FleetConfig = { rules: "{ look-at-notes: }" };
+    const withMarkLeft: FleetConfig = { rules: "{ look-at-notes: , mark-left: { failurePolicy: Fail } }" };
+    const withoutMarkLeft: FleetConfig = { rules: "{ look-at-notes: }" };
     const isMarked = async (name: Name) => Object((await createNote(name)).body.data).left === "yes";
 
     it("the function of a rule that is turned off stays for one more release, so a rollback is possible", async () => {
-      await deploy(on);
-      await deploy(off);
+      await deploy(withMarkLeft);
+      await deploy(withoutMarkLeft);
       assert.deepEqual(await listEntryRules("east"), ["look-at-notes"]);
       assert.ok(listFunctions().includes("mark-left"));
-      assert.match((await deploy(off)).outcome, /^nothing to do/);
+      assert.match((await deploy(withoutMarkLeft)).outcome, /^nothing to do/);
       assert.ok(listFunctions().includes("mark-left"));
-      await rollBackAll(off);
+      await rollBackAll(withoutMarkLeft);
       assert.deepEqual(await listEntryRules("west"), ["mark-left", "look-at-notes"]);
-      for (const name of names) await waitUntil(`${name} has no marks`, () => isMarked(name));
+      for (const name of names) await waitUntil(`${name} did not mark a note in time`, () => isMarked(name));
       await requireHealthyEntries();
     });
 
@@ -368,13 +372,13 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
       for (const timeoutSeconds of [4, 5])
         await deploy({ rules: `{ look-at-notes: { timeoutSeconds: ${timeoutSeconds} } }` }, { clusters: ["east"] });
       assert.deepEqual(await listEntryRules("east"), ["look-at-notes"]);
-      await waitUntil("west has no marks", () => isMarked("west"));
+      await waitUntil("west did not mark a note in time", () => isMarked("west"));
       assert.equal((await createNote("east")).code, 201);
       await requireHealthyEntries();
     });
 
     it("the function of a rule that is turned off is deleted with the release after the next one", async () => {
-      await deploy(off);
+      await deploy(withoutMarkLeft);
       assert.ok(listFunctions().includes("mark-left"));
       await deploy({ rules: "{ look-at-notes: { timeoutSeconds: 4 } }" });
       assert.deepEqual(listFunctions(), ["look-at-notes"]);
@@ -402,7 +406,7 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
       await deploy(grouped);
       for (const name of names) {
         assert.deepEqual(await listEntryRules(name), ["marks", "plain.sort-notes", "fancy.sort-notes"]);
-        await waitUntil(`${name} has no marks`, () => areBothMarked(name));
+        await waitUntil(`${name} did not mark a note in time`, () => areBothMarked(name));
       }
       await requireHealthyEntries();
     });
@@ -413,7 +417,7 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
       assert.equal(steps.at(-1), "aliases");
       for (const name of names) {
         assert.deepEqual(await listEntryRules(name), ["mark-left", "mark-right", "plain.sort-notes"]);
-        await waitUntil(`${name} has no marks`, () => areBothMarked(name));
+        await waitUntil(`${name} did not mark a note in time`, () => areBothMarked(name));
       }
       await requireHealthyEntries();
     });
@@ -589,7 +593,7 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
       for (const [name, lose, causes] of losses)
         it(`a guard doesn't fail closed after ${name}`, async () => {
           clearCounts();
-          await waitUntil("the guard has too few reviews", async () => {
+          await waitUntil("the guard got too few reviews in time", async () => {
             assert.equal((await createNote("east")).code, 201);
             return (await readNotes()).length === 0;
           });
@@ -599,7 +603,7 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
 
       it("a guard doesn't fail closed if the stack doesn't count lost requests", async () => {
         clearCounts();
-        await waitUntil("the guard has too few reviews", async () => {
+        await waitUntil("the guard got too few reviews in time", async () => {
           assert.equal((await createNote("east")).code, 201);
           return (await readNotes()).length === 0;
         });

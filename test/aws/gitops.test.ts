@@ -225,7 +225,7 @@ describe(
         body: { metadata: { name: "pay", annotations } },
       });
       await applyAll();
-      await waitUntil("the entries are called", async () => {
+      await waitUntil("the entries were not called in time", async () => {
         const { code, body } = await createPod({}, "pay");
         return code === 201 && isDeepStrictEqual(Object(body).spec.nodeSelector, { pool: "payments" });
       });
@@ -320,7 +320,7 @@ describe(
       await account.stopGateways();
       await applyPart("entries");
       // Only the entry of pod-node-selector has the failurePolicy Fail.
-      await waitUntil("the entry is called", async () => (await createPod()).code === 500);
+      await waitUntil("the entry was not called in time", async () => (await createPod()).code === 500);
       const createService = (externalIPs: string[]) => {
         count += 1;
         const body = { metadata: { name: `service-${count}` }, spec: { ports: [{ port: 80 }], externalIPs } };
@@ -329,10 +329,13 @@ describe(
       assert.equal((await createService(["10.1.2.3"])).code, 201);
       assert.equal((await createPod({}, "kube-system")).code, 201);
       await account.startGateways();
-      await waitUntil("the endpoint answers", async () => (await createService(["10.1.2.3"])).code === 403);
+      await waitUntil(
+        "the endpoint did not answer in time",
+        async () => (await createService(["10.1.2.3"])).code === 403,
+      );
       assert.match(String(Object((await createPod()).body).message), /pod-node-selector/);
       await applyPart("roles");
-      await waitUntil("the function reads", async () => (await createPod()).code === 201);
+      await waitUntil("the function could not read the cluster in time", async () => (await createPod()).code === 201);
     });
 
     it("a rule that is turned off keeps its rights in the cluster until its function is deleted", async () => {
@@ -363,7 +366,9 @@ describe(
         await requireWritten();
       }
       await applyAll();
-      await waitUntil("both are called", async () => /no owner/.test(await createConfigMap({ team: "a" })));
+      await waitUntil("the policy require-owner was not evaluated in time", async () =>
+        /no owner/.test(await createConfigMap({ team: "a" })),
+      );
       await checkout.write("policies/owner.yaml", "");
       const { code, output } = await writeFiles("files");
       assert.equal(code, 1, output);
@@ -388,9 +393,9 @@ describe(
       const [policy = "", binding = ""] = text.split("---\n");
       await applyPart("entries");
       await apply(binding);
-      await waitUntil("no entry is called", async () => (await createConfigMap()) === "201");
+      await waitUntil("an entry was still called", async () => (await createConfigMap()) === "201");
       await apply(policy);
-      await waitUntil("the policy is in effect", async () => /no team/.test(await createConfigMap()));
+      await waitUntil("the policy was not in effect in time", async () => /no team/.test(await createConfigMap()));
       assert.equal(await createConfigMap({ team: "a" }), "201");
     });
 

@@ -296,6 +296,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     await requireSuccess("second", "deploy");
     assert.notDeepEqual(await readEntries("west"), oldWestEntries);
     assert.deepEqual(await listFailures(await readAllEntries()), []);
+    // No cluster uses the lost key any more, so the next deployment drops this key.
     await requireSuccess("second", "deploy");
     assert.equal((await listFailures(oldWestEntries)).length, oldWestEntries.length);
     assert.deepEqual(await listFailures(await readEntries("west")), []);

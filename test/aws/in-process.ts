@@ -11,6 +11,7 @@ import { type Processes, type Program, unpack } from "./processes.ts";
 
 type Handler = (event: unknown, context: object) => Promise<unknown>;
 
+/** Opens an implementation of `Processes` that runs functions in this process. */
 export const openInProcess = async (): Promise<Processes> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-lambda-"));
   const loaded = new WeakMap<object, Promise<Handler>>();

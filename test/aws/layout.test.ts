@@ -147,7 +147,7 @@ describe("the upgrade of a stage from an earlier version", await needs("moto", "
       waitForMore: async (message: string, count = 24) => {
         const wantedCount = (answers.get(message) ?? 0) + count;
         const hasEnough = async () => (answers.get(message) ?? 0) >= wantedCount;
-        await waitUntil(`${wantedCount} answers are ${message}`, hasEnough);
+        await waitUntil(`there were no ${wantedCount} answers with ${message} in time`, hasEnough);
       },
       stop: async () => {
         isOver = true;

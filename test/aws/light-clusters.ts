@@ -28,6 +28,7 @@ interface Answer {
   body: object;
 }
 
+/** Starts a server that imitates the API servers of many clusters. A request's bearer token is the cluster's name. */
 export const openLightClusters = async (certificate: ServerCertificate): Promise<LightClusters> => {
   /** The objects of each cluster by their path. */
   const clusters = new Map<string, Map<string, StoredObject>>();

@@ -118,7 +118,7 @@ describe(
       };
       const clients = Array.from({ length: 8 }, work);
       const waitUntilWritten = (count: number) =>
-        waitUntil("clients could not write", () => faults.length > 0 || written >= count);
+        waitUntil("clients could not write in time", () => faults.length > 0 || written >= count);
       try {
         await waitUntilWritten(50);
         await act();

@@ -56,6 +56,7 @@ const scriptGitLab = (name: string) => {
   return toGitLabScript(job, { ...gitlab.variables, ...job.variables });
 };
 
+/** The jobs of the pipelines, and the commands that each job runs. */
 const rows = readRows<
   {
     job: string;

@@ -148,7 +148,7 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
 
   it("the suite destroys everything when it is stopped by SIGINT", async () => {
     const { child, ended, readOutput } = startSuite("--stage", "stopped", "--budget", "5");
-    await waitUntil("it deploys nothing", async () => account.lambda.functions.size > 0);
+    await waitUntil("the suite deployed nothing in time", async () => account.lambda.functions.size > 0);
     child.kill("SIGINT");
     assert.equal(await ended, 1, readOutput());
     assert.match(await readReport(), /\| left in the account \| nothing \|/);
@@ -193,7 +193,9 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
     // The destruction needs 20 of the 90 minutes.
     const temporary = { AWS_SESSION_TOKEN: "token", AWS_CREDENTIAL_EXPIRATION: inMinutes(90.5) };
     const { child, ended, readOutput } = startSuiteWith(temporary, "--stage", "early", "--budget", "5");
-    await waitUntil("it says nothing", async () => /stops after \d+ minutes/.test(readOutput()));
+    await waitUntil("the suite did not say in time when it stops", async () =>
+      /stops after \d+ minutes/.test(readOutput()),
+    );
     child.kill("SIGINT");
     await ended;
     assert.match(

@@ -135,7 +135,7 @@ clusters: { shop: { service: { name: "postern-relay/postern-relay:${port}", ca: 
       service: { namespace: "postern-relay", name: "postern-relay", path: "/always-pull-images/mutate", port },
       caBundle: ca.toString("base64"),
     });
-    await waitUntil("pods are not changed", async () => (await createPod()).policy === "Always");
+    await waitUntil("pods were not changed in time", async () => (await createPod()).policy === "Always");
     assert.match(await succeed("deploy", ...options), /nothing to do: release r\d+ is live/);
     assert.match(await succeed("status", ...getClusterOptions()), /cluster shop, .*: 2 entries, all answer/);
   });
@@ -172,7 +172,7 @@ clusters: { shop: { service: { name: "postern-relay/postern-relay:${port}", ca: 
     it(`the key of a ${keyOwner} is replaced once the relay has the new key`, async () => {
       const { steps, outcome } = await rotate(keyOwner, 60_000);
       const advice = /^cluster shop: give its relay the new key now, which postern key shop --stage test prints/m;
-      await waitUntil("nothing is said about the relay", () => advice.test(steps.join("\n")));
+      await waitUntil("nothing was said about the relay in time", () => advice.test(steps.join("\n")));
       assert.equal((await createPod()).policy, "Always");
       await replaceRelay();
       let isOver = false;

@@ -451,7 +451,7 @@ warn-notes
     // Standard input stays open, so the command waits for more reviews.
     child.stdin.write(buildRecording("spin-notes", "endless"));
     let pid = 0;
-    await waitUntil("no rule was called", async () => {
+    await waitUntil("no rule was called in time", async () => {
       const [file] = globSync(`${temporaryFolder}/*/endless`);
       pid = file === undefined ? 0 : Number(await readFile(file, "utf8"));
       return pid > 0;
@@ -459,7 +459,7 @@ warn-notes
     child.kill("SIGINT");
     assert.deepEqual(await exited, [130, null]);
     assert.deepEqual(await readdir(temporaryFolder), []);
-    await waitUntil("the rule's process still runs", () => !isAlive(pid));
+    await waitUntil("the rule's process still ran after the replay", () => !isAlive(pid));
   });
 
   it("a replay leaves no files behind and exits with 3 if its output is closed", async () => {

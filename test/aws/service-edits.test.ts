@@ -56,6 +56,7 @@ describe("edits of serverless.yml", await needs("moto"), () => {
     return JSON.stringify(properties).includes("xray:PutTraceSegments");
   };
 
+  // Each edit replaces the edit before, so a plan also names what returns to its first value.
   const edits: [what: string, edit: () => Promise<string>, plan: RegExp, read: () => unknown, value: unknown][] = [
     [
       "layers",

@@ -3,8 +3,8 @@ import promises from "node:timers/promises";
 
 /**
  * Slows the clocks and timers of this process down by a factor. A program that imitates waiting times by timers then
- * takes longer, so the time that this machine needs for the program's work matters less. Returns a function that returns
- * the milliseconds by which the process's clock is behind the real time.
+ * takes longer, so the time that this machine needs for the program's work matters less. Returns a function that reads
+ * by how many milliseconds the process's clock is behind the real time.
  */
 export const slowClocks = (factor: number): (() => number) => {
   const { now } = Date;

@@ -243,7 +243,7 @@ describe("the state of a stage", await needs("moto"), () => {
       const textBefore = await readLock();
       advanceClock(60_000);
       test.mock.timers.tick(20_000);
-      await waitUntil("the lock was not renewed", async () => (await readLock()) !== textBefore);
+      await waitUntil("the lock was not renewed in time", async () => (await readLock()) !== textBefore);
       assert.ok(Number((await bucket.read(lockObjectKey))?.age) < 60_000);
       assert.equal(lock.signal.aborted, false);
       await lock.release();
@@ -255,7 +255,7 @@ describe("the state of a stage", await needs("moto"), () => {
       const lock = await take();
       await writeLock(buildLockText("other"));
       test.mock.timers.tick(20_000);
-      await waitUntil("the loss was not noticed", () => lock.signal.aborted);
+      await waitUntil("the loss was not noticed in time", () => lock.signal.aborted);
       assert.match(String(lock.signal.reason), /lost the lock of the stage to joe \(postern rotate\)/);
       await lock.release();
       assert.equal(await readLock(), buildLockText("other"));
