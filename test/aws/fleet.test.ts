@@ -747,6 +747,7 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
     it("a rollback restores the earlier versions after a deployment moved only one of two aliases", async () => {
       const before = await readAliases();
       let moves = 0;
+      // After the first move, all calls are refused.
       account.allow = ({ action }) => {
         if (action === "lambda:UpdateAlias") moves += 1;
         return moves < 2;

@@ -178,6 +178,7 @@ describe("a stage deployed to moto", await needs("moto"), () => {
       const { Configuration } = await new Lambda().getFunction({ FunctionName });
       assert.equal(Configuration?.CodeSha256, codeSha256);
       assert.deepEqual(await readAlias(), { version: "2", weights: { 4: 0.2 } });
+      // The tests above published the versions 2 to 4.
       assert.equal(await functions.publishVersion(rule, findWanted(secondPackage)), "5");
       assert.equal((await functions.listVersions(rule)).at(-1)?.codeSha256, codeSha256);
       assert.deepEqual(await functions.listRules(), [rule, otherRule]);

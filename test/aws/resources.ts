@@ -396,7 +396,8 @@ const selectConfiguration = ({ Description, Handler, Runtime, Role, MemorySize, 
 };
 
 /**
- * Returns the input of UpdateAlias from an alias's properties. Without weights in the template, it removes all weights.
+ * Returns the input of UpdateAlias from an alias's properties. Without weights in the template, the input removes all
+ * weights.
  */
 const buildAliasInput = ({ FunctionVersion, Description, RoutingConfig }: Properties) => {
   const inTemplate: unknown = Object(RoutingConfig).AdditionalVersionWeights;

@@ -72,7 +72,7 @@ export const start = async (
   };
 
   const server = createServer(async (request, response) => {
-    // A path is `/2018-06-01/runtime/` and `invocation/next`, `invocation/ID/response`, `invocation/ID/error` or `init/error`.
+    // After `/2018-06-01/runtime/` comes `invocation/next`, `invocation/ID/response`, `…/ID/error` or `init/error`.
     const [, , , ...path] = (request.url ?? "").split("/");
     if (path.join("/") === "invocation/next") {
       nextResponse = response;
