@@ -286,7 +286,7 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
       assert.fail(`no order explains the history in ${file}`);
     }
     test.diagnostic(
-      `${history.length} changes, ${finishedChanges.length} of them with a known result, ${requests} requests`,
+      `${history.length} changes, ${history.length - finishedChanges.length} of them without a known result, ${requests} requests`,
     );
   });
 
