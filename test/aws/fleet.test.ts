@@ -871,6 +871,7 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
         const ending = deploy(otherStage, { clusters: [] });
         const Body = JSON.stringify({ owner: "other", by: "joe", what: "postern rollback --all", renewal: 0 });
         await new S3().putObject({ Bucket: await uploading.promise, Key: "lock.json", Body });
+        // The next renewal of the lock finds the other owner.
         test.mock.timers.tick(20_000);
         const lost =
           /^this command has lost the lock of the stage to joe \(postern rollback --all\), and changes nothing/;

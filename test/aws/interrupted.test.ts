@@ -271,27 +271,25 @@ interface ApiProxy {
   stop(): Promise<void>;
 }
 
+/** Starts a proxy in front of a cluster's API server. */
 const openProxy = async (cluster: TestCluster, folder: string): Promise<ApiProxy> => {
   const { ca, cert, key } = await readOrCreateServerCertificate(join(folder, "front"), "127.0.0.1");
-  const front: Omit<ApiProxy, "url" | "stop"> = { ca, gate: undefined };
+  const proxy: Omit<ApiProxy, "url" | "stop"> = { ca, gate: undefined };
   const server: Server = createServer({ cert, key }, (incoming, outgoing) => {
-    const { gate } = front;
+    const { gate } = proxy;
     const refuse = () => outgoing.writeHead(403).end(JSON.stringify({ kind: "Status", message: "killed", code: 403 }));
     const { method, url = "", headers } = incoming;
     const isChange = method !== "GET" && !url.includes("dryRun");
     if (gate && !gate.before(isChange)) return void refuse();
-    const forwarded = request(
-      `${cluster.server}${url}`,
-      { method, headers, ca: cluster.ca, agent: false },
-      (response) => {
-        gate?.after(isChange);
-        outgoing.writeHead(response.statusCode ?? 502, response.headers);
-        response.pipe(outgoing);
-      },
-    );
+    const options = { method, headers, ca: cluster.ca, agent: false };
+    const forwarded = request(`${cluster.server}${url}`, options, (response) => {
+      gate?.after(isChange);
+      outgoing.writeHead(response.statusCode ?? 502, response.headers);
+      response.pipe(outgoing);
+    });
     forwarded.on("error", () => outgoing.destroy());
     incoming.pipe(forwarded);
   });
   const url = `https://127.0.0.1:${await listen(server)}`;
-  return Object.assign(front, { url, stop: () => close(server) });
+  return Object.assign(proxy, { url, stop: () => close(server) });
 };

@@ -252,11 +252,11 @@ describe("a stage with functions in a VPC", await needs("moto", "runtime client"
   it("Lambda refuses a VPC for a function whose role has no right to network interfaces", async () => {
     const template = JSON.parse(account.cloudformation.stack("postern-test")?.deployed?.text ?? "");
     const { Role, VpcConfig } = template.Resources.NamespaceDashexistsLambdaFunction.Properties;
+    assert.ok(Role, "the function in the VPC has a role of its own");
     await assert.rejects(
       account.lambda.act("UpdateFunctionConfiguration", otherFunction, { VpcConfig }),
       /The provided execution role does not have permissions to call CreateNetworkInterface on EC2/,
     );
-    assert.ok(Role);
   });
 
   it("the role that deploys has no right to change an HTTP API without the tag of the stage", async () => {
