@@ -48,17 +48,17 @@ const signer = createTestSigner(1);
 
 /**
  * Returns the zip of a function whose event controls it: the function writes `says` to its log, throws the error
- * `throws`, ends its process, waits for `waits` milliseconds, or returns its process ID. Otherwise it returns `mark`
- * and its version.
+ * `throws`, ends its process (`ends`), waits for `waits` milliseconds, or returns its process ID (`returnsPid`).
+ * Without these fields, the function returns `mark` and its version.
  */
 const buildCode = (mark: string) =>
   zip({
-    "index.cjs": Buffer.from(`exports.handler = async ({ throws, ends, waits, says, names }) => {
+    "index.cjs": Buffer.from(`exports.handler = async ({ throws, ends, waits, says, returnsPid }) => {
       if (says) process.stdout.write(says + "\\n");
       if (throws) throw new TypeError(throws);
       if (ends) process.exit(3);
       if (waits) await new Promise((resolve) => setTimeout(resolve, waits));
-      if (names) return process.pid;
+      if (returnsPid) return process.pid;
       return { mark: ${JSON.stringify(mark)}, version: process.env.AWS_LAMBDA_FUNCTION_VERSION };
     };`),
   });
@@ -73,13 +73,13 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     account.lambda.functions.clear();
     account.recordedCalls.length = 0;
     Object.assign(account, { fault: undefined, allow: undefined });
-    Object.assign(account.lambda, { updating: 5, propagation: 0, random: Math.random });
+    Object.assign(account.lambda, { updateMilliseconds: 5, propagationMilliseconds: 0, random: Math.random });
   });
 
   const openLambda = (caller = "tester") => new Lambda({ ...account.actAs(caller), maxAttempts: 1 });
   const openCloudFormation = (caller = "tester") => new CloudFormation({ ...account.actAs(caller), maxAttempts: 1 });
   const openS3 = () => new S3({ ...account.actAs("tester"), maxAttempts: 1 });
-  /** Returns a check for assert.rejects: it fails unless the error has this name. */
+  /** Returns a function for assert.rejects, which accepts only errors with this name. */
   const expectError = (name: string) => (error: Error) =>
     error.name === name || assert.fail(`${error.name}: ${error.message}`);
   /** Sends a review as an API server would. */
@@ -142,21 +142,21 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     await waitUntilUpdated();
   };
 
-  describe("has functions that", () => {
+  describe("functions of the stand-in for Lambda", () => {
     beforeEach(createTwoVersions);
 
-    it("can be changed only with their latest revision", async () => {
+    it("a change of a function is refused unless it names the latest revision", async () => {
       const { RevisionId } = await readLatest();
       const change = { FunctionName, ZipFile: buildCode("three"), RevisionId };
       await openLambda().updateFunctionCode(change);
       await waitUntilUpdated();
-      const stale = [
+      const callsWithOldRevision = [
         () => openLambda().updateFunctionCode(change),
         () => openLambda().updateFunctionConfiguration({ FunctionName, RevisionId, MemorySize: 512 }),
         () => openLambda().publishVersion({ FunctionName, RevisionId }),
         () => openLambda().updateAlias({ ...alias, RevisionId, FunctionVersion: "2" }),
       ];
-      for (const call of stale) await assert.rejects(call, expectError("PreconditionFailedException"));
+      for (const call of callsWithOldRevision) await assert.rejects(call, expectError("PreconditionFailedException"));
       const moved = await openLambda().updateAlias({
         ...alias,
         RevisionId: (await readLiveAlias()).RevisionId,
@@ -166,8 +166,8 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal(moved.FunctionVersion, "2");
     });
 
-    it("refuse a second change during an update", async () => {
-      account.lambda.updating = 60_000;
+    it("a function refuses a second change during an update", async () => {
+      account.lambda.updateMilliseconds = 60_000;
       await openLambda().updateFunctionCode({ FunctionName, ZipFile: buildCode("three") });
       assert.equal((await readLatest()).LastUpdateStatus, "InProgress");
       const conflict = expectError("ResourceConflictException");
@@ -175,7 +175,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       await assert.rejects(openLambda().publishVersion(function_), conflict);
     });
 
-    it("aren't changed by a dry run", async () => {
+    it("a dry run changes no function, and is refused for an old revision and for a broken zip", async () => {
       const before = await readLatest();
       const dry = { FunctionName, ZipFile: buildCode("three"), DryRun: true };
       const dryRun = await openLambda().updateFunctionCode(dry);
@@ -187,7 +187,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       await assert.rejects(openLambda().send(broken), expectError("InvalidParameterValueException"));
     });
 
-    it("are published once after each change, and only with the expected hash", async () => {
+    it("a version is published once after each change, and only with the expected hash of the code", async () => {
       const publish = (input: object = {}) => openLambda().publishVersion({ FunctionName, ...input });
       await assert.rejects(publish({ CodeSha256: "another" }), ({ name, message }: Error) => {
         return name === "InvalidParameterValueException" && /^CodeSHA256 \(another\) is different from/.test(message);
@@ -214,7 +214,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.deepEqual([MemorySize, Timeout, Description], [512, 7, "change 2"]);
     });
 
-    it("are not published again after a dry run or an update that changes nothing", async () => {
+    it("no new version is published after a dry run or an update that changes nothing", async () => {
       const { CodeSha256 } = await readLatest();
       const code = { FunctionName, ZipFile: buildCode("two") };
       await openLambda().updateFunctionCode({ ...code, DryRun: true });
@@ -229,7 +229,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal((await openLambda().publishVersion(function_)).Version, "3");
     });
 
-    it("refuse a configuration that Lambda refuses", async () => {
+    it("a function refuses a configuration that Lambda refuses", async () => {
       const refusedChanges: [change: object, error: string][] = [
         [{ MemorySize: 64 }, "ValidationException"],
         [{ Timeout: 901 }, "ValidationException"],
@@ -248,7 +248,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal((await readLatest()).RevisionId, before.RevisionId);
     });
 
-    it("fail once their role is deleted", async () => {
+    it("a function can't be called while its role is deleted", async () => {
       const { Role = "" } = await readLatest();
       account.lambda.deletedRoles.add(Role);
       await assert.rejects(invoke({}, "live"), expectError("AccessDeniedException"));
@@ -256,7 +256,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal((await invoke({}, "live")).version, "1");
     });
 
-    it("write to the configured log group, and with JSON and the level WARN without Lambda's own lines", async () => {
+    it("a function writes to its configured log group; Lambda adds no lines with JSON and the level WARN", async () => {
       const LoggingConfig = { LogFormat: "JSON", LogGroup: "/aws/lambda/all", SystemLogLevel: "WARN" } as const;
       const change = (changed: object) => openLambda().updateFunctionConfiguration({ FunctionName, ...changed });
       await assert.rejects(
@@ -271,7 +271,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.match((await invoke({ says: "hello" }, "live")).log, /^START .*\nhello\nEND .*\nREPORT /);
     });
 
-    it("refuse to delete a version that an alias points at, also by a weight", async () => {
+    it("a version can't be deleted while an alias points at it or sends a share of calls to it", async () => {
       const remove = (Qualifier: string) => openLambda().deleteFunction({ FunctionName, Qualifier });
       await assert.rejects(remove("1"), expectError("ResourceConflictException"));
       const RoutingConfig = { AdditionalVersionWeights: { 2: 0.1 } };
@@ -285,13 +285,13 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     });
   });
 
-  describe("has quotas that", () => {
+  describe("quotas of the stand-in for Lambda", () => {
     beforeEach(createTwoVersions);
     afterEach(() => Object.assign(account.lambda, { quotas: { ...defaultQuotas }, isRateLimited: false }));
     const reserve = (ReservedConcurrentExecutions: number) =>
       openLambda().putFunctionConcurrency({ FunctionName, ReservedConcurrentExecutions });
 
-    it("GetAccountSettings returns together with the present usage", async () => {
+    it("GetAccountSettings returns the quotas and the present usage", async () => {
       await reserve(300);
       const { AccountLimit, AccountUsage } = await openLambda().getAccountSettings({});
       const { ConcurrentExecutions, UnreservedConcurrentExecutions, TotalCodeSize } = AccountLimit ?? {};
@@ -303,7 +303,8 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.deepEqual(AccountUsage, { FunctionCount: 1, TotalCodeSize: bytes });
     });
 
-    it("keep a concurrency of 100 unreserved, and in an account with a concurrency of 10 all of it", async () => {
+    // 900 is the quota of 1000 without 100.
+    it("100 concurrent calls can't be reserved, and in an account with a quota of 10 none of them", async () => {
       await reserve(900);
       await assert.rejects(reserve(901), expectError("InvalidParameterValueException"));
       await openLambda().deleteFunctionConcurrency(function_);
@@ -311,7 +312,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       await assert.rejects(reserve(1), /below its minimum value of \[10\]/);
     });
 
-    it("throttle a function without reserved concurrency if running and reserved calls use up the quota", async () => {
+    it("a function without reserved concurrency is throttled if other calls use up the quota", async () => {
       account.lambda.create("postern-test-other", buildCode("other"), {});
       const fn = account.lambda.functions.get(FunctionName);
       assert.ok(fn);
@@ -330,7 +331,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal((await invoke({}, "live")).version, "1");
     });
 
-    it("limit the code of all versions", async () => {
+    it("a quota limits the size of the code of all versions together", async () => {
       const { length } = buildCode("three");
       account.lambda.quotas.codeBytes = buildCode("one").length + 2 * buildCode("two").length + length - 1;
       const change = { FunctionName, ZipFile: Buffer.concat([buildCode("three")]) };
@@ -340,7 +341,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       await assert.rejects(openLambda().publishVersion(function_), expectError("CodeStorageExceededException"));
     });
 
-    it("limit the calls per second, and allow more for GetFunction than for GetAlias", async () => {
+    it("a quota limits the calls per second, and allows more for GetFunction than for GetAlias", async () => {
       account.lambda.isRateLimited = true;
       const client = openLambda();
       const countRefused = async (length: number, call: () => Promise<unknown>) => {
@@ -354,11 +355,11 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     });
   });
 
-  describe("has aliases that", () => {
+  describe("aliases of the stand-in for Lambda", () => {
     beforeEach(createTwoVersions);
-    const move = (change: object) => openLambda().updateAlias({ ...alias, ...change });
+    const updateAlias = (change: object) => openLambda().updateAlias({ ...alias, ...change });
 
-    it("point only at published versions", async () => {
+    it("an alias points only at published versions, with a weight for one other version of that role", async () => {
       const refusedChanges: [object, string][] = [
         [{ FunctionVersion: "$LATEST" }, "InvalidParameterValueException"],
         [{ FunctionVersion: "9" }, "ResourceNotFoundException"],
@@ -369,12 +370,13 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         [buildRouting({ 2: -0.1 }), "InvalidParameterValueException"],
       ];
       for (const [change, error] of refusedChanges)
-        await assert.rejects(move(change), expectError(error), JSON.stringify(change));
+        await assert.rejects(updateAlias(change), expectError(error), JSON.stringify(change));
       const versions = account.lambda.functions.get(FunctionName)?.versions;
       versions?.set("3", getSecondVersion());
-      await assert.rejects(move(buildRouting({ 2: 0.1, 3: 0.1 })), expectError("InvalidParameterValueException"));
+      const invalid = expectError("InvalidParameterValueException");
+      await assert.rejects(updateAlias(buildRouting({ 2: 0.1, 3: 0.1 })), invalid);
       versions?.set("3", { ...getSecondVersion(), role: "arn:aws:iam::123456789012:role/another" });
-      await assert.rejects(move(buildRouting({ 3: 0.1 })), expectError("InvalidParameterValueException"));
+      await assert.rejects(updateAlias(buildRouting({ 3: 0.1 })), invalid);
       assert.equal((await readLiveAlias()).FunctionVersion, "1");
     });
     const buildRouting = (AdditionalVersionWeights: Record<string, number>) => ({
@@ -386,37 +388,37 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       return fnVersion;
     };
 
-    it("send a fraction of calls to another version until the weights are empty", async () => {
-      await move(buildRouting({ 2: 0.1 }));
+    it("an alias sends a fraction of calls to another version until its weights are empty", async () => {
+      await updateAlias(buildRouting({ 2: 0.1 }));
       account.lambda.random = () => 0.09;
       assert.equal((await invoke({}, "live")).version, "2");
       account.lambda.random = () => 0.1;
       assert.equal((await invoke({}, "live")).version, "1");
-      await move({ Description: "still weighted" });
+      await updateAlias({ Description: "still weighted" });
       assert.deepEqual((await readLiveAlias()).RoutingConfig?.AdditionalVersionWeights, { 2: 0.1 });
-      await move(buildRouting({}));
+      await updateAlias(buildRouting({}));
       assert.equal((await readLiveAlias()).RoutingConfig, undefined);
       account.lambda.random = () => 0;
       assert.equal((await invoke({}, "live")).version, "1");
     });
 
-    it("are new for the API at once, but for invocations only some time after their creation or move", async () => {
-      account.lambda.propagation = 60_000;
-      await move({ FunctionVersion: "2" });
+    it("the API shows a new or moved alias at once, but invocations use it only after some time", async () => {
+      account.lambda.propagationMilliseconds = 60_000;
+      await updateAlias({ FunctionVersion: "2" });
       await openLambda().createAlias({ FunctionName, Name: "fresh", FunctionVersion: "2" });
       assert.equal((await readLiveAlias()).FunctionVersion, "2");
       assert.equal((await invoke({}, "live")).version, "1");
       assert.equal((await invoke({}, "2")).version, "2");
       await assert.rejects(invoke({}, "fresh"), expectError("ResourceNotFoundException"));
-      account.lambda.propagation = 0;
+      account.lambda.propagationMilliseconds = 0;
       for (const name of ["live", "fresh"]) assert.equal((await invoke({}, name)).version, "2");
     });
   });
 
-  describe("runs functions, and", () => {
+  describe("calls of functions of the stand-in for Lambda", () => {
     beforeEach(createTwoVersions);
 
-    it("returns the version that ran, and its log", async () => {
+    it("a call returns the version that ran, and at most 4096 bytes of its log", async () => {
       assert.deepEqual((await invoke({}, "2")).payload, { mark: "two", version: "2" });
       const { log, version, fault } = await invoke({ says: "a line of its own" }, "live");
       assert.deepEqual([version, fault], ["1", undefined]);
@@ -425,7 +427,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal(Buffer.byteLength(long), 4096);
     });
 
-    it("returns the error that a function threw, and can call the function again", async () => {
+    it("a call returns the error that a function threw, and the function can be called again", async () => {
       const { payload, fault, log } = await invoke({ throws: "no such thing" }, "live");
       assert.equal(fault, "Unhandled");
       assert.equal(Object(payload).errorType, "TypeError");
@@ -434,12 +436,12 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal((await invoke({}, "live")).fault, undefined);
     });
 
-    it("starts a function again after its process ended", async () => {
+    it("a function is started again after its process ended", async () => {
       assert.equal((await invoke({ ends: true }, "live")).fault, "Unhandled");
       assert.deepEqual((await invoke({}, "live")).payload, { mark: "one", version: "1" });
     });
 
-    it("ends an invocation after the function's timeout, and starts the function again for the next one", async () => {
+    it("a call ends after the function's timeout, and the next call starts the function again", async () => {
       await configure({ Timeout: 1 });
       const { payload, fault } = await invoke({ waits: 60_000 });
       assert.equal(fault, "Unhandled");
@@ -448,8 +450,8 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal((await invoke({})).fault, undefined);
     });
 
-    it("runs three simultaneous calls of a version in two processes", async () => {
-      const busy = { waits: 300, names: true };
+    it("three simultaneous calls of a version run in two processes", async () => {
+      const busy = { waits: 300, returnsPid: true };
       const answers = await Promise.all([busy, busy, busy].map((event) => invoke(event, "live")));
       const pids = answers.map(({ payload }) => payload);
       assert.equal(pids.filter((pid) => typeof pid === "number").length, 3);
@@ -457,9 +459,9 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     });
   });
 
-  describe("counts", () => {
+  describe("metrics of the stand-in for Lambda", () => {
     beforeEach(createTwoVersions);
-    it("invocations and errors by the version that an alias chose", async () => {
+    it("invocations and errors are counted by the version that an alias chose", async () => {
       const Resource = `${FunctionName}:live`;
       const buildDimensions = (version: string) => ({ FunctionName, Resource, ExecutedVersion: version });
       const readCounts = async () => [
@@ -490,7 +492,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     });
   });
 
-  describe("has logs that", () => {
+  describe("the stand-in for CloudWatch Logs", () => {
     const group = "/aws/lambda/postern-test";
     const query = "filter level > 0 | stats sum(level) as sum, count(*) as lines by who | sort who";
     const openLogs = () => new CloudWatchLogs({ ...account.actAs("tester"), maxAttempts: 1 });
@@ -513,10 +515,10 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       account.logs.clear();
       account.logs.groups.clear();
       account.logs.groups.set(group, []);
-      Object.assign(account.logs, { ingestion: 0, querying: 50, startsPerSecond: 100 });
+      Object.assign(account.logs, { ingestionMilliseconds: 0, queryMilliseconds: 50, startsPerSecond: 100 });
     });
 
-    it("answer queries with the lines of the query's group and time", async () => {
+    it("a query reads only the lines of its log group and of its time", async () => {
       for (const line of [{ who: "b", level: 1 }, { who: "a", level: 2 }, { who: "b", level: "3" }, { who: "c" }])
         write(line);
       const rows = [
@@ -529,17 +531,17 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.deepEqual(await readRowsOfQuery({ logGroup: `${group}-other` }), []);
     });
 
-    it("show a line only after a while, and the result of a query only when it is complete", async () => {
-      account.logs.ingestion = 3_600_000;
+    it("a query finds a line only after a while, and has a result only when the query is complete", async () => {
+      account.logs.ingestionMilliseconds = 3_600_000;
       write({ who: "a", level: 1 });
       assert.deepEqual(await readRowsOfQuery(), []);
-      Object.assign(account.logs, { ingestion: 0, querying: 600 });
+      Object.assign(account.logs, { ingestionMilliseconds: 0, queryMilliseconds: 600 });
       const { queryId } = await startQuery();
       assert.equal((await openLogs().getQueryResults({ queryId })).status, "Running");
       assert.deepEqual(await readRowsOfQuery(), [{ who: "a", sum: "1", lines: "1" }]);
     });
 
-    it("refuse wrong queries, more than 30 queries at once, and more starts per second than allowed", async () => {
+    it("wrong queries, more than 30 queries at once, and too many starts per second are refused", async () => {
       await assert.rejects(startQuery({ queryString: "parse it" }), expectError("MalformedQueryException"));
       await assert.rejects(startQuery({ logGroupName: "/no" }), expectError("ResourceNotFoundException"));
       await assert.rejects(startQuery({ limit: 10_001 }), expectError("InvalidParameterException"));
@@ -548,7 +550,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         startQuery({ startTime: Date.now(), endTime: Date.now() }),
         expectError("InvalidParameterException"),
       );
-      account.logs.querying = 60_000;
+      account.logs.queryMilliseconds = 60_000;
       const mostConcurrentQueries = 30;
       for (let count = 0; count < mostConcurrentQueries; count++) await startQuery();
       await assert.rejects(startQuery(), expectError("LimitExceededException"));
@@ -557,12 +559,12 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       account.logs.startsPerSecond = 100;
     });
 
-    it("drop a line for a group that doesn't exist", async () => {
+    it("a line for a log group that doesn't exist is dropped", async () => {
       account.logs.write("/no", "stream", "{}");
       assert.deepEqual([...account.logs.groups.keys()], [group]);
     });
 
-    it("have the lines of a function, and at the level WARN Lambda's reports of failures only", async () => {
+    it("a log group has a function's lines, and at the level WARN only Lambda's reports of failures", async () => {
       createTwoVersions();
       const LoggingConfig = { LogGroup: group, LogFormat: "JSON", SystemLogLevel: "WARN" } as const;
       await configure({ LoggingConfig, Timeout: 60 });
@@ -587,15 +589,15 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
           [`${FunctionName}[$LATEST][stand-in]`, "error"],
         ],
       );
-      const text = openLambda().updateFunctionConfiguration({
+      const levelWithoutJson = openLambda().updateFunctionConfiguration({
         FunctionName,
         LoggingConfig: { SystemLogLevel: "WARN" },
       });
-      await assert.rejects(text, expectError("InvalidParameterValueException"));
+      await assert.rejects(levelWithoutJson, expectError("InvalidParameterValueException"));
     });
   });
 
-  describe("has stacks that", () => {
+  describe("stacks of the stand-in for CloudFormation", () => {
     const StackName = "postern-test";
     const buildTemplate = (
       change: { code?: string; version?: unknown; memory?: number; extraResources?: object } = {},
@@ -614,13 +616,13 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     });
     const create = async (content: object) => {
       await openCloudFormation().createStack(buildStackRequest(content));
-      return waitUntilSettled();
+      return waitForStack();
     };
     const update = async (content: object) => {
       await openCloudFormation().updateStack(buildStackRequest(content));
-      return waitUntilSettled();
+      return waitForStack();
     };
-    const waitUntilSettled = async () => {
+    const waitForStack = async () => {
       await account.cloudformation.waitUntilIdle();
       const { Stacks = [] } = await openCloudFormation().describeStacks({ StackName });
       return Stacks[0];
@@ -645,7 +647,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       account.logs.groups.clear();
     });
 
-    it("are created in the order of references, and return their outputs", async () => {
+    it("a stack creates resources in the order of their references, and returns its outputs", async () => {
       const stack = await create(buildTemplate());
       assert.equal(stack?.StackStatus, "CREATE_COMPLETE");
       assert.deepEqual(
@@ -663,7 +665,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal(TemplateBody, JSON.stringify(buildTemplate()));
     });
 
-    it("change only properties that differ in the template, so a moved alias isn't moved back", async () => {
+    it("an update changes only properties that differ in the template; a moved alias isn't moved back", async () => {
       await create(buildTemplate());
       await assert.rejects(update(buildTemplate()), /No updates are to be performed/);
       await openLambda().updateFunctionCode({ FunctionName, ZipFile: buildCode("elsewhere") });
@@ -681,7 +683,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.deepEqual(listActions("cloudformation"), ["UpdateFunctionConfiguration", "GetFunctionConfiguration"]);
     });
 
-    it("set an alias to the template's version if that changes, and remove the alias's weights", async () => {
+    it("an update moves an alias if its version changes in the template, and removes the alias's weights", async () => {
       await create(buildTemplate());
       const second = {
         Type: "AWS::Lambda::Version",
@@ -696,7 +698,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.deepEqual([FunctionVersion, remaining], ["2", undefined]);
     });
 
-    it("roll back if a step fails and can then be updated, or fail if the rollback fails too", async () => {
+    it("a stack rolls back if a step fails and can then be updated; it fails if the rollback fails too", async () => {
       await create(buildTemplate());
       // Every configuration update fails, also that of the rollback.
       account.fault = ({ action, caller }, when) =>
@@ -725,7 +727,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal((await readLatest()).MemorySize, 256);
     });
 
-    it("leave no resources if their creation fails", async () => {
+    it("a stack whose creation fails keeps no resources, and must be deleted before the next creation", async () => {
       const failed = await create(buildTemplate({ code: "none.zip" }));
       assert.equal(failed?.StackStatus, "ROLLBACK_COMPLETE");
       assert.equal(account.lambda.functions.size, 0);
@@ -734,7 +736,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal((await create(buildTemplate()))?.StackStatus, "CREATE_COMPLETE");
     });
 
-    it("delete resources that the template no longer has, except those with DeletionPolicy Retain", async () => {
+    it("an update deletes resources that the template no longer has, except with DeletionPolicy Retain", async () => {
       const kept = { Type: "AWS::S3::Bucket", DeletionPolicy: "Retain", Properties: { BucketName: "kept-bucket" } };
       const deleted = { Type: "AWS::S3::Bucket", Properties: { BucketName: "deleted-bucket" } };
       await create(buildTemplate({ extraResources: { Kept: kept, Deleted: deleted } }));
@@ -744,29 +746,29 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       await assert.rejects(openS3().listObjectsV2({ Bucket: "deleted-bucket" }), expectError("NoSuchBucket"));
     });
 
-    it("can't create a log group that exists already, in the stack or after its removal from the stack", async () => {
+    it("a stack can't create a log group that the same stack has, or that was removed from it and kept", async () => {
       const LogGroupName = "/aws/lambda/all";
       const group = { Type: "AWS::Logs::LogGroup", DeletionPolicy: "Retain", Properties: { LogGroupName } };
-      await create(buildTemplate({ extraResources: { First1: group } }));
+      await create(buildTemplate({ extraResources: { First: group } }));
       assert.equal(
-        (await update(buildTemplate({ extraResources: { Second1: group } })))?.StackStatus,
+        (await update(buildTemplate({ extraResources: { Second: group } })))?.StackStatus,
         "UPDATE_ROLLBACK_COMPLETE",
       );
       assert.equal((await update(buildTemplate({ memory: 256 })))?.StackStatus, "UPDATE_COMPLETE");
-      const again = buildTemplate({ memory: 256, extraResources: { Second1: group } });
+      const again = buildTemplate({ memory: 256, extraResources: { Second: group } });
       assert.equal((await update(again))?.StackStatus, "UPDATE_ROLLBACK_COMPLETE");
     });
 
-    it("take over log groups that exist, by a change set that only imports", async () => {
+    it("a stack takes over an existing log group by a change set of type IMPORT without other changes", async () => {
       const LogGroupName = "/aws/lambda/kept";
       account.logs.groups.set(LogGroupName, []);
       const Kept = { Type: "AWS::Logs::LogGroup", DeletionPolicy: "Retain", Properties: { LogGroupName } };
-      const identified = { ResourceType: Kept.Type, LogicalResourceId: "Kept", ResourceIdentifier: { LogGroupName } };
+      const keptGroup = { ResourceType: Kept.Type, LogicalResourceId: "Kept", ResourceIdentifier: { LogGroupName } };
       const importFrom = async (content: object) => {
         const set = { ...buildStackRequest(content), ChangeSetName: "import", ChangeSetType: "IMPORT" as const };
-        await openCloudFormation().createChangeSet({ ...set, ResourcesToImport: [identified] });
+        await openCloudFormation().createChangeSet({ ...set, ResourcesToImport: [keptGroup] });
         await openCloudFormation().executeChangeSet({ StackName, ChangeSetName: "import" });
-        return waitUntilSettled();
+        return waitForStack();
       };
       await create(buildTemplate());
       const Other = { ...Kept, Properties: { LogGroupName: "/aws/lambda/other" } };
@@ -774,24 +776,18 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         importFrom(buildTemplate({ extraResources: { Kept, Other } })),
         /cannot modify or add resources/,
       );
-      const onlyKept = { Kept };
-      assert.equal((await importFrom(buildTemplate({ extraResources: onlyKept })))?.StackStatus, "IMPORT_COMPLETE");
-      const kept = { Kept: { ...Kept, Properties: { LogGroupName, RetentionInDays: 3 } } };
-      assert.equal(
-        (await update(buildTemplate({ memory: 256, extraResources: kept })))?.StackStatus,
-        "UPDATE_COMPLETE",
-      );
+      const imported = await importFrom(buildTemplate({ extraResources: { Kept } }));
+      assert.equal(imported?.StackStatus, "IMPORT_COMPLETE");
+      const extraResources = { Kept: { ...Kept, Properties: { LogGroupName, RetentionInDays: 3 } } };
+      assert.equal((await update(buildTemplate({ memory: 256, extraResources })))?.StackStatus, "UPDATE_COMPLETE");
       assert.equal(account.logs.retention.get(LogGroupName), 3);
       await remove();
       assert.deepEqual([...account.logs.groups.keys()], [LogGroupName]);
     });
 
-    it("can't be deleted completely before their buckets are empty", async () => {
-      await create(
-        buildTemplate({
-          extraResources: { Full: { Type: "AWS::S3::Bucket", Properties: { BucketName: "full-bucket" } } },
-        }),
-      );
+    it("the deletion of a stack fails if a bucket isn't empty, but deletes the other resources", async () => {
+      const Full = { Type: "AWS::S3::Bucket", Properties: { BucketName: "full-bucket" } };
+      await create(buildTemplate({ extraResources: { Full } }));
       await openS3().putObject({ Bucket: "full-bucket", Key: "a", Body: "b" });
       await remove();
       const stack = account.cloudformation.stack(StackName);
@@ -801,7 +797,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     });
   });
 
-  describe("has a gateway that", () => {
+  describe("the stand-in for API Gateway", () => {
     const source = `exports.handler = async ({ rawPath, requestContext, body }) => {
       if (rawPath.endsWith("/rule/slow")) await new Promise((resolve) => setTimeout(resolve, 60_000));
       if (rawPath.endsWith("/rule/broken")) return { body: "no status" };
@@ -824,7 +820,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       await openS3().putObject({ Bucket: "gateway", Key: "rule.zip", Body });
     });
 
-    it("returns a function's answer, within the timeout of the template", async () => {
+    it("a gateway returns a function's answer, or 502 without a status, or 503 after the timeout", async () => {
       const base = await create("waiting", templates.gateway);
       assert.equal(base, account.baseUrl);
       const sendReview = async (phase: string) => {
@@ -837,31 +833,31 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       await remove("waiting");
     });
 
-    it("uses a new route, a removed permission and a new permission only after some time", async () => {
-      account.lambda.propagation = 60_000;
+    it("a gateway uses a new route, a removed permission and a new permission only after some time", async () => {
+      account.lambda.propagationMilliseconds = 60_000;
       const base = await create("fresh", templates.gateway);
       assert.deepEqual(await review(base, "rule"), { status: 404, body: '{"message":"Not Found"}' });
-      account.lambda.propagation = 0;
+      account.lambda.propagationMilliseconds = 0;
       assert.equal((await review(base, "rule")).status, 418);
-      const [statement] = account.lambda.functions.get(FunctionName)?.policies.get("live")?.statements ?? [];
-      const permission = { ...function_, Qualifier: "live", StatementId: String(statement?.Sid) };
+      const [removed] = account.lambda.functions.get(FunctionName)?.policies.get("live")?.statements ?? [];
+      const permission = { ...function_, Qualifier: "live", StatementId: String(removed?.Sid) };
       const forbidden = { status: 500, body: '{"message":"Internal Server Error"}' };
-      account.lambda.propagation = 60_000;
+      account.lambda.propagationMilliseconds = 60_000;
       await openLambda().removePermission(permission);
       assert.equal((await review(base, "rule")).status, 418);
-      account.lambda.propagation = 0;
+      account.lambda.propagationMilliseconds = 0;
       assert.deepEqual(await review(base, "rule"), forbidden);
-      account.lambda.propagation = 60_000;
+      account.lambda.propagationMilliseconds = 60_000;
       const Principal = "apigateway.amazonaws.com";
       await openLambda().addPermission({ ...permission, Action: "lambda:InvokeFunction", Principal });
       assert.deepEqual(await review(base, "rule"), forbidden);
-      account.lambda.propagation = 0;
+      account.lambda.propagationMilliseconds = 0;
       assert.equal((await review(base, "rule")).status, 418);
       await remove("fresh");
     });
   });
 
-  describe("is deployed to by osls", () => {
+  describe("the stand-in of an AWS account, deployed to by osls", () => {
     const rules = ["always-deny", "always-admit"];
     let folder: string;
     before(async () => {
@@ -869,8 +865,8 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       for (const shared of ["lib", "node_modules"]) await symlink(join(root, shared), join(folder, shared));
       await cp(join(root, "package.json"), join(folder, "package.json"));
       const service = await readFile(join(root, "serverless.yml"), "utf8");
-      const individually = /^package:/m.test(service) ? "" : "\npackage:\n  individually: true\n";
-      await writeFile(join(folder, "serverless.yml"), `${service}${individually}`);
+      const packaging = /^package:/m.test(service) ? "" : "\npackage:\n  individually: true\n";
+      await writeFile(join(folder, "serverless.yml"), `${service}${packaging}`);
     });
     after(() => rm(folder, { recursive: true, force: true }));
     beforeEach(() => account.reset());
@@ -910,17 +906,17 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     };
     const getOutputs = () => account.cloudformation.stack("postern-test")?.outputs ?? {};
 
-    it("with a URL for each function, and counts reviews, refused calls and errors", async () => {
+    it("the account gets a URL for each function, and counts reviews, refused calls and errors", async () => {
       await build("no");
       await runOsls("deploy", "--param=endpoint=url");
       assert.equal(Object(await openS3().listBuckets({})).Buckets.length, 1, "earlier tests left no buckets");
       const { AlwaysDashdenyBaseUrl, AlwaysDashadmitBaseUrl } = Object(getOutputs());
-      const [deny, admit] = [AlwaysDashdenyBaseUrl, AlwaysDashadmitBaseUrl].map((output) =>
+      const [denyUrl, admitUrl] = [AlwaysDashdenyBaseUrl, AlwaysDashadmitBaseUrl].map((output) =>
         String(Object(output).value),
       );
-      assert.equal((await readVerdict(String(deny), "always-deny")).allowed, false);
-      assert.equal((await readVerdict(String(deny), "always-deny")).allowed, false);
-      assert.equal((await readVerdict(String(admit), "always-admit")).allowed, true);
+      assert.equal((await readVerdict(String(denyUrl), "always-deny")).allowed, false);
+      assert.equal((await readVerdict(String(denyUrl), "always-deny")).allowed, false);
+      assert.equal((await readVerdict(String(admitUrl), "always-admit")).allowed, true);
       const lines = (account.logs.groups.get("/aws/lambda/postern-test") ?? []).map(({ line }) => JSON.parse(line));
       // Only the first review of a function waits for the function's start. Its latency contains the start.
       assert.deepEqual(
@@ -937,14 +933,17 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.deepEqual(await Promise.all(samples), [2, 3]);
       const policies = account.lambda.functions.get("postern-test-always-admit")?.policies;
       policies?.clear();
-      assert.deepEqual(await review(String(admit), "always-admit"), { status: 403, body: '{"Message":"Forbidden"}' });
+      assert.deepEqual(await review(String(admitUrl), "always-admit"), {
+        status: 403,
+        body: '{"Message":"Forbidden"}',
+      });
       const denying = account.lambda.functions.get("postern-test-always-deny");
       assert.ok(denying);
       denying.reserved = 0;
-      assert.equal((await review(String(deny), "always-deny")).status, 429);
+      assert.equal((await review(String(denyUrl), "always-deny")).status, 429);
       denying.reserved = undefined;
       denying.versions.set("1", { ...denying.latest, code: zip({ "index.cjs": Buffer.from("throw 1;") }) });
-      assert.equal((await review(String(deny), "always-deny")).status, 502);
+      assert.equal((await review(String(denyUrl), "always-deny")).status, 502);
       const counts = ["Url4xxCount", "Url5xxCount", "Throttles", "Errors"].map((metric) =>
         sumMetric("AWS/Lambda", metric, { FunctionName: "postern-test-always-deny" }),
       );

@@ -33,6 +33,7 @@ import { openS3, type S3 } from "./s3.ts";
 // CloudWatch's metrics and logs are stand-ins, which are as strict as AWS's documentation. moto answers all other
 // calls. A test can record calls, make them fail and refuse them.
 
+/** What a client needs in order to call AWS under one access key. */
 export interface Caller {
   region: string;
   endpoint: string;
@@ -41,7 +42,7 @@ export interface Caller {
   env: Record<string, string>;
 }
 
-/** The members of DynamoDB's answers that tests read. */
+/** The fields of DynamoDB's answers that tests read. */
 interface TableAnswer {
   __type?: string;
   Items: { key: { S: string } }[];
@@ -80,6 +81,7 @@ export interface Account extends CallRecorder {
   stop(): Promise<void>;
 }
 
+/** Opens an account. `isInProcess`: functions run in this process instead of processes of their own. */
 export const openAccount = async (
   region = "eu-west-1",
   { isInProcess, accountId }: { isInProcess?: boolean; accountId?: string } = {},
@@ -102,9 +104,9 @@ export const openAccount = async (
     allowsLambda: (role, action) =>
       findAllowingStatement(listRoleStatements(role), { action, resource: "*" }) !== undefined,
   });
-  const listRoles = () => [...cloudformation.stacks.values()].flatMap(({ resources }) => [...resources.values()]);
+  const listResources = () => [...cloudformation.stacks.values()].flatMap(({ resources }) => [...resources.values()]);
   const listRoleStatements = (role: string) => {
-    const { Policies } = Object(listRoles().find(({ attributes }) => attributes?.Arn === role)?.properties);
+    const { Policies } = Object(listResources().find(({ attributes }) => attributes?.Arn === role)?.properties);
     return [Policies ?? []].flat().flatMap(({ PolicyDocument }) => placeStatements(PolicyDocument, role));
   };
   const gateways = await openGateways(certificate, lambda, { metrics: cloudwatch, logs });
@@ -114,7 +116,7 @@ export const openAccount = async (
     region,
     moto: { eks: createMotoService(moto.url, "eks"), sts: createMotoService(moto.url, "sts") },
     findRole: (name) => lambda.functions.get(name)?.latest.role,
-    hasRole: (arn) => listRoles().some(({ attributes }) => attributes?.Arn === arn),
+    hasRole: (arn) => listResources().some(({ attributes }) => attributes?.Arn === arn),
   });
   const { clusters } = eks;
   const s3 = openS3(createMotoService(moto.url, "s3"), recorder);
@@ -133,7 +135,7 @@ export const openAccount = async (
   });
   const cloudformation = openCloudFormation({ lambda, logs, storage, gateways, cloudwatch, recorder: account, region });
 
-  const imitations: Record<string, AwsService> = {
+  const standIns: Record<string, AwsService> = {
     lambda,
     cloudformation,
     logs,
@@ -144,19 +146,21 @@ export const openAccount = async (
     sns: openTopics(topics),
     dynamodb: openDynamoDb(createMotoService(moto.url, "dynamodb")),
   };
-  /** Reports whether a caller may make a call: by its role, or without one by the function `allow` of the test. */
+  /** Reports whether a caller may make a call. The caller's role decides; without a role, the test's `allow` does. */
   const allow = (call: RecordedCall): boolean => {
-    const role = lambda.functions.get(call.caller ?? "")?.latest.role ?? eks.getTakenRole(call.caller);
+    const role = lambda.functions.get(call.caller ?? "")?.latest.role ?? eks.getAssumedRole(call.caller);
     // The roles of other accounts have all rights there.
     if (role === undefined || eks.roles.has(role)) return account.allow?.(call) ?? true;
     const statements = listRoleStatements(role);
     return listIamCalls(call).every((iamCall) => findAllowingStatement(statements, iamCall) !== undefined);
   };
   const { url, stop } = await startServer(
-    (scope, request) => {
-      if (scope === undefined) return request.path.startsWith(codePath) ? lambda : createMotoService(moto.url, "");
-      return imitations[scope] ?? createMotoService(moto.url, scope);
+    (serviceName, request) => {
+      if (serviceName === undefined)
+        return request.path.startsWith(codePath) ? lambda : createMotoService(moto.url, "");
+      return standIns[serviceName] ?? createMotoService(moto.url, serviceName);
     },
+    // The recorder is the account, but with the `allow` from above instead of the test's.
     Object.create(account, { allow: { value: allow } }),
   );
   lambda.base = url;
@@ -200,12 +204,12 @@ export const openAccount = async (
       cloudwatch.clear();
       cloudwatch.alarms.clear();
       cloudwatch.dashboards.clear();
-      cloudwatch.ahead = 0;
-      cloudwatch.delay = 0;
-      Object.assign(lambda, { propagation: 0, warming: 30, warmFailure: undefined });
+      cloudwatch.clockOffset = 0;
+      cloudwatch.delayMilliseconds = 0;
+      Object.assign(lambda, { propagationMilliseconds: 0, warmingMilliseconds: 30, warmFailure: undefined });
       await moto.reset();
       account.recordedCalls.length = 0;
-      s3.ahead = 0;
+      s3.clockOffset = 0;
       Object.assign(lambda, { quotas: { ...defaultQuotas }, isRateLimited: false });
       Object.assign(account, { fault: undefined, allow: undefined });
     },
@@ -218,8 +222,8 @@ export const openAccount = async (
 };
 
 /** Creates a service that forwards its calls to moto. */
-export const createMotoService = (moto: string, scope: string): AwsService => ({
-  identify: (request) => describeCall(scope, request),
+export const createMotoService = (moto: string, service: string): AwsService => ({
+  identify: (request) => describeCall(service, request),
   answer: (request) =>
     new Promise<AwsReply>((resolve, reject) => {
       const { method, target, body, query } = request;
@@ -227,7 +231,7 @@ export const createMotoService = (moto: string, scope: string): AwsService => ({
         Object.entries(request.headers).filter(([name]) => !connectionHeaders.has(name)),
       );
       // moto finds the service of a call by the header `authorization`, which a presigned call doesn't have.
-      if (scope === "sts") headers.authorization ??= `AWS4-HMAC-SHA256 Credential=${query.get("X-Amz-Credential")}`;
+      if (service === "sts") headers.authorization ??= `AWS4-HMAC-SHA256 Credential=${query.get("X-Amz-Credential")}`;
       const outgoing = http.request(`${moto}${target}`, {
         method,
         headers: { ...headers, "content-length": body.length },
@@ -243,7 +247,7 @@ export const createMotoService = (moto: string, scope: string): AwsService => ({
       });
       outgoing.end(body);
     }),
-  refuse: chooseErrorFormat(scope),
+  refuse: chooseErrorFormat(service),
 });
 
 /** Answers for SNS. Postern reads only the number of a topic's subscriptions, which moto doesn't count. */
@@ -263,35 +267,36 @@ const openTopics = (topics: Account["topics"]): AwsService => ({
 
 const connectionHeaders = new Set(["connection", "expect", "keep-alive", "transfer-encoding"]);
 
-const chooseErrorFormat = (scope: string): ((refusal: AwsError) => AwsReply) => {
-  if (scope === "s3") return refuseInS3;
-  if (["sts", "iam", "ec2", "sns"].includes(scope)) return refuseInQuery;
-  return ["eks", "apigateway"].includes(scope) ? refuseInRest : refuseInJson;
+const chooseErrorFormat = (service: string): ((refusal: AwsError) => AwsReply) => {
+  if (service === "s3") return refuseInS3;
+  if (["sts", "iam", "ec2", "sns"].includes(service)) return refuseInQuery;
+  return ["eks", "apigateway"].includes(service) ? refuseInRest : refuseInJson;
 };
 
 /** Returns the action and resource of a call, as a policy names them. */
-const describeCall = (scope: string, request: AwsRequest): { action: string; name: string } => {
+const describeCall = (service: string, request: AwsRequest): { action: string; name: string } => {
   const target = request.headers["x-amz-target"];
-  if (scope === "s3") return describeS3Call(request);
+  if (service === "s3") return describeS3Call(request);
   if (typeof target === "string") {
     const { Name, Path, SecretId } = Object(JSON.parse(String(request.body) || "{}"));
-    return { action: `${scope}:${target.replace(/^.*\./, "")}`, name: String(Name ?? Path ?? SecretId ?? "") };
+    return { action: `${service}:${target.replace(/^.*\./, "")}`, name: String(Name ?? Path ?? SecretId ?? "") };
   }
   const form = new URLSearchParams(String(request.body));
   const action = form.get("Action") ?? request.query.get("Action");
-  if (action !== null) return { action: `${scope}:${action}`, name: form.get("RoleName") ?? "" };
+  if (action !== null) return { action: `${service}:${action}`, name: form.get("RoleName") ?? "" };
   const parts = request.path.split("/").map(decodeURIComponent);
-  if (scope === "eks" && parts[1] === "clusters") {
-    const [, , name, what] = parts;
+  if (service === "eks" && parts[1] === "clusters") {
+    const [, , name, subresource] = parts;
     const objectActions: Record<string, string> = { GET: "DescribeCluster", DELETE: "DeleteCluster" };
     const collectionActions: Record<string, string> = { GET: "ListClusters", POST: "CreateCluster" };
-    const known = what === undefined ? (name ? objectActions : collectionActions)[request.method] : undefined;
-    return { action: `eks:${known ?? `${request.method} ${request.path}`}`, name: name ?? "" };
+    const actions = name ? objectActions : collectionActions;
+    const action = subresource === undefined ? actions[request.method] : undefined;
+    return { action: `eks:${action ?? `${request.method} ${request.path}`}`, name: name ?? "" };
   }
-  return { action: `${scope}:${request.method} ${request.path}`, name: parts.at(-1) ?? "" };
+  return { action: `${service}:${request.method} ${request.path}`, name: parts.at(-1) ?? "" };
 };
 
-/** Returns the action that a call of S3 needs a right to. The method and the query determine the action. */
+/** Returns the action of a call of S3, as a policy names it. The method, path and query determine the action. */
 const describeS3Call = ({ method, path, query }: AwsRequest): { action: string; name: string } => {
   const [, bucket = "", ...rest] = path.split("/").map(decodeURIComponent);
   const key = rest.join("/");
@@ -305,15 +310,8 @@ const describeS3Call = ({ method, path, query }: AwsRequest): { action: string; 
   }
   if (method === "POST" && query.has("delete")) return toCall("DeleteObject");
   if (query.has("versions")) return toCall("ListBucketVersions");
-  const subresource = [
-    "policy",
-    "encryption",
-    "versioning",
-    "tagging",
-    "location",
-    "lifecycle",
-    "publicAccessBlock",
-  ].find((name) => query.has(name));
+  const subresources = "policy encryption versioning tagging location lifecycle publicAccessBlock".split(" ");
+  const subresource = subresources.find((name) => query.has(name));
   if (subresource !== undefined) {
     const verb = { GET: "Get", PUT: "Put", DELETE: "Delete" }[method] ?? method;
     return toCall(`${verb}Bucket${subresource.replace(/^./, (letter) => letter.toUpperCase())}`);

@@ -30,20 +30,23 @@ const osls = createRequire(import.meta.url).resolve("osls/bin/serverless.js");
 const signer = createTestSigner(1);
 const minute = 60_000;
 /** Topics: one without and one with a subscription, and one that doesn't exist. */
-const [unread, read, gone] = ["unread", "read", "gone"].map((name) => `arn:aws:sns:eu-west-1:123456789012:${name}`);
-assert.ok(unread && read && gone);
+const unsubscribedTopic = "arn:aws:sns:eu-west-1:123456789012:unsubscribed";
+const subscribedTopic = "arn:aws:sns:eu-west-1:123456789012:subscribed";
+const missingTopic = "arn:aws:sns:eu-west-1:123456789012:missing";
 
 interface Failure {
   name: string;
   /** The rule that gets the reviews. By default, it is the first rule. */
   rule?: string;
-  /** The behaviour that the object of a review asks of the rule. */
+  /** The label `act` of the reviewed pod: what the rule does, such as `crash`. By default, the rule admits the pod. */
   send?: string;
   /** What is broken in AWS. */
   when?: "no concurrency" | "throttled route" | "no permission";
+  /** Any value makes the key in the review's URL invalid. */
   key?: string;
+  /** The end of the review's URL, instead of `validate`. */
   path?: string;
-  /** The alarms that ring; undefined if this failure is impossible with the endpoint type. */
+  /** The alarms that ring with each endpoint type; undefined if the failure is impossible with the type. */
   http?: string[];
   url?: string[];
 }
@@ -93,7 +96,7 @@ describe("the stand-in of CloudWatch's alarms", () => {
     ...refusedMetrics.map(({ because, metrics }) => ({ because, alarm: { ...evaluation, Metrics: metrics } })),
   ];
   for (const { because, alarm } of invalidAlarms)
-    it(`refuses an alarm: ${because}`, () => {
+    it(`PutMetricAlarm refuses an alarm: ${because}`, () => {
       const { alarms } = openCloudWatch();
       alarms.put("valid", valid);
       assert.throws(() => alarms.put("broken", alarm), { message: because });
@@ -110,7 +113,7 @@ describe("the stand-in of CloudWatch's alarms", () => {
     ["X-X-X00", "ALARM"],
     ["X-XX0000", "OK"],
   ] as const)
-    it(`is ${state} after the minutes ${values}, with three of five bad ones (X) and missing ones (-)`, () => {
+    it(`an alarm on three bad minutes of five is ${state} after the minutes ${values} (X bad, - missing)`, () => {
       const cloudwatch = openCloudWatch();
       cloudwatch.alarms.put("some", { ...valid, DatapointsToAlarm: 3 });
       const time = Date.now();
@@ -123,31 +126,31 @@ describe("the stand-in of CloudWatch's alarms", () => {
             value: value === "X" ? 1 : 0,
             time: time + index * minute,
           });
-      cloudwatch.ahead = values.length * minute;
+      cloudwatch.clockOffset = values.length * minute;
       assert.equal(cloudwatch.alarms.describe({}).MetricAlarms[0]?.StateValue, state);
     });
 
-  it("has the state INSUFFICIENT_DATA while all values are missing, if missing values are treated as missing", () => {
+  it("an alarm has the state INSUFFICIENT_DATA while all values are missing and treated as missing", () => {
     const cloudwatch = openCloudWatch();
     cloudwatch.alarms.put("some", { ...valid, ComparisonOperator: "LessThanThreshold", TreatMissingData: "missing" });
     const readState = () => cloudwatch.alarms.describe({}).MetricAlarms[0]?.StateValue;
     const states: unknown[] = [];
-    for (const isCalled of [false, true, false, false, false, false, false, false, false]) {
+    for (const hasValue of [false, true, false, false, false, false, false, false, false]) {
       const datum = { namespace: "Postern", metric: "Errors", dimensions: {}, value: 1, time: Date.now() };
-      if (isCalled) cloudwatch.record(datum);
-      cloudwatch.ahead += minute;
+      if (hasValue) cloudwatch.record(datum);
+      cloudwatch.clockOffset += minute;
       states.push(readState());
     }
     // CloudWatch also reads two minutes before the five evaluated ones.
     assert.deepEqual(states, ["INSUFFICIENT_DATA", ...Array(7).fill("OK"), "INSUFFICIENT_DATA"]);
   });
 
-  it("has the state INSUFFICIENT_DATA before the first minute has passed", () => {
+  it("an alarm has the state INSUFFICIENT_DATA before the first minute has passed", () => {
     const cloudwatch = openCloudWatch();
     cloudwatch.alarms.put("some", valid);
     const readState = () => cloudwatch.alarms.describe({}).MetricAlarms[0]?.StateValue;
     assert.equal(readState(), "INSUFFICIENT_DATA");
-    cloudwatch.ahead = minute;
+    cloudwatch.clockOffset = minute;
     assert.equal(readState(), "OK");
   });
 
@@ -159,7 +162,7 @@ describe("the stand-in of CloudWatch's alarms", () => {
     ["100 * a / b", { 60: 0, 120: 10 }],
     ["100 * (a + b) / b", { 60: 100, 120: 110 }],
   ] as const)
-    it(`computes ${expression}`, () => {
+    it(`the metric math ${expression} is computed`, () => {
       const metrics: Record<string, TimeSeries> = {
         a: new Map([
           [0, 1],
@@ -201,7 +204,7 @@ describe("the stand-in of CloudWatch's dashboards", () => {
       {},
     ],
   ] as const)
-    it(`refuses a dashboard: ${because}`, () =>
+    it(`PutDashboard refuses a dashboard: ${because}`, () =>
       assert.throws(() => putMetrics([...metrics], widgetFields), {
         message: `The dashboard's body is invalid: ${because}`,
       }));
@@ -213,7 +216,7 @@ describe("the stand-in of CloudWatch's dashboards", () => {
     ["FunctionName=prod-postern", []],
     ["FunctionName=postern-pro", []],
   ] as const)
-    it(`finds ${foundFunctions.length} functions by ${term}`, () => {
+    it(`a search finds ${foundFunctions.length} functions by ${term}`, () => {
       const cloudwatch = putMetrics([[{ expression: `SEARCH('{AWS/Lambda,FunctionName} ${term}', 'Sum', 60)` }]]);
       for (const FunctionName of ["postern-prod-a", "postern-prod-eu-b", "postern-test-prod"])
         for (const dimensions of [{ FunctionName }, { FunctionName, Resource: "live" }] as Record<string, string>[])
@@ -233,8 +236,8 @@ for (const type of ["http", "url"] as const)
       await cp(join(root, "package.json"), join(folder, "package.json"));
       const service = await readFile(join(root, "serverless.yml"), "utf8");
       // Only the stage with the HTTP API has topics.
-      const topics = type === "http" ? [unread, read] : [];
-      account.topics.set(unread, 0).set(read, 1);
+      const topics = type === "http" ? [unsubscribedTopic, subscribedTopic] : [];
+      account.topics.set(unsubscribedTopic, 0).set(subscribedTopic, 1);
       await writeFile(join(folder, "serverless.yml"), service.replace("alarmTopics: []", `alarmTopics: [${topics}]`));
       await buildPackage(folder);
       const env = { PATH: process.env.PATH, HOME: folder, NO_COLOR: "1", ...cacheVariables, ...account.env };
@@ -250,7 +253,7 @@ for (const type of ["http", "url"] as const)
       await rm(folder, { recursive: true, force: true });
     });
     afterEach(() => {
-      account.cloudwatch.delay = 0;
+      account.cloudwatch.delayMilliseconds = 0;
       account.cloudwatch.clear();
       account.throttled.clear();
       for (const fn of account.lambda.functions.values()) fn.reserved = undefined;
@@ -267,8 +270,8 @@ for (const type of ["http", "url"] as const)
     };
     /** Moves CloudWatch's clock forward to the beginning of the next minute. */
     const goToNextMinute = () => {
-      const now = Date.now() + account.cloudwatch.ahead;
-      account.cloudwatch.ahead += minute - (now % minute);
+      const now = Date.now() + account.cloudwatch.clockOffset;
+      account.cloudwatch.clockOffset += minute - (now % minute);
     };
     const listRinging = async () => {
       const client = new CloudWatch({ ...account.actAs("tester"), maxAttempts: 1 });
@@ -290,10 +293,12 @@ for (const type of ["http", "url"] as const)
       };
     };
 
-    const readStatus = async () => {
+    const runStatus = (...words: string[]) => {
       const env = { PATH: process.env.PATH, HOME: folder, ...cacheVariables, ...account.env };
-      const words = [join(root, "infra/main.ts"), "status", "--stage", "test", "-o", "json"];
-      const { code, stdout, stderr } = await runProgram(words, { env });
+      return runProgram([join(root, "infra/main.ts"), "status", "--stage", "test", ...words], { env });
+    };
+    const readStatus = async () => {
+      const { code, stdout, stderr } = await runStatus("-o", "json");
       const { alarms }: { alarms?: AlarmHealth[] } = JSON.parse(stdout);
       const rows = alarms?.map(({ alarm, canRing, reasons }) => [shortenName(alarm), canRing, ...reasons]);
       const causes = Object.fromEntries(
@@ -309,27 +314,32 @@ for (const type of ["http", "url"] as const)
     };
 
     if (type === "http")
-      it("are listed by `postern status`, with the reasons why they can't ring", async () => {
-        const noSubscription = `the topic ${unread} has no confirmed subscription`;
-        const [errors, latency, throttles] = ["ErrorsAlarm", "LatencyAlarm", "ThrottlesAlarm"];
-        const ofFunctions = [1, 2].flatMap((group) => [`CrashesAlarm${group}`, `ThrottlesAlarm${group}`]);
+      it("the alarms are listed by `postern status`, with the reasons why an alarm can't ring", async () => {
+        const noSubscription = `the topic ${unsubscribedTopic} has no confirmed subscription`;
+        const stageAlarms = ["ErrorsAlarm", "LatencyAlarm", "ThrottlesAlarm"];
+        const functionAlarms = [1, 2].flatMap((group) => [`CrashesAlarm${group}`, `ThrottlesAlarm${group}`]);
         const { code, shown } = await readStatus();
         assert.deepEqual(
           shown?.sort(),
-          [errors, latency, throttles, ...ofFunctions].map((alarm) => [alarm, true, noSubscription]).sort(),
+          [...stageAlarms, ...functionAlarms].map((alarm) => [alarm, true, noSubscription]).sort(),
         );
         assert.equal(code, 0);
 
         const repairs = [
           changeAlarm("ErrorsAlarm", () => ({ ActionsEnabled: false })),
-          changeAlarm("LatencyAlarm", () => ({ AlarmActions: [gone] })),
+          changeAlarm("LatencyAlarm", () => ({ AlarmActions: [missingTopic] })),
           changeAlarm("ThrottlesAlarm", ({ AlarmActions }) => ({ AlarmActions: [AlarmActions].flat().slice(0, 1) })),
         ];
         const broken = await readStatus();
-        assert.deepEqual(broken.shown?.filter(([alarm]) => !ofFunctions.includes(String(alarm))).sort(), [
-          [errors, false, "its actions are disabled; aws cloudwatch enable-alarm-actions enables them", noSubscription],
-          [latency, false, `the topic ${gone} doesn't exist`],
-          [throttles, false, noSubscription],
+        assert.deepEqual(broken.shown?.filter(([alarm]) => !functionAlarms.includes(String(alarm))).sort(), [
+          [
+            "ErrorsAlarm",
+            false,
+            "its actions are disabled; aws cloudwatch enable-alarm-actions enables them",
+            noSubscription,
+          ],
+          ["LatencyAlarm", false, `the topic ${missingTopic} doesn't exist`],
+          ["ThrottlesAlarm", false, noSubscription],
         ]);
         assert.equal(broken.code, 1);
         for (const repair of repairs) repair();
@@ -338,28 +348,27 @@ for (const type of ["http", "url"] as const)
         const unknown = await readStatus();
         assert.deepEqual([unknown.code, new Set(unknown.shown?.map(([, canRing]) => canRing))], [3, new Set([null])]);
         account.allow = ({ action }) => action !== "cloudwatch:DescribeAlarms";
-        const { shown: none, ...rest } = await readStatus();
+        const { shown: shownWithoutRight, ...rest } = await readStatus();
         account.allow = undefined;
-        assert.deepEqual([none, rest.code], [undefined, 3]);
+        assert.deepEqual([shownWithoutRight, rest.code], [undefined, 3]);
         assert.match(rest.stderr, /^the alarms can't be read: .*cloudwatch:DescribeAlarms/m);
       });
     else
-      it("are listed by `postern status`, with one line if the stage has no SNS topics", async () => {
+      it("the alarms are listed by `postern status`; one line says that the stage has no SNS topics", async () => {
         const { code, shown = [] } = await readStatus();
         assert.deepEqual([code, shown.length], [0, 6]);
-        const words = [join(root, "infra/main.ts"), "status", "--stage", "test"];
-        const env = { PATH: process.env.PATH, HOME: folder, ...cacheVariables, ...account.env };
-        const { stdout } = await runProgram(words, { env });
+        const { stdout } = await runStatus();
         assert.match(stdout, /^no alarm can ring: alarmTopics in serverless.yml names no SNS topic$/m);
         const last = account.lambda.functions.get("postern-test-note-11");
         assert.ok(last);
+        // Two alarms watch the function that doesn't exist any more.
         account.lambda.functions.delete("postern-test-note-11");
-        const watched = (await readStatus()).shown?.filter(([, , ...reasons]) => reasons.length > 1);
-        assert.deepEqual(watched?.map(([name]) => name).sort(), ["CrashesAlarm2", "ThrottlesAlarm2"]);
+        const incomplete = (await readStatus()).shown?.filter(([, , ...reasons]) => reasons.length > 1);
+        assert.deepEqual(incomplete?.map(([name]) => name).sort(), ["CrashesAlarm2", "ThrottlesAlarm2"]);
         account.lambda.functions.set("postern-test-note-11", last);
       });
 
-    it("have a dashboard, and each of its lines has data after reviews, a canary, failures and throttles", async () => {
+    it("a stage has a dashboard; all its lines have data after reviews, a canary, failures and throttles", async () => {
       const name = `postern-test-${firstRule}`;
       const fn = account.lambda.functions.get(name);
       const [first] = fn?.versions.values() ?? [];
@@ -368,6 +377,7 @@ for (const type of ["http", "url"] as const)
       fn.versions.set("2", { ...first });
       live.weights = { 2: 0.5 };
       const begun = Math.floor(Date.now() / minute) * 60;
+      // The canary gets half of the calls: 0.9 chooses version 1, and 0.1 version 2.
       for (const [random, behaviours] of [
         [0.9, ["nothing", "refuse", "refuse", "error", "crash"]],
         [0.1, ["nothing", "refuse", "crash"]],
@@ -390,7 +400,8 @@ for (const type of ["http", "url"] as const)
         for (const [label, values] of Object.entries(series)) {
           assert.ok(values.size > 0, `${title}: ${source} ${label}`);
           const total = values.values().reduce((sum, value) => sum + value, 0);
-          totals[title] = { ...totals[title], ...(total > 0 && { [label]: total }) };
+          totals[title] ??= {};
+          if (total > 0) totals[title][label] = total;
         }
       }
       const [versionOne, versionTwo] = [1, 2].map((version) => `${version} ${name} ${name}:live`);
@@ -411,7 +422,7 @@ for (const type of ["http", "url"] as const)
       assert.deepEqual(account.cloudwatch.dashboards.listAlarms("postern-test").sort(), alarms.sort());
     });
 
-    it("are listed by `postern status` with the functions for which they ring", async () => {
+    it("a ringing alarm is listed by `postern status` with the functions for which it rings", async () => {
       const repair = breakStage({ name: "", rule: "note-02", when: "no concurrency" });
       for (const _ of [1, 2, 3]) {
         goToNextMinute();
@@ -424,20 +435,24 @@ for (const type of ["http", "url"] as const)
       const { causes } = await readStatus();
       assert.deepEqual(causes, { CrashesAlarm1: [crashes], ThrottlesAlarm1: [throttles] });
       account.allow = ({ action }) => action !== "cloudwatch:GetMetricData";
-      const { causes: unread } = await readStatus();
+      const { causes: causesWithoutMetrics } = await readStatus();
       account.allow = undefined;
-      assert.match(String(unread.CrashesAlarm1), /^what it counts of each function can't be read: .*GetMetricData/);
+      assert.match(
+        String(causesWithoutMetrics.CrashesAlarm1),
+        /^what it counts of each function can't be read: .*GetMetricData/,
+      );
       repair();
     });
 
-    it("send a message when they begin to ring, and when they stop", async () => {
-      const topics = type === "http" ? [unread, read] : [];
+    it("each alarm sends messages to the stage's topics when it begins to ring, and when it stops", async () => {
+      const topics = type === "http" ? [unsubscribedTopic, subscribedTopic] : [];
       for (const { AlarmName, AlarmActions, OKActions } of account.cloudwatch.alarms.describe({}).MetricAlarms)
         assert.deepEqual([AlarmActions, OKActions], [topics, topics], String(AlarmName));
     });
 
-    it("ring even if CloudWatch gets every value more than three minutes late", async () => {
-      account.cloudwatch.delay = 3.5 * minute;
+    it("an alarm rings even if CloudWatch gets every value more than three minutes late", async () => {
+      account.cloudwatch.delayMilliseconds = 3.5 * minute;
+      // The alarm needs three bad minutes, and the third is known after 3.5 more minutes.
       for (const ringing of [[], [], [], [], [], [], ["ErrorsAlarm"]]) {
         goToNextMinute();
         await sendReview({ name: "late", send: "error" });
@@ -448,8 +463,7 @@ for (const type of ["http", "url"] as const)
     for (const failure of failures) {
       const wanted = failure[type];
       if (wanted === undefined) continue;
-      const title = wanted.length > 0 ? `are ${wanted} if ${failure.name}` : `are silent if ${failure.name}`;
-      it(`${title} in three minutes of ten`, async () => {
+      it(`these alarms ring if ${failure.name} in three minutes of ten: ${wanted.join(", ") || "none"}`, async () => {
         const repair = breakStage(failure);
         for (const ringing of [[], [], wanted]) {
           goToNextMinute();
@@ -458,7 +472,7 @@ for (const type of ["http", "url"] as const)
           assert.deepEqual(await listRinging(), ringing);
         }
         repair();
-        account.cloudwatch.ahead += 15 * minute;
+        account.cloudwatch.clockOffset += 15 * minute;
         assert.deepEqual(await listRinging(), []);
       });
     }

@@ -12,7 +12,7 @@ export interface MetricSelection {
   metric: string;
   dimensions: Record<string, string>;
   stat: string;
-  /** Seconds. */
+  /** In seconds. */
   period: number;
 }
 
@@ -38,7 +38,7 @@ const requireThat = (condition: boolean, message: string) => {
   if (!condition) throw invalid(message);
 };
 
-// AWS has more operators and treatments of missing data. Postern's alarms use only these.
+// AWS has more operators and treatments of missing data. Postern's alarms use only the following ones.
 const operators: Record<string, (value: number, threshold: number) => boolean> = {
   GreaterThanThreshold: (value, threshold) => value > threshold,
   LessThanThreshold: (value, threshold) => value < threshold,
@@ -61,13 +61,11 @@ export const openAlarms = (readMetric: ReadMetric, readClock: () => number, arnP
     // The current period isn't evaluated, because it isn't over.
     const end = Math.floor(readClock() / period) * period;
     if (end <= created) return "INSUFFICIENT_DATA";
-    const seconds = Array.from({ length: count + extraPeriods }, (_, index) => end - (index + 1) * period);
-    const series = readWatched(
-      properties,
-      (selection) => readMetric(selection, end - seconds.length * period, end),
-      seconds,
-    );
-    const presentValues = seconds.flatMap((second) => series.get(second) ?? []).slice(0, count);
+    // The beginnings of the periods in seconds, the latest first.
+    const starts = Array.from({ length: count + extraPeriods }, (_, index) => end - (index + 1) * period);
+    const read = (selection: MetricSelection) => readMetric(selection, end - starts.length * period, end);
+    const series = readWatched(properties, read, starts);
+    const presentValues = starts.flatMap((start) => series.get(start) ?? []).slice(0, count);
     if (presentValues.length === 0 && properties.TreatMissingData === "missing") return "INSUFFICIENT_DATA";
     const isBreaching = operators[String(properties.ComparisonOperator)] ?? (() => false);
     const breaching = presentValues.filter((value) => isBreaching(value, Number(properties.Threshold))).length;
@@ -104,17 +102,17 @@ export const openAlarms = (readMetric: ReadMetric, readClock: () => number, arnP
   };
 };
 
-/** Reads the values that an alarm watches: those of its metric, or of the expression that has ReturnData. */
+/** Reads the values of an alarm's metric, or of its expression with ReturnData, for the periods with these starts. */
 const readWatched = (
   properties: Properties,
   read: (selection: MetricSelection) => TimeSeries,
-  seconds: number[],
+  starts: number[],
 ): TimeSeries => {
   if (properties.Metrics === undefined)
     return read(toSelection(properties, properties.ExtendedStatistic ?? properties.Statistic, properties.Period));
   const queries = listIn(properties.Metrics);
   const compute = ({ MetricStat, Expression }: Properties): TimeSeries => {
-    if (Expression !== undefined) return computeExpression(String(Expression), (id) => compute(getQuery(id)), seconds);
+    if (Expression !== undefined) return computeExpression(String(Expression), (id) => compute(getQuery(id)), starts);
     const { Metric, Stat, Period } = Object(MetricStat);
     return read(toSelection(Object(Metric), Stat, Period));
   };
@@ -122,6 +120,7 @@ const readWatched = (
   return compute(queries.find(({ ReturnData }) => ReturnData !== false) ?? {});
 };
 
+/** Converts a metric in the form of CloudWatch's API. */
 export const toSelection = (
   { Namespace, MetricName, Dimensions }: Properties,
   stat: unknown,
@@ -145,15 +144,11 @@ const requireValidAlarm = (name: string, properties: Properties) => {
   }
   requireThat(Number.isInteger(EvaluationPeriods) && Number(EvaluationPeriods) > 0, "EvaluationPeriods is required");
   requireThat(typeof Threshold === "number", `${name} has no Threshold`);
-  requireThat(
-    readDatapointsToAlarm(properties) <= Number(EvaluationPeriods),
-    "DatapointsToAlarm must not exceed EvaluationPeriods",
-  );
+  const breachingNeeded = readDatapointsToAlarm(properties);
+  requireThat(breachingNeeded <= Number(EvaluationPeriods), "DatapointsToAlarm must not exceed EvaluationPeriods");
   requireThat(String(ComparisonOperator) in operators, `the stand-in compares by no ${ComparisonOperator}`);
-  requireThat(
-    treatments.includes(String(TreatMissingData)),
-    `the stand-in treats no missing data as ${TreatMissingData}`,
-  );
+  const isKnownTreatment = treatments.includes(String(TreatMissingData));
+  requireThat(isKnownTreatment, `the stand-in treats no missing data as ${TreatMissingData}`);
   if (properties.Metrics === undefined) requireValidMetric(properties);
   else requireValidQueries(properties);
   const period = readPeriod(properties);
@@ -181,14 +176,10 @@ const requireValidQueries = (properties: Properties) => {
     requireThat(properties[other] === undefined, `an alarm with Metrics must not have ${other}`);
   const queries = listIn(properties.Metrics);
   const ids = queries.map(({ Id }) => String(Id));
-  requireThat(
-    new Set(ids).size === ids.length && ids.every((id) => /^[a-z][a-zA-Z0-9_]*$/.test(id)),
-    "The ids must differ, and begin with a small letter",
-  );
-  requireThat(
-    queries.filter(({ ReturnData }) => ReturnData !== false).length === 1,
-    "one of the Metrics has ReturnData",
-  );
+  const areIdsValid = new Set(ids).size === ids.length && ids.every((id) => /^[a-z][a-zA-Z0-9_]*$/.test(id));
+  requireThat(areIdsValid, "The ids must differ, and begin with a small letter");
+  const returned = queries.filter(({ ReturnData }) => ReturnData !== false);
+  requireThat(returned.length === 1, "one of the Metrics has ReturnData");
   const metrics = queries.filter(({ MetricStat }) => MetricStat !== undefined);
   requireThat(
     metrics.length >= 1 && metrics.length <= maxMetrics,

@@ -24,7 +24,7 @@ export interface TableRight {
   key?: string;
 }
 
-/** A fault of a call: an error that is answered, or a connection that ends without an answer. */
+/** A fault of a call: AWS answers with an error, or the connection ends without an answer. */
 export type Fault = { status: number; error: string } | "cut";
 
 /** Records calls, and can refuse them or make them fail. */
@@ -107,16 +107,16 @@ export const readCaller = (request: AwsRequest): string | undefined => matchSign
  * Starts an HTTP server on loopback for services. Calls without a signature have no service name, and aren't recorded.
  */
 export const startServer = async (
-  find: (scope: string | undefined, request: AwsRequest) => AwsService,
+  findService: (name: string | undefined, request: AwsRequest) => AwsService,
   recorder: CallRecorder,
 ): Promise<{ url: string; stop(): Promise<void> }> => {
   const server = createServer(async (incoming, response) => {
     const request = await readRequest(incoming);
-    const [, caller, scope] = matchSignature(request) ?? [];
-    const service = find(scope, request);
+    const [, caller, name] = matchSignature(request) ?? [];
+    const service = findService(name, request);
     const answerCall = async (): Promise<AwsReply> => {
-      if (scope === undefined) return service.answer(request);
-      return recordCall(recorder, { service: scope, ...service.identify(request), caller }, () =>
+      if (name === undefined) return service.answer(request);
+      return recordCall(recorder, { service: name, ...service.identify(request), caller }, () =>
         service.answer(request),
       );
     };

@@ -36,6 +36,7 @@ import { type Fault, type LambdaService, startLambda } from "./lambda.ts";
 // runs the published code.
 const rule = "always-deny";
 const name = `postern-test-${rule}`;
+const ruleFolder = fileURLToPath(new URL(`../../functions/${rule}`, import.meta.url));
 const signer = createTestSigner(1);
 
 describe("the functions of a stage", await needs("runtime client"), () => {
@@ -48,7 +49,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
 
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "postern-aws-"));
-    const listed = await readRule(fileURLToPath(new URL(`../../functions/${rule}`, import.meta.url)), rule);
+    const listed = await readRule(ruleFolder, rule);
     await bundleRule(listed, buildBenchEndpointConfig(listed), folder);
     goodCode = await readFile(join(folder, `${rule}.zip`));
     service = await startLambda();
@@ -62,7 +63,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     service.functions.clear();
     service.recordedCalls.length = 0;
     service.fault = undefined;
-    Object.assign(service, { updating: 30, pageSize: 50 });
+    Object.assign(service, { updateMilliseconds: 30, pageSize: 50 });
     service.create(name, goodCode, environment);
   });
 
@@ -95,14 +96,14 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     body: JSON.stringify(review),
     isBase64Encoded: false,
   });
-  /** Returns the live version's answer. */
-  const askLiveVersion = async () => {
+  /** Calls the live version with a review; returns its answer, or the message of its error. */
+  const callLiveVersion = async () => {
     const { payload, fault } = await functions.invoke(rule, "live", buildEvent("mutate"));
     const { body } = Object(payload);
     return fault === undefined ? JSON.parse(String(body)) : String(Object(payload).errorMessage);
   };
 
-  it("are listed by stage, with any page size, without reading the environments of other functions", async () => {
+  it("a stage's rules are listed without reading the environments of functions, with any page size", async () => {
     service.pageSize = 1;
     const longRule = "limit-pod-hard-anti-affinity-topology-more";
     service.create("postern-test-limit-pod-733e24", goodCode, { POSTERN_STAGE: "test", POSTERN_RULE: longRule });
@@ -110,6 +111,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     service.create("postern-test-2-other", goodCode, { POSTERN_STAGE: "test-2" });
     service.create("unrelated", goodCode, { PASSWORD: "secret" });
     assert.deepEqual(await functions.listRules(), [rule, longRule]);
+    // One call for each of the two pages.
     assert.deepEqual(
       service.recordedCalls.map(({ action }) => action),
       Array(2).fill("cloudformation:ListStackResources"),
@@ -119,12 +121,12 @@ describe("the functions of a stage", await needs("runtime client"), () => {
   describe("that are disarmed", () => {
     const getNextMinute = () => new Date(Date.now() + 60_000);
 
-    it("allow everything with a warning, and decide again after the given time", async () => {
-      assert.equal((await askLiveVersion()).response.allowed, false);
+    it("a disarmed function allows everything with a warning, and decides again after the given time", async () => {
+      assert.equal((await callLiveVersion()).response.allowed, false);
       const until = new Date(Date.now() + 12_000);
       await disarmRule(functions, rule, until);
       const time = until.toISOString();
-      assert.deepEqual((await askLiveVersion()).response, {
+      assert.deepEqual((await callLiveVersion()).response, {
         uid: review.request.uid,
         allowed: true,
         warnings: [`${rule} is disarmed until ${time}`],
@@ -132,10 +134,10 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       });
       assert.deepEqual((await readFunctionState(functions, rule)).disarmed, { until, version: "1" });
       await wait(until.getTime() - Date.now() + 50);
-      assert.equal((await askLiveVersion()).response.allowed, false);
+      assert.equal((await callLiveVersion()).response.allowed, false);
     });
 
-    it("answer with a warning only callers with a valid key, and refuse a body that is no review", async () => {
+    it("a disarmed function answers only callers with a valid key, and refuses a body that is no review", async () => {
       await disarmRule(functions, rule, getNextMinute());
       const readStatus = async (change: object) => {
         const { payload, fault } = await functions.invoke(rule, "live", { ...buildEvent("mutate"), ...change });
@@ -143,37 +145,30 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         return Object(payload).statusCode;
       };
       const buildPath = (segment: string) => ({ rawPath: `/${segment}/${rule}/mutate` });
-      const changedSegment = signer
-        .segment("bench")
-        .replace(/.$/, (last) => String.fromCharCode(last.charCodeAt(0) + 1));
-      const wrongSegments = [
-        `bench.${"A".repeat(86)}`,
-        changedSegment,
-        signer.segment("other", 2),
-        signer.segment("stranger"),
-      ];
-      for (const segment of [...wrongSegments, "bench", ""])
+      const benchSegment = signer.segment("bench");
+      const changedSegment = benchSegment.replace(/.$/, (last) => String.fromCharCode(last.charCodeAt(0) + 1));
+      const unknownSegments = [signer.segment("other", 2), signer.segment("stranger")];
+      for (const segment of [`bench.${"A".repeat(86)}`, changedSegment, ...unknownSegments, "bench", ""])
         assert.equal(await readStatus(buildPath(segment)), 404, segment);
       assert.equal(await readStatus({ rawPath: undefined }), 404);
       for (const body of [undefined, "hello", "{}", '{"request":null}', "[]"])
         assert.equal(await readStatus({ body }), 400, body);
-      assert.equal(
-        await readStatus({ body: Buffer.from(JSON.stringify(review)).toString("base64"), isBase64Encoded: true }),
-        200,
-      );
+      const body = Buffer.from(JSON.stringify(review)).toString("base64");
+      assert.equal(await readStatus({ body, isBase64Encoded: true }), 200);
       assert.equal(await readStatus(buildPath(signer.segment("other"))), 200);
-      assert.equal(await readStatus({ rawPath: `${buildPath(signer.segment("bench")).rawPath}/variant` }), 200);
+      assert.equal(await readStatus({ rawPath: `${buildPath(benchSegment).rawPath}/variant` }), 200);
       const probe = { rawPath: "/", headers: { "user-agent": "ELB-HealthChecker/2.0" }, body: "" };
       assert.equal(await readStatus(probe), 200);
     });
 
-    it("accept the keys that their own code accepts, with the clusters that it refuses in a file", async () => {
+    it("a disarmed function accepts and refuses the same clusters and key versions as before", async () => {
+      // Without POSTERN_ACCEPTS, a file in the function's code says which keys it accepts.
       const { POSTERN_ACCEPTS: _, ...environmentWithoutAccepts } = environment;
-
-      const listed = await readRule(fileURLToPath(new URL(`../../functions/${rule}`, import.meta.url)), rule);
+      const listed = await readRule(ruleFolder, rule);
       const bench = { keyVersions: [2], mode: "enforce" as const, settings: listed.rule.settings ?? {} };
-      const clusters = { gone: { ...bench, keyVersions: [] }, raised: "bench" };
-      const config = { rule, usual: { ...bench, keyVersions: [1] }, clusters: { ...clusters, bench } };
+      // Unlisted clusters have the usual key version 1. `raised` has the settings of `bench`.
+      const clusters = { gone: { ...bench, keyVersions: [] }, raised: "bench", bench };
+      const config = { rule, usual: { ...bench, keyVersions: [1] }, clusters };
       await bundleRule(listed, config, join(folder, "usual"));
       service.functions.clear();
       service.create(name, await readFile(join(folder, "usual", `${rule}.zip`)), environmentWithoutAccepts);
@@ -188,37 +183,39 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         );
         return Promise.all(clusterKeys.map(({ cluster, version }) => readStatus(cluster, version)));
       };
+      // Two key versions each of new, gone, raised and bench.
       const expected = [200, 404, 404, 404, 404, 200, 404, 200];
       assert.deepEqual(await listStatuses(), expected);
       await disarmRule(functions, rule, getNextMinute());
       assert.deepEqual(await listStatuses(), expected);
     });
 
-    it("allow everything even if their own code doesn't start", async () => {
+    it("a disarmed function allows everything even if its own code doesn't start", async () => {
       deploy(crashingCode);
-      assert.match(String(await askLiveVersion()), /it does not start|the runtime ended/);
+      assert.match(String(await callLiveVersion()), /it does not start|the runtime ended/);
       await disarmRule(functions, rule, getNextMinute());
-      assert.equal((await askLiveVersion()).response.allowed, true);
+      assert.equal((await callLiveVersion()).response.allowed, true);
     });
 
-    it("leave $LATEST as it was for the next deployment", async () => {
+    it("disarming leaves $LATEST as it was for the next deployment", async () => {
       const before = getLatest();
       await disarmRule(functions, rule, getNextMinute());
       assert.deepEqual([getLatest()?.code, getLatest()?.environment], [before?.code, before?.environment]);
     });
 
-    it("decide again at once after they are armed, and have the same version as before", async () => {
+    it("an armed function decides again at once, and has the same version as before it was disarmed", async () => {
       deploy(goodCode);
       await disarmRule(functions, rule, getNextMinute());
       await disarmRule(functions, rule, getNextMinute());
       assert.equal(getLiveAlias()?.version, "4");
       assert.equal(await restoreDisarmedRule(functions, rule), "2");
       assert.equal(await restoreDisarmedRule(functions, rule), "2");
-      assert.equal((await askLiveVersion()).response.allowed, false);
+      assert.equal((await callLiveVersion()).response.allowed, false);
     });
 
-    it("are unchanged or disarmed after an interruption at any step; a second try completes it", async () => {
-      service.updating = 0;
+    it("a function is unchanged or disarmed after an interruption at any call; a second try disarms it", async () => {
+      service.updateMilliseconds = 0;
+      // In each round, one more call succeeds before all calls fail.
       let step = 0;
       for (let stopped = true; stopped; step++) {
         service.functions.clear();
@@ -231,12 +228,13 @@ describe("the functions of a stage", await needs("runtime client"), () => {
           () => false,
           () => true,
         );
-        const { allowed, warnings } = (await askLiveVersion()).response;
+        const { allowed, warnings } = (await callLiveVersion()).response;
+        // always-deny allows the review only if it is disarmed, and then with a warning.
         assert.ok(allowed === (warnings?.length === 1), `after ${step} calls`);
         await disarmRule(functions, rule, getNextMinute());
-        assert.equal((await askLiveVersion()).response.allowed, true, `after ${step} calls`);
+        assert.equal((await callLiveVersion()).response.allowed, true, `after ${step} calls`);
         await restoreDisarmedRule(functions, rule);
-        assert.equal((await askLiveVersion()).response.allowed, false, `after ${step} calls`);
+        assert.equal((await callLiveVersion()).response.allowed, false, `after ${step} calls`);
         assert.deepEqual([getLatest()?.code, getLatest()?.environment], [goodCode, environment], `after ${step} calls`);
       }
       assert.ok(step > 8, `${step} steps`);
@@ -255,7 +253,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       stackSettings: toStackSettings({ Runtime: "nodejs24.x", LoggingConfig: { LogGroup: `/aws/lambda/${name}` } }),
     });
 
-    it("have it published once, and no alias points at it", async () => {
+    it("a new version is published once for the same code and settings, and no alias points at it", async () => {
       const versions: string[] = [];
       for (const wanted of [
         buildWanted(otherCode),
@@ -268,18 +266,18 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.equal(getLiveAlias()?.version, "1");
       service.pageSize = 2;
       const found = await functions.listVersions(rule);
+      const publishedVersions = [
+        ["2", 10, undefined],
+        ["3", 10, "x"],
+        ["4", 20, undefined],
+      ];
       assert.deepEqual(
         found.map(({ version, timeout, environment: { MORE } }) => [version, timeout, MORE]),
-        [
-          ["1", found[0]?.timeout, undefined],
-          ["2", 10, undefined],
-          ["3", 10, "x"],
-          ["4", 20, undefined],
-        ],
+        [["1", found[0]?.timeout, undefined], ...publishedVersions],
       );
     });
 
-    it("wait for an update in progress, and retry when Lambda is busy", async () => {
+    it("publishing a version waits for an update in progress, and retries when Lambda is busy", async () => {
       const faults: Fault[] = [
         { status: 409, error: "ResourceConflictException" },
         { status: 429, error: "TooManyRequestsException" },
@@ -292,20 +290,20 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.deepEqual(faults, []);
     });
 
-    it("get no new version if another command changes them during any step", async () => {
-      const strangeCode = { code: crashingCode };
+    it("a function gets no new version if another command changes the function at the same time", async () => {
+      const otherChange = { code: crashingCode };
       for (const [action, when, change] of [
-        ["UpdateFunctionCode", "before", strangeCode],
-        ["UpdateFunctionCode", "after", strangeCode],
+        ["UpdateFunctionCode", "before", otherChange],
+        ["UpdateFunctionCode", "after", otherChange],
         // Lambda reports other code and another revision by different errors.
-        ["PublishVersion", "before", strangeCode],
+        ["PublishVersion", "before", otherChange],
         ["PublishVersion", "before", { memorySize: 512 }],
       ] as const) {
         service.functions.clear();
         service.create(name, goodCode, environment);
         let hasChanged = false;
-        service.fault = (call, at) => {
-          if (hasChanged || !call.action.endsWith(action) || at !== when) return undefined;
+        service.fault = (call, moment) => {
+          if (hasChanged || !call.action.endsWith(action) || moment !== when) return undefined;
           hasChanged = true;
           const fn = service.functions.get(name);
           assert.ok(fn);
@@ -320,7 +318,8 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       }
     });
 
-    it("get one new version, however often a deployment is interrupted and repeated", async () => {
+    it("a function gets one new version, however often a deployment is interrupted and repeated", async () => {
+      // In each round, one more call succeeds before all calls fail.
       let step = 0;
       for (let stopped = true; stopped; step++) {
         let calls = 0;
@@ -337,7 +336,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.ok(step > 5, `${step} steps`);
     });
 
-    it("report an account without room for code", async () => {
+    it("publishing a version reports an account without room for more code", async () => {
       service.fault = ({ action }, when) =>
         when === "before" && action.endsWith("UpdateFunctionCode")
           ? { status: 400, error: "CodeStorageExceededException" }
@@ -345,7 +344,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       await assert.rejects(functions.publishVersion(rule, buildWanted(otherCode)), /no room for more code in Lambda/);
     });
 
-    it("lose old versions, except versions at which an alias points", async () => {
+    it("old versions are deleted, except a version at which an alias points", async () => {
       await functions.publishVersion(rule, buildWanted(otherCode));
       await functions.deleteVersion(rule, "1");
       await functions.deleteVersion(rule, "2");
@@ -353,8 +352,8 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.deepEqual([...(service.functions.get(name)?.versions.keys() ?? [])], ["1"]);
     });
 
-    it("are tested by the rule's cases; a failure is reported with the end of the function's log", async () => {
-      const listed = await readRule(fileURLToPath(new URL(`../../functions/${rule}`, import.meta.url)), rule);
+    it("a version is tested by the rule's cases; a failure is reported with the end of its log", async () => {
+      const listed = await readRule(ruleFolder, rule);
       assert.deepEqual((await runCases(functions, listed, "1")).faults, []);
       const failingCode = 'console.log("about to"); exports.handler = async () => { throw new Error("it breaks"); };\n';
       for (const [code, sentence] of [
@@ -369,14 +368,14 @@ describe("the functions of a stage", await needs("runtime client"), () => {
   });
 
   describe("that are rolled back", () => {
-    it("have the previous version, without weights", async () => {
+    it("a rollback moves the alias to the previous version, without weights", async () => {
       deploy(crashingCode);
       assert.equal(await rollBackAlias(functions, rule), "1");
       assert.deepEqual([getLiveAlias()?.version, getLiveAlias()?.weights], ["1", {}]);
-      assert.equal((await askLiveVersion()).response.allowed, false);
+      assert.equal((await callLiveVersion()).response.allowed, false);
     });
 
-    it("end a canary first, and keep the live version", async () => {
+    it("a rollback during a canary keeps the live version; the next one goes to the version before", async () => {
       deploy(goodCode);
       deploy(crashingCode);
       Object.assign(getLiveAlias() ?? {}, { version: "2", weights: { 3: 0.1 } });
@@ -385,7 +384,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.equal(await rollBackAlias(functions, rule), "1");
     });
 
-    it("accept any existing version that isn't disarmed", async () => {
+    it("a rollback goes to any existing version, but to no disarmed version", async () => {
       deploy(goodCode);
       deploy(goodCode);
       assert.equal(await rollBackAlias(functions, rule, "1"), "1");
@@ -395,13 +394,13 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.equal(await rollBackAlias(functions, rule), "2");
     });
 
-    it("can't be rolled back without a previous version", async () => {
+    it("a rollback fails without a previous version, to a missing version, and without a function", async () => {
       await assert.rejects(rollBackAlias(functions, rule), /always-deny has no version before version 1/);
       await assert.rejects(rollBackAlias(functions, rule, "7"), /always-deny has no version 7; it has 1/);
       await assert.rejects(rollBackAlias(functions, "none"), /stage test has no function for none/);
     });
 
-    it("can't be rolled back to a version that doesn't accept the keys in use", async () => {
+    it("a rollback to a version that doesn't accept the keys in use is refused", async () => {
       deploy(goodCode, { POSTERN_KEYS: `${signer.publicKey},second` });
       await assert.rejects(
         rollBackAlias(functions, rule),
@@ -414,7 +413,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       );
     });
 
-    it("stay at the version to which another command has just moved their alias", async () => {
+    it("an alias isn't moved if another command has just moved it", async () => {
       deploy(goodCode);
       const before = await functions.readAlias(rule);
       await functions.moveAlias(rule, "1", before);
@@ -424,7 +423,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       );
     });
 
-    it("are rolled back by a retry if Lambda is busy", async () => {
+    it("a rollback retries if Lambda is busy", async () => {
       deploy(goodCode);
       let refusals = 2;
       service.fault = ({ action }, when) =>
@@ -450,7 +449,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       return { code, output: code === 0 ? stdout : `${stdout}${stderr}` };
     };
 
-    it("show their status", async () => {
+    it("`postern status` shows a canary, and reports that the releases can't be read", async () => {
       deploy(goodCode);
       Object.assign(getLiveAlias() ?? {}, { weights: { 1: 0.1 } });
       const { output } = await runPostern("status", "--stage", "test");
@@ -461,19 +460,17 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.match(json, /"previous": "1".*the releases can't be read: /s);
     });
 
-    it("are rolled back, disarmed and armed", async () => {
+    it("a function is rolled back, disarmed and armed by commands", async () => {
       deploy(goodCode);
       assert.equal((await runPostern("rollback", rule, "--stage", "test")).output, "always-deny is at version 1\n");
       const { output } = await runPostern("disarm", rule, "--for", "30m", "--stage", "test");
       assert.match(output, /^always-deny allows everything until \S+Z, as version 3\n$/);
       assert.match((await runPostern("status", "--stage", "test")).output, /disarmed until/);
-      assert.equal(
-        (await runPostern("arm", rule, "--stage", "test")).output,
-        "always-deny decides again, as version 1\n",
-      );
+      const armed = await runPostern("arm", rule, "--stage", "test");
+      assert.equal(armed.output, "always-deny decides again, as version 1\n");
     });
 
-    it("report errors in a sentence", async () => {
+    it("commands report errors in a sentence", async () => {
       const refusedWords: [words: string[], code: number, sentence: RegExp][] = [
         [["status", "--stage", "none"], 1, /^stage none has no functions$/m],
         [

@@ -34,7 +34,7 @@ interface CreatedResource extends StackResource {
   /** The logical id. */
   id: string;
   attributes: Record<string, string>;
-  /** The template's DeletionPolicy and UpdateReplacePolicy, such as "Retain". */
+  /** The DeletionPolicy and the UpdateReplacePolicy in the template, such as "Retain". */
   deletion: string | undefined;
   replacement: string | undefined;
   status: string;
@@ -54,6 +54,7 @@ interface Event {
   ResourceStatusReason: string | undefined;
 }
 
+/** The template to which a stack is changed, as text and parsed. */
 interface WantedStack {
   text: string;
   template: Template;
@@ -187,6 +188,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
       },
     };
   };
+  /** Returns where a new resource belongs, with a random name for the case that the template states none. */
   const buildPlace = (stack: Stack, id: string): ResourcePlace => {
     const random = randomBytes(6).toString("hex").toUpperCase();
     return { stack: stack.id, id, name: `${stack.name.slice(0, 24)}-${id.slice(0, 24)}-${random}` };
@@ -196,15 +198,15 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
     const name = properties[nameKeys[type] ?? ""];
     // The kind of log groups checks this itself, because log groups also exist without stacks.
     if (type === "AWS::Logs::LogGroup") return;
-    const ofStacks = [...stacks.values()].flatMap(({ resources }) => [...resources.values()]);
-    const isTaken = [...ofStacks, ...retained].some((found) => found.type === type && found.physical === name);
+    const stackResources = [...stacks.values()].flatMap(({ resources }) => [...resources.values()]);
+    const isTaken = [...stackResources, ...retained].some((found) => found.type === type && found.physical === name);
     if (name !== undefined && isTaken) throw new AwsError(409, "AlreadyExists", `${name} already exists`);
   };
 
   /** Changes a stack to the wanted template; after a failure it rolls the stack back. */
   const apply = async (stack: Stack, wanted: WantedStack, verb: "CREATE" | "UPDATE") => {
     const before = stack.deployed;
-    const undo: (() => Promise<void>)[] = [];
+    const undoSteps: (() => Promise<void>)[] = [];
     /** The resources that the new template replaces or no longer has; they are deleted last. */
     const leftovers: { resource: CreatedResource; policy: string | undefined }[] = [];
     const scope = buildScope(stack);
@@ -229,7 +231,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
         ...policies,
       };
       stack.resources.set(id, resource);
-      undo.push(async () => {
+      undoSteps.push(async () => {
         // Retained resources stay, even if their creation is rolled back.
         if (resource.deletion !== "Retain" && resource.physical)
           await getKind(type).remove(resource.physical, properties);
@@ -262,7 +264,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
           recordEvent(stack, "UPDATE_IN_PROGRESS", undefined, resource);
           const copyBefore = { ...resource };
           let isReplaced = false;
-          undo.push(async () => {
+          undoSteps.push(async () => {
             if (isReplaced) return;
             recordEvent(stack, "UPDATE_IN_PROGRESS", undefined, resource);
             await getKind(type).change(copyBefore.physical, properties, copyBefore.properties, buildPlace(stack, id));
@@ -300,7 +302,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
       const rollback = verb === "CREATE" ? "ROLLBACK" : "UPDATE_ROLLBACK";
       recordEvent(stack, `${rollback}_IN_PROGRESS`, reason);
       try {
-        for (const step of undo.reverse()) await step();
+        for (const step of undoSteps.reverse()) await step();
       } catch (problem) {
         recordEvent(stack, `${rollback}_FAILED`, String(problem instanceof Error ? problem.message : problem));
         return;
@@ -324,7 +326,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
         recordEvent(stack, "DELETE_SKIPPED", undefined, { ...resource });
       }
       // The update has succeeded already, so a resource that can't be deleted is only left over.
-      else await discard(stack, { ...resource }).catch(() => {});
+      else await deleteResource(stack, { ...resource }).catch(() => {});
     }
     Object.assign(stack, { deployed: wanted, updated: verb === "UPDATE" ? new Date() : undefined });
     recordEvent(stack, `${verb}_COMPLETE`);
@@ -349,7 +351,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
     recordEvent(stack, `${verb}_COMPLETE`, undefined, resource);
   };
   /** Deletes a resource, and records whether that succeeded. */
-  const discard = async (stack: Stack, resource: CreatedResource) => {
+  const deleteResource = async (stack: Stack, resource: CreatedResource) => {
     recordEvent(stack, "DELETE_IN_PROGRESS", undefined, resource);
     try {
       if (resource.physical) await getKind(resource.type).remove(resource.physical, resource.properties);
@@ -361,21 +363,22 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
   };
 
   /**
-   * Deletes a stack's resources, dependent ones first. A resource that can't be deleted keeps its dependencies, too.
+   * Deletes a stack's resources, each one before its dependencies. If a resource can't be deleted, its dependencies
+   * aren't deleted either.
    */
-  const destroy = async (stack: Stack) => {
+  const deleteResources = async (stack: Stack) => {
     const template = stack.deployed?.template ?? { Resources: {} };
     const order = [...sortResources(template), ...stack.resources.keys()];
-    const held = new Set<string>();
+    const keptIds = new Set<string>();
     const failed: string[] = [];
     for (const id of [...new Set(order)].reverse()) {
       const resource = stack.resources.get(id);
       if (!resource) continue;
       const declared = template.Resources[id];
       const keepDependencies = () => {
-        for (const other of declared ? findDependencies(declared) : []) held.add(other);
+        for (const other of declared ? findDependencies(declared) : []) keptIds.add(other);
       };
-      if (held.has(id)) {
+      if (keptIds.has(id)) {
         keepDependencies();
         continue;
       }
@@ -383,11 +386,11 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
         retained.add(resource);
         recordEvent(stack, "DELETE_SKIPPED", undefined, resource);
       } else {
-        const isDiscarded = await discard(stack, resource).then(
+        const isDeleted = await deleteResource(stack, resource).then(
           () => true,
           () => false,
         );
-        if (!isDiscarded) {
+        if (!isDeleted) {
           failed.push(id);
           keepDependencies();
           continue;
@@ -404,7 +407,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
   };
 
   /** Returns the template of a request: its TemplateBody, or the object at its TemplateURL. */
-  const readText = async (form: Form): Promise<string> => {
+  const readTemplateText = async (form: Form): Promise<string> => {
     const body = form.get("TemplateBody");
     if (body !== null) {
       if (Buffer.byteLength(body) > mostBodyBytes)
@@ -419,8 +422,8 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
     if (bytes.length > 1024 * 1024) throw createValidationError("Template may not exceed 1000000 bytes in size.");
     return String(bytes);
   };
-  const readWanted = async (form: Form): Promise<WantedStack> => {
-    const text = await readText(form);
+  const readWantedStack = async (form: Form): Promise<WantedStack> => {
+    const text = await readTemplateText(form);
     const template = readTemplate(text);
     const capabilities = [...form].filter(([key]) => key.startsWith("Capabilities.member.")).map(([, value]) => value);
     const roles = Object.values(template.Resources).filter(({ Type }) => Type === "AWS::IAM::Role");
@@ -454,7 +457,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
     if (!/^(CREATE|UPDATE|UPDATE_ROLLBACK|IMPORT|IMPORT_ROLLBACK)_COMPLETE$/.test(stack.status))
       throw createValidationError(`Stack:${stack.id} is in ${stack.status} state and can not be updated.`);
   };
-  const isSame = (deployed: WantedStack | undefined, wanted: WantedStack) =>
+  const hasTemplate = (deployed: WantedStack | undefined, wanted: WantedStack) =>
     isDeepStrictEqual(deployed?.template, wanted.template);
   const findChangeSet = (form: Form): [Stack | undefined, ChangeSet | undefined] => {
     const name = form.get("ChangeSetName") ?? "";
@@ -462,6 +465,11 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
       ? findByName(form.get("StackName") ?? "")
       : [...stacks.values()].find(({ changeSets }) => [...changeSets.values()].some(({ id }) => id === name));
     return [stack, stack && [...stack.changeSets.values()].find((set) => set.name === name || set.id === name)];
+  };
+  const getChangeSet = (form: Form): { stack: Stack; changeSet: ChangeSet } => {
+    const [stack, changeSet] = findChangeSet(form);
+    if (stack && changeSet) return { stack, changeSet };
+    throw new AwsError(404, "ChangeSetNotFound", `ChangeSet [${form.get("ChangeSetName")}] does not exist`);
   };
   /** Returns the names of the log groups to import, by logical id; throws if the template changes anything else. */
   const readImports = (form: Form, stack: Stack, template: Template): Map<string, string> => {
@@ -472,42 +480,35 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
         return [id, form.get(`${prefix}.key`) === "LogGroupName" ? (form.get(`${prefix}.value`) ?? "") : ""];
       }),
     );
-    const { Resources: before = {}, ...others } = stack.deployed?.template ?? {};
-    const { Resources: after, ...rest } = template;
-    const notImported = Object.fromEntries(Object.entries(after).filter(([id]) => !imports.has(id)));
-    if (!isDeepStrictEqual([before, others], [notImported, rest]))
+    const deployed = { Resources: {}, ...stack.deployed?.template };
+    const notImported = Object.entries(template.Resources).filter(([id]) => !imports.has(id));
+    if (!isDeepStrictEqual(deployed, { ...template, Resources: Object.fromEntries(notImported) }))
       throw createValidationError("As part of the import operation, you cannot modify or add resources or outputs");
     for (const [id, name] of imports) {
-      const { Type, DeletionPolicy, Properties } = after[id] ?? {};
+      const { Type, DeletionPolicy, Properties } = template.Resources[id] ?? {};
       if (Type !== "AWS::Logs::LogGroup" || DeletionPolicy === undefined || Properties?.LogGroupName !== name)
         throw createValidationError(`Resource ${id} must have a DeletionPolicy and the name of an existing log group`);
     }
     return imports;
   };
   /** Adds existing log groups to a stack. */
-  const takeOver = (stack: Stack, wanted: WantedStack, imports: Map<string, string>) => {
+  const importLogGroups = (stack: Stack, wanted: WantedStack, imports: Map<string, string>) => {
     const missing = [...imports.values()].find((name) => !services.logs.groups.has(name));
     if (missing !== undefined) {
       recordEvent(stack, "IMPORT_ROLLBACK_COMPLETE", `${missing} does not exist`);
       return;
     }
     for (const [id, physical] of imports) {
-      const {
-        Type: type = "",
-        Properties: properties = {},
-        DeletionPolicy,
-        UpdateReplacePolicy,
-      } = wanted.template.Resources[id] ?? {};
-      const Arn = `arn:aws:logs:${region}:${account}:log-group:${physical}:*`;
+      const declared = wanted.template.Resources[id];
       const resource: CreatedResource = {
         id,
-        type,
-        properties,
+        type: declared?.Type ?? "",
+        properties: declared?.Properties ?? {},
         physical,
-        attributes: { Arn },
-        deletion: DeletionPolicy,
+        attributes: { Arn: `arn:aws:logs:${region}:${account}:log-group:${physical}:*` },
+        deletion: declared?.DeletionPolicy,
         status: "",
-        replacement: UpdateReplacePolicy,
+        replacement: declared?.UpdateReplacePolicy,
         updated: new Date(),
       };
       stack.resources.set(id, resource);
@@ -516,7 +517,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
     Object.assign(stack, { deployed: wanted, updated: new Date() });
     recordEvent(stack, "IMPORT_COMPLETE");
   };
-  const start = (stack: Stack, wanted: WantedStack, verb: "CREATE" | "UPDATE") => {
+  const startChange = (stack: Stack, wanted: WantedStack, verb: "CREATE" | "UPDATE") => {
     recordEvent(stack, `${verb}_IN_PROGRESS`, "User Initiated");
     startWork(stack, () => apply(stack, wanted, verb));
   };
@@ -524,18 +525,18 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
   const actions: Record<string, (form: Form) => object | Promise<object>> = {
     CreateStack: async (form) => {
       const name = form.get("StackName") ?? "";
-      const wanted = await readWanted(form);
+      const wanted = await readWantedStack(form);
       if (findByName(name)) throw new AwsError(400, "AlreadyExistsException", `Stack [${name}] already exists`);
       const stack = createStack(name);
-      start(stack, wanted, "CREATE");
+      startChange(stack, wanted, "CREATE");
       return { StackId: stack.id };
     },
     UpdateStack: async (form) => {
       const stack = getStack(form);
-      const wanted = await readWanted(form);
+      const wanted = await readWantedStack(form);
       requireUpdatable(stack);
-      if (isSame(stack.deployed, wanted)) throw createValidationError("No updates are to be performed.");
-      start(stack, wanted, "UPDATE");
+      if (hasTemplate(stack.deployed, wanted)) throw createValidationError("No updates are to be performed.");
+      startChange(stack, wanted, "UPDATE");
       return { StackId: stack.id };
     },
     CreateChangeSet: async (form) => {
@@ -543,70 +544,62 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
       const isNew = form.get("ChangeSetType") === "CREATE";
       const before = findByName(name);
       if (!isNew && !before) throw createValidationError(`Stack [${name}] does not exist`);
-      const wanted = await readWanted(form);
+      const wanted = await readWantedStack(form);
       if (isNew && before && before.status !== "REVIEW_IN_PROGRESS")
         throw createValidationError(`Stack [${name}] already exists and cannot be created again with the changeSet.`);
       if (!isNew && before) requireUpdatable(before);
       const stack = before ?? createStack(name);
       if (!before) recordEvent(stack, "REVIEW_IN_PROGRESS", "User Initiated");
-      const set = form.get("ChangeSetName") ?? "";
-      if (stack.changeSets.has(set))
-        throw new AwsError(400, "AlreadyExistsException", `ChangeSet ${set} cannot be created: it exists already`);
-      const id = `arn:aws:cloudformation:${region}:${account}:changeSet/${set}/${randomUUID()}`;
-      stack.changeSets.set(set, {
+      const setName = form.get("ChangeSetName") ?? "";
+      if (stack.changeSets.has(setName))
+        throw new AwsError(400, "AlreadyExistsException", `ChangeSet ${setName} cannot be created: it exists already`);
+      const id = `arn:aws:cloudformation:${region}:${account}:changeSet/${setName}/${randomUUID()}`;
+      stack.changeSets.set(setName, {
         id,
-        name: set,
+        name: setName,
         wanted,
         changes: listChanges(stack.deployed?.template, wanted.template),
         created: new Date(),
         imports: form.get("ChangeSetType") === "IMPORT" ? readImports(form, stack, wanted.template) : undefined,
-        failure: isSame(stack.deployed, wanted)
+        failure: hasTemplate(stack.deployed, wanted)
           ? "The submitted information didn't contain changes. Submit different information to create a change set."
           : undefined,
       });
       return { Id: id, StackId: stack.id };
     },
     DescribeChangeSet: (form) => {
-      const [stack, set] = findChangeSet(form);
-      if (!stack || !set)
-        throw new AwsError(404, "ChangeSetNotFound", `ChangeSet [${form.get("ChangeSetName")}] does not exist`);
+      const { stack, changeSet } = getChangeSet(form);
       return {
-        ChangeSetName: set.name,
-        ChangeSetId: set.id,
+        ChangeSetName: changeSet.name,
+        ChangeSetId: changeSet.id,
         StackId: stack.id,
         StackName: stack.name,
-        CreationTime: set.created,
-        ExecutionStatus: set.failure ? "UNAVAILABLE" : "AVAILABLE",
-        Status: set.failure ? "FAILED" : "CREATE_COMPLETE",
-        StatusReason: set.failure,
-        Changes: set.changes.map((ResourceChange) => ({ Type: "Resource", ResourceChange })),
+        CreationTime: changeSet.created,
+        ExecutionStatus: changeSet.failure ? "UNAVAILABLE" : "AVAILABLE",
+        Status: changeSet.failure ? "FAILED" : "CREATE_COMPLETE",
+        StatusReason: changeSet.failure,
+        Changes: changeSet.changes.map((ResourceChange) => ({ Type: "Resource", ResourceChange })),
       };
     },
     DeleteChangeSet: (form) => {
-      const [stack, set] = findChangeSet(form);
+      const [stack, changeSet] = findChangeSet(form);
       if (!stack) throw createValidationError(`Stack [${form.get("StackName")}] does not exist`);
-      if (set) stack.changeSets.delete(set.name);
+      if (changeSet) stack.changeSets.delete(changeSet.name);
       return {};
     },
     ExecuteChangeSet: (form) => {
-      const [stack, set] = findChangeSet(form);
-      if (!stack || !set)
-        throw new AwsError(404, "ChangeSetNotFound", `ChangeSet [${form.get("ChangeSetName")}] does not exist`);
-      if (set.failure)
-        throw new AwsError(
-          400,
-          "InvalidChangeSetStatus",
-          `ChangeSet [${set.id}] cannot be executed in its current status`,
-        );
+      const { stack, changeSet } = getChangeSet(form);
+      const sentence = `ChangeSet [${changeSet.id}] cannot be executed in its current status`;
+      if (changeSet.failure) throw new AwsError(400, "InvalidChangeSetStatus", sentence);
       const isNew = stack.status === "REVIEW_IN_PROGRESS";
       if (!isNew) requireUpdatable(stack);
       stack.changeSets.clear();
-      if (set.imports !== undefined) {
+      if (changeSet.imports !== undefined) {
         recordEvent(stack, "IMPORT_IN_PROGRESS", "User Initiated");
-        startWork(stack, async () => takeOver(stack, set.wanted, set.imports ?? new Map()));
+        startWork(stack, async () => importLogGroups(stack, changeSet.wanted, changeSet.imports ?? new Map()));
         return {};
       }
-      start(stack, set.wanted, isNew ? "CREATE" : "UPDATE");
+      startChange(stack, changeSet.wanted, isNew ? "CREATE" : "UPDATE");
       return {};
     },
     DeleteStack: (form) => {
@@ -615,7 +608,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
       if (/_IN_PROGRESS$/.test(stack.status) && stack.status !== "REVIEW_IN_PROGRESS")
         throw createValidationError(`Stack [${stack.name}] cannot be deleted while in status ${stack.status}`);
       recordEvent(stack, "DELETE_IN_PROGRESS", "User Initiated");
-      startWork(stack, () => destroy(stack));
+      startWork(stack, () => deleteResources(stack));
       return {};
     },
     DescribeStacks: (form) => {
@@ -637,8 +630,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
       if (!stack) throw createValidationError(`Stack '${form.get("StackName")}' does not exist`);
       const resource = stack.resources.get(id);
       if (!resource) throw createValidationError(`Resource ${id} does not exist for stack ${stack.name}`);
-      const { LastUpdatedTimestamp, ...rest } = describeResource(stack, resource);
-      return { StackResourceDetail: { ...rest, LastUpdatedTimestamp } };
+      return { StackResourceDetail: describeResource(stack, resource) };
     },
     ListStackResources: (form) => {
       const stack = getStack(form);
@@ -655,7 +647,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
       return { TemplateBody: deployed.text, StagesAvailable: ["Original", "Processed"] };
     },
     ValidateTemplate: async (form) => {
-      const { Description } = readTemplate(await readText(form));
+      const { Description } = readTemplate(await readTemplateText(form));
       return { Description };
     },
   };
@@ -705,7 +697,8 @@ const listChanges = (before: Template | undefined, after: Template) => {
     const deployed = old[LogicalResourceId];
     const wanted = after.Resources[LogicalResourceId];
     if (isDeepStrictEqual(deployed, wanted)) return [];
-    const Action = deployed === undefined ? "Add" : wanted === undefined ? "Remove" : "Modify";
+    const actionOnDeployed = wanted === undefined ? "Remove" : "Modify";
+    const Action = deployed === undefined ? "Add" : actionOnDeployed;
     return [{ Action, LogicalResourceId, ResourceType: (wanted ?? deployed)?.Type ?? "" }];
   });
 };

@@ -17,16 +17,16 @@ export interface MetricDatum {
 
 export interface CloudWatch extends AwsService {
   /** Milliseconds until a recorded metric can be read; up to three minutes in AWS. */
-  delay: number;
+  delayMilliseconds: number;
   record(datum: MetricDatum): void;
   /** Records the metrics in a line of a function's log; other lines are ignored. */
   recordLine(line: string): void;
   /** Records a metric if a log line matches a metric filter. `filter` has the form of AWS::Logs::MetricFilter. */
-  filter(line: string, filter: Record<string, unknown>): void;
+  recordByFilter(line: string, filter: Record<string, unknown>): void;
   alarms: Alarms;
   dashboards: Dashboards;
   /** Milliseconds by which CloudWatch's clock is ahead of this machine's clock, for metrics and alarms. */
-  ahead: number;
+  clockOffset: number;
   clear(): void;
 }
 
@@ -36,34 +36,33 @@ const minute = 60;
 export const openCloudWatch = (region = "eu-west-1"): CloudWatch => {
   /** The recorded values by metric, with the second from which a value can be read. */
   const pointsByMetric = new Map<string, { second: number; value: number; visibleFrom: number }[]>();
-  const readClock = () => Date.now() + standIn.ahead;
+  const readClock = () => Date.now() + standIn.clockOffset;
   const record = ({ namespace, metric, dimensions, value, time }: MetricDatum) => {
     const key = buildKey(namespace, metric, dimensions);
     const points = pointsByMetric.get(key) ?? [];
     pointsByMetric.set(key, points);
     // CloudWatch stores metrics of standard resolution by the minute.
-    const second = Math.floor((time + standIn.ahead) / 1000 / minute) * minute;
-    points.push({ second, value, visibleFrom: readClock() + standIn.delay });
+    const second = Math.floor((time + standIn.clockOffset) / 1000 / minute) * minute;
+    points.push({ second, value, visibleFrom: readClock() + standIn.delayMilliseconds });
   };
 
   const recordLine = (line: string) => {
-    const entry = parseLine(line);
-    const { Timestamp, CloudWatchMetrics } = Object(Object(entry)._aws);
+    const fields = Object(parseLine(line));
+    const { Timestamp, CloudWatchMetrics } = Object(fields._aws);
     if (typeof Timestamp !== "number") return;
     for (const { Namespace, Dimensions, Metrics } of listIn(CloudWatchMetrics))
       for (const { Name } of listIn(Metrics))
         for (const names of Array.isArray(Dimensions) ? Dimensions : [[]]) {
-          const dimensions = Object.fromEntries([...names].map((name: string) => [name, Object(entry)[name]]));
+          const dimensions = Object.fromEntries([...names].map((name: string) => [name, fields[name]]));
           // CloudWatch ignores a set of dimensions if the line lacks the value of a dimension.
           if (Object.values(dimensions).some((value) => typeof value !== "string")) continue;
-          const values = [Object(entry)[String(Name)]].flat();
-          for (const value of values)
+          for (const value of [fields[String(Name)]].flat())
             if (typeof value === "number")
               record({ namespace: String(Namespace), metric: String(Name), dimensions, value, time: Timestamp });
         }
   };
 
-  const filter = (line: string, { FilterPattern, MetricTransformations }: Record<string, unknown>) => {
+  const recordByFilter = (line: string, { FilterPattern, MetricTransformations }: Record<string, unknown>) => {
     const event = parseLine(line);
     if (!matchesPattern(String(FilterPattern), event)) return;
     for (const { MetricNamespace, MetricName, MetricValue, Dimensions } of listIn(MetricTransformations)) {
@@ -104,7 +103,7 @@ export const openCloudWatch = (region = "eu-west-1"): CloudWatch => {
       throw new AwsError(400, "ValidationError", "The ids must differ, and begin with a small letter");
     const [start, end] = [Number(input.StartTime), Number(input.EndTime)];
     if (!(start < end)) throw new AwsError(400, "ValidationError", "StartTime must be less than EndTime");
-    const isDescending = input.ScanBy !== "TimestampAscending";
+    const isLatestFirst = input.ScanBy !== "TimestampAscending";
     const results = queries.map(({ Id, Label, MetricStat, Expression }) => {
       if (Expression !== undefined)
         throw new AwsError(400, "ValidationError", "the stand-in of CloudWatch computes no expressions");
@@ -112,9 +111,9 @@ export const openCloudWatch = (region = "eu-west-1"): CloudWatch => {
       if (!(Period >= minute && Period % minute === 0))
         throw new AwsError(400, "ValidationError", `the period of ${Id} must be whole minutes`);
       // Callers state the end by their own clock, not by CloudWatch's clock.
-      const until = end + standIn.ahead / 1000;
+      const until = end + standIn.clockOffset / 1000;
       const values = readMetric(toSelection(Object(Metric), Stat, Period), Math.floor(start / Period) * Period, until);
-      const found = [...values].sort(([left], [right]) => (isDescending ? right - left : left - right));
+      const found = [...values].sort(([left], [right]) => (isLatestFirst ? right - left : left - right));
       return {
         Id,
         Label: Label ?? Object(Metric).MetricName,
@@ -123,8 +122,8 @@ export const openCloudWatch = (region = "eu-west-1"): CloudWatch => {
         StatusCode: "Complete",
       };
     });
-    const shown = results.filter((_, index) => queries[index]?.ReturnData !== false);
-    return { MetricDataResults: shown, Messages: [] };
+    const returned = results.filter((_, index) => queries[index]?.ReturnData !== false);
+    return { MetricDataResults: returned, Messages: [] };
   };
 
   const actions: Record<string, (input: Record<string, unknown>) => object> = {
@@ -133,11 +132,11 @@ export const openCloudWatch = (region = "eu-west-1"): CloudWatch => {
     DescribeAlarms: (input) => standIn.alarms.describe(input),
   };
   const standIn: CloudWatch = {
-    delay: 0,
+    delayMilliseconds: 0,
     record,
     recordLine,
-    filter,
-    ahead: 0,
+    recordByFilter,
+    clockOffset: 0,
     alarms: openAlarms(readMetric, () => readClock() / 1000, `arn:aws:cloudwatch:${region}:123456789012:alarm:`),
     dashboards: openDashboards(readMetric, () => [...pointsByMetric.keys()].map(parseKey)),
     clear: () => pointsByMetric.clear(),
@@ -145,11 +144,7 @@ export const openCloudWatch = (region = "eu-west-1"): CloudWatch => {
     answer: async (request) => {
       const act = actions[readAction(request)];
       if (act === undefined)
-        throw new AwsError(
-          400,
-          "UnknownOperationException",
-          `the stand-in of CloudWatch knows no ${readAction(request)}`,
-        );
+        throw new AwsError(400, "UnknownOperationException", `the stand-in knows no ${readAction(request)}`);
       const body = JSON.stringify(act(JSON.parse(String(request.body))));
       return { status: 200, headers: { "content-type": "application/x-amz-json-1.0" }, body };
     },
@@ -159,8 +154,9 @@ export const openCloudWatch = (region = "eu-west-1"): CloudWatch => {
 };
 
 /**
- * Reports whether a line of JSON matches a filter pattern, such as `{ $.status = "5*" && $.count != 3 }`. Patterns may
- * have comparisons (`=`, `!=`) with texts, in which `*` is any text, and with whole numbers, `&&`, `||` and brackets.
+ * Reports whether a line of JSON matches a filter pattern, such as `{ $.status = "5*" && $.count != 3 }`. Patterns
+ * compare a field by `=` or `!=` with a string, in which `*` matches anything, or with a whole number. They may also
+ * have `&&`, `||` and brackets.
  */
 export const matchesPattern = (pattern: string, event: unknown): boolean => {
   const tokens = pattern.match(/[{}()]|&&|\|\||!?=|\$[\w.]+|"[^"]*"|\d+|\S/g) ?? [];

@@ -2,12 +2,12 @@ import type { MetricSelection, ReadMetric } from "./alarms.ts";
 import { AwsError } from "./aws-service.ts";
 import { computeExpression, listIds, type TimeSeries } from "./metric-math.ts";
 
-// A stand-in for CloudWatch's dashboards. PutDashboard refuses the same bodies as AWS, as far as our dashboard uses
-// their fields. Tests can read the lines of each widget from the metrics of the stand-in for CloudWatch.
+// A stand-in for CloudWatch's dashboards. PutDashboard refuses bodies as AWS does, and also fields that Postern's
+// dashboard doesn't use. Tests can read the lines of each widget from the metrics of the stand-in for CloudWatch.
 
 type Properties = Record<string, unknown>;
 
-/** A metric that CloudWatch has. */
+/** A metric of which CloudWatch has values. */
 export interface KnownMetric {
   namespace: string;
   metric: string;
@@ -39,9 +39,7 @@ interface Widget {
   properties: Properties;
 }
 
-/**
- * An entry of a widget's metrics. In the dashboard's body, it is `[namespace, metric, dimension, value, …, options]`.
- */
+/** A metric or expression of a widget. A dashboard's body has `[namespace, metric, dimension, value, …, options]`. */
 interface Line extends KnownMetric {
   options: Properties;
 }
@@ -56,10 +54,8 @@ export const openDashboards = (readMetric: ReadMetric, listMetrics: () => KnownM
   const readWidget = ({ properties }: Widget, from: number, to: number): WidgetLine[] => {
     const { title, metrics, stat = "Average", period = 300 } = properties;
     const lines = listIn(metrics).map(parseLine);
-    const seconds = Array.from(
-      { length: Math.floor((to - from) / Number(period)) },
-      (_, i) => from + i * Number(period),
-    );
+    const count = Math.floor((to - from) / Number(period));
+    const starts = Array.from({ length: count }, (_, index) => from + index * Number(period));
     const read = (line: KnownMetric, options: Properties) => {
       const selection = { ...line, stat: String(options.stat ?? stat), period: Number(options.period ?? period) };
       return readMetric(selection, from, to);
@@ -78,7 +74,7 @@ export const openDashboards = (readMetric: ReadMetric, listMetrics: () => KnownM
         const line = lines.find(({ options: { id: lineId } }) => lineId === wanted);
         return (line && Object.values(compute(line))[0]) ?? new Map();
       };
-      return { [String(id)]: computeExpression(String(expression), readId, seconds) };
+      return { [String(id)]: computeExpression(String(expression), readId, starts) };
     };
     return lines
       .filter(({ options }) => options.visible !== false)
@@ -117,10 +113,10 @@ const parseBody = (body: string): Widget[] => {
     requireThat(false, "it is no JSON");
   }
   const widgets = listIn(Object(parsed).widgets);
-  requireKnown(Object(parsed), ["widgets"]);
+  requireKnownFields(Object(parsed), ["widgets"]);
   requireThat(widgets.length > 0 && widgets.length <= 500, "it has from 1 to 500 widgets");
   for (const widget of widgets) {
-    requireKnown(widget, ["type", "width", "height", "properties"]);
+    requireKnownFields(widget, ["type", "width", "height", "properties"]);
     requireThat(isWithin(widget.width ?? 6, 1, 24), "a widget's width is from 1 to 24");
     requireThat(isWithin(widget.height ?? 6, 1, 1000), "a widget's height is from 1 to 1000");
     const properties = Object(widget.properties);
@@ -134,14 +130,14 @@ const parseBody = (body: string): Widget[] => {
 };
 
 const requireValidAlarmWidget = (properties: Properties) => {
-  requireKnown(properties, ["title", "alarms"]);
+  requireKnownFields(properties, ["title", "alarms"]);
   const alarms = [properties.alarms ?? []].flat();
   requireThat(alarms.length > 0 && alarms.length <= 100, "an alarm widget has from 1 to 100 alarms");
   for (const arn of alarms) requireThat(/^arn:aws:cloudwatch:.*:alarm:/.test(String(arn)), `${arn} is no alarm's ARN`);
 };
 
 const requireValidMetricWidget = (properties: Properties) => {
-  requireKnown(properties, ["title", "region", "period", "stat", "metrics"]);
+  requireKnownFields(properties, ["title", "region", "period", "stat", "metrics"]);
   const { title, region, period = 300, metrics } = properties;
   requireThat(/^[a-z]{2}-[a-z]+-\d$/.test(String(region)), `the region of "${title}" is ${region}`);
   requireThat(Number(period) % 60 === 0, `the period of "${title}" must be whole minutes`);
@@ -153,7 +149,7 @@ const requireValidMetricWidget = (properties: Properties) => {
     `the ids of "${title}" must differ, and begin with a small letter`,
   );
   for (const { options } of lines) {
-    requireKnown(options, ["expression", "id", "label", "stat", "visible", "yAxis"]);
+    requireKnownFields(options, ["expression", "id", "label", "stat", "visible", "yAxis"]);
     const expression = String(options.expression ?? "");
     if (expression.startsWith("SEARCH(")) parseSearch(expression);
     else for (const id of listIds(expression)) requireThat(ids.includes(id), `${expression} refers to ${id}`);
@@ -194,10 +190,10 @@ const parseSearch = (expression: string) => {
   return { namespace, names, conditions, stat, period: Number(period) };
 };
 
-const findMetrics = (expression: string, known: KnownMetric[]): MetricSelection[] => {
+const findMetrics = (expression: string, metrics: KnownMetric[]): MetricSelection[] => {
   const { namespace, names, conditions, stat, period } = parseSearch(expression);
   const schema = names.toSorted().join();
-  const found = known.filter((metric) => {
+  const found = metrics.filter((metric) => {
     if (metric.namespace !== namespace || Object.keys(metric.dimensions).sort().join() !== schema) return false;
     return conditions.every(({ name, exact, partial = "" }) => {
       const value = (name === "MetricName" ? metric.metric : metric.dimensions[name]) ?? "";
@@ -208,15 +204,15 @@ const findMetrics = (expression: string, known: KnownMetric[]): MetricSelection[
 };
 
 /**
- * Reports whether a value has the tokens of a term one after the other. The name `ColdStart` has the tokens Cold,
- * Start.
+ * Reports whether a value contains the tokens of a search term one after the other. For example, `ColdStart` has the
+ * tokens Cold and Start.
  */
 const matchesTokens = (term: string, value: string): boolean => {
   const split = (text: string) => text.match(/[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+/g) ?? [];
   return ` ${split(value).join(" ")} `.includes(` ${split(term).join(" ")} `);
 };
 
-const requireKnown = (value: Properties, names: string[]) => {
+const requireKnownFields = (value: Properties, names: string[]) => {
   for (const name of Object.keys(value))
     requireThat(names.includes(name), `the stand-in doesn't know the field ${name}`);
 };

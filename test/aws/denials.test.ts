@@ -57,7 +57,7 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
 
   before(async () => {
     [account, checkout] = await Promise.all([openAccount(), openCheckout()]);
-    account.lambda.updating = 0;
+    account.lambda.updateMilliseconds = 0;
     await checkout.rule("require-owner", buildRule("'no owner: ' + (data?.password ?? '')", true), cases);
     await checkout.rule("suggest-owner", buildRule('"an owner would help"'), cases);
     await checkout.write("ca.pem", account.ca);
@@ -69,11 +69,8 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     await send("shop", "require-owner", { userInfo: { username: ci }, namespace: "shop", name: "web-1" });
     await send("shop", "require-owner", { userInfo: { username: ci }, namespace: "shop", name: "web-2" });
     await send("shop", "suggest-owner", { userInfo: { username: ci }, namespace: "shop", name: "web-1" });
-    await send("lab", "require-owner", {
-      userInfo: { username: jane },
-      resource: secrets,
-      object: { data: { password } },
-    });
+    const secret = { resource: secrets, object: { data: { password } } };
+    await send("lab", "require-owner", { userInfo: { username: jane }, ...secret });
     const object = { metadata: { name: "a", labels: { owner: "jane" } } };
     await send("lab", "require-owner", { userInfo: { username: jane }, object });
     await send("lab", "require-owner", { object: { data: { fail: "now" } } }, 500);
@@ -124,38 +121,36 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     },
   ];
 
-  it("are printed with user, object and message, and the most frequent denial comes first", async () => {
+  it("denials are printed with user, object and message, and the most frequent denial comes first", async () => {
     const text = await showDenials();
     assert.match(text, /^4 denials since \d{4}-\d\d-\d\dT/);
     assert.match(text, /^TIMES {2}LAST +CLUSTER {2}RULE +MODE +USER +WHAT +WHY$/m);
-    const [first] = text.split("\n").slice(3);
+    // Three lines come before the first denial.
+    const firstDenial = text.split("\n")[3];
     assert.match(
-      String(first),
+      String(firstDenial),
       /^2 +2\d{3}-\S+Z +shop +require-owner +enforce +system:serviceaccount:shop:ci +CREATE pods shop\/web-2 +no owner:$/,
     );
     assert.doesNotMatch(text, /correct horse/);
   });
 
-  it("can be printed as JSON: all, those of one rule, or those of one cluster", async () => {
+  it("denials can be printed as JSON: of the stage, of one rule, or of one cluster", async () => {
     const { since, ...report } = await readDenials();
     assert.ok(Math.abs(Date.now() - Date.parse(since) - 24 * 3_600_000) < 600_000, since);
     assert.deepEqual(report, { stage: "test", denials: expectedDenials, complete: true });
-    assert.deepEqual(
-      (await readDenials("--rule", "suggest-owner", "--since", "7d")).denials,
-      expectedDenials.slice(1, 2),
-    );
-    assert.deepEqual(
-      (await readDenials("--cluster", "lab", "--rule", "require-owner")).denials,
-      expectedDenials.slice(2),
-    );
+    const ofSuggestOwner = await readDenials("--rule", "suggest-owner", "--since", "7d");
+    assert.deepEqual(ofSuggestOwner.denials, expectedDenials.slice(1, 2));
+    const inLab = await readDenials("--cluster", "lab", "--rule", "require-owner");
+    assert.deepEqual(inLab.denials, expectedDenials.slice(2));
     assert.match(await showDenials("--cluster", "lab", "--rule", "suggest-owner"), /^0 denials since \S+\n$/);
   });
 
-  it("count in the plan's estimate of costs, which contains no probes and cases", async () => {
+  it("denials count in the plan's estimate of costs; probes and cases don't", async () => {
     const { stdout, stderr } = await run("deploy", "--stage", "test", "--ca", "ca.pem", "--plan-only", "-o", "json");
     const { costs }: { costs?: { rule: string; reviews: number }[] } = stdout === "" ? {} : JSON.parse(stdout);
     assert.deepEqual(
       costs?.map(({ rule, reviews }) => [rule, reviews]),
+      // As many reviews as `before` sends for each rule.
       [
         ["require-owner", 7],
         ["suggest-owner", 1],
@@ -164,7 +159,7 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     );
   });
 
-  it("don't include requests that an exception allows; status lists these by exception", async () => {
+  it("requests that an exception allows are no denials; status counts such requests by exception", async () => {
     const status = ["status", "--stage", "test", "--config", "postern.yaml", "--since", "2h"];
     const { exceptions } = JSON.parse((await run(...status, "-o", "json")).stdout);
     const legacy = { namespaces: ["legacy"], until: "2999-12-31", owner: "team-billing", reason: "OPS-231" };
@@ -178,15 +173,15 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
       ended: true,
       times: 0,
     };
-    const [shop, _, lab] = exceptions;
+    const [legacyInShop, , legacyInLab] = exceptions;
     assert.deepEqual(exceptions, [
       { ...legacy, cluster: "shop", rule: "require-owner", ended: false, times: 0 },
       { ...old, cluster: "shop" },
-      { ...legacy, cluster: "lab", rule: "require-owner", ended: false, times: 2, last: lab.last },
+      { ...legacy, cluster: "lab", rule: "require-owner", ended: false, times: 2, last: legacyInLab.last },
       { ...old, cluster: "lab" },
     ]);
-    assert.equal(shop.last, undefined);
-    assert.ok(Math.abs(Date.now() - Date.parse(lab.last)) < 600_000, lab.last);
+    assert.equal(legacyInShop.last, undefined);
+    assert.ok(Math.abs(Date.now() - Date.parse(legacyInLab.last)) < 600_000, legacyInLab.last);
     const { stdout } = await run(...status);
     assert.match(stdout, /^exceptions, and how often each let a review through since \d{4}-\S+Z$/m);
     assert.match(stdout, /^lab +require-owner +namespaces legacy +2999-12-31 +2 +2\S+Z +team-billing +OPS-231$/m);
@@ -196,7 +191,7 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     );
   });
 
-  it("are predicted by the plan if an exception has ended", async () => {
+  it("the plan reports an exception that has ended", async () => {
     const { stdout } = await run("deploy", "--stage", "test", "--ca", "ca.pem", "--plan-only");
     assert.match(
       stdout,
@@ -236,13 +231,13 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     [["--denials", "--stage", "other"], 1, /stage other has no log group \/aws\/lambda\/postern-other/],
   ];
   for (const [words, code, sentence] of refusedWords)
-    it(`are refused in a sentence: ${words.join(" ")}`, async () => {
+    it(`status refuses wrong options in a sentence: ${words.join(" ")}`, async () => {
       const result = await run("status", ...words);
       assert.match(result.stderr, sentence);
       assert.equal(result.code, code);
     });
 
-  it("are in log lines of the form that the package documents", () => {
+  it("the log lines of reviews have the form that the package documents", () => {
     const isLogLine = new Ajv().compile(schema);
     const lines = (account.logs.groups.get("/aws/lambda/postern-test") ?? []).map(({ line }) => JSON.parse(line));
     const reviews = lines.filter((line) => "Reviews" in line);
@@ -250,7 +245,7 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     for (const line of reviews) assert.ok(isLogLine(line), JSON.stringify([line, isLogLine.errors]));
   });
 
-  it("are shown by a saved query; status names all saved queries", async () => {
+  it("saved queries show the denials and errors of a stage; status names all saved queries", async () => {
     const names = ["denials", "errors by rule", "slowest reviews", "cold starts", "guards that failed"];
     const savedNames = names.map((name) => `postern-test/${name}`);
     assert.deepEqual([...account.logs.saved.values()].map(({ Name }) => Name).sort(), savedNames.toSorted());
@@ -275,7 +270,7 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
       );
   });
 
-  it("are sent elsewhere by the template of docs/how-to/send-logs-elsewhere.md", async () => {
+  it("the template of docs/how-to/send-logs-elsewhere.md sends denials to a stream, and nothing else", async () => {
     const page = await readFile(new URL("../../docs/how-to/send-logs-elsewhere.md", import.meta.url), "utf8");
     const { Parameters, ...template } = parse(readTemplate(page));
     assert.deepEqual(Object.keys(Parameters), ["Stage", "Stream"]);
@@ -306,12 +301,12 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     await account.cloudformation.waitUntilIdle();
   });
 
-  it("are sent elsewhere by a template that cfn-lint finds nothing wrong with", cfnLint, async () => {
+  it("cfn-lint finds no fault in the template of docs/how-to/send-logs-elsewhere.md", cfnLint, async () => {
     const page = await readFile(new URL("../../docs/how-to/send-logs-elsewhere.md", import.meta.url), "utf8");
     await lint(await checkout.write("denials.yml", readTemplate(page)));
   });
 
-  it("are logged without user and message if postern.yaml has `logs: minimal`", async () => {
+  it("denials are logged without user and message if postern.yaml has `logs: minimal`", async () => {
     await deploy("logs: minimal");
     const before = account.logs.groups.get("/aws/lambda/postern-test")?.length ?? 0;
     await send("shop", "require-owner", { userInfo: { username: jane }, namespace: "shop", name: "web-9" });
@@ -321,7 +316,7 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
     assert.match(await showDenials(), /^1 .* shop +require-owner +enforce +- +CREATE pods shop\/web-9 +-$/m);
   });
 
-  it("have no saved query after the stage is destroyed", async () => {
+  it("saved queries are deleted with the stage", async () => {
     await requireSuccess("destroy", "--stage", "test", "--yes", "--forget", "shop,lab");
     assert.equal(account.logs.saved.size, 0);
   });

@@ -15,11 +15,11 @@ import { createPackager, loadJob, type StagePackager } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 
 // Tests a stage from its first deployment to its deletion, with a real API server and clients that write all the time.
+
 /**
  * Returns the source of a rule that stamps notes, and refuses notes without a stamp. The arguments make different
- * versions.
+ * versions. A rule's source must not name `process` or `Math` as globals, so this source gets both from `globalThis`.
  */
-// A rule's source must not name these globals. That is only a check of the source, and no sandbox.
 const buildRule = ({ stamp = "one", head = "", validate = "" } = {}) => `
 import { rule } from "#lib/rule.ts";
 const { process, Math } = Object.constructor("return globalThis")();
@@ -64,7 +64,7 @@ interface WriteCounts {
   failures: string[];
 }
 
-describe("a stage", await needs("moto", "runtime client", "API server"), () => {
+describe("the life of a stage", await needs("moto", "runtime client", "API server"), () => {
   let account: Account;
   let cluster: TestCluster;
   let checkout: Checkout;
@@ -76,7 +76,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     const binaries = await requireBinaries();
     [account, cluster, checkout] = await Promise.all([openAccount(), bootCluster(binaries), openCheckout()]);
     packageStage = await createPackager(checkout.folder);
-    await release(buildRule(), buildCases());
+    await writeRule(buildRule(), buildCases());
     await checkout.write("postern.yaml", buildConfig("Fail"));
     const kubeconfig = await checkout.write("kubeconfig", buildKubeconfig({ shop: cluster }));
     const ca = await checkout.write("ca.pem", account.ca);
@@ -90,17 +90,18 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
 
   /** Runs postern at the command line, as a user would. */
   const runPostern = (...words: string[]) => checkout.postern(account.actAs("pipeline").env, ...words);
+  /** Returns the options without `--ca`. */
   const getClusterOptions = () => options.slice(0, 4);
   let catalogues = 0;
-  /** Writes another version of the rule to the working tree. */
-  const release = async (rule: string, cases: string) => {
+  /** Writes another version of the rule, which the next deployment deploys, to the working tree. */
+  const writeRule = async (rule: string, cases: string) => {
     catalogues += 1;
     // A process loads a module only once, so each catalogue is also written to its own folder.
     for (const folder of ["functions", `catalogues/${catalogues}`])
       await checkout.rule("stamp-notes", `${rule}// ${catalogues}\n`, cases, folder);
   };
   /** Deploys with canary times that no option of the command line accepts; returns the output. */
-  const deployWithin = async (canary: Omit<CanaryOptions, "signal"> | undefined) => {
+  const deployWithCanary = async (canary: Omit<CanaryOptions, "signal"> | undefined) => {
     const { deployStage: deploy } =
       await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
     const { output, job } = await openJob();
@@ -166,7 +167,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     return cluster.admin({ method: "POST", path, body: { metadata: { name }, data: {} } });
   };
   const readStamp = async (name: string) => Object((await createNote(name)).body.data).stamp;
-  it("prints a plan, and changes nothing", async () => {
+  it("`deploy --plan-only` prints a plan, and changes nothing", async () => {
     const { code, stdout } = await runPostern("deploy", ...options, "--plan-only", "-o", "json");
     assert.equal(code, 0, stdout);
     const plan = JSON.parse(stdout);
@@ -178,14 +179,14 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     assert.equal(account.lambda.functions.size, 0);
   });
 
-  it("is deployed by one command, and a second deployment has nothing to do", async () => {
+  it("a stage is deployed by one command, and a second deployment has nothing to do", async () => {
     // Invocations see the new route, the alias and its permission late. The entries must not be written before that.
-    account.lambda.propagation = 4000;
+    account.lambda.propagationMilliseconds = 4000;
     const first = await runPostern("deploy", ...options);
-    account.lambda.propagation = 0;
+    account.lambda.propagationMilliseconds = 0;
     assert.equal(first.code, 0, first.stdout + first.stderr);
     assert.match(first.stderr, /release r1 is live in shop/);
-    await waitUntil("notes are not stamped", async () => (await readStamp(`first-${Date.now()}`)) === "one");
+    await waitUntil("notes were not stamped in time", async () => (await readStamp(`first-${Date.now()}`)) === "one");
     const callsBefore = account.recordedCalls.length;
     const second = await runPostern("deploy", ...options);
     assert.match(second.stderr, /nothing to do: release r1 is live/);
@@ -195,8 +196,8 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     assert.deepEqual(changing, []);
   });
 
-  it("is reported as healthy", async () => {
-    const { code, stdout } = await runPostern("status", ...options.slice(0, 4));
+  it("a deployed stage is reported as healthy", async () => {
+    const { code, stdout } = await runPostern("status", ...getClusterOptions());
     assert.equal(code, 0, stdout);
     assert.match(stdout, /^partition aws, account 123456789012, region eu-west-1, stage test\nrelease r1 of/);
     assert.match(stdout, /cluster shop, updated \S+: 2 entries, all answer/);
@@ -206,12 +207,12 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     assert.ok((await runPostern("manifests", "--stage", "test")).stdout.includes(`url: ${url}\n`));
   });
 
-  it("does not make a version live that fails its cases", async () => {
+  it("a version that fails its cases does not become live", async () => {
     for (const [broken, reason] of [
       [buildRule({ head: 'if (process.env.POSTERN_STAGE) throw new Error("not here");' }), /it fails: .*not here/s],
       [buildRule({ validate: 'return "nothing is good enough";' }), /the refusal is/],
     ] as const) {
-      await release(broken, buildCases());
+      await writeRule(broken, buildCases());
       const writeCounts = await writeMeanwhile(async () => {
         const { code, stdout, stderr } = await runPostern("deploy", ...options);
         assert.notEqual(code, 0, stdout);
@@ -223,28 +224,29 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     }
   });
 
-  it("refuses versions that give other answers than the version before", async () => {
+  it("a version that refuses what the live version writes does not become live", async () => {
     const strictRule = buildRule({ stamp: "two", validate: 'if (note.data?.stamp === "one") return "one is out";' });
-    await release(strictRule, buildCases("two"));
+    await writeRule(strictRule, buildCases("two"));
     const { code, stderr } = await runPostern("deploy", ...options);
     assert.equal(code, 1);
     assert.match(stderr, /stamp-notes, "stamps a note": version \d+ refuses what version 1 writes: one is out/);
     assert.equal(getLiveAlias()?.version, "1");
   });
 
-  /** The version with the stamp "two". */
-  let promoted: string | undefined;
+  /** The number of the version with the stamp "two". */
+  let versionWithStampTwo: string | undefined;
+  /** Times are in milliseconds: a canary of 8 seconds gets a tenth of the reviews. */
   const canary = { share: 0.1, milliseconds: 8000, every: 500, metricDelay: 0 };
 
-  for (const [what, validate, sentence, reason] of [
+  for (const [behaviour, validate, sentence, reason] of [
     ["denies", 'if (note.data?.by === "client") return "no clients";', /no clients/, /it denies \d+% of its reviews/],
     ["fails", 'if (note.data?.by === "client") throw new Error("boom");', /boom/, /it fails \d+% of its reviews/],
   ] as const)
-    it(`rolls back a version that ${what} only with real reviews`, async () => {
-      await release(buildRule({ validate }), buildCases());
+    it(`a canary that ${behaviour} only with real reviews is rolled back`, async () => {
+      await writeRule(buildRule({ validate }), buildCases());
       let output = "";
       const writeCounts = await writeMeanwhile(async () => {
-        output = await deployWithin(canary);
+        output = await deployWithCanary(canary);
       });
       assert.match(output, reason);
       assert.match(
@@ -252,6 +254,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
         /the webhook entries in clusters were not changed, because the new versions of these rules did not pass the canary: stamp-notes/,
       );
       assert.deepEqual([getLiveAlias()?.version, getLiveAlias()?.weights], ["1", {}]);
+      // The canary gets a tenth of the reviews.
       assert.ok(
         writeCounts.failures.length > 0 && writeCounts.failures.length < 0.2 * writeCounts.created,
         `${writeCounts.failures.length}`,
@@ -259,24 +262,24 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       for (const failure of writeCounts.failures) assert.match(failure, sentence);
     });
 
-  it("rolls back a version that crashes, even if CloudWatch shows the crashes late", async () => {
+  it("a canary that crashes is rolled back, even if CloudWatch shows the crashes late", async () => {
     const crash = 'if (note.data?.by === "client" && Math.random() < 0.3) process.exit(1);';
-    await release(buildRule({ validate: crash }), buildCases());
-    account.cloudwatch.delay = 4000;
+    await writeRule(buildRule({ validate: crash }), buildCases());
+    account.cloudwatch.delayMilliseconds = 4000;
     let output = "";
     await writeMeanwhile(async () => {
-      output = await deployWithin({ ...canary, share: 0.5, milliseconds: 3000, metricDelay: 5000 });
+      output = await deployWithCanary({ ...canary, share: 0.5, milliseconds: 3000, metricDelay: 5000 });
     });
-    account.cloudwatch.delay = 0;
+    account.cloudwatch.delayMilliseconds = 0;
     assert.match(output, /was rolled back: it fails [\d.]+% of its reviews/);
     assert.deepEqual([getLiveAlias()?.version, getLiveAlias()?.weights], ["1", {}]);
   });
 
-  it("promotes a version that passes the canary, without a failed request", async () => {
-    await release(buildRule({ stamp: "two" }), buildCases("two"));
+  it("a version that passes the canary becomes live, without a failed request", async () => {
+    await writeRule(buildRule({ stamp: "two" }), buildCases("two"));
     let output = "";
     const writeCounts = await writeMeanwhile(async () => {
-      output = await deployWithin(canary);
+      output = await deployWithCanary(canary);
     });
     assert.match(output, /1 of 1 promoted\nstamp-notes: version \d+ is live: \d+ reviews, /);
     assert.match(output, /release r\d+ is live in shop/);
@@ -286,28 +289,29 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       JSON.stringify(writeCounts.stamps),
     );
     assert.equal(await readStamp("after-trial"), "two");
-    promoted = getLiveAlias()?.version;
+    versionWithStampTwo = getLiveAlias()?.version;
   });
 
-  it("promotes a version without reviews if its cases pass, and says so", async () => {
-    await release(buildRule({ stamp: "three" }), buildCases("three"));
-    const output = await deployWithin({ ...canary, milliseconds: 1000, every: 300 });
+  it("a version without reviews during the canary becomes live if its cases pass; deploy says so", async () => {
+    await writeRule(buildRule({ stamp: "three" }), buildCases("three"));
+    const output = await deployWithCanary({ ...canary, milliseconds: 1000, every: 300 });
     assert.match(output, /stamp-notes: version \d+ is live: 0 reviews, 3 cases, 0 faults\n/);
     assert.match(output, /release r\d+ is live in shop/);
     assert.equal(await readStamp("after-silence"), "three");
   });
 
-  it("does not promote a version that fails the only review", async () => {
-    await release(
-      buildRule({ stamp: "bad", validate: 'if (note.data?.once) throw new Error("boom");' }),
-      buildCases("bad"),
-    );
+  it("a canary that fails its only review is rolled back", async () => {
+    const failingRule = buildRule({ stamp: "bad", validate: 'if (note.data?.once) throw new Error("boom");' });
+    await writeRule(failingRule, buildCases("bad"));
     const path = "/api/v1/namespaces/default/configmaps";
     const body = { metadata: { generateName: "once-" }, data: { once: "yes" } };
     // The new version gets the first review, and the old version the next one.
     account.lambda.random = () => 0;
-    const deployed = deployWithin({ ...canary, milliseconds: 4000, every: 300 });
-    await waitUntil("the canary has not begun", async () => Object.keys(getLiveAlias()?.weights ?? {}).length > 0);
+    const deployed = deployWithCanary({ ...canary, milliseconds: 4000, every: 300 });
+    await waitUntil(
+      "the canary did not begin in time",
+      async () => Object.keys(getLiveAlias()?.weights ?? {}).length > 0,
+    );
     await cluster.admin({ method: "POST", path, body });
     const output = await deployed;
     account.lambda.random = Math.random;
@@ -315,12 +319,12 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     assert.equal(await readStamp("after-once"), "three");
   });
 
-  it("rolls back one rule or all rules and deploys again, without a failed request", async () => {
+  it("one rule and all rules are rolled back, and deployed again, without a failed request", async () => {
     const writeCounts = await writeMeanwhile(async () => {
       const { stdout: back } = await runPostern("rollback", "stamp-notes", "--stage", "test");
-      assert.equal(back.trim(), `stamp-notes is at version ${promoted}`);
+      assert.equal(back.trim(), `stamp-notes is at version ${versionWithStampTwo}`);
       assert.equal(await readStamp("rolled-back"), "two");
-      await release(buildRule({ stamp: "four" }), buildCases("four"));
+      await writeRule(buildRule({ stamp: "four" }), buildCases("four"));
       assert.match((await runPostern("deploy", ...options)).stderr, /release r\d+ is live/);
       assert.equal(await readStamp("four"), "four");
       const { stdout, stderr } = await runPostern("rollback", "--all", "--to", "r1", ...getClusterOptions());
@@ -330,14 +334,15 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     assert.deepEqual(writeCounts.failures, []);
   });
 
-  describe("whose key is replaced", () => {
+  describe("the replacement of a stage's keys", () => {
     let releaseWithOldKey: number;
+    /** In milliseconds: the old key is dropped after 2 seconds without use; the rotation fails after 60 seconds. */
     const retirement = { unused: 2000, patience: 60_000, every: 300 };
-    it("accepts both keys for some time, and then only the new one", async () => {
-      await release(buildRule(), buildCases());
+    it("rotating the stage's key loses no request, and afterwards only the new key is accepted", async () => {
+      await writeRule(buildRule(), buildCases());
       await runPostern("deploy", ...options);
-      releaseWithOldKey = JSON.parse((await runPostern("status", "-o", "json", ...getClusterOptions())).stdout).release
-        .id;
+      const { stdout } = await runPostern("status", "-o", "json", ...getClusterOptions());
+      releaseWithOldKey = JSON.parse(stdout).release.id;
       const { rotateStageKey } =
         await checkout.load<typeof import("../../infra/rollout/rotate.ts")>("infra/rollout/rotate.ts");
       const { probeEndpoint } =
@@ -352,15 +357,15 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       assert.match((await probeEndpoint(oldUrl, account.ca)).sentence, /doesn't know this cluster's key/);
     });
 
-    it("replaces the key of one cluster, and changes only its version in postern.yaml", async () => {
+    it("rotating a cluster's key loses no request, and changes only its keyVersion in postern.yaml", async () => {
       const { rotateClusterKey } =
         await checkout.load<typeof import("../../infra/rollout/rotate.ts")>("infra/rollout/rotate.ts");
       const [oldUrl] = await readUrls();
       const { job } = await openJob();
       // For some seconds, versions that don't know the new key still answer.
-      account.lambda.propagation = 3000;
+      account.lambda.propagationMilliseconds = 3000;
       const writeCounts = await writeMeanwhile(() => rotateClusterKey(job, "shop", retirement));
-      account.lambda.propagation = 0;
+      account.lambda.propagationMilliseconds = 0;
       assert.deepEqual(writeCounts.failures, []);
       assert.notDeepEqual(await readUrls(), [oldUrl]);
       const text = await readFile(join(checkout.folder, "postern.yaml"), "utf8");
@@ -368,22 +373,18 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       assert.equal((await runPostern("status", ...getClusterOptions())).code, 0);
     });
 
-    it("does not roll back to versions that know only the old key", async () => {
-      const { code, stderr } = await runPostern(
-        "rollback",
-        "--all",
-        "--to",
-        `r${releaseWithOldKey}`,
-        ...getClusterOptions(),
-      );
+    it("a rollback to versions that know only the old key is refused", async () => {
+      const words = ["rollback", "--all", "--to", `r${releaseWithOldKey}`];
+      const { code, stderr } = await runPostern(...words, ...getClusterOptions());
       assert.equal(code, 1, stderr);
       assert.match(stderr, /version \d+ of stamp-notes doesn't accept the keys that are in use now/);
     });
   });
 
-  describe("in an emergency", () => {
-    it("disarms a failing rule within seconds", async (test) => {
-      await release(buildRule({ validate: 'if (note.data?.by === "client") throw new Error("boom");' }), buildCases());
+  describe("emergencies of a stage", () => {
+    it("a failing rule is disarmed within seconds", async (test) => {
+      const validate = 'if (note.data?.by === "client") throw new Error("boom");';
+      await writeRule(buildRule({ validate }), buildCases());
       await runPostern("deploy", ...options);
       let elapsed = 0;
       const writeCounts = await writeMeanwhile(async () => {
@@ -399,17 +400,14 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       assert.deepEqual((await writeMeanwhile(() => wait(500))).failures, []);
     });
 
-    it("deletes the entries within seconds while the region and AWS are down", async (test) => {
+    it("`destroy --configs-only` deletes the entries within seconds while the region is down", async (test) => {
       await account.stopGateways();
       let elapsed = 0;
       const writeCounts = await writeMeanwhile(async () => {
         const start = performance.now();
-        const closedEndpoint = { AWS_ENDPOINT_URL: "http://127.0.0.1:9" };
+        const variables = { ...account.actAs("pipeline").env, AWS_ENDPOINT_URL: "http://127.0.0.1:9" };
         const words = ["destroy", "--configs-only", "--yes", ...getClusterOptions()];
-        const { code, stderr } = await checkout.postern(
-          { ...account.actAs("pipeline").env, ...closedEndpoint },
-          ...words,
-        );
+        const { code, stderr } = await checkout.postern(variables, ...words);
         assert.equal(code, 0, stderr);
         elapsed = performance.now() - start;
       });
@@ -421,12 +419,12 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       await account.startGateways();
     });
 
-    it("lets clients work while the region is down if the rule fails open", async () => {
-      await release(buildRule(), buildCases());
+    it("clients can write while the region is down if the rule's failurePolicy is Ignore", async () => {
+      await writeRule(buildRule(), buildCases());
       await checkout.write("postern.yaml", buildConfig("Ignore").replace("keyVersion: 1", "keyVersion: 2"));
       const { code, stdout, stderr } = await runPostern("deploy", ...options);
       assert.equal(code, 0, stdout + stderr);
-      await waitUntil("notes are not stamped", async () => (await readStamp(`again-${Date.now()}`)) === "one");
+      await waitUntil("notes were not stamped in time", async () => (await readStamp(`again-${Date.now()}`)) === "one");
       await account.stopGateways();
       const writeCounts = await writeMeanwhile(() => wait(500));
       assert.deepEqual(writeCounts.failures, []);
@@ -435,7 +433,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     });
   });
 
-  it("is not deleted while a cluster still calls it", async () => {
+  it("a stage is not deleted while a cluster still calls one of its functions", async () => {
     const path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     const { body } = await cluster.admin({ method: "GET", path: `${path}/postern` });
     const { webhooks } = Object(body);
@@ -457,7 +455,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   the stack postern-test with
 `;
 
-  it("shows what would be deleted and kept, and deletes nothing without --yes", async () => {
+  it("`destroy` without --yes shows what would be deleted and kept, and deletes nothing", async () => {
     const { code, stderr } = await runPostern("deploy", ...options);
     assert.equal(code, 0, stderr);
     const callsBefore = account.recordedCalls.length;
@@ -481,7 +479,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     assert.match(withData.stdout, /sign URLs\n {2}the log group \S+\n {2}the log group \S+\n$/);
   });
 
-  it("is deleted by one command, without a failed request", async () => {
+  it("a stage is deleted by one command, without a failed request", async () => {
     const writeCounts = await writeMeanwhile(async () => {
       const { code, stdout, stderr } = await runPostern("destroy", "--yes", ...getClusterOptions());
       assert.equal(code, 0, stderr);
@@ -496,19 +494,19 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     );
   });
 
-  it("can be deployed again after its deletion, and still has its logs", async () => {
+  it("a deleted stage can be deployed again, and still has its logs", async () => {
     const linesBefore = countLines();
     const { code, stderr } = await runPostern("deploy", ...options);
     assert.equal(code, 0, stderr);
     assert.match(stderr, /release r1 is live in shop/);
-    await waitUntil("notes are not stamped", async () => (await readStamp(`anew-${Date.now()}`)) === "one");
+    await waitUntil("notes were not stamped in time", async () => (await readStamp(`anew-${Date.now()}`)) === "one");
     assert.ok(countLines() > linesBefore);
     assert.equal(account.logs.retention.get(functionsLog), 14);
     const again = await runPostern("deploy", ...options);
     assert.match(again.stderr, /nothing to do/);
   });
 
-  it("is deleted with its logs by --with-data, also if only the logs are left", async () => {
+  it("`destroy --with-data` also deletes the logs of a stage, and of an already deleted stage", async () => {
     for (const words of [
       ["destroy", "--yes"],
       ["destroy", "--yes", "--with-data"],

@@ -6,7 +6,7 @@ import { type Account, openAccount } from "./account.ts";
 
 // Tests changes that were made in AWS by hand: `status` and the plan show them, and `deploy` repairs them or prints the
 // command that does.
-describe("a change by hand", await needs("moto"), () => {
+describe("changes that were made in AWS by hand", await needs("moto"), () => {
   const fn = "postern-test-always-pull-images";
   const group = "/aws/lambda/postern-test";
   let account: Account;
@@ -17,7 +17,7 @@ describe("a change by hand", await needs("moto"), () => {
       openAccount("eu-west-1", { isInProcess: true }),
       openCheckout(["always-pull-images"]),
     ]);
-    account.lambda.updating = 0;
+    account.lambda.updateMilliseconds = 0;
     await checkout.write("ca.pem", account.ca);
     await writeConfig("warn");
     const { code, stdout, stderr } = await deploy();
@@ -49,9 +49,9 @@ describe("a change by hand", await needs("moto"), () => {
     return { version, weights, statements: statements.sort(), memorySize, layers, environment };
   };
   const deleteStatements = () => getFunction().policies.delete("live");
-  const source = { Action: "lambda:InvokeFunction", Principal: "apigateway.amazonaws.com" };
+  const gatewayRight = { Action: "lambda:InvokeFunction", Principal: "apigateway.amazonaws.com" };
 
-  it("isn't reported after a deployment", async () => {
+  it("no change by hand is reported after a deployment", async () => {
     const { stdout } = await readStatus();
     assert.doesNotMatch(stdout, /changed in AWS/);
     assert.match((await deploy()).stderr, /^nothing to do: release r2 is live/m);
@@ -69,7 +69,7 @@ describe("a change by hand", await needs("moto"), () => {
         const [{ Sid } = {}] = getFunction().policies.get("live")?.statements ?? [];
         deleteStatements();
         const SourceArn = "arn:aws:execute-api:eu-west-1:123456789012:stranger/*";
-        await act("AddPermission", { StatementId: Sid, ...source, SourceArn }, { Qualifier: "live" });
+        await act("AddPermission", { StatementId: Sid, ...gatewayRight, SourceArn }, { Qualifier: "live" });
       },
       /lets apigateway\.amazonaws\.com do lambda:InvokeFunction \(\S+\), which was not deployed/,
       /doesn't let apigateway\.amazonaws\.com do lambda:InvokeFunction/,
@@ -106,13 +106,13 @@ describe("a change by hand", await needs("moto"), () => {
       /the unpublished function of always-pull-images was changed: keys, environment, sizing/,
     ],
   ];
-  /** Changes that can be made at the same time. */
+  /** Groups of changes that can be made at the same time. */
   const rounds = [repaired.slice(0, 1), repaired.slice(1, 3), repaired.slice(3, 4), repaired.slice(4)];
   for (const round of rounds)
-    it(`is shown by status and repaired by deploy: ${round.map(([what]) => what).join("; ")}`, async () => {
+    it(`status shows and deploy repairs a change by hand: ${round.map(([what]) => what).join("; ")}`, async () => {
       const before = readState();
       for (const [, change] of round) await change();
-      const sentences = round.flatMap(([, , ...some]) => some);
+      const sentences = round.flatMap(([, , ...sentencesOfChange]) => sentencesOfChange);
       const status = await readStatus();
       assert.equal(status.code, 1);
       for (const { source } of sentences)
@@ -128,14 +128,15 @@ describe("a change by hand", await needs("moto"), () => {
       assert.deepEqual(readState(), before);
     });
 
-  const alarm = () =>
+  const getAlarmName = () =>
     [...(account.cloudformation.stack("postern-test")?.resources.values() ?? [])].find(
       ({ id }) => id === "LatencyAlarm",
     )?.physical ?? assert.fail();
   /** Runs a command of the AWS CLI against the stand-ins. */
   const runCommand = async (command: string) => {
-    const done = command.split(" && ").map(async (part) => {
+    const parts = command.split(" && ").map(async (part) => {
       const [, service = "", operation = ""] = part.split(" ");
+      // The value of an option: quoted or unquoted at the end of the command, or unquoted before other options.
       const option = (name: string) =>
         new RegExp(`--${name} (?:'(.*)'|(\\S+))$|--${name} (\\S+)`).exec(part)?.slice(1).find(Boolean) ?? "";
       if (service === "lambda" && operation === "put-function-concurrency")
@@ -151,10 +152,10 @@ describe("a change by hand", await needs("moto"), () => {
         account.cloudwatch.alarms.put(AlarmName, properties);
       } else assert.fail(part);
     });
-    await Promise.all(done);
+    await Promise.all(parts);
   };
   const readAlarm = () =>
-    account.cloudwatch.alarms.describe({ AlarmNames: [alarm()] }).MetricAlarms[0] ?? assert.fail();
+    account.cloudwatch.alarms.describe({ AlarmNames: [getAlarmName()] }).MetricAlarms[0] ?? assert.fail();
 
   const reported: [what: string, change: () => unknown, sentence: RegExp][] = [
     [
@@ -182,13 +183,14 @@ describe("a change by hand", await needs("moto"), () => {
     ],
     [
       "an alarm with another threshold",
-      () => account.cloudwatch.alarms.put(alarm(), { ...readAlarm(), Threshold: 9000 }),
+      () => account.cloudwatch.alarms.put(getAlarmName(), { ...readAlarm(), Threshold: 9000 }),
       /the alarm \S+ has Threshold 9000, not 2400/,
     ],
-    ["an alarm that is gone", () => account.cloudwatch.alarms.delete(alarm()), /the alarm \S+ doesn't exist/],
+    ["an alarm that is gone", () => account.cloudwatch.alarms.delete(getAlarmName()), /the alarm \S+ doesn't exist/],
   ];
+  // Two changes of the same thing are in different rounds: throttle, log group and alarm have two changes each.
   for (const round of [reported.filter((_, index) => index % 2 === 0), reported.filter((_, index) => index % 2 === 1)])
-    it(`is reported with the command that repairs it: ${round.map(([what]) => what).join("; ")}`, async () => {
+    it(`status and deploy print the command for a repair: ${round.map(([what]) => what).join("; ")}`, async () => {
       for (const [, change] of round) await change();
       const status = await readStatus();
       assert.equal(status.code, 1);
@@ -203,7 +205,7 @@ describe("a change by hand", await needs("moto"), () => {
       assert.doesNotMatch((await readStatus()).stdout, /changed in AWS/);
     });
 
-  it("can't be found without a right, and status says which right is missing", async () => {
+  it("changes by hand can't be found without a right, and status says which right is missing", async () => {
     account.allow = ({ action }) => action !== "lambda:GetPolicy";
     const [status, plan] = [await readStatus(), await deploy("--plan-only")];
     account.allow = undefined;

@@ -17,6 +17,7 @@ import { type ChooseFault, type Fault, type FaultyDynamoDb, startFaultyDynamoDb 
 import { createRandomFaults, recordHistory } from "./histories.ts";
 
 const table = "postern-test";
+/** The time that a change has in tests that don't wait for its end. */
 const longMilliseconds = 30_000;
 
 describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
@@ -40,11 +41,11 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
 
   testLedger(openLedger, 5);
 
-  describe("with a fault", () => {
+  describe("faults of DynamoDB and of the connection", () => {
     let rule: string;
     /**
-     * Adds 1 to the numbers under keys, in a review that must end after `milliseconds`. Returns the sentence of a
-     * failure.
+     * Adds 1 to the number under each key, in a review that must end after `milliseconds`. Returns the sentence of the
+     * failure if the change fails.
      */
     const increment = async (keys: string[], milliseconds = longMilliseconds): Promise<string | undefined> => {
       const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + milliseconds), rule);
@@ -58,7 +59,8 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
       );
     };
     /**
-     * Counts under faults, starting from 1. Returns the failure's sentence, and the numbers in the table afterwards.
+     * Sets the numbers under keys to 1, and adds 1 under faults. Returns the failure's sentence, and the numbers
+     * afterwards.
      */
     const countUnderFaults = async (keys: string[], chooseFault: ChooseFault, milliseconds?: number) => {
       proxy.setFaults(() => undefined);
@@ -78,8 +80,8 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
       proxy.setFaults(() => undefined);
     });
     const [read, write] = ["read", "write"];
-    /** Chooses a fault for the first reads, or for the first writes. */
-    const choose = (at: string | undefined, fault: Fault, times = 1): ChooseFault => {
+    /** Lets the first reads, or the first writes, have a fault: `times` of them. */
+    const failFirst = (at: string | undefined, fault: Fault, times = 1): ChooseFault => {
       let remaining = times;
       return (operation) => (isWrite(operation) === (at === write) && remaining-- > 0 ? fault : undefined);
     };
@@ -107,16 +109,16 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
     for (const keys of keyLists)
       for (const at of [read, write])
         for (const [title, faultOrBuilder] of temporaryFaults)
-          it(`changes the keys ${keys.join(" and ")} once after a ${at} ${title}`, async () => {
+          it(`a ledger changes the keys ${keys.join(" and ")} once after a ${at} ${title}`, async () => {
             const fault = typeof faultOrBuilder === "function" ? faultOrBuilder(keys) : faultOrBuilder;
-            const { failure, numbers } = await countUnderFaults(keys, choose(at, fault, 2));
+            const { failure, numbers } = await countUnderFaults(keys, failFirst(at, fault, 2));
             assert.deepEqual([failure, numbers], [undefined, keys.map(() => 2)]);
           });
 
-    it("makes a change once although DynamoDB doesn't answer the first write", async () => {
+    it("a ledger makes a change once although DynamoDB doesn't answer the first write", async () => {
       for (const keys of keyLists) {
         rule = randomUUID();
-        const { failure, numbers } = await countUnderFaults(keys, choose(write, "silence"), 4_500);
+        const { failure, numbers } = await countUnderFaults(keys, failFirst(write, "silence"), 4_500);
         assert.deepEqual([failure, numbers], [undefined, keys.map(() => 2)]);
       }
     });
@@ -136,11 +138,11 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
       ["DynamoDB's clock is an hour behind", { skew: -3_650_000 }, clockSentence],
     ];
     for (const [title, fault, sentence] of lastingFaults)
-      it(`fails at once if ${title}`, async () => {
+      it(`a change fails at once if ${title}`, async () => {
         for (const keys of keyLists)
           for (const at of [read, write]) {
             rule = randomUUID();
-            const { failure, numbers } = await countUnderFaults(keys, choose(at, fault, everyTime));
+            const { failure, numbers } = await countUnderFaults(keys, failFirst(at, fault, everyTime));
             assert.match(failure ?? "", sentence);
             // If only the answer's time is wrong, the write was carried out.
             assert.deepEqual(
@@ -150,7 +152,7 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
           }
       });
 
-    it("fails at once if the table doesn't exist", async () => {
+    it("a change fails at once if the table doesn't exist", async () => {
       const sentence = /there is no such table in this region; deploy the stage, which creates it/;
       for (const keys of keyLists)
         await assert.rejects(
@@ -159,7 +161,7 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
         );
     });
 
-    it("fails at once if an entry is larger than 400 KB, and keeps the earlier entry", async () => {
+    it("a change fails at once if an entry is larger than 400 KB, and keeps the earlier entry", async () => {
       for (const keys of keyLists) {
         const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + longMilliseconds), randomUUID());
         await ledger.change(keys, () => keys.map(() => "small"));
@@ -177,22 +179,22 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
 
     const throttled = { refusal: "ThrottlingException" };
     const persistentFaults: [title: string, string | undefined, Fault, milliseconds: number][] = [
-      ["every read is throttled, and changes nothing", read, throttled, 500],
-      ["every write is throttled, and changes nothing", write, throttled, 500],
-      ["every read breaks, and changes nothing", read, "reset", 500],
-      ["every write breaks before it arrives, and changes nothing", write, "reset", 500],
-      ["no read is answered, and changes nothing", read, "silence", 500],
-      ["every answer to a write is lost, and changes once", write, "lost", 5_000],
-      ["no write is answered, and changes once", write, "silence", 5_000],
-      ["every write is answered with an error, and changes once", write, "error", 5_000],
+      ["every read is throttled, and the change is not made", read, throttled, 500],
+      ["every write is throttled, and the change is not made", write, throttled, 500],
+      ["every connection of a read breaks, and the change is not made", read, "reset", 500],
+      ["every write breaks before it arrives, and the change is not made", write, "reset", 500],
+      ["no read is answered, and the change is not made", read, "silence", 500],
+      ["every answer to a write is lost, and the change is made once", write, "lost", 5_000],
+      ["no write is answered, and the change is made once", write, "silence", 5_000],
+      ["every write is answered with an error, and the change is made once", write, "error", 5_000],
     ];
     for (const [title, at, fault, milliseconds] of persistentFaults)
-      it(`fails before the end of its review if ${title}`, async () => {
+      it(`a change fails before the end of its review if ${title}`, async () => {
         for (const keys of keyLists) {
           rule = randomUUID();
-          const { failure, numbers } = await countUnderFaults(keys, choose(at, fault, everyTime), milliseconds);
+          const { failure, numbers } = await countUnderFaults(keys, failFirst(at, fault, everyTime), milliseconds);
           assert.match(failure ?? "", /^the time is up: /);
-          const number = title.endsWith("nothing") ? 1 : 2;
+          const number = title.endsWith("not made") ? 1 : 2;
           assert.deepEqual(
             numbers,
             keys.map(() => number),
@@ -200,8 +202,8 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
         }
       });
 
-    /** Lets the answer to the first write be lost, and calls `act` before that request is sent again. */
-    const loseBetween = (act: () => Promise<unknown>): ChooseFault => {
+    /** Lets the answer to the first write be lost. Calls `act` before that write is sent again. */
+    const loseAnswerAndThen = (act: () => Promise<unknown>): ChooseFault => {
       let writes = 0;
       return async (operation) => {
         if (!isWrite(operation)) return undefined;
@@ -212,11 +214,12 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
       };
     };
 
-    it("reads several entries at the same moment, also if the change writes nothing", async () => {
+    it("a change that writes nothing returns values that several entries had at one moment", async () => {
       const keys = ["a", "b"];
       const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + longMilliseconds), rule);
       await increment(keys);
       let reads = 0;
+      // Another change comes between the reads of the two entries.
       proxy.setFaults(async (operation) => {
         if (operation === "GetItem" && ++reads === 2) await increment(keys);
         return undefined;
@@ -225,27 +228,27 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
       assert.ok(proxy.operations.includes("TransactGetItems"));
     });
 
-    it("reports that the change of one entry is uncertain if another change followed a lost answer", async () => {
+    it("a change of one entry is reported as uncertain if another change followed a lost answer", async () => {
       const { failure, numbers } = await countUnderFaults(
         ["a"],
-        loseBetween(() => increment(["a"])),
+        loseAnswerAndThen(() => increment(["a"])),
       );
       assert.deepEqual([failure, numbers], ["an answer was lost, and it is unknown whether the change was made", [3]]);
     });
 
-    it("recognizes that it has changed several entries although another change followed a lost answer", async () => {
+    it("a change of several entries is made once although another change followed a lost answer", async () => {
       const { failure, numbers } = await countUnderFaults(
         ["a", "b"],
-        loseBetween(() => increment(["a", "b"])),
+        loseAnswerAndThen(() => increment(["a", "b"])),
       );
       assert.deepEqual([failure, numbers], [undefined, [3, 3]]);
     });
 
-    it("doesn't create an entry again that another change deleted after a lost answer", async () => {
+    it("a change doesn't create an entry again that another change deleted after a lost answer", async () => {
       for (const keys of keyLists) {
         rule = randomUUID();
         const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + longMilliseconds), rule);
-        proxy.setFaults(loseBetween(() => ledger.change(keys, () => keys.map(() => undefined))));
+        proxy.setFaults(loseAnswerAndThen(() => ledger.change(keys, () => keys.map(() => undefined))));
         const failure = await increment(keys);
         assert.equal(failure === undefined, keys.length > 1, failure);
         assert.deepEqual(
@@ -259,10 +262,11 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
   // With POSTERN_CHANGES=500, there are 32 processes with 500 changes each. Otherwise the clients share two processes,
   // which is a sufficient test: a client stores nothing between its changes, and the clients of a process also wait for
   // DynamoDB at the same time.
-  it("has an order of all changes, under faults, that explains the values that each change read", async (test) => {
+  it("under faults, some order of all changes explains the values that each change read", async (test) => {
     const { POSTERN_CHANGES, POSTERN_SEED } = process.env;
     const changes = Number(POSTERN_CHANGES ?? 30);
-    const [processes, clients] = POSTERN_CHANGES ? [32, 1] : [2, 4];
+    const processes = POSTERN_CHANGES ? 32 : 2;
+    const clients = POSTERN_CHANGES ? 1 : 4;
     const rule = randomUUID();
     proxy.setFaults(createRandomFaults(Number(POSTERN_SEED)));
     const tasks = Array.from({ length: processes }, (_, index) => {
@@ -286,17 +290,17 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
     );
   });
 
-  describe("of a process that is killed", () => {
+  describe("processes that are killed during a change", () => {
     const program = fileURLToPath(new URL("change-process.ts", import.meta.url));
     const keys = ["a", "b"];
     const conflict: Fault = { refusal: "TransactionCanceledException", reasons: ["TransactionConflict", "None"] };
 
-    // The process reads both entries, and its write is refused. Then it reads and writes again.
+    // The process reads both entries (calls 0 and 1). Its write (call 2) is refused. Then it reads and writes again.
     const calls = [0, 1, 2, 3, 4, 5];
     const isRefused = (call: number) => call === 2;
     const moments = calls.flatMap((call) => [`before call ${call + 1}`, `after call ${call + 1}`]);
     for (const [index, moment] of moments.entries())
-      it(`${moment} of a change has made the whole change or nothing`, async () => {
+      it(`a process that is killed ${moment} has made the whole change or nothing`, async () => {
         const rule = randomUUID();
         const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + longMilliseconds), rule);
         const isKilledAfter = index % 2 === 1;
@@ -314,6 +318,7 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
         const kill = () => child.kill("SIGKILL");
         assert.deepEqual(await once(child, "exit"), [null, "SIGKILL"]);
         proxy.setFaults(() => undefined);
+        // Call 6 is the write that isn't refused.
         const value = moment === "after call 6" ? "new" : "old";
         assert.deepEqual(await ledger.change(keys, (kept) => kept), [value, value]);
       });

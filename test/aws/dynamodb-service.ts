@@ -3,6 +3,7 @@ import type { AwsError, AwsReply, AwsService, TableRight } from "./aws-service.t
 // A stand-in for DynamoDB: moto answers its calls. The stand-in adds AWS's names of errors, and lists the rights that
 // IAM evaluates for each item of a call.
 
+/** The fields of a call's input that name tables, items and tags. */
 interface Input {
   TableName?: string;
   Tags?: object[];
@@ -13,6 +14,7 @@ interface Input {
 }
 type Item = Record<string, { S?: string }>;
 
+/** Opens the stand-in for DynamoDB. `moto` is moto's DynamoDB, which answers all calls. */
 export const openDynamoDb = (moto: AwsService): AwsService => ({
   answer: moto.answer,
   identify: (request) => {

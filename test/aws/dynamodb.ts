@@ -30,7 +30,7 @@ export const useDynamoDb = (url: string): void => {
 
 /** Creates a table like the ledger of a stage. */
 export const createLedgerTable = async (url: string, TableName: string): Promise<void> => {
-  await askDynamoDb(url, "CreateTable", {
+  await callDynamoDb(url, "CreateTable", {
     TableName,
     BillingMode: "PAY_PER_REQUEST",
     AttributeDefinitions: [{ AttributeName: "key", AttributeType: "S" }],
@@ -43,14 +43,14 @@ export const scanLedgerTable = async (url: string, TableName: string): Promise<M
   const values = new Map<string, unknown>();
   for (let start: object | undefined; ; ) {
     const query = { TableName, ConsistentRead: true, ...(start && { ExclusiveStartKey: start }) };
-    const { Items, LastEvaluatedKey } = await askDynamoDb(url, "Scan", query);
+    const { Items, LastEvaluatedKey } = await callDynamoDb(url, "Scan", query);
     for (const { key, value } of Items) if (value) values.set(key.S, JSON.parse(value.S));
     start = LastEvaluatedKey;
     if (start === undefined) return values;
   }
 };
 
-const askDynamoDb = async (url: string, operation: string, body: object) => {
+const callDynamoDb = async (url: string, operation: string, body: object) => {
   const headers = {
     "content-type": "application/x-amz-json-1.0",
     "x-amz-target": `DynamoDB_20120810.${operation}`,

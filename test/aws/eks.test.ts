@@ -47,16 +47,10 @@ describe("an EKS cluster", await needs("moto", "runtime client", "API server"), 
     const started = await account.eks.startAuthenticator("prod-eu", checkout.folder);
     authenticator = started;
     cluster = await bootCluster(binaries, { rbac: true, flags: started.flags });
-    account.clusters.set("prod-eu", {
-      server: cluster.server,
-      ca: cluster.ca,
-      entries: new Map(
-        ["deployer", "admin"].map((name) => [
-          `arn:aws:iam::${accountId}:user/${name}`,
-          { kubernetesGroups: ["admins"] },
-        ]),
-      ),
-    });
+    const entries = new Map<string, { kubernetesGroups: string[] }>();
+    for (const name of ["deployer", "admin"])
+      entries.set(`arn:aws:iam::${accountId}:user/${name}`, { kubernetesGroups: ["admins"] });
+    account.clusters.set("prod-eu", { server: cluster.server, ca: cluster.ca, entries });
     const metadata = { name: "admins" };
     const rbac = "rbac.authorization.k8s.io";
     const body = {
@@ -84,33 +78,33 @@ describe("an EKS cluster", await needs("moto", "runtime client", "API server"), 
 
   const run = async (...words: string[]) => {
     const result = await checkout.postern(account.actAs("deployer").env, ...words, "--stage", stage);
-    return { code: result.code, text: `${result.stdout}${result.stderr}`, stderr: result.stderr };
+    return { code: result.code, output: `${result.stdout}${result.stderr}`, stderr: result.stderr };
   };
   const deploy = (...words: string[]) => run("deploy", "--ca", join(checkout.folder, "ca.pem"), ...words);
   const requireDeployed = async (...words: string[]) => {
-    const { code, text } = await deploy(...words);
-    assert.equal(code, 0, text);
-    return text;
+    const { code, output } = await deploy(...words);
+    assert.equal(code, 0, output);
+    return output;
   };
   /** Returns the access entries of functions' roles. */
   const listEntries = () =>
     [...(account.clusters.get("prod-eu")?.entries ?? [])].flatMap(([principal, { kubernetesGroups, tags }]) =>
       principal.includes(":role/postern-prod-PodDashnode") ? [{ kubernetesGroups, tags }] : [],
     );
-  const ownEntry = { kubernetesGroups: ["postern:pod-node-selector"], tags: { postern: owner } };
+  const stageEntry = { kubernetesGroups: ["postern:pod-node-selector"], tags: { postern: owner } };
   const createPod = async (name: string, nodeSelector?: object) => {
     const body = { metadata: { name }, spec: { containers: [{ name: "a", image: "nginx:1.29" }], nodeSelector } };
     return cluster.admin({ method: "POST", path: "/api/v1/namespaces/payments/pods", body });
   };
 
-  it("has a plan that shows the access entry for the rule that reads the cluster", async () => {
+  it("the plan for an EKS cluster shows the missing access entry of the rule that reads the cluster", async () => {
     assert.match(
       await requireDeployed("--plan-only"),
       /\ncluster prod-eu\n {2}~ EKS access entry of pod-node-selector is missing\n {2}~ ClusterRole postern:pod-node-selector is missing\n/,
     );
   });
 
-  it("has a plan that names a rule whose plugin is on by default in the cluster's version", async () => {
+  it("the plan names a rule whose plugin is on by default in the version of the EKS cluster", async () => {
     const { major, minor } = Object((await cluster.admin({ method: "GET", path: "/version" })).body);
     await writeConfig(`${rules}  limit-ranger:\n  pod-topology-labels:\n`);
     const plan = await requireDeployed("--plan-only");
@@ -125,7 +119,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     );
   });
 
-  it("stops a deployment without the right to access entries before any change, and prints it", async () => {
+  it("a deployment without rights to access entries stops before any change, and prints the rights", async () => {
     const withoutAccessEntries = statements.map(({ actions, ...statement }) => {
       return { ...statement, actions: actions.filter((action) => !/AccessEntr|eks:TagResource/.test(action)) };
     });
@@ -151,17 +145,17 @@ rules that an API server may not need, because it has their plugin on (npx poste
     statements = [...withoutAccessEntries, ...printed];
   });
 
-  it("gets its rules by one deployment", async () => {
-    const text = await requireDeployed();
-    assert.match(text, / {2}cluster prod-eu: access entries: 1 created\n.* cluster prod-eu: endpoints: 4 answer\n/);
-    assert.match(text, /\n {2}~ mutating entry pod-node-selector.postern.dev is missing\n/);
-    assert.match(text, /\nrelease r1 is live in prod-eu\n$/);
-    assert.deepEqual(listEntries(), [ownEntry]);
+  it("an EKS cluster gets its rules by one deployment, and a second deployment has nothing to do", async () => {
+    const output = await requireDeployed();
+    assert.match(output, / {2}cluster prod-eu: access entries: 1 created\n.* cluster prod-eu: endpoints: 4 answer\n/);
+    assert.match(output, /\n {2}~ mutating entry pod-node-selector.postern.dev is missing\n/);
+    assert.match(output, /\nrelease r1 is live in prod-eu\n$/);
+    assert.deepEqual(listEntries(), [stageEntry]);
     statements = access.role("DeployRole");
     assert.match(await requireDeployed(), /\nnothing to do: release r1 is live\n$/);
   });
 
-  it("admits pods as the rules say, which read the cluster by their access entry", async () => {
+  it("the rules decide about pods in the EKS cluster, and read the cluster by their access entry", async () => {
     const annotations = { "scheduler.alpha.kubernetes.io/node-selector": "pool=payments" };
     const body = { metadata: { name: "payments", annotations } };
     await cluster.admin({ method: "POST", path: "/api/v1/namespaces", body });
@@ -175,34 +169,34 @@ rules that an API server may not need, because it has their plugin on (npx poste
     );
   });
 
-  const editOwnEntry = (change: object) => {
+  const editStageEntry = (change: object) => {
     const entries = account.clusters.get("prod-eu")?.entries;
     for (const [principal, entry] of entries ?? [])
       if (principal.includes("PodDashnode")) entries?.set(principal, { ...entry, ...change });
   };
 
-  it("gets an access entry back that was deleted or put into other groups", async () => {
-    editOwnEntry({ kubernetesGroups: ["postern:pod-node-selector", "admins"] });
+  it("a deployment repairs an access entry that was deleted or put into other groups", async () => {
+    editStageEntry({ kubernetesGroups: ["postern:pod-node-selector", "admins"] });
     assert.match(
       await requireDeployed(),
       /\n {2}~ EKS access entry of pod-node-selector is not in the group postern:pod-node-selector alone\n/,
     );
-    assert.deepEqual(listEntries(), [ownEntry]);
+    assert.deepEqual(listEntries(), [stageEntry]);
     account.clusters.get("prod-eu")?.entries?.forEach((_, principal, entries) => {
       if (principal.includes("PodDashnode")) entries.delete(principal);
     });
-    const { code, text } = await run("status");
-    assert.equal(code, 1, text);
-    assert.match(text, /\n {2}~ EKS access entry of pod-node-selector is missing\n/);
+    const { code, output } = await run("status");
+    assert.equal(code, 1, output);
+    assert.match(output, /\n {2}~ EKS access entry of pod-node-selector is missing\n/);
     assert.match(await requireDeployed(), /\n {2}~ EKS access entry of pod-node-selector is missing\n/);
-    assert.deepEqual(listEntries(), [ownEntry]);
+    assert.deepEqual(listEntries(), [stageEntry]);
   });
 
-  it("keeps a foreign entry: it suffices in the right group, and stops the deployment otherwise", async () => {
+  it("an access entry of another stage is kept; in the wrong group, it stops the deployment", async () => {
     const otherOwner = { tags: { postern: `aws:${accountId}:${region}:other` } };
-    editOwnEntry({ ...otherOwner, kubernetesGroups: ["postern:pod-node-selector", "admins"] });
+    editStageEntry({ ...otherOwner, kubernetesGroups: ["postern:pod-node-selector", "admins"] });
     assert.match(await requireDeployed(), /\nnothing to do: /);
-    editOwnEntry({ kubernetesGroups: ["admins"] });
+    editStageEntry({ kubernetesGroups: ["admins"] });
     const { code, stderr } = await deploy();
     assert.equal(code, 3, stderr);
     assert.match(
@@ -210,23 +204,23 @@ rules that an API server may not need, because it has their plugin on (npx poste
       /^cluster prod-eu: the access entry of arn:aws:iam::123456789012:role\/postern-prod-PodDash\S+ in prod-eu is not this stage's, because it has no tag postern=aws:123456789012:eu-west-1:prod, and it is not in the group postern:pod-node-selector; delete it, or add the group$/m,
     );
     assert.deepEqual(listEntries(), [{ kubernetesGroups: ["admins"], ...otherOwner }]);
-    editOwnEntry(ownEntry);
+    editStageEntry(stageEntry);
   });
 
-  it("loses the access entry of a rule that is turned off, and gets it back by a rollback", async () => {
+  it("the access entry of a rule that is turned off is deleted, and a rollback creates it again", async () => {
     await writeConfig("  always-pull-images:\n");
-    const text = await requireDeployed();
-    assert.match(text, /\n {2}~ EKS access entry in the group postern:pod-node-selector should not be there\n/);
-    assert.match(text, /\ncluster prod-eu: access entries: 1 deleted\n/);
+    const output = await requireDeployed();
+    assert.match(output, /\n {2}~ EKS access entry in the group postern:pod-node-selector should not be there\n/);
+    assert.match(output, /\ncluster prod-eu: access entries: 1 deleted\n/);
     assert.deepEqual(listEntries(), []);
-    const { code, text: rollbackText } = await run("rollback", "--all");
-    assert.equal(code, 0, rollbackText);
-    assert.deepEqual(listEntries(), [ownEntry]);
+    const { code, output: rollbackOutput } = await run("rollback", "--all");
+    assert.equal(code, 0, rollbackOutput);
+    assert.deepEqual(listEntries(), [stageEntry]);
     assert.deepEqual(Object((await createPod("again")).body).spec?.nodeSelector, { pool: "payments" });
     await writeConfig(rules);
   });
 
-  it("has used all rights to EKS that the roles have", () => {
+  it("the tests of this file have used all rights to EKS that the roles have", () => {
     const givenRights = ["PlanPolicy", "DeployPolicy"].flatMap((policy) =>
       access.policy(policy).flatMap(({ actions }) => actions.map((action) => `${policy} ${action}`)),
     );
@@ -234,7 +228,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     assert.deepEqual([...usedRights].filter((right) => !right.startsWith("printed")).sort(), rights.sort());
   });
 
-  it("can be in another account, whose role the deployment assumes", async () => {
+  it("an EKS cluster can be in another account, whose role the deployment assumes", async () => {
     const role = "arn:aws:iam::444455556666:role/postern";
     const connect = `{ eks: prod-eu, region: ${region}, role: "${role}" }`;
     const prodCluster = account.clusters.get("prod-eu");
@@ -251,20 +245,20 @@ rules that an API server may not need, because it has their plugin on (npx poste
     );
     account.eks.roles.add(role);
     account.allow = undefined;
-    editOwnEntry({ kubernetesGroups: ["postern:other"] });
+    editStageEntry({ kubernetesGroups: ["postern:other"] });
     assert.match(await requireDeployed(), /\n.* cluster prod-eu: access entries: 1 created\n/);
-    assert.deepEqual(listEntries(), [ownEntry]);
+    assert.deepEqual(listEntries(), [stageEntry]);
     assert.deepEqual(Object((await createPod("there")).body).spec?.nodeSelector, { pool: "payments" });
   });
 
-  it("has access entries that are listed before the stage is destroyed", async () => {
-    const { text } = await run("destroy");
-    assert.match(text, /policies and roles in (\S+), and the functions' access entries of EKS in \1$/m);
+  it("`destroy` without --yes announces the deletion of the access entries", async () => {
+    const { output } = await run("destroy");
+    assert.match(output, /policies and roles in (\S+), and the functions' access entries of EKS in \1$/m);
   });
 
-  it("keeps the access entries of other programs when the stage is destroyed", async () => {
-    const { code, text } = await run("destroy", "--yes");
-    assert.equal(code, 0, text);
+  it("`destroy --yes` keeps the access entries of other programs", async () => {
+    const { code, output } = await run("destroy", "--yes");
+    assert.equal(code, 0, output);
     assert.deepEqual(
       [...(account.clusters.get("prod-eu")?.entries?.keys() ?? [])],
       [`arn:aws:iam::${accountId}:user/admin`, "arn:aws:iam::444455556666:role/postern"],

@@ -22,6 +22,7 @@ const ownAccount = "123456789012";
 export interface EksCluster {
   server: string;
   ca: string;
+  /** Fields that replace fields of `resourcesVpcConfig`. */
   network?: object;
   account?: string;
   /** The access entries by principal. */
@@ -41,8 +42,8 @@ export interface Eks {
   sts: AwsService;
   /** Roles of other accounts that callers may assume. Callers may also assume the roles of stacks. */
   roles: Set<string>;
-  /** Returns the role that a caller has assumed. */
-  getTakenRole(caller: string | undefined): string | undefined;
+  /** Returns the role that a caller has assumed; undefined if it has assumed none. */
+  getAssumedRole(caller: string | undefined): string | undefined;
   reset(): void;
   /** Starts an authentication webhook, which finds the user of a token; returns the flags for the API server. */
   startAuthenticator(cluster: string, folder: string): Promise<{ flags: string[]; stop(): Promise<void> }>;
@@ -72,19 +73,20 @@ export const openEks = ({ region, moto, findRole, hasRole }: EksOptions): Eks =>
   };
 
   const parse = ({ method, path, body }: AwsRequest) => {
-    const [, , name = "", what, principal] = path.split("/").map(decodeURIComponent);
+    const [, , name = "", collection, principal] = path.split("/").map(decodeURIComponent);
     const clusterActions: Record<string, string> = { GET: "DescribeCluster" };
     const listActions: Record<string, string> = { GET: "ListAccessEntries", POST: "CreateAccessEntry" };
     const entryActions: Record<string, string> = { GET: "DescribeAccessEntry", DELETE: "DeleteAccessEntry" };
     const accessActions = principal === undefined ? listActions : entryActions;
-    const actions = what === undefined ? clusterActions : accessActions;
+    const actions = collection === undefined ? clusterActions : accessActions;
     const input = Object(JSON.parse(String(body) || "{}"));
-    return { name, what, principal: principal ?? input.principalArn, input, action: actions[method] ?? "" };
+    return { name, collection, principal: principal ?? input.principalArn, input, action: actions[method] ?? "" };
   };
+  /** Finds the cluster that a request names, if it is in the account of the caller. */
   const findCluster = (request: AwsRequest): EksCluster | undefined => {
-    const known = clusters.get(parse(request).name);
+    const cluster = clusters.get(parse(request).name);
     const [, , , , account] = toPrincipal(readCaller(request)).split(":");
-    return (known?.account ?? ownAccount) === account ? known : undefined;
+    return (cluster?.account ?? ownAccount) === account ? cluster : undefined;
   };
 
   const answerEntries = (request: AwsRequest): object => {
@@ -137,43 +139,42 @@ export const openEks = ({ region, moto, findRole, hasRole }: EksOptions): Eks =>
   const eks: AwsService = {
     ...moto.eks,
     identify: (request) => {
-      const { name, what, principal, input, action } = parse(request);
-      if (what !== "access-entries") return moto.eks.identify(request);
+      const { name, collection, principal, input, action } = parse(request);
+      if (collection !== "access-entries") return moto.eks.identify(request);
       const isNew = action === "CreateAccessEntry";
       const entry: AccessEntry = isNew ? input : (clusters.get(name)?.entries?.get(principal) ?? {});
-      const tags = Object.entries(entry.tags ?? {});
-      const context = {
-        ...(principal && { "eks:principalArn": principal }),
-        ...(isNew && {
-          "eks:accessEntryType": entry.type ?? "STANDARD",
-          "eks:kubernetesGroups": entry.kubernetesGroups,
-        }),
-        ...(isNew && entry.username && { "eks:username": entry.username }),
-        ...Object.fromEntries(tags.map(([key, value]) => [`aws:${isNew ? "Request" : "Resource"}Tag/${key}`, value])),
-      };
+      const context: Record<string, string | string[]> = {};
+      if (principal) context["eks:principalArn"] = principal;
+      if (isNew) {
+        context["eks:accessEntryType"] = entry.type ?? "STANDARD";
+        context["eks:kubernetesGroups"] = entry.kubernetesGroups;
+        if (entry.username) context["eks:username"] = entry.username;
+      }
+      for (const [key, value] of Object.entries(entry.tags ?? {}))
+        context[`aws:${isNew ? "Request" : "Resource"}Tag/${key}`] = value;
       return { action: `eks:${action}`, name: principal ? `${name} ${principal}` : name, context };
     },
     answer: async (request) => {
-      const { name, what, action } = parse(request);
+      const { name, collection, action } = parse(request);
       const toReply = (body: object): AwsReply => {
         return { status: 200, headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
       };
-      if (what === "access-entries") return toReply(answerEntries(request));
-      const known = findCluster(request);
-      if (action !== "DescribeCluster" || !known) return moto.eks.answer(request);
+      if (collection === "access-entries") return toReply(answerEntries(request));
+      const eksCluster = findCluster(request);
+      if (action !== "DescribeCluster" || !eksCluster) return moto.eks.answer(request);
       const cluster = {
         name,
-        arn: `arn:aws:eks:${region}:${known.account ?? ownAccount}:cluster/${name}`,
+        arn: `arn:aws:eks:${region}:${eksCluster.account ?? ownAccount}:cluster/${name}`,
         status: "ACTIVE",
-        endpoint: known.server,
+        endpoint: eksCluster.server,
         resourcesVpcConfig: {
           controlPlaneEgressMode: "AWS_MANAGED",
           endpointPublicAccess: true,
           endpointPrivateAccess: false,
           publicAccessCidrs: ["0.0.0.0/0"],
-          ...known.network,
+          ...eksCluster.network,
         },
-        certificateAuthority: { data: Buffer.from(known.ca).toString("base64") },
+        certificateAuthority: { data: Buffer.from(eksCluster.ca).toString("base64") },
       };
       return toReply({ cluster });
     },
@@ -191,21 +192,15 @@ export const openEks = ({ region, moto, findRole, hasRole }: EksOptions): Eks =>
       if (query.get("Action") !== "AssumeRole") return moto.sts.answer(request);
       if (!roles.has(role) && !hasRole(role)) {
         const caller = toPrincipal(readCaller(request));
-        throw new AwsError(
-          403,
-          "AccessDenied",
-          `User: ${caller} is not authorized to perform: sts:AssumeRole on resource: ${role}`,
-        );
+        const sentence = `User: ${caller} is not authorized to perform: sts:AssumeRole on resource: ${role}`;
+        throw new AwsError(403, "AccessDenied", sentence);
       }
       const AccessKeyId = `TAKEN${assumedRoles.size}`;
       assumedRoles.set(AccessKeyId, role);
       const Expiration = new Date(Date.now() + 3_600_000);
       const Credentials = { AccessKeyId, SecretAccessKey: "secret", SessionToken: "session", Expiration };
-      return {
-        status: 200,
-        headers: xmlType,
-        body: toXml("AssumeRoleResponse", { AssumeRoleResult: { Credentials } }),
-      };
+      const body = toXml("AssumeRoleResponse", { AssumeRoleResult: { Credentials } });
+      return { status: 200, headers: xmlType, body };
     },
     refuse: refuseInQuery,
   };
@@ -214,10 +209,10 @@ export const openEks = ({ region, moto, findRole, hasRole }: EksOptions): Eks =>
    * Returns the user of a token in a cluster; undefined if the token is invalid or its principal has no access entry.
    */
   const findUser = (cluster: string, token: string) => {
-    const url = /^k8s-aws-v1\.([\w-]+)$/.exec(token)?.[1];
-    const text = Buffer.from(url ?? "", "base64url").toString();
-    if (!URL.canParse(text)) return undefined;
-    const { searchParams: query } = new URL(text);
+    const encodedUrl = /^k8s-aws-v1\.([\w-]+)$/.exec(token)?.[1];
+    const signedUrl = Buffer.from(encodedUrl ?? "", "base64url").toString();
+    if (!URL.canParse(signedUrl)) return undefined;
+    const { searchParams: query } = new URL(signedUrl);
     const isSigned = query.get("X-Amz-SignedHeaders")?.split(";").includes("x-k8s-aws-id");
     if (query.get("Action") !== "GetCallerIdentity" || !isSigned) return undefined;
     const principal = toPrincipal(query.get("X-Amz-Credential")?.split("/")[0]);
@@ -230,7 +225,7 @@ export const openEks = ({ region, moto, findRole, hasRole }: EksOptions): Eks =>
     eks,
     sts,
     roles,
-    getTakenRole: (caller = "") => assumedRoles.get(caller),
+    getAssumedRole: (caller = "") => assumedRoles.get(caller),
     reset: () => {
       for (const state of [clusters, roles, assumedRoles]) state.clear();
     },
@@ -273,14 +268,14 @@ const requireValidEntry = (
   { principalArn, type, kubernetesGroups, username = "" }: AccessEntry & { principalArn: string },
   hasRole: EksOptions["hasRole"],
 ): void => {
-  const complain = (message: string) => {
+  const refuse = (message: string) => {
     throw new AwsError(400, "InvalidParameterException", message);
   };
   if (!/^arn:aws:iam::\d{12}:(role|user)\/.+$/.test(principalArn))
-    complain("The principalArn parameter format is not valid");
+    refuse("The principalArn parameter format is not valid");
   if (principalArn.includes(":role/") && !hasRole(principalArn))
-    complain("The specified principalArn is invalid: invalid principal.");
-  if (type !== "STANDARD") complain(`the stand-in has no access entries of type ${type}`);
+    refuse("The specified principalArn is invalid: invalid principal.");
+  if (type !== "STANDARD") refuse(`the stand-in has no access entries of type ${type}`);
   for (const name of [...kubernetesGroups, username])
-    if (/^(system|eks|aws|amazon|iam):/.test(name)) complain(`The name ${name} starts with a reserved prefix`);
+    if (/^(system|eks|aws|amazon|iam):/.test(name)) refuse(`The name ${name} starts with a reserved prefix`);
 };

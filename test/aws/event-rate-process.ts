@@ -19,8 +19,8 @@ const functionCount = 32;
 const createRuleFunction = await openRuleForRates("event-rate-limit");
 
 /** Returns a function of the rule with one limit for all events. */
-const createFunction = (qps: number, burst: number, openLedger: (deadline: number) => Ledger): SendReview =>
-  createRuleFunction({ limits: [{ type: "Server", qps, burst }] }, createLiveCapabilities({}, { openLedger }));
+const createFunction = (limit: { qps: number; burst: number }, openLedger: (deadline: number) => Ledger): SendReview =>
+  createRuleFunction({ limits: [{ type: "Server", ...limit }] }, createLiveCapabilities({}, { openLedger }));
 
 const buildEvent = () => {
   const metadata = { name: "event", namespace: "shop" };
@@ -37,7 +37,7 @@ const buildEvent = () => {
 
 /** Measures the time of each event, sent one after the other. Each event changes the limit's bucket. */
 const measureLatency = async (what: string, openLedger: (deadline: number) => Ledger, count: number) => {
-  const send = createFunction(50, 1_000_000, openLedger);
+  const send = createFunction({ qps: 50, burst: 1_000_000 }, openLedger);
   const times: number[] = [];
   for (let index = 0; index < count; index++) {
     const start = performance.now();
@@ -49,7 +49,10 @@ const measureLatency = async (what: string, openLedger: (deadline: number) => Le
   return { what, p50, p99 } satisfies LedgerTime;
 };
 
-/** Sends `rate` events a second to the functions, which share a limit of `qps` events a second. */
+/**
+ * Sends `rate` events a second to the functions, which share a limit of `qps` events a second. `readDelay` returns the
+ * milliseconds by which this process's clock is behind the real time.
+ */
 const measureRate = async (
   proxy: FaultyDynamoDb,
   { rate, qps }: Pick<EventRate, "rate" | "qps">,
@@ -58,11 +61,12 @@ const measureRate = async (
 ): Promise<EventRate> => {
   const { choose, counts } = createItemLimits();
   proxy.setFaults(async (...request) => (await choose(...request)) ?? { skew: -readDelay() });
-  const senders = Array.from({ length: functionCount }, () => createFunction(qps, qps, openDynamoDbLedger));
+  const senders = Array.from({ length: functionCount }, () => createFunction({ qps, burst: qps }, openDynamoDbLedger));
   const measured = await sendAtRate(rate, seconds, senders, buildEvent);
   const reads = proxy.operations.filter((operation) => operation === "GetItem").length;
-  const [readRate, writeRate] = [reads, proxy.operations.length - reads].map((calls) => calls / measured.seconds);
-  return { rate, qps, ...measured, reads: readRate ?? 0, writes: writeRate ?? 0, throttled: counts.throttled };
+  const writes = proxy.operations.length - reads;
+  const perSecond = { reads: reads / measured.seconds, writes: writes / measured.seconds };
+  return { rate, qps, ...measured, ...perSecond, throttled: counts.throttled };
 };
 
 const measure = async (seconds: number): Promise<LedgerMeasurement> => {
@@ -75,12 +79,13 @@ const measure = async (seconds: number): Promise<LedgerMeasurement> => {
     await createLedgerTable(dynamoDb.url, table);
     useDynamoDb(dynamoDb.url);
     const memory = createMemoryLedger();
+    const count = seconds * 200;
     const times = [
-      await measureLatency("a change in memory", () => memory, seconds * 200),
-      await measureLatency("a change in DynamoDB Local", openDynamoDbLedger, seconds * 200),
+      await measureLatency("a change in memory", () => memory, count),
+      await measureLatency("a change in DynamoDB Local", openDynamoDbLedger, count),
     ];
     useDynamoDb(proxy.url);
-    // The process's clocks are slowed down: in real time, only an idle machine could send the highest rates.
+    // This process's clocks become five times slower: in real time, only an idle machine could send the highest rates.
     const readDelay = slowClocks(5);
     const rates: EventRate[] = [];
     for (const rate of [100, 1000, 5000])

@@ -29,7 +29,7 @@ export type Fault =
 export interface RequestFacts {
   /** The items that the request reads, writes or checks. Only items that are written have their content. */
   items: Item[];
-  /** Settles when the request has been answered. */
+  /** Is resolved when the request has been answered. */
   answered: Promise<unknown>;
 }
 
@@ -45,7 +45,10 @@ export type Units = Record<"read" | "write", number>;
 
 export type Item = Record<string, { S?: string; N?: string }>;
 
-/** Returns the units of a request for one item by AWS's rules, which DynamoDB Local doesn't follow for transactions. */
+/**
+ * Returns the units of a request for one item by AWS's rules, which DynamoDB Local doesn't follow for transactions: one
+ * read unit for 4 KB or one write unit for 1 KB, and twice as many in a transaction.
+ */
 export const countUnits = (operation: string, item: Item = {}): Units => {
   const bytes = Object.entries(item).reduce(
     (sum, [name, { S = "", N = "" }]) => sum + name.length + Buffer.byteLength(S + N),
@@ -68,7 +71,7 @@ export interface FaultyDynamoDb {
 }
 
 /** Starts a proxy in front of a server for DynamoDB, which injects faults. */
-export const startFaultyDynamoDb = async (target: string): Promise<FaultyDynamoDb> => {
+export const startFaultyDynamoDb = async (serverUrl: string): Promise<FaultyDynamoDb> => {
   let chooseFault: ChooseFault = () => undefined;
   const operations: string[] = [];
   const units: Units = { read: 0, write: 0 };
@@ -76,15 +79,15 @@ export const startFaultyDynamoDb = async (target: string): Promise<FaultyDynamoD
     const operation = String(request.headers["x-amz-target"]).replace(/.*\./, "");
     const index = operations.push(operation) - 1;
     const body = await readText(request);
-    const { TransactItems, ...single }: RequestBody = JSON.parse(body);
-    const actions = TransactItems?.flatMap((item) => Object.values(item)) ?? [single];
+    const { TransactItems, ...singleAction }: RequestBody = JSON.parse(body);
+    const actions = TransactItems?.flatMap((item) => Object.values(item)) ?? [singleAction];
     const items = actions.map(({ Key, Item }) => Item ?? Key ?? {});
     const carryOut = async () => {
-      const result = await forward(target, request, body);
+      const result = await forward(serverUrl, request, body);
       const { Item, Responses }: AnswerBody = JSON.parse(result.text);
-      const found = Responses?.map((response) => response.Item) ?? [Item];
+      const readItems = Responses?.map((response) => response.Item) ?? [Item];
       for (const [index, item] of items.entries()) {
-        const { read, write } = countUnits(operation, operation.includes("Get") ? found[index] : item);
+        const { read, write } = countUnits(operation, operation.includes("Get") ? readItems[index] : item);
         units.read += read;
         units.write += write;
       }
@@ -92,7 +95,7 @@ export const startFaultyDynamoDb = async (target: string): Promise<FaultyDynamoD
     };
     const { promise: answered, resolve: endRequest } = Promise.withResolvers<void>();
     const fault = await chooseFault(operation, index, { items, answered });
-    await answer(response, carryOut, fault).catch(() => response.destroy());
+    await answerRequest(response, carryOut, fault).catch(() => response.destroy());
     endRequest();
   });
   const url = `http://127.0.0.1:${await listen(server)}`;
@@ -127,14 +130,16 @@ interface Answer {
   text: string;
 }
 
-const forward = async (target: string, { headers }: IncomingMessage, body: string): Promise<Answer> => {
+/** Sends a request to the server for DynamoDB. */
+const forward = async (serverUrl: string, { headers }: IncomingMessage, body: string): Promise<Answer> => {
   const names = ["authorization", "content-type", "x-amz-date", "x-amz-target"];
-  const sent = Object.fromEntries(names.map((name) => [name, String(headers[name])]));
-  const answer = await fetch(target, { method: "POST", headers: sent, body });
+  const forwardedHeaders = Object.fromEntries(names.map((name) => [name, String(headers[name])]));
+  const answer = await fetch(serverUrl, { method: "POST", headers: forwardedHeaders, body });
   return { status: answer.status, date: answer.headers.get("date") ?? "", text: await answer.text() };
 };
 
-const answer = async (
+/** Answers a request with its fault. `carryOut` sends the request to the server, and returns the server's answer. */
+const answerRequest = async (
   response: ServerResponse,
   carryOut: () => Promise<Answer>,
   fault: Fault | undefined,

@@ -16,7 +16,7 @@ import { type LightClusters, openLightClusters } from "./light-clusters.ts";
 // cluster is a light API server.
 const rules = ["always-pull-images", "default-toleration-seconds", "minimum-replicas"];
 
-describe("a fleet of many clusters", await needs("moto"), () => {
+describe("a stage with many clusters", await needs("moto"), () => {
   let folder: string;
   let account: Account;
   let servers: LightClusters;
@@ -32,7 +32,7 @@ describe("a fleet of many clusters", await needs("moto"), () => {
       openLightClusters(certificate),
       openCheckout(rules),
     ]);
-    account.lambda.updating = 0;
+    account.lambda.updateMilliseconds = 0;
     Object.assign(process.env, account.actAs("deployer").env);
   });
   after(async () => {
@@ -42,8 +42,8 @@ describe("a fleet of many clusters", await needs("moto"), () => {
 
   const listNames = (count: number) => Array.from({ length: count }, (_, index) => `cluster-${index}`);
   /**
-   * Deploys to the first `count` clusters, with a section for the first one. Returns the final sentence, the steps and
-   * the bytes of the newest release.
+   * Deploys to the first `count` clusters. `firstSection` is the YAML for the first of these clusters in postern.yaml.
+   * Returns the final sentence, the steps and the bytes of the newest release.
    */
   const deploy = async (count: number, firstSection = "") => {
     const clusters = listNames(count).map((name) => [name, { server: servers.url, ca, getToken: () => name }]);
@@ -62,18 +62,18 @@ describe("a fleet of many clusters", await needs("moto"), () => {
     return { finalSentence, steps, bytes: sizes.at(-1) ?? 0 };
   };
   const countVersions = () => [...account.lambda.functions.values()].map(({ published }) => published);
-  const listUpdated = (steps: string[]) =>
+  const listUpdatedClusters = (steps: string[]) =>
     steps.flatMap((step) => /^cluster (\S+): entries$/.exec(step)?.[1] ?? []).sort();
 
   let first: Awaited<ReturnType<typeof deploy>>;
 
-  it("is deployed in waves", async () => {
+  it("a stage with many clusters is deployed in waves", async () => {
     first = await deploy(20);
     assert.match(first.finalSentence, /^release r1 is live in cluster-0, /);
-    assert.deepEqual(listUpdated(first.steps), listNames(20).sort());
+    assert.deepEqual(listUpdatedClusters(first.steps), listNames(20).sort());
   });
 
-  it("gets a new cluster without a new version of any function, and without a change of the others", async () => {
+  it("a new cluster needs no new version of a function, and no change of another cluster", async () => {
     const versions = countVersions();
     const { finalSentence, steps, bytes } = await deploy(21);
     assert.match(finalSentence, /^release r2 is live in cluster-0, .*, cluster-20$/);
@@ -82,11 +82,11 @@ describe("a fleet of many clusters", await needs("moto"), () => {
       [...new Set(steps)].filter((step) => !step.startsWith("cluster ")),
       [],
     );
-    assert.deepEqual(listUpdated(steps), ["cluster-20"]);
+    assert.deepEqual(listUpdatedClusters(steps), ["cluster-20"]);
     assert.ok(bytes > 1000 && bytes - first.bytes < 1000, `${first.bytes} and ${bytes} bytes`);
   });
 
-  it("has the endpoint of a changed rule probed only once for all clusters with the same setup", async () => {
+  it("the endpoint of a changed rule is probed only once for all clusters with the same settings", async () => {
     const invokedFunctions: string[] = [];
     const { invoke } = account.lambda;
     account.lambda.invoke = (name, ...rest) => {
@@ -99,13 +99,13 @@ describe("a fleet of many clusters", await needs("moto"), () => {
     );
     account.lambda.invoke = invoke;
     assert.match(finalSentence, /^release r3 is live/);
-    assert.deepEqual(listUpdated(steps), []);
-    // There are two setups now: one of the first cluster, and one of the others.
+    assert.deepEqual(listUpdatedClusters(steps), []);
+    // There are two kinds of settings now: those of the first cluster, and those of the others.
     assert.deepEqual(invokedFunctions, Array(2).fill("postern-test-default-toleration-seconds"));
   });
 
-  it("is measured by npm run bench", async () => {
-    const measured = await measureFleet(folder, [2], 12);
+  it("`npm run bench` measures the deployment of a fleet", async () => {
+    const measured = await measureFleet(folder, [2], 12); // 2 clusters and 12 rules
     assert.ok("steps" in measured, JSON.stringify(measured));
     assert.deepEqual([measured.rules, measured.steps.length], [12, 4]);
     for (const { wall, usage } of measured.steps) assert.ok(wall > 0 && usage.seconds > 0 && usage.memory > 0);

@@ -20,7 +20,7 @@ import { type Account, openAccount } from "./account.ts";
 // Deploys a stage to two clusters with real API servers, and checks which webhook entries each cluster gets, when, and
 // in which order.
 
-/** Returns the source of a rule for ConfigMaps, which are called notes here. */
+/** Returns the source of a rule for ConfigMaps, which are called notes here. `head` is code before the rule. */
 const buildRule = (fields: string, head = "const needs = {};") => `
 import { rule } from "#lib/rule.ts";
 type Note = { metadata?: { name?: string }; data?: Record<string, string> };
@@ -77,11 +77,11 @@ const buildStampRule = (mutateSource: string): [rule: string, cases: string] => 
   buildCase(),
 ];
 /**
- * Two other catalogues, by their folder. In trees/both, stamp-notes mutates and validates; in trees/half it only
- * validates.
+ * Two other catalogues, by their folder. In trees/two-phases, stamp-notes mutates and validates. In trees/one-phase, it
+ * only validates.
  */
 const trees: Record<string, typeof catalogue> = {
-  "trees/both": {
+  "trees/two-phases": {
     "stamp-notes": buildStampRule('mutate(note) { note.data = { ...note.data, stamp: "yes" }; },'),
     "keep-notes": [
       buildRule(
@@ -89,14 +89,14 @@ const trees: Record<string, typeof catalogue> = {
           if (note.data?.crash) process.exit(1);
           if (note.data?.hang) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
         },`,
-        // A rule's source must not name these globals. That is only a check of the source, and no sandbox.
+        // A rule's source must not name these globals, so this source gets them from `globalThis`.
         `const needs = {};
         const { process, Atomics, SharedArrayBuffer } = Object.constructor("return globalThis")();`,
       ),
       buildCase(),
     ],
   },
-  "trees/half": { "stamp-notes": buildStampRule("") },
+  "trees/one-phase": { "stamp-notes": buildStampRule("") },
 };
 for (const tree of Object.values(trees)) {
   const { "sort-notes": sortNotes } = catalogue;
@@ -107,7 +107,7 @@ const key = /\.[\w-]{86}\//;
 const names = ["east", "west"] as const;
 type Name = (typeof names)[number];
 
-describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
+describe("a stage with two clusters", await needs("moto", "runtime client", "API server"), () => {
   let account: Account;
   let clusters: Record<Name, TestCluster>;
   let checkout: Checkout;
@@ -124,7 +124,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     ]);
     [account, checkout, clusters] = [openedAccount, openedCheckout, { east, west }];
     packageStage = await createPackager(checkout.folder);
-    account.lambda.updating = 0;
+    account.lambda.updateMilliseconds = 0;
     for (const [name, [rule, cases]] of Object.entries(catalogue)) await checkout.rule(name, rule, cases);
     for (const [tree, rules] of Object.entries(trees))
       for (const [name, [rule, cases]] of Object.entries(rules)) await checkout.rule(name, rule, cases, tree);
@@ -150,7 +150,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     stage?: string;
   }
   /** Returns a job for deployments, and the list to which it adds the names of its steps. */
-  const openJob = async (config: FleetConfig, how: Partial<DeploymentJob> = {}) => {
+  const openJob = async (config: FleetConfig, jobChanges: Partial<DeploymentJob> = {}) => {
     const { rules, groups = "{}", tree = "functions", only = names, stage = "fleet" } = config;
     const clusters = only.map((name) => `${name}: ${config[name] ?? "{}"}`).join(", ");
     const text = `rules: ${rules}\ngroups: ${groups}\nclusters: { ${clusters} }\n`;
@@ -158,25 +158,26 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       await checkout.load<typeof import("../../infra/aws/stage.ts")>("infra/aws/stage.ts");
     const steps: string[] = [];
     const progress = recordProgress(steps);
-    const opened = { stage: openStage(stage), ca: account.ca, progress, ...how };
+    const opened = { stage: openStage(stage), ca: account.ca, progress, ...jobChanges };
     const job = await loadJob(checkout.folder, tree, text, opened);
     return { job, steps };
   };
-  /** Deploys. Returns the final sentence or the error's message, the steps, and the notes of the plan. */
-  const deploy = async (config: FleetConfig, how: Partial<DeploymentJob> = {}) => {
+  /** Deploys. The outcome is the final sentence or the error's message. Also returns the steps and the plan's notes. */
+  const deploy = async (config: FleetConfig, jobChanges: Partial<DeploymentJob> = {}) => {
     const { deployStage: deploy } =
       await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
-    const { job, steps } = await openJob(config, how);
+    const { job, steps } = await openJob(config, jobChanges);
     const plans: DeploymentPlan[] = [];
     const show = async (plan: DeploymentPlan) => void plans.push(plan);
     const result = await deploy(job, show, packageStage).catch((error: Error) => error.message);
-    return { ended: result, steps, notes: plans.flatMap(({ clusters }) => clusters.flatMap(({ notes }) => notes)) };
+    return { outcome: result, steps, notes: plans.flatMap(({ clusters }) => clusters.flatMap(({ notes }) => notes)) };
   };
-  const rollBackAll = async (config: FleetConfig, how: Partial<DeploymentJob> = {}) => {
+  const rollBackAll = async (config: FleetConfig, jobChanges: Partial<DeploymentJob> = {}) => {
     const { rollBackAll } = await checkout.load<typeof import("../../infra/rollout/versions/rollback.ts")>(
       "infra/rollout/versions/rollback.ts",
     );
-    const { job, steps } = await openJob(config, how);
+    const { job, steps } = await openJob(config, jobChanges);
+    // To the release before.
     await rollBackAll(job, undefined);
     return steps;
   };
@@ -219,30 +220,29 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
   };
   const listFunctions = () => [...account.lambda.functions.keys()].map((name) => name.replace("postern-fleet-", ""));
 
-  describe("with one failing endpoint", () => {
-    const withFailingRule: FleetConfig = {
-      rules: "{ look-at-notes: }",
-      east: "{ rules: { look-at-notes: { settings: { isSick: true } } } }",
-    };
+  describe("a failing endpoint of one cluster", () => {
+    const sickInEast = "{ rules: { look-at-notes: { settings: { isSick: true } } } }";
+    const withFailingRule: FleetConfig = { rules: "{ look-at-notes: }", east: sickInEast };
 
-    it("does not update the clusters after the cluster of this endpoint", async () => {
-      const { ended } = await deploy(withFailingRule);
-      assert.match(ended, /^the entries of cluster east were not changed, .*\nlook-at-notes.postern.dev: .*it is sick/);
+    it("a deployment stops at a cluster with a failing endpoint, and doesn't update later clusters", async () => {
+      const { outcome } = await deploy(withFailingRule);
+      const sentence = /^the entries of cluster east were not changed, .*\nlook-at-notes.postern.dev: .*it is sick/;
+      assert.match(outcome, sentence);
       assert.deepEqual([await listEntryRules("east"), await listEntryRules("west")], [[], []]);
       assert.equal((await readNewestRelease()).complete, false);
     });
 
-    it("is updated in waves: clusters of one wave don't wait for each other", async () => {
-      const { ended } = await deploy(withFailingRule, { wave: 2 });
-      assert.match(ended, /^the entries of cluster east were not changed/);
+    it("a cluster with a failing endpoint doesn't stop the update of another cluster in the same wave", async () => {
+      const { outcome } = await deploy(withFailingRule, { wave: 2 });
+      assert.match(outcome, /^the entries of cluster east were not changed/);
       assert.deepEqual([await listEntryRules("east"), await listEntryRules("west")], [[], ["look-at-notes"]]);
       const { complete, clusters } = await readNewestRelease();
       assert.deepEqual([complete, Object.keys(clusters)], [false, ["west"]]);
     });
 
-    it("updates the other clusters when the endpoint answers again", async () => {
-      const { ended } = await deploy({ rules: "{ look-at-notes: }" });
-      assert.equal(ended, "release r1 is live in east, west");
+    it("a deployment updates all clusters when the failing endpoint answers again", async () => {
+      const { outcome } = await deploy({ rules: "{ look-at-notes: }" });
+      assert.equal(outcome, "release r1 is live in east, west");
       assert.deepEqual(
         [await listEntryRules("east"), await listEntryRules("west")],
         [["look-at-notes"], ["look-at-notes"]],
@@ -252,19 +252,19 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     });
   });
 
-  it("can update the entries of only one cluster, while its functions serve both", async () => {
+  it("a deployment can update the entries of only one cluster, while the functions serve two clusters", async () => {
     const config: FleetConfig = { rules: "{ look-at-notes: { timeoutSeconds: 5 } }" };
     await deploy(config, { clusters: ["east"] });
     const readTimeouts = async () =>
       Promise.all(names.map(async (name) => (await readEntries(name)).map(({ timeoutSeconds }) => timeoutSeconds)));
     assert.deepEqual(await readTimeouts(), [[5], [3]]);
     await requireHealthyEntries();
-    assert.match((await deploy(config)).ended, /is live in east, west/);
+    assert.match((await deploy(config)).outcome, /is live in east, west/);
     assert.deepEqual(await readTimeouts(), [[5], [5]]);
-    assert.match((await deploy(config)).ended, /^nothing to do/);
+    assert.match((await deploy(config)).outcome, /^nothing to do/);
   });
 
-  it("has functions for the minor version of each cluster", async () => {
+  it("a function evaluates reviews of each cluster for the cluster's minor version of Kubernetes", async () => {
     const { major, minor } = Object((await clusters.east.admin({ method: "GET", path: "/version" })).body);
     const rules = "{ look-at-notes: }";
     await deploy({ rules });
@@ -289,37 +289,40 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     assert.deepEqual((await probeClusterHealth(job, "east", release))?.drift, []);
   });
 
-  describe("with a guard", () => {
+  describe("a rule that guards", () => {
     const config: FleetConfig = { rules: "{ look-at-notes: , guard-notes: }" };
     const readGuardPolicy = async (name: Name) => (await readPolicies(name))["guard-notes"];
 
-    it("lets the guard fail open at first", async () => {
+    it("the first deployment lets a guard fail open", async () => {
       const { notes } = await deploy(config, { harden: 30 });
       assert.deepEqual([await readGuardPolicy("east"), await readGuardPolicy("west")], ["Ignore", "Ignore"]);
       assert.deepEqual(notes, Array(2).fill("guard-notes still fails open: 0 of 30 reviews without a failure"));
       for (const name of names)
-        await waitUntil(`${name} doesn't call it`, async () => (await createNote(name, { bad: "yes" })).code !== 201);
+        await waitUntil(
+          `${name} did not call the guard in time`,
+          async () => (await createNote(name, { bad: "yes" })).code !== 201,
+        );
     });
 
-    it("lets the guard fail closed in a cluster after the given number of reviews without a failure", async () => {
+    it("a guard fails closed in a cluster after the given number of reviews without a failure", async () => {
       for (const name of names) for (let count = 0; count < 30; count++) await createNote(name);
       assert.equal((await createNote("west", { boom: "yes" })).code, 201);
       const { notes } = await deploy(config, { harden: 30 });
       assert.deepEqual([await readGuardPolicy("east"), await readGuardPolicy("west")], ["Fail", "Ignore"]);
       assert.match(notes.join(), /^guard-notes still fails open/);
       await waitUntil(
-        "east still allows a note for which the guard fails",
+        "east still allowed a note for which the guard fails",
         async () => (await createNote("east", { boom: "yes" })).code === 500,
       );
       assert.equal((await createNote("west", { boom: "yes" })).code, 201);
     });
 
-    it("keeps the guard failing closed, even if a later deployment requires more reviews", async () => {
+    it("a guard that fails closed stays so, even if a later deployment requires more reviews", async () => {
       await deploy({ rules: "{ look-at-notes: , guard-notes: { timeoutSeconds: 4 } }" }, { harden: 100_000 });
       assert.deepEqual([await readGuardPolicy("east"), await readGuardPolicy("west")], ["Fail", "Ignore"]);
     });
 
-    it("uses the failurePolicy of postern.yaml instead, if there is one", async () => {
+    it("the failurePolicy of postern.yaml decides whether a guard fails open, if postern.yaml has one", async () => {
       const explicit: FleetConfig = { ...config, east: "{ rules: { guard-notes: { failurePolicy: Ignore } } }" };
       await deploy(explicit, { harden: true });
       assert.deepEqual([await readGuardPolicy("east"), await readGuardPolicy("west")], ["Ignore", "Fail"]);
@@ -327,13 +330,13 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     });
   });
 
-  it("can write its entries to files, which have no key, without changing a cluster", async () => {
+  it("`--write` writes roles and entries to files, which have no key, without changing a cluster", async () => {
     const config: FleetConfig = { rules: "{ look-at-notes: { timeoutSeconds: 2 }, mark-left: , ask-about-notes: }" };
     const connect = "{ connect: { server: 'https://127.0.0.1:9', tokenSecret: a-token, region: eu-west-1 } }";
     const entriesBefore = await Promise.all(names.map(readEntries));
     const folder = join(checkout.folder, "written");
-    const { ended } = await deploy({ ...config, east: connect, west: connect }, { write: folder, deployer: {} });
-    assert.match(ended, /is live in east, west/);
+    const { outcome } = await deploy({ ...config, east: connect, west: connect }, { write: folder, deployer: {} });
+    assert.match(outcome, /is live in east, west/);
     assert.deepEqual(await Promise.all(names.map(readEntries)), entriesBefore);
     for (const name of names) {
       const [roles, entries] = await Promise.all(
@@ -347,35 +350,35 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     for (const { clientConfig } of entriesBefore.flat()) assert.match(clientConfig.url, key);
   });
 
-  describe("with a rule that is turned off", () => {
-    const on: FleetConfig = { rules: "{ look-at-notes: , mark-left: { failurePolicy: Fail } }" };
-    const off: FleetConfig = { rules: "{ look-at-notes: }" };
+  describe("a rule that is turned off", () => {
+    const withMarkLeft: FleetConfig = { rules: "{ look-at-notes: , mark-left: { failurePolicy: Fail } }" };
+    const withoutMarkLeft: FleetConfig = { rules: "{ look-at-notes: }" };
     const isMarked = async (name: Name) => Object((await createNote(name)).body.data).left === "yes";
 
-    it("keeps its function for one more release, and can roll back", async () => {
-      await deploy(on);
-      await deploy(off);
+    it("the function of a rule that is turned off stays for one more release, so a rollback is possible", async () => {
+      await deploy(withMarkLeft);
+      await deploy(withoutMarkLeft);
       assert.deepEqual(await listEntryRules("east"), ["look-at-notes"]);
       assert.ok(listFunctions().includes("mark-left"));
-      assert.match((await deploy(off)).ended, /^nothing to do/);
+      assert.match((await deploy(withoutMarkLeft)).outcome, /^nothing to do/);
       assert.ok(listFunctions().includes("mark-left"));
-      await rollBackAll(off);
+      await rollBackAll(withoutMarkLeft);
       assert.deepEqual(await listEntryRules("west"), ["mark-left", "look-at-notes"]);
-      for (const name of names) await waitUntil(`${name} has no marks`, () => isMarked(name));
+      for (const name of names) await waitUntil(`${name} did not mark a note in time`, () => isMarked(name));
       await requireHealthyEntries();
     });
 
-    it("keeps its function while an entry of another cluster calls it", async () => {
+    it("the function of a rule that is turned off stays while an entry of another cluster calls it", async () => {
       for (const timeoutSeconds of [4, 5])
         await deploy({ rules: `{ look-at-notes: { timeoutSeconds: ${timeoutSeconds} } }` }, { clusters: ["east"] });
       assert.deepEqual(await listEntryRules("east"), ["look-at-notes"]);
-      await waitUntil("west has no marks", () => isMarked("west"));
+      await waitUntil("west did not mark a note in time", () => isMarked("west"));
       assert.equal((await createNote("east")).code, 201);
       await requireHealthyEntries();
     });
 
-    it("deletes its function with the release after the next one", async () => {
-      await deploy(off);
+    it("the function of a rule that is turned off is deleted with the release after the next one", async () => {
+      await deploy(withoutMarkLeft);
       assert.ok(listFunctions().includes("mark-left"));
       await deploy({ rules: "{ look-at-notes: { timeoutSeconds: 4 } }" });
       assert.deepEqual(listFunctions(), ["look-at-notes"]);
@@ -383,7 +386,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     });
   });
 
-  describe("with a group, and a rule of several entries", () => {
+  describe("a group of rules, and a rule with several entries", () => {
     const buildGroupConfig = (names: string, groups: string): FleetConfig => ({
       rules: `{ mark-left: , mark-right: , sort-notes: { failurePolicy: Fail, settings: { names: ${names} } } }`,
       groups,
@@ -397,45 +400,40 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       return left === "yes" && right === "yes";
     };
 
-    it("calls the group once, instead of its members", async () => {
+    it("a group has one entry, instead of an entry for each of its rules", async () => {
       await deploy(separate);
       assert.deepEqual(await listEntryRules("east"), ["mark-left", "mark-right", "plain.sort-notes"]);
       await deploy(grouped);
       for (const name of names) {
         assert.deepEqual(await listEntryRules(name), ["marks", "plain.sort-notes", "fancy.sort-notes"]);
-        await waitUntil(`${name} has no marks`, () => areBothMarked(name));
+        await waitUntil(`${name} did not mark a note in time`, () => areBothMarked(name));
       }
       await requireHealthyEntries();
     });
 
-    it("rolls back to a release without a variant: its entries are deleted before aliases are moved", async () => {
+    it("a rollback to a release without a variant deletes the variant's entries before it moves aliases", async () => {
       const steps = await rollBackAll(grouped);
       assert.deepEqual(steps.toSorted(), ["aliases", "cluster east: entries", "cluster west: entries"]);
       assert.equal(steps.at(-1), "aliases");
       for (const name of names) {
         assert.deepEqual(await listEntryRules(name), ["mark-left", "mark-right", "plain.sort-notes"]);
-        await waitUntil(`${name} has no marks`, () => areBothMarked(name));
+        await waitUntil(`${name} did not mark a note in time`, () => areBothMarked(name));
       }
       await requireHealthyEntries();
     });
   });
 
-  it("finds an EKS cluster by its name, and reports the missing access entry", async () => {
+  it("a deployment finds an EKS cluster by its name, and reports the missing access entry", async () => {
     account.clusters.set("prod-west", clusters.west);
     const rules = "{ sort-notes: , ask-about-notes: }";
     const jobChanges: Partial<DeploymentJob> = { clusters: ["west"], deployer: {} };
     const before = await readEntries("west");
     const earlierCalls = account.recordedCalls.length;
-    const { ended } = await deploy(
-      {
-        rules,
-        east: "{ rules: { ask-about-notes: { mode: off } } }",
-        west: "{ connect: { eks: prod-west, region: eu-west-1 } }",
-      },
-      jobChanges,
-    );
+    const east = "{ rules: { ask-about-notes: { mode: off } } }";
+    const west = "{ connect: { eks: prod-west, region: eu-west-1 } }";
+    const { outcome } = await deploy({ rules, east, west }, jobChanges);
     assert.match(
-      ended,
+      outcome,
       /^cluster west: the API server doesn't accept the credentials \(401: Unauthorized\); give the AWS identity that deploys an access entry of the EKS cluster prod-west/,
     );
     const bundleFolder = join(checkout.folder, "dist/ask-about-notes");
@@ -451,15 +449,18 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     assert.deepEqual(await readEntries("west"), before);
   });
 
-  describe("whose entries would get no answer", () => {
+  describe("entries that would get no answer", () => {
     const formatSortEntry = (names: string) => `sort-notes: { failurePolicy: Fail, settings: { names: ${names} } }`;
-    const buildTreeConfig = (tree: "both" | "half", names: string, extraYaml = ""): FleetConfig => ({
+    const buildTreeConfig = (tree: "two-phases" | "one-phase", names: string, extraYaml = ""): FleetConfig => ({
       rules: `{ stamp-notes: { failurePolicy: Fail }, ${formatSortEntry(names)}${extraYaml} }`,
       tree: `trees/${tree}`,
     });
-    const withGuard = buildTreeConfig("both", "[plain, fancy]", ", keep-notes: ");
-    // `narrow` has neither the variant fancy of sort-notes nor the phase mutate of stamp-notes.
-    const [wide, narrow] = [buildTreeConfig("both", "[plain, fancy]"), buildTreeConfig("half", "[plain]")];
+    const withGuard = buildTreeConfig("two-phases", "[plain, fancy]", ", keep-notes: ");
+    // `reducedConfig` has neither the variant fancy of sort-notes nor the phase mutate of stamp-notes.
+    const [fullConfig, reducedConfig] = [
+      buildTreeConfig("two-phases", "[plain, fancy]"),
+      buildTreeConfig("one-phase", "[plain]"),
+    ];
     const load = {
       deploy: () => checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts"),
       destroy: () => checkout.load<typeof import("../../infra/rollout/destroy.ts")>("infra/rollout/destroy.ts"),
@@ -467,20 +468,21 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         checkout.load<typeof import("../../infra/rollout/versions/rollback.ts")>("infra/rollout/versions/rollback.ts"),
     };
     const rollBackOne = async (rule: string) => {
-      const { job } = await openJob(narrow);
+      const { job } = await openJob(reducedConfig);
       return (await load.rollback()).rollBackOne(job.stage, rule, undefined, job.progress);
     };
-    const planClusters = async (config: FleetConfig, how: Partial<DeploymentJob>) => {
-      const { job } = await openJob(config, how);
+    const planClusters = async (config: FleetConfig, jobChanges: Partial<DeploymentJob>) => {
+      const { job } = await openJob(config, jobChanges);
       return (await (await load.deploy()).planDeployment(job, packageStage)).clusters;
     };
     const destroy = async (config: FleetConfig, options: object = {}) => {
       const { job } = await openJob(config);
-      const demolition = { ...job, forgotten: [], noticing: 0, ...options };
-      return (await load.destroy()).destroyStage(demolition).catch((error: Error) => error.message);
+      // `noticing: 0`: destroyStage doesn't wait before it deletes the functions.
+      const stageToDestroy = { ...job, forgotten: [], noticing: 0, ...options };
+      return (await load.destroy()).destroyStage(stageToDestroy).catch((error: Error) => error.message);
     };
     const readAliases = async () => {
-      const { job } = await openJob(narrow);
+      const { job } = await openJob(reducedConfig);
       const rules = ["sort-notes", "stamp-notes"];
       const aliases = await Promise.all(rules.map((rule) => job.stage.functions.readAlias(rule)));
       return Object.fromEntries(rules.map((rule, index) => [rule, aliases[index]?.version]));
@@ -490,7 +492,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       return Object.fromEntries(["sort-notes", "stamp-notes"].map((rule) => [rule, rules[rule]?.version]));
     };
     const readAllEntries = () => Promise.all(names.map(readEntries));
-    /** Returns the message of a failed command; asserts that it changed neither aliases nor entries. */
+    /** Runs a command that must fail, and returns its message. Asserts that it changed neither aliases nor entries. */
     const requireRefusal = async (act: () => Promise<unknown>) => {
       const before = [await readAliases(), await readAllEntries()];
       const message = await act();
@@ -498,7 +500,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       return String(message);
     };
 
-    describe("with a guard", () => {
+    describe("a rule that guards", () => {
       const jobChanges: Partial<DeploymentJob> = { clusters: ["east"], harden: 1 };
       const getGuardFunction = () => {
         const fn = account.lambda.functions.get("postern-fleet-keep-notes");
@@ -518,19 +520,19 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         const readCounts = createStageCountsReader(job, outputs);
         return (await planCluster(job, "east", { newest: await readNewestRelease(), outputs, readCounts })).notes;
       };
-      const failsOpen = "keep-notes still fails open: 0 of 1 reviews without a failure";
+      const failsOpenNote = "keep-notes still fails open: 0 of 1 reviews without a failure";
       const clearCounts = () => {
         account.cloudwatch.clear();
         account.logs.clear();
       };
 
-      it("lets the guard fail open as long as it got no reviews but probes", async () => {
-        assert.match((await deploy(withGuard)).ended, /is live in east, west/);
+      it("a guard fails open as long as it got no reviews but probes", async () => {
+        assert.match((await deploy(withGuard)).outcome, /is live in east, west/);
         assert.deepEqual(
           (await planClusters(withGuard, jobChanges)).flatMap(({ notes }) => notes),
-          [failsOpen],
+          [failsOpenNote],
         );
-        assert.deepEqual(await readNotes(), [failsOpen]);
+        assert.deepEqual(await readNotes(), [failsOpenNote]);
       });
 
       /** Ways in which a review is lost, with the functions that lose one, and the causes in the plan's note. */
@@ -589,57 +591,59 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         ],
       ];
       for (const [name, lose, causes] of losses)
-        it(`does not let the guard fail closed after ${name}`, async () => {
+        it(`a guard doesn't fail closed after ${name}`, async () => {
           clearCounts();
-          await waitUntil("the guard has too few reviews", async () => {
+          await waitUntil("the guard got too few reviews in time", async () => {
             assert.equal((await createNote("east")).code, 201);
             return (await readNotes()).length === 0;
           });
           await lose();
-          assert.deepEqual(await readNotes(), [`${failsOpen} (${causes})`]);
+          assert.deepEqual(await readNotes(), [`${failsOpenNote} (${causes})`]);
         });
 
-      it("does not let the guard fail closed if the stack doesn't count lost requests", async () => {
+      it("a guard doesn't fail closed if the stack doesn't count lost requests", async () => {
         clearCounts();
-        await waitUntil("the guard has too few reviews", async () => {
+        await waitUntil("the guard got too few reviews in time", async () => {
           assert.equal((await createNote("east")).code, 201);
           return (await readNotes()).length === 0;
         });
         const stack = account.cloudformation.stack("postern-fleet");
         assert.ok(stack);
-        const { LossMetric, ...others } = stack.outputs;
+        const { LossMetric, ...otherOutputs } = stack.outputs;
         assert.ok(LossMetric);
-        stack.outputs = others;
+        stack.outputs = otherOutputs;
         assert.deepEqual(await readNotes(), [
-          `${failsOpen} (the stack doesn't count yet the requests that its gateway loses)`,
+          `${failsOpenNote} (the stack doesn't count yet the requests that its gateway loses)`,
         ]);
-        stack.outputs = { ...others, LossMetric };
+        stack.outputs = { ...otherOutputs, LossMetric };
       });
     });
 
-    it("refuses --harden-after=0", async () => {
+    it("deploy refuses --harden-after=0", async () => {
       await checkout.write("postern.yaml", "rules: { look-at-notes: }\nclusters: { east: {} }\n");
       const { code, stderr } = await checkout.postern(account.env, "deploy", "--stage=fleet", "--harden-after=0");
       assert.deepEqual([code, /--harden-after takes a number from 1, not 0/.test(stderr)], [2, true], stderr);
     });
 
-    it("is refused if a key version was changed by hand", async () => {
-      const message = await requireRefusal(async () => (await deploy({ ...wide, west: "{ keyVersion: 2 }" })).ended);
+    it("a deployment is refused if a cluster's keyVersion was changed without a rotation", async () => {
+      const message = await requireRefusal(
+        async () => (await deploy({ ...fullConfig, west: "{ keyVersion: 2 }" })).outcome,
+      );
       assert.match(
         message,
         /^cluster west calls .* doesn't accept its key of version 1; postern rotate --cluster west /,
       );
     });
 
-    it("is refused without the update of a cluster that still calls a variant", async () => {
-      const message = await requireRefusal(async () => (await deploy(narrow, { clusters: ["east"] })).ended);
+    it("a deployment without a variant is refused if a cluster that calls the variant isn't updated", async () => {
+      const message = await requireRefusal(async () => (await deploy(reducedConfig, { clusters: ["east"] })).outcome);
       assert.match(
         message,
         /^cluster west calls .*; deploy to cluster west, too: the deployment then deletes this entry first$/,
       );
     });
 
-    it("deletes the entries of removed variants and phases first, without a failed request", async () => {
+    it("a deployment deletes the entries of removed variants and phases first, without a failed request", async () => {
       const steps: string[] = [];
       const created: [step: string, code: number][] = [];
       const create = async (step: string) => {
@@ -654,9 +658,9 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
           await create(`after ${name}`);
         },
       };
-      assert.match((await deploy(narrow, { progress })).ended, /is live in east, west/);
-      const moved = steps.indexOf("aliases");
-      assert.deepEqual(steps.slice(moved - 2, moved), [
+      assert.match((await deploy(reducedConfig, { progress })).outcome, /is live in east, west/);
+      const aliasStep = steps.indexOf("aliases");
+      assert.deepEqual(steps.slice(aliasStep - 2, aliasStep), [
         "cluster east: obsolete entries",
         "cluster west: obsolete entries",
       ]);
@@ -668,9 +672,9 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       await requireHealthyEntries();
     });
 
-    it("refuses to roll back one rule to a version without the variant or phase that a cluster calls", async () => {
-      assert.match((await deploy(wide)).ended, /is live in east, west/);
-      for (const [rule, why] of [
+    it("a rollback of one rule to a version without a variant or phase that a cluster calls is refused", async () => {
+      assert.match((await deploy(fullConfig)).outcome, /is live in east, west/);
+      for (const [rule, sentence] of [
         [
           "sort-notes",
           /has no variant fancy, but cluster east still calls its webhook entry fancy.sort-notes, so it was not rolled back; postern rollback --all/,
@@ -680,10 +684,10 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
           /doesn't mutate, but cluster east still calls its webhook entry stamp-notes, so it was not rolled back; postern rollback --all/,
         ],
       ] as const)
-        assert.match(await requireRefusal(() => rollBackOne(rule).catch((error: Error) => error.message)), why);
+        assert.match(await requireRefusal(() => rollBackOne(rule).catch((error: Error) => error.message)), sentence);
     });
 
-    it("rolls back nothing while a cluster that calls the stage can't be reached", async () => {
+    it("nothing is rolled back while a cluster with obsolete entries can't be reached", async () => {
       const unreachable = { ...clusters.west, server: "https://127.0.0.1:9" };
       const kubeconfigWithDeadCluster = await checkout.write(
         "dead",
@@ -691,7 +695,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       );
       const before = [await readAliases(), await readEntries("west")];
       await assert.rejects(
-        rollBackAll(narrow, { deployer: { kubeconfig: kubeconfigWithDeadCluster } }),
+        rollBackAll(reducedConfig, { deployer: { kubeconfig: kubeconfigWithDeadCluster } }),
         (error: Error) => {
           assert.match(
             error.message,
@@ -705,22 +709,22 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       await requireHealthyEntries();
     });
 
-    it("can be rolled back during a deployment, which then stops", async () => {
-      const { progress: usual } = (await openJob(wide)).job;
+    it("a stage can be rolled back during a deployment, which then stops", async () => {
+      const { progress: usual } = (await openJob(fullConfig)).job;
       let aliasesAfterRollback: Record<string, string | undefined> = {};
       const progress: Progress = {
         ...usual,
         step: async (name, act) => {
           await usual.step(name, act);
           if (name !== "cases") return;
-          await rollBackAll(narrow);
+          await rollBackAll(reducedConfig);
           aliasesAfterRollback = await readAliases();
         },
       };
       const newSettings = "settings: { isSick: true, names: [plain, fancy] }";
       const rules = `{ stamp-notes: { failurePolicy: Fail }, sort-notes: { failurePolicy: Fail, ${newSettings} } }`;
-      const { ended } = await deploy({ ...wide, rules }, { progress });
-      assert.match(ended, /^this command has lost the lock of the stage, and changes nothing more/);
+      const { outcome } = await deploy({ ...fullConfig, rules }, { progress });
+      assert.match(outcome, /^this command has lost the lock of the stage, and changes nothing more/);
       assert.deepEqual(
         [await readAliases(), await readRecordedVersions()],
         [aliasesAfterRollback, aliasesAfterRollback],
@@ -729,33 +733,36 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       await requireHealthyEntries();
     });
 
-    it("moves the first alias back if the second one can't be moved", async () => {
+    it("a deployment moves the first alias back if the second one can't be moved", async () => {
       let moves = 0;
+      // Only the second move is refused.
       account.allow = ({ action }) => action !== "lambda:UpdateAlias" || ++moves !== 2;
-      const message = await requireRefusal(async () => (await deploy(wide)).ended);
+      const message = await requireRefusal(async () => (await deploy(fullConfig)).outcome);
       account.allow = undefined;
       assert.match(message, /; the aliases that were moved are moved back$/);
+      // The third move moves the first alias back.
       assert.equal(moves, 3);
     });
 
-    it("rolls back to the earlier versions after a command was killed between two moves", async () => {
+    it("a rollback restores the earlier versions after a deployment moved only one of two aliases", async () => {
       const before = await readAliases();
       let moves = 0;
+      // After the first move, all calls are refused.
       account.allow = ({ action }) => {
         if (action === "lambda:UpdateAlias") moves += 1;
         return moves < 2;
       };
-      const { ended } = await deploy(wide);
+      const { outcome } = await deploy(fullConfig);
       account.allow = undefined;
-      assert.match(ended, / could not be moved back$/);
+      assert.match(outcome, / could not be moved back$/);
       assert.notDeepEqual(await readAliases(), before);
-      await rollBackAll(wide);
+      await rollBackAll(fullConfig);
       assert.deepEqual([await readAliases(), await readRecordedVersions()], [before, before]);
       await requireHealthyEntries();
     });
 
-    it("ends a canary by a rollback: the alias stays at the live version, without weights", async () => {
-      const { functions } = (await openJob(narrow)).job.stage;
+    it("a rollback during a canary leaves the alias at the live version, without weights", async () => {
+      const { functions } = (await openJob(reducedConfig)).job.stage;
       const before = await functions.readAlias("sort-notes");
       const otherVersion = (await functions.listVersions("sort-notes")).find(
         ({ version }) => version !== before.version,
@@ -766,64 +773,65 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       assert.deepEqual([version, weights], [before.version, {}]);
     });
 
-    it("does not return by later rollbacks to a version from which it was rolled back", async () => {
-      const buildSickConfig = (seconds: number, isSick: boolean): FleetConfig => ({
-        rules: `{ stamp-notes: { failurePolicy: Fail, timeoutSeconds: ${seconds} }, sort-notes: { failurePolicy: Fail, settings: { isSick: ${isSick} } } }`,
-        tree: "trees/half",
+    it("a later rollback doesn't return to a version from which the rule was rolled back", async () => {
+      const buildSickConfig = (timeoutSeconds: number, { isSick }: { isSick: boolean }): FleetConfig => ({
+        rules: `{ stamp-notes: { failurePolicy: Fail, timeoutSeconds: ${timeoutSeconds} }, sort-notes: { failurePolicy: Fail, settings: { isSick: ${isSick} } } }`,
+        tree: "trees/one-phase",
       });
       const { "sort-notes": goodVersion } = await readAliases();
-      assert.match((await deploy(buildSickConfig(3, true))).ended, /is live/);
+      assert.match((await deploy(buildSickConfig(3, { isSick: true }))).outcome, /is live/);
       const { "sort-notes": badVersion } = await readAliases();
       assert.notEqual(badVersion, goodVersion);
       assert.equal(await rollBackOne("sort-notes"), goodVersion);
-      assert.match((await deploy(buildSickConfig(5, false))).ended, /is live/);
+      assert.match((await deploy(buildSickConfig(5, { isSick: false }))).outcome, /is live/);
       for (let count = 0; count < 2; count++) {
-        await rollBackAll(narrow);
+        await rollBackAll(reducedConfig);
         assert.notEqual((await readAliases())["sort-notes"], badVersion);
       }
       await requireHealthyEntries();
     });
 
-    it("is refused without a cluster that has entries, unless they are deleted or it is forgotten", async () => {
+    it("a deployment is refused without a cluster that has entries, unless they are deleted or forgotten", async () => {
       const buildConfigWithout = (name: Name): FleetConfig => ({
-        ...narrow,
+        ...reducedConfig,
         only: names.filter((other) => other !== name),
       });
-      const message = await requireRefusal(async () => (await deploy(buildConfigWithout("west"))).ended);
+      const message = await requireRefusal(async () => (await deploy(buildConfigWithout("west"))).outcome);
       assert.match(
         message,
         /^cluster west still has webhook entries of this stage, but postern.yaml doesn't name it any more: .*--forget west/,
       );
       const westEntries = await readEntries("west");
       assert.ok(westEntries.length > 0);
-      assert.match(await destroy(narrow, { configsOnly: ["west"] }), /^west has no entries of this stage any more/);
+      assert.match(
+        await destroy(reducedConfig, { configsOnly: ["west"] }),
+        /^west has no entries of this stage any more/,
+      );
       assert.deepEqual(
         [await listEntryRules("west"), Object.keys((await readNewestRelease()).clusters)],
         [[], ["east"]],
       );
-      assert.match((await deploy(buildConfigWithout("west"))).ended, /is live in east$/);
+      assert.match((await deploy(buildConfigWithout("west"))).outcome, /is live in east$/);
       for (const { ok, sentence } of await probeEntries(westEntries, { tries: 1 }))
         assert.deepEqual([ok, /doesn't know this cluster's key/.test(sentence)], [false, true], sentence);
       assert.deepEqual(Object.keys((await readNewestRelease()).refused ?? {}), ["west"]);
-      const { ended } = await deploy(buildConfigWithout("east"), {
-        forgotten: ["east"],
-        deployer: { kubeconfig },
-      });
-      assert.match(ended, /is live in west$/);
+      const jobChanges = { forgotten: ["east"], deployer: { kubeconfig } };
+      const { outcome } = await deploy(buildConfigWithout("east"), jobChanges);
+      assert.match(outcome, /is live in west$/);
       assert.deepEqual(Object.keys((await readNewestRelease()).clusters), ["west"]);
     });
 
-    describe("beside another stage", () => {
+    describe("another stage with the same clusters", () => {
       const otherStage: FleetConfig = { rules: "{ look-at-notes: }", stage: "other" };
 
-      it("refuses to destroy a stage that doesn't exist", async () => {
+      it("the destruction of a stage that doesn't exist is refused", async () => {
         assert.match(
           await requireRefusal(() => destroy(otherStage)),
           /^there is no stage other: neither a stack nor keys$/,
         );
       });
 
-      it("refuses to roll back a stage without a bucket, to which nothing was deployed", async () => {
+      it("the rollback of a stage to which nothing was deployed is refused", async () => {
         const { job } = await openJob(otherStage);
         const { rollBackAll } = await load.rollback();
         await assert.rejects(
@@ -835,23 +843,22 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       /** Deletes the other stage with its logs, because its next deployment would take over the log groups. */
       const destroyOther = () => destroy(otherStage, { forgotten: [...names], withData: true });
 
-      it("lets only one of two simultaneous first deployments create a stage", async () => {
-        const deployments = await Promise.all([
-          deploy(otherStage, { clusters: [] }),
-          deploy(otherStage, { clusters: [] }),
-        ]);
-        const [first, second] = deployments.map(({ ended }) => ended).sort();
+      it("only one of two simultaneous first deployments creates a stage", async () => {
+        const deployOther = () => deploy(otherStage, { clusters: [] });
+        const deployments = await Promise.all([deployOther(), deployOther()]);
+        const [first, second] = deployments.map(({ outcome }) => outcome).sort();
         assert.equal(first, "release r1 is live");
         assert.match(String(second), /^this stage is locked by .* \(postern deploy\)/);
         assert.match(await destroyOther(), /^stage other is deleted$/m);
       });
 
-      it("ends osls when the command finds that it has lost the lock", async (test) => {
+      it("a deployment ends osls when it finds that it has lost the lock of the stage", async (test) => {
         test.mock.timers.enable({ apis: ["setInterval"] });
         const { s3 } = account;
         const { answer } = s3;
         // The upload of a zip waits until `uploadAllowed` is resolved.
-        const [uploading, uploadAllowed] = [Promise.withResolvers<string>(), Promise.withResolvers<void>()];
+        const uploading = Promise.withResolvers<string>();
+        const uploadAllowed = Promise.withResolvers<void>();
         s3.answer = async (request) => {
           const [, bucket = ""] = request.path.split("/");
           if (request.method === "PUT" && request.path.endsWith(".zip")) {
@@ -864,13 +871,14 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         const ending = deploy(otherStage, { clusters: [] });
         const Body = JSON.stringify({ owner: "other", by: "joe", what: "postern rollback --all", renewal: 0 });
         await new S3().putObject({ Bucket: await uploading.promise, Key: "lock.json", Body });
+        // The next renewal of the lock finds the other owner.
         test.mock.timers.tick(20_000);
         const lost =
           /^this command has lost the lock of the stage to joe \(postern rollback --all\), and changes nothing/;
-        assert.match((await ending).ended, lost);
+        assert.match((await ending).outcome, lost);
         uploadAllowed.resolve();
         s3.answer = answer;
-        account.s3.ahead += lockTermMilliseconds + 2_000;
+        account.s3.clockOffset += lockTermMilliseconds + 2_000;
         assert.match(await destroyOther(), /^stage other is deleted$/m);
         assert.deepEqual(
           account.recordedCalls.slice(earlierCalls).filter(({ action }) => /ChangeSet$/.test(action)),
@@ -878,7 +886,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         );
       });
 
-      it("stops the destruction of a stage without a bucket once another command deploys it", async () => {
+      it("the destruction of a stage without a bucket stops once another command deploys the stage", async () => {
         const { stage } = (await openJob(otherStage)).job;
         const { lockStage } =
           await checkout.load<typeof import("../../infra/rollout/stage/lock.ts")>("infra/rollout/stage/lock.ts");
@@ -899,27 +907,27 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         assert.deepEqual([await stack.readStatus(), await stage.parameters.read("keys")], [undefined, undefined]);
       });
 
-      it("refuses to replace or delete the entries of another stage", async () => {
+      it("deploy and destroy refuse to replace or delete the entries of another stage", async () => {
         const refusal =
           /^cluster east has its entries from aws:\d+:eu-west-1:fleet, not from aws:\d+:eu-west-1:other; /;
         const { stack } = (await openJob(otherStage)).job.stage;
-        assert.match(await requireRefusal(async () => (await deploy(otherStage)).ended), refusal);
+        assert.match(await requireRefusal(async () => (await deploy(otherStage)).outcome), refusal);
         assert.equal(await stack.readStatus(), undefined);
-        assert.equal((await deploy(otherStage, { clusters: [] })).ended, "release r1 is live");
-        assert.match(await requireRefusal(async () => (await deploy(otherStage)).ended), refusal);
+        assert.equal((await deploy(otherStage, { clusters: [] })).outcome, "release r1 is live");
+        assert.match(await requireRefusal(async () => (await deploy(otherStage)).outcome), refusal);
         assert.match(await requireRefusal(() => destroy(otherStage)), refusal);
         assert.match(await destroyOther(), /^stage other is deleted$/m);
       });
 
-      it("creates a stage by a second deployment if the first one created only the bucket", async () => {
+      it("a second deployment creates a stage if the first one created only the bucket", async () => {
         account.allow = ({ action }) => !/^cloudformation:(Update|Execute)/.test(action);
-        const { ended } = await deploy(otherStage, { clusters: [] });
+        const { outcome } = await deploy(otherStage, { clusters: [] });
         account.allow = undefined;
-        assert.match(ended, /^osls deploy fails: .*not authorized/);
+        assert.match(outcome, /^osls deploy fails: .*not authorized/);
         const { stack, functions } = (await openJob(otherStage)).job.stage;
         assert.ok(await stack.findBucket());
         assert.deepEqual(await functions.listRules(), []);
-        assert.equal((await deploy(otherStage, { clusters: [] })).ended, "release r1 is live");
+        assert.equal((await deploy(otherStage, { clusters: [] })).outcome, "release r1 is live");
         assert.match(await destroyOther(), /^stage other is deleted$/m);
       });
     });

@@ -72,19 +72,19 @@ export const openGateways = async (
   const first = await open();
   const gateways = [first];
   const findGateway = (stack: string) => gateways.find((stackGateway) => stackGateway.stack === stack);
-  const serve = (stackGateway: StackGateway, handlers: Map<string, GatewayHandler>) => {
+  const serveHandlers = (stackGateway: StackGateway, handlers: Map<string, GatewayHandler>) => {
     const now = Date.now();
     const routeTimes = new Map([...handlers.keys()].map((rule) => [rule, stackGateway.routeTimes.get(rule) ?? now]));
     stackGateway.routeTimes = routeTimes;
-    const entries = [...handlers].map(([rule, handler]): [string, GatewayHandler] => {
+    const delayedHandlers = [...handlers].map(([rule, handler]): [string, GatewayHandler] => {
       const answer: GatewayHandler = async (request) => {
-        if (Date.now() < (routeTimes.get(rule) ?? 0) + lambda.propagation) return toReply(404, "Not Found");
+        if (Date.now() < (routeTimes.get(rule) ?? 0) + lambda.propagationMilliseconds) return toReply(404, "Not Found");
         routeTimes.set(rule, 0);
         return handler(request);
       };
       return [rule, answer];
     });
-    stackGateway.handlers = new Map(entries);
+    stackGateway.handlers = new Map(delayedHandlers);
     stackGateway.gateway?.serve(stackGateway.handlers);
   };
   const closeGateway = async (stackGateway: StackGateway) => {
@@ -97,20 +97,21 @@ export const openGateways = async (
     baseUrl: first.url,
     throttled,
     openUrl: async (stack) => {
-      const known = findGateway(stack) ?? gateways.find((stackGateway) => stackGateway.stack === undefined);
-      const stackGateway = known ?? (await open());
-      if (!known) gateways.push(stackGateway);
+      const unused = gateways.find((stackGateway) => stackGateway.stack === undefined);
+      const existing = findGateway(stack) ?? unused;
+      const stackGateway = existing ?? (await open());
+      if (!existing) gateways.push(stackGateway);
       stackGateway.stack = stack;
       return stackGateway.url;
     },
     serve: (stack, resources) => {
       const stackGateway = findGateway(stack);
-      if (stackGateway) serve(stackGateway, createHandlers(resources, { lambda, metrics, logs, throttled }));
+      if (stackGateway) serveHandlers(stackGateway, createHandlers(resources, { lambda, metrics, logs, throttled }));
     },
     close: async (stack) => {
       const stackGateway = findGateway(stack);
       if (!stackGateway) return;
-      serve(stackGateway, new Map());
+      serveHandlers(stackGateway, new Map());
       stackGateway.stack = undefined;
     },
     stopAll: async () => {
@@ -170,7 +171,7 @@ const createHandlers = (
       const [, group = ""] = /:log-group:(.*):\*$/.exec(String(DestinationArn)) ?? [];
       logs.write(group, "stand-in", line);
       for (const filter of selectResources("Logs::MetricFilter"))
-        if (filter.properties.LogGroupName === group) metrics.filter(line, filter.properties);
+        if (filter.properties.LogGroupName === group) metrics.recordByFilter(line, filter.properties);
     }
   };
   for (const { properties } of selectResources("ApiGatewayV2::Route")) {
@@ -180,27 +181,27 @@ const createHandlers = (
     const [, method = "", rule = ""] =
       /^(\w+) \/\{cluster\}\/([^/]+)\/\{phase\+\}$/.exec(String(properties.RouteKey)) ?? [];
     const { name, qualifier } = parseFunctionName(String(IntegrationUri));
-    const source = `:${properties.ApiId}/`;
+    const apiInArn = `:${properties.ApiId}/`;
     /** Reports whether the function's policy lets the API invoke the function. */
     const isPermitted = () =>
       lambda.isPermitted(name, qualifier, (statement) => {
         const isGateway = Object(statement.Principal).Service === "apigateway.amazonaws.com";
-        const from = Object(Object(statement.Condition).ArnLike)["AWS:SourceArn"];
-        return (
-          isGateway &&
-          statement.Action === "lambda:InvokeFunction" &&
-          (from === undefined || String(from).includes(source))
-        );
+        if (!isGateway || statement.Action !== "lambda:InvokeFunction") return false;
+        const sourceArn = Object(Object(statement.Condition).ArnLike)["AWS:SourceArn"];
+        return sourceArn === undefined || String(sourceArn).includes(apiInArn);
       });
     const [settings] = selectResources("ApiGatewayV2::Stage").map((stage) =>
       Object(stage.properties.DefaultRouteSettings),
     );
-    const takeTurn = createRouteLimit(Number(settings?.ThrottlingRateLimit), Number(settings?.ThrottlingBurstLimit));
+    const isWithinLimit = createRouteLimit(
+      Number(settings?.ThrottlingRateLimit),
+      Number(settings?.ThrottlingBurstLimit),
+    );
     handlers.set(rule, async (request) => {
       const isRouted = request.method === method && request.path.split("/").length >= 4;
       const getAnswer = async (): Promise<Reply> => {
         if (!isRouted) return toReply(404, "Not Found");
-        if (throttled.has(rule) || !takeTurn()) return toReply(429, "Too Many Requests");
+        if (throttled.has(rule) || !isWithinLimit()) return toReply(429, "Too Many Requests");
         if (!isPermitted()) return toReply(500, "Internal Server Error");
         return callFunction(lambda, name, qualifier, buildGatewayEvent(request, rule), Number(TimeoutInMillis));
       };
@@ -236,7 +237,7 @@ const createHandlers = (
 /** Builds the event of an HTTP API in the payload format 2.0. A body that isn't UTF-8 is encoded in base64. */
 export const buildGatewayEvent = ({ method, path, query, headers, body }: GatewayRequest, rule: string) => {
   const routeKey = `POST /{cluster}/${rule}/{phase+}`;
-  const text = isUtf8(body);
+  const isText = isUtf8(body);
   const now = Date.now();
   return {
     version: "2.0",
@@ -257,23 +258,24 @@ export const buildGatewayEvent = ({ method, path, query, headers, body }: Gatewa
       time: new Date(now).toUTCString(),
       timeEpoch: now,
     },
-    body: body.toString(text ? "utf8" : "base64"),
-    isBase64Encoded: !text,
+    body: body.toString(isText ? "utf8" : "base64"),
+    isBase64Encoded: !isText,
   };
 };
 
 /**
- * Returns a function that takes a token for a request, if one is left: a bucket with `atOnce` tokens, refilled each
- * second.
+ * Returns a function that is called for each request, and reports whether the request is within the limit. Each request
+ * takes a token from a bucket, which has at most `atOnce` tokens and gets `perSecond` new tokens a second.
  */
 const createRouteLimit = (perSecond: number, atOnce: number) => {
-  let [free, last] = [atOnce, Date.now()];
+  let tokens = atOnce;
+  let last = Date.now();
   return (): boolean => {
     const now = Date.now();
-    free = Math.min(atOnce, free + ((now - last) / 1000) * perSecond);
+    tokens = Math.min(atOnce, tokens + ((now - last) / 1000) * perSecond);
     last = now;
-    if (free < 1) return false;
-    free -= 1;
+    if (tokens < 1) return false;
+    tokens -= 1;
     return true;
   };
 };
@@ -287,15 +289,13 @@ const callFunction = async (
   timeout: number,
   throttledStatus = 503,
 ): Promise<Reply> => {
-  const late = new AbortController();
+  const timer = new AbortController();
   const invocation = lambda.invoke(name, qualifier, event).catch((error: unknown) => {
     if (error instanceof AwsError) return error;
     throw error;
   });
-  const answer = await Promise.race([
-    invocation,
-    wait(timeout, undefined, { signal: late.signal, ref: false }),
-  ]).finally(() => late.abort());
+  const timeIsUp = wait(timeout, undefined, { signal: timer.signal, ref: false });
+  const answer = await Promise.race([invocation, timeIsUp]).finally(() => timer.abort());
   if (answer === undefined) return toReply(503, "Service Unavailable");
   if (answer instanceof AwsError)
     return answer.status === 429
@@ -304,8 +304,8 @@ const callFunction = async (
   if (answer.fault !== undefined) return toReply(502, "Internal Server Error");
   const { statusCode, headers = {}, body = "", isBase64Encoded } = Object(answer.payload);
   if (typeof statusCode !== "number") return toReply(502, "Internal Server Error");
-  const text = isBase64Encoded ? Buffer.from(body, "base64").toString() : body;
-  return { statusCode, headers, body: text, isFromFunction: true };
+  const decodedBody = isBase64Encoded ? Buffer.from(body, "base64").toString() : body;
+  return { statusCode, headers, body: decodedBody, isFromFunction: true };
 };
 
 interface Reply {

@@ -43,7 +43,7 @@ const policyRule = "  validating-admission-policy: { settings: { policies: polic
 const placeholder = ["$", "{POSTERN_KEY:=%}"].join("");
 
 describe(
-  "a cluster of a GitOps tool",
+  "a cluster to which a GitOps tool applies files",
   await needs("moto", "runtime client", "API server", "kubectl", "helm and kustomize"),
   () => {
     let account: Account;
@@ -83,14 +83,14 @@ describe(
 
     const run = async (...words: string[]) => {
       const { code, stdout, stderr } = await checkout.postern(account.env, ...words, "--stage", "test");
-      return { code, text: stdout + stderr };
+      return { code, output: stdout + stderr };
     };
-    const write = (folder: string, ...words: string[]) =>
+    const writeFiles = (folder: string, ...words: string[]) =>
       run("deploy", "--ca", "ca.pem", "--write", folder, "--key-from", placeholder, ...words);
     const requireWritten = async (folder = "files", ...words: string[]) => {
-      const { code, text } = await write(folder, ...words);
-      assert.equal(code, 0, text);
-      return text;
+      const { code, output } = await writeFiles(folder, ...words);
+      assert.equal(code, 0, output);
+      return output;
     };
     const readFiles = async (folder = "files") => {
       const names = (await readdir(join(checkout.folder, folder))).sort();
@@ -102,8 +102,8 @@ describe(
     };
     const kubectl = (words: string[], input = "") => runKubectl(words, input, { KUBECONFIG: kubeconfig });
     const readKey = async () => {
-      const { text } = await run("key", "prod");
-      return text.trim().replace("prod.", "");
+      const { output } = await run("key", "prod");
+      return output.trim().replace("prod.", "");
     };
     const apply = async (text: string, manager = "kustomize-controller") =>
       kubectl(["apply", "--server-side", "--force-conflicts", `--field-manager=${manager}`, "-f", "-"], text);
@@ -144,27 +144,27 @@ describe(
       return String(Object(answer.body).message ?? answer.code);
     };
 
-    it("gets roles first, because files with entries are written only once every endpoint answers", async () => {
-      const { code, text } = await write("files");
-      assert.equal(code, 1, text);
+    it("a file with entries is written only once every endpoint answers, so the roles are applied first", async () => {
+      const { code, output } = await writeFiles("files");
+      assert.equal(code, 1, output);
       assert.match(
-        text,
+        output,
         /pod-node-selector\.postern\.dev: .* it answers 503: (.|\n)*\nif it may not read the cluster yet: apply/,
       );
       assert.deepEqual(Object.keys(await readFiles()), ["prod.policies.yaml", "prod.roles.yaml"]);
       await applyPart("roles");
     });
 
-    it("gets files with entries after that, which don't have the key", async () => {
+    it("once the roles are applied, a file with entries is written, without the key", async () => {
       assert.match(await requireWritten(), /release r1 is live in prod\n$/);
       const { "prod.entries.yaml": entries = "" } = await readFiles();
       assert.ok(entries.includes(`/prod.${placeholder}/pod-node-selector/mutate`), entries);
       assert.ok(!entries.includes(await readKey()));
     });
 
-    it("refuses entries whose key was not replaced", async () => {
-      const { code, text: said } = await run("deploy", "--ca", "ca.pem", "--write", "plain");
-      assert.equal(code, 0, said);
+    it("the API server refuses entries whose key was not replaced", async () => {
+      const { code, output } = await run("deploy", "--ca", "ca.pem", "--write", "plain");
+      assert.equal(code, 0, output);
       for (const text of [
         (await readFiles("plain"))["prod.entries.yaml"] ?? "",
         ((await readFiles())["prod.entries.yaml"] ?? "").replaceAll(placeholder, "%"),
@@ -173,7 +173,7 @@ describe(
       assert.deepEqual(await listEntries(), []);
     });
 
-    it("gets the same bytes in all files if the stage is unchanged, also in an empty folder", async () => {
+    it("the written files have the same bytes if the stage is unchanged, also in an empty folder", async () => {
       const before = await readFiles();
       for (const folder of ["files", "again"]) {
         assert.match(await requireWritten(folder), /\nnothing to do: release r1 is live\n$/);
@@ -181,12 +181,12 @@ describe(
       }
     });
 
-    it("gets the same objects by kustomize and helm, and no object by helm without the key", async () => {
+    it("kustomize and helm build the same objects from the files; helm fails without the key", async () => {
       const builders = (await findBuilders())?.folder ?? "";
       const build = async (program: string, ...words: string[]) =>
         (await promisify(execFile)(join(builders, program), words, { cwd: checkout.folder })).stdout;
-      const parseSorted = (text: string) =>
-        parseAllDocuments(text)
+      const parseSorted = (output: string) =>
+        parseAllDocuments(output)
           .flatMap((document) => document.toJS() ?? [])
           .sort((left, right) => left.kind.localeCompare(right.kind));
       const key = await readKey();
@@ -200,7 +200,7 @@ describe(
       const built = await build("kustomize", "build", "--load-restrictor=LoadRestrictionsNone", "kustomized");
       assert.deepEqual(parseSorted(built.replaceAll(placeholder, key)), expectedObjects);
       await checkout.write("chart/Chart.yaml", "apiVersion: v2\nname: postern\nversion: 0.0.0\n");
-      const { code, text } = await run(
+      const { code, output } = await run(
         "deploy",
         "--ca",
         "ca.pem",
@@ -209,7 +209,7 @@ describe(
         "--key-from",
         "{{ required `the key is missing` .Values.key }}",
       );
-      assert.equal(code, 0, text);
+      assert.equal(code, 0, output);
       assert.deepEqual(
         parseSorted(await build("helm", "template", "postern", "chart", "--set-string", `key=${key}`)),
         expectedObjects,
@@ -217,7 +217,7 @@ describe(
       await assert.rejects(build("helm", "template", "postern", "chart"), /the key is missing/);
     });
 
-    it("answers as the rules say once the files are applied", async () => {
+    it("the rules decide in the cluster once the files are applied", async () => {
       const annotations = { "scheduler.alpha.kubernetes.io/node-selector": "pool=payments" };
       await cluster.admin({
         method: "POST",
@@ -225,13 +225,13 @@ describe(
         body: { metadata: { name: "pay", annotations } },
       });
       await applyAll();
-      await waitUntil("the entries are called", async () => {
+      await waitUntil("the entries were not called in time", async () => {
         const { code, body } = await createPod({}, "pay");
         return code === 201 && isDeepStrictEqual(Object(body).spec.nodeSelector, { pool: "payments" });
       });
     });
 
-    it("has no difference to the files, and doesn't change when they are applied again", async () => {
+    it("the cluster doesn't differ from the files, and doesn't change when they are applied again", async () => {
       const versions = await readVersions();
       await applyAll();
       assert.deepEqual(await readVersions(), versions);
@@ -246,14 +246,14 @@ describe(
         }
     });
 
-    it("is not changed back and forth by a second field manager with the same files", async () => {
+    it("two field managers with the same files don't change the entries alternately", async () => {
       for (const manager of ["argocd-controller", "kustomize-controller"]) await applyAll({ manager });
       const versions = await readVersions();
       for (const manager of ["argocd-controller", "kustomize-controller"]) await applyAll({ manager });
       assert.deepEqual(await readVersions(), versions);
     });
 
-    it("changes only in the lines of a rule that changed", async () => {
+    it("a changed rule changes only its own lines of the files, and only one configuration", async () => {
       const [filesBefore, versions] = [await readFiles(), await readVersions()];
       await writeConfig(
         rules.replace("deny-service-external-ips:", "deny-service-external-ips: { timeoutSeconds: 4 }"),
@@ -266,10 +266,11 @@ describe(
       assert.deepEqual(changed, ["prod.entries.yaml: timeoutSeconds: 4"]);
       await applyAll();
       const newVersions = await readVersions();
+      // The rule validates, so the configuration of mutating webhooks is unchanged.
       assert.deepEqual([newVersions[0] === versions[0], newVersions[1] === versions[1]], [true, false]);
     });
 
-    it("gets edited fields back, except fields that others add to a selector", async () => {
+    it("applying the files restores edited fields, but keeps fields that were added to a selector", async () => {
       const patch = (operations: object[]) =>
         kubectl([
           "patch",
@@ -295,7 +296,7 @@ describe(
       await patch([{ op: "remove", path: "/webhooks/0/objectSelector/matchLabels" }]);
     });
 
-    it("isn't changed by rollback, disarm and arm of a rule, which need no right in the cluster", async () => {
+    it("rollback, disarm and arm of a rule need no right in the cluster, and change nothing there", async () => {
       const versions = await readVersions();
       await writeConfig(rules.replace("deny-service-external-ips:", "deny-service-external-ips: { mode: warn }"));
       await requireWritten();
@@ -304,8 +305,8 @@ describe(
         ["disarm", "deny-service-external-ips", "--for", "5m"],
         ["arm", "deny-service-external-ips"],
       ]) {
-        const { code, text } = await run(...words);
-        assert.equal(code, 0, text);
+        const { code, output } = await run(...words);
+        assert.equal(code, 0, output);
       }
       assert.deepEqual(await readVersions(), versions);
       await writeConfig(rules);
@@ -313,12 +314,13 @@ describe(
       await applyAll();
     });
 
-    it("refuses requests only for fail-closed rules outside kube-system, if entries precede roles", async () => {
+    it("if entries are applied before roles, only fail-closed rules refuse requests, outside kube-system", async () => {
       await deleteConfigurations();
       await kubectl(["delete", "clusterrole,clusterrolebinding", "-l", "app.kubernetes.io/managed-by=postern"]);
       await account.stopGateways();
       await applyPart("entries");
-      await waitUntil("the entry is called", async () => (await createPod()).code === 500);
+      // Only the entry of pod-node-selector has the failurePolicy Fail.
+      await waitUntil("the entry was not called in time", async () => (await createPod()).code === 500);
       const createService = (externalIPs: string[]) => {
         count += 1;
         const body = { metadata: { name: `service-${count}` }, spec: { ports: [{ port: 80 }], externalIPs } };
@@ -327,13 +329,16 @@ describe(
       assert.equal((await createService(["10.1.2.3"])).code, 201);
       assert.equal((await createPod({}, "kube-system")).code, 201);
       await account.startGateways();
-      await waitUntil("the endpoint answers", async () => (await createService(["10.1.2.3"])).code === 403);
+      await waitUntil(
+        "the endpoint did not answer in time",
+        async () => (await createService(["10.1.2.3"])).code === 403,
+      );
       assert.match(String(Object((await createPod()).body).message), /pod-node-selector/);
       await applyPart("roles");
-      await waitUntil("the function reads", async () => (await createPod()).code === 201);
+      await waitUntil("the function could not read the cluster in time", async () => (await createPod()).code === 201);
     });
 
-    it("keeps a rule's rights after the rule is turned off, until its function is deleted", async () => {
+    it("a rule that is turned off keeps its rights in the cluster until its function is deleted", async () => {
       const listAccess = () =>
         [...(account.clusters.get("prod")?.entries?.values() ?? [])].flatMap(
           ({ kubernetesGroups }) => kubernetesGroups,
@@ -351,21 +356,23 @@ describe(
       await applyAll();
     });
 
-    it("loses a policy in two runs, so that each entry gets answers", async () => {
+    it("a policy is removed by two runs of deploy, so that each entry gets answers", async () => {
       await checkout.write("policies/team.yaml", policies[0] ?? "");
       await checkout.write("policies/owner.yaml", policies[1] ?? "");
       await writeConfig(rules + policyRule);
-      const firstRun = await write("files");
+      const firstRun = await writeFiles("files");
       if (firstRun.code !== 0) {
         await applyPart("roles");
         await requireWritten();
       }
       await applyAll();
-      await waitUntil("both are called", async () => /no owner/.test(await createConfigMap({ team: "a" })));
+      await waitUntil("the policy require-owner was not evaluated in time", async () =>
+        /no owner/.test(await createConfigMap({ team: "a" })),
+      );
       await checkout.write("policies/owner.yaml", "");
-      const { code, text } = await write("files");
-      assert.equal(code, 1, text);
-      assert.match(text, /\nno new version is live yet, .*: apply the files in files, which lack these entries, /);
+      const { code, output } = await writeFiles("files");
+      assert.equal(code, 1, output);
+      assert.match(output, /\nno new version is live yet, .*: apply the files in files, which lack these entries, /);
       assert.match(await createConfigMap({ team: "a" }), /no owner/);
       assert.deepEqual(await listEntries().then((entries) => entries.filter((name) => /owner/.test(name)).length), 1);
       await applyAll();
@@ -378,7 +385,7 @@ describe(
       assert.equal(await createConfigMap({ team: "a" }), "201");
     });
 
-    it("evaluates a policy itself once postern.yaml states its version of Kubernetes", async () => {
+    it("the cluster evaluates a policy itself once postern.yaml states the cluster's Kubernetes version", async () => {
       const { minor } = Object((await cluster.admin({ method: "GET", path: "/version" })).body);
       await writeConfig(rules + policyRule, `    kubernetes: "1.${minor}"\n`);
       await requireWritten();
@@ -386,21 +393,21 @@ describe(
       const [policy = "", binding = ""] = text.split("---\n");
       await applyPart("entries");
       await apply(binding);
-      await waitUntil("no entry is called", async () => (await createConfigMap()) === "201");
+      await waitUntil("an entry was still called", async () => (await createConfigMap()) === "201");
       await apply(policy);
-      await waitUntil("the policy is in effect", async () => /no team/.test(await createConfigMap()));
+      await waitUntil("the policy was not in effect in time", async () => /no team/.test(await createConfigMap()));
       assert.equal(await createConfigMap({ team: "a" }), "201");
     });
 
-    it("prints the files of a cluster that postern.yaml no longer names, and replaces no others", async () => {
+    it("deploy names files of a cluster that postern.yaml doesn't have, and replaces no foreign file", async () => {
       await checkout.write("files/gone.entries.yaml", "# Written by postern deploy --write.\n");
       assert.match(
         await requireWritten(),
         /^files\/gone\.entries\.yaml is of a cluster that postern\.yaml doesn't name/m,
       );
       await checkout.write("files/prod.roles.yaml", "kind: ConfigMap\n");
-      const { code, text } = await write("files");
-      assert.deepEqual([code, /prod\.roles\.yaml would be replaced, but /.test(text)], [2, true], text);
+      const { code, output } = await writeFiles("files");
+      assert.deepEqual([code, /prod\.roles\.yaml would be replaced, but /.test(output)], [2, true], output);
       assert.equal((await readFiles())["prod.roles.yaml"], "kind: ConfigMap\n");
     });
   },

@@ -5,7 +5,7 @@ import { createRandom } from "../../infra/testing/random.ts";
 import type { Operation } from "../linearizability.ts";
 import type { ChooseFault } from "./faulty-dynamodb.ts";
 
-/** The task of a process with several clients, which change values of a ledger. */
+/** The task of a process whose clients change values of a ledger. */
 export interface HistoryTask {
   rule: string;
   /** The beginning of the values that this process writes. */

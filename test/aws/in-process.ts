@@ -11,27 +11,30 @@ import { type Processes, type Program, unpack } from "./processes.ts";
 
 type Handler = (event: unknown, context: object) => Promise<unknown>;
 
+/** Opens an implementation of `Processes` that runs functions in this process. */
 export const openInProcess = async (): Promise<Processes> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-lambda-"));
   const loaded = new WeakMap<object, Promise<Handler>>();
+  /** The log lines of the running call. */
   const log = new AsyncLocalStorage<string[]>();
   /** Node's fs for functions. The standard output of a function goes to the log of its call. */
   const filesAndLog = {
     ...fs,
-    writeSync: (target: number, text: string) => {
-      if (target === 1) log.getStore()?.push(text.trimEnd());
+    writeSync: (fileDescriptor: number, text: string) => {
+      if (fileDescriptor === 1) log.getStore()?.push(text.trimEnd());
     },
   };
 
   const load = async ({ code, hash, environment }: Program): Promise<Handler> => {
-    const task = await unpack(code, join(folder, Buffer.from(hash, "base64").toString("hex")));
-    const file = join(task, "index.cjs");
-    const requireReal = createRequire(file);
-    const requireOwn = (name: string) => (name === "node:fs" ? filesAndLog : requireReal(name));
-    const functionProcess = Object.create(process, { env: { value: { ...environment, LAMBDA_TASK_ROOT: task } } });
+    const taskFolder = await unpack(code, join(folder, Buffer.from(hash, "base64").toString("hex")));
+    const file = join(taskFolder, "index.cjs");
+    const requireFromFunction = createRequire(file);
+    const requireForFunction = (name: string) => (name === "node:fs" ? filesAndLog : requireFromFunction(name));
+    const env = { ...environment, LAMBDA_TASK_ROOT: taskFolder };
+    const functionProcess = Object.create(process, { env: { value: env } });
     const module: { exports: { handler?: Handler } } = { exports: {} };
     const wrap = new Function("module", "exports", "require", "process", "__dirname", fs.readFileSync(file, "utf8"));
-    wrap(module, module.exports, requireOwn, functionProcess, task);
+    wrap(module, module.exports, requireForFunction, functionProcess, taskFolder);
     if (module.exports.handler === undefined) throw new Error("index.handler is undefined or not exported");
     return module.exports.handler;
   };
@@ -40,15 +43,15 @@ export const openInProcess = async (): Promise<Processes> => {
     run: async (version, program, event) => {
       const lines: string[] = [];
       const start = performance.now();
-      const known = loaded.get(version) ?? load(program);
-      loaded.set(version, known);
+      const loading = loaded.get(version) ?? load(program);
+      loaded.set(version, loading);
       const { AWS_LAMBDA_FUNCTION_NAME: functionName, AWS_LAMBDA_FUNCTION_VERSION: functionVersion } =
         program.environment;
       const end = Date.now() + program.timeout * 1000;
       const context = { functionName, functionVersion, getRemainingTimeInMillis: () => end - Date.now() };
       const result = await log.run(lines, async () => {
         try {
-          const handler = await known;
+          const handler = await loading;
           return { payload: await handler(event, context), fault: undefined };
         } catch (error) {
           const { name, message } = error as Error;

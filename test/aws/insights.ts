@@ -14,7 +14,7 @@ type Fields = Map<string, Value>;
 type Expression = (fields: Fields) => Value | undefined;
 type Command = (rows: Fields[]) => Fields[];
 
-/** Returns the rows of a query as GetQueryResults does: a row has those displayed fields that have a value, as text. */
+/** Returns the rows of a query as GetQueryResults does: the displayed fields that have a value, as strings. */
 export const evaluateQuery = (query: string, events: LogEvent[]): Record<string, string>[] => {
   const tokens = tokenize(query);
   const parser = createParser(tokens);
@@ -42,20 +42,20 @@ const discoverFields = ({ time, line, stream }: LogEvent): Fields => {
     ["@message", line],
     ["@logStream", stream],
   ]);
-  const add = (value: unknown, name: string) => {
+  const addFields = (value: unknown, name: string) => {
     if (typeof value === "object" && value !== null)
-      for (const [key, member] of Object.entries(value)) add(member, name === "" ? key : `${name}.${key}`);
+      for (const [key, member] of Object.entries(value)) addFields(member, name === "" ? key : `${name}.${key}`);
     else if (typeof value === "string" || typeof value === "number" || typeof value === "boolean")
       fields.set(name, value);
   };
-  if (line.startsWith("{")) add(JSON.parse(line), "");
+  if (line.startsWith("{")) addFields(JSON.parse(line), "");
   return fields;
 };
 
 /** Returns the time of an event in milliseconds since 1970. Aggregates of `@timestamp` are such numbers. */
 const readTime = (fields: Fields): number => Date.parse(`${fields.get("@timestamp")}Z`);
 
-/** Matches a token: a regular expression, a text in quotes, a number, a name, or a sign. */
+/** Matches a token: a regular expression, a string in quotes, a number, a name, or a sign. */
 const tokenForm =
   /\s*(?:(\/(?:[^/\\]|\\.)+\/)|("[^"]*")|(\d+(?:\.\d+)?)|(@?[A-Za-z_][\w.]*)|(!=|<=|>=|[=<>(),|*[\]-]))/y;
 
@@ -75,6 +75,7 @@ const tokenize = (query: string): string[] => {
 
 type Parser = ReturnType<typeof createParser>;
 
+/** Returns functions that take tokens from the beginning of a query. They throw if the next token is of another kind. */
 const createParser = (tokens: string[]) => {
   const refuse = (what = "nothing") => new Error(`the query has ${tokens[0] ?? "its end"} in the place of ${what}`);
   const takeIf = (token: string): boolean => {
@@ -195,9 +196,9 @@ const parseStats = (parser: Parser) => {
         );
         const latest = group.toSorted((left, right) => readTime(right) - readTime(left)).find((row) => row.has(field));
         if (kind === "count") row.set(name, group.length);
-        else if (kind !== "latest") {
-          if (values.length > 0) row.set(name, aggregates[kind]?.(values, percent) ?? 0);
-        } else if (latest) row.set(name, latest.get(field) ?? "");
+        else if (kind === "latest") {
+          if (latest) row.set(name, latest.get(field) ?? "");
+        } else if (values.length > 0) row.set(name, aggregates[kind]?.(values, percent) ?? 0);
       }
       return row;
     });
@@ -216,6 +217,7 @@ const parseAnd = (parser: Parser): Expression => {
   return (fields) => parts.every((part) => part(fields) === true);
 };
 
+/** Parses a comparison such as `a = 1`, `a like /b/` or `a in ["b"]`, its negation, or a condition in brackets. */
 const parseComparison = (parser: Parser): Expression => {
   if (parser.takeIf("not")) {
     const inner = parseComparison(parser);
@@ -241,9 +243,9 @@ const parseComparison = (parser: Parser): Expression => {
   }
   if (parser.takeIf("in")) {
     parser.expect("[");
-    const texts = parser.takeList(() => parser.take(/^"/, "a text").slice(1, -1));
+    const strings = parser.takeList(() => parser.take(/^"/, "a string").slice(1, -1));
     parser.expect("]");
-    return (fields) => texts.includes(String(fields.get(name)));
+    return (fields) => strings.includes(String(fields.get(name)));
   }
   const operator = parser.take(/^[=<>]$/, "an operator that the stand-in knows");
   const text = parser.take(/^["\d]/, "a value");
@@ -256,12 +258,14 @@ const parseComparison = (parser: Parser): Expression => {
   };
 };
 
-/** Returns the number that a field has, also as text. */
+/** Returns the number that a field has, as a number or as a string. */
 const toNumber = (value: Value | undefined): number | undefined =>
   value === undefined || value === "" || Number.isNaN(Number(value)) ? undefined : Number(value);
 
+/** Compares two values as numbers if possible, otherwise as strings; the result is for `sort`. */
 const compare = (left: Value, right: Value): number => {
   const [first, second] = [toNumber(left), toNumber(right)];
   if (first !== undefined && second !== undefined) return first - second;
-  return String(left) < String(right) ? -1 : String(left) > String(right) ? 1 : 0;
+  if (String(left) === String(right)) return 0;
+  return String(left) < String(right) ? -1 : 1;
 };

@@ -38,7 +38,7 @@ const buildCases = (stamp: string) => `
   refused: data must be set
 `;
 
-describe("a deployment that ends midway", await needs("moto", "runtime client", "API server"), () => {
+describe("an interrupted deployment", await needs("moto", "runtime client", "API server"), () => {
   let account: Account;
   let cluster: TestCluster;
   let checkout: Checkout;
@@ -55,7 +55,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       readAccess({ Stage: "test", GitHubRepository: "acme/postern" }),
     ]);
     [account, cluster, checkout] = [openedAccount, bootedCluster, openedCheckout];
-    Object.assign(account.lambda, { updating: 0, warming: 0 });
+    Object.assign(account.lambda, { updateMilliseconds: 0, warmingMilliseconds: 0 });
     proxy = await openProxy(cluster, checkout.folder);
     kubeconfig = await checkout.write("kubeconfig", buildKubeconfig({ shop: cluster }));
     await checkout.write("front.yaml", buildKubeconfig({ shop: { ...cluster, server: proxy.url, ca: proxy.ca } }));
@@ -72,6 +72,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
 
   /** Reports whether the role for deployments in infra/aws/iam/pipeline.yml allows a call. */
   let isAllowed: (call: RecordedCall) => boolean;
+  /** Functions that load modules of the checkout. */
   const modules = {
     runCases: () =>
       checkout.load<typeof import("../../infra/rollout/versions/case-runs.ts")>("infra/rollout/versions/case-runs.ts"),
@@ -88,8 +89,8 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
   };
 
   /**
-   * Asserts that the live version of every rule with an entry passes the rule's cases, and that every entry answers a
-   * probe.
+   * Asserts that the live version passes the cases of one of the trees, and that every entry answers a probe. Asserts
+   * nothing while there are no entries.
    */
   const checkLiveVersion = async (trees: TreeDeployment[], when: string) => {
     const paths = ["mutating", "validating"].map(
@@ -102,7 +103,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     const { functions } = await openStageAs(checkout.folder, "observer");
     const { version, weights } = await functions.readAlias("stamp-notes");
     assert.deepEqual(weights, {}, when);
-    const proofs = await Promise.all(
+    const faultsByTree = await Promise.all(
       trees.map(async (tree) => {
         const [listed] = (await openTreeJob(tree, "observer")).catalogue;
         assert.ok(listed);
@@ -110,8 +111,8 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       }),
     );
     assert.ok(
-      proofs.some((faults) => faults.length === 0),
-      `${when}: version ${version}: ${JSON.stringify(proofs)}`,
+      faultsByTree.some((faults) => faults.length === 0),
+      `${when}: version ${version}: ${JSON.stringify(faultsByTree)}`,
     );
     for (const { ok, sentence } of await probeEntries(entries, { tries: 1, timeoutSeconds: 20 }))
       assert.ok(ok, `${when}: ${sentence}`);
@@ -125,6 +126,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     changes(): number;
     send(signal: NodeJS.Signals): void;
   }
+  /** Starts a deployment with the access key `caller` and with a clock that is `ahead` milliseconds ahead. */
   const startDeployment = (
     tree: TreeDeployment,
     caller: string,
@@ -165,18 +167,19 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     });
     return deployment;
   };
+  /** By how many milliseconds the clocks of deployments are ahead. */
   const clocks = [0, 180_000, -180_000];
   /** Moves only S3's clock, so that the lock has expired. */
   const expireLock = () => {
-    account.s3.ahead += lockTermMilliseconds + 2_000;
+    account.s3.clockOffset += lockTermMilliseconds + 2_000;
   };
+  // `true`: the package of the tree is used again.
   const resume = (tree: TreeDeployment) => deployTree(tree, "resumer", true);
+  const deployNew = (tree: TreeDeployment) => deployTree(tree, "tester", false);
 
-  it("leaves only tested and answering versions live after any step, and a second run completes it", async (test) => {
-    const [treeOne, treeTwo] = [
-      await writeTree("one", "one", "{ timeoutSeconds: 3, warm: 1 }"),
-      await writeTree("two", "two", "{ timeoutSeconds: 4, warm: 2 }"),
-    ];
+  it("after a kill at any change, only tested versions are live, and a second run completes it", async (test) => {
+    const treeOne = await writeTree("one", "one", "{ timeoutSeconds: 3, warm: 1 }");
+    const treeTwo = await writeTree("two", "two", "{ timeoutSeconds: 4, warm: 2 }");
     /** Asserts that only the live version has warm environments, and as many as the configuration states. */
     const checkWarm = (tree: TreeDeployment, when: string) => {
       const fn = account.lambda.functions.get("postern-test-stamp-notes");
@@ -184,8 +187,8 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       assert.deepEqual(warm, [[fn?.aliases.get("live")?.version, tree.name === "one" ? 1 : 2]], when);
     };
     const broken = await writeTree("broken", "three", "{ timeoutSeconds: 5 }", buildCases("other"));
-    assert.match(await deployTree(treeTwo, "tester", false), /release r1 is live/);
-    assert.match(await deployTree(treeOne, "tester", false), /release r2 is live/);
+    assert.match(await deployNew(treeTwo), /release r1 is live/);
+    assert.match(await deployNew(treeOne), /release r2 is live/);
     await checkLiveVersion([treeOne], "at first");
     const isChosen = choosePart("interruptions", 2);
     const parts = isChosen(0) && isChosen(1) ? 1 : 2;
@@ -205,7 +208,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       });
       const output = await deployment.output;
       ended = output !== undefined;
-      const when = `killed after ${limit} changes, with a clock ${ahead / 1000} s ahead${output === undefined ? "" : ` (${output})`}`;
+      const when = `killed after ${limit} changes, with a clock ${ahead / 1000} s ahead (${output})`;
       if (output === undefined) killed += 1;
       else assert.match(output, /release r\d+ is live/);
       await checkLiveVersion([treeOne, treeTwo], when);
@@ -220,7 +223,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       checkWarm(tree, when);
       // Also between the two runs, a broken version must not become live.
       if (rounds % 8 === 1) {
-        await assert.rejects(deployTree(broken, "tester", false), /the new versions fail their cases/);
+        await assert.rejects(deployNew(broken), /the new versions fail their cases/);
         await checkLiveVersion([treeOne, treeTwo], `after ${limit} changes, and a broken version`);
       }
 
@@ -259,35 +262,34 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
   });
 });
 
-/** A proxy in front of an API server. It can begin to refuse all requests. */
+/** A proxy in front of an API server. */
 interface ApiProxy {
   url: string;
   ca: string;
+  /** Is called before and after each request. If `before` returns false, the proxy refuses the request. */
   gate: { before(isChange: boolean): boolean; after(isChange: boolean): void } | undefined;
   stop(): Promise<void>;
 }
 
+/** Starts a proxy in front of a cluster's API server. */
 const openProxy = async (cluster: TestCluster, folder: string): Promise<ApiProxy> => {
   const { ca, cert, key } = await readOrCreateServerCertificate(join(folder, "front"), "127.0.0.1");
-  const front: Omit<ApiProxy, "url" | "stop"> = { ca, gate: undefined };
+  const proxy: Omit<ApiProxy, "url" | "stop"> = { ca, gate: undefined };
   const server: Server = createServer({ cert, key }, (incoming, outgoing) => {
-    const { gate } = front;
+    const { gate } = proxy;
     const refuse = () => outgoing.writeHead(403).end(JSON.stringify({ kind: "Status", message: "killed", code: 403 }));
     const { method, url = "", headers } = incoming;
     const isChange = method !== "GET" && !url.includes("dryRun");
     if (gate && !gate.before(isChange)) return void refuse();
-    const forwarded = request(
-      `${cluster.server}${url}`,
-      { method, headers, ca: cluster.ca, agent: false },
-      (response) => {
-        gate?.after(isChange);
-        outgoing.writeHead(response.statusCode ?? 502, response.headers);
-        response.pipe(outgoing);
-      },
-    );
+    const options = { method, headers, ca: cluster.ca, agent: false };
+    const forwarded = request(`${cluster.server}${url}`, options, (response) => {
+      gate?.after(isChange);
+      outgoing.writeHead(response.statusCode ?? 502, response.headers);
+      response.pipe(outgoing);
+    });
     forwarded.on("error", () => outgoing.destroy());
     incoming.pipe(forwarded);
   });
   const url = `https://127.0.0.1:${await listen(server)}`;
-  return Object.assign(front, { url, stop: () => close(server) });
+  return Object.assign(proxy, { url, stop: () => close(server) });
 };

@@ -1,8 +1,8 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { type ChooseFault, countUnits, type Units } from "./faulty-dynamodb.ts";
 
-/** The milliseconds of a call for one item, and the shortest and the longest time of a transaction. */
-const [singleTime, shortestTransaction, longestTransaction] = [4, 5, 15];
+/** How long calls take, in milliseconds: a call for one item, and the shortest and the longest transaction. */
+const callTimes = { single: 4, shortestTransaction: 5, longestTransaction: 15 };
 /** The largest number of units that DynamoDB allows for one item in a second. */
 const mostUnits: Units = { read: 3000, write: 1000 };
 
@@ -37,7 +37,7 @@ export const createItemLimits = (): { choose: ChooseFault; counts: Record<Refusa
     const isTransaction = operation.startsWith("Transact");
     const kind = operation.includes("Get") ? "read" : "write";
     const second = Math.floor(Date.now() / 1000);
-    const touched = items.map((item) => {
+    const itemUses = items.map((item) => {
       const key = String(item.key?.S);
       const use = uses.get(key) ?? { ...unused };
       uses.set(key, use);
@@ -45,28 +45,29 @@ export const createItemLimits = (): { choose: ChooseFault; counts: Record<Refusa
       use[kind] += countUnits(operation, item)[kind];
       return use;
     });
-    const begun = touched.map((use) => use.begun);
+    const begunBefore = itemUses.map((use) => use.begun);
 
-    const isThrottled = touched.some((use) => use[kind] > mostUnits[kind]);
-    const isLocked = touched.some(({ writing, transacting }) =>
+    const isThrottled = itemUses.some((use) => use[kind] > mostUnits[kind]);
+    const isLocked = itemUses.some(({ writing, transacting }) =>
       kind === "write" ? transacting > 0 : isTransaction && writing > 0,
     );
-    const addWrite = (number: number) => {
-      for (const use of touched) {
+    const addWrite = (number: 1 | -1) => {
+      for (const use of itemUses) {
         use.writing += number;
         use.transacting += isTransaction ? number : 0;
       }
     };
     if (kind === "write" && !isThrottled && !isLocked) {
-      for (const use of touched) use.begun++;
+      for (const use of itemUses) use.begun++;
       addWrite(1);
       answered.then(() => addWrite(-1));
     }
+    const { single, shortestTransaction, longestTransaction } = callTimes;
     const transactionTime = shortestTransaction + Math.random() * (longestTransaction - shortestTransaction);
-    await wait(isTransaction ? transactionTime : singleTime);
+    await wait(isTransaction ? transactionTime : single);
     // A write that began while the transaction read.
     const isOvertaken =
-      kind === "read" && isTransaction && touched.some((use, index) => use.begun > Number(begun[index]));
+      kind === "read" && isTransaction && itemUses.some((use, index) => use.begun > Number(begunBefore[index]));
     const hasConflict = isLocked || isOvertaken;
     if (!isThrottled && !hasConflict) return undefined;
     const refusal = isThrottled ? "throttled" : "conflicts";

@@ -28,7 +28,7 @@ export type { Fault } from "./aws-service.ts";
 
 type Json = Record<string, unknown>;
 
-/** The code and configuration of $LATEST, or of a published version, where they never change. */
+/** The code and configuration of $LATEST or of a published version. Those of a published version never change. */
 export interface Configuration {
   code: Buffer;
   environment: Record<string, string>;
@@ -74,7 +74,7 @@ interface Policy {
 interface FunctionRecord {
   latest: Configuration;
   /** The time at which the current update of $LATEST ends. */
-  busy: number;
+  busyUntil: number;
   /** True if the current update is the creation of the function. */
   pending: boolean;
   versions: Map<string, Configuration>;
@@ -92,6 +92,7 @@ interface FunctionRecord {
   reserved?: number | undefined;
   /** The provisioned concurrency by version or alias. */
   provisioned: Map<string, ProvisionedConcurrency>;
+  /** The number of calls that run now. */
   running: number;
 }
 
@@ -127,11 +128,11 @@ export const defaultQuotas: Quotas = { concurrency: 1000, codeBytes: 75 * 1024 *
 export interface Lambda extends AwsService {
   functions: Map<string, FunctionRecord>;
   /** The duration of an update in milliseconds. */
-  updating: number;
+  updateMilliseconds: number;
   /** Milliseconds until invocations see a change of an alias, a permission or a route of a gateway. */
-  propagation: number;
+  propagationMilliseconds: number;
   /** Milliseconds until provisioned concurrency is ready or has failed. */
-  warming: number;
+  warmingMilliseconds: number;
   /** The reason why new provisioned concurrency fails; undefined if it becomes ready. */
   warmFailure: string | undefined;
   /** The number of functions or versions on a page. */
@@ -194,7 +195,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
   };
   const describeFunction = (name: string, version: string, configuration: Configuration): Json => {
     const { code, environment, description, revision, modified, ...rest } = configuration;
-    const isBusy = version === "$LATEST" && getFunction(name).busy > Date.now();
+    const isBusy = version === "$LATEST" && getFunction(name).busyUntil > Date.now();
     const isPending = isBusy && getFunction(name).pending;
     return {
       FunctionName: name,
@@ -226,12 +227,13 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
   /** Copies a function's aliases and policies before a change. Invocations use the copy until the change has spread. */
   const keepPast = (name: string) => {
     const { aliases, policies, past } = getFunction(name);
-    if (standIn.propagation > 0) past.push({ changed: Date.now(), ...structuredClone({ aliases, policies }) });
+    if (standIn.propagationMilliseconds > 0)
+      past.push({ changed: Date.now(), ...structuredClone({ aliases, policies }) });
   };
   /** Returns the aliases and policies of a function as invocations see them now. */
   const getVisible = (name: string): Pick<FunctionRecord, "aliases" | "policies"> => {
     const fn = getFunction(name);
-    fn.past = fn.past.filter(({ changed }) => Date.now() < changed + standIn.propagation);
+    fn.past = fn.past.filter(({ changed }) => Date.now() < changed + standIn.propagationMilliseconds);
     return fn.past[0] ?? fn;
   };
   /** Returns the account's concurrency that no function but `ignored` reserves or provisions. */
@@ -252,7 +254,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
   /** Returns a function, unless an update of it is in progress. */
   const requireIdle = (name: string): FunctionRecord => {
     const fn = getFunction(name);
-    if (fn.busy > Date.now()) throw createConflict(`An update is in progress for resource: ${buildArn(name)}`);
+    if (fn.busyUntil > Date.now()) throw createConflict(`An update is in progress for resource: ${buildArn(name)}`);
     return fn;
   };
   /** Throws if a request gives a revision that isn't the current one. */
@@ -263,7 +265,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
   const changeLatest = (name: string, edit: Partial<Configuration>): Json => {
     const fn = getFunction(name);
     fn.latest = { ...fn.latest, ...edit, ...createStamp() };
-    Object.assign(fn, { busy: Date.now() + standIn.updating, pending: false });
+    Object.assign(fn, { busyUntil: Date.now() + standIn.updateMilliseconds, pending: false });
     return describeFunction(name, "$LATEST", fn.latest);
   };
   const readCode = async (input: Json): Promise<Buffer> => {
@@ -278,11 +280,11 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     return code;
   };
   const parseConfiguration = (input: Json): Partial<Configuration> => {
-    const variables = toTexts(Object(input.Environment).Variables);
-    const measured = JSON.stringify(variables ?? {});
-    if (Buffer.byteLength(measured) > 4 * 1024)
+    const variables = convertValues(Object(input.Environment).Variables, String);
+    const serialized = JSON.stringify(variables ?? {});
+    if (Buffer.byteLength(serialized) > 4 * 1024)
       throw createInvalid(
-        `Lambda was unable to configure your environment variables because the environment variables you have provided exceeded the 4KB limit. String measured: ${measured}`,
+        `Lambda was unable to configure your environment variables because the environment variables you have provided exceeded the 4KB limit. String measured: ${serialized}`,
       );
     const wrongKey = Object.keys(variables ?? {}).find((key) => !/^[a-zA-Z][a-zA-Z0-9_]+$/.test(key));
     if (wrongKey !== undefined) throw createValidationError(`${wrongKey} is no name of an environment variable`);
@@ -294,17 +296,17 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     requireDescription(input);
     const edit = {
       environment: variables,
-      description: toText(input.Description),
-      memorySize: toNumber(input.MemorySize),
-      timeout: toNumber(input.Timeout),
-      runtime: toText(input.Runtime),
-      handler: toText(input.Handler),
-      role: toText(input.Role),
+      description: toOptionalString(input.Description),
+      memorySize: toOptionalNumber(input.MemorySize),
+      timeout: toOptionalNumber(input.Timeout),
+      runtime: toOptionalString(input.Runtime),
+      handler: toOptionalString(input.Handler),
+      role: toOptionalString(input.Role),
       logging: input.LoggingConfig === undefined ? undefined : parseLogging(Object(input.LoggingConfig)),
       network: input.VpcConfig === undefined ? undefined : parseNetwork(Object(input.VpcConfig)),
       layers: Array.isArray(input.Layers) ? input.Layers.map(String) : undefined,
-      tracing: toText(Object(input.TracingConfig).Mode),
-      storage: toNumber(Object(input.EphemeralStorage).Size),
+      tracing: toOptionalString(Object(input.TracingConfig).Mode),
+      storage: toOptionalNumber(Object(input.EphemeralStorage).Size),
     };
     return Object.fromEntries(Object.entries(edit).filter(([, value]) => value !== undefined));
   };
@@ -361,7 +363,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
   };
 
   type Action = (name: string, input: Json, query: URLSearchParams) => Json | undefined | Promise<Json | undefined>;
-  const readWarmingSettings = () => ({ warming: standIn.warming, warmFailure: standIn.warmFailure });
+  const readWarmingSettings = () => standIn;
   const actions: Record<string, Action> = {
     ...createProvisionedActions({ getFunction, buildArn, computeUnreserved, readWarmingSettings }),
     CreateFunction: async (_, input) => {
@@ -373,7 +375,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       const latest = { ...defaults, timeout: 3, ...parseConfiguration(input), code, ...createStamp() };
       requireRoleRights(latest);
       if (Array.isArray(input.Architectures)) latest.architectures = input.Architectures.map(String);
-      functions.set(name, { ...createRecord(latest), busy: Date.now() + standIn.updating });
+      functions.set(name, { ...createRecord(latest), busyUntil: Date.now() + standIn.updateMilliseconds });
       return describeFunction(name, "$LATEST", latest);
     },
     DeleteFunction: (name, _, query) => {
@@ -446,7 +448,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
         requireCodeStorage(fn.latest.code);
         fn.published += 1;
         fn.publishedFrom = fn.latest;
-        const description = toText(input.Description) || fn.latest.description;
+        const description = toOptionalString(input.Description) || fn.latest.description;
         fn.versions.set(String(fn.published), { ...fn.latest, description, ...createStamp() });
       }
       const version = String(fn.published);
@@ -488,12 +490,17 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
 
     CreateAlias: (name, input) => {
       const [alias, version] = [String(input.Name), String(input.FunctionVersion)];
-      const weights = toNumbers(Object(input.RoutingConfig).AdditionalVersionWeights) ?? {};
+      const weights = convertValues(Object(input.RoutingConfig).AdditionalVersionWeights, Number) ?? {};
       const { aliases } = getFunction(name);
       if (aliases.has(alias)) throw createConflict(`Alias already exists: ${buildArn(name)}:${alias}`);
       requireVersions(name, version, weights);
       keepPast(name);
-      aliases.set(alias, { version, weights, description: toText(input.Description) ?? "", revision: randomUUID() });
+      aliases.set(alias, {
+        version,
+        weights,
+        description: toOptionalString(input.Description) ?? "",
+        revision: randomUUID(),
+      });
       return describeAlias(name, alias);
     },
     GetAlias: (name, _, query) => describeAlias(name, query.get("Name") ?? ""),
@@ -501,12 +508,12 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       const alias = query.get("Name") ?? "";
       const current = getAlias(name, alias);
       requireRevision(input.RevisionId, current.revision);
-      const version = toText(input.FunctionVersion) ?? current.version;
-      const weights = toNumbers(Object(input.RoutingConfig).AdditionalVersionWeights) ?? current.weights;
+      const version = toOptionalString(input.FunctionVersion) ?? current.version;
+      const weights = convertValues(Object(input.RoutingConfig).AdditionalVersionWeights, Number) ?? current.weights;
       requireVersions(name, version, weights);
       if (getFunction(name).provisioned.has(alias) && Object.keys(weights).length > 0)
         throw createInvalid("Invalid alias configuration for Provisioned Concurrency");
-      const description = toText(input.Description) ?? current.description;
+      const description = toOptionalString(input.Description) ?? current.description;
       keepPast(name);
       Object.assign(current, { version, weights, description, revision: randomUUID() });
       return describeAlias(name, alias);
@@ -572,7 +579,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       if (getFunction(name).urls.has(qualifier))
         throw createConflict(`FunctionUrlConfig exists for ${buildArn(name)}:${qualifier}`);
       const id = createHash("sha256").update(`${name}:${qualifier}`).digest("hex").slice(0, 32);
-      const url = toText(input.FunctionUrl) ?? `https://${id}.lambda-url.${region}.on.aws/`;
+      const url = toOptionalString(input.FunctionUrl) ?? `https://${id}.lambda-url.${region}.on.aws/`;
       getFunction(name).urls.set(qualifier, { url, authType: String(input.AuthType) });
       return { FunctionUrl: url, FunctionArn: buildArn(name), AuthType: input.AuthType };
     },
@@ -605,11 +612,11 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     const [version, configuration] = chooseVersion(name, qualifier);
     const fn = getFunction(name);
     const record = (metric: string, value: number) => recordCall(name, qualifier, metric, value, version);
-    if (version === "$LATEST" && fn.pending && fn.busy > Date.now())
+    if (version === "$LATEST" && fn.pending && fn.busyUntil > Date.now())
       throw createConflict(
         `The operation cannot be performed at this time. The function is currently in the following state: Pending`,
       );
-    // Functions without a reservation share what the others leave.
+    // Functions without a reservation share the concurrency that the other functions leave.
     const sharing = [...functions.values()].filter(({ reserved }) => reserved === undefined);
     const runningShared = sharing.reduce((sum, { running }) => sum + running, 0);
     const isThrottled = fn.reserved === undefined ? runningShared >= computeUnreserved() : fn.running >= fn.reserved;
@@ -625,7 +632,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
         "The role defined for the function cannot be assumed by Lambda.",
       );
     const warm = fn.provisioned.get(version);
-    const isProvisioned = warm !== undefined && isWarm(warm, standIn.warming) && warm.running < warm.count;
+    const isProvisioned = warm !== undefined && isWarm(warm, standIn.warmingMilliseconds) && warm.running < warm.count;
     const program = {
       code,
       hash: hashCode(code),
@@ -656,11 +663,11 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     record("Errors", fault === undefined ? 0 : 1);
     record("Duration", milliseconds);
     const report = { version, memorySize, milliseconds, fault, errorType: String(Object(payload).errorType) };
-    const written = logging.SystemLogLevel === "WARN" ? addFailure(lines, report) : addReport(lines, report);
+    const loggedLines = logging.SystemLogLevel === "WARN" ? addFailure(lines, report) : addReport(lines, report);
     const group = getLogGroup(name, configuration);
     const stream = `${new Date().toISOString().slice(0, 10).replaceAll("-", "/")}/${name}[${version}][stand-in]`;
-    for (const line of written) options.logs?.write(group, stream, line);
-    return { payload, fault, version, log: Buffer.from(written.join("\n")).subarray(-4096) };
+    for (const line of loggedLines) options.logs?.write(group, stream, line);
+    return { payload, fault, version, log: Buffer.from(loggedLines.join("\n")).subarray(-4096) };
   };
 
   const invokeQueued: Lambda["invokeQueued"] = async (name, qualifier, event) => {
@@ -695,16 +702,16 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
     };
   };
 
-  const act = async (action: string, name: string, input: Json, query: URLSearchParams) => {
-    const runAction = actions[action];
-    if (!runAction) throw new AwsError(404, "UnknownOperationException", `the stand-in of Lambda knows no ${action}`);
-    return runAction(name, input, query);
+  const runAction = async (action: string, name: string, input: Json, query: URLSearchParams) => {
+    const run = actions[action];
+    if (!run) throw new AwsError(404, "UnknownOperationException", `the stand-in of Lambda knows no ${action}`);
+    return run(name, input, query);
   };
   const standIn: Lambda = {
     functions,
-    updating: 30,
-    propagation: 0,
-    warming: 30,
+    updateMilliseconds: 30,
+    propagationMilliseconds: 0,
+    warmingMilliseconds: 30,
     warmFailure: undefined,
     pageSize: 50,
     random: Math.random,
@@ -724,7 +731,7 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       });
     },
     act: async (action, name, input = {}, query = {}) =>
-      (await act(action, name, input, new URLSearchParams(query))) ?? {},
+      (await runAction(action, name, input, new URLSearchParams(query))) ?? {},
     invoke,
     invokeQueued,
     isPermitted: (name, qualifier = "", fits) =>
@@ -746,11 +753,11 @@ export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda>
       if (standIn.isRateLimited) requireRate(action);
       if (qualifier !== undefined && !request.query.has("Qualifier")) request.query.set("Qualifier", qualifier);
       for (const [key, value] of Object.entries(parameters)) request.query.set(key, value);
-      const answer = await act(action, name, Object(parseBody(request.body)), request.query);
+      const answer = await runAction(action, name, Object(parseBody(request.body)), request.query);
       if (answer === undefined) return { status: 204 };
-      const isNew = /^(Create|Publish|Add)/.test(action);
+      const statusOfChange = action === "PutProvisionedConcurrencyConfig" ? 202 : 200;
       return {
-        status: isNew ? 201 : action === "PutProvisionedConcurrencyConfig" ? 202 : 200,
+        status: /^(Create|Publish|Add)/.test(action) ? 201 : statusOfChange,
         headers: { "content-type": "application/json" },
         body: JSON.stringify(answer),
       };
@@ -768,7 +775,7 @@ export const startLambda = async (): Promise<LambdaService> => {
   const recorder: CallRecorder = { recordedCalls: [], fault: undefined, allow: undefined };
   const service = Object.assign(await createLambda(), recorder);
   const stacks = listStacks(service);
-  const { url, stop } = await startServer((scope) => (scope === "cloudformation" ? stacks : service), service);
+  const { url, stop } = await startServer((name) => (name === "cloudformation" ? stacks : service), service);
   service.base = url;
   const stopProcesses = service.stop;
   return Object.assign(service, { url, stop: async () => void (await Promise.all([stop(), stopProcesses()])) });
@@ -834,13 +841,13 @@ const callRates: Record<string, number> = { GetFunction: 100, GetPolicy: 15, oth
 
 /** Returns a function that throws if an action is called too often. It has a token bucket for each rate. */
 const openRateLimits = (): ((action: string) => void) => {
-  const buckets = new Map(Object.entries(callRates).map(([name, rate]) => [name, { rate, tokens: rate, at: 0 }]));
+  const buckets = new Map(Object.entries(callRates).map(([name, rate]) => [name, { rate, tokens: rate, refilled: 0 }]));
   return (action) => {
     const bucket = buckets.get(action) ?? buckets.get("other");
     if (!bucket) return;
     const now = performance.now();
-    bucket.tokens = Math.min(bucket.rate, bucket.tokens + ((now - bucket.at) / 1000) * bucket.rate);
-    bucket.at = now;
+    bucket.tokens = Math.min(bucket.rate, bucket.tokens + ((now - bucket.refilled) / 1000) * bucket.rate);
+    bucket.refilled = now;
     if (bucket.tokens < 1) throw new AwsError(429, "TooManyRequestsException", "Rate exceeded");
     bucket.tokens -= 1;
   };
@@ -890,10 +897,11 @@ const parseNetwork = ({ SubnetIds = [], SecurityGroupIds = [] }: Json): Configur
   return { SubnetIds: subnets, SecurityGroupIds: groups };
 };
 
+/** Creates a function without versions and aliases. */
 const createRecord = (latest: Configuration): FunctionRecord => {
   return {
     latest,
-    busy: 0,
+    busyUntil: 0,
     pending: true,
     versions: new Map(),
     published: 0,
@@ -925,18 +933,14 @@ const requireDescription = ({ Description }: Json) => {
   if (String(Description ?? "").length > 256) throw createValidationError("Description takes at most 256 characters");
 };
 
-const toText = (value: unknown) => (typeof value === "string" ? value : undefined);
-const toNumber = (value: unknown) => (value === undefined || value === null ? undefined : Number(value));
+const toOptionalString = (value: unknown) => (typeof value === "string" ? value : undefined);
+const toOptionalNumber = (value: unknown) => (value === undefined || value === null ? undefined : Number(value));
 
-const toTexts = (value: unknown): Record<string, string> | undefined =>
+/** Converts the values of a JSON object, for example to strings; returns undefined if there is no object. */
+const convertValues = <T>(value: unknown, convert: (item: unknown) => T): Record<string, T> | undefined =>
   value === undefined || value === null
     ? undefined
-    : Object.fromEntries(Object.entries(Object(value)).map(([key, item]) => [key, String(item)]));
-
-const toNumbers = (value: unknown): Record<string, number> | undefined =>
-  value === undefined || value === null
-    ? undefined
-    : Object.fromEntries(Object.entries(Object(value)).map(([key, item]) => [key, Number(item)]));
+    : Object.fromEntries(Object.entries(Object(value)).map(([key, item]) => [key, convert(item)]));
 
 const parseBody = (body: Buffer): unknown => {
   try {

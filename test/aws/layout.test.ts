@@ -35,6 +35,7 @@ const toOldLayout = (built: StagePackage, stage: string): StagePackage => {
     Object.entries(otherResources).filter(([, { Type }]) => Type !== "AWS::Logs::QueryDefinition"),
   );
   const RetentionInDays = FunctionsLogGroup?.Properties?.RetentionInDays;
+  // Each function had a log group of its own, and its role could write only to this group.
   for (const rule of rules) {
     const id = `DenyDash${rule.slice("deny-".length)}`;
     const { LoggingConfig, ...properties } = Object(resources[`${id}LambdaFunction`]?.Properties);
@@ -49,6 +50,7 @@ const toOldLayout = (built: StagePackage, stage: string): StagePackage => {
     const { Statement } = Object(resources[`${id}Role`]?.Properties).Policies[0].PolicyDocument;
     Statement[0].Resource = { "Fn::GetAtt": [`${id}LogGroup`, "Arn"] };
   }
+  // The stack had three simple alarms, and no dashboard.
   const keptResources = Object.entries(resources).filter(([, { Type }]) => !/^AWS::CloudWatch::/.test(Type));
   const comparison = { ComparisonOperator: "GreaterThanThreshold", Threshold: 0, EvaluationPeriods: 5 };
   const threshold = { ...comparison, TreatMissingData: "notBreaching" };
@@ -66,13 +68,13 @@ const toOldLayout = (built: StagePackage, stage: string): StagePackage => {
   return { ...built, parts, template: { ...built.template, Resources } };
 };
 
-describe("a live stage of an earlier version", await needs("moto", "runtime client"), () => {
+describe("the upgrade of a stage from an earlier version", await needs("moto", "runtime client"), () => {
   let account: Account;
   let checkout: Checkout;
 
   before(async () => {
     [account, checkout] = await Promise.all([openAccount(), openCheckout()]);
-    account.lambda.updating = 0;
+    account.lambda.updateMilliseconds = 0;
     for (const mark of ["old", "new"])
       for (const rule of rules) await checkout.rule(rule, buildRule(mark), buildCases(mark), `trees/${mark}`);
     Object.assign(process.env, account.actAs("deployer").env);
@@ -82,7 +84,7 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
     await checkout?.remove();
   });
 
-  const openJob = async (stage: string, mark: string, timeoutSeconds = 3) => {
+  const openJob = async (stage: string, mark: string, { timeoutSeconds = 3 } = {}) => {
     const text = `rules: { ${rules.map((rule) => `${rule}: { timeoutSeconds: ${timeoutSeconds} }`).join(", ")} }`;
     const { createAwsStageClients } =
       await checkout.load<typeof import("../../infra/aws/stage.ts")>("infra/aws/stage.ts");
@@ -92,7 +94,8 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
       ca: account.ca,
     });
   };
-  const deploy = async (job: Awaited<ReturnType<typeof openJob>>, isOld = false) => {
+  /** Deploys. With `isOld`, the stage gets the stack of the earlier version. */
+  const deploy = async (job: Awaited<ReturnType<typeof openJob>>, { isOld = false } = {}) => {
     const { deployStage } =
       await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
     const { packageStage } = await checkout.load<typeof import("../../infra/rollout/versions/package.ts")>(
@@ -111,7 +114,7 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
     return (await readKeyring(job.stage.parameters))?.current.signSegment("shop", 1) ?? "";
   };
 
-  /** Starts eight clients. They send reviews to all rules again and again, and count the answers by their text. */
+  /** Starts eight clients, which send reviews to all rules until `stop`, and count the answers by their message. */
   const startClients = (segment: string) => {
     const agent = new Agent({ keepAlive: true, ca: account.ca });
     const answers = new Map<string, number>();
@@ -119,34 +122,32 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
     const sendReview = (rule: string) =>
       new Promise<string>((resolve) => {
         const options = { method: "POST", agent, headers: { "content-type": "application/json" } };
-        const outgoing = request(
-          `${account.baseUrl}/${segment}/${rule}/validate?timeout=3s`,
-          options,
-          async (answer) => {
-            const chunks: Buffer[] = [];
-            for await (const chunk of answer) chunks.push(chunk);
-            const text = String(Buffer.concat(chunks));
-            const message = answer.statusCode === 200 ? JSON.parse(text).response.status?.message : undefined;
-            resolve(message ?? `${answer.statusCode} of ${rule}: ${text}`);
-          },
-        );
+        const url = `${account.baseUrl}/${segment}/${rule}/validate?timeout=3s`;
+        const outgoing = request(url, options, async (answer) => {
+          const chunks: Buffer[] = [];
+          for await (const chunk of answer) chunks.push(chunk);
+          const answerBody = String(Buffer.concat(chunks));
+          const message = answer.statusCode === 200 ? JSON.parse(answerBody).response.status?.message : undefined;
+          resolve(message ?? `${answer.statusCode} of ${rule}: ${answerBody}`);
+        });
         outgoing.on("error", (error) => resolve(`${rule}: ${error.message}`));
         outgoing.end(body);
       });
     let isOver = false;
     const clients = Array.from({ length: 8 }, async (_, client) => {
       for (let count = client; !isOver; count++) {
-        const text = await sendReview(rules[count % rules.length] ?? "");
-        answers.set(text, (answers.get(text) ?? 0) + 1);
+        const message = await sendReview(rules[count % rules.length] ?? "");
+        answers.set(message, (answers.get(message) ?? 0) + 1);
         await wait(100);
       }
     });
     return {
       answers,
-      /** Waits for a number of further answers with this text. */
-      waitForMore: async (text: string, count = 24) => {
-        const expectedCount = (answers.get(text) ?? 0) + count;
-        await waitUntil(`${expectedCount} answers are ${text}`, async () => (answers.get(text) ?? 0) >= expectedCount);
+      /** Waits for a number of further answers with this message. */
+      waitForMore: async (message: string, count = 24) => {
+        const wantedCount = (answers.get(message) ?? 0) + count;
+        const hasEnough = async () => (answers.get(message) ?? 0) >= wantedCount;
+        await waitUntil(`there were no ${wantedCount} answers with ${message} in time`, hasEnough);
       },
       stop: async () => {
         isOver = true;
@@ -178,22 +179,23 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
       }
     }
   };
-  const listOldGroups = (stage: string) =>
+  /** Returns the DeletionPolicies of the log groups of single functions in the stack. */
+  const listPoliciesOfOldGroups = (stage: string) =>
     [...(account.cloudformation.stack(`postern-${stage}`)?.resources.values() ?? [])]
       .filter(
         ({ type, physical }) => type === "AWS::Logs::LogGroup" && physical.startsWith(`/aws/lambda/postern-${stage}-`),
       )
       .map(({ deletion }) => deletion);
 
-  for (const type of ["http", "url"])
-    it(`gets the new stack without a failed review (${type})`, async () => {
-      const stage = `live-${type}`;
+  for (const endpointType of ["http", "url"])
+    it(`a stage with endpoint type ${endpointType} gets the present stack without a failed review`, async () => {
+      const stage = `live-${endpointType}`;
       const service = await readFile(join(checkout.folder, "serverless.yml"), "utf8");
-      await checkout.write("serverless.yml", service.replace(/endpoint: \w+/, `endpoint: ${type}`));
+      await checkout.write("serverless.yml", service.replace(/endpoint: \w+/, `endpoint: ${endpointType}`));
       await account.reset();
       const oldJob = await openJob(stage, "old");
-      await deploy(oldJob, true);
-      assert.deepEqual(listOldGroups(stage), [undefined, undefined, undefined]);
+      await deploy(oldJob, { isOld: true });
+      assert.deepEqual(listPoliciesOfOldGroups(stage), [undefined, undefined, undefined]);
       requireWritableLogs(stage);
 
       const clients = startClients(await readSegment(oldJob));
@@ -202,7 +204,7 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
         const newJob = await openJob(stage, "new");
         assert.match(await deploy(newJob), /is live$/);
         await clients.waitForMore("new");
-        assert.deepEqual(listOldGroups(stage), ["Retain", "Retain", "Retain"]);
+        assert.deepEqual(listPoliciesOfOldGroups(stage), ["Retain", "Retain", "Retain"]);
         requireWritableLogs(stage);
 
         const { rollBackAll } = await checkout.load<typeof import("../../infra/rollout/versions/rollback.ts")>(
@@ -210,9 +212,10 @@ describe("a live stage of an earlier version", await needs("moto", "runtime clie
         );
         await rollBackAll(newJob, undefined);
         await clients.waitForMore("old");
-        assert.match(await deploy(await openJob(stage, "new", 15)), /is live$/);
+        // The next release no longer has the log groups of single functions in its stack.
+        assert.match(await deploy(await openJob(stage, "new", { timeoutSeconds: 15 })), /is live$/);
         await clients.waitForMore("new");
-        assert.deepEqual([listOldGroups(stage), account.cloudformation.retained.size], [[], rules.length]);
+        assert.deepEqual([listPoliciesOfOldGroups(stage), account.cloudformation.retained.size], [[], rules.length]);
         requireWritableLogs(stage);
       } finally {
         await clients.stop();

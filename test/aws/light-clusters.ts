@@ -12,7 +12,7 @@ import type { ServerCertificate } from "../../infra/keys/keys.ts";
 export interface LightClusters {
   url: string;
   /** The clusters that refuse the probes of deployments, as if their plugin ValidatingAdmissionPolicy was on. */
-  applying: Set<string>;
+  clustersWithPolicies: Set<string>;
   stop(): Promise<void>;
 }
 
@@ -28,12 +28,14 @@ interface Answer {
   body: object;
 }
 
+/** Starts a server that imitates the API servers of many clusters. A request's bearer token is the cluster's name. */
 export const openLightClusters = async (certificate: ServerCertificate): Promise<LightClusters> => {
   /** The objects of each cluster by their path. */
   const clusters = new Map<string, Map<string, StoredObject>>();
-  const applying = new Set<string>();
+  const clustersWithPolicies = new Set<string>();
   let revision = 0;
 
+  /** Creates or replaces an object, unless this is a dry run. An unchanged object keeps its resourceVersion. */
   const store = (objects: Map<string, StoredObject>, path: string, object: StoredObject, isDryRun: boolean): Answer => {
     const before = objects.get(path);
     const isSame = before !== undefined && hasSameContent(before, object);
@@ -44,11 +46,11 @@ export const openLightClusters = async (certificate: ServerCertificate): Promise
     return { code: before ? 200 : 201, body: stored };
   };
 
-  const answer = (name: string, { method, url = "" }: IncomingMessage, text: string): Answer => {
+  const answer = (name: string, { method, url = "" }: IncomingMessage, body: string): Answer => {
     const objects = clusters.get(name) ?? new Map<string, StoredObject>();
     clusters.set(name, objects);
     const { pathname: path, searchParams: query } = new URL(url, "https://cluster");
-    const content = parseJson(text);
+    const content = parseJson(body);
     const before = objects.get(path);
     const isDryRun = query.has("dryRun");
     switch (method) {
@@ -58,13 +60,13 @@ export const openLightClusters = async (certificate: ServerCertificate): Promise
         if (before) return { code: 200, body: before };
         return isCollection(path) ? listObjects(objects, path) : buildMissing(path);
       case "PATCH":
-        if (isDryRun && applying.has(name) && path.includes(".probe-"))
+        if (isDryRun && clustersWithPolicies.has(name) && path.includes(".probe-"))
           return buildStatus(422, "Invalid", path, "denied request: refused by Postern's probe");
         return store(objects, path, content as StoredObject, isDryRun);
       case "PUT": {
         if (!before) return buildMissing(path);
-        const wanted = (content as StoredObject).metadata.resourceVersion;
-        if (wanted !== undefined && wanted !== before.metadata.resourceVersion)
+        const { resourceVersion } = (content as StoredObject).metadata;
+        if (resourceVersion !== undefined && resourceVersion !== before.metadata.resourceVersion)
           return buildStatus(409, "Conflict", path, "the object has been modified");
         return store(objects, path, content as StoredObject, isDryRun);
       }
@@ -86,7 +88,7 @@ export const openLightClusters = async (certificate: ServerCertificate): Promise
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   return {
-    applying,
+    clustersWithPolicies,
     url: `https://127.0.0.1:${(server.address() as AddressInfo).port}`,
     stop: async () => {
       server.closeAllConnections();
@@ -115,8 +117,9 @@ const buildStatus = (code: number, reason: string, path: string, message: string
 
 const buildMissing = (path: string) => buildStatus(404, "NotFound", path, `${path} not found`);
 
+/** Reports whether two objects are equal but for the metadata that the server sets. */
 const hasSameContent = (one: StoredObject, other: StoredObject): boolean => {
-  const toText = ({ metadata: { resourceVersion: _, uid: __, ...metadata }, ...rest }: StoredObject) =>
+  const serialize = ({ metadata: { resourceVersion: _, uid: __, ...metadata }, ...rest }: StoredObject) =>
     JSON.stringify({ ...rest, metadata });
-  return toText(one) === toText(other);
+  return serialize(one) === serialize(other);
 };

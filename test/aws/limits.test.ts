@@ -20,7 +20,7 @@ const listNames = (count: number) => Array.from({ length: count }, (_, index) =>
 const buildConfig = (names: string[], reserved?: number) =>
   `rules: { ${names.map((name) => `${name}: ${reserved ? `{ reserved: ${reserved} }` : ""}`).join(", ")} }\n`;
 
-describe("the limits of an account", await needs("moto", "runtime client"), () => {
+describe("limits of an account and of AWS", await needs("moto", "runtime client"), () => {
   let account: Account;
   let checkout: Checkout;
   /** The file with the CA of the stand-in's gateway. */
@@ -31,7 +31,7 @@ describe("the limits of an account", await needs("moto", "runtime client"), () =
       openAccount(),
       openCheckout(["limit-pod-hard-anti-affinity-topology", "owner-references-permission-enforcement"]),
     ]);
-    account.lambda.updating = 0;
+    account.lambda.updateMilliseconds = 0;
     for (const name of listNames(73)) await checkout.rule(name, rule, cases);
     ca = await checkout.write("ca.pem", account.ca);
   });
@@ -45,7 +45,7 @@ describe("the limits of an account", await needs("moto", "runtime client"), () =
   /** Deploys, and writes the clusters' webhook entries to files. */
   const deploy = (stage: string) => run("deploy", "--stage", stage, "--write", "entries", "--ca", ca);
 
-  describe("that are small", () => {
+  describe("exceeded limits", () => {
     const names = listNames(70);
     const sentences = [
       /^the stack would have 5\d\d resources, and CloudFormation accepts 500: turn rules off, or deploy some of them as another stage$/,
@@ -55,15 +55,16 @@ describe("the limits of an account", await needs("moto", "runtime client"), () =
       /^a CREATE request for pods calls 68 functions at the same time, and the account has 60 concurrent executions that no function reserves: ask AWS for a higher quota$/,
       /^the new versions need \d+\.\d MB of code storage, and 0\.1 MB of the account's 0\.1 MB are left in this region: /,
     ];
-    const configOf = (members: string[]) =>
-      `rules: { ${names.map((name, index) => `${name}: ${members[index] ?? ""}`).join(", ")} }\n`;
+    /** Returns postern.yaml with the 70 rules. The first rules have these configurations. */
+    const configOf = (ruleConfigs: string[]) =>
+      `rules: { ${names.map((name, index) => `${name}: ${ruleConfigs[index] ?? ""}`).join(", ")} }\n`;
 
     beforeEach(async () => {
       account.lambda.quotas = { concurrency: 120, codeBytes: 100_000 };
       await checkout.write("postern.yaml", configOf(["{ reserved: 30 }", "{ reserved: 30, warm: 31 }", "{ warm: 5 }"]));
     });
 
-    it("are all named by a plan", async () => {
+    it("a plan names all limits that the deployment would exceed", async () => {
       const { code, stdout, stderr } = await run("deploy", "--plan-only", "--stage=small");
       assert.equal(code, 1, stderr);
       const [, limits = ""] = /\nlimits\n(( {2}! .*\n)+)/.exec(stdout) ?? [];
@@ -72,7 +73,7 @@ describe("the limits of an account", await needs("moto", "runtime client"), () =
       for (const [index, sentence] of sentences.entries()) assert.match(limitLines[index]?.slice(4) ?? "", sentence);
     });
 
-    it("are all named by a deployment, which then changes neither functions nor the stack", async () => {
+    it("a deployment names all exceeded limits, and changes neither functions nor the stack", async () => {
       account.lambda.quotas = { concurrency: 6, codeBytes: 1000 };
       await checkout.write("postern.yaml", "rules: { rule-1: { reserved: 5 }, rule-2: , rule-3: }\n");
       const { code, stderr } = await deploy("small");
@@ -90,13 +91,13 @@ describe("the limits of an account", await needs("moto", "runtime client"), () =
       assert.deepEqual(changes, []);
     });
 
-    it("of a stack are also named by a build, which needs no account", async () => {
+    it("a build without an account also names the exceeded limit of a stack", async () => {
       const { code, stderr } = await run("build");
       assert.equal(code, 1, stderr);
       assert.match(stderr, /^the stack would have 5\d\d resources, and CloudFormation accepts 500: /);
     });
 
-    it("are not compared without the right to read them, which the plan says", async () => {
+    it("the plan says that quotas were not compared if the right to read the quotas is missing", async () => {
       await checkout.write("postern.yaml", buildConfig(["rule-73"]));
       account.allow = ({ action }) => action !== "lambda:GetAccountSettings";
       const { code, stdout } = await run("deploy", "--plan-only", "--stage=small");
@@ -109,7 +110,7 @@ describe("the limits of an account", await needs("moto", "runtime client"), () =
     });
   });
 
-  it("allow a rule to reserve concurrency, to change the reservation and to end it", async () => {
+  it("a rule can reserve concurrency, change the reservation and end the reservation", async () => {
     const reserve = async (config: string) => {
       await checkout.write("postern.yaml", config);
       const { code, stderr } = await deploy("test");
@@ -126,7 +127,7 @@ describe("the limits of an account", await needs("moto", "runtime client"), () =
     );
   });
 
-  it("of 15 calls per second aren't exceeded by a deployment of many rules", async () => {
+  it("a deployment of many rules doesn't exceed Lambda's 15 calls per second", async () => {
     const names = listNames(12);
     await checkout.write("postern.yaml", buildConfig(names));
     account.lambda.isRateLimited = true;
@@ -140,11 +141,11 @@ describe("the limits of an account", await needs("moto", "runtime client"), () =
       assert.equal(account.lambda.functions.get(`postern-test-${name}`)?.aliases.get("live")?.version, "2");
   });
 
-  it("of 64 characters in a function's name aren't exceeded by any command", async () => {
+  it("all commands shorten function names of more than 64 characters", async () => {
     const rules = ["limit-pod-hard-anti-affinity-topology", "owner-references-permission-enforcement"];
     const stage = ["--stage", "production-eu-central"];
-    const toFolder = ["deploy", "--write", "entries", "--ca", ca];
-    const [first = ""] = rules;
+    const deployWords = ["deploy", "--write", "entries", "--ca", ca];
+    const [firstRule = ""] = rules;
     const requireSuccess = async (...words: string[]) => {
       const { code, stdout, stderr } = await run(...words, ...stage);
       assert.equal(code, 0, stderr);
@@ -154,18 +155,18 @@ describe("the limits of an account", await needs("moto", "runtime client"), () =
       const connect = "{ connect: { server: 'https://127.0.0.1:9', tokenSecret: a-token, region: eu-west-1 } }";
       const config = `rules: { ${rules.map((name) => `${name}: { mode: ${mode} }`).join(", ")} }`;
       await checkout.write("postern.yaml", `${config}\nclusters: { shop: ${connect} }\n`);
-      assert.match(await requireSuccess(...toFolder), /is live in shop/);
+      assert.match(await requireSuccess(...deployWords), /is live in shop/);
     }
     assert.deepEqual([...account.lambda.functions.keys()].sort(), [
       "postern-production-eu-central-limit-pod-hard-anti-affinit-733e24",
       "postern-production-eu-central-owner-references-permission-ecf198",
     ]);
-    assert.match(await requireSuccess(...toFolder), /nothing to do/);
-    assert.match(await requireSuccess("disarm", first, "--for", "5m"), new RegExp(first));
+    assert.match(await requireSuccess(...deployWords), /nothing to do/);
+    assert.match(await requireSuccess("disarm", firstRule, "--for", "5m"), new RegExp(firstRule));
     const status = await run("status", ...stage);
     for (const name of rules) assert.match(status.stdout, new RegExp(`^${name} `, "m"));
-    await requireSuccess("arm", first);
-    assert.match(await requireSuccess("rollback", first), new RegExp(`^${first} is at version 1$`, "m"));
+    await requireSuccess("arm", firstRule);
+    assert.match(await requireSuccess("rollback", firstRule), new RegExp(`^${firstRule} is at version 1$`, "m"));
     await requireSuccess("destroy", "--yes", "--forget", "shop");
     assert.deepEqual([...account.lambda.functions.keys()], []);
   });

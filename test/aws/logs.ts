@@ -4,7 +4,7 @@ import { type CloudWatch, matchesPattern } from "./cloudwatch.ts";
 import { evaluateQuery, type LogEvent } from "./insights.ts";
 
 // A stand-in for CloudWatch Logs: log groups, and queries of Logs Insights. It records the embedded metrics of log
-// lines in the stand-in for CloudWatch. Another service, `others`, answers all other actions.
+// lines in the stand-in for CloudWatch. Another service, `fallback`, answers all other actions.
 
 export interface Logs extends AwsService {
   /** The log groups that exist. Lines for other log groups are lost: functions have no right to create log groups. */
@@ -20,15 +20,16 @@ export interface Logs extends AwsService {
   /** Creates a subscription filter, which also sends matching lines to a destination; throws if AWS would refuse it. */
   subscribe(id: string, properties: Record<string, unknown>): void;
   unsubscribe(id: string): void;
-  /** The lines that subscription filters sent to each destination. */
+  /** The lines that subscription filters sent, by the ARN of the destination. */
   sent: Map<string, string[]>;
+  /** Adds a line to a log group, and sends it to the destinations of matching subscription filters. */
   write(group: string, stream: string, line: string): void;
   /** Removes all lines and queries, and keeps the log groups. */
   clear(): void;
   /** Milliseconds until queries find a line. */
-  ingestion: number;
+  ingestionMilliseconds: number;
   /** Milliseconds until a query is complete. */
-  querying: number;
+  queryMilliseconds: number;
   /** The number of queries that an account may start in a second. */
   startsPerSecond: number;
 }
@@ -46,7 +47,7 @@ const maxRunning = 30;
 /** The maximum number of saved queries in an account and region. */
 const maxSaved = 1000;
 
-export const openLogs = (metrics: CloudWatch, others: AwsService): Logs => {
+export const openLogs = (metrics: CloudWatch, fallback: AwsService): Logs => {
   const queries = new Map<string, Query>();
   const subscriptions = new Map<string, { group: string; pattern: string; destination: string }>();
 
@@ -67,11 +68,11 @@ export const openLogs = (metrics: CloudWatch, others: AwsService): Logs => {
     if (!(Number(limit) >= 1 && Number(limit) <= 10_000))
       throw new AwsError(400, "InvalidParameterException", "limit must be from 1 to 10000");
     const visible = events.filter(
-      ({ time }) => time >= start * 1000 && time <= end * 1000 && time + standIn.ingestion <= now,
+      ({ time }) => time >= start * 1000 && time <= end * 1000 && time + standIn.ingestionMilliseconds <= now,
     );
     const results = runQuery(String(queryString), visible).slice(0, Number(limit));
     const id = randomUUID();
-    queries.set(id, { id, start: now, complete: now + standIn.querying, results });
+    queries.set(id, { id, start: now, complete: now + standIn.queryMilliseconds, results });
     return { queryId: id };
   };
 
@@ -133,8 +134,8 @@ export const openLogs = (metrics: CloudWatch, others: AwsService): Logs => {
     saved: new Map(),
     save: (id, { Name, QueryString, LogGroupNames }) => {
       const [name, query, groups] = [String(Name), String(QueryString), [LogGroupNames ?? []].flat().map(String)];
-      const isFit = /^([^:*/]+\/?)*[^:*/]+$/.test(name) && name.length <= 255 && query.length <= 10_000;
-      if (!isFit) throw new AwsError(400, "InvalidParameterException", `the query ${name} can't be saved`);
+      const isValid = /^([^:*/]+\/?)*[^:*/]+$/.test(name) && name.length <= 255 && query.length <= 10_000;
+      if (!isValid) throw new AwsError(400, "InvalidParameterException", `the query ${name} can't be saved`);
       for (const group of groups)
         if (!standIn.groups.has(group))
           throw new AwsError(400, "ResourceNotFoundException", `Log group '${group}' does not exist`);
@@ -147,26 +148,29 @@ export const openLogs = (metrics: CloudWatch, others: AwsService): Logs => {
     sent: new Map(),
     subscribe: (id, { LogGroupName, FilterPattern, DestinationArn, RoleArn }) => {
       const [group, pattern, destination] = [String(LogGroupName), String(FilterPattern), String(DestinationArn)];
-      const others = [...subscriptions].filter(([otherId, other]) => otherId !== id && other.group === group);
+      const otherSubscriptions = [...subscriptions].filter(
+        ([otherId, other]) => otherId !== id && other.group === group,
+      );
       if (!standIn.groups.has(group))
         throw new AwsError(400, "ResourceNotFoundException", `Log group '${group}' does not exist`);
-      if (others.length >= 2) throw new AwsError(400, "LimitExceededException", "Resource limit exceeded.");
+      if (otherSubscriptions.length >= 2) throw new AwsError(400, "LimitExceededException", "Resource limit exceeded.");
       if (!/^arn:aws:(firehose|kinesis):/.test(destination) || !/^arn:aws:iam::/.test(String(RoleArn)))
         throw new AwsError(400, "InvalidParameterException", "Could not deliver test message to the destination");
       if (pattern !== "") matchesPattern(pattern, {});
       subscriptions.set(id, { group, pattern, destination });
     },
     unsubscribe: (id) => void subscriptions.delete(id),
-    ingestion: 0,
-    querying: 50,
+    ingestionMilliseconds: 0,
+    queryMilliseconds: 50,
     startsPerSecond: 5,
     write: (group, stream, line) => {
       const events = standIn.groups.get(group);
       if (events === undefined) return;
       events.push({ time: Date.now(), line, stream });
       metrics.recordLine(line);
-      for (const { pattern, destination, group: subscribed } of subscriptions.values()) {
-        if (subscribed !== group) continue;
+      for (const subscription of subscriptions.values()) {
+        const { pattern, destination } = subscription;
+        if (subscription.group !== group) continue;
         const matches = pattern === "" || (line.startsWith("{") && matchesPattern(pattern, JSON.parse(line)));
         if (matches) standIn.sent.set(destination, [...(standIn.sent.get(destination) ?? []), line]);
       }
@@ -177,12 +181,12 @@ export const openLogs = (metrics: CloudWatch, others: AwsService): Logs => {
     },
     identify: (request) => {
       const action = readAction(request);
-      if (actions[action] === undefined) return others.identify(request);
+      if (actions[action] === undefined) return fallback.identify(request);
       return { action: `logs:${action}`, name: String(readInput(request).logGroupName ?? "") };
     },
     answer: async (request) => {
       const act = actions[readAction(request)];
-      if (act === undefined) return others.answer(request);
+      if (act === undefined) return fallback.answer(request);
       const body = JSON.stringify(act(readInput(request)));
       return { status: 200, headers: { "content-type": "application/x-amz-json-1.1" }, body };
     },

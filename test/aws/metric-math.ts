@@ -19,7 +19,7 @@ const createInvalid = (message: string) => new AwsError(400, "ValidationError", 
 /** Returns the ids in an expression. */
 export const listIds = (expression: string): string[] => [...new Set(expression.match(/\b[a-z]\w*/g) ?? [])];
 
-/** Computes an expression for the periods that begin at these seconds. */
+/** Computes an expression for the periods that begin at these seconds. `readId` returns the values of a metric. */
 export const computeExpression = (
   expression: string,
   readId: (id: string) => TimeSeries,

@@ -31,7 +31,7 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 const stage = "moto";
 const [rule, otherRule] = ["always-deny", "always-pull-images"] as const;
 
-describe("a stage on moto", await needs("moto"), () => {
+describe("a stage deployed to moto", await needs("moto"), () => {
   let moto: Moto;
   let folder: string;
   let catalogue: CatalogueRule[];
@@ -46,12 +46,8 @@ describe("a stage on moto", await needs("moto"), () => {
     moto = await launchMoto();
     const awsVariables = { AWS_ENDPOINT_URL: moto.url, AWS_REGION: "eu-west-1", AWS_EC2_METADATA_DISABLED: "true" };
     const shortPolling = { SLS_AWS_MONITORING_FREQUENCY: "100" };
-    Object.assign(process.env, {
-      ...awsVariables,
-      ...shortPolling,
-      AWS_ACCESS_KEY_ID: "a",
-      AWS_SECRET_ACCESS_KEY: "b",
-    });
+    const credentials = { AWS_ACCESS_KEY_ID: "a", AWS_SECRET_ACCESS_KEY: "b" };
+    Object.assign(process.env, awsVariables, shortPolling, credentials);
     const settings = JSON.stringify({ lambda: { use_docker: false } });
     await fetch(`${moto.url}/moto-api/config`, { method: "POST", body: settings });
     folder = await createCheckout();
@@ -89,13 +85,8 @@ describe("a stage on moto", await needs("moto"), () => {
     const { packageStage, replacePackagedTemplate } = await loadModules();
     const text = `rules: { ${rule}: { exempt: { users: [], groups: [] } }, ${otherRule}: }`;
     const file = join(folder, "postern.yaml");
-    const built = await packageStage(
-      stage,
-      parseConfig(text, catalogue),
-      catalogue,
-      file,
-      createTestSigner(1).publicKey,
-    );
+    const { publicKey } = createTestSigner(1);
+    const built = await packageStage(stage, parseConfig(text, catalogue), catalogue, file, publicKey);
     await replacePackagedTemplate(reduceTemplate(built.template));
     await stack.deploy();
     return built;
@@ -112,7 +103,7 @@ describe("a stage on moto", await needs("moto"), () => {
     return { version, weights };
   };
 
-  it("has the stack of its template, and its own bucket", async () => {
+  it("a stage has the stack of its template, and its own bucket", async () => {
     // A second creation must be harmless, because another command may have created the bucket.
     await stack.createBucket();
     const { Resources } = (await stack.readTemplate()) ?? {};
@@ -122,27 +113,27 @@ describe("a stage on moto", await needs("moto"), () => {
     assert.deepEqual([await stack.countDone(startTime), await stack.countDone(new Date())], [total, 0]);
   });
 
-  describe("has functions that", () => {
-    it("are listed, each with the version that the stack created", async () => {
+  describe("functions of the stage on moto", () => {
+    it("functions are listed, each with the version that the stack created", async () => {
       assert.deepEqual(await functions.listRules(), [rule, otherRule]);
       assert.deepEqual(await openStageFunctions("other", (await loadModules()).openStack("other")).listRules(), []);
       const { codeSha256, environment, memorySize, timeout, stackSettings } = findWanted(firstPackage);
-      const [version, ...more] = await functions.listVersions(rule);
+      const [version, ...otherVersions] = await functions.listVersions(rule);
       assert.ok(version);
-      const { description, modified, ...substance } = version;
-      assert.deepEqual(substance, { version: "1", codeSha256, environment, memorySize, timeout, stackSettings });
-      assert.deepEqual([description, more], [catalogue.find(({ name }) => name === rule)?.rule.summary, []]);
+      const { description, modified, ...content } = version;
+      assert.deepEqual(content, { version: "1", codeSha256, environment, memorySize, timeout, stackSettings });
+      assert.deepEqual([description, otherVersions], [catalogue.find(({ name }) => name === rule)?.rule.summary, []]);
       assert.ok(modified >= startTime, modified.toISOString());
       assert.deepEqual(await functions.readLatestEnvironment(rule), environment);
       assert.deepEqual(await readAlias(), { version: "1", weights: {} });
     });
 
-    it("don't exist for other rules", async () => {
+    it("reading the function of a rule that isn't deployed fails", async () => {
       const sentence = /^Error: stage moto has no function for none, or none that is live$/;
       for (const read of [functions.readAlias, functions.listVersions]) await assert.rejects(read("none"), sentence);
     });
 
-    it("get versions with other code, another environment or both", async () => {
+    it("a function gets versions with other code, with another environment, and with both changes", async () => {
       const { environment, ...withoutEnvironment } = findWanted(firstPackage);
       const code = zip({ "index.cjs": Buffer.from("exports.handler = async () => {};\n") });
       const otherCode = {
@@ -158,14 +149,14 @@ describe("a stage on moto", await needs("moto"), () => {
       ];
       for (const [version, wanted] of steps) {
         assert.equal(await functions.publishVersion(rule, wanted), version);
-        const { zip: _, ...substance } = wanted;
-        const { modified: __, ...built } = (await functions.listVersions(rule)).at(-1) ?? {};
-        assert.deepEqual(built, { ...substance, version });
+        const { zip: _, ...wantedContent } = wanted;
+        const { modified: __, ...published } = (await functions.listVersions(rule)).at(-1) ?? {};
+        assert.deepEqual(published, { ...wantedContent, version });
       }
       assert.deepEqual(await readAlias(), { version: "1", weights: {} });
     });
 
-    it("have an alias that moves to another version with weights, without weights, and back", async () => {
+    it("an alias moves to another version with weights, without weights, and back", async () => {
       await functions.moveAlias(rule, "1", await functions.readAlias(rule), { 2: 0.1 });
       assert.deepEqual(await readAlias(), { version: "1", weights: { 2: 0.1 } });
       await functions.moveAlias(rule, "2", await functions.readAlias(rule));
@@ -175,24 +166,25 @@ describe("a stage on moto", await needs("moto"), () => {
       assert.deepEqual(await readAlias(), { version: "1", weights: {} });
     });
 
-    it("get the code of a second deployment, and keep their aliases", async () => {
+    it("a second deployment changes the code of a function, and keeps the alias", async () => {
       await functions.moveAlias(rule, "2", await functions.readAlias(rule), { 4: 0.2 });
       const file = join(folder, "functions", rule, "rule.ts");
-      const [text, sentence] = [await readFile(file, "utf8"), "denying all modifications"];
-      assert.ok(text.includes(sentence));
-      await writeFile(file, text.replace(sentence, "denying them all"));
+      const source = await readFile(file, "utf8");
+      assert.ok(source.includes("denying all modifications"));
+      await writeFile(file, source.replace("denying all modifications", "denying them all"));
       const secondPackage = await deployCheckout();
       const { codeSha256 } = findWanted(secondPackage);
       assert.notEqual(codeSha256, findWanted(firstPackage).codeSha256);
       const { Configuration } = await new Lambda().getFunction({ FunctionName });
       assert.equal(Configuration?.CodeSha256, codeSha256);
       assert.deepEqual(await readAlias(), { version: "2", weights: { 4: 0.2 } });
+      // The tests above published the versions 2 to 4.
       assert.equal(await functions.publishVersion(rule, findWanted(secondPackage)), "5");
       assert.equal((await functions.listVersions(rule)).at(-1)?.codeSha256, codeSha256);
       assert.deepEqual(await functions.listRules(), [rule, otherRule]);
     });
 
-    it("lose deleted versions", async () => {
+    it("a version can be deleted twice, and is listed no more", async () => {
       for (let time = 0; time < 2; time++) await functions.deleteVersion(rule, "3");
       assert.deepEqual(
         (await functions.listVersions(rule)).map(({ version }) => version),
@@ -201,7 +193,7 @@ describe("a stage on moto", await needs("moto"), () => {
     });
   });
 
-  it("is deleted when its bucket is empty", async () => {
+  it("a stage is deleted after its bucket was emptied", async () => {
     await openBucket(String(await stack.findBucket())).empty("lock.json");
     await stack.remove();
     assert.deepEqual(
@@ -235,7 +227,7 @@ const omittedTypes = [
   "CloudWatch::Dashboard",
   "Logs::QueryDefinition",
 ];
-/** Removes the resources of these types, and redundant dependencies. */
+/** Removes resources of the omitted types and all DependsOn, which moto doesn't need, from a template. */
 const reduceTemplate = (template: StackTemplate): StackTemplate => {
   const keptResources = Object.entries(template.Resources).filter(
     ([, { Type }]) => !omittedTypes.includes(Type.replace(/^AWS::/, "")),

@@ -49,13 +49,14 @@ clusters:
   shop:
 `;
 const unserved = `its Kubernetes ${older} doesn't serve MutatingAdmissionPolicy admissionregistration.k8s.io/v1`;
+/** The rule that a policy belongs to, and the name of the policy, as plan and status report them. */
 const placement = {
   team: { rule: "validating-admission-policy", policy: "require-team" },
   stamp: { rule: "mutating-admission-policy", policy: "stamp" },
 };
 
 describe(
-  "a stage with policies",
+  "admission policies of a stage in an upgraded cluster",
   skip === undefined ? await needs("moto", "runtime client", "API server", "older API server") : { skip },
   () => {
     let account: Account;
@@ -86,19 +87,21 @@ describe(
       await checkout?.remove();
     });
 
+    /** Returns the options without `--ca`. */
+    const getClusterOptions = () => options.slice(0, 4);
     const runPostern = (...words: string[]) => checkout.postern(account.actAs("pipeline").env, ...words);
     const deploy = async (...words: string[]) => {
       const { code, stdout, stderr } = await runPostern("deploy", ...options, ...words);
       assert.equal(code, 0, stdout + stderr);
       return stdout;
     };
-    const write = async (labels: object) => {
+    const createConfigMap = async (labels: object) => {
       const body = { metadata: { generateName: "a-", labels } };
       return cluster.admin({ method: "POST", path: "/api/v1/namespaces/default/configmaps", body });
     };
     /**
-     * Lets eight clients write while a command runs. Throws if an object was accepted or left unchanged against a
-     * policy.
+     * Lets eight clients create ConfigMaps before, during and after a command. Throws if a ConfigMap without a team was
+     * accepted, or if another one got no stamp.
      */
     const writeDuring = async (act: () => Promise<unknown>) => {
       const faults: string[] = [];
@@ -106,7 +109,7 @@ describe(
       let isOver = false;
       const work = async () => {
         while (!isOver) {
-          const [refused, changed] = [await write({}), await write({ team: "a" })];
+          const [refused, changed] = [await createConfigMap({}), await createConfigMap({ team: "a" })];
           if (!/denied request: no team$/.test(String(refused.body.message))) faults.push(JSON.stringify(refused.body));
           if (Object(changed.body.data).stamp !== "on") faults.push(JSON.stringify(changed.body));
           written += 2;
@@ -114,12 +117,12 @@ describe(
         }
       };
       const clients = Array.from({ length: 8 }, work);
-      const untilWritten = (count: number) =>
-        waitUntil("clients could not write", () => faults.length > 0 || written >= count);
+      const waitUntilWritten = (count: number) =>
+        waitUntil("clients could not write in time", () => faults.length > 0 || written >= count);
       try {
-        await untilWritten(50);
+        await waitUntilWritten(50);
         await act();
-        await untilWritten(written + 200);
+        await waitUntilWritten(written + 200);
       } finally {
         isOver = true;
         await Promise.all(clients);
@@ -127,7 +130,7 @@ describe(
       assert.deepEqual(faults, []);
     };
     const readStatus = async () => {
-      const { code, stdout, stderr } = await runPostern("status", ...options.slice(0, 4), "-o", "json");
+      const { code, stdout, stderr } = await runPostern("status", ...getClusterOptions(), "-o", "json");
       const [{ policies, drift, sick, unknown }] = JSON.parse(stdout).clusters;
       assert.deepEqual([sick, unknown], [[], []], stderr);
       return { code, policies, drift };
@@ -141,7 +144,7 @@ describe(
     const countEntries = async (kind: "mutating" | "validating") =>
       (await list(`${kind}webhookconfigurations`)).flatMap(({ webhooks = [] }) => webhooks).length;
 
-    it("has a plan that states where each policy is evaluated, and why", async () => {
+    it("the plan states where each policy is evaluated, and why", async () => {
       const { clusters } = JSON.parse(await deploy("--plan-only", "-o", "json"));
       assert.deepEqual(clusters[0].policies, [
         { ...placement.stamp, native: false, reason: unserved },
@@ -152,7 +155,7 @@ describe(
       assert.ok(text.includes(`  policies evaluated by the Lambda: stamp (${unserved})\n`), text);
     });
 
-    it("is deployed, and reported as healthy", async () => {
+    it("a stage with policies is deployed, and reported as healthy", async () => {
       await deploy();
       const { code, policies, drift } = await readStatus();
       assert.deepEqual([code, drift], [0, []]);
@@ -165,15 +168,9 @@ describe(
       assert.equal(await countEntries("mutating"), 1);
     });
 
-    it("says which policies are still in effect while their rule is disarmed", async () => {
-      const { code, stderr } = await runPostern(
-        "disarm",
-        "validating-admission-policy",
-        "--stage",
-        "test",
-        "--for",
-        "1m",
-      );
+    it("`disarm` names the policies that stay in effect while their rule is disarmed", async () => {
+      const words = ["disarm", "validating-admission-policy", "--stage", "test", "--for", "1m"];
+      const { code, stderr } = await runPostern(...words);
       assert.equal(code, 0, stderr);
       assert.match(
         stderr,
@@ -182,7 +179,7 @@ describe(
       assert.equal((await runPostern("arm", "validating-admission-policy", "--stage", "test")).code, 0);
     });
 
-    it("moves policies into the API server after an upgrade, which status reports", async () => {
+    it("after an upgrade, status announces and deploy makes the move of a policy into the API server", async () => {
       const store = join(checkout.folder, "etcd");
       await cluster.keep(store);
       await boot(newer, store);
@@ -201,9 +198,9 @@ describe(
       assert.match((await runPostern("deploy", ...options)).stderr, /nothing to do/);
     });
 
-    it("rolls back to webhook entries, and forward again", async () => {
+    it("a rollback moves a policy back to a webhook entry, and another rollback reverses this", async () => {
       const rollBack = async (...words: string[]) => {
-        const { code, stderr } = await runPostern("rollback", "--all", ...options.slice(0, 4), ...words);
+        const { code, stderr } = await runPostern("rollback", "--all", ...getClusterOptions(), ...words);
         assert.equal(code, 0, stderr);
       };
       await writeDuring(() => rollBack("--to", "r1"));
@@ -213,20 +210,17 @@ describe(
       assert.deepEqual(await listNames("mutatingadmissionpolicies"), ["postern.stamp"]);
     });
 
-    it("moves a policy back to its function if the API server can't evaluate it in the same way", async () => {
+    it("a policy is evaluated by its function if the API server can't evaluate its mode", async () => {
       await checkout.write("postern.yaml", buildConfig(", mode: warn"));
       await deploy();
       const { policies } = await readStatus();
-      assert.deepEqual(policies[0], {
-        ...placement.stamp,
-        native: false,
-        reason: "API servers have no mode warn for changes",
-      });
+      const reason = "API servers have no mode warn for changes";
+      assert.deepEqual(policies[0], { ...placement.stamp, native: false, reason });
       assert.deepEqual(await listNames("mutatingadmissionpolicies"), []);
     });
 
-    it("is deleted with its policies", async () => {
-      const { code, stderr } = await runPostern("destroy", "--yes", ...options.slice(0, 4));
+    it("the policies are deleted together with the stage", async () => {
+      const { code, stderr } = await runPostern("destroy", "--yes", ...getClusterOptions());
       assert.equal(code, 0, stderr);
       for (const kind of [
         "validatingadmissionpolicies",

@@ -17,7 +17,7 @@ import { lint } from "./tools.ts";
 
 // Tests a stage whose functions are in a VPC, EKS clusters with all kinds of networks, and rules that keep a ledger in
 // DynamoDB, which is outside the VPC and outside the stage's stack.
-describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), () => {
+describe("a stage with functions in a VPC", await needs("moto", "runtime client", "cfn-lint"), () => {
   const region = "eu-west-1";
   const vpc = "{ subnetIds: [subnet-0000000b, subnet-0000000a], securityGroupIds: [sg-0000000c] }";
   const [readingFunction, otherFunction] = ["postern-test-namespace-exists", "postern-test-always-pull-images"];
@@ -42,7 +42,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     spec: { nodeName: "one", containers: [] },
     status: { phase: "Running", podIP: "127.0.0.1" },
   };
-  /** The URL that a function calls for clean-ups, and the number of its requests. The first request gets no answer. */
+  /** The URL that a function calls for clean-ups, and the number of calls so far. The first call gets no answer. */
   let cleanUp: string;
   let cleanUps = 0;
   const cleanUpServer = createHttpServer((_, response) => {
@@ -54,17 +54,8 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     checkout.write("serverless.yml", serverless.replace("    vpc: false", `    vpc: ${value}`));
   const deploy = async (...words: string[]) => {
     const ca = join(checkout.folder, "ca.pem");
-    const { code, stdout, stderr } = await checkout.postern(
-      account.env,
-      "deploy",
-      "--stage",
-      "test",
-      "--ca",
-      ca,
-      "--write",
-      "entries",
-      ...words,
-    );
+    const deployWords = ["deploy", "--stage", "test", "--ca", ca, "--write", "entries"];
+    const { code, stdout, stderr } = await checkout.postern(account.env, ...deployWords, ...words);
     assert.equal(code, 0, stdout + stderr);
     return stdout;
   };
@@ -102,13 +93,13 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     await checkout?.remove();
   });
 
-  it("has no function in the VPC and no right to it as long as serverless.yml names no VPC", async () => {
+  it("no function is in a VPC or has a right to a VPC if serverless.yml names no VPC", async () => {
     await deploy();
     assert.deepEqual(readNetworks(readingFunction), { live: "1", latest: {}, served: {} });
     assert.deepEqual(listNetworkRights(), []);
   });
 
-  it("has a plan that warns of the consequences of an EKS cluster's network", async () => {
+  it("the plan warns of the consequences of an EKS cluster's network", async () => {
     const network = { controlPlaneEgressMode: "CUSTOMER_ROUTED", endpointPublicAccess: false };
     account.clusters.set("shop", { ...shop, network });
     const plan = await deploy("--plan-only");
@@ -126,7 +117,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
 
   const ledgerRoles = ["DeletionDashguardRole", "EventDashrateDashlimitRole"];
 
-  it("moves those functions into the VPC that send requests, with new versions", async () => {
+  it("a deployment moves only the functions that send requests into the VPC, with new versions", async () => {
     await setVpc(vpc);
     const plan = await deploy("--plan-only");
     assert.match(plan, /~ NamespaceDashexistsLambdaFunction\n/);
@@ -168,7 +159,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     return body.Items.map(({ key }) => key.S).sort();
   };
 
-  it("has a ledger that keeps the values of rules from one review to the next", async () => {
+  it("the ledger keeps the values of rules from one review to the next", async () => {
     Object.assign(process.env, account.env);
     const event = {
       operation: "CREATE",
@@ -179,6 +170,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     const answers: unknown[] = [];
     while (answers.at(-1) !== 429 && answers.length < 100)
       answers.push((await sendReview("event-rate-limit", event)).status?.code);
+    // The limit of the server allows three events at once, and then one event a second.
     assert.deepEqual(answers.slice(0, 3), [undefined, undefined, undefined]);
     assert.equal(answers.at(-1), 429);
 
@@ -202,69 +194,72 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
       ],
     );
     assert.equal(cleanUps, 2);
+    // The keys of event-rate-limit have the limit's number, and the user if each user has a limit.
     const expected = ["deletion-guard/shop/u1", "event-rate-limit/shop/0 ", "event-rate-limit/shop/1 jane"];
     assert.deepEqual(await readKeys(), expected);
   });
 
-  it("gives a function no right to values of other rules and to searches, even in a transaction", async () => {
-    const ownKey = "event-rate-limit/shop/own";
+  it("a function has no right to values of other rules or to searches, even in a transaction", async () => {
+    const ruleKey = "event-rate-limit/shop/own";
     const otherKeys = ["deletion-guard/shop/u1", "event-rate-limits/shop/a", "event-rate-limit", ""];
     const toKey = (key: string) => ({ TableName, Key: { key: { S: key } } });
     const toItem = (key: string) => ({ TableName, Item: { key: { S: key }, version: { S: "1" } } });
     const check = { ConditionExpression: "attribute_not_exists(#v)", ExpressionAttributeNames: { "#v": "version" } };
-    const act = async (operation: string, input: object) => {
+    const callAsFunction = async (operation: string, input: object) => {
       const { status, body } = await account.callTable("postern-test-event-rate-limit", operation, input);
       return status === 200 ? "done" : String(body.__type).replace(/.*#/, "");
     };
-    assert.equal(await act("GetItem", toKey(ownKey)), "done");
+    assert.equal(await callAsFunction("GetItem", toKey(ruleKey)), "done");
     const before = await readKeys();
     const refused: [operation: string, input: object][] = [
       ["Scan", { TableName }],
       ["Query", { TableName, ...check }],
-      ["DeleteItem", toKey(ownKey)],
-      ["UpdateItem", toKey(ownKey)],
+      ["DeleteItem", toKey(ruleKey)],
+      ["UpdateItem", toKey(ruleKey)],
       ["DescribeTable", { TableName }],
       ["DeleteTable", { TableName }],
-      ["PutItem", { ...toItem(ownKey), TableName: "postern-other" }],
+      ["PutItem", { ...toItem(ruleKey), TableName: "postern-other" }],
       ...otherKeys.flatMap((key): [string, object][] => [
         ["GetItem", toKey(key)],
         ["PutItem", toItem(key)],
-        ["TransactGetItems", { TransactItems: [{ Get: toKey(ownKey) }, { Get: toKey(key) }] }],
-        ["TransactWriteItems", { TransactItems: [{ Put: toItem(ownKey) }, { Put: toItem(key) }] }],
+        ["TransactGetItems", { TransactItems: [{ Get: toKey(ruleKey) }, { Get: toKey(key) }] }],
+        ["TransactWriteItems", { TransactItems: [{ Put: toItem(ruleKey) }, { Put: toItem(key) }] }],
         [
           "TransactWriteItems",
-          { TransactItems: [{ Put: toItem(ownKey) }, { ConditionCheck: { ...toKey(key), ...check } }] },
+          { TransactItems: [{ Put: toItem(ruleKey) }, { ConditionCheck: { ...toKey(key), ...check } }] },
         ],
       ]),
-      ["TransactWriteItems", { TransactItems: [{ Put: toItem(ownKey) }, { Delete: toKey(`${ownKey}2`) }] }],
+      ["TransactWriteItems", { TransactItems: [{ Put: toItem(ruleKey) }, { Delete: toKey(`${ruleKey}2`) }] }],
     ];
     for (const [operation, input] of refused)
-      assert.equal(await act(operation, input), "AccessDeniedException", `${operation} ${JSON.stringify(input)}`);
+      assert.equal(
+        await callAsFunction(operation, input),
+        "AccessDeniedException",
+        `${operation} ${JSON.stringify(input)}`,
+      );
     assert.deepEqual(await readKeys(), before);
-    const allowed = [{ Put: toItem(ownKey) }, { ConditionCheck: { ...toKey(`${ownKey}2`), ...check } }];
-    assert.equal(await act("TransactWriteItems", { TransactItems: allowed }), "done");
-    assert.deepEqual(await readKeys(), [...before, ownKey].sort());
+    const allowed = [{ Put: toItem(ruleKey) }, { ConditionCheck: { ...toKey(`${ruleKey}2`), ...check } }];
+    assert.equal(await callAsFunction("TransactWriteItems", { TransactItems: allowed }), "done");
+    assert.deepEqual(await readKeys(), [...before, ruleKey].sort());
   });
 
-  it("is a template without errors for cfn-lint, and without a name of a partition of AWS", async () => {
+  it("cfn-lint finds no error in the stack's template, and the template names no partition of AWS", async () => {
     const template = account.cloudformation.stack("postern-test")?.deployed?.text ?? "";
     assert.doesNotMatch(template, /arn:aws|\.amazonaws\.com\b(?!")/);
     await lint(await checkout.write("template.json", template));
   });
 
-  it("can't be deployed if a function's role doesn't let Lambda connect the function to the VPC", async () => {
+  it("Lambda refuses a VPC for a function whose role has no right to network interfaces", async () => {
     const template = JSON.parse(account.cloudformation.stack("postern-test")?.deployed?.text ?? "");
-    const { Role, ...properties } = template.Resources.NamespaceDashexistsLambdaFunction.Properties;
+    const { Role, VpcConfig } = template.Resources.NamespaceDashexistsLambdaFunction.Properties;
+    assert.ok(Role, "the function in the VPC has a role of its own");
     await assert.rejects(
-      account.lambda.act("UpdateFunctionConfiguration", otherFunction, {
-        VpcConfig: properties.VpcConfig,
-      }),
+      account.lambda.act("UpdateFunctionConfiguration", otherFunction, { VpcConfig }),
       /The provided execution role does not have permissions to call CreateNetworkInterface on EC2/,
     );
-    assert.ok(Role);
   });
 
-  it("can't change an HTTP API that has no tag of the stage, with the rights of the role that deploys", async () => {
+  it("the role that deploys has no right to change an HTTP API without the tag of the stage", async () => {
     const { role } = await readAccess({ Stage: "test", GitHubRepository: "acme/postern" });
     account.allow = (call) =>
       call.service !== "apigateway" ||
@@ -297,24 +292,17 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     account.allow = undefined;
   });
 
-  it("moves the functions out of the VPC again, and still lets Lambda delete their network interfaces", async () => {
+  it("functions moved out of the VPC keep the right by which Lambda deletes their network interfaces", async () => {
     await setVpc("false");
     assert.match(await deploy(), /namespace-exists: network \(live: version 2\)/);
     assert.deepEqual(readNetworks(readingFunction), { live: "1", latest: {}, served: {} });
     assert.deepEqual(listNetworkRights().sort(), [...ledgerRoles, "NamespaceDashexistsRole"]);
   });
 
-  it("keeps the ledger's table when it is destroyed, unless --with-data is given", async () => {
+  it("`destroy` keeps the ledger's table unless --with-data is given", async () => {
     const destroy = async (...words: string[]) => {
-      const { code, stdout, stderr } = await checkout.postern(
-        account.env,
-        "destroy",
-        "--stage",
-        "test",
-        "--forget",
-        "shop",
-        ...words,
-      );
+      const destroyWords = ["destroy", "--stage", "test", "--forget", "shop"];
+      const { code, stdout, stderr } = await checkout.postern(account.env, ...destroyWords, ...words);
       assert.equal(code, 0, stderr);
       return stdout;
     };
@@ -330,7 +318,7 @@ describe("a stage in a VPC", await needs("moto", "runtime client", "cfn-lint"), 
     assert.equal((await account.callTable("tester", "DescribeTable", { TableName })).status, 400);
   });
 
-  it("is refused if serverless.yml names other things than subnets and security groups as its VPC", async () => {
+  it("a deployment is refused if the VPC in serverless.yml has other values than ids", async () => {
     await setVpc("{ subnetIds: [10.0.0.0/24], securityGroupIds: [sg-0000000c] }");
     const { code, stderr } = await checkout.postern(account.env, "deploy", "--stage", "test", "--plan-only");
     assert.deepEqual(

@@ -27,9 +27,10 @@ interface Resource {
   Type: string;
   Properties: Record<string, unknown>;
 }
+/** What osls has packaged. */
 interface Packaged {
   resources: [string, Resource][];
-  /** The templates and the state file. */
+  /** The contents of the templates and of the state file. */
   text: string;
   zips: Map<string, Buffer>;
   /** The path of a copy of the template. */
@@ -43,7 +44,7 @@ const createFolder = async () => {
   return folder;
 };
 
-/** Creates a checkout with generated rules. Every second rule has both phases. */
+/** Creates a checkout with generated rules. All rules mutate, and every second rule also validates. */
 const createCheckout = async (names: string[]): Promise<string> => {
   const folder = await createFolder();
   for (const shared of ["lib", "node_modules"]) await symlink(join(root, shared), join(folder, shared));
@@ -72,10 +73,8 @@ const buildBundles = async (folder: string, names: string[], publicKey: string, 
   const built: RuleBundle[] = [];
   for (const name of names) {
     const listed = await readRule(join(folder, "functions", name), name);
-    const endpointConfig = {
-      rule: name,
-      clusters: { local: { keyVersions: [1], mode: "enforce" as const, settings: {} } },
-    };
+    const clusters = { local: { keyVersions: [1], mode: "enforce" as const, settings: {} } };
+    const endpointConfig = { rule: name, clusters };
     const bundle = await bundleRule(listed, endpointConfig, join(folder, "dist"), { budgetBytes: 30_000 });
     built.push({ ...bundle, reconciles: name === scheduledRule });
   }
@@ -84,6 +83,7 @@ const buildBundles = async (folder: string, names: string[], publicKey: string, 
 
 const osls = createRequire(import.meta.url).resolve("osls/bin/serverless.js");
 
+/** Packages a checkout with osls. */
 const pack = async (folder: string, ...options: string[]): Promise<Packaged> => {
   const aws = { AWS_ACCESS_KEY_ID: "x", AWS_SECRET_ACCESS_KEY: "x", AWS_REGION: "eu-west-1" };
   const env = { PATH: process.env.PATH, HOME: folder, ...cacheVariables, ...aws };
@@ -132,13 +132,13 @@ describe("a package of 59 rules", () => {
 
   const getPackages = () => [http, url];
 
-  it("fails with the former name of the parameter for the endpoint type", async () => {
+  it("packaging fails with the former name of the parameter for the endpoint type", async () => {
     const folder = await createCheckout([]);
     await buildBundles(folder, [], keys.publicKey);
     await assert.rejects(pack(folder, "--param=door=url"), { stdout: /the parameter door is named endpoint now/ });
   });
 
-  it("has fewer than 450 resources, at most 7 a rule, and 4 for a schedule", () => {
+  it("a package has fewer than 450 resources: 7 for each rule, and 4 more for a schedule", () => {
     for (const { resources } of getPackages()) {
       assert.ok(resources.length < 450, `${resources.length} resources`);
       for (const name of names) {
@@ -152,7 +152,7 @@ describe("a package of 59 rules", () => {
     }
   });
 
-  it("has one zip for each rule, with exactly its bundle", async () => {
+  it("a package has one zip for each rule, with exactly the rule's bundle", async () => {
     for (const { zips } of getPackages()) {
       assert.deepEqual([...zips.keys()], names);
       for (const [name, zip] of zips) {
@@ -166,18 +166,19 @@ describe("a package of 59 rules", () => {
           files.every((file) => zip.includes(file)),
           name,
         );
+        // 700 bytes are enough for keys.json and for the headers of the zip.
         assert.ok(zip.length < Buffer.concat(files).length + 700, name);
       }
     }
   });
 
-  it("has the same bytes in another folder", () => {
+  it("packages of the same rules in two folders have the same bytes", () => {
     assert.deepEqual(repeated.zips, http.zips);
     const listIds = ({ resources }: Packaged) => resources.map(([id]) => id);
     assert.deepEqual(listIds(repeated), listIds(http));
   });
 
-  it("uses the region of the AWS profile if the environment has none", async () => {
+  it("packaging uses the region of the AWS profile if the environment has none", async () => {
     const [folder = ""] = folders;
     for (const file of ["infra/aws/stack.ts", "infra/cli/complaint.ts", "infra/cli/roots.ts", "infra/cli/terminal.ts"])
       await cp(join(root, file), join(folder, file));
@@ -186,15 +187,13 @@ describe("a package of 59 rules", () => {
     const aws = { AWS_ACCESS_KEY_ID: "x", AWS_SECRET_ACCESS_KEY: "x", AWS_CONFIG_FILE: config };
     const program = 'import { packageStack } from "./infra/aws/stack.ts"; await packageStack("prod");';
     const words = ["--input-type=module", "--eval", program];
-    await run(process.execPath, words, {
-      cwd: folder,
-      env: { PATH: process.env.PATH, HOME: folder, ...cacheVariables, ...aws },
-    });
+    const env = { PATH: process.env.PATH, HOME: folder, ...cacheVariables, ...aws };
+    await run(process.execPath, words, { cwd: folder, env });
     const state = await readFile(join(folder, ".serverless/serverless-state.json"), "utf8");
     assert.equal(JSON.parse(state).service.provider.region, "eu-north-1");
   });
 
-  it("has one log group for all functions, without Lambda's own lines", () => {
+  it("all functions write to one log group, and Lambda adds no lines below WARN", () => {
     for (const packaged of getPackages()) {
       const groups = selectResources(packaged, "Logs::LogGroup").filter(([id]) => id !== "HttpApiLogGroup");
       const RetentionInDays = 14;
@@ -208,7 +207,7 @@ describe("a package of 59 rules", () => {
     }
   });
 
-  it("gives every function its own role, which may write to the log and nothing else", () => {
+  it("every function has its own role, which may write to the log and nothing else", () => {
     for (const packaged of getPackages()) {
       const roles = selectResources(packaged, "IAM::Role");
       assert.equal(roles.length, names.length);
@@ -231,7 +230,7 @@ describe("a package of 59 rules", () => {
     }
   });
 
-  it("calls the alias live, never the function itself", () => {
+  it("gateways and URLs call the alias live, never the function itself", () => {
     const aliases = new Set(selectResources(http, "Lambda::Alias").map(([id]) => id));
     assert.equal(aliases.size, names.length);
     for (const packaged of getPackages()) {
@@ -246,10 +245,11 @@ describe("a package of 59 rules", () => {
       assert.equal(Properties.Qualifier, "live", id);
     assert.equal(selectResources(http, "ApiGatewayV2::Integration").length, names.length);
     assert.equal(selectResources(url, "Lambda::Url").length, names.length);
+    // Two permissions for each URL, and one for the schedule.
     assert.equal(selectResources(url, "Lambda::Permission").length, 2 * names.length + 1);
   });
 
-  it("has one route for each rule, with a variable for the cluster and its key", () => {
+  it("an HTTP API has one route for each rule, with a variable for the cluster and its key", () => {
     const routes = selectResources(http, "ApiGatewayV2::Route").map(([, { Properties }]) => Properties.RouteKey);
     assert.deepEqual(
       routes,
@@ -258,7 +258,7 @@ describe("a package of 59 rules", () => {
     assert.equal(selectResources(url, "ApiGatewayV2::Route").length, 0);
   });
 
-  it("creates one version of each function, with the same id in every package", () => {
+  it("a template has one version of each function, with the same id in every package", () => {
     for (const packaged of getPackages())
       assert.deepEqual(
         selectResources(packaged, "Lambda::Version").map(([id]) => id),
@@ -266,7 +266,7 @@ describe("a package of 59 rules", () => {
       );
   });
 
-  it("contains the public key, but neither the signing key nor signatures by it", async () => {
+  it("a package contains the public key, but neither the signing key nor its signatures", async () => {
     const [, signature = ""] = keys.segment.split(".");
     for (const packaged of getPackages()) {
       // This is the hash of a list without exceptions. The environment has no other facts about clusters.
@@ -280,7 +280,7 @@ describe("a package of 59 rules", () => {
     }
   });
 
-  it("logs only fields of a request that can't contain the key", () => {
+  it("the gateway logs only fields of a request that can't contain the key", () => {
     const [stage] = selectResources(http, "ApiGatewayV2::Stage");
     const format: unknown = Reflect.get(Object(stage?.[1].Properties.AccessLogSettings), "Format");
     assert.deepEqual(Object.keys(JSON.parse(String(format))), [
@@ -295,7 +295,7 @@ describe("a package of 59 rules", () => {
     assert.doesNotMatch(String(format), /path/i);
   });
 
-  it("has a metric filter that counts the requests that the gateway answered with 429", () => {
+  it("a metric filter counts the requests that the gateway answered with 429", () => {
     const [[, { Properties }] = ["", { Properties: {} }], ...others] = selectResources(http, "Logs::MetricFilter");
     assert.deepEqual(others, []);
     const { FilterPattern, MetricTransformations } = Object(Properties);
@@ -310,7 +310,7 @@ describe("a package of 59 rules", () => {
     const [stage] = selectResources(http, "ApiGatewayV2::Stage");
     const format = JSON.parse(String(Object(stage?.[1].Properties.AccessLogSettings).Format));
     assert.equal(format.stage, "dev");
-    const table: [status: string, own: string, isLost: boolean][] = [
+    const table: [status: string, functionStatus: string, isLost: boolean][] = [
       ["200", "200", false],
       ["404", "404", false],
       ["404", "-", false],
@@ -329,21 +329,21 @@ describe("a package of 59 rules", () => {
     }
   });
 
-  it("has alarms for the whole stage, for each ten functions and for schedules", () => {
+  it("a stage has alarms for all functions together, for each ten functions and for schedules", () => {
     const numbers = Array.from({ length: 6 }, (_, index) => index + 1);
-    const ofSchedule = ["ScheduleAlarm", "ScheduleErrorsAlarm"].map(
+    const scheduleAlarms = ["ScheduleAlarm", "ScheduleErrorsAlarm"].map(
       (kind) => `${toLogicalId(scheduledRule ?? "")}${kind}`,
     );
     const functions = names.map((name) => ({ Ref: `${toLogicalId(name)}LambdaFunction` }));
-    for (const [packaged, others] of [
+    for (const [packaged, gatewayAlarms] of [
       [http, ["ThrottlesAlarm"]],
       [url, []],
     ] as const) {
       const alarms = selectResources(packaged, "CloudWatch::Alarm");
-      const ofFunctions = ["Crashes", "Throttles"].map((kind) => numbers.map((number) => `${kind}Alarm${number}`));
-      const expected = ["ErrorsAlarm", "LatencyAlarm", ...others, ...ofSchedule, ...ofFunctions.flat()];
+      const functionAlarms = ["Crashes", "Throttles"].map((kind) => numbers.map((number) => `${kind}Alarm${number}`));
+      const expected = ["ErrorsAlarm", "LatencyAlarm", ...gatewayAlarms, ...scheduleAlarms, ...functionAlarms.flat()];
       assert.deepEqual(alarms.map(([id]) => id).sort(), expected.sort());
-      for (const ids of ofFunctions) {
+      for (const ids of functionAlarms) {
         const watched = alarms
           .filter(([id]) => ids.includes(id))
           .flatMap(([, { Properties }]) => Object(Properties).Metrics)
@@ -356,16 +356,14 @@ describe("a package of 59 rules", () => {
     }
   });
 
-  it("has templates that cfn-lint finds nothing wrong with", cfnLint, () =>
-    lint(...getPackages().map(({ template }) => template)),
-  );
+  it("cfn-lint finds no fault in the templates", cfnLint, () => lint(...getPackages().map(({ template }) => template)));
 });
 
 describe("a package for a stage and rules with long names", () => {
   const stage = "production-eu-central";
   const rules = ["limit-ranger", "limit-pod-hard-anti-affinity-topology", "owner-references-permission-enforcement"];
 
-  it("has function names that cfn-lint finds nothing wrong with", cfnLint, async () => {
+  it("long function names are shortened, and cfn-lint finds no fault in the template", cfnLint, async () => {
     const folder = await createCheckout(rules);
     await buildBundles(folder, rules, "key", stage);
     for (const options of [[], ["--param=endpoint=url"]]) {
@@ -392,14 +390,15 @@ const buildOldLogArn = (name: string) =>
 
 const getReference = (value: unknown) => String(Reflect.get(Object(value), "Ref"));
 
-/** Returns the names in a zip's central directory. */
+/** Returns the file names in a zip's central directory. The numbers are offsets of fields in the zip format. */
 const listZipEntries = (zip: Buffer): string[] => {
   const end = zip.lastIndexOf("PK\u0005\u0006");
   let offset = zip.readUInt32LE(end + 16);
   return Array.from({ length: zip.readUInt16LE(end + 10) }, () => {
-    const [name, extra, comment] = [28, 30, 32].map((field) => zip.readUInt16LE(offset + field));
-    const start = offset + 46;
-    offset = start + (name ?? 0) + (extra ?? 0) + (comment ?? 0);
-    return zip.toString("utf8", start, start + (name ?? 0));
+    const nameLength = zip.readUInt16LE(offset + 28);
+    const nameStart = offset + 46;
+    // After the name come the extra field and the comment of the file.
+    offset = nameStart + nameLength + zip.readUInt16LE(offset + 30) + zip.readUInt16LE(offset + 32);
+    return zip.toString("utf8", nameStart, nameStart + nameLength);
   });
 };

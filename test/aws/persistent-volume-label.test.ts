@@ -13,6 +13,7 @@ import { type Moto, startMoto } from "./moto.ts";
 
 const region = "us-east-1";
 
+/** Evaluates the rule for a volume with this id. Returns the labels that the rule sets, or the message of a denial. */
 const evaluateVolume = async (volumeID: string, capabilities: Capabilities) => {
   const object = { metadata: { name: "a" }, spec: { awsElasticBlockStore: { volumeID } } };
   const request: AdmissionRequest = {
@@ -44,17 +45,17 @@ describe("the rule persistent-volume-label", () => {
     [503, "RequestLimitExceeded", "answered 503 RequestLimitExceeded"],
   ];
   for (const [status, code, sentence] of answers)
-    it(`fails if EC2 ${sentence}`, async () => {
+    it(`the rule fails if EC2 ${sentence}`, async () => {
       const body = `<Response><Errors><Error><Code>${code}</Code><Message>no</Message></Error></Errors></Response>`;
       const capabilities = createRecordedCapabilities({ aws: [{ answer: { status, body } } as never] });
       const failure = new Failure(503, `EC2 did not return the zone of volume "vol-1": it ${sentence}`);
       await assert.rejects(evaluateVolume("vol-1", capabilities), failure);
     });
-  it("doesn't ask EC2 for a text that is longer than an id", async () => {
-    const longText = `vol-${"a".repeat(100_000)}`;
+  it("the rule refuses a string that is longer than an id without a call to EC2", async () => {
+    const longId = `vol-${"a".repeat(100_000)}`;
     assert.ok(
-      String(await evaluateVolume(longText, createRecordedCapabilities({}))).endsWith(
-        `Invalid format for AWS volume (${longText.slice(0, 128)})`,
+      String(await evaluateVolume(longId, createRecordedCapabilities({}))).endsWith(
+        `Invalid format for AWS volume (${longId.slice(0, 128)})`,
       ),
     );
   });
@@ -79,7 +80,7 @@ describe("the rule persistent-volume-label, with moto's EC2", await needs("moto"
   });
   after(() => moto.stop());
 
-  it("labels a volume with its region and zone", async () => {
+  it("the rule labels a volume with its region and zone", async () => {
     const labels = {
       "failure-domain.beta.kubernetes.io/region": region,
       "failure-domain.beta.kubernetes.io/zone": `${region}b`,
@@ -90,22 +91,18 @@ describe("the rule persistent-volume-label, with moto's EC2", await needs("moto"
     assert.deepEqual(await evaluateVolume(`aws:///${id}`, openCapabilities()), labels);
     assert.deepEqual(await evaluateVolume(`aws://${region}b/${id}`, openCapabilities()), labels);
   });
-  it("ignores XML in the tags of the volume", async () => {
+  it("the rule ignores XML in the tags of the volume", async () => {
     const id = await createVolume(`${region}a`);
-    const text = "</value><availabilityZone>us-east-1f</availabilityZone>";
-    await call("ec2:CreateTags", { "ResourceId.1": id, "Tag.1.Key": text, "Tag.1.Value": text });
+    const xml = "</value><availabilityZone>us-east-1f</availabilityZone>";
+    await call("ec2:CreateTags", { "ResourceId.1": id, "Tag.1.Key": xml, "Tag.1.Value": xml });
     assert.deepEqual(await evaluateVolume(id, openCapabilities()), {
       "failure-domain.beta.kubernetes.io/region": region,
       "failure-domain.beta.kubernetes.io/zone": `${region}a`,
     });
   });
-  it("finds a volume that is in use", async () => {
-    const parameters = {
-      "Placement.AvailabilityZone": `${region}a`,
-      ImageId: "ami-12c6146b",
-      MinCount: "1",
-      MaxCount: "1",
-    };
+  it("the rule finds a volume that is attached to an instance", async () => {
+    const placement = { "Placement.AvailabilityZone": `${region}a`, ImageId: "ami-12c6146b" };
+    const parameters = { ...placement, MinCount: "1", MaxCount: "1" };
     const [, instance = ""] = /<instanceId>([^<]+)</.exec(await call("ec2:RunInstances", parameters)) ?? [];
     const id = await createVolume(`${region}a`);
     await call("ec2:AttachVolume", { VolumeId: id, InstanceId: instance, Device: "/dev/sdh" });
@@ -114,7 +111,7 @@ describe("the rule persistent-volume-label, with moto's EC2", await needs("moto"
       `${region}a`,
     );
   });
-  it("does not find a volume that doesn't exist or is in another region", async () => {
+  it("the rule refuses a volume that doesn't exist or is in another region", async () => {
     const elsewhere = await createVolume("eu-west-1a", "eu-west-1");
     for (const id of ["vol-0123456789abcdef0", elsewhere])
       assert.ok(

@@ -56,6 +56,7 @@ const scriptGitLab = (name: string) => {
   return toGitLabScript(job, { ...gitlab.variables, ...job.variables });
 };
 
+/** The jobs of the pipelines, and the commands that each job runs. */
 const rows = readRows<
   {
     job: string;
@@ -105,12 +106,12 @@ describe("the pipelines", () => {
   };
 
   for (const row of rows) {
-    it(`have ${row.job} run its commands`, async () => {
+    it(`the commands of ${row.job} run in their order`, async () => {
       const { code, calls, stderr } = await runScript(buildScript(row), row.variables);
       assert.deepEqual({ code, calls, stderr }, { code: 0, calls: row.runs, stderr: "" });
     });
 
-    it(`have ${row.job} stop at the first command that fails`, async () => {
+    it(`${row.job} stops at its first failing command`, async () => {
       for (const [index, failing] of row.runs.entries()) {
         const { code, calls } = await runScript(buildScript(row), row.variables, failing);
         assert.equal(code, 1);
@@ -119,14 +120,14 @@ describe("the pipelines", () => {
     });
   }
 
-  it("write no token to a log at GitLab", async () => {
+  it("GitLab's jobs write no token to a log", async () => {
     for (const job of gitlabJobs.keys()) {
       const { stdout, stderr } = await runScript(scriptGitLab(job));
       assert.ok(!`${stdout}${stderr}`.includes("the-token"), job);
     }
   });
 
-  it("interrupt a deployment at GitHub when its job is cancelled", { timeout: 20_000 }, async () => {
+  it("a cancelled job at GitHub interrupts its deployment", { timeout: 20_000 }, async () => {
     const homeFolder = join(checkout.folder, "cancelled");
     const lines = `trap 'echo interrupted >"$HOME/interrupted"; exit 1' INT; echo started; for i in $(seq 50); do sleep 0.1; done`;
     await chmod(await checkout.write("cancelled/node", `#!/bin/sh\n${lines}\n`), 0o755);
@@ -142,13 +143,13 @@ describe("the pipelines", () => {
     assert.equal(await readFile(join(homeFolder, "interrupted"), "utf8"), "interrupted\n");
   });
 
-  it("refuse unknown actions in CodeBuild", async () => {
+  it("CodeBuild's pipeline refuses an unknown action", async () => {
     const { code, stderr, calls } = await runScript(toCodeBuildScript(codebuild), { DO: "everything" });
     assert.deepEqual({ code, calls }, { code: 2, calls: ["npm ci"] });
     assert.equal(stderr, "DO must be plan, deploy, rollback or status, not everything\n");
   });
 
-  it("never run typed input", async () => {
+  it("a pipeline never runs input that a person typed", async () => {
     const typedText = '"; touch typed; echo "$(touch typed)';
     for (const [script, variables] of [
       [scriptGitHub("rollback"), { WHAT: "one rule", RULE: typedText, TO: typedText }],
@@ -160,7 +161,7 @@ describe("the pipelines", () => {
     assert.ok(!(await readdir(checkout.folder)).includes("typed"));
   });
 
-  it("call existing verbs and scripts, with existing options", async () => {
+  it("the pipelines call only existing verbs and scripts, with existing options", async () => {
     const { scripts } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
     const commands = new Set(rows.flatMap(({ runs }) => runs));
     for (const command of commands) {
@@ -175,19 +176,16 @@ describe("the pipelines", () => {
     assert.equal((await runHelp(checkout, "deploy", "--no-such-option")).code, 2);
   });
 
-  it("give each job at GitHub a timeout, a concurrency group and only the rights that it needs", () => {
+  it("each job at GitHub has a timeout, a concurrency group and only the rights that the job needs", () => {
     const aws = "aws-actions/configure-aws-credentials";
     assert.deepEqual(github.permissions, {});
     assert.deepEqual(Object.keys(github.on).sort(), ["pull_request", "push", "schedule", "workflow_dispatch"]);
     for (const [name, job] of Object.entries(github.jobs)) {
-      const asksAws = job.steps.some(({ uses }) => uses?.startsWith(aws));
+      const callsAws = job.steps.some(({ uses }) => uses?.startsWith(aws));
+      const tokenPermission = callsAws && { "id-token": "write" };
       const scanPermissions = name === "scan" && { actions: "read", "security-events": "write" };
-      assert.deepEqual(
-        job.permissions,
-        { contents: "read", ...(asksAws && { "id-token": "write" }), ...scanPermissions },
-        name,
-      );
-      assert.equal(asksAws, !["test", "check", "scan"].includes(name));
+      assert.deepEqual(job.permissions, { contents: "read", ...tokenPermission, ...scanPermissions }, name);
+      assert.equal(callsAws, !["test", "check", "scan"].includes(name));
       assert.ok(job["timeout-minutes"] > 0 && job["timeout-minutes"] <= 90, name);
       assert.match(job.concurrency.group, new RegExp(`^postern-${name}`));
       assert.equal(job.concurrency["cancel-in-progress"], ["test", "plan", "check", "scan"].includes(name), name);
@@ -200,7 +198,7 @@ describe("the pipelines", () => {
   });
 
   // The owner of an action can move a tag, and so can change the code that runs with a pipeline's rights.
-  it("pin every action at GitHub to a commit, with its version in a comment", async () => {
+  it("every action at GitHub is pinned to a commit, with its version in a comment", async () => {
     const texts = await Promise.all(
       ["github", "manifests/github", "../../.github/workflows/release"].map(readPipelineText),
     );
@@ -217,7 +215,7 @@ describe("the pipelines", () => {
     assert.ok(names.includes("actions/checkout"));
   });
 
-  it("run no code of a pull request in the job at GitHub that may write code scanning results", () => {
+  it("the job at GitHub that may write code scanning results runs no code of a pull request", () => {
     const scan = github.jobs.scan;
     assert.ok(scan);
     assert.deepEqual(
@@ -232,7 +230,7 @@ describe("the pipelines", () => {
 
   // GitHub restores a cache by the beginning of its key. Code scanning closes findings of a category that the next run
   // doesn't report.
-  it("keep findings of clusters apart from those of other clusters and of manifests", () => {
+  it("the findings of each cluster have a cache and a category of their own", () => {
     const steps = github.jobs.live?.steps ?? [];
     const [restore, save] = steps.filter(({ uses }) => uses?.startsWith("actions/cache/")).map((step) => step.with);
     assert.deepEqual([restore?.key, restore?.path], [save?.key, save?.path]);
@@ -244,7 +242,7 @@ describe("the pipelines", () => {
     assert.deepEqual(cache, { key: "postern-live-$CLUSTER", paths: [restore?.path], when: "always" });
   });
 
-  it("use only existing inputs and explained variables at GitHub, and no secrets", async () => {
+  it("GitHub's workflow uses only existing inputs and explained variables, and no secrets", async () => {
     const file = await readPipelineText("github");
     const { inputs } = github.on.workflow_dispatch;
     const listNames = (kind: string) =>
@@ -256,7 +254,7 @@ describe("the pipelines", () => {
     for (const option of inputs.what?.options ?? []) assert.ok(file.includes(`"${option}")`), option);
   });
 
-  it("use the right role for each job at GitHub", () => {
+  it("each job at GitHub has the right role", () => {
     const roles = Object.entries(github.jobs).map(([name, { steps }]) => {
       const role = steps.flatMap((step) => step.with?.["role-to-assume"] ?? []);
       return [name, role.map((name) => String(name).replace(/^\$\{\{ (.*) \}\}$/, "$1")).join()];
@@ -273,7 +271,7 @@ describe("the pipelines", () => {
     });
   });
 
-  it("give each job at GitLab a stage, a rule and, if it calls AWS, a role and the token that AWS trusts", () => {
+  it("each job at GitLab has a stage and a rule, and a role and a token if the job calls AWS", () => {
     const roles: Record<string, string | undefined> = {};
     for (const [name, job] of gitlabJobs) {
       assert.ok(gitlab.stages.includes(job.stage ?? ""), name);
@@ -296,7 +294,7 @@ describe("the pipelines", () => {
     assert.ok(gitlab.default.timeout && gitlabJobs.get("deploy")?.resource_group);
   });
 
-  it("are buildspecs of version 0.2 for CodeBuild", () => {
+  it("CodeBuild's pipelines are buildspecs of version 0.2", () => {
     assert.deepEqual(Object.keys(codebuild), ["version", "env", "phases"]);
     assert.deepEqual(Object.keys(checkProject), ["version", "env", "phases", "reports"]);
     for (const { version, env, phases } of [codebuild, checkProject]) {
@@ -311,12 +309,13 @@ describe("the pipelines", () => {
   });
 });
 
+/** Runs a command with --help, which checks the command's options; returns the error output only after a failure. */
 const runHelp = async (checkout: Checkout, ...words: string[]) => {
   const { code, stderr } = await checkout.postern({}, ...words, "--help");
   return { code, stderr: code === 0 ? stderr : "" };
 };
 
-describe("a pipeline in an account", await needs("moto", "runtime client", "API server"), () => {
+describe("pipelines that run in an account", await needs("moto", "runtime client", "API server"), () => {
   let account: Account;
   let cluster: TestCluster;
   let checkout: Checkout;
@@ -351,7 +350,7 @@ describe("a pipeline in an account", await needs("moto", "runtime client", "API 
     return `${stdout}${stderr}`;
   };
 
-  it("shows the plan in GitHub's log and summary", async () => {
+  it("GitHub's job shows the plan in its log and summary", async () => {
     const output = await run(scriptGitHub("plan"), account.actAs("plan").env);
     assert.match(output, /always-pull-images: new/);
     const summary = await readFile(environment.GITHUB_STEP_SUMMARY ?? "", "utf8");
@@ -361,14 +360,11 @@ describe("a pipeline in an account", await needs("moto", "runtime client", "API 
     );
   });
 
-  it("stops before it calls AWS if its region differs from that in postern.yaml", async () => {
+  it("a job stops before it calls AWS if its region differs from the region in postern.yaml", async () => {
     const { env } = account.actAs("elsewhere");
     const script = scriptGitHub("deploy");
-    const { code, stderr } = await runBash(checkout.folder, script, {
-      ...environment,
-      ...env,
-      AWS_REGION: "us-east-1",
-    });
+    const variables = { ...environment, ...env, AWS_REGION: "us-east-1" };
+    const { code, stderr } = await runBash(checkout.folder, script, variables);
     assert.deepEqual(
       [code, /^stage prod is in region eu-west-1, .* in region us-east-1$/m.test(stderr)],
       [2, true],
@@ -377,11 +373,11 @@ describe("a pipeline in an account", await needs("moto", "runtime client", "API 
     assert.ok(!account.recordedCalls.some(({ caller }) => caller === "elsewhere"));
   });
 
-  it("deploys for the first time with a canary option", async () => {
+  it("GitHub's job makes a first deployment, although it has options for a canary", async () => {
     assert.match(await run(scriptGitHub("deploy"), account.actAs("deploy").env), /release r1 is live in shop/);
   });
 
-  it("shows the plan at GitLab, with the token that GitLab provides", async () => {
+  it("GitLab's job shows the plan, with the token that GitLab provides", async () => {
     const { AWS_ACCESS_KEY_ID: _, AWS_SECRET_ACCESS_KEY: __, ...env } = account.env;
     const role = { AWS_ROLE_ARN: "arn:aws:iam::123456789012:role/PosternPlan-prod", AWS_TOKEN: "the-token" };
     const output = await run(scriptGitLab("plan"), { ...env, ...role });

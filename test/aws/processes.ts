@@ -2,11 +2,11 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { getInflatedContents, readOwnZip } from "../../infra/build/zip.ts";
-import { type Outcome, type Running, start } from "../runtime/runtime-api.ts";
+import { type FunctionError, type RunningFunction, start } from "../runtime/runtime-api.ts";
 import { runtimeClient } from "./tools.ts";
 
 // The processes that run versions of functions. A version has at most `perVersion` processes. If there are too many
-// processes in total, those that were idle for the longest time end.
+// processes in total, the processes that were idle for the longest time are ended.
 
 /** The program of a version. */
 export interface Program {
@@ -33,13 +33,13 @@ export interface Processes {
 }
 
 interface KillableProcesses extends Processes {
-  /** Kills a process that handles an event. A number from 0 to below 1 chooses it. Returns false if there is none. */
+  /** Kills one of the processes that handle an event, chosen by a number from 0 to below 1; false if there is none. */
   kill(choice: number): boolean;
 }
 
-/** A process. */
+/** A process that runs a version, and handles one event at a time. */
 interface Slot {
-  running: Running;
+  running: RunningFunction;
   busy: boolean;
   lines: string[];
   /** A number that is larger the later the process was used. */
@@ -74,7 +74,7 @@ export const openProcesses = async (perVersion = 2): Promise<KillableProcesses> 
   const startSlot = async (program: Program): Promise<Slot> => {
     const environment = { ...program.environment, LAMBDA_TASK_ROOT: await findTaskFolder(program) };
     const lines: string[] = [];
-    const host = { hear: (line: string) => void slot.lines.push(line), patience: program.timeout * 1000 };
+    const host = { onLine: (line: string) => void slot.lines.push(line), patience: program.timeout * 1000 };
     const slot: Slot = { running: await start(client, environment, host), busy: true, lines, lastUse: ++useCount };
     return slot;
   };
@@ -83,16 +83,16 @@ export const openProcesses = async (perVersion = 2): Promise<KillableProcesses> 
     const slots = [...pools.values()].flatMap((pool) => pool.slots.map((slot) => ({ pool, slot })));
     const idle = slots.filter(({ slot }) => !slot.busy).sort((left, right) => left.slot.lastUse - right.slot.lastUse);
     const surplus = Math.max(0, slots.length + 1 - mostProcesses);
-    for (const { pool, slot } of idle.slice(0, surplus)) drop(pool, slot);
+    for (const { pool, slot } of idle.slice(0, surplus)) endProcess(pool, slot);
   };
-  const drop = (pool: Pool, slot: Slot) => {
+  const endProcess = (pool: Pool, slot: Slot) => {
     pool.slots = pool.slots.filter((other) => other !== slot);
     slot.running.stop().catch(() => {});
   };
   /** Returns an idle process of a version or a new one, and waits if the version has its maximum number. */
   const takeSlot = async (pool: Pool, program: Program): Promise<Slot> => {
     for (;;) {
-      for (const slot of pool.slots) if (!slot.busy && slot.running.isOver()) drop(pool, slot);
+      for (const slot of pool.slots) if (!slot.busy && slot.running.isOver()) endProcess(pool, slot);
       const idle = pool.slots.find(({ busy }) => !busy);
       if (idle) return Object.assign(idle, { busy: true, lastUse: ++useCount });
       if (pool.slots.length + pool.starting < perVersion) {
@@ -118,9 +118,9 @@ export const openProcesses = async (perVersion = 2): Promise<KillableProcesses> 
       const begun = performance.now();
       const answer = await slot.running.invoke(event, qualifier).then(
         (payload) => ({ payload, fault: undefined }),
-        (error: Outcome) => {
+        (error: FunctionError) => {
           // A process survives an exception, but not a timeout or a crash.
-          if (error.reported === undefined || slot.running.isOver()) drop(pool, slot);
+          if (error.reported === undefined || slot.running.isOver()) endProcess(pool, slot);
           return { payload: error.reported ?? describeCrash(error.message, program), fault: "Unhandled" };
         },
       );

@@ -32,8 +32,8 @@ const managers = [
 const seed = Number(process.env.POSTERN_SEED ?? 0);
 
 /**
- * Returns the size of the files in a folder in bytes. A file with several hard links counts once: esbuild makes one to
- * its own program.
+ * Returns the size of the files in a folder in bytes. A file with several hard links counts once: the installation of
+ * esbuild makes such a link.
  */
 const measureFolder = async (folder: string): Promise<number> => {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true });
@@ -43,16 +43,13 @@ const measureFolder = async (folder: string): Promise<number> => {
   return [...sizes.values()].reduce((sum, size) => sum + size, 0);
 };
 
-/** Returns the files that the pages about rules show, by path, and a README for each rule without one. */
+/** Returns the files that the pages about rules show, by path, and a README for each of these rules. */
 const readRulesOfPage = async (): Promise<Map<string, string>> => {
   const read = (page: string) => readFile(new URL(`../../docs/how-to/${page}.md`, import.meta.url), "utf8");
   const pages = (await Promise.all(["write-a-rule", "custom-kinds"].map(read))).join("\n");
-  const shownFiles = Array.from(
-    pages.matchAll(/^`([\w/.-]+)`:\n\n```\w+\n(.*?)^```$/gms),
-    ([, file = "", text = ""]) => {
-      return [file, text] as const;
-    },
-  );
+  // A page names the path in backquotes and shows the file in the block of code after the path.
+  const matches = [...pages.matchAll(/^`([\w/.-]+)`:\n\n```\w+\n(.*?)^```$/gms)];
+  const shownFiles = matches.map(([, file = "", text = ""]) => [file, text] as const);
   const readmes = shownFiles.flatMap(([file, text]) => {
     const [, folder, rule] = /^(functions\/(.*))\/rule\.ts$/.exec(file) ?? [];
     const [, summary] = /summary: "(.*)"/.exec(text) ?? [];
@@ -61,7 +58,10 @@ const readRulesOfPage = async (): Promise<Map<string, string>> => {
       : [];
   });
   // A definition must exist before the rule that is created from it, and rule.ts before the rule's other files.
-  const rank = (file: string) => (file.startsWith("functions/") ? 2 - Number(file.endsWith("/rule.ts")) : 0);
+  const rank = (file: string) => {
+    if (!file.startsWith("functions/")) return 0;
+    return file.endsWith("/rule.ts") ? 1 : 2;
+  };
   return new Map([...readmes, ...shownFiles].sort(([left], [right]) => rank(left) - rank(right)));
 };
 
@@ -82,41 +82,34 @@ describe("a project of a user's own", await needs("registry", "moto", "Kubernete
   for (const { name, run } of managers.filter((_, index) => index === seed % managers.length)) {
     const [program, ...first] = findPackageManager(name);
     const start = (cwd: string, words: readonly string[], env: Record<string, string> = {}) =>
-      execFile(program, [...first, ...words], {
-        cwd,
-        env: { ...registry.env, ...env },
-        maxBuffer: 64 * 1024 * 1024,
-      });
-    const execute = async (
-      cwd: string,
-      words: readonly string[],
-      env?: Record<string, string>,
-    ): Promise<ProgramOutput> => {
-      const child = start(cwd, words, env);
-      const texts = { stdout: "", stderr: "" };
+      execFile(program, [...first, ...words], { cwd, env: { ...registry.env, ...env }, maxBuffer: 64 * 1024 * 1024 });
+    const execute = async (...command: Parameters<typeof start>): Promise<ProgramOutput> => {
+      const child = start(...command);
+      const output = { stdout: "", stderr: "" };
       for (const stream of ["stdout", "stderr"] as const)
         child[stream]?.on("data", (chunk) => {
-          texts[stream] += chunk;
+          output[stream] += chunk;
         });
       const [code] = await once(child, "close");
-      return { code, ...texts };
+      return { code, ...output };
     };
+    /** Runs a command that must succeed; returns its output. */
     const mustWork = async (...words: Parameters<typeof execute>): Promise<string> => {
       const { code, stdout, stderr } = await execute(...words);
       assert.equal(code, 0, `${words[1].join(" ")}: ${stdout}${stderr}`);
       return stdout;
     };
 
-    it(`works with ${name} at once, from an empty folder`, async (test: TestContext) => {
-      const empty = join(await folder, name);
-      await mkdir(empty);
-      const begun = Date.now();
-      await mustWork(empty, ["create", "postern", "my-rules"]);
-      const project = join(empty, "my-rules");
+    it(`a new project works with ${name} at once, from an empty folder`, async (test: TestContext) => {
+      const emptyFolder = join(await folder, name);
+      await mkdir(emptyFolder);
+      const startTime = Date.now();
+      await mustWork(emptyFolder, ["create", "postern", "my-rules"]);
+      const project = join(emptyFolder, "my-rules");
       await mustWork(project, ["install"]);
       await writeFile(join(project, "pod.yaml"), pod);
       const checked = await execute(project, [...run, "postern", "check", "pod.yaml"]);
-      test.diagnostic(`${name}: ${((Date.now() - begun) / 1000).toFixed(1)} s to the first denial`);
+      test.diagnostic(`${name}: ${((Date.now() - startTime) / 1000).toFixed(1)} s to the first denial`);
       assert.match(checked.stdout, /denied by require-owner-label: metadata\.labels must have a label "owner"/);
       assert.equal(checked.code, 1, checked.stderr);
 
@@ -156,7 +149,7 @@ describe("a project of a user's own", await needs("registry", "moto", "Kubernete
     });
   }
 
-  it("installs less than 60 MB without osls, with the module of Kubernetes' handlers", async (test: TestContext) => {
+  it("`npm install postern` installs less than 60 MB, with the module of Kubernetes' handlers and without osls", async (test: TestContext) => {
     const [program, ...first] = findPackageManager("npm");
     const project = join(await folder, "small");
     await mkdir(project);

@@ -26,7 +26,7 @@ interface ProvisioningHost {
   /** Returns the account's concurrency that no other function than this one has reserved or provisioned. */
   computeUnreserved(ignored: unknown): number;
   /** Returns how many milliseconds environments take to start, and why they fail if they fail. */
-  readWarmingSettings(): { warming: number; warmFailure: string | undefined };
+  readWarmingSettings(): { warmingMilliseconds: number; warmFailure: string | undefined };
 }
 
 type Json = Record<string, unknown>;
@@ -36,9 +36,10 @@ const createInvalid = (message: string) => new AwsError(400, "InvalidParameterVa
 export const sumProvisioned = ({ provisioned }: ProvisionedFunction) =>
   [...provisioned.values()].reduce((sum, { count }) => sum + count, 0);
 
-export const isWarm = ({ since, failure }: ProvisionedConcurrency, warming: number) =>
-  failure === undefined && Date.now() >= since + warming;
+export const isWarm = ({ since, failure }: ProvisionedConcurrency, warmingMilliseconds: number) =>
+  failure === undefined && Date.now() >= since + warmingMilliseconds;
 
+/** Returns the actions of Lambda's API for provisioned concurrency. */
 export const createProvisionedActions = ({
   getFunction,
   buildArn,
@@ -46,9 +47,9 @@ export const createProvisionedActions = ({
   readWarmingSettings,
 }: ProvisioningHost) => {
   const describe = ({ count, since, failure }: ProvisionedConcurrency): Json => {
-    const { warming } = readWarmingSettings();
+    const { warmingMilliseconds } = readWarmingSettings();
     const finalStatus = failure === undefined ? "READY" : "FAILED";
-    const Status = Date.now() < since + warming ? "IN_PROGRESS" : finalStatus;
+    const Status = Date.now() < since + warmingMilliseconds ? "IN_PROGRESS" : finalStatus;
     const ready = Status === "READY" ? count : 0;
     return {
       RequestedProvisionedConcurrentExecutions: count,
@@ -59,13 +60,13 @@ export const createProvisionedActions = ({
       LastModified: new Date(since).toISOString().replace("Z", "+0000"),
     };
   };
-  /** Throws if a function that has `others` provisioned environments can't have `count` more. */
-  const requireRoom = (fn: ProvisionedFunction, others: number, count: number) => {
-    if (fn.reserved !== undefined && others + count > fn.reserved)
+  /** Throws if a function that already has `present` provisioned environments can't have `count` more. */
+  const requireRoom = (fn: ProvisionedFunction, present: number, count: number) => {
+    if (fn.reserved !== undefined && present + count > fn.reserved)
       throw createInvalid(
         "Requested Provisioned Concurrency should not be greater than the reservedConcurrentExecution for function",
       );
-    if (fn.reserved === undefined && computeUnreserved(fn) - others - count < 100)
+    if (fn.reserved === undefined && computeUnreserved(fn) - present - count < 100)
       throw createInvalid(
         "Specified ConcurrentExecutions for function decreases account's UnreservedConcurrentExecution below its minimum value of [100].",
       );

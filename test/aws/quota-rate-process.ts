@@ -1,5 +1,5 @@
 // What workload-quota costs and how many charges a quota takes, for `npm run bench -- --only quotas`. It writes its
-// measurements as JSON to its fourth file descriptor. Its argument is the number of seconds of each rate.
+// measurements as JSON to file descriptor 3. Its argument is the number of seconds of each rate.
 import { writeFileSync } from "node:fs";
 import { openDynamoDbLedger } from "#lib/cluster/dynamodb-ledger.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
@@ -15,7 +15,7 @@ import { openRuleForRates, type SendReview, sendAtRate } from "./review-rates.ts
 import { slowClocks } from "./slow-clock.ts";
 import { findDynamoDb } from "./tools.ts";
 
-/** The process's clocks are slowed down: in real time, only an idle machine could send the highest rates. */
+/** This process's clocks are slowed down: in real time, only an idle machine could send the highest rates. */
 const readDelay = slowClocks(5);
 /** The default quota of an account: 1000 functions may run at the same time. */
 const mostFunctions = 1000;
@@ -23,15 +23,11 @@ const rule = "workload-quota";
 const createRuleFunction = await openRuleForRates(rule);
 
 /** Returns a function of the rule with a quota for each of these namespaces, by name, in a cluster without objects. */
-const createFunction = (namespaces: Record<string, string>, pods: number): SendReview => {
-  const open = createLiveCapabilities({}, { openLedger: openDynamoDbLedger, tell: () => {} });
-  const quotas = Object.entries(namespaces).map(([name, namespace]) => ({
-    name,
-    namespaces: [namespace],
-    hard: { pods },
-  }));
+const createFunction = (namespaces: Record<string, string>, hard: { pods: number }): SendReview => {
+  const openCapabilities = createLiveCapabilities({}, { openLedger: openDynamoDbLedger, tell: () => {} });
+  const quotas = Object.entries(namespaces).map(([name, namespace]) => ({ name, namespaces: [namespace], hard }));
   return createRuleFunction({ quotas }, (...review) => ({
-    ...open(...review),
+    ...openCapabilities(...review),
     get: async () => undefined,
     list: async () => [],
   }));
@@ -43,7 +39,7 @@ const buildDeployment = (namespace: string, name: string, replicas: number) => {
   return { apiVersion: "apps/v1", kind: "Deployment", metadata: { name, namespace }, spec };
 };
 
-/** The parts that all reviews have. */
+/** The fields that all reviews have. */
 const commonFields = {
   kind: { group: "apps", version: "v1", kind: "Deployment" },
   resource: { group: "apps", version: "v1", resource: "deployments" },
@@ -60,9 +56,10 @@ const buildUpdate = (namespace: string, name: string, before: number, after: num
   return { ...buildCreation(namespace, name, after), operation: "UPDATE" as const, oldObject };
 };
 
+/** The number of Deployments that were created so far. */
 let created = 0;
 
-/** Sends `rate` charges a second for some seconds. Charge after charge goes to the next of the quotas. */
+/** Sends `rate` charges a second for some seconds. The charges go to the quotas in turn. */
 const measureRate = async (
   proxy: FaultyDynamoDb,
   { rate, quotas }: Pick<ChargeRate, "rate" | "quotas">,
@@ -72,7 +69,7 @@ const measureRate = async (
   proxy.setFaults(async (...request) => (await choose(...request)) ?? { skew: -readDelay() });
   const namespaces = Array.from({ length: quotas }, (_, index) => `${rate}-of-${quotas}-${index}`);
   const senders = Array.from({ length: Math.min(mostFunctions, rate * seconds) }, () =>
-    createFunction(Object.fromEntries(namespaces.map((namespace) => [namespace, namespace])), 1_000_000),
+    createFunction(Object.fromEntries(namespaces.map((namespace) => [namespace, namespace])), { pods: 1_000_000 }),
   );
   const measured = await sendAtRate(rate, seconds, senders, () => {
     created++;
@@ -85,7 +82,7 @@ const measureRate = async (
 /** Counts the read and write units that a review of each sort costs in DynamoDB. */
 const countUnits = async (proxy: FaultyDynamoDb): Promise<ReviewUnits[]> => {
   const namespace = "units";
-  const send = createFunction({ [namespace]: namespace, "one of two": "pair", "two of two": "pair" }, 20);
+  const send = createFunction({ [namespace]: namespace, "one of two": "pair", "two of two": "pair" }, { pods: 20 });
   proxy.setFaults(() => ({ skew: -readDelay() }));
   const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + 10_000), rule);
   /** Stores reservations for objects that no longer exist. */
@@ -99,6 +96,7 @@ const countUnits = async (proxy: FaultyDynamoDb): Promise<ReviewUnits[]> => {
     await ledger.change<Kept>([`quota/${namespace}`], ([kept]) => [{ ...kept, used: { pods: `${10 + count}` } }]);
   };
   const large = buildCreation(namespace, "large", 11);
+  // The numbers are the replicas of a Deployment, before and after an update.
   const sorts: [string, Parameters<SendReview>[0], Awaited<ReturnType<SendReview>>, prepare?: () => Promise<void>][] = [
     ["a creation that no quota covers", buildCreation("other", "web"), "admitted"],
     // A review without a description isn't reported. This one creates the values in the ledger.
@@ -135,8 +133,8 @@ const measure = async (seconds: number): Promise<QuotaMeasurement> => {
     useDynamoDb(proxy.url);
     const units = await countUnits(proxy);
     const rates: ChargeRate[] = [];
-    for (const [rate, quotas] of [...[1, 10, 20, 40, 60, 80, 100].map((rate) => [rate, 1] as const), [100, 4] as const])
-      rates.push(await measureRate(proxy, { rate, quotas }, seconds));
+    for (const rate of [1, 10, 20, 40, 60, 80, 100]) rates.push(await measureRate(proxy, { rate, quotas: 1 }, seconds));
+    rates.push(await measureRate(proxy, { rate: 100, quotas: 4 }, seconds));
     return { rates, units };
   } finally {
     await proxy.stop();

@@ -4,16 +4,14 @@ import { ledgerUses } from "../../infra/rollout/plan/cost.ts";
 import { measureQuotas } from "../bench/quotas.ts";
 import { needs } from "../parts.ts";
 
-describe("workload-quota with charges of one quota", await needs("DynamoDB Local"), () => {
-  it("answers each charge, and uses no more read and write units than its documentation says", async () => {
-    const measured = await measureQuotas(1);
+describe("the measured rates of workload-quota", await needs("DynamoDB Local"), () => {
+  it("workload-quota answers each charge, and uses as many read and write units as documented", async () => {
+    const measured = await measureQuotas(1); // each rate for one second
     assert.ok("rates" in measured && measured.rates.length > 0);
     for (const { rate, admitted, refused, failed } of measured.rates)
       assert.deepEqual([admitted + failed, refused], [rate, 0]);
-    const conflicts = measured.rates.map(
-      ({ rate, quotas, conflicts }) => rate === 100 && quotas === 1 && conflicts > 0,
-    );
-    assert.ok(conflicts.includes(true), "charges at the same time conflict");
+    const highest = measured.rates.find(({ rate, quotas }) => rate === 100 && quotas === 1);
+    assert.ok(highest && highest.conflicts > 0, "charges at the same time conflict");
     const counted = measured.units.map(({ what, read, write }) => ({ review: what, read, write }));
     assert.deepEqual(counted, [
       { review: "a creation that no quota covers", read: 0, write: 0 },

@@ -38,7 +38,7 @@ describe("the quotas of a stage", await needs("DynamoDB Local"), () => {
     const spec = { replicas, template: { spec: { containers } } };
     return { apiVersion: "apps/v1", kind: "Deployment", metadata, spec };
   };
-  const open = (cluster: string, existing: object[] = []): Capabilities => ({
+  const openCapabilities = (cluster: string, existing: object[] = []): Capabilities => ({
     ...createRecordedCapabilities({ cluster }),
     ledger: () => openRuleLedger(createDynamoDbLedger(table, Date.now() + 20_000), "workload-quota"),
     listPage: async ({ resource }) => {
@@ -46,14 +46,13 @@ describe("the quotas of a stage", await needs("DynamoDB Local"), () => {
     },
   });
 
-  it("are read from the ledger's values, which reviews and recounts have written, by cluster", async () => {
+  it("the use of quotas by cluster is read from the values that reviews and recounts wrote to the ledger", async () => {
     const { decide, reconcile } = await openRule(join(import.meta.dirname, "..", "..", "functions", "workload-quota"));
     const now = Date.parse("2026-01-01T00:00:00Z");
-    const existing = Array.from({ length: 150 }, (_, index) =>
-      buildDeployment(`d${String(index).padStart(3, "0")}`, 0),
-    );
+    const names = Array.from({ length: 150 }, (_, index) => `d${String(index).padStart(3, "0")}`);
+    const existing = names.map((name) => buildDeployment(name, 0));
     const deployments = [...existing, buildDeployment("web", 8)];
-    await reconcile(open("east", deployments), { quotas }, () => now, Number.POSITIVE_INFINITY);
+    await reconcile(openCapabilities("east", deployments), { quotas }, () => now, Number.POSITIVE_INFINITY);
     const create = async (cluster: string, name: string, replicas: number) => {
       const request = {
         uid: "u",
@@ -65,12 +64,13 @@ describe("the quotas of a stage", await needs("DynamoDB Local"), () => {
         resource: { group: "apps", version: "v1", resource: "deployments" },
         object: buildDeployment(name, replicas),
       };
-      const capabilities = open(cluster);
+      const capabilities = openCapabilities(cluster);
       const { outcome } = await decide("validate", request, { settings: { quotas }, now: new Date(), capabilities });
       assert.ok(outcome.allowed, outcome.status?.message);
     };
     await create("east", "new", 3);
     await create("west", "new", 2);
+    // postern.yaml doesn't name this cluster. Its reservation counts only in the totals.
     await create("removed", "old", 1);
     const yaml = JSON.stringify({
       rules: { "workload-quota": { settings: { quotas } } },
@@ -116,7 +116,7 @@ recount of west: never complete
 });
 
 describe("the status of a stage with quotas", await needs("moto", "runtime client"), () => {
-  it("shows the used amounts of quotas, or says that the ledger can't be read", async () => {
+  it("status shows the used amounts of quotas, or says that the ledger can't be read", async () => {
     const [account, checkout] = await Promise.all([openAccount("eu-west-1"), openCheckout(["workload-quota"])]);
     try {
       account.clusters.set("shop", { server: "https://127.0.0.1:9", ca: account.ca });
@@ -128,6 +128,7 @@ describe("the status of a stage with quotas", await needs("moto", "runtime clien
       const deployed = await run("deploy", "--ca", join(checkout.folder, "ca.pem"), "--write", "entries");
       assert.equal(deployed.code, 0, deployed.stderr);
       const web = { used: { "requests.cpu": "120" }, phase: "seen", at: 1, version: "v1" };
+      // As reviews and a recount would store the values in the ledger.
       const values = {
         "quota/team-a": { used: { "requests.cpu": "126" } },
         "part/team-a/8/east": { objects: { "apps/deployments/a/web": web } },
@@ -137,14 +138,14 @@ describe("the status of a stage with quotas", await needs("moto", "runtime clien
         const Item = { key: { S: `workload-quota//${key}` }, version: { S: "1" }, value: { S: JSON.stringify(value) } };
         assert.equal((await account.callTable("tester", "PutItem", { TableName: "postern-test", Item })).status, 200);
       }
-      const text = [
+      const lines = [
         "QUOTA   RESOURCE      CLUSTER  USED  RESERVED  HARD",
         "team-a  requests.cpu           120   6         200",
         "                      east     120   0",
         "recount of east: complete at 2026-11-24T04:10:00.000Z; pods: not today",
         "recount of west: never complete",
       ];
-      assert.ok((await run("status")).stdout.includes(`\n\n${text.join("\n")}\n\n`));
+      assert.ok((await run("status")).stdout.includes(`\n\n${lines.join("\n")}\n\n`));
       const { quotas, recounts } = JSON.parse((await run("status", "-o", "json")).stdout);
       assert.deepEqual(
         [quotas[0].used, quotas[0].reserved, recounts[1]],

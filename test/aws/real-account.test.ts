@@ -14,8 +14,8 @@ import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 import { defaultQuotas } from "./lambda.ts";
 
-// Runs the suite for a real account against the stand-ins. So only the facts can fail in a real account, and not the
-// suite.
+// Runs the suite for a real account against the stand-ins. If it passes here, a failure in a real account is one of
+// the facts, and not a fault of the suite.
 
 const program = fileURLToPath(new URL("../account/run.ts", import.meta.url));
 
@@ -30,7 +30,7 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
     // CloudWatch's clock runs twenty times faster than this machine's, so that five minutes of metrics take fifteen
     // seconds.
     clock = setInterval(() => {
-      account.cloudwatch.ahead += 1900;
+      account.cloudwatch.clockOffset += 1900;
     }, 100);
   });
   after(async () => {
@@ -39,16 +39,11 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
     await rm(folder, { recursive: true, force: true });
   });
 
-  /** Starts the suite. Its output is added to `lines`. */
+  /** Starts the suite. Returns its process, a promise for its exit code, and a function that returns its output. */
   const startSuite = (...words: string[]) => startSuiteWith({}, ...words);
   const startSuiteWith = (variables: Record<string, string>, ...words: string[]) => {
-    const env = {
-      PATH: process.env.PATH,
-      HOME: folder,
-      ...cacheVariables,
-      ...account.actAs("tester").env,
-      ...variables,
-    };
+    const { env: caller } = account.actAs("tester");
+    const env = { PATH: process.env.PATH, HOME: folder, ...cacheVariables, ...caller, ...variables };
     const child = spawn(process.execPath, [program, "--region", "eu-west-1", ...words], {
       cwd: folder,
       env: { ...env, NODE_EXTRA_CA_CERTS: join(folder, "ca.pem") },
@@ -66,7 +61,7 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
   const readFacts = async () => {
     const [, table = ""] = (await readReport()).split("## Facts");
     const rows = table.split("## Steps")[0]?.matchAll(/^\| ([a-z0-9-]+) \| \**([a-z ]+?)\** \| (.*) \|$/gm) ?? [];
-    return new Map([...rows].map(([, id = "", is = "", sentence = ""]) => [id, { is, sentence }]));
+    return new Map([...rows].map(([, id = "", result = "", sentence = ""]) => [id, { result, sentence }]));
   };
   const listLiveStacks = () =>
     [...account.cloudformation.stacks.values()].filter(({ status }) => status !== "DELETE_COMPLETE");
@@ -77,12 +72,12 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
   const skip = () => {};
   const [itAsIs = it, itPlanted = it, itNew = it] = [0, 1, 2].map((part) => (part === chosenAccount ? it : skip));
 
-  itAsIs("sees every fact and leaves nothing", async () => {
+  itAsIs("the suite sees every fact, and leaves nothing in the account", async () => {
     const { ended, readOutput } = startSuite("--stage", "suite", "--budget", "5");
     const code = await ended;
     const seenFacts = await readFacts();
     assert.deepEqual(
-      [...seenFacts].filter(([, { is }]) => is !== "seen"),
+      [...seenFacts].filter(([, { result }]) => result !== "seen"),
       [],
       readOutput(),
     );
@@ -94,15 +89,15 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
     assert.deepEqual([listLiveStacks(), account.lambda.functions.size], [[], 0]);
   });
 
-  itNew("passes in an account with ten concurrent executions, and leaves nothing", async () => {
+  itNew("the suite passes in an account with ten concurrent executions, and leaves nothing", async () => {
     account.lambda.quotas.concurrency = 10;
     const { ended, readOutput } = startSuite("--stage", "fresh", "--budget", "5");
     const code = await ended.finally(() => {
       account.lambda.quotas = { ...defaultQuotas };
     });
-    const differing = [...(await readFacts())].filter(([, { is }]) => is !== "seen");
+    const differing = [...(await readFacts())].filter(([, { result }]) => result !== "seen");
     assert.deepEqual(
-      differing.map(([id, { is }]) => `${id} ${is}`),
+      differing.map(([id, { result }]) => `${id} ${result}`),
       ["reserved-leaves-100 not seen", "provisioned-weighted-alias not seen", "provisioned-version not seen"],
       readOutput(),
     );
@@ -110,7 +105,7 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
     assert.match(await readReport(), /\| left in the account \| nothing \|/);
   });
 
-  itPlanted("reports what differs, and what could not be destroyed", async () => {
+  itPlanted("the suite reports the facts that differ, and the resources that could not be destroyed", async () => {
     const { lambda, s3 } = account;
     const [answerLambda, answerS3] = [lambda.answer, s3.answer];
     // In this account, Lambda publishes code with any hash.
@@ -133,9 +128,9 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
       Object.assign(s3, { answer: answerS3 });
     });
     assert.equal(code, 1, readOutput());
-    const differing = [...(await readFacts())].filter(([, { is }]) => is !== "seen");
+    const differing = [...(await readFacts())].filter(([, { result }]) => result !== "seen");
     assert.deepEqual(
-      differing.map(([id, { is }]) => `${id} ${is}`),
+      differing.map(([id, { result }]) => `${id} ${result}`),
       ["publish-wrong-hash differs", "no-platform-lines differs", "s3-write-if-absent differs"],
       readOutput(),
     );
@@ -145,15 +140,15 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
     assert.match(report, /^- function postern-planted-do-as-annotated$/m);
   });
 
-  itPlanted("destroys everything with --destroy", async () => {
+  itPlanted("the suite destroys everything with --destroy", async () => {
     const { ended, readOutput } = startSuite("--stage", "planted", "--destroy");
     assert.equal(await ended, 0, readOutput());
     assert.deepEqual([listLiveStacks(), account.lambda.functions.size], [[], 0]);
   });
 
-  it("destroys everything when it is stopped", async () => {
+  it("the suite destroys everything when it is stopped by SIGINT", async () => {
     const { child, ended, readOutput } = startSuite("--stage", "stopped", "--budget", "5");
-    await waitUntil("it deploys nothing", async () => account.lambda.functions.size > 0);
+    await waitUntil("the suite deployed nothing in time", async () => account.lambda.functions.size > 0);
     child.kill("SIGINT");
     assert.equal(await ended, 1, readOutput());
     assert.match(await readReport(), /\| left in the account \| nothing \|/);
@@ -171,13 +166,9 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
     ],
   ];
   for (const [title, words, sentence] of refusals)
-    it(`refuses ${title}, and creates nothing`, async () => {
-      await new SSM(account.actAs("tester")).putParameter({
-        Name: "/postern/taken/keys",
-        Value: "a",
-        Type: "String",
-        Overwrite: true,
-      });
+    it(`the suite refuses ${title}, and creates nothing`, async () => {
+      const parameter = { Name: "/postern/taken/keys", Value: "a", Type: "String" as const, Overwrite: true };
+      await new SSM(account.actAs("tester")).putParameter(parameter);
       const { ended, readOutput } = startSuite(...words);
       assert.equal(await ended, 2);
       assert.match(readOutput(), sentence);
@@ -190,7 +181,7 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
     ["too early an end", inMinutes(40), /a run needs 30 minutes and 20 for the destruction/],
   ];
   for (const [title, expiration, sentence] of credentials)
-    it(`refuses temporary credentials with ${title}, and creates nothing`, async () => {
+    it(`the suite refuses temporary credentials with ${title}, and creates nothing`, async () => {
       const temporary = { AWS_SESSION_TOKEN: "token", AWS_CREDENTIAL_EXPIRATION: expiration };
       const { ended, readOutput } = startSuiteWith(temporary, "--stage", "early", "--budget", "5");
       assert.equal(await ended, 2);
@@ -198,10 +189,13 @@ describe("the suite for a real account", await needs("moto", "runtime client"), 
       assert.deepEqual(listLiveStacks(), []);
     });
 
-  it("stops before temporary credentials end, so that it can destroy everything", async () => {
+  it("the suite stops before temporary credentials end, so that time is left to destroy everything", async () => {
+    // The destruction needs 20 of the 90 minutes.
     const temporary = { AWS_SESSION_TOKEN: "token", AWS_CREDENTIAL_EXPIRATION: inMinutes(90.5) };
     const { child, ended, readOutput } = startSuiteWith(temporary, "--stage", "early", "--budget", "5");
-    await waitUntil("it says nothing", async () => /stops after \d+ minutes/.test(readOutput()));
+    await waitUntil("the suite did not say in time when it stops", async () =>
+      /stops after \d+ minutes/.test(readOutput()),
+    );
     child.kill("SIGINT");
     await ended;
     assert.match(

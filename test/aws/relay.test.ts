@@ -19,6 +19,7 @@ import { type Account, openAccount } from "./account.ts";
 
 const address = "127.53.0.20";
 
+// A relay runs in a cluster. The API server calls it without a key, and it calls the functions with the cluster's key.
 describe("a stage with a relay", await needs("moto", "API server", "relay"), () => {
   let account: Account;
   let cluster: TestCluster;
@@ -26,12 +27,15 @@ describe("a stage with a relay", await needs("moto", "API server", "relay"), () 
   let options: string[];
   let port: number;
   let relay: RunningProgram | undefined;
-  let surroundings: Omit<RelaySurroundings, "key">;
+  /** The settings of the relay, but for the key. */
+  let relaySettings: Omit<RelaySurroundings, "key">;
 
-  const buildConfig = (failurePolicy: string, rest = "") =>
+  const buildConfig = (failurePolicy: string, clusterYaml = "") =>
     `rules: { always-pull-images: { failurePolicy: ${failurePolicy} } }
-clusters: { shop: { service: { name: "postern-relay/postern-relay:${port}", ca: relay/ca.crt }${rest} } }
+clusters: { shop: { service: { name: "postern-relay/postern-relay:${port}", ca: relay/ca.crt }${clusterYaml} } }
 `;
+  /** Returns the options without `--ca`. */
+  const getClusterOptions = () => options.slice(0, 4);
   const runPostern = (...words: string[]) => checkout.postern(account.actAs("pipeline").env, ...words);
   const succeed = async (...words: string[]) => {
     const { code, stdout, stderr } = await runPostern(...words);
@@ -41,7 +45,7 @@ clusters: { shop: { service: { name: "postern-relay/postern-relay:${port}", ca: 
   const readKey = async () => (await succeed("key", "shop", "--stage", "test")).trim();
   const replaceRelay = async () => {
     await relay?.stop();
-    relay = await startRelay(join(checkout.folder, "relay"), { ...surroundings, key: await readKey() });
+    relay = await startRelay(join(checkout.folder, "relay"), { ...relaySettings, key: await readKey() });
   };
   const configurations = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/postern";
   const readEntries = async (): Promise<WebhookEntry[]> =>
@@ -51,8 +55,11 @@ clusters: { shop: { service: { name: "postern-relay/postern-relay:${port}", ca: 
     const answer = await cluster.admin({ method: "POST", path: "/api/v1/namespaces/default/pods", body });
     return { ...answer, policy: Object(answer.body).spec?.containers[0].imagePullPolicy };
   };
-  /** Starts a rotation. Returns its steps so far, and a promise for the message with which it fails. */
-  const rotate = async (which: "stage" | "cluster", patience: number) => {
+  /**
+   * Starts to replace the key of the stage or of the cluster, and gives up after `patience` milliseconds. Returns the
+   * steps so far, and a promise for the final sentence.
+   */
+  const rotate = async (keyOwner: "stage" | "cluster", patience: number) => {
     const { rotateStageKey, rotateClusterKey } =
       await checkout.load<typeof import("../../infra/rollout/rotate.ts")>("infra/rollout/rotate.ts");
     const steps: string[] = [];
@@ -60,8 +67,8 @@ clusters: { shop: { service: { name: "postern-relay/postern-relay:${port}", ca: 
     const progress = recordProgress(steps);
     const job = await loadJob(checkout.folder, "functions", text, { ca: account.ca, progress });
     const waits = { unused: 1000, patience, every: 300 };
-    const rotation = which === "stage" ? rotateStageKey(job, waits) : rotateClusterKey(job, "shop", waits);
-    return { steps, ended: rotation.catch((error: Error) => error.message) };
+    const rotation = keyOwner === "stage" ? rotateStageKey(job, waits) : rotateClusterKey(job, "shop", waits);
+    return { steps, outcome: rotation.catch((error: Error) => error.message) };
   };
 
   before(async () => {
@@ -74,7 +81,7 @@ clusters: { shop: { service: { name: "postern-relay/postern-relay:${port}", ca: 
     const folder = join(checkout.folder, "relay");
     await readOrCreateServerCertificate(folder, "postern-relay.postern-relay.svc");
     const ca = await checkout.write("ca.pem", account.ca);
-    surroundings = {
+    relaySettings = {
       service: `${address}:${port}`,
       certificate: join(folder, "server.crt"),
       systemCa: ca,
@@ -98,7 +105,7 @@ clusters: { shop: { service: { name: "postern-relay/postern-relay:${port}", ca: 
     await checkout?.remove();
   });
 
-  it("has a plan that names the relay, and requires one address for all rules", async () => {
+  it("the plan names the relay, and requires one address for all rules", async () => {
     const file = join(checkout.folder, "serverless.yml");
     const text = await readFile(file, "utf8");
     await writeFile(file, text.replace(/endpoint: http\b/, "endpoint: url"));
@@ -112,14 +119,14 @@ clusters: { shop: { service: { name: "postern-relay/postern-relay:${port}", ca: 
     assert.match(stdout, /\nlimits\n {2}! the relay of cluster shop calls one address, and each function has a URL/);
   });
 
-  it("writes entries that call the relay, without a key", async () => {
+  it("`--write` writes entries that call the relay, without a key", async () => {
     await succeed("deploy", ...options, "--write", "written");
     const text = await readFile(join(checkout.folder, "written/shop.entries.yaml"), "utf8");
     assert.match(text, /service:\n +namespace: postern-relay\n +name: postern-relay\n +port: \d+\n +path: \/always-/);
     assert.doesNotMatch(text, /url:|\{key\}|relay:/);
   });
 
-  it("is deployed, and then equals its release", async () => {
+  it("a stage with a relay is deployed, and a second deployment has nothing to do", async () => {
     await replaceRelay();
     await succeed("deploy", ...options);
     const [entry] = await readEntries();
@@ -128,59 +135,57 @@ clusters: { shop: { service: { name: "postern-relay/postern-relay:${port}", ca: 
       service: { namespace: "postern-relay", name: "postern-relay", path: "/always-pull-images/mutate", port },
       caBundle: ca.toString("base64"),
     });
-    await waitUntil("pods are not changed", async () => (await createPod()).policy === "Always");
+    await waitUntil("pods were not changed in time", async () => (await createPod()).policy === "Always");
     assert.match(await succeed("deploy", ...options), /nothing to do: release r\d+ is live/);
-    assert.match(await succeed("status", ...options.slice(0, 4)), /cluster shop, .*: 2 entries, all answer/);
+    assert.match(await succeed("status", ...getClusterOptions()), /cluster shop, .*: 2 entries, all answer/);
   });
 
-  it("reports and repairs a change of an entry", async () => {
+  it("status reports and deploy repairs a change of an entry that calls the relay", async () => {
     const body = [{ op: "replace", path: "/webhooks/0/clientConfig/service/port", value: 1 }];
     await cluster.admin({ method: "PATCH", path: configurations, body, contentType: "application/json-patch+json" });
-    const { code, stdout } = await runPostern("status", ...options.slice(0, 4));
+    const { code, stdout } = await runPostern("status", ...getClusterOptions());
     assert.equal(code, 1);
     assert.match(stdout, new RegExp(`mutating entry .*: clientConfig.service.port is 1, not ${port}\n`));
     await succeed("deploy", ...options);
-    await succeed("status", ...options.slice(0, 4));
+    await succeed("status", ...getClusterOptions());
   });
 
-  it("rolls back to entries that call the relay", async () => {
-    await checkout.write(
-      "postern.yaml",
-      buildConfig("Ignore", ", rules: { always-pull-images: { timeoutSeconds: 5 } }"),
-    );
+  it("a rollback restores entries that call the relay", async () => {
+    const changedRule = ", rules: { always-pull-images: { timeoutSeconds: 5 } }";
+    await checkout.write("postern.yaml", buildConfig("Ignore", changedRule));
     await succeed("deploy", ...options, "--soften", "always-pull-images");
     assert.equal((await readEntries())[0]?.timeoutSeconds, 5);
-    await succeed("rollback", "--all", "--to", "r2", ...options.slice(0, 4));
+    await succeed("rollback", "--all", "--to", "r2", ...getClusterOptions());
     const [entry] = await readEntries();
     assert.deepEqual([entry?.timeoutSeconds, Object.keys(entry?.clientConfig ?? {})], [3, ["service", "caBundle"]]);
     await checkout.write("postern.yaml", buildConfig("Fail"));
     await succeed("deploy", ...options);
   });
 
-  it("keeps the old key until a review with the new key has come through the relay", async () => {
-    const { ended } = await rotate("stage", 2000);
-    assert.match(await ended, /^no review with the new key came through the relay of shop; once it has the new key/);
+  it("the old key is kept until a review with the new key has come through the relay", async () => {
+    const { outcome } = await rotate("stage", 2000);
+    assert.match(await outcome, /^no review with the new key came through the relay of shop; once it has the new key/);
     assert.equal((await createPod()).code, 201);
   });
 
-  for (const which of ["stage", "cluster"] as const)
-    it(`replaces the key of a ${which} once the relay has the new one`, async () => {
-      const { steps, ended } = await rotate(which, 60_000);
-      const saying = /^cluster shop: give its relay the new key now, which postern key shop --stage test prints/m;
-      await waitUntil("nothing is said about the relay", () => saying.test(steps.join("\n")));
+  for (const keyOwner of ["stage", "cluster"] as const)
+    it(`the key of a ${keyOwner} is replaced once the relay has the new key`, async () => {
+      const { steps, outcome } = await rotate(keyOwner, 60_000);
+      const advice = /^cluster shop: give its relay the new key now, which postern key shop --stage test prints/m;
+      await waitUntil("nothing was said about the relay in time", () => advice.test(steps.join("\n")));
       assert.equal((await createPod()).policy, "Always");
       await replaceRelay();
       let isOver = false;
-      ended.then(() => {
+      outcome.then(() => {
         isOver = true;
       });
       while (!isOver) assert.equal((await createPod()).policy, "Always");
-      assert.match(await ended, /^the key(?: of shop)? is replaced/);
+      assert.match(await outcome, /^the key(?: of shop)? is replaced/);
       assert.equal((await createPod()).policy, "Always");
     });
 
-  it("is deleted", async () => {
-    await succeed("destroy", "--stage", "test", "--kubeconfig", String(options[3]), "--yes");
+  it("the deletion of a stage with a relay deletes the entries", async () => {
+    await succeed("destroy", ...getClusterOptions(), "--yes");
     assert.deepEqual(await readEntries(), []);
   });
 });

@@ -50,19 +50,19 @@ const buildStampRule = (stamp: string) =>
   buildRule("mutate(note: Note, { settings }) { note.data = { ...note.data, stamp: settings.stamp }; },", {
     settings: `settings: { stamp: "${stamp}" },`,
   });
-const buildLimitRule = (question: string) =>
-  buildRule(`async validate(note: Note, { user, limit }) { ${question} },`, {
+const buildLimitRule = (code: string) =>
+  buildRule(`async validate(note: Note, { user, limit }) { ${code} },`, {
     settings: 'needs: { user: accessReview(), limit: get("limitranges") },',
     head: 'import { accessReview, get } from "#lib/needs.ts";',
   });
-// A rule's source must not name these globals. That is only a check of the source, and no sandbox.
+// A rule's source must not name `process` as a global, so this source gets it by a constructor.
 const buildNoteRule = (code: string) =>
   buildRule(`validate(note: Note) { ${code} },`, {
     head: `const process = Object.constructor("return process")();
       const { writeFileSync } = process.getBuiltinModule("node:fs");`,
   });
 
-/** Code that loops, ends its process or reads a secret. It must not affect other reviews. */
+/** Code of a rule that loops, ends its process or reads a secret. It must not affect the reviews of other notes. */
 const harmfulCode = `
     const name = note.metadata?.name;
     if (name === "endless") writeFileSync(\`\${process.argv[2]}/endless\`, String(process.pid));
@@ -80,12 +80,8 @@ const buildRecording = (
   name: string,
   { cluster = "prod", labels = {}, mutates = false, ...fields }: { [key: string]: unknown } = {},
 ) => {
-  const note = {
-    apiVersion: "v1",
-    kind: "ConfigMap",
-    metadata: { name, namespace: "shop", labels },
-    data: { text: "hello" },
-  };
+  const metadata = { name, namespace: "shop", labels };
+  const note = { apiVersion: "v1", kind: "ConfigMap", metadata, data: { text: "hello" } };
   const kind = { group: "", version: "v1", kind: "ConfigMap" };
   const resource = { group: "", version: "v1", resource: "configmaps" };
   const request = { kind, resource, requestKind: kind, requestResource: resource, name, options: null };
@@ -108,6 +104,7 @@ const buildStampRecording = (name: string, stamp: string) => {
   const { admitted: _, ...entry } = JSON.parse(buildRecording("stamp-notes", name, { mutates: true }).slice(2));
   return `- ${JSON.stringify({ ...entry, becomes: { ...entry.mutate, data: { text: "hello", stamp } } })}\n`;
 };
+/** Returns the fields of a recorded review that the rule refused. */
 const expectRefusal = (sentence: string) => ({ admitted: undefined, refused: sentence });
 
 const runGit = (...words: string[]) =>
@@ -139,8 +136,14 @@ before(async () => {
   await runGit("add", ".");
   await runGit("commit", "--quiet", "--message=one");
   await runGit("tag", "one");
-  const { stdout: empty } = await runGit("commit-tree", "-m", "empty", "4b825dc642cb6eb9a060e54bf8d69288fbee4904");
-  await runGit("branch", "empty", empty.trim());
+  // The hash is that of an empty tree.
+  const { stdout: emptyCommit } = await runGit(
+    "commit-tree",
+    "-m",
+    "empty",
+    "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+  );
+  await runGit("branch", "empty", emptyCommit.trim());
   await checkout.write("package-lock.json", "{}");
   await runGit("add", "package-lock.json");
   await runGit("commit", "--quiet", "--message=locked");
@@ -176,6 +179,7 @@ after(async () => {
   if (temporaryFolder) await rm(temporaryFolder, { recursive: true, force: true });
 });
 
+/** Runs `postern replay`, and asserts that it leaves no temporary files. */
 const replay = async (...words: string[]): Promise<ProgramOutput> => {
   const output = await checkout.postern({ TMPDIR: temporaryFolder, AWS_SECRET_ACCESS_KEY: "hush" }, "replay", ...words);
   assert.deepEqual(await readdir(temporaryFolder), [], "something is left behind");
@@ -207,12 +211,12 @@ const evaluateForRecording = async (
   const context = { name, mode: "enforce" as const, settings, variant, kubernetes, now: new Date(now) };
   const decision = await evaluateCase(listed, entry, review);
   const evaluation = { rule, phase: getCasePhase(entry), request: review.request, context, decision };
-  const origin = { rule: name, cluster: "local", version: "local", at: "2026-11-20T10:00:00Z" };
-  return [{ ...evaluation, needs: rule.needs && needs }, origin];
+  const recorded = { rule: name, cluster: "local", version: "local", at: "2026-11-20T10:00:00Z" };
+  return [{ ...evaluation, needs: rule.needs && needs }, recorded];
 };
 
 describe("a replay", withGit, () => {
-  it("finds no difference if the rules of a commit answer as recorded", async () => {
+  it("a replay finds no difference if the rules of a commit answer as recorded", async () => {
     const file = await writeRecordings(
       [
         buildRecording("require-owner", "a", expectRefusal("metadata.labels.owner must be set")),
@@ -225,7 +229,7 @@ describe("a replay", withGit, () => {
     assert.deepEqual([code, stderr, stdout], [0, "", "4 reviews: 4 alike\n"]);
   });
 
-  it("lists the differences between the answers of another checkout and of the working tree, by rule", async () => {
+  it("a replay lists by rule how the answers of another checkout and of the working tree differ", async () => {
     await writeRecordings(
       buildRecording("require-owner", "a", expectRefusal("anything")) +
         buildRecording("require-owner", "b", { labels: { owner: "jane" } }),
@@ -292,9 +296,9 @@ warn-notes
     assert.ok(!(await readdir(join(checkout.folder, "old"))).includes("dist"), "the other checkout isn't as it was");
   });
 
-  it("can print JSON, and can compare folders that were built", async () => {
-    const { code: built, stderr: why } = await checkout.postern({}, "build", "--to", "built");
-    assert.deepEqual([built, why], [0, ""]);
+  it("a replay can print JSON, and can compare recorded answers with a folder that was built", async () => {
+    const built = await checkout.postern({}, "build", "--to", "built");
+    assert.deepEqual([built.code, built.stderr], [0, ""]);
     const recordings = [
       buildRecording("require-owner", "a", expectRefusal("metadata.labels.owner must be set")),
       buildStampRecording("c", "two"),
@@ -306,8 +310,8 @@ warn-notes
     const { reviews, ...rest } = JSON.parse(stdout);
     const summary = { alike: 2, differs: 1, neither: 0, unplayed: 4, unreadable: 0, redacted: 0 };
     assert.deepEqual([code, rest], [1, { against: "recorded", with: "built", summary }]);
-    const [first, ...others] = reviews;
-    const { file: _, answers, ...review } = first;
+    const [ownerReview, ...otherReviews] = reviews;
+    const { file: _, answers, ...review } = ownerReview;
     assert.deepEqual(review, {
       line: 1,
       name: "is asked about CREATE ConfigMap shop/a",
@@ -322,13 +326,13 @@ warn-notes
       { made: { ...denial, message: "metadata.labels.owner must be set" } },
       { made: { ...denial, message: "metadata.labels must name an owner" }, mode: "enforce" },
     ]);
-    const faults = others.map(({ answers }: { answers: { fault?: string }[] }) => answers[1]?.fault);
+    const faults = otherReviews.map(({ answers }: { answers: { fault?: string }[] }) => answers[1]?.fault);
     const processEnded = "its process ended with 7";
-    const noLongerAsked = "it is not asked any more, for 3 reviews ended its process";
-    assert.deepEqual(faults, [processEnded, processEnded, processEnded, noLongerAsked]);
+    const notCalled = "it is not asked any more, for 3 reviews ended its process";
+    assert.deepEqual(faults, [processEnded, processEnded, processEnded, notCalled]);
   });
 
-  it("uses recorded settings with --settings recorded, and written cases with their own settings", async () => {
+  it("`--settings recorded` replays reviews with recorded settings, and cases with their own", async () => {
     const { admitted: _, ...entry } = JSON.parse(buildRecording("stamp-notes", "a", { mutates: true }).slice(2));
     const file = await writeRecordings(
       `- ${JSON.stringify({ ...entry, settings: { stamp: "then" }, becomes: { ...entry.mutate, data: { text: "hello", stamp: "then" } } })}\n`,
@@ -345,16 +349,8 @@ warn-notes
   becomes: { metadata: { name: a }, data: { stamp: own } }
 `,
     );
-    const { code, stdout } = await replay(
-      file,
-      written,
-      "--settings",
-      "recorded",
-      "--rules",
-      "stamp-notes",
-      "--with",
-      "built",
-    );
+    const words = ["--settings", "recorded", "--rules", "stamp-notes", "--with", "built"];
+    const { code, stdout } = await replay(file, written, ...words);
     assert.equal(
       stdout,
       `stamp-notes
@@ -371,7 +367,7 @@ warn-notes
     assert.equal(code, 1);
   });
 
-  it("reports errors in a sentence", async () => {
+  it("a replay reports errors in a sentence", async () => {
     const { default: command } =
       await checkout.load<typeof import("../../infra/commands/replay.ts")>("infra/commands/replay.ts");
     const file = await writeRecordings(buildRecording("spin-notes", "a"));
@@ -379,13 +375,8 @@ warn-notes
     await chmod(npm, 0o755);
     Object.assign(process.env, { TMPDIR: temporaryFolder, PATH: `${dirname(npm)}:${process.env.PATH}` });
     const requireRefusal = async (changes: Record<string, string>, sentence: string) => {
-      const values: Record<string, string> = {
-        against: "recorded",
-        seconds: "10",
-        most: "20",
-        words: file,
-        ...changes,
-      };
+      const usual = { against: "recorded", seconds: "10", most: "20", words: file };
+      const values: Record<string, string> = { ...usual, ...changes };
       if (values.with === "built") values.with = join(checkout.folder, "built");
       const options: ParsedOptions = {
         text: (name) => values[name],
@@ -413,7 +404,7 @@ warn-notes
     assert.deepEqual(await readdir(temporaryFolder), []);
   });
 
-  it("finds no difference if the cases of all rules are recorded and replayed", async () => {
+  it("a replay finds no difference if the cases of all rules are recorded and replayed", async () => {
     const lines: string[] = [];
     const catalogue = await readCatalogue();
     for (const listed of catalogue)
@@ -427,7 +418,7 @@ warn-notes
     assert.deepEqual([stdout, stderr, code], [`${count} reviews: ${count} alike\n`, "", 0]);
   });
 
-  it("reports how many reviews a script decides on placeholders", async () => {
+  it("a replay reports how many reviews a script decided on placeholders", async () => {
     const listed = (await readCatalogue()).find(({ name }) => name === "policy-validate");
     const scriptCase =
       listed && (await readCases(listed)).find(({ name }) => name === "refuses by a script, with its reason");
@@ -449,7 +440,7 @@ warn-notes
     assert.deepEqual([summary.alike, summary.redacted], [2, 1]);
   });
 
-  it("leaves no files and no process behind when it is interrupted", async () => {
+  it("an interrupted replay leaves no files and no process behind", async () => {
     const words = [join(checkout.folder, "infra/main.ts"), "replay", "-", "--rules", "spin-notes"];
     const child = spawn(process.execPath, words, {
       cwd: checkout.folder,
@@ -460,7 +451,7 @@ warn-notes
     // Standard input stays open, so the command waits for more reviews.
     child.stdin.write(buildRecording("spin-notes", "endless"));
     let pid = 0;
-    await waitUntil("no rule was called", async () => {
+    await waitUntil("no rule was called in time", async () => {
       const [file] = globSync(`${temporaryFolder}/*/endless`);
       pid = file === undefined ? 0 : Number(await readFile(file, "utf8"));
       return pid > 0;
@@ -468,10 +459,10 @@ warn-notes
     child.kill("SIGINT");
     assert.deepEqual(await exited, [130, null]);
     assert.deepEqual(await readdir(temporaryFolder), []);
-    await waitUntil("a rule is still at it", () => !isAlive(pid));
+    await waitUntil("the rule's process still ran after the replay", () => !isAlive(pid));
   });
 
-  it("leaves no files behind and exits with 3 if its output is closed", async () => {
+  it("a replay leaves no files behind and exits with 3 if its output is closed", async () => {
     const file = await writeRecordings(buildRecording("require-owner", "a", { labels: { owner: "jane" } }));
     const child = spawn(process.execPath, [join(checkout.folder, "infra/main.ts"), "replay", file, "-o", "json"], {
       cwd: checkout.folder,
@@ -506,7 +497,7 @@ describe("a replay with the deployed versions", await needs("git", "moto", "runt
     return row?.reviews;
   };
 
-  it("invokes the live versions without counting the reviews, and compares them with the working tree", async () => {
+  it("`--against live` invokes the live versions without counting reviews, and shows the differences", async () => {
     const config = "rules: { stamp-notes: {}, require-owner: {} }\nclusters: { prod: {} }\n";
     await checkout.write("postern.yaml", `${config}groups: { all-notes: [stamp-notes] }\n`);
     const file = await writeRecordings(

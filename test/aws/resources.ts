@@ -13,7 +13,7 @@ import type { Storage } from "./moto.ts";
 
 type Properties = Record<string, unknown>;
 
-/** A created resource. */
+/** A created resource: its physical id, and the attributes that Fn::GetAtt finds. */
 export interface PhysicalResource {
   physical: string;
   attributes: Record<string, string>;
@@ -26,6 +26,7 @@ export interface ResourcePlace {
   name: string;
 }
 
+/** How the resources of a type are created, changed and deleted. */
 export interface ResourceKind {
   make(properties: Properties, place: ResourcePlace): Promise<PhysicalResource>;
   /** Changes a resource; returns undefined if it has to be replaced. */
@@ -60,6 +61,7 @@ interface ResourceServices {
 
 const account = "123456789012";
 
+/** Returns a function that finds the kind of a resource type. `act` calls Lambda. */
 export const openKinds = ({
   act,
   requireGatewayRight,
@@ -71,7 +73,7 @@ export const openKinds = ({
   region,
 }: ResourceServices): ((type: string) => ResourceKind) => {
   const waitUntilIdle = async (name: string) => {
-    while ((lambda.functions.get(name)?.busy ?? 0) > Date.now()) await wait(5);
+    while ((lambda.functions.get(name)?.busyUntil ?? 0) > Date.now()) await wait(5);
   };
   /** Ignores the error for a resource that doesn't exist any more. */
   const ignoreMissing = (error: unknown) => {
@@ -154,13 +156,13 @@ export const openKinds = ({
     "AWS::Lambda::Alias": {
       make: async (properties) => {
         const { name } = parseFunctionName(String(properties.FunctionName));
-        const { AliasArn } = await act("CreateAlias", name, { Name: properties.Name, ...selectRoute(properties) });
+        const { AliasArn } = await act("CreateAlias", name, { Name: properties.Name, ...buildAliasInput(properties) });
         return { physical: String(AliasArn), attributes: { AliasArn: String(AliasArn) } };
       },
       change: async (physical, before, after) => {
         if (before.FunctionName !== after.FunctionName || before.Name !== after.Name) return undefined;
         const { name, qualifier = "" } = parseFunctionName(physical);
-        await act("UpdateAlias", name, selectRoute(after), { Name: qualifier });
+        await act("UpdateAlias", name, buildAliasInput(after), { Name: qualifier });
         return { physical, attributes: { AliasArn: physical } };
       },
       remove: async (physical) => {
@@ -292,8 +294,8 @@ export const openKinds = ({
   };
 
   /**
-   * Throws if an access log goes to a log group outside `/aws/vendedlogs/`. For such a group, AWS extends the region's
-   * policy for the delivery of logs, and in the stand-in this policy has no room for more names.
+   * Throws if an access log goes to a log group outside `/aws/vendedlogs/`. For such a group, AWS adds the name to the
+   * region's policy for the delivery of logs. In the stand-in, this policy has no room for another name.
    */
   const requireVendedLogs = ({ AccessLogSettings }: Properties) => {
     const { DestinationArn } = Object(AccessLogSettings);
@@ -305,7 +307,7 @@ export const openKinds = ({
     );
   };
   /**
-   * Creates the kind for a type of resources that are only data. Their names are generated unless the template has one.
+   * Creates the kind for a type whose resources are only data. A name is generated if the template has none.
    */
   const createDataKind = (type: string): ResourceKind => {
     const [, service = "", resourceType = ""] = type.split("::");
@@ -334,7 +336,7 @@ export const openKinds = ({
       },
     };
   };
-  /** Wraps a kind of API Gateway: each operation needs the right to its path. Only APIs and stages have tags. */
+  /** Wraps a kind of API Gateway, so that each operation needs a right to its path. Only APIs and stages have tags. */
   const requireRights = (type: string, kind: ResourceKind): ResourceKind => {
     // AWS::ApiGatewayV2::Route has the collection `routes`.
     const collection = `${type.replace("AWS::ApiGatewayV2::", "").toLowerCase()}s`;
@@ -394,11 +396,12 @@ const selectConfiguration = ({ Description, Handler, Runtime, Role, MemorySize, 
 };
 
 /**
- * Returns the input of UpdateAlias from an alias's properties. Without weights in the template, it removes all weights.
+ * Returns the input of UpdateAlias from an alias's properties. Without weights in the template, the input removes all
+ * weights.
  */
-const selectRoute = ({ FunctionVersion, Description, RoutingConfig }: Properties) => {
-  const listed: unknown = Object(RoutingConfig).AdditionalVersionWeights;
-  const weights = (Array.isArray(listed) ? listed : []).map((entry) => [
+const buildAliasInput = ({ FunctionVersion, Description, RoutingConfig }: Properties) => {
+  const inTemplate: unknown = Object(RoutingConfig).AdditionalVersionWeights;
+  const weights = (Array.isArray(inTemplate) ? inTemplate : []).map((entry) => [
     entry.FunctionVersion,
     Number(entry.FunctionWeight),
   ]);

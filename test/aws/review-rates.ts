@@ -40,7 +40,7 @@ export const openRuleForRates = async (name: string) => {
 
 /**
  * Sends on average `rate` reviews a second at random times, for `seconds`. As in Lambda, each review goes to an idle
- * function; if no function is idle, the review waits.
+ * function; if no function is idle, the review waits. Returns the numbers of answers, and quantiles of their times.
  */
 export const sendAtRate = async (
   rate: number,
@@ -50,13 +50,14 @@ export const sendAtRate = async (
 ) => {
   const random = createRandom(1);
   const idle = [...functions];
+  /** The times at which the waiting reviews were sent. */
   const waiting: number[] = [];
   const answers: AnswerCounts = { admitted: 0, refused: 0, failed: 0 };
   const times: number[] = [];
   const work = async (send: SendReview) => {
-    for (let sent = waiting.shift(); sent !== undefined; sent = waiting.shift()) {
+    for (let sendTime = waiting.shift(); sendTime !== undefined; sendTime = waiting.shift()) {
       answers[await send(buildRequest())]++;
-      times.push(performance.now() - sent);
+      times.push(performance.now() - sendTime);
     }
     // `idle` is a stack: the function that answered last gets the next review.
     idle.push(send);

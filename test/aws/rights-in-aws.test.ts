@@ -48,6 +48,7 @@ const unusedRights: Record<string, string> = {
 };
 
 const { types, accessEntry, refusedToDeploy, refusedToRead, refusedToFunctions } = readRows<{
+  /** What CloudFormation does for a type: `actions` on the resources `on`, and others on any or on tagged resources. */
   types: Record<string, { on: string[]; actions: string[]; anywhere?: string[]; tagged?: Call[] }>;
   /** A call that the role for deployments may make. The calls of `refusedToDeploy` differ from it, and are refused. */
   accessEntry: Call;
@@ -89,14 +90,14 @@ const actionsOnAnyResource = new Set([
 
 const cfnLint = await needs("cfn-lint");
 
-describe("the roles for one stage", () => {
+describe("the roles of infra/aws/iam/pipeline.yml", () => {
   const policies = ["PlanPolicy", "DeployPolicy", "StackPolicy", "EmergencyPolicy", "FunctionsBoundary"];
   const github = { Stage: stage, GitHubRepository: "acme/postern" };
   const boundary = `arn:aws:iam::${accountId}:stack/FunctionsBoundary`;
 
-  it("is a template that cfn-lint finds nothing wrong with", cfnLint, () => lint(templateFile));
+  it("cfn-lint finds no fault in the template of the roles", cfnLint, () => lint(templateFile));
 
-  it("names every action in full, and uses the resource * only where AWS has no narrower one", async () => {
+  it("policies name actions in full, and the resource * only for actions without a narrower resource", async () => {
     const { policy } = await readAccess({ ...github, CodeBuildProjects: "postern-", CodeBuildArtefacts: "source" });
     for (const { actions, Resource, Effect, Condition, policy: name, ...rest } of [
       ...policies,
@@ -113,8 +114,8 @@ describe("the roles for one stage", () => {
     }
   });
 
-  it("has policies of at most 6144 characters, which is IAM's limit", async () => {
-    const { policy } = await readAccess({ ...github, Stage: "a23456789012345f" });
+  it("no policy has more than 6144 characters, which is IAM's limit", async () => {
+    const { policy } = await readAccess({ ...github, Stage: "a23456789012345f" }); // the longest name
     for (const name of policies) {
       const Statement = policy(name).map(({ policy: _, actions: __, ...statement }) => statement);
       const { length } = JSON.stringify({ Version: "2012-10-17", Statement });
@@ -122,7 +123,7 @@ describe("the roles for one stage", () => {
     }
   });
 
-  it("trusts at GitHub only pull requests to plan, and the branch or the environment to deploy", async () => {
+  it("at GitHub, only pull requests may plan, and only the branch or the environment may deploy", async () => {
     const readSubjects = async (parameters: Record<string, string>) => {
       const { trust } = await readAccess({ ...github, ...parameters });
       return Object.fromEntries(
@@ -144,13 +145,13 @@ describe("the roles for one stage", () => {
     assert.deepEqual(environment, { PlanRole: plan, DeployRole: prod, EmergencyRole: prod });
   });
 
-  it("trusts builds of the named projects of this account alone", async () => {
+  it("the roles trust only builds of the named CodeBuild projects of this account", async () => {
     const { trust, role } = await readAccess({ Stage: stage, CodeBuildProjects: "postern-test-" });
     for (const name of ["PlanRole", "DeployRole"]) {
-      const [only, ...others] = trust(name);
-      assert.deepEqual(others, []);
-      assert.deepEqual(only?.Principal, { Service: "codebuild.amazonaws.com" });
-      assert.deepEqual(only?.Condition, {
+      const [statement, ...otherStatements] = trust(name);
+      assert.deepEqual(otherStatements, []);
+      assert.deepEqual(statement?.Principal, { Service: "codebuild.amazonaws.com" });
+      assert.deepEqual(statement?.Condition, {
         StringEquals: { "aws:SourceAccount": accountId },
         ArnLike: { "aws:SourceArn": buildArn("codebuild", "project/postern-test-*") },
       });
@@ -162,7 +163,7 @@ describe("the roles for one stage", () => {
     }
   });
 
-  it("has no roles for pipelines if there are no pipelines", async () => {
+  it("only the role for emergencies exists if there are no pipelines", async () => {
     const { resources, trust } = await readAccess({ Stage: stage });
     assert.deepEqual(
       ["PlanRole", "DeployRole", "EmergencyRole", "GitHub", "GitLab"].filter((id) => resources.has(id)),
@@ -174,27 +175,27 @@ describe("the roles for one stage", () => {
     );
   });
 
-  it("can't change themselves, reach another stage, or create a role without the permissions boundary", async () => {
+  it("the role that deploys can't change the roles, reach another stage or create an unlimited role", async () => {
     const { role, resources } = await readAccess({ ...github, EksClusters: [buildArn("eks", "cluster/shop")] });
     const deploy = role("DeployRole");
     const context = { ...cloudFormationContext, "iam:PermissionsBoundary": boundary };
     const roleNames = ["PlanRole", "DeployRole", "EmergencyRole"].map((id) =>
       String(resources.get(id)?.Properties.RoleName),
     );
-    const changesOfItself = roleNames.flatMap((name) =>
+    const changesOfRoles = roleNames.flatMap((name) =>
       ["iam:PutRolePolicy", "iam:UpdateAssumeRolePolicy", "iam:PassRole", "iam:DeleteRole"].map((action): Call => {
         const resource = `arn:aws:iam::${accountId}:role/${name}`;
         return { action, resource, context: { ...context, "iam:PassedToService": "lambda.amazonaws.com" } };
       }),
     );
-    for (const call of [...changesOfItself, ...refusedToDeploy])
+    for (const call of [...changesOfRoles, ...refusedToDeploy])
       assert.equal(findAllowingStatement(deploy, call), undefined, JSON.stringify(call));
     assert.ok(findAllowingStatement(deploy, accessEntry));
-    const created = { action: "iam:CreateRole", resource: refusedToDeploy[0]?.resource ?? "", context };
-    assert.ok(findAllowingStatement(deploy, created));
+    const creation = { action: "iam:CreateRole", resource: refusedToDeploy[0]?.resource ?? "", context };
+    assert.ok(findAllowingStatement(deploy, creation));
   });
 
-  it("shows roles nothing of other functions, stacks, topics and logs", async () => {
+  it("no role can read other functions, stacks, topics and logs; only two can read the stage's topic", async () => {
     const topic = buildArn("sns", "oncall");
     const { role } = await readAccess({
       ...github,
@@ -204,14 +205,14 @@ describe("the roles for one stage", () => {
     for (const id of ["PlanRole", "DeployRole", "EmergencyRole"])
       for (const call of refusedToRead)
         assert.equal(findAllowingStatement(role(id), call), undefined, `${id}: ${JSON.stringify(call)}`);
-    const counting = { action: "sns:GetTopicAttributes", resource: topic };
-    const counters = ["PlanRole", "DeployRole", "EmergencyRole"].filter((id) =>
-      findAllowingStatement(role(id), counting),
+    const readingTopic = { action: "sns:GetTopicAttributes", resource: topic };
+    const topicReaders = ["PlanRole", "DeployRole", "EmergencyRole"].filter((id) =>
+      findAllowingStatement(role(id), readingTopic),
     );
-    assert.deepEqual(counters, ["DeployRole", "EmergencyRole"]);
+    assert.deepEqual(topicReaders, ["DeployRole", "EmergencyRole"]);
   });
 
-  it("has rights on everything only for the actions and roles in the table of docs/reference/rights.md", async () => {
+  it("the actions with the resource * are those in the table of docs/reference/rights.md", async () => {
     const { role } = await readAccess(github);
     const page = await readFile(new URL("../../docs/reference/rights.md", import.meta.url), "utf8");
     const [, table = ""] = page.split("| right | roles |");
@@ -231,7 +232,7 @@ describe("the roles for one stage", () => {
     assert.deepEqual(groups.sort(), listed.sort());
   });
 
-  it("gives the roles for plans and emergencies no right to create or delete", async () => {
+  it("the roles for plans and emergencies have no right to create or delete", async () => {
     const { role } = await readAccess(github);
     const listVerbs = (id: string) =>
       role(id).flatMap(({ actions }) => actions.map((action) => action.replace(/^.*:/, "")));
@@ -244,7 +245,7 @@ describe("the roles for one stage", () => {
       );
   });
 
-  it("gives the role that checks clusters the right to find them on the branch, and no other", async () => {
+  it("the role that checks clusters trusts only the branch, and may only find clusters", async () => {
     const shop = buildArn("eks", "cluster/shop");
     const { role, trust } = await readAccess({ ...github, EksClusters: [shop] });
     assert.deepEqual(
@@ -256,7 +257,7 @@ describe("the roles for one stage", () => {
     assert.ok(!resources.has("LiveRole"));
   });
 
-  it("gives the key that signs URLs to roles that deploy or are on call, and not to the one that plans", async () => {
+  it("only the roles for deployments and emergencies can read the key that signs URLs", async () => {
     const { role } = await readAccess(github);
     const resource = buildArn("ssm", `parameter/postern/${stage}/keys`);
     const readers = ["PlanRole", "DeployRole", "EmergencyRole"].filter((id) =>
@@ -269,7 +270,7 @@ describe("the roles for one stage", () => {
     );
   });
 
-  it("limits functions to the rights that the rules of the catalogue and the named tokens need", async () => {
+  it("the boundary limits functions to the rights that the catalogue's rules and the named tokens need", async () => {
     const secret = `arn:aws:secretsmanager:us-east-1:${accountId}:secret:shop-AbCdEf`;
     const parameter = buildArn("ssm", "parameter/shop/token");
     const reviews = "arn:aws:s3:::reviews/prod/*";
@@ -366,16 +367,18 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     await checkout?.remove();
   });
 
+  /** Returns the options without `--ca`. */
+  const getClusterOptions = () => options.slice(0, 2);
   /** Runs postern with the rights of one role. */
   const runAs = async (role: string, ...words: string[]) => {
     currentRole = role;
     const { code, stdout, stderr } = await checkout.postern(account.actAs(role).env, ...words, "--stage", stage);
-    return { code, text: `${stdout}${stderr}`, stderr };
+    return { code, output: `${stdout}${stderr}`, stderr };
   };
   const requireSuccess = async (role: string, ...words: string[]) => {
-    const { code, text } = await runAs(role, ...words);
-    assert.equal(code, 0, text);
-    return text;
+    const { code, output } = await runAs(role, ...words);
+    assert.equal(code, 0, output);
+    return output;
   };
   const requireRefusal = async (role: string, action: string, ...words: string[]) => {
     const { code, stderr } = await runAs(role, ...words);
@@ -383,12 +386,12 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     assert.match(stderr, new RegExp(`^( .*: failed\\n)?AWS: .*not authorized to perform: ${action}[^\\n]*\\n$`));
   };
 
-  it("makes a plan of a new stage with the role for plans", async () => {
-    const text = await requireSuccess("PlanRole", "deploy", "--plan-only", ...optionsWithoutRights);
-    assert.match(text, /is new: .*\n\nledger\n {2}~ table postern-test: new\n/);
+  it("the role for plans can make a plan of a new stage", async () => {
+    const output = await requireSuccess("PlanRole", "deploy", "--plan-only", ...optionsWithoutRights);
+    assert.match(output, /is new: .*\n\nledger\n {2}~ table postern-test: new\n/);
   });
 
-  it("refuses to deploy with the role for plans, in a sentence", async () => {
+  it("a deployment with the role for plans fails with a sentence", async () => {
     await requireRefusal("PlanRole", "cloudformation:CreateStack", "deploy", ...options);
   });
 
@@ -403,7 +406,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
   const countChangeSets = () =>
     account.recordedCalls.filter(({ action }) => action === "cloudformation:ExecuteChangeSet").length;
   for (const [action, name] of lastSteps)
-    it(`continues after a deployment was killed at ${action} of ${name.source}`, async () => {
+    it(`a deployment that is killed at ${action} of ${name.source} leaves a lock`, async () => {
       currentRole = "DeployRole";
       const words = [join(checkout.folder, "infra/main.ts"), "deploy", ...options, "--stage", stage];
       const { PATH = "" } = process.env;
@@ -422,18 +425,19 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
       account.fault = undefined;
       assert.equal(signal, "SIGKILL", printed);
       await account.cloudformation.waitUntilIdle();
+      // The stack creates the bucket, which has the lock.
       if (action !== "cloudformation:CreateStack") {
-        const { code, text } = await runAs("DeployRole", "deploy", ...options);
-        assert.equal(code, 1, text);
+        const { code, output } = await runAs("DeployRole", "deploy", ...options);
+        assert.equal(code, 1, output);
         assert.match(
-          text,
+          output,
           /^this stage is locked by .* \(postern deploy\); the lock expires at .*Z unless that command renews it\n$/m,
         );
       }
-      account.s3.ahead += lockTermMilliseconds + 2_000;
+      account.s3.clockOffset += lockTermMilliseconds + 2_000;
     });
 
-  it("deploys with the role for deployments", async () => {
+  it("the role for deployments can deploy after earlier deployments were killed", async () => {
     // Killing a deployment also ends its osls, so the change set was executed only once.
     assert.equal(countChangeSets(), 1);
     assert.match(await requireSuccess("DeployRole", "deploy", ...options), /release r1 is live/);
@@ -444,18 +448,18 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
   const readUrls = async (): Promise<string[]> => {
     const path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/postern";
     const { body } = await cluster.admin({ method: "GET", path });
-    return Object(body).webhooks.map((one: { clientConfig: { url: string } }) => one.clientConfig.url);
+    return Object(body).webhooks.map((entry: { clientConfig: { url: string } }) => entry.clientConfig.url);
   };
 
-  it("makes a plan of a deployed stage with the role for plans, without the key and without rights in the cluster", async () => {
-    const first = account.recordedCalls.length;
-    const text = await requireSuccess("PlanRole", "deploy", "--plan-only", ...optionsWithoutRights);
+  it("the role for plans can make a plan of a deployed stage without the key and rights in the cluster", async () => {
+    const callsBefore = account.recordedCalls.length;
+    const output = await requireSuccess("PlanRole", "deploy", "--plan-only", ...optionsWithoutRights);
     assert.match(
-      text,
+      output,
       /stack\n {2}nothing to change\n\nrules\n {2}3 of 3 unchanged\n\ncluster local\n {2}nothing to change\n/,
     );
     assert.match(
-      text,
+      output,
       /compared with the entries that were deployed last; postern status compares them with the cluster/,
     );
     // The plan doesn't need a token that the cluster accepts.
@@ -463,22 +467,24 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
       await requireSuccess("PlanRole", "deploy", "--plan-only", "--config", "eks.yaml", ...optionsWithoutRights),
       /namespace-exists: new/,
     );
-    const calls = account.recordedCalls.slice(first);
+    const calls = account.recordedCalls.slice(callsBefore);
     assert.deepEqual(
       calls.filter(({ service }) => service === "ssm"),
       [],
     );
     const [, key = ""] = /\.([\w-]{86})\//.exec((await readUrls())[0] ?? "") ?? [];
     assert.notEqual(key, "");
-    const read = calls.filter(({ action }) => action === "s3:GetObject").map(({ name }) => name.split(/\/(.*)/s));
-    assert.ok(read.length > 0);
-    for (const [bucket = "", name = ""] of read) {
+    const readObjects = calls
+      .filter(({ action }) => action === "s3:GetObject")
+      .map(({ name }) => name.split(/\/(.*)/s));
+    assert.ok(readObjects.length > 0);
+    for (const [bucket = "", name = ""] of readObjects) {
       const document = String(await account.storage.read(bucket, name));
       assert.ok(document.includes("/{cluster}.{key}/") && !document.includes(key) && !document.includes("PRIVATE"));
     }
   });
 
-  it("shows in a plan, without the key, the changes that a deployment would make in a cluster's entries", async () => {
+  it("a plan without the key shows the changes that a deployment would make to entries", async () => {
     const changed = buildConfig("enforce", "[1, 2]").replace("mode: enforce", "timeoutSeconds: 5");
     await checkout.write("changed.yaml", changed);
     assert.match(
@@ -492,67 +498,68 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     );
   });
 
-  it("reports the status with the role for plans, and names the parts that could not be read", async () => {
-    const left = /its endpoints were not probed, because the key that signs URLs can't be read: .* ssm:GetParameter/;
-    const { code, text } = await runAs("PlanRole", "status", ...optionsWithoutRights.slice(0, 2));
-    assert.equal(code, 3, text);
-    assert.match(text, left);
-    assert.match(text, /^no alarm can ring: alarmTopics in serverless\.yml names no SNS topic$/m);
-    assert.match(text, /^ledger: table postern-test, for event-rate-limit: complete$/m);
-    assert.match(text, /the API server refuses to show the \w+WebhookConfiguration postern \(403\)/);
-    assert.doesNotMatch(text, /answer,|all answer/);
-    const known = await runAs("PlanRole", "status", ...options.slice(0, 2));
-    assert.deepEqual([known.code, left.test(known.text), / ~ /.test(known.text)], [3, true, false], known.text);
+  it("the status with the role for plans names the parts that could not be read", async () => {
+    const notProbed =
+      /its endpoints were not probed, because the key that signs URLs can't be read: .* ssm:GetParameter/;
+    const { code, output } = await runAs("PlanRole", "status", ...optionsWithoutRights.slice(0, 2));
+    assert.equal(code, 3, output);
+    assert.match(output, notProbed);
+    assert.match(output, /^no alarm can ring: alarmTopics in serverless\.yml names no SNS topic$/m);
+    assert.match(output, /^ledger: table postern-test, for event-rate-limit: complete$/m);
+    assert.match(output, /the API server refuses to show the \w+WebhookConfiguration postern \(403\)/);
+    assert.doesNotMatch(output, /answer,|all answer/);
+    // With rights in the cluster, only the endpoints are unknown.
+    const withRights = await runAs("PlanRole", "status", ...getClusterOptions());
+    const found = [notProbed.test(withRights.output), / ~ /.test(withRights.output)];
+    assert.deepEqual([withRights.code, ...found], [3, true, false], withRights.output);
   });
 
-  it("reports the whole status with the role that deploys", async () => {
-    const text = await requireSuccess("DeployRole", "status", ...options.slice(0, 2));
-    assert.match(text, /^no alarm can ring: [\s\S]*all answer/m);
+  it("the status with the role that deploys is complete", async () => {
+    const output = await requireSuccess("DeployRole", "status", ...getClusterOptions());
+    assert.match(output, /^no alarm can ring: [\s\S]*all answer/m);
   });
 
-  it("finds an unsigned key in a cluster's entry, and a ledger without recovery, without reading the signing key", async () => {
+  it("the status with the role for plans finds a wrong key in an entry, and a ledger without recovery", async () => {
     const path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/postern";
     const [, key = ""] = /\.([\w-]{86})\//.exec((await readUrls())[0] ?? "") ?? [];
     const replaceKey = async (other: string) => {
       const { body } = await cluster.admin({ method: "GET", path });
-      const text = JSON.stringify(body).replaceAll(/(?<=\/local\.)[\w-]{86}/g, other);
-      assert.equal((await cluster.admin({ method: "PUT", path, body: JSON.parse(text) })).code, 200);
+      const edited = JSON.stringify(body).replaceAll(/(?<=\/local\.)[\w-]{86}/g, other);
+      assert.equal((await cluster.admin({ method: "PUT", path, body: JSON.parse(edited) })).code, 200);
     };
     await replaceKey("A".repeat(86));
-    const { code, text } = await runAs("PlanRole", "status", ...options.slice(0, 2));
+    const { code, output } = await runAs("PlanRole", "status", ...getClusterOptions());
     await replaceKey(key);
-    assert.equal(code, 1, text);
-    assert.match(text, /~ mutating entry always-pull-images.postern.dev: clientConfig.url has another key than/);
-    assert.doesNotMatch(text, /validating entry/);
+    assert.equal(code, 1, output);
+    assert.match(output, /~ mutating entry always-pull-images.postern.dev: clientConfig.url has another key than/);
+    assert.doesNotMatch(output, /validating entry/);
     currentRole = "DeployRole";
-    const off = { PointInTimeRecoverySpecification: { PointInTimeRecoveryEnabled: false } };
-    const changed = await account.callTable(currentRole, "UpdateContinuousBackups", {
-      TableName: "postern-test",
-      ...off,
-    });
+    const recoveryOff = { PointInTimeRecoverySpecification: { PointInTimeRecoveryEnabled: false } };
+    const input = { TableName: "postern-test", ...recoveryOff };
+    const changed = await account.callTable(currentRole, "UpdateContinuousBackups", input);
     assert.equal(changed.status, 200);
-    const corrected = await runAs("PlanRole", "status", ...options.slice(0, 2));
-    assert.deepEqual([corrected.code, / ~ /.test(corrected.text)], [1, false], corrected.text);
-    assert.match(corrected.text, /^ledger: .*: its point-in-time recovery is off; postern deploy corrects that$/m);
+    const corrected = await runAs("PlanRole", "status", ...getClusterOptions());
+    assert.deepEqual([corrected.code, / ~ /.test(corrected.output)], [1, false], corrected.output);
+    assert.match(corrected.output, /^ledger: .*: its point-in-time recovery is off; postern deploy corrects that$/m);
   });
 
-  it("deploys changes of a rule's mode and of the key's version, and turns the ledger's recovery on", async () => {
+  it("the role for deployments can change a mode and a key version, and turn the ledger's recovery on", async () => {
     await checkout.write("postern.yaml", buildConfig("warn", "2"));
-    const text = await requireSuccess("DeployRole", "deploy", ...options);
+    const output = await requireSuccess("DeployRole", "deploy", ...options);
     assert.match(
-      text,
+      output,
       /stack\n {2}nothing to change\n\nledger\n {2}~ table postern-test: its point-in-time recovery is off\n/,
     );
-    assert.match(text, /release r2 is live/);
+    assert.match(output, /release r2 is live/);
   });
 
-  it("deploys a change of the stack", async () => {
+  it("the role for deployments can deploy a change of the stack", async () => {
     const yaml = await readFile(join(checkout.folder, "serverless.yml"), "utf8");
     await checkout.write("serverless.yml", yaml.replace("logRetentionInDays: 14", "logRetentionInDays: 30"));
     assert.match(await requireSuccess("DeployRole", "deploy", ...options), /resources changed/);
   });
 
-  it("repairs an alias and its permissions with the role that deploys", async () => {
+  it("the role for deployments can repair an alias and its permissions", async () => {
     const stranger = { StatementId: "mine", Action: "lambda:InvokeFunction", Principal: "999999999999" };
     await account.lambda.act("DeleteAlias", "postern-test-always-pull-images", {}, { Name: "live" });
     await account.lambda.act("AddPermission", "postern-test-event-rate-limit", stranger, { Qualifier: "live" });
@@ -564,49 +571,49 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     assert.match(await requireSuccess("DeployRole", "deploy", ...options), /changed in AWS: 3 repaired\n/);
   });
 
-  it("rolls back a rule, disarms it and arms it again with the role for emergencies", async () => {
+  it("the role for emergencies can roll back, disarm and arm a rule", async () => {
     const rule = "always-pull-images";
     const { cloudwatch } = account;
     const dimensions = { FunctionName: `postern-test-${rule}` };
     for (const _ of [1, 2, 3]) {
       cloudwatch.record({ namespace: "AWS/Lambda", metric: "Throttles", dimensions, value: 1, time: Date.now() });
-      cloudwatch.ahead += 60_000;
+      cloudwatch.clockOffset += 60_000;
     }
-    const status = await requireSuccess("EmergencyRole", "status", ...options.slice(0, 2));
+    const status = await requireSuccess("EmergencyRole", "status", ...getClusterOptions());
     assert.match(status, /ThrottlesAlarm1-\S+ +ALARM +postern-test-always-pull-images has 3 Throttles in 15 minutes\n/);
     assert.match(status, /all answer/);
-    cloudwatch.ahead = 0;
+    cloudwatch.clockOffset = 0;
     assert.match(await requireSuccess("EmergencyRole", "status", "--denials"), /^\d+ denials? since /);
     // The role may describe the EKS cluster; the cluster itself refuses its token.
-    const { code, text } = await runAs("EmergencyRole", "status", "--config", "eks.yaml");
-    assert.equal(code, 3, text);
-    assert.match(text, /all answer, .*the API server doesn't accept the credentials/s);
+    const { code, output } = await runAs("EmergencyRole", "status", "--config", "eks.yaml");
+    assert.equal(code, 3, output);
+    assert.match(output, /all answer, .*the API server doesn't accept the credentials/s);
     assert.match(await requireSuccess("EmergencyRole", "rollback", rule), /is at version/);
     assert.match(await requireSuccess("EmergencyRole", "disarm", rule, "--for", "5m"), /allows everything/);
     assert.match(await requireSuccess("EmergencyRole", "arm", rule), /decides again/);
   });
 
-  it("refuses to deploy with the role for emergencies, in a sentence", async () => {
+  it("a deployment with the role for emergencies fails with a sentence", async () => {
     await requireRefusal("EmergencyRole", "cloudformation:DescribeStacks", "deploy", ...options);
   });
 
-  it("rolls back, destroys the stage, deploys it again and destroys it with its data, with the role that deploys", async () => {
+  it("the role for deployments can roll back, destroy, deploy again, and destroy with the data", async () => {
     assert.match(
-      await requireSuccess("DeployRole", "rollback", "--all", "--to", "r1", ...options.slice(0, 2)),
+      await requireSuccess("DeployRole", "rollback", "--all", "--to", "r1", ...getClusterOptions()),
       /as in release r1/,
     );
     assert.match(
-      await requireSuccess("DeployRole", "destroy", "--yes", ...options.slice(0, 2)),
+      await requireSuccess("DeployRole", "destroy", "--yes", ...getClusterOptions()),
       /^kept, because --with-data is not given:\n( {2}the log group .*\n){2} {2}the table postern-test with the ledger$/m,
     );
     assert.match(await requireSuccess("DeployRole", "deploy", ...options), /release r1 is live/);
     assert.match(
-      await requireSuccess("DeployRole", "destroy", "--yes", "--with-data", ...options.slice(0, 2)),
+      await requireSuccess("DeployRole", "destroy", "--yes", "--with-data", ...getClusterOptions()),
       /^stage test is deleted\n(.*\n)*.* ledger: the table postern-test is deleted\n/,
     );
   });
 
-  it("has used all rights of its roles, except CloudFormation's and those of `unusedRights`", () => {
+  it("the tests above used all rights of the roles, except CloudFormation's and those of `unusedRights`", () => {
     const givenRights = ["PlanPolicy", "DeployPolicy", "EmergencyPolicy"].flatMap((id) =>
       access.policy(id).flatMap(({ policy, actions }) => actions.map((action) => `${policy} ${action}`)),
     );
@@ -614,7 +621,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     assert.deepEqual(unusedFound.sort(), Object.keys(unusedRights).sort());
   });
 
-  it("lets CloudFormation create, change and delete each resource type of its templates, and nothing else", async () => {
+  it("CloudFormation may create, change and delete the types of its templates, and nothing else", async () => {
     const text = await readFile(join(checkout.folder, "infra/build/resources.yaml"), "utf8");
     const ofRules = [...text.matchAll(/^ +Type: (AWS::\S+)$/gm)].map(([, type = ""]) => type);
     const declared = [...Object.values(template.Resources).map(({ Type }) => Type), ...ofRules];
@@ -652,17 +659,20 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     );
   });
 
-  it("sets the permissions boundary of every function's role if the stage has one", async () => {
-    const cap = `arn:aws:iam::${accountId}:policy/PosternFunctions-test`;
+  it("every function's role has the permissions boundary of the stage, if the stage has one", async () => {
+    const boundary = `arn:aws:iam::${accountId}:policy/PosternFunctions-test`;
     const yaml = await readFile(join(checkout.folder, "serverless.yml"), "utf8");
-    await checkout.write("serverless.yml", yaml.replace(/^params:\n/m, `params:\n  test: { boundary: "${cap}" }\n`));
+    await checkout.write(
+      "serverless.yml",
+      yaml.replace(/^params:\n/m, `params:\n  test: { boundary: "${boundary}" }\n`),
+    );
     process.env.AWS_REGION = region;
     const { packageStack } = await checkout.load<typeof import("../../infra/aws/stack.ts")>("infra/aws/stack.ts");
     const listBoundaries = async () =>
       Object.values((await packageStack(stage)).Resources)
         .filter(({ Type }) => Type === "AWS::IAM::Role")
         .map(({ Properties }) => Properties?.PermissionsBoundary);
-    assert.deepEqual(await listBoundaries(), [cap, cap, cap]);
+    assert.deepEqual(await listBoundaries(), [boundary, boundary, boundary]);
     await checkout.write("serverless.yml", yaml);
     assert.deepEqual(await listBoundaries(), Array(3).fill({ Ref: "AWS::NoValue" }));
   });

@@ -35,19 +35,13 @@ type Json = Record<string, unknown>;
 const tags = ["Ref", "Condition", "Sub", "GetAtt", "If", "Equals", "Not", "And", "Or", "Join"].flatMap((name) => {
   const key = name === "Ref" || name === "Condition" ? name : `Fn::${name}`;
   const scalar: ScalarTag = { tag: `!${name}`, resolve: (text) => ({ [key]: text }) };
-  return [
-    scalar,
-    {
-      tag: `!${name}`,
-      collection: "seq" as const,
-      resolve: (list: { toJSON(): unknown }) => ({ [key]: list.toJSON() }),
-    },
-  ];
+  const resolveList = (list: { toJSON(): unknown }) => ({ [key]: list.toJSON() });
+  return [scalar, { tag: `!${name}`, collection: "seq" as const, resolve: resolveList }];
 });
 
-/** Reads the template with its conditions and references resolved for these parameters. */
-export const readAccess = async (given: Record<string, string | string[]> = {}) => {
-  const template: Json = parse(await readFile(templateFile, "utf8"), { customTags: (known) => [...known, ...tags] });
+/** Reads the template, and resolves its conditions and references for these values of parameters. */
+export const readAccess = async (values: Record<string, string | string[]> = {}) => {
+  const template: Json = parse(await readFile(templateFile, "utf8"), { customTags: (usual) => [...usual, ...tags] });
   const [parameters, conditions] = [Object(template.Parameters), Object(template.Conditions)];
   const pseudo: Json = {
     "AWS::Region": region,
@@ -60,7 +54,7 @@ export const readAccess = async (given: Record<string, string | string[]> = {}) 
     ref: (id) => {
       if (id in pseudo) return pseudo[id];
       if (!(id in parameters)) return buildRoleArn(id);
-      const value = given[id] ?? parameters[id].Default;
+      const value = values[id] ?? parameters[id].Default;
       return parameters[id].Type === "CommaDelimitedList" ? [value].flat() : value;
     },
     attribute: (id) => buildRoleArn(id),
@@ -80,7 +74,10 @@ export const readAccess = async (given: Record<string, string | string[]> = {}) 
     if (Array.isArray(value)) return value.map(applyConditions);
     if (value === null || typeof value !== "object") return value;
     const choice = Object(value)["Fn::If"];
-    if (choice !== undefined) return applyConditions(choice[isMet(conditions[choice[0]]) ? 1 : 2]);
+    if (choice !== undefined) {
+      const [condition, valueIfMet, valueOtherwise] = choice;
+      return applyConditions(isMet(conditions[condition]) ? valueIfMet : valueOtherwise);
+    }
     return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, applyConditions(item)]));
   };
   const resources: [string, { Type: string; Properties: Json }][] = Object.entries<Json>(Object(template.Resources))
@@ -89,36 +86,32 @@ export const readAccess = async (given: Record<string, string | string[]> = {}) 
       id,
       { Type: String(Type), Properties: Object(resolve(applyConditions(Properties), scope)) },
     ]);
-  const known = new Map(resources);
+  const resourcesById = new Map(resources);
   const listPolicy = (id: string): PlacedStatement[] => {
-    return placeStatements(Object(known.get(id)?.Properties.PolicyDocument), id);
+    return placeStatements(Object(resourcesById.get(id)?.Properties.PolicyDocument), id);
   };
   return {
-    resources: known,
+    resources: resourcesById,
     policy: listPolicy,
     /** Returns all statements of a role's policies. */
     role: (id: string): PlacedStatement[] =>
-      [known.get(id)?.Properties.ManagedPolicyArns]
+      [resourcesById.get(id)?.Properties.ManagedPolicyArns]
         .flat()
         .flatMap((arn) => listPolicy(String(arn).replace(/^.*\//, ""))),
     /** Returns the statements that say which subjects, services and accounts may assume a role. */
-    trust: (id: string): Json[] => Object(known.get(id)?.Properties.AssumeRolePolicyDocument).Statement,
+    trust: (id: string): Json[] => Object(resourcesById.get(id)?.Properties.AssumeRolePolicyDocument).Statement,
   };
 };
 
-/** Reports whether a text matches a pattern as in IAM: `*` is any text and `?` one character. */
-const matchesPattern = (pattern: string, text: string): boolean =>
-  new RegExp(
-    `^${pattern
-      .replace(/[.+^${}()|[\]\\]/g, "\\$&")
-      .replace(/\*/g, ".*")
-      .replace(/\?/g, ".")}$`,
-    "s",
-  ).test(text);
+/** Reports whether a string matches a pattern as in IAM: `*` stands for any characters, and `?` for one character. */
+const matchesPattern = (pattern: string, string: string): boolean => {
+  const escaped = pattern.replace(/[.+^${}()|[\]\\]/g, "\\$&");
+  return new RegExp(`^${escaped.replace(/\*/g, ".*").replace(/\?/g, ".")}$`, "s").test(string);
+};
 
 /**
- * Reports whether an ARN matches a pattern as in IAM: `*` is any text and `?` one character. In the first five parts of
- * an ARN, which colons separate, `*` and `?` match no colon.
+ * Reports whether an ARN matches a pattern as in IAM: `*` stands for any characters, and `?` for one character. In the
+ * first five parts of an ARN, which colons separate, `*` and `?` match no colon.
  */
 const matchesArn = (pattern: string, arn: string): boolean => {
   if (pattern === "*") return true;
@@ -130,7 +123,7 @@ const matchesArn = (pattern: string, arn: string): boolean => {
   return wanted.every((part, index) => matchesPattern(part, found[index] ?? ""));
 };
 
-/** Returns the statements of a policy document. */
+/** Returns the statements of a policy document, each with the name of the policy and with a list of actions. */
 export const placeStatements = ({ Statement }: { Statement: Statement[] }, policy: string): PlacedStatement[] =>
   Statement.map((statement) => ({ ...statement, policy, actions: [statement.Action].flat() }));
 
@@ -174,17 +167,19 @@ export const findAllowingStatement = (
   return matching.some(({ Effect }) => Effect === "Deny") ? undefined : matching[0];
 };
 
+/** The values of condition keys in calls that CloudFormation makes on behalf of a caller. */
 export const cloudFormationContext = { "aws:CalledViaFirst": "cloudformation.amazonaws.com" };
 export const buildArn = (service: string, resource: string) => `arn:aws:${service}:${region}:${accountId}:${resource}`;
 
-/** Returns the calls that IAM evaluates for a recorded call. The recorded call is allowed if all of them are. */
+/** Returns the calls that IAM evaluates for a recorded call. The recorded call is allowed if all these calls are. */
 export const listIamCalls = ({ service, action, name, caller, context: recorded, rights }: RecordedCall): Call[] => {
   const context = { ...recorded, ...(caller === "cloudformation" && cloudFormationContext) };
   const buildCalls = (...resources: string[]) => resources.map((resource) => ({ action, resource, context }));
   // Every caller may read its own identity.
   if (action === "sts:GetCallerIdentity") return [];
-  if (service === "s3")
-    return buildCalls(`arn:aws:s3:::${action === "s3:DeleteObject" && !name.includes("/") ? `${name}/any` : name}`);
+  // A call that deletes several objects names only the bucket.
+  const isBulkDeletion = action === "s3:DeleteObject" && !name.includes("/");
+  if (service === "s3") return buildCalls(`arn:aws:s3:::${isBulkDeletion ? `${name}/any` : name}`);
   if (service === "ssm") return buildCalls(buildArn("ssm", `parameter${name}`));
   if (service === "eks") {
     const [cluster = "", principal] = name.split(" ");

@@ -12,7 +12,7 @@ import { describeCaseDifferences, parseDecision } from "../../infra/catalogue/ca
 import { buildInvocationEvent, buildReview, getCasePhase, readCases } from "../../infra/catalogue/cases.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { needs } from "../parts.ts";
-import { type Running, start } from "../runtime/runtime-api.ts";
+import { type RunningFunction, start } from "../runtime/runtime-api.ts";
 import { runtimeClient } from "./tools.ts";
 
 // Runs the bundles of all rules under Lambda's own runtime client. POSTERN_RULES limits the test to some rules.
@@ -24,7 +24,7 @@ const { publicKey, privateKey } = generateKeyPairSync("ed25519");
 const keys = String(publicKey.export({ format: "jwk" }).x);
 const segment = `local.${sign(null, Buffer.from(buildTextToSignForUrlKey("local", 1)), privateKey).toString("base64url")}`;
 
-describe("under Lambda's runtime", await needs("runtime client"), () => {
+describe("the bundles of all rules under Lambda's runtime client", await needs("runtime client"), () => {
   let folder: string;
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "postern-runtime-"));
@@ -38,7 +38,7 @@ describe("under Lambda's runtime", await needs("runtime client"), () => {
 
   for (const listed of catalogue) {
     describe(listed.name, () => {
-      let running: Running;
+      let running: RunningFunction;
       let cases: Case[];
       before(async () => {
         running = await start(join(runtimeClient, "index.mjs"), await readEnvironment(folder, listed.name));
@@ -46,25 +46,26 @@ describe("under Lambda's runtime", await needs("runtime client"), () => {
       });
       after(() => running?.stop());
 
-      it("gives the outcomes of its cases", async () => {
+      it("a bundle gives the outcomes of its rule's cases", async () => {
         for (const entry of cases) {
           const answer = await running.invoke(buildInvocationEvent(listed, entry));
           assert.deepEqual(describeCaseDifferences(entry, readDecision(answer, listed, entry)), [], entry.name);
         }
       });
 
-      it("gives the outcome of a case also over HTTP, with a valid key", async () => {
+      it("a bundle gives the outcome of a case also over HTTP, with a valid key", async () => {
         // A request over HTTP can't contain the settings and needs of a case.
-        const plain = cases.find(
+        const plainCase = cases.find(
           ({ settings, needs, variant, now }) => (settings ?? needs ?? variant ?? now) === undefined,
         );
-        if (plain === undefined || Object.keys(listed.rule.needs ?? {}).length > 0) return;
-        const { statusCode, body } = readResponse(await running.invoke(buildEvent(listed, plain)));
+        if (plainCase === undefined || Object.keys(listed.rule.needs ?? {}).length > 0) return;
+        const { statusCode, body } = readResponse(await running.invoke(buildEvent(listed, plainCase)));
         assert.equal(statusCode, 200, body);
-        assert.deepEqual(describeCaseDifferences(plain, readDecision(JSON.parse(body), listed, plain)), [], plain.name);
+        const decision = readDecision(JSON.parse(body), listed, plainCase);
+        assert.deepEqual(describeCaseDifferences(plainCase, decision), [], plainCase.name);
       });
 
-      it("answers 404 for a wrong key", async () => {
+      it("a bundle answers 404 for a wrong key", async () => {
         const [entry] = cases;
         assert.ok(entry);
         const wrongKey = `local.${"A".repeat(86)}`;
@@ -74,12 +75,11 @@ describe("under Lambda's runtime", await needs("runtime client"), () => {
         assert.equal(JSON.parse(body).reason, "NotFound");
       });
 
-      it("answers 400 for a body that is not base64", async () => {
+      it("a bundle answers 400 for a body that is not base64", async () => {
         const [entry] = cases;
         assert.ok(entry);
-        const { statusCode, body } = readResponse(
-          await running.invoke(buildEvent(listed, entry, { body: "%%%", isBase64Encoded: true })),
-        );
+        const event = buildEvent(listed, entry, { body: "%%%", isBase64Encoded: true });
+        const { statusCode, body } = readResponse(await running.invoke(event));
         assert.equal(statusCode, 400);
         assert.equal(JSON.parse(body).kind, "Status");
       });
@@ -88,10 +88,8 @@ describe("under Lambda's runtime", await needs("runtime client"), () => {
 });
 
 const buildConfig = ({ name, rule }: CatalogueRule) => {
-  return {
-    rule: name,
-    clusters: { local: { keyVersions: [1], mode: "enforce" as const, settings: rule.settings ?? {} } },
-  };
+  const local = { keyVersions: [1], mode: "enforce" as const, settings: rule.settings ?? {} };
+  return { rule: name, clusters: { local } };
 };
 
 /** Returns the environment that Lambda gives a function, with the variables of serverless.yml. */
@@ -112,7 +110,7 @@ const readEnvironment = async (folder: string, name: string): Promise<Record<str
   };
 };
 
-/** Returns an event of an HTTP API, with payload format 2.0. */
+/** Returns the event by which an HTTP API sends a case as a review, with payload format 2.0. */
 const buildEvent = (
   listed: CatalogueRule,
   entry: Case,

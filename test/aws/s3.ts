@@ -10,16 +10,17 @@ import {
 /** moto's S3, extended by the documented behaviour that Postern's locks rely on and that moto lacks. */
 export interface S3 extends AwsService {
   /** The milliseconds by which S3's clock is ahead. The dates of answers and objects come from this clock. */
-  ahead: number;
+  clockOffset: number;
 }
 
 const conflict = "The conditional request cannot succeed due to a conflicting operation against this resource.";
 
 /**
- * Opens the S3 of a moto server. Some calls need more rights than that to their own action: `recorder.allow` decides
- * whether a caller has them.
+ * Opens the S3 of a moto server. Some calls also need rights to other actions: `recorder.allow` decides whether a
+ * caller has these rights.
  */
 export const openS3 = (moto: AwsService, recorder: Pick<CallRecorder, "allow">): S3 => {
+  /** The time at which each object was last written, as S3 formats it. */
   const modified = new Map<string, string>();
   /** The last call for each object. Calls for one object run one after another, so that each has its own date. */
   const queues = new Map<string, Promise<unknown>>();
@@ -62,12 +63,12 @@ export const openS3 = (moto: AwsService, recorder: Pick<CallRecorder, "allow">):
       const date = modified.get(name);
       return date === undefined ? reply : { ...reply, headers: { ...reply.headers, "last-modified": date } };
     });
-  // This doesn't use Date.now(), because a test may replace Date by the clock of the caller.
-  const formatNow = () => new Date(performance.timeOrigin + performance.now() + s3.ahead).toUTCString();
+  // Date.now() isn't used, because a test may replace Date by the clock of the caller.
+  const formatNow = () => new Date(performance.timeOrigin + performance.now() + s3.clockOffset).toUTCString();
 
   const s3: S3 = {
     ...moto,
-    ahead: 0,
+    clockOffset: 0,
     answer: async (request) => {
       const { name } = moto.identify(request);
       const objectHandlers: Record<string, typeof read> = { GET: read, HEAD: read, PUT: write, DELETE: write };

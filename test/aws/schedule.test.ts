@@ -10,7 +10,8 @@ import { runSchedules } from "./schedules.ts";
 
 // Tests a rule that reconciles clusters on a schedule, from its first deployment to the last.
 const minute = 60_000;
-const [rule, other] = ["count-minutes", "deny-notes"];
+/** A rule that reconciles, and one that doesn't. */
+const [rule, otherRule] = ["count-minutes", "deny-notes"];
 const match = 'match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE"] }]';
 const buildRule = (mark: string) => `
 import { pageReader, sharedLedger } from "#lib/needs.ts";
@@ -33,7 +34,7 @@ import { rule } from "#lib/rule.ts";
 export default rule({ summary: "Denies notes.", ${match}, validate: () => "${mark}" });
 `;
 
-describe("a rule that reconciles clusters", await needs("moto", "runtime client"), () => {
+describe("the schedule of a rule that reconciles clusters", await needs("moto", "runtime client"), () => {
   let account: Account;
   let checkout: Checkout;
   let packageStage: StagePackager;
@@ -42,7 +43,7 @@ describe("a rule that reconciles clusters", await needs("moto", "runtime client"
   before(async () => {
     [account, checkout] = await Promise.all([openAccount(), openCheckout()]);
     packageStage = await createPackager(checkout.folder);
-    account.lambda.updating = 0;
+    account.lambda.updateMilliseconds = 0;
     Object.assign(process.env, account.actAs("deployer").env);
   });
   after(async () => {
@@ -52,7 +53,7 @@ describe("a rule that reconciles clusters", await needs("moto", "runtime client"
 
   const openJob = (rules: string) => {
     const connect = "{ connect: { server: 'https://127.0.0.1:9', tokenSecret: a-token, region: eu-west-1 } }";
-    const yaml = `rules: { ${other}: {}, ${rules} }\nclusters: { east: ${connect}, west: ${connect} }\n`;
+    const yaml = `rules: { ${otherRule}: {}, ${rules} }\nclusters: { east: ${connect}, west: ${connect} }\n`;
     const write = join(checkout.folder, "entries");
     return loadJob(checkout.folder, `trees/${trees}`, yaml, { ca: account.ca, write });
   };
@@ -62,25 +63,25 @@ describe("a rule that reconciles clusters", await needs("moto", "runtime client"
     // A process loads a module only once, so each catalogue is also written to its own folder.
     for (const folder of ["functions", `trees/${trees}`]) {
       await checkout.rule(rule, buildRule(mark), cases, folder);
-      await checkout.rule(other, buildOtherRule(mark), cases.replace("admitted: true", `refused: ${mark}`), folder);
+      await checkout.rule(otherRule, buildOtherRule(mark), cases.replace("admitted: true", `refused: ${mark}`), folder);
     }
     const { deployStage } =
       await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
-    // The plan must report no change by hand: the schedule's permission is as deployed, also after the alias was rolled
-    // back or armed.
+    // The plan must report no change by hand: the schedule's permission is as deployed, also after a rollback or `arm`.
     const show = async (plan: DeploymentPlan) => assert.deepEqual(plan.differences, []);
     assert.match(await deployStage(await openJob(rules), show, packageStage), /release r\d+ is live/);
   };
-  /** Runs the schedules once. Returns the reports of the functions, and the number of calls. */
+  /** Runs the schedules once, as in each minute. Returns the reports of the functions, and the number of calls. */
   const passMinute = async () => {
     const calls = await runSchedules(account.cloudformation, account.lambda);
     for (const { fault, payload } of calls) assert.equal(fault, undefined, JSON.stringify(payload));
-    account.cloudwatch.ahead += minute;
+    account.cloudwatch.clockOffset += minute;
     const lines = calls.flatMap(({ log }) => String(log).split("\n")).filter((line) => line.startsWith('{"Rule"'));
-    const reports = lines
-      .map((line) => JSON.parse(line))
-      .map(({ Cluster, done, verdict }) => [Cluster, done ?? verdict]);
-    return { calls: calls.length, reports: reports.map((report) => report.join(": ")).sort() };
+    const reports = lines.map((line) => {
+      const { Cluster, done, verdict } = JSON.parse(line);
+      return [Cluster, done ?? verdict].join(": ");
+    });
+    return { calls: calls.length, reports: reports.sort() };
   };
   /** Returns the states of the schedule's alarms: one rings if the schedule doesn't run, and one if its work fails. */
   const readAlarms = () => {
@@ -97,7 +98,7 @@ describe("a rule that reconciles clusters", await needs("moto", "runtime client"
     assert.equal(code, 0, stderr);
   };
 
-  it("is called by the schedule for each cluster with a connection, and keeps its ledger", async () => {
+  it("the schedule calls a rule for each cluster with a connection, and the rule keeps its ledger", async () => {
     await deploy(`${rule}: {}`, "first");
     // No alarm rings before the first call.
     const [running, failing] = readAlarms();
@@ -106,14 +107,14 @@ describe("a rule that reconciles clusters", await needs("moto", "runtime client"
     assert.deepEqual((await passMinute()).reports, ["east: first 2", "west: first 2"]);
   });
 
-  it("is called in its live version, also after a rollback", async () => {
+  it("the schedule calls the live version of a rule, also after a rollback", async () => {
     await deploy(`${rule}: {}`, "second");
     assert.deepEqual((await passMinute()).reports, ["east: second 3", "west: second 3"]);
     await runPostern("rollback", rule);
     assert.deepEqual((await passMinute()).reports, ["east: first 4", "west: first 4"]);
   });
 
-  it("does nothing while it is disarmed or off", async () => {
+  it("a rule that is disarmed or off does nothing when the schedule calls its function", async () => {
     await runPostern("disarm", rule, "--for", "5m");
     assert.deepEqual(await passMinute(), { calls: 1, reports: [": disarmed"] });
     await runPostern("arm", rule);
@@ -122,9 +123,10 @@ describe("a rule that reconciles clusters", await needs("moto", "runtime client"
     assert.deepEqual(await passMinute(), { calls: 1, reports: [] });
   });
 
-  it("has alarms that ring if its work fails or the schedule stops, unless it is disarmed", async () => {
+  it("alarms ring if a rule's work fails or its schedule stops, but not if the rule is disarmed", async () => {
     await deploy(`${rule}: { settings: { fails: true } }`, "failing");
     assert.deepEqual((await passMinute()).reports, ["east: failed", "west: failing 6"]);
+    // The alarm counts failures in periods of five minutes.
     await passMinutes(20);
     assert.deepEqual(readAlarms(), ["OK", "ALARM"]);
 
@@ -135,6 +137,7 @@ describe("a rule that reconciles clusters", await needs("moto", "runtime client"
     const schedule = account.cloudformation.stack("postern-test")?.resources.get("CountDashminutesSchedule");
     assert.ok(schedule);
     schedule.properties.State = "DISABLED";
+    // The alarm evaluates the last ten minutes.
     await passMinutes(13);
     assert.deepEqual(readAlarms(), ["INSUFFICIENT_DATA", "OK"]);
     const { stdout } = await checkout.postern(account.actAs("tester").env, "status", "--stage", "test");
@@ -150,7 +153,7 @@ describe("a rule that reconciles clusters", await needs("moto", "runtime client"
     await runPostern("arm", rule);
   });
 
-  it("is no longer called once postern.yaml doesn't name it, or the stage is destroyed", async () => {
+  it("the schedule ends once postern.yaml doesn't name the rule, or the stage is destroyed", async () => {
     await deploy(`${rule}: {}`, "fourth");
     assert.equal((await passMinute()).calls, 1);
     await deploy("", "fifth");
@@ -163,6 +166,7 @@ describe("a rule that reconciles clusters", await needs("moto", "runtime client"
     const { destroyStage } =
       await checkout.load<typeof import("../../infra/rollout/destroy.ts")>("infra/rollout/destroy.ts");
     const forgotten = ["east", "west"];
+    // `noticing: 0`: the command doesn't wait before it deletes the functions.
     await destroyStage({ ...(await openJob(`${rule}: {}`)), forgotten, noticing: 0 });
     assert.equal((await passMinute()).calls, 0);
   });

@@ -2,8 +2,8 @@ import type { CloudFormation } from "./cloudformation.ts";
 import { type Invocation, type Lambda, parseFunctionName } from "./lambda.ts";
 
 /**
- * Invokes the target functions of all enabled rules with a schedule, as EventBridge does once a minute. Throws if a
- * function's policy doesn't allow it.
+ * Invokes the target functions of all enabled EventBridge rules with a schedule, as EventBridge does once a minute.
+ * Throws if a function's policy doesn't allow the call.
  */
 export const runSchedules = async (
   { stacks }: Pick<CloudFormation, "stacks">,
@@ -19,17 +19,17 @@ export const runSchedules = async (
     };
     if (ScheduleExpression !== "rate(1 minute)") throw new Error(`the stand-in knows no ${ScheduleExpression}`);
     if (State === "DISABLED") return [];
-    return Targets.map(({ Arn, Input }) => ({ source: attributes.Arn, target: Arn, event: JSON.parse(Input) }));
+    return Targets.map(({ Arn, Input }) => ({ ruleArn: attributes.Arn, target: Arn, event: JSON.parse(Input) }));
   });
   return Promise.all(
-    calls.map(({ source, target, event }) => {
+    calls.map(({ ruleArn, target, event }) => {
       const { name, qualifier } = parseFunctionName(target);
       const isPermitted = lambda.isPermitted(name, qualifier, ({ Action, Principal, Condition }) => {
-        const from = Object(Object(Condition).ArnLike)["AWS:SourceArn"];
+        const sourceArn = Object(Object(Condition).ArnLike)["AWS:SourceArn"];
         const isEvents = Object(Principal).Service === "events.amazonaws.com";
-        return isEvents && Action === "lambda:InvokeFunction" && from === source;
+        return isEvents && Action === "lambda:InvokeFunction" && sourceArn === ruleArn;
       });
-      if (!isPermitted) throw new Error(`${source} may not call ${target}`);
+      if (!isPermitted) throw new Error(`${ruleArn} may not call ${target}`);
       return lambda.invokeQueued(name, qualifier, event);
     }),
   );

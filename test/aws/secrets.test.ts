@@ -16,39 +16,34 @@ import { type Moto, startMoto } from "./moto.ts";
 // Tests a service that requires a token, with the services of AWS that can store tokens.
 describe("a service that requires a token", await needs("moto"), () => {
   const region = "eu-west-1";
-  const places = [
+  /** The places in AWS where the token is stored. */
+  const tokenPlaces = [
     { secret: "backend", region },
     { parameter: "/backend", region },
   ] as const;
   let moto: Moto;
   let folder: string;
   let service: { url: string; ca: string };
-  let wanted = "first";
+  let acceptedToken = "first";
   const authorizations: (string | undefined)[] = [];
   const server = createServer((request, response) => {
     authorizations.push(request.headers.authorization);
-    response.writeHead(request.headers.authorization === `Bearer ${wanted}` ? 200 : 401).end();
+    response.writeHead(request.headers.authorization === `Bearer ${acceptedToken}` ? 200 : 401).end();
   });
 
   const callAws = async (target: string, body: object) => {
-    const headers = {
-      "content-type": "application/x-amz-json-1.1",
-      "x-amz-target": target,
-      authorization: `AWS4-HMAC-SHA256 Credential=a/20260101/${region}/${target.startsWith("AmazonSSM") ? "ssm" : "secretsmanager"}/aws4_request`,
-    };
+    const scope = `${region}/${target.startsWith("AmazonSSM") ? "ssm" : "secretsmanager"}`;
+    const authorization = `AWS4-HMAC-SHA256 Credential=a/20260101/${scope}/aws4_request`;
+    const headers = { "content-type": "application/x-amz-json-1.1", "x-amz-target": target, authorization };
     const response = await fetch(moto.url, { method: "POST", headers, body: JSON.stringify(body) });
     assert.equal(response.status, 200, await response.text());
   };
-  const keep = async (token: string, isNew = false) => {
+  const storeToken = async (token: string, { isNew = false } = {}) => {
     const value = { SecretString: token, ClientRequestToken: randomUUID() };
     if (isNew) await callAws("secretsmanager.CreateSecret", { Name: "backend", ...value });
     else await callAws("secretsmanager.PutSecretValue", { SecretId: "backend", ...value });
-    await callAws("AmazonSSM.PutParameter", {
-      Name: "/backend",
-      Value: token,
-      Type: "SecureString",
-      Overwrite: !isNew,
-    });
+    const parameter = { Name: "/backend", Value: token, Type: "SecureString", Overwrite: !isNew };
+    await callAws("AmazonSSM.PutParameter", parameter);
   };
 
   before(async () => {
@@ -57,7 +52,7 @@ describe("a service that requires a token", await needs("moto"), () => {
     const { ca, cert, key } = await readOrCreateServerCertificate(folder, "127.0.0.1");
     server.setSecureContext({ cert, key });
     service = { url: `https://127.0.0.1:${await listen(server)}/`, ca };
-    await keep(wanted, true);
+    await storeToken(acceptedToken, { isNew: true });
   });
   after(async () => {
     moto?.stop();
@@ -68,30 +63,30 @@ describe("a service that requires a token", await needs("moto"), () => {
   const callService = async (bearer: SecretPlace) =>
     (await createLiveCapabilities({})("prod", 20_000).https({ ...service, bearer })).status;
 
-  it("gets a token, which is read once", async () => {
-    for (const bearer of places) {
+  it("a service gets a token, which a second call uses again", async () => {
+    for (const bearer of tokenPlaces) {
       assert.deepEqual([await callService(bearer), await callService(bearer)], [200, 200]);
       assert.equal(authorizations.splice(0).at(-1), "Bearer first");
     }
   });
 
-  it("gets another token after a refusal", async () => {
-    wanted = "second";
-    await keep(wanted);
-    for (const bearer of places) {
+  it("a service that refuses a token gets the new token of the secret", async () => {
+    acceptedToken = "second";
+    await storeToken(acceptedToken);
+    for (const bearer of tokenPlaces) {
       assert.equal(await callService(bearer), 200);
       assert.deepEqual(authorizations.splice(0), ["Bearer first", "Bearer second"]);
     }
   });
 
-  it("gets a user name and a password", async () => {
-    for (const bearer of places) {
+  it("a service gets a user name with the token as the password", async () => {
+    for (const bearer of tokenPlaces) {
       await createLiveCapabilities({})("prod", 20_000).https({ ...service, bearer, username: "ann" });
       assert.equal(authorizations.splice(0)[0], `Basic ${Buffer.from("ann:second").toString("base64")}`);
     }
   });
 
-  it("gets the client certificate whose key is in the same secret", async () => {
+  it("a service gets the client certificate whose key is in the same secret", async () => {
     const { ca, cert, key } = await readOrCreateServerCertificate(folder, "127.0.0.1");
     const client = await generateCertificate(ca, await readFile(join(folder, "ca.key"), "utf8"), ["a"], "clientAuth");
     const guarded = createServer({ ca, cert, key, requestCert: true }, (_, response) => response.end());
@@ -107,13 +102,13 @@ describe("a service that requires a token", await needs("moto"), () => {
     await close(guarded);
   });
 
-  it("is called only twice if no token is accepted", async () => {
-    wanted = "none";
-    assert.equal(await callService(places[0]), 401);
+  it("a service is called only twice if it accepts no token", async () => {
+    acceptedToken = "none";
+    assert.equal(await callService(tokenPlaces[0]), 401);
     assert.equal(authorizations.splice(0).length, 2);
   });
 
-  it("is not called without a token", async () => {
+  it("a service is not called if its token can't be read", async () => {
     const sentence = /^could not ask 127\.0\.0\.1:\d+: its token could not be read$/;
     await assert.rejects(callService({ secret: "other", region }), { code: 503, message: sentence });
     assert.equal(authorizations.length, 0);

@@ -8,7 +8,7 @@ import { type Account, openAccount } from "./account.ts";
 
 // An edit of serverless.yml must reach the versions that answer reviews. An unchanged serverless.yml must make no new
 // version.
-describe("an edit of serverless.yml", await needs("moto"), () => {
+describe("edits of serverless.yml", await needs("moto"), () => {
   const fn = "postern-test-always-pull-images";
   const id = "AlwaysDashpullDashimages";
   const layer = "arn:aws:lambda:eu-west-1:123456789012:layer:tracer:3";
@@ -21,7 +21,7 @@ describe("an edit of serverless.yml", await needs("moto"), () => {
       openAccount("eu-west-1", { isInProcess: true }),
       openCheckout(["always-pull-images"]),
     ]);
-    account.lambda.updating = 0;
+    account.lambda.updateMilliseconds = 0;
     await checkout.write("postern.yaml", "rules: { always-pull-images: }\n");
     await checkout.write("ca.pem", account.ca);
     serverless = await readFile(join(checkout.folder, "serverless.yml"), "utf8");
@@ -51,11 +51,12 @@ describe("an edit of serverless.yml", await needs("moto"), () => {
     return { version, live: versions.get(version) ?? assert.fail(version), latest };
   };
 
-  const readTracing = () => {
+  const hasTracingRight = () => {
     const { properties } = account.cloudformation.stack("postern-test")?.resources.get(`${id}Role`) ?? assert.fail();
     return JSON.stringify(properties).includes("xray:PutTraceSegments");
   };
 
+  // Each edit replaces the edit before, so a plan also names what returns to its first value.
   const edits: [what: string, edit: () => Promise<string>, plan: RegExp, read: () => unknown, value: unknown][] = [
     [
       "layers",
@@ -68,7 +69,7 @@ describe("an edit of serverless.yml", await needs("moto"), () => {
       "tracing, with the permission for it",
       () => setProvider("tracing: { lambda: true }"),
       /~ always-pull-images: layers, tracing \((?:.*\n)* {2}\+ AlwaysDashpullDashimagesRole: xray:PutTraceSegments on \*/,
-      () => [readLive().live.tracing, readTracing()],
+      () => [readLive().live.tracing, hasTracingRight()],
       ["Active", true],
     ],
     [
@@ -94,18 +95,20 @@ describe("an edit of serverless.yml", await needs("moto"), () => {
     ],
   ];
   for (const [index, [what, edit, plan, read, value]] of edits.entries())
-    it(`makes a new version live: ${what}`, async () => {
+    it(`an edit of serverless.yml makes a new version live: ${what}`, async () => {
       await edit();
       const { code, stdout, stderr } = await deploy();
       assert.equal(code, 0, stdout + stderr);
       assert.match(stdout, plan);
       assert.match(stderr, /versions: 1 published\n(.*\n)*.*aliases: 1 moved\n/);
+      // The first deployment published version 1.
       assert.deepEqual([readLive().version, read()], [String(index + 2), value]);
     });
 
-  it("is not deployed a second time", async () => assert.match((await deploy()).stderr, /^nothing to do: release r/m));
+  it("an edit of serverless.yml is deployed only once", async () =>
+    assert.match((await deploy()).stderr, /^nothing to do: release r/m));
 
-  it("makes an earlier version live again if that version has the same properties", async () => {
+  it("an edit of serverless.yml makes an earlier version with the same properties live again", async () => {
     await checkout.write("serverless.yml", serverless);
     assert.match((await deploy()).stderr, /versions: 0 published, 1 reused/);
     assert.equal(readLive().version, "1");
@@ -115,7 +118,7 @@ describe("an edit of serverless.yml", await needs("moto"), () => {
     ["of functions", "tags: { team: a }", /stack\n {2}~ AlwaysDashpullDashimagesLambdaFunction\n/],
     ["of the stack", "stackTags: { team: a }", /stack\n {2}\+ tag team\n/],
   ] as const)
-    it(`deploys tags ${what} without a new version, because versions have none`, async () => {
+    it(`tags ${what} are deployed without a new version, because versions have no tags`, async () => {
       await checkout.write("serverless.yml", serverless);
       await deploy();
       await setProvider(lines);
@@ -126,7 +129,7 @@ describe("an edit of serverless.yml", await needs("moto"), () => {
       assert.match((await deploy()).stderr, /^nothing to do: release r/m);
     });
 
-  it("does not publish changes that were made by hand to the unpublished function", async () => {
+  it("changes that were made by hand to the unpublished function are not published", async () => {
     const { latest } = readLive();
     await account.lambda.act("UpdateFunctionConfiguration", fn, { Layers: [layer], MemorySize: 1024 });
     await setProvider("environment: { PLACE: there }");
@@ -147,14 +150,14 @@ describe("an edit of serverless.yml", await needs("moto"), () => {
       /serverless\.yml must give the function of always-pull-images plain values, not \{"Ref":"HttpApi"\}: postern deploy puts them into its versions/,
     ],
   ] as const)
-    it(`is refused if it has ${what}`, async () => {
+    it(`serverless.yml is refused if it has ${what}`, async () => {
       await setFunction(change);
       const { code, stderr } = await deploy("--plan-only");
       assert.equal(code, 2);
       assert.match(stderr, sentence);
     });
 
-  it("is refused if it has the former name of the parameter for the endpoint type", async () => {
+  it("serverless.yml is refused if it has the former name of the parameter for the endpoint type", async () => {
     await checkout.write("serverless.yml", serverless.replace(/^params:\n/m, "params:\n  test: { door: url }\n"));
     const { code, stderr } = await deploy("--plan-only");
     assert.equal(code, 3);

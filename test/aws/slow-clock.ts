@@ -2,9 +2,9 @@ import { syncBuiltinESMExports } from "node:module";
 import promises from "node:timers/promises";
 
 /**
- * Slows the clocks and timers of this process down by a factor. Then the imitated times take longer in real time, and
- * the time that this machine needs for its work matters less beside them. Returns a function that reads by how many
- * milliseconds the process's clock is behind the real time.
+ * Slows the clocks and timers of this process down by a factor. A program that imitates waiting times by timers then
+ * takes longer, so the time that this machine needs for the program's work matters less. Returns a function that reads
+ * by how many milliseconds the process's clock is behind the real time.
  */
 export const slowClocks = (factor: number): (() => number) => {
   const { now } = Date;

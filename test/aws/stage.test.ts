@@ -80,12 +80,12 @@ describe("the state of a stage", await needs("moto"), () => {
     return openBucket(name, new S3Client({ region, endpoint: server.url, maxAttempts: 5 }));
   };
 
-  describe("has a lock that", () => {
+  describe("the lock of a stage", () => {
     const by = process.env.POSTERN_BY;
     let bucket: StageBucket;
     beforeEach(async () => {
       process.env.POSTERN_BY = "jane";
-      s3.ahead = 0;
+      s3.clockOffset = 0;
       bucket = await createBucket();
     });
     afterEach(() => {
@@ -103,18 +103,18 @@ describe("the state of a stage", await needs("moto"), () => {
     const readLock = async () => (await bucket.read(lockObjectKey))?.text;
     /** Moves S3's clock forward. */
     const advanceClock = (milliseconds: number) => {
-      s3.ahead += milliseconds;
+      s3.clockOffset += milliseconds;
     };
-    const take = (what = "postern deploy", overriding = false) => takeLock(bucket, what, overriding);
+    const take = (what = "postern deploy", { overriding = false } = {}) => takeLock(bucket, what, overriding);
     const refusal = /^Error: this stage is locked by joe \(postern rotate\); the lock expires at /;
 
-    it("has the name of its owner", () => {
+    it("a lock has the name of the person or pipeline that took it", () => {
       assert.equal(getPersonOrPipelineName(), "jane");
       delete process.env.POSTERN_BY;
       assert.match(getPersonOrPipelineName(), /./);
     });
 
-    it("refuses a second command, and names the first one and the end of its lock by S3's clock", async () => {
+    it("a second command is refused; it names the first command and the end of the lock by S3's clock", async () => {
       advanceClock(3_600_000);
       const lock = await take();
       const expiry = new Date((await bucket.read(lockObjectKey))?.modified.getTime() ?? 0);
@@ -131,7 +131,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.equal(await readLock(), undefined);
     });
 
-    it("can be taken again at once after it was released", async () => {
+    it("a lock can be taken again at once after it was released", async () => {
       for (let time = 0; time < 3; time++) await (await take()).release();
       assert.equal(await readLock(), undefined);
     });
@@ -148,9 +148,9 @@ describe("the state of a stage", await needs("moto"), () => {
       await lock.release();
     };
 
-    it("is given to exactly one of several simultaneous commands", () => raceForLock(5));
+    it("exactly one of several simultaneous commands gets the lock", () => raceForLock(5));
 
-    it("can be taken over by exactly one of several commands after it has expired", async () => {
+    it("exactly one of several commands takes over an expired lock", async () => {
       await writeLock(buildLockText("killed"));
       advanceClock(lockTermMilliseconds + 2_000);
       await raceForLock(5);
@@ -162,7 +162,7 @@ describe("the state of a stage", await needs("moto"), () => {
       ["three minutes slow", -3],
       ["a year fast", 365 * 24 * 60],
     ] as const)
-      it(`is taken over after it has expired and not before, with a clock that is ${clock}`, async (test) => {
+      it(`a lock is taken over only after it has expired, by a command whose clock is ${clock}`, async (test) => {
         await writeLock(buildLockText("other"));
         test.mock.timers.enable({ apis: ["Date"], now: Date.now() + minutes * 60_000 });
         await assert.rejects(take(), refusal);
@@ -175,16 +175,16 @@ describe("the state of a stage", await needs("moto"), () => {
         await lock.release();
       });
 
-    it("expires by its age if another program wrote it and doesn't renew it", async () => {
+    it("a lock that another program wrote and doesn't renew expires by its age", async () => {
       await writeLock("hello");
       await assert.rejects(take(), /^Error: this stage is locked by an unknown program/);
       advanceClock(lockTermMilliseconds + 2_000);
       await (await take()).release();
     });
 
-    it("can be taken from the command that holds it, which then stops", async () => {
+    it("a lock can be taken from the command that holds the lock; that command then stops", async () => {
       const first = await take();
-      const second = await take("postern rollback --all", true);
+      const second = await take("postern rollback --all", { overriding: true });
       const sentence =
         /^Error: this command has lost the lock of the stage to jane \(postern rollback --all\), and changes nothing more$/;
       await assert.rejects(first.check(), sentence);
@@ -198,7 +198,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.equal(await readLock(), undefined);
     });
 
-    it("is still held if no other command took it over in time", async () => {
+    it("a command still holds its expired lock if no other command took the lock over", async () => {
       const lock = await take();
       advanceClock(lockTermMilliseconds + 60_000);
       const expired = await bucket.read(lockObjectKey);
@@ -211,7 +211,7 @@ describe("the state of a stage", await needs("moto"), () => {
       await lock.release();
     });
 
-    it("is still held after several simultaneous renewals", async () => {
+    it("a command still holds its lock after several simultaneous renewals", async () => {
       const lock = await take();
       advanceClock(lockTermMilliseconds - 10_000);
       await Promise.all(Array.from({ length: 5 }, () => lock.check()));
@@ -219,7 +219,8 @@ describe("the state of a stage", await needs("moto"), () => {
       await lock.release();
     });
 
-    it("is held if S3 wrote it but the answer was lost", async () => {
+    it("a command holds a lock that S3 wrote although the answer was lost", async () => {
+      // Every second answer to a write is lost.
       let cut = 0;
       recorder.fault = ({ action }, when) =>
         action === "s3:PutObject" && when === "after" && cut++ % 2 === 0 ? "cut" : undefined;
@@ -231,39 +232,40 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.equal(await readLock(), undefined);
     });
 
-    it("is requested only once without the right to write", async () => {
+    it("a lock is refused without the right to write it", async () => {
       recorder.allow = ({ action }) => action !== "s3:PutObject";
       await assert.rejects(take(), ({ name }: Error) => name === "AccessDenied");
     });
 
-    it("is renewed as long as it is held", async (test) => {
+    it("a lock is renewed as long as a command holds the lock", async (test) => {
       test.mock.timers.enable({ apis: ["setInterval"] });
       const lock = await take();
-      const first = await readLock();
+      const textBefore = await readLock();
       advanceClock(60_000);
       test.mock.timers.tick(20_000);
-      await waitUntil("the lock was not renewed", async () => (await readLock()) !== first);
+      await waitUntil("the lock was not renewed in time", async () => (await readLock()) !== textBefore);
       assert.ok(Number((await bucket.read(lockObjectKey))?.age) < 60_000);
       assert.equal(lock.signal.aborted, false);
       await lock.release();
       assert.equal(await readLock(), undefined);
     });
 
-    it("notifies a command that has lost it, and the command doesn't renew it", async (test) => {
+    it("a command that has lost its lock is notified, and leaves the other command's lock as it is", async (test) => {
       test.mock.timers.enable({ apis: ["setInterval"] });
       const lock = await take();
       await writeLock(buildLockText("other"));
       test.mock.timers.tick(20_000);
-      await waitUntil("the loss was not noticed", () => lock.signal.aborted);
+      await waitUntil("the loss was not noticed in time", () => lock.signal.aborted);
       assert.match(String(lock.signal.reason), /lost the lock of the stage to joe \(postern rotate\)/);
       await lock.release();
       assert.equal(await readLock(), buildLockText("other"));
     });
 
-    it("is deleted at release even during a renewal", async (test) => {
+    it("a lock is deleted at its release, even during a renewal", async (test) => {
       test.mock.timers.enable({ apis: ["setInterval"] });
       const lock = await take();
       const { length } = recorder.recordedCalls;
+      // A renewal begins.
       test.mock.timers.tick(20_000);
       await lock.release();
       assert.equal(await readLock(), undefined);
@@ -275,8 +277,8 @@ describe("the state of a stage", await needs("moto"), () => {
     });
   });
 
-  describe("has parameters that", () => {
-    it("are encrypted, and belong to one stage", async () => {
+  describe("the parameters of a stage", () => {
+    it("parameters are encrypted, and belong to one stage", async () => {
       await parameters.write("two", "a secret");
       assert.equal(await openNextParameters().read("two"), undefined);
       const { Parameter } = await new SSM({ region }).getParameter({ Name: `/postern/stage-${stages - 1}/two` });
@@ -284,7 +286,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.notEqual(Parameter?.Value, "a secret");
     });
 
-    it("can be deleted twice, and are created by exactly one of several commands", async () => {
+    it("a parameter is created by exactly one of several commands, and can be deleted twice", async () => {
       const createParameter = () => Promise.all(["a", "b", "c"].map((value) => parameters.create("raced", value)));
       const first = await createParameter();
       assert.deepEqual([first.filter(Boolean).length, (await createParameter()).includes(true)], [1, false]);
@@ -294,7 +296,7 @@ describe("the state of a stage", await needs("moto"), () => {
     });
   });
 
-  describe("has a table with the ledger that", () => {
+  describe("the table with the ledger of a stage", () => {
     const recorder: CallRecorder = { recordedCalls: [], fault: undefined, allow: undefined };
     const identity = { accessKeyId: "a", secretAccessKey: "b" };
     let server: Awaited<ReturnType<typeof startServer>>;
@@ -324,7 +326,7 @@ describe("the state of a stage", await needs("moto"), () => {
     const listChanges = () => recorder.recordedCalls.filter(({ action }) => !/:Describe/.test(action));
     const isChange = (action: string) => /:(Create|Update|Delete)/.test(action);
 
-    it("is created with all its settings, and isn't changed by later deployments", async () => {
+    it("the table is created with all its settings, and isn't changed by later deployments", async () => {
       assert.equal(await table.readFaults(), undefined);
       await table.complete();
       assert.deepEqual(await table.readFaults(), []);
@@ -340,7 +342,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.deepEqual(listChanges(), []);
     });
 
-    it("gets its missing settings after a deployment was killed at any call", async () => {
+    it("the table gets its missing settings after a deployment was killed at any call", async () => {
       const killed: Fault = { status: 400, error: "Killed" };
       let states = 0;
       for (const when of ["before", "after"] as const)
@@ -360,22 +362,23 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.ok(states > 10, `${states}`);
     });
 
-    it("can be created, completed and deleted although the answer to each change is lost once", async () => {
-      const lostVersions = new Set<string>();
+    it("the table is created, completed and deleted although the answer to each change is lost once", async () => {
+      const lostActions = new Set<string>();
       recorder.fault = ({ action }, when) => {
-        if (when === "before" || !isChange(action) || lostVersions.has(action)) return undefined;
-        lostVersions.add(action);
+        if (when === "before" || !isChange(action) || lostActions.has(action)) return undefined;
+        lostActions.add(action);
         return "cut";
       };
       await table.complete();
       assert.deepEqual(await table.readFaults(), []);
       assert.equal(await table.remove(), true);
       assert.equal(await table.readFaults(), undefined);
-      assert.equal(lostVersions.size, 5);
+      // CreateTable, UpdateTimeToLive, UpdateContinuousBackups, UpdateTable and DeleteTable.
+      assert.equal(lostActions.size, 5);
       assert.equal(await table.remove(), false);
     });
 
-    it("can't be deleted before its deletion protection is turned off", async () => {
+    it("the table can't be deleted before its deletion protection is turned off", async () => {
       await table.complete();
       const { name: TableName } = table;
       await assert.rejects(call("DeleteTable", { TableName }), /DeletionProtectionEnabled|protected against deletion/);
@@ -385,17 +388,17 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.deepEqual(changes, ["dynamodb:UpdateTable", "dynamodb:DeleteTable"]);
     });
 
-    it("can be completed by two deployments at once, which wait until DynamoDB accepts the changes", async () => {
-      let early = 0;
+    it("two simultaneous deployments wait until DynamoDB accepts their changes of the table", async () => {
+      let updates = 0;
       recorder.fault = ({ action }, when) =>
-        when === "before" && action.endsWith("UpdateContinuousBackups") && early++ < 2
+        when === "before" && action.endsWith("UpdateContinuousBackups") && updates++ < 2
           ? { status: 400, error: "ContinuousBackupsUnavailableException" }
           : undefined;
       await Promise.all([table.complete(), openLedgerTable(stage, call).complete()]);
-      assert.deepEqual([await table.readFaults(), early > 2], [[], true]);
+      assert.deepEqual([await table.readFaults(), updates > 2], [[], true]);
     });
 
-    it("has faults, described in words, if its settings were changed", async () => {
+    it("changed settings of the table are reported in words", async () => {
       await table.complete();
       const { name: TableName } = table;
       const PointInTimeRecoverySpecification = { PointInTimeRecoveryEnabled: false };
@@ -414,7 +417,7 @@ describe("the state of a stage", await needs("moto"), () => {
       await assert.rejects(table.complete(), /deletes values by the attribute "other" instead of "expires": turn its/);
     });
 
-    it("is refused as a ledger if its table has another key", async () => {
+    it("a table with another key is refused as a ledger", async () => {
       const key = { AttributeName: "id", KeyType: "HASH" };
       await call("CreateTable", {
         TableName: table.name,
@@ -426,19 +429,19 @@ describe("the state of a stage", await needs("moto"), () => {
         await assert.rejects(act(), /^Error: the table .* in DynamoDB is no ledger of Postern, whose only key is/);
     });
 
-    it("is not changed by a command that has lost the lock of the stage", async () => {
+    it("a command that has lost the lock of the stage doesn't change the table", async () => {
       const lostGuard = { check: () => Promise.reject(new Error("lost")) };
-      const late = createDynamoDbClient(
+      const clientWithoutLock = createDynamoDbClient(
         async () => identity,
         async () => region,
         lostGuard,
       );
-      await assert.rejects(openLedgerTable(stage, late).complete(), /^Error: lost$/);
+      await assert.rejects(openLedgerTable(stage, clientWithoutLock).complete(), /^Error: lost$/);
       assert.deepEqual(listChanges(), []);
     });
   });
 
-  describe("has a keyring that", () => {
+  describe("the keyring of a stage", () => {
     const cluster = "prod-eu";
     /**
      * Reports whether functions with the public keys of one keyring accept URLs that the other keyring's key signed.
@@ -447,14 +450,14 @@ describe("the state of a stage", await needs("moto"), () => {
       createUrlKeyVerifier(publicKeys, () => [1])(current.signSegment(cluster, 1))?.cluster === cluster;
     const listKeys = ({ publicKeys }: Keyring) => publicKeys.split(",");
 
-    it("doesn't exist before a deployment, and can't be changed then", async () => {
+    it("a keyring can't be changed before the first deployment creates it", async () => {
       assert.equal(await readKeyring(parameters), undefined);
       for (const change of [addSecondSigningKey, selectNewestKeyForNewUrls, deleteAllKeysButNewest])
         await assert.rejects(change(parameters), /^Error: this stage has no keys; postern deploy creates them$/);
       assert.equal(await parameters.read("keys"), undefined);
     });
 
-    it("has the same single key for several simultaneous first deployments", async () => {
+    it("several simultaneous first deployments create one keyring with one key", async () => {
       const keyrings = await Promise.all(Array.from({ length: 5 }, () => readOrCreateKeyring(parameters)));
       const keys = new Set(keyrings.map(({ publicKeys }) => publicKeys));
       assert.deepEqual([...keys], [(await readKeyring(parameters))?.publicKeys]);
@@ -462,25 +465,25 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.equal((await readOrCreateKeyring(openNextParameters())).publicKeys === keyrings[0]?.publicKeys, false);
     });
 
-    it("can be replaced step by step, and all URLs in use are accepted at each step", async () => {
+    it("the key is replaced step by step, and all URLs in use are accepted at each step", async () => {
       const first = await readOrCreateKeyring(parameters);
-      const wide = await addSecondSigningKey(parameters);
-      assert.deepEqual(listKeys(wide), [first.current.publicKey, wide.signers[1]?.publicKey]);
-      assert.equal(wide.current.publicKey, first.current.publicKey);
-      const turned = await selectNewestKeyForNewUrls(parameters);
-      assert.equal(turned.publicKeys, wide.publicKeys);
-      assert.equal(turned.current.publicKey, wide.signers[1]?.publicKey);
-      for (const functions of [wide, turned])
-        for (const urls of [first, wide, turned]) assert.ok(acceptsUrls(functions, urls));
-      const narrow = await deleteAllKeysButNewest(parameters);
-      assert.deepEqual(listKeys(narrow), [turned.current.publicKey]);
-      assert.deepEqual([acceptsUrls(narrow, turned), acceptsUrls(narrow, first)], [true, false]);
+      const withTwoKeys = await addSecondSigningKey(parameters);
+      assert.deepEqual(listKeys(withTwoKeys), [first.current.publicKey, withTwoKeys.signers[1]?.publicKey]);
+      assert.equal(withTwoKeys.current.publicKey, first.current.publicKey);
+      const withNewUrls = await selectNewestKeyForNewUrls(parameters);
+      assert.equal(withNewUrls.publicKeys, withTwoKeys.publicKeys);
+      assert.equal(withNewUrls.current.publicKey, withTwoKeys.signers[1]?.publicKey);
+      for (const functions of [withTwoKeys, withNewUrls])
+        for (const urls of [first, withTwoKeys, withNewUrls]) assert.ok(acceptsUrls(functions, urls));
+      const withNewKeyOnly = await deleteAllKeysButNewest(parameters);
+      assert.deepEqual(listKeys(withNewKeyOnly), [withNewUrls.current.publicKey]);
+      assert.deepEqual([acceptsUrls(withNewKeyOnly, withNewUrls), acceptsUrls(withNewKeyOnly, first)], [true, false]);
     });
 
-    const changes = { widen: addSecondSigningKey, turn: selectNewestKeyForNewUrls, narrow: deleteAllKeysButNewest };
-    const changeNames = fc.constantFrom(...(["widen", "turn", "narrow"] as const));
+    const changes = { add: addSecondSigningKey, select: selectNewestKeyForNewUrls, delete: deleteAllKeysButNewest };
+    const changeNames = fc.constantFrom(...(["add", "select", "delete"] as const));
 
-    it("has one or two keys after any sequence of changes, and signs with one of them", async () => {
+    it("a keyring has one or two keys after any sequence of changes, and signs with one of the keys", async () => {
       const check = async (steps: (keyof typeof changes)[]) => {
         const parameters = openNextParameters();
         let before = await readOrCreateKeyring(parameters);
@@ -495,7 +498,7 @@ describe("the state of a stage", await needs("moto"), () => {
           assert.ok(listKeys(now).includes(now.current.publicKey));
           assert.ok(acceptsUrls(now, now));
           // Until the first key is deleted, URLs that it signed are accepted.
-          if (step !== "narrow") assert.ok(acceptsUrls(now, before));
+          if (step !== "delete") assert.ok(acceptsUrls(now, before));
           // A second call of the same step changes nothing.
           const again = await changes[step](parameters);
           assert.deepEqual([again.publicKeys, again.current.publicKey], [now.publicKeys, now.current.publicKey]);
@@ -506,7 +509,7 @@ describe("the state of a stage", await needs("moto"), () => {
     });
 
     const secret = "MC4CAQAwBQYDK2VwBCIEIsecret";
-    const isSentence = (error: unknown) => {
+    const isExpectedComplaint = (error: unknown) => {
       assert.ok(error instanceof Complaint, String(error));
       const sentence =
         "the keys of this stage can't be read: their SSM parameter is not in the format that postern deploy writes; restore an earlier version of it";
@@ -516,14 +519,14 @@ describe("the state of a stage", await needs("moto"), () => {
     };
     const readers = [readKeyring, readOrCreateKeyring, ...Object.values(changes)];
     for (const { keyring, text } of rows.damaged)
-      it(`reports damage without its content: ${keyring}`, async () => {
+      it(`a damaged keyring is reported without its content: ${keyring}`, async () => {
         const content = text.replaceAll("SECRET", secret);
         await parameters.write("keys", content);
-        for (const read of readers) await assert.rejects(read(parameters), isSentence);
+        for (const read of readers) await assert.rejects(read(parameters), isExpectedComplaint);
         assert.equal(await parameters.read("keys"), content);
       });
 
-    it("is reported as unreadable in the health of clusters", async () => {
+    it("the health of a cluster reports that the keyring can't be read", async () => {
       const clusterRelease = { at: "now", keyVersion: 1, hardened: [], since: {}, manifests: [] };
       const stage = { ...createAwsStageClients("test"), parameters };
       const release = buildRelease(1, { clusters: { shop: clusterRelease } });
@@ -542,63 +545,63 @@ describe("the state of a stage", await needs("moto"), () => {
     });
   });
 
-  describe("has releases that", () => {
+  describe("the releases of a stage", () => {
     let bucket: StageBucket;
     beforeEach(async () => {
       bucket = await createBucket();
     });
-    const openAll = () => readReleaseStore(async () => bucket);
+    const openReleases = () => readReleaseStore(async () => bucket);
 
-    it("don't exist without a bucket, and can't be saved", async () => {
+    it("without a bucket, there are no releases, and none can be saved", async () => {
       const none = await readReleaseStore(async () => undefined);
       assert.deepEqual(none.all, []);
       await assert.rejects(none.save(buildRelease(1)), /^Error: this stage has no bucket to write its release to$/);
     });
 
-    it("are saved in a bucket that was created after the store was read", async () => {
+    it("a release is saved in a bucket that was created after the releases were read", async () => {
       let currentBucket: StageBucket | undefined;
       const releases = await readReleaseStore(async () => currentBucket);
       currentBucket = bucket;
       await releases.save(buildRelease(1));
-      assert.deepEqual((await openAll()).all, [buildRelease(1)]);
+      assert.deepEqual((await openReleases()).all, [buildRelease(1)]);
     });
 
-    it("are listed with the newest first, and at most ten", async () => {
-      const { save } = await openAll();
+    it("releases are listed with the newest first, and only ten are kept", async () => {
+      const { save } = await openReleases();
       for (let id = 1; id <= 25; id++) await save(buildRelease(id));
-      const ids = (await openAll()).all.map(({ id }) => id);
+      const ids = (await openReleases()).all.map(({ id }) => id);
       assert.deepEqual(
         ids,
         Array.from({ length: 10 }, (_, index) => 25 - index),
       );
     });
 
-    it("are overwritten by the deployment that created or continues them", async () => {
-      const first = await openAll();
+    it("a release is overwritten by the deployment that created or continues it", async () => {
+      const first = await openReleases();
       await first.save(buildRelease(1, { complete: false }));
       await first.save(buildRelease(1, { complete: false, by: "jane" }));
-      assert.deepEqual((await openAll()).all, [buildRelease(1, { complete: false, by: "jane" })]);
-      await (await openAll()).save(buildRelease(1, { by: "joe" }));
-      assert.deepEqual((await openAll()).all, [buildRelease(1, { by: "joe" })]);
+      assert.deepEqual((await openReleases()).all, [buildRelease(1, { complete: false, by: "jane" })]);
+      await (await openReleases()).save(buildRelease(1, { by: "joe" }));
+      assert.deepEqual((await openReleases()).all, [buildRelease(1, { by: "joe" })]);
     });
 
-    it("can be created by only one of two commands", async () => {
-      const commands = await Promise.all([openAll(), openAll()]);
+    it("a release is created by only one of two simultaneous commands", async () => {
+      const commands = await Promise.all([openReleases(), openReleases()]);
       const outcomes = await Promise.allSettled(
         commands.map(({ save }, index) => save(buildRelease(1, { by: String(index) }))),
       );
-      const refused = outcomes.findIndex(({ status }) => status === "rejected");
-      const [failure, success] = [outcomes[refused], outcomes[1 - refused]];
+      const refusedIndex = outcomes.findIndex(({ status }) => status === "rejected");
+      const [failure, success] = [outcomes[refusedIndex], outcomes[1 - refusedIndex]];
       assert.ok(failure?.status === "rejected" && success?.status === "fulfilled");
       assert.ok(failure.reason instanceof Complaint);
       assert.equal(failure.reason.message, "another command has just created release r1");
-      assert.deepEqual((await openAll()).all, [buildRelease(1, { by: String(1 - refused) })]);
+      assert.deepEqual((await openReleases()).all, [buildRelease(1, { by: String(1 - refusedIndex) })]);
       await assert.rejects(
-        commands[refused]?.save(buildRelease(1)) ?? assert.fail(),
+        commands[refusedIndex]?.save(buildRelease(1)) ?? assert.fail(),
         /another command has just created release r1/,
       );
-      await commands[1 - refused]?.save(buildRelease(1, { by: "still ours" }));
-      assert.deepEqual((await openAll()).all, [buildRelease(1, { by: "still ours" })]);
+      await commands[1 - refusedIndex]?.save(buildRelease(1, { by: "still ours" }));
+      assert.deepEqual((await openReleases()).all, [buildRelease(1, { by: "still ours" })]);
     });
   });
 });
@@ -617,23 +620,24 @@ describe("an error of the AWS SDK", () => {
   const reportError = (error: Error) =>
     rethrowAwsErrorsAsComplaints(async () => Promise.reject(error)).catch((caught: Error) => caught.message);
 
-  it("is reported, with a remedy for a missing region", async () => {
+  it("an error of the AWS SDK is reported, with a remedy for a missing region", async () => {
     const sentence = "AWS: Region is missing; set AWS_REGION, or a region in the AWS profile";
     assert.equal(await reportError(new Error("Region is missing")), sentence);
     const denied = Object.assign(new Error("you may not"), { $metadata: {} });
     assert.equal(await reportError(denied), "AWS: you may not");
   });
-  it("does not include other errors", async () => assert.equal(await reportError(new Error("no bread")), "no bread"));
+  it("an error that isn't of the AWS SDK is thrown as it is", async () =>
+    assert.equal(await reportError(new Error("no bread")), "no bread"));
 });
 
-describe("a release", () => {
+describe("lists of releases", () => {
   const all = [buildRelease(12), buildRelease(2), buildRelease(1)];
 
-  it("is found by its name", () => {
+  it("a release is found by its name", () => {
     for (const release of all) assert.equal(requireRelease(all, `r${release.id}`), release);
   });
 
-  it("is not found by another name, and the error lists the releases", () => {
+  it("a release is not found by another name, and the error lists the releases", () => {
     for (const text of ["2", "r02", "R2", "r3", "r", "", "r1 "])
       assert.throws(
         () => requireRelease(all, text),
@@ -645,7 +649,7 @@ describe("a release", () => {
     assert.throws(() => requireRelease([], "r1"), /^Error: there is no release r1; nothing was released yet$/);
   });
 
-  it("lists the versions of each rule, the last one first and withdrawn ones at the end", () => {
+  it("the released versions of a rule are listed, the last one first and withdrawn ones at the end", () => {
     const listed = [
       buildRelease(3, { rules: { a: buildVersion("10"), b: buildVersion("1") } }),
       buildRelease(2, { rules: { a: buildVersion("9") } }),
@@ -662,7 +666,7 @@ describe("a release", () => {
     return { version, logic: "", share: { rule: "a", clusters: {} }, phases: [], earlier };
   };
   for (const { goes, releases, to } of rows.previous)
-    it(`goes ${goes}`, () => {
+    it(`a rollback of all rules goes ${goes}`, () => {
       const all = releases.map(({ id, version, ...fields }) =>
         buildRelease(id, { ...(version && { rules: { a: buildVersion(version) } }), ...fields }),
       );

@@ -29,6 +29,7 @@ const createInvalid = (message: string) => new AwsError(400, "ValidationError", 
 /** The value of `Ref: AWS::NoValue`. A property with this value is omitted. */
 export const nothing = Symbol("AWS::NoValue");
 
+/** Parses a template; throws if it is invalid or has references to missing resources. */
 export const readTemplate = (text: string): Template => {
   const template = parseTemplate(text);
   const { Resources, Conditions } = template;
@@ -52,10 +53,10 @@ export const readTemplate = (text: string): Template => {
     ...Object.values(template.Resources).flatMap((declared) => [...findDependencies(declared)]),
     ...findReferences(template.Outputs),
   ];
-  const unknown = [...new Set(referencedIds)].filter((id) => !declaredIds.has(id) && !id.startsWith("AWS::"));
-  if (unknown.length > 0)
+  const unresolvedIds = [...new Set(referencedIds)].filter((id) => !declaredIds.has(id) && !id.startsWith("AWS::"));
+  if (unresolvedIds.length > 0)
     throw createInvalid(
-      `Template format error: Unresolved resource dependencies [${unknown.join(", ")}] in the Resources block of the template`,
+      `Template format error: Unresolved resource dependencies [${unresolvedIds.join(", ")}] in the Resources block of the template`,
     );
   // Throws if dependencies are circular.
   sortResources(template);
@@ -72,17 +73,17 @@ const parseTemplate = (text: string): Template & { Conditions?: unknown } => {
 
 /** Returns the ids of resources in the template's order, but each after the resources on which it depends. */
 export const sortResources = ({ Resources }: Template): string[] => {
-  const done = new Set<string>();
+  const sorted = new Set<string>();
   const visit = (id: string, dependents: string[]) => {
     const declared = Resources[id];
-    if (done.has(id) || !declared) return;
+    if (sorted.has(id) || !declared) return;
     if (dependents.includes(id))
       throw createInvalid(`Circular dependency between resources: [${dependents.join(", ")}]`);
     for (const dependency of findDependencies(declared)) visit(dependency, [...dependents, id]);
-    done.add(id);
+    sorted.add(id);
   };
   for (const id of Object.keys(Resources)) visit(id, []);
-  return [...done];
+  return [...sorted];
 };
 
 /** Returns the ids of the resources on which a resource depends. */
@@ -100,7 +101,7 @@ const findReferences = (value: unknown): Set<string> => {
   return found;
 };
 
-/** Returns a value in which functions such as Ref are replaced by their results. */
+/** Returns a copy of a value in which functions such as Ref are replaced by their results. */
 export const resolve = (value: unknown, scope: Scope): unknown => {
   if (Array.isArray(value)) return value.map((item) => resolve(item, scope)).filter((item) => item !== nothing);
   if (value === null || typeof value !== "object") return value;
@@ -123,7 +124,7 @@ const compute = (name: string, argument: unknown, scope: Scope): unknown => {
     const [text, variables] = Array.isArray(argument) ? argument : [argument, {}];
     const values = Object(resolve(variables, scope));
     return String(text).replace(/\$\{([^}]*)\}/g, (_, name: string) => {
-      // `${!NAME}` stands for the text `${NAME}`.
+      // `${!NAME}` stands for the characters `${NAME}`.
       if (name.startsWith("!")) return `\${${name.slice(1)}}`;
       if (Object.hasOwn(values, name)) return String(values[name]);
       const [id = "", ...attribute] = name.split(".");

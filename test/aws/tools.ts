@@ -38,9 +38,8 @@ const readPinnedVersion = (tool: string): string => {
 export type Tool = { command: string[] } | { missing: string };
 
 /**
- * Finds a Python tool: the one that `npm run aws` installed, else one on PATH if it has the pinned version. The
- * parameters are the commands of the installed tool and of the tool on PATH, and the command that prints the version of
- * the latter.
+ * Finds a Python tool: the one that `npm run aws` installed, else one on PATH if it has the pinned version. `installed`
+ * and `onPath` are the commands of these two tools; `versionCommand` prints the version of the tool on PATH.
  */
 const findTool = (name: string, installed: string[], onPath: string[], versionCommand: string[]): Tool => {
   const [program = "", ...rest] = installed;
@@ -71,7 +70,7 @@ export const findMoto = (): Tool => {
   return findTool("moto", ["python", ...module], ["python3", ...module], ["python3", "-c", motoVersion]);
 };
 
-/** Lambda's runtime client, which every function on AWS runs under. */
+/** The folder of Lambda's runtime client, under which every function on AWS runs. */
 export const runtimeClient = resolvePath("../runtime/node_modules/aws-lambda-ric/");
 
 export const findMissingRuntimeClient = (): string | undefined => {
@@ -114,15 +113,15 @@ const installPython = async (): Promise<void> => {
 };
 
 /**
- * Installs the packages of test/NAME, and copies them to the cache. The installation of Lambda's runtime client
- * compiles it, which takes a minute and uses the headers of the project's own Node.
+ * Installs the packages of test/NAME, and copies them to the cache. The installation compiles Lambda's runtime client,
+ * which takes a minute and needs the headers of the project's own Node.
  */
-const installPackages = async (name: "runtime" | "registry", ignoresScripts: boolean): Promise<void> => {
+const installPackages = async (name: "runtime" | "registry", options: { ignoresScripts: boolean }): Promise<void> => {
   const cached = buildCachePath(name, "../../package-lock.json", `../${name}/package-lock.json`);
   const modules = resolvePath(`../${name}/node_modules`);
   if (!existsSync(cached)) {
     const env = { ...process.env, npm_config_nodedir: dirname(dirname(process.execPath)) };
-    await run("npm", ["ci", `--ignore-scripts=${ignoresScripts}`], { cwd: resolvePath(`../${name}`), env });
+    await run("npm", ["ci", `--ignore-scripts=${options.ignoresScripts}`], { cwd: resolvePath(`../${name}`), env });
     await cp(modules, `${cached}.${process.pid}`, { recursive: true, verbatimSymlinks: true });
     await rename(`${cached}.${process.pid}`, cached);
   }
@@ -140,14 +139,11 @@ const installDynamoDb = async (): Promise<void> => {
   const unfinished = `${folder}.${process.pid}`;
   const words = ["--batch-mode", "--quiet", "dependency:copy-dependencies", `-DoutputDirectory=${unfinished}`];
   await run("mvn", words, { cwd: resolvePath(".") });
-  const digest = createHash("sha256");
-  for (const file of (await readdir(unfinished)).sort())
-    digest.update(
-      `${createHash("sha256")
-        .update(readFileSync(join(unfinished, file)))
-        .digest("hex")}  ${file}\n`,
-    );
-  const found = digest.digest("hex");
+  const hash = (content: string | Buffer) => createHash("sha256").update(content).digest("hex");
+  const files = (await readdir(unfinished)).sort();
+  // The lines have the format of sha256sum.
+  const lines = files.map((file) => `${hash(readFileSync(join(unfinished, file)))}  ${file}\n`);
+  const found = hash(lines.join(""));
   const [, wanted] = /<files.sha256>(.*)<\/files.sha256>/.exec(readFileSync(resolvePath("pom.xml"), "utf8")) ?? [];
   if (found !== wanted)
     throw new Error(`the files in ${unfinished} have the checksum ${found}, and pom.xml has ${wanted}`);
@@ -157,8 +153,8 @@ const installDynamoDb = async (): Promise<void> => {
 if (import.meta.main) {
   await mkdir(cacheFolder, { recursive: true });
   await installPython();
-  if (findMissingRuntimeClient() !== undefined) await installPackages("runtime", false);
-  if (findMissingRegistry() !== undefined) await installPackages("registry", true);
+  if (findMissingRuntimeClient() !== undefined) await installPackages("runtime", { ignoresScripts: false });
+  if (findMissingRegistry() !== undefined) await installPackages("registry", { ignoresScripts: true });
   await installDynamoDb();
   process.stdout.write(
     `moto and cfn-lint are at ${getVenvFolder()}, DynamoDB Local at ${getDynamoDbFolder()}, Lambda's runtime client and the registry in test/\n`,

@@ -42,30 +42,30 @@ describe("the stand-in for provisioned concurrency", await needs("runtime client
     const code = "exports.handler = async () => process.env.AWS_LAMBDA_INITIALIZATION_TYPE;";
     service.functions.clear();
     service.create(FunctionName, zip({ "index.cjs": Buffer.from(code) }), {});
-    Object.assign(service, { warming: 0, warmFailure: undefined });
+    Object.assign(service, { warmingMilliseconds: 0, warmFailure: undefined });
   });
   const putProvisioned = (Qualifier: string, ProvisionedConcurrentExecutions = 1) =>
     client.putProvisionedConcurrencyConfig({ FunctionName, Qualifier, ProvisionedConcurrentExecutions });
   const listProvisioned = async () =>
     (await client.listProvisionedConcurrencyConfigs({ FunctionName })).ProvisionedConcurrencyConfigs ?? [];
   const invoke = async () => (await client.invoke({ FunctionName, Qualifier: "live" })).Payload?.transformToString();
-  const buildRefusal = (text: string) => new RegExp(`^InvalidParameterValueException: .*${text}`);
+  const buildRefusal = (message: string) => new RegExp(`^InvalidParameterValueException: .*${message}`);
 
-  it("takes time to start environments, or fails", async () => {
-    service.warming = 60_000;
+  it("provisioned concurrency takes time to start, and fails if the test sets a reason", async () => {
+    service.warmingMilliseconds = 60_000;
     assert.equal((await putProvisioned("1", 2)).Status, "IN_PROGRESS");
     service.warmFailure = "FUNCTION_ERROR_INIT_FAILURE";
     await putProvisioned("1", 3);
     const [starting] = await listProvisioned();
     assert.deepEqual([starting?.Status, starting?.RequestedProvisionedConcurrentExecutions], ["IN_PROGRESS", 3]);
-    service.warming = 0;
+    service.warmingMilliseconds = 0;
     const [failed] = await listProvisioned();
     assert.deepEqual([failed?.Status, failed?.StatusReason], ["FAILED", "FUNCTION_ERROR_INIT_FAILURE"]);
     service.warmFailure = undefined;
     assert.equal((await putProvisioned("1", 2)).Status, "READY");
   });
 
-  it("answers reviews in a provisioned environment as soon as one is ready", async () => {
+  it("the stand-in runs calls in a provisioned environment as soon as one is ready", async () => {
     assert.equal(await invoke(), '"on-demand"');
     await putProvisioned("1");
     assert.equal(await invoke(), '"provisioned-concurrency"');
@@ -74,7 +74,7 @@ describe("the stand-in for provisioned concurrency", await needs("runtime client
     await assert.rejects(client.deleteProvisionedConcurrencyConfig({ FunctionName, Qualifier: "1" }), /No Provisioned/);
   });
 
-  it("refuses the same numbers and deletions as Lambda", async () => {
+  it("the stand-in refuses the same numbers and deletions as Lambda", async () => {
     await assert.rejects(putProvisioned("$LATEST"), buildRefusal("unpublished function versions"));
     await assert.rejects(putProvisioned("7"), /^ResourceNotFoundException/);
     await assert.rejects(putProvisioned("1", 0), /^InvalidParameterValueException/);
@@ -86,13 +86,14 @@ describe("the stand-in for provisioned concurrency", await needs("runtime client
     fn.versions.set("2", { ...fn.latest });
     await assert.rejects(putProvisioned("2", 1), buildRefusal("not be greater than the reservedConcurrentExecution"));
     fn.reserved = undefined;
+    // Of the 1000 concurrent executions, 100 must stay unreserved.
     await putProvisioned("1", 500);
     await assert.rejects(putProvisioned("2", 401), buildRefusal("below its minimum value of \\[100\\]"));
     await putProvisioned("2", 400);
     await assert.rejects(client.deleteFunction({ FunctionName, Qualifier: "2" }), /it has provisioned concurrency/);
   });
 
-  it("refuses weights of an alias with provisioned concurrency, and the reverse", async () => {
+  it("an alias can't have weights and provisioned concurrency at the same time", async () => {
     const fn = service.functions.get(FunctionName);
     fn?.versions.set("2", { ...fn.latest });
     const alias = { FunctionName, Name: "live" };
@@ -132,18 +133,18 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
   beforeEach(() => {
     output.length = 0;
     account.recordedCalls.length = 0;
-    Object.assign(account.lambda, { warming: 700, warmFailure: undefined, propagation: 0 });
+    Object.assign(account.lambda, { warmingMilliseconds: 700, warmFailure: undefined, propagationMilliseconds: 0 });
   });
 
   const progress: Progress = {
     say: (line) => void output.push(line),
     step: async (name, act) => void output.push(`${name}: ${await act(() => {})}`),
   };
-  const writeTree = async (text: string) => {
+  const writeTree = async (stamp: string) => {
     trees += 1;
     // A process loads a module only once, so each catalogue is also written to its own folder.
     for (const folder of ["functions", `trees/${trees}`])
-      await checkout.rule(rule, buildRule(text), buildCases(text), folder);
+      await checkout.rule(rule, buildRule(stamp), buildCases(stamp), folder);
   };
   const openJob = (config: string) =>
     loadJob(checkout.folder, `trees/${trees}`, `rules: { ${rule}: ${config} }\nclusters: { shop: {} }`, {
@@ -180,7 +181,7 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
         : [name.replace("ProvisionedConcurrencyConfig", "")];
     });
 
-  it("has warm environments before clusters get its entries", async () => {
+  it("a rule has warm environments before clusters get the rule's entries", async () => {
     await writeTree("one");
     assert.deepEqual(await listPlannedChanges("{ warm: 2 }"), ["2 warm environments on the new version"]);
     assert.match(await deploy("{ warm: 2 }"), /release r1 is live/);
@@ -191,7 +192,7 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
     assert.match(await deploy("{ warm: 2 }"), /nothing to do/);
   });
 
-  it("warms the new version before the alias moves, and keeps the old one warm until the end", async () => {
+  it("a new version is warm before the alias moves, and the old version stays warm until the end", async () => {
     const before = getLiveVersion();
     await writeTree("two");
     assert.match(await deploy("{ warm: 2 }"), /release r2 is live/);
@@ -200,7 +201,7 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
     assert.deepEqual(listChanges(), ["PublishVersion", "Put", "UpdateAlias", "Delete"]);
   });
 
-  it("gets another number of warm environments without a new version", async () => {
+  it("the number of warm environments changes without a new version", async () => {
     const version = getLiveVersion();
     assert.deepEqual(await listPlannedChanges("{ warm: 3 }"), [
       `3 warm environments on version ${version}, which has 2 (READY)`,
@@ -209,7 +210,7 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
     assert.deepEqual([getLiveVersion(), listWarm(), listChanges()], [version, { [version]: 3 }, ["Put"]]);
   });
 
-  it("shows its warm environments in the status", async () => {
+  it("the status shows the warm environments of a rule", async () => {
     const { stdout } = await runPostern("status", "--stage", "test");
     assert.match(
       stdout,
@@ -219,7 +220,7 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
     assert.deepEqual(JSON.parse(json).rules[0].warm, [{ version: getLiveVersion(), count: 3, status: "READY" }]);
   });
 
-  it("keeps its version if Lambda can't start or refuses the new version's warm environments", async () => {
+  it("a version stays live if Lambda can't start or refuses the next version's warm environments", async () => {
     const before = getLiveVersion();
     await writeTree("three");
     account.lambda.warmFailure = "FUNCTION_ERROR_INIT_FAILURE";
@@ -231,8 +232,8 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
     await assert.rejects(deploy("{ warm: 999 }"), /^Error: the rules have 1002 warm environments until/);
     // A plan can't know the warm environments of other functions in the account.
     account.lambda.create("other", zip({ "index.cjs": Buffer.from("") }), {});
-    const half = { ProvisionedConcurrentExecutions: 500 };
-    await account.lambda.act("PutProvisionedConcurrencyConfig", "other", half, { Qualifier: "1" });
+    const halfOfQuota = { ProvisionedConcurrentExecutions: 500 };
+    await account.lambda.act("PutProvisionedConcurrencyConfig", "other", halfOfQuota, { Qualifier: "1" });
     await assert.rejects(
       deploy("{ warm: 500 }"),
       /Lambda refuses 500 warm environments for version \d+ of stamp-notes: .*minimum value of \[100\]/,
@@ -241,7 +242,7 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
     assert.deepEqual([getLiveVersion(), listWarm()], [before, { [before]: 3 }]);
   });
 
-  it("loses the warm environments of a version whose canary is rolled back", async () => {
+  it("a version whose canary is rolled back loses its warm environments", async () => {
     const before = getLiveVersion();
     const interruption = new AbortController();
     account.fault = ({ action }, when) => {
@@ -255,7 +256,7 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
     assert.deepEqual(listChanges(), ["PublishVersion", "Put", "UpdateAlias", "UpdateAlias", "Delete"]);
   });
 
-  it("says after a rollback that it has no warm environments, and gets them by a deployment", async () => {
+  it("a rollback says that the version has no warm environments, and a deployment starts them", async () => {
     assert.match(await deploy("{ warm: 3 }"), /release r\d+ is live/);
     const versionBefore = getLiveVersion();
     const { stdout, stderr } = await runPostern("rollback", rule, "--stage", "test");
@@ -273,20 +274,20 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
     assert.deepEqual(listWarm(), { [getLiveVersion()]: 3 });
   });
 
-  it("loses the warm environments that a stopped command left, with versions that nothing needs", async () => {
+  it("a deployment ends the warm environments that a stopped command left on an old version", async () => {
     const { versions, provisioned } = getFunction();
     const [oldest] = [...versions.keys()];
     provisioned.set(String(oldest), { count: 1, since: 0, failure: undefined, running: 0 });
     assert.deepEqual(await listPlannedChanges("{ warm: 3 }"), [`no longer 1 warm environment on version ${oldest}`]);
-    for (const text of ["five", "six", "seven", "eight"]) {
-      await writeTree(text);
+    for (const stamp of ["five", "six", "seven", "eight"]) {
+      await writeTree(stamp);
       await deploy("{ warm: 1 }");
       assert.deepEqual(listWarm(), { [getLiveVersion()]: 1 });
     }
     assert.ok(listChanges().includes("Delete"));
   });
 
-  it("loses its warm environments if postern.yaml no longer has them, or if the rule is off", async () => {
+  it("a rule loses its warm environments if postern.yaml no longer has them, or if the rule is off", async () => {
     const version = getLiveVersion();
     assert.deepEqual(await listPlannedChanges("{ }"), [`no longer 1 warm environment on version ${version}`]);
     assert.match(await deploy("{ }"), /release r\d+ is live/);
@@ -297,7 +298,7 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
     assert.deepEqual(listWarm(), {});
   });
 
-  it("can be deleted while it has warm environments", async () => {
+  it("a stage can be destroyed while a rule has warm environments", async () => {
     await deploy("{ warm: 1 }");
     assert.equal(Object.keys(listWarm()).length, 1);
     const { destroyStage } =

@@ -6,11 +6,11 @@ import type { TestClusterClient, TestClusterRequest, TestClusterResponse } from 
 import { close, listen } from "../listen.ts";
 import { runKubectl } from "./kubectl.ts";
 
-const note = "kubectl.kubernetes.io/last-applied-configuration";
+const lastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration";
 
 /**
- * Applies an object that exists by kubectl, through a server that leaves its annotation about what was applied out of the patch.
- * Returns the API server's answer to the patch; undefined if kubectl can't make one.
+ * Applies an existing object by kubectl, through a proxy that removes kubectl's annotation `last-applied-configuration`
+ * from the patch. Returns the API server's answer to the patch; undefined if kubectl sends no patch.
  */
 export const applyByKubectl = async (
   client: TestClusterClient,
@@ -22,7 +22,7 @@ export const applyByKubectl = async (
     const call: TestClusterRequest = { method: "GET", path };
     if (method === "PATCH") {
       const body = toMap(exactJson.parse(await text(request)));
-      delete toMap(toMap(body.metadata).annotations)[note];
+      delete toMap(toMap(body.metadata).annotations)[lastAppliedAnnotation];
       Object.assign(call, { method, body, contentType: headers["content-type"] });
     }
     const answer = await client(call);

@@ -26,24 +26,24 @@ export const findKubectl = () => findGoProgram(kubectl);
 
 export const buildKubectl = () => findOrBuildGoProgram(kubectl);
 
-/** Runs kubectl with these words and this input, and returns its output; without KUBECONFIG it knows no cluster. */
+/** Runs kubectl with these words and this input, and returns the output. Without KUBECONFIG, it knows no cluster. */
 export const runKubectl = async (
   words: readonly string[],
   input = "",
   variables: Record<string, string> = {},
 ): Promise<string> => {
-  const found = await findKubectl();
-  if (found === undefined) throw new Error("kubectl is not here: npm run cluster builds it");
+  const built = await findKubectl();
+  if (built === undefined) throw new Error("kubectl is not here: npm run cluster builds it");
   const env = { ...process.env, KUBECONFIG: "/dev/null", ...variables };
-  const running = promisify(execFile)(found.program, words, { env, maxBuffer: 256 * 1024 * 1024 });
+  const execution = promisify(execFile)(built.program, words, { env, maxBuffer: 256 * 1024 * 1024 });
   // If kubectl ends before it has read everything, its own error says why.
-  running.child.stdin?.on("error", () => {}).end(input);
-  return (await running).stdout;
+  execution.child.stdin?.on("error", () => {}).end(input);
+  return (await execution).stdout;
 };
 
-/** Returns the objects in a YAML text as kubectl reads them. */
+/** Returns the objects in a YAML document as kubectl reads them. */
 export const readByKubectl = async (text: string): Promise<unknown[]> => {
-  // The output is one indented JSON object after another. No cluster is asked.
+  // `annotate --local` prints the objects without a cluster, as one indented JSON object after another.
   const output = await runKubectl(["annotate", "--local", "--overwrite", "-f", "-", "-o", "json", "read=yes"], text);
   return output.split(/\n(?=\{)/).map((json) => {
     const { metadata, ...object } = JSON.parse(json);

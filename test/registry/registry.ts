@@ -18,7 +18,7 @@ const programs = {
   yarn: join(modules, "@yarnpkg/cli-dist/bin/yarn.js"),
 };
 
-/** Returns why the registry or a package manager can't be used; undefined if they can. */
+/** Returns why the registry or a package manager can't be used; undefined if all of them can be used. */
 export const findMissingRegistry = (): string | undefined => {
   const { packages } = JSON.parse(readFileSync(new URL("package-lock.json", import.meta.url), "utf8"));
   for (const name of ["verdaccio", "pnpm", "@yarnpkg/cli-dist"]) {
@@ -38,18 +38,21 @@ export interface Registry {
   stop(): Promise<void>;
 }
 
-/** Starts a registry that has what is published to it; it fetches all other packages from the configured registry. */
+/**
+ * Starts a registry for the packages that tests publish. The registry fetches all other packages from the registry that
+ * npm is configured for.
+ */
 export const startRegistry = async (): Promise<Registry> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-registry-"));
   const { stdout } = await run("npm", ["config", "get", "registry"]);
-  const everyone = { access: "$all", publish: "$all" };
+  const openToAll = { access: "$all", publish: "$all" };
   const config = {
     storage: join(folder, "storage"),
     uplinks: { upstream: { url: stdout.trim(), timeout: "120s", maxage: "1h" } },
     packages: {
-      postern: everyone,
-      "create-postern": everyone,
-      "postern-kubernetes": everyone,
+      postern: openToAll,
+      "create-postern": openToAll,
+      "postern-kubernetes": openToAll,
       "**": { access: "$all", proxy: "upstream" },
     },
     // The module of Kubernetes' handlers is larger than the default limit.

@@ -5,26 +5,27 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import { createInterface } from "node:readline";
 
-/** A function under Lambda's own runtime client. */
-export interface Running {
-  /** Rejects with an Outcome where the function threw. */
+/** A function that runs under Lambda's own runtime client. */
+export interface RunningFunction {
+  /** Invokes the function with an event. Rejects with a FunctionError if the function threw. */
   invoke(event: unknown, qualifier?: string): Promise<unknown>;
-  /** Whether it crashed or never started: nothing is asked of it any more. */
+  /** Reports whether the function crashed or never started. It can't be invoked any more then. */
   isOver(): boolean;
   stop(): Promise<void>;
 }
 
-/** What a function reported of itself when it threw, as Lambda hands it on. */
-export interface Outcome extends Error {
+/** The error of a call. */
+export interface FunctionError extends Error {
+  /** What the function reported when it threw; undefined if it reported nothing. */
   reported?: unknown;
 }
 
-interface Surroundings {
-  /** Gets each line that the function writes. */
-  hear?: (line: string) => void;
-  /** Called once, when the function has started, before it gets its first event. */
+interface StartOptions {
+  /** Is called with each line that the function writes. */
+  onLine?: (line: string) => void;
+  /** Is called once with the process ID, when the function has started and before it gets its first event. */
   ready?: (pid: number) => void;
-  /** For how many milliseconds an answer is waited for. */
+  /** The milliseconds after which a call without an answer fails. */
   patience?: number;
 }
 
@@ -35,85 +36,89 @@ interface Invocation {
   answer: PromiseWithResolvers<unknown>;
 }
 
-/** The Runtime API that Lambda offers its runtimes on loopback, for one function, and the client that asks it. */
+/** Starts Lambda's runtime client for one function, and a stand-in for the Runtime API, which the client calls. */
 export const start = async (
   client: string,
   env: Record<string, string>,
-  { hear, ready, patience = 10_000 }: Surroundings = {},
-): Promise<Running> => {
+  { onLine, ready, patience = 10_000 }: StartOptions = {},
+): Promise<RunningFunction> => {
   const queue: Invocation[] = [];
-  const open = new Map<string, Invocation>();
-  let idle: ServerResponse | undefined;
-  let broken: Outcome | undefined;
+  /** The invocations that the client has taken and not answered yet, by id. */
+  const running = new Map<string, Invocation>();
+  /** The response to the client's request for its next event, while there is no event. */
+  let nextResponse: ServerResponse | undefined;
+  let failure: FunctionError | undefined;
   let isReady = false;
 
   const fail = (sentence: string, reported?: unknown) => {
-    broken ??= outcomeOf(sentence, reported);
-    for (const { answer } of [...queue.splice(0), ...open.values()]) answer.reject(broken);
-    open.clear();
+    failure ??= createError(sentence, reported);
+    for (const { answer } of [...queue.splice(0), ...running.values()]) answer.reject(failure);
+    running.clear();
   };
-  const hand = () => {
-    if (idle === undefined) return;
+  /** Sends the first event of the queue to the client, if the client waits for one. */
+  const sendNextEvent = () => {
+    if (nextResponse === undefined) return;
     const next = queue.shift();
     if (next === undefined) return;
-    open.set(next.id, next);
-    idle.writeHead(200, {
+    running.set(next.id, next);
+    nextResponse.writeHead(200, {
       "content-type": "application/json",
       "lambda-runtime-aws-request-id": next.id,
       "lambda-runtime-deadline-ms": String(Date.now() + patience),
       "lambda-runtime-invoked-function-arn": `arn:aws:lambda:eu-west-1:123456789012:function:${env.AWS_LAMBDA_FUNCTION_NAME}:${next.qualifier}`,
     });
-    idle.end(next.event);
-    idle = undefined;
+    nextResponse.end(next.event);
+    nextResponse = undefined;
   };
 
   const server = createServer(async (request, response) => {
+    // After `/2018-06-01/runtime/` comes `invocation/next`, `invocation/ID/response`, `…/ID/error` or `init/error`.
     const [, , , ...path] = (request.url ?? "").split("/");
     if (path.join("/") === "invocation/next") {
-      idle = response;
+      nextResponse = response;
       if (!isReady && runtime.pid !== undefined) ready?.(runtime.pid);
       isReady = true;
-      hand();
+      sendNextEvent();
       return;
     }
     const body = await text(request);
     response.writeHead(202).end();
     const [, id = "", outcome] = path;
-    if (path.join("/") === "init/error") fail(`the function did not start: ${body}`, reportedIn(body));
-    else if (outcome === "response") open.get(id)?.answer.resolve(JSON.parse(body));
-    else open.get(id)?.answer.reject(outcomeOf(`the function threw: ${body}`, reportedIn(body)));
-    open.delete(id);
+    if (path.join("/") === "init/error") fail(`the function did not start: ${body}`, parseReport(body));
+    else if (outcome === "response") running.get(id)?.answer.resolve(JSON.parse(body));
+    else running.get(id)?.answer.reject(createError(`the function threw: ${body}`, parseReport(body)));
+    running.delete(id);
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
-  // The server listens on a port, not on a pipe.
+  // The cast is safe: the server listens on a port, not on a pipe.
   const { port } = server.address() as AddressInfo;
 
   const runtime = spawn(process.execPath, [client], {
     env: { ...env, AWS_LAMBDA_RUNTIME_API: `127.0.0.1:${port}` },
-    stdio: ["ignore", hear ? "pipe" : "ignore", "pipe"],
+    stdio: ["ignore", onLine ? "pipe" : "ignore", "pipe"],
   });
-  let complaints = "";
+  let errorOutput = "";
   runtime.stderr?.on("data", (chunk) => {
-    complaints += chunk;
+    errorOutput += chunk;
   });
-  if (hear)
-    for (const input of [runtime.stdout, runtime.stderr]) if (input) createInterface({ input }).on("line", hear);
+  if (onLine)
+    for (const input of [runtime.stdout, runtime.stderr]) if (input) createInterface({ input }).on("line", onLine);
   const exited = once(runtime, "close").then(([code, signal]) =>
-    fail(`the runtime ended with ${code ?? signal}: ${complaints}`),
+    fail(`the runtime ended with ${code ?? signal}: ${errorOutput}`),
   );
 
   return {
     invoke: (event, qualifier = "live") => {
-      if (broken) return Promise.reject(broken);
+      if (failure) return Promise.reject(failure);
       const answer = Promise.withResolvers<unknown>();
       queue.push({ id: randomUUID(), event: JSON.stringify(event), qualifier, answer });
-      hand();
-      return inTime(answer.promise, patience);
+      sendNextEvent();
+      return rejectIfLate(answer.promise, patience);
     },
-    isOver: () => broken !== undefined,
+    isOver: () => failure !== undefined,
     stop: async () => {
-      end(runtime);
+      killIfRunning(runtime);
       await exited;
       server.closeAllConnections();
       server.close();
@@ -121,9 +126,10 @@ export const start = async (
   };
 };
 
-const outcomeOf = (sentence: string, reported: unknown): Outcome => Object.assign(new Error(sentence), { reported });
+const createError = (sentence: string, reported: unknown): FunctionError =>
+  Object.assign(new Error(sentence), { reported });
 
-const reportedIn = (body: string): unknown => {
+const parseReport = (body: string): unknown => {
   try {
     return JSON.parse(body);
   } catch {
@@ -137,7 +143,7 @@ const text = async (request: IncomingMessage): Promise<string> => {
   return Buffer.concat(chunks).toString("utf8");
 };
 
-const inTime = <T>(answer: Promise<T>, patience: number): Promise<T> => {
+const rejectIfLate = <T>(answer: Promise<T>, patience: number): Promise<T> => {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(() => reject(new Error(`no answer within ${patience} ms`)), patience);
@@ -145,6 +151,6 @@ const inTime = <T>(answer: Promise<T>, patience: number): Promise<T> => {
   return Promise.race([answer, late]).finally(() => clearTimeout(timer));
 };
 
-const end = (child: ChildProcess) => {
+const killIfRunning = (child: ChildProcess) => {
   if (child.exitCode === null && child.signalCode === null) child.kill("SIGKILL");
 };
