@@ -13,7 +13,8 @@ import { readAllRules } from "../../infra/project/project-rules.ts";
 import type { MinorParityResults } from "./parity-report.ts";
 
 const command = {
-  summary: "Compares rules with the plugins that they reimplement on real API servers, and runs the cases of every rule.",
+  summary:
+    "Compares rules with the plugins that they reimplement on real API servers, and runs the cases of every rule.",
   usage: "[RULE…]",
   options: {
     minor: {

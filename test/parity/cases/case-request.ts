@@ -232,7 +232,10 @@ const requiredFields: Record<string, (namespace: string | undefined) => JsonMap>
 const fillRequiredFields = (kind: string, object: KubernetesObject): object => {
   const { spec } = Object(object);
   if (kind === "Workload" && Array.isArray(spec?.podGroupTemplates)) {
-    const podGroupTemplates = spec.podGroupTemplates.map((one: JsonMap) => ({ schedulingPolicy: { basic: {} }, ...one }));
+    const podGroupTemplates = spec.podGroupTemplates.map((one: JsonMap) => ({
+      schedulingPolicy: { basic: {} },
+      ...one,
+    }));
     return { ...object, spec: { ...spec, podGroupTemplates } };
   }
   if (kind === "PersistentVolume" && !spec?.csi && !spec?.azureDisk)

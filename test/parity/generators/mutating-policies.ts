@@ -1,17 +1,13 @@
 import fc from "fast-check";
 import type { KubernetesObject } from "#lib/review.ts";
-import { buildEditStep, buildScenario, generateCreateStep, wrapEdit } from "./scenario-parts.ts";
-import {
-  type FieldEdit,
-  generateFieldEdit,
-  generateWholeObjects,
-  makeOptional,
-  omitUndefinedMembers,
-  pickOne,
-} from "./steps.ts";
+import { buildScenario, generateCreateStep } from "./scenario-parts.ts";
+import { generateWholeObjects, makeOptional, omitUndefinedMembers, pickOne } from "./steps.ts";
 import {
   buildKindDefinition,
+  buildPolicyWithBinding,
   buildPriorityClass,
+  editField,
+  nestedExpression,
   type PolicySet,
   parameters,
   validatingPolicySet,
@@ -23,10 +19,6 @@ import {
 // changes all of them.
 
 const apiVersion = "admissionregistration.k8s.io/v1";
-const nested = ["a", "b", "c", "d", "e", "f"].reduceRight(
-  (inner, name) => `variables.list.all(${name}, ${inner})`,
-  "true",
-);
 const annotate = (value: string) => `[JSONPatch{op: "add", path: "/metadata/annotations", value: ${value}}]`;
 
 /** An expression, or several that belong together. */
@@ -74,7 +66,7 @@ const anyMutations: readonly Mutations[] = [
   '[JSONPatch{op: "nope", path: "/metadata"}]',
   '[JSONPatch{op: "add", value: "x"}]',
   "variables.bad == 1 ? [JSONPatch{}] : []",
-  `${nested} ? [JSONPatch{}] : []`,
+  `${nestedExpression} ? [JSONPatch{}] : []`,
   'Object{metadata: Object.metadata{labels: {"added": "yes"}, annotations: {"n": string(variables.size)}}}',
   "Object{metadata: Object.metadata{?labels: optional.none()}}",
   "Object{metadata: Object.spec{}}",
@@ -263,6 +255,7 @@ const getKind = (index: number) => kinds[index % kinds.length] ?? configMaps;
 const policies = Array.from({ length: count }, (_, index) => {
   const kind = getKind(index);
   return parameters.chain(({ paramKind, paramRef }) => {
+    // Expressions that are listed several times are chosen more often.
     const expressions = [...kind.mutations, ...kind.mutations, ...anyMutations];
     if (paramKind) expressions.push(...Array.from({ length: 8 }, () => parameterMutations).flat());
     return fc.record({
@@ -303,45 +296,39 @@ const mutatingPolicies: readonly KubernetesObject[] = policies.flatMap((policy, 
   const kind = "MutatingAdmissionPolicyBinding";
   const { paramRef, matchResources } = parts;
   const binding = omitUndefinedMembers({ policyName: metadata.name, paramRef, matchResources });
-  const second = { policyName: metadata.name, matchResources: { objectSelector: { matchLabels: { app: "y" } } } };
+  const secondBinding = {
+    policyName: metadata.name,
+    matchResources: { objectSelector: { matchLabels: { app: "y" } } },
+  };
   const hasSecond = parts.hasSecondBinding && paramRef === undefined && matchResources !== undefined;
   return [
     { apiVersion, kind: "MutatingAdmissionPolicy", metadata, spec },
     { apiVersion, kind, metadata, spec: binding },
-    ...(hasSecond ? [{ apiVersion, kind, metadata: { name: `${metadata.name}-b` }, spec: second }] : []),
+    ...(hasSecond ? [{ apiVersion, kind, metadata: { name: `${metadata.name}-b` }, spec: secondBinding }] : []),
   ];
 });
 
-/** The label of objects that two policies change. The first of them is called again after the second. */
+/** The label of objects that two policies change. The API server evaluates the first policy again after the second. */
 const pairLabel = "pair";
-/** Returns a policy with a name, and its binding. */
-const buildNamedPolicy = (name: string, spec: object): KubernetesObject[] => [
-  { apiVersion, kind: "MutatingAdmissionPolicy", metadata: { name }, spec } as KubernetesObject,
-  {
-    apiVersion,
-    kind: "MutatingAdmissionPolicyBinding",
-    metadata: { name },
-    spec: { policyName: name },
-  } as KubernetesObject,
-];
+
 const pairedRules = {
   resourceRules: kinds.map(({ rule }) => ({ ...rule, operations: ["CREATE"] })),
   objectSelector: { matchLabels: { [pairLabel]: "on" } },
 };
 const fixedPolicies: readonly KubernetesObject[] = [
-  ...buildNamedPolicy("first-of-pair", {
+  ...buildPolicyWithBinding("MutatingAdmissionPolicy", "first-of-pair", {
     reinvocationPolicy: "IfNeeded",
     matchConstraints: pairedRules,
     mutations: [
       'Object{metadata: Object.metadata{annotations: {"sees": object.metadata.?annotations[?"second"].orValue("nothing")}}}',
     ].map(toMutation),
   }),
-  ...buildNamedPolicy("second-of-pair", {
+  ...buildPolicyWithBinding("MutatingAdmissionPolicy", "second-of-pair", {
     reinvocationPolicy: "Never",
     matchConstraints: pairedRules,
     mutations: [toMutation('Object{metadata: Object.metadata{annotations: {"second": "done"}}}')],
   }),
-  ...buildNamedPolicy("scale", {
+  ...buildPolicyWithBinding("MutatingAdmissionPolicy", "scale", {
     reinvocationPolicy: "Never",
     matchConstraints: { resourceRules: [{ ...deployments.rule, resources: ["*/scale"], operations: ["UPDATE"] }] },
     matchConditions: [{ name: "grows", expression: "object.spec.replicas > oldObject.spec.replicas" }],
@@ -356,28 +343,20 @@ const fixedPolicies: readonly KubernetesObject[] = [
  * Refuses objects with the label `policy: last`. It is created last, so once it refuses, the API server uses all
  * policies.
  */
-const lastPolicy: readonly KubernetesObject[] = [
+const lastPolicy = buildPolicyWithBinding(
+  "MutatingAdmissionPolicy",
+  "last",
   {
-    apiVersion,
-    kind: "MutatingAdmissionPolicy",
-    metadata: { name: "last" },
-    spec: {
-      reinvocationPolicy: "Never",
-      paramKind: { apiVersion: "v1", kind: "ConfigMap" },
-      matchConstraints: {
-        resourceRules: kinds.map(({ rule }) => ({ ...rule, operations: ["CREATE"] })),
-        objectSelector: { matchLabels: { policy: "last" } },
-      },
-      mutations: [toMutation('[JSONPatch{op: "remove", path: "/" + params.data.most}]')],
+    reinvocationPolicy: "Never",
+    paramKind: { apiVersion: "v1", kind: "ConfigMap" },
+    matchConstraints: {
+      resourceRules: kinds.map(({ rule }) => ({ ...rule, operations: ["CREATE"] })),
+      objectSelector: { matchLabels: { policy: "last" } },
     },
-  } as KubernetesObject,
-  {
-    apiVersion,
-    kind: "MutatingAdmissionPolicyBinding",
-    metadata: { name: "last" },
-    spec: { policyName: "last", paramRef: { name: "limits", parameterNotFoundAction: "Deny" } },
-  } as KubernetesObject,
-];
+    mutations: [toMutation('[JSONPatch{op: "remove", path: "/" + params.data.most}]')],
+  },
+  { paramRef: { name: "limits", parameterNotFoundAction: "Deny" } },
+);
 
 /** A custom kind with lists and maps of every type. Both clusters have it. */
 const gadgetKind = buildKindDefinition("Gadget", {
@@ -425,6 +404,7 @@ export const mutatingPolicySet: PolicySet = {
   ],
 };
 
+/** Generates metadata of objects of a kind. The labels choose one policy for this kind, or the pair of policies. */
 const buildMetadata = (kind: MutatedKind) => {
   const indexes = Array.from({ length: count }, (_, index) => index).filter((index) => getKind(index) === kind);
   const labels = fc
@@ -460,12 +440,12 @@ const deployment = fc
     replicas: pickOne(1, 3, 5),
     ports: makeOptional(ports),
     env: makeOptional(pickOne([{ name: "E", value: "0" }], [{ name: "A" }, { name: "E" }])),
-    isDouble: pickOne(true, false),
+    hasSidecar: pickOne(true, false),
   })
-  .map(({ metadata, replicas, ports, env, isDouble }) => {
+  .map(({ metadata, replicas, ports, env, hasSidecar }) => {
     const labels = { app: "web" };
     const container = omitUndefinedMembers({ name: "c", image: "i", ports, env });
-    const containers = [container, ...(isDouble ? [{ name: "sidecar", image: "old" }] : [])];
+    const containers = [container, ...(hasSidecar ? [{ name: "sidecar", image: "old" }] : [])];
     const template = { metadata: { labels }, spec: { containers } };
     const spec = { replicas, selector: { matchLabels: labels }, template };
     return { apiVersion: "apps/v1", kind: "Deployment", metadata, spec };
@@ -494,22 +474,20 @@ const gadget = generateWholeObjects({
     ),
   }),
 });
-const edit = (path: string, value: Parameters<typeof generateFieldEdit>[1], subresource?: string) =>
-  buildEditStep(wrapEdit(generateFieldEdit(path, value) as fc.Arbitrary<FieldEdit>), subresource);
 
 export const mutatingPolicyScenarios = {
   /** ConfigMaps, deployments, priority classes and custom resources that choose policies. */
   mutatingPolicies: fc.oneof(
     buildScenario("configmaps", generateCreateStep(configMap), [
-      edit("data", pickOne({ a: "1" }, { a: "7", b: "yes" })),
+      editField("data", pickOne({ a: "1" }, { a: "7", b: "yes" })),
     ]),
     buildScenario("deployments", generateCreateStep(deployment), [
-      edit("spec.replicas", pickOne(2, 4)),
-      edit("spec.replicas", pickOne(2, 4), "scale"),
+      editField("spec.replicas", pickOne(2, 4)),
+      editField("spec.replicas", pickOne(2, 4), "scale"),
     ]),
     buildScenario("priorityclasses", generateCreateStep(buildPriorityClass(buildMetadata(priorityClasses))), [
-      edit("description", pickOne("some", "other")),
+      editField("description", pickOne("some", "other")),
     ]),
-    buildScenario("gadgets", generateCreateStep(gadget), [edit("spec.size", pickOne(2, 3))]),
+    buildScenario("gadgets", generateCreateStep(gadget), [editField("spec.size", pickOne(2, 3))]),
   ),
 };

@@ -17,14 +17,20 @@ import {
 
 // Generates objects of all kinds, and their edits.
 
-/** Decides how often generated objects have invalid parts: often if `odd` is true, otherwise hardly ever. */
+/** Decides whether generated objects may have invalid parts. */
 interface Odds {
-  odd: boolean;
+  mayBeInvalid: boolean;
+  /** Generates a valid value; if objects may be invalid, in one of 15 cases an invalid value. */
   mostly<T, U>(valid: Arbitrary<T>, invalid: Arbitrary<U>): Arbitrary<T | U>;
-  ifOdd<T>(arbitraries: T[]): T[];
+  /** Returns these generators if objects may be invalid, otherwise none. */
+  ifInvalid<T>(arbitraries: T[]): T[];
 }
 
-const stored: readonly GeneratedKind[] = ["persistentvolumes", "persistentvolumeclaims", "volumeattributesclasses"];
+const storageKinds: readonly GeneratedKind[] = [
+  "persistentvolumes",
+  "persistentvolumeclaims",
+  "volumeattributesclasses",
+];
 
 /** Returns a pod spec without restartPolicy and activeDeadlineSeconds: templates of Deployments can't have these. */
 const deleteRunOnceFields = ({ restartPolicy: _, activeDeadlineSeconds: __, ...spec }: JsonMap): JsonMap => spec;
@@ -51,7 +57,7 @@ const buildImages = ({ mostly }: Odds) => {
   return { image, pullPolicy };
 };
 
-const buildResources = ({ mostly, ifOdd }: Odds) => {
+const buildResources = ({ mostly, ifInvalid }: Odds) => {
   const quantity = mostly(pickOne("1", "2", "0", "4k"), pickOne("-1", "one", "1.5", "1e3", "0.0001", "", "1Ki"));
   const ordinary = {
     cpu: pickOne("1", "100m", "0.5", "1e-1", "1.500"),
@@ -91,7 +97,7 @@ const buildResources = ({ mostly, ifOdd }: Odds) => {
         requests: amounts,
       })),
     },
-    ...ifOdd([
+    ...ifInvalid([
       generatePartialObjects({ requests: generatePartialObjects(makeMembersRare({ ...extended, ...unusual })) }),
       generatePartialObjects({ limits: generatePartialObjects(makeMembersRare({ ...ordinary, ...unusual })) }),
     ]).map((arbitrary) => ({ weight: 1, arbitrary })),
@@ -153,7 +159,7 @@ const buildSecurityContexts = ({ mostly }: Odds) => {
 };
 
 const buildContainers = (odds: Odds) => {
-  const { odd, mostly } = odds;
+  const { mayBeInvalid, mostly } = odds;
   const { image, pullPolicy } = buildImages(odds);
   const [resources, probe] = [buildResources(odds), buildProbe(odds)];
   const { securityContext } = buildSecurityContexts(odds);
@@ -192,11 +198,11 @@ const buildContainers = (odds: Odds) => {
     );
   const initContainers = fc
     .tuple(buildContainerList("i", 1, 2), pickOne(undefined, undefined, "Always"))
-    .map(([found, restartPolicy]) => {
+    .map(([containers, restartPolicy]) => {
       // Only init containers that keep running may have probes.
       const ofRunning = ["livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy"];
-      const unprobed = restartPolicy || odd ? {} : Object.fromEntries(ofRunning.map((member) => [member, undefined]));
-      return found.map((one) => omitUndefinedMembers({ ...one, ...unprobed, restartPolicy }));
+      const deleted = restartPolicy || mayBeInvalid ? [] : ofRunning.map((member) => [member, undefined]);
+      return containers.map((one) => omitUndefinedMembers({ ...one, ...Object.fromEntries(deleted), restartPolicy }));
     });
   const ephemeralContainer = fc.tuple(pickOne("e0", "e1"), image, makeOptional(pullPolicy, 3));
   const ephemeralContainers = buildList(
@@ -205,6 +211,7 @@ const buildContainers = (odds: Odds) => {
   return { image, pullPolicy, resources, buildContainerList, initContainers, ephemeralContainers };
 };
 
+/** Generates volumes. They are named by position, `v0` and `v1`, but an invalid second volume is also named `v0`. */
 const buildVolumes = (odds: Odds) => {
   const { mostly } = odds;
   const { image, pullPolicy } = buildImages(odds);
@@ -232,7 +239,7 @@ const buildVolumes = (odds: Odds) => {
         ),
       )
       .map(([name, source]) => ({ name, ...source })),
-  ).map((found) => found.map(({ name, ...source }, index) => ({ name: name ?? `v${index}`, ...source })));
+  ).map((volumes) => volumes.map(({ name, ...source }, index) => ({ name: name ?? `v${index}`, ...source })));
 };
 
 const buildAffinity = ({ mostly }: Odds) => {
@@ -261,7 +268,7 @@ const buildAffinity = ({ mostly }: Odds) => {
   });
 };
 
-const buildToleration = ({ ifOdd }: Odds) => {
+const buildToleration = ({ ifInvalid }: Odds) => {
   const lost = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
   return fc.oneof(
     {
@@ -277,7 +284,7 @@ const buildToleration = ({ ifOdd }: Odds) => {
       weight: 3,
       arbitrary: generateWholeObjects({
         key: pickOne(...lost, "example.com/gpu"),
-        operator: pickOne("Exists", "Equal").map((operator) => operator),
+        operator: pickOne("Exists", "Equal"),
         effect: fc.constant("NoExecute"),
         tolerationSeconds: pickOne(undefined, 0, 5, 300, -1),
       }),
@@ -291,7 +298,7 @@ const buildToleration = ({ ifOdd }: Odds) => {
         effect: pickOne(undefined, "NoExecute", "NoSchedule"),
       }),
     },
-    ...ifOdd([
+    ...ifInvalid([
       generatePartialObjects({
         key: pickOne("", "example.com/gpu", "not valid"),
         operator: pickOne("", "Exists", "Lt", "In"),
@@ -392,15 +399,15 @@ const buildTaints = ({ mostly }: Odds) =>
 
 const storage = pickOne("1Gi", "2Gi", "1e9", "0.5Gi");
 
-const buildWorkloadSpecs = ({ odd, mostly }: Odds, { podSpec }: Pods) => {
+const buildWorkloadSpecs = ({ mayBeInvalid, mostly }: Odds, { podSpec }: Pods) => {
   /** Generates a Deployment's or StatefulSet's spec: the fields that both have, and those in `members`. */
   const buildWorkload = (members: Record<string, Arbitrary<unknown>>) =>
     fc
       .tuple(labels, podSpec, mostly(pickOne(0, 1, 3, undefined), pickOne(-1)), generateWholeObjects(members))
-      .map(([labels, spec, replicas, own]): JsonMap => {
-        const together = { app: "a", ...labels };
-        const template = { metadata: { labels: together }, spec: odd ? spec : deleteRunOnceFields(spec) };
-        return { spec: omitUndefinedMembers({ replicas, selector: { matchLabels: together }, template, ...own }) };
+      .map(([labels, spec, replicas, moreFields]): JsonMap => {
+        const matchLabels = { app: "a", ...labels };
+        const template = { metadata: { labels: matchLabels }, spec: mayBeInvalid ? spec : deleteRunOnceFields(spec) };
+        return { spec: omitUndefinedMembers({ replicas, selector: { matchLabels }, template, ...moreFields }) };
       });
 
   return {
@@ -518,8 +525,8 @@ const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<G
   };
 };
 
-/** Annotations with the name of an object's class, from the time before there was a field for it. */
-const older: Partial<Record<GeneratedKind, Arbitrary<JsonMap | undefined>>> = {
+/** Annotations with the name of an object's class. Before Kubernetes had a field for the class, they were used. */
+const classAnnotations: Partial<Record<GeneratedKind, Arbitrary<JsonMap | undefined>>> = {
   ingresses: makeOptional(
     pickOne({ "kubernetes.io/ingress.class": "web" }, { "kubernetes.io/ingress.class": "" }),
     1,
@@ -543,17 +550,15 @@ const buildObjects = (odds: Odds, specs: Record<GeneratedKind, Arbitrary<JsonMap
 
   const buildObject = (kind: GeneratedKind): Arbitrary<JsonMap> =>
     fc
-      .tuple(stored.includes(kind) ? storageMetadata : metadata, specs[kind], older[kind] ?? pickOne(undefined))
-      .map(([metadata, rest, olderAnnotations]) => {
-        const annotations = olderAnnotations && {
-          annotations: { ...Object(metadata.annotations), ...olderAnnotations },
-        };
-        return {
-          apiVersion: parityGeneratedKinds[kind].apiVersion,
-          kind: parityGeneratedKinds[kind].kind,
-          metadata: { ...metadata, ...annotations },
-          ...rest,
-        };
+      .tuple(
+        storageKinds.includes(kind) ? storageMetadata : metadata,
+        specs[kind],
+        classAnnotations[kind] ?? pickOne(undefined),
+      )
+      .map(([metadata, rest, added]) => {
+        const { apiVersion, kind: kindName } = parityGeneratedKinds[kind];
+        const annotations = added && { annotations: { ...Object(metadata.annotations), ...added } };
+        return { apiVersion, kind: kindName, metadata: { ...metadata, ...annotations }, ...rest };
       });
 
   const common = [
@@ -564,12 +569,13 @@ const buildObjects = (odds: Odds, specs: Record<GeneratedKind, Arbitrary<JsonMap
   return { buildObject, common };
 };
 
+/** Returns generators of edits by kind. */
 const buildEdits = (
   odds: Odds,
   pods: Pods,
   { ip, externalIPs }: Services,
 ): Record<GeneratedKind, Arbitrary<FieldEdit>[]> => {
-  const { mostly, ifOdd } = odds;
+  const { mostly, ifInvalid } = odds;
   const { image, pullPolicy, affinity, toleration, tolerations, ephemeralContainers } = pods;
   const taints = buildTaints(odds);
   const ofTemplate = [
@@ -586,7 +592,7 @@ const buildEdits = (
       generateFieldEdit("spec.tolerations.-", toleration),
       generateFieldEdit("spec.activeDeadlineSeconds", mostly(pickOne(1, 50), pickOne(1000, undefined))),
       generateFieldEdit("spec.schedulingGates", mostly(fc.constant([]), fc.constant(undefined))),
-      ...ifOdd([
+      ...ifInvalid([
         generateFieldEdit("spec.containers.0.imagePullPolicy", pullPolicy),
         generateFieldEdit("spec.tolerations", makeOptional(tolerations)),
         generateFieldEdit("spec.tolerations.0.tolerationSeconds", pickOne(1, undefined)),
@@ -707,14 +713,14 @@ const buildSubresources = (
 
 /**
  * Returns generators of objects and edits. A pod has so many parts that hardly any pod would be valid if each part were
- * sometimes invalid. So with `mayBeInvalid` many parts are invalid, and without it all parts are valid.
+ * sometimes invalid. So with `mayBeInvalid` each part is sometimes invalid, and without it all parts are valid.
  */
-export const createObjectGenerators = (mayBeInvalid: boolean) => {
+export const createObjectGenerators = ({ mayBeInvalid }: Pick<Odds, "mayBeInvalid">) => {
   const odds: Odds = {
-    odd: mayBeInvalid,
+    mayBeInvalid,
     mostly: (valid, invalid) =>
       mayBeInvalid ? fc.oneof({ weight: 14, arbitrary: valid }, { weight: 1, arbitrary: invalid }) : valid,
-    ifOdd: (arbitraries) => (mayBeInvalid ? arbitraries : []),
+    ifInvalid: (arbitraries) => (mayBeInvalid ? arbitraries : []),
   };
   const [pods, services] = [buildPods(odds), buildServices(odds)];
   return {
@@ -727,7 +733,7 @@ export const createObjectGenerators = (mayBeInvalid: boolean) => {
 
 export type ObjectGenerators = ReturnType<typeof createObjectGenerators>;
 
-const usual = [
+const usualKinds: readonly GeneratedKind[] = [
   "pods",
   "services",
   "persistentvolumeclaims",
@@ -735,8 +741,8 @@ const usual = [
   "statefulsets",
   "ingresses",
   "jobs",
-] as const;
+];
 
 /** Generates objects of the kinds that users write most. */
 export const createUsualObject = (mayBeInvalid: boolean): Arbitrary<JsonMap> =>
-  fc.constantFrom(...usual).chain(createObjectGenerators(mayBeInvalid).buildObject);
+  pickOne(...usualKinds).chain(createObjectGenerators({ mayBeInvalid }).buildObject);

@@ -14,6 +14,7 @@ import {
   generateFieldEdit,
   generateWholeObjects,
   makeOptional,
+  omitUndefinedMembers,
   pickOne,
   type RequestSequence,
 } from "./steps.ts";
@@ -45,7 +46,8 @@ const profile = pickOne<JsonMap>(
   { type: "Localhost", localhostProfile: "a" },
 );
 const flag = fc.boolean();
-const shared = {
+/** Fields of the security contexts of pods and of containers. */
+const sharedFields = {
   seLinuxOptions: makeOptional(seLinuxOptions, 1, 7),
   seccompProfile: makeOptional(profile, 1, 3),
   appArmorProfile: makeOptional(profile, 1, 7),
@@ -53,10 +55,10 @@ const shared = {
   runAsUser: makeOptional(pickOne(0, 1000), 1, 5),
 };
 const capability = pickOne("NET_BIND_SERVICE", "CHOWN", "NET_RAW", "SYS_PTRACE", "ALL", "MKNOD", "é😀", "\ue000");
-const ofContainer = fc
+const containerSecurityContext = fc
   .tuple(
     generateWholeObjects({
-      ...shared,
+      ...sharedFields,
       privileged: makeOptional(flag, 1, 6),
       capabilities: makeOptional(
         generateWholeObjects({
@@ -68,8 +70,8 @@ const ofContainer = fc
     }),
     pickOne<JsonMap>({}, { allowPrivilegeEscalation: true }, confined, confined, confined),
   )
-  .map(([one, runAs]): JsonMap => {
-    const { allowPrivilegeEscalation, ...context } = { ...one, ...runAs };
+  .map(([fields, moreFields]): JsonMap => {
+    const { allowPrivilegeEscalation, ...context } = { ...fields, ...moreFields };
     // API validation refuses a privileged container without privilege escalation.
     const isLimited = !context.privileged && allowPrivilegeEscalation !== undefined;
     return { ...context, ...(isLimited && { allowPrivilegeEscalation }) };
@@ -86,12 +88,12 @@ const hostPorts = pickOne(
   ],
   [{ containerPort: 80, hostPort: 80 }],
 );
-const buildContainer = (name: string, runs: boolean) =>
+const buildContainer = (name: string, { hasProbes }: { hasProbes: boolean }) =>
   generateWholeObjects({
     name: pickOne(name),
     image: pickOne(image, image, "app:2"),
-    securityContext: makeOptional(ofContainer, 4),
-    ...(runs && {
+    securityContext: makeOptional(containerSecurityContext, 4),
+    ...(hasProbes && {
       livenessProbe: makeOptional(action, 1, 9),
       readinessProbe: makeOptional(action, 1, 9),
       lifecycle: makeOptional(
@@ -133,17 +135,19 @@ const sysctls = fc
   .uniqueArray(sysctl, { minLength: 1, maxLength: 3 })
   .map((names) => names.map((name) => ({ name, value: "0" })));
 
-const debuggers = fc.tuple(buildContainer("e0", false)).map((found) => found.map(({ ports: _, ...one }) => one));
+const debuggers = fc
+  .tuple(buildContainer("e0", { hasProbes: false }))
+  .map((found) => found.map(({ ports: _, ...one }) => one));
 
 const spec = fc
   .tuple(
     generateWholeObjects({
       containers: fc.oneof(
-        fc.tuple(buildContainer("c0", true)),
-        fc.tuple(buildContainer("c0", true), buildContainer("c1", true)),
+        fc.tuple(buildContainer("c0", { hasProbes: true })),
+        fc.tuple(buildContainer("c0", { hasProbes: true }), buildContainer("c1", { hasProbes: true })),
       ),
-      initContainers: makeOptional(fc.tuple(buildContainer("i0", false)), 1, 3),
-      securityContext: makeOptional(generateWholeObjects({ ...shared, sysctls: makeOptional(sysctls, 1, 5) }), 3),
+      initContainers: makeOptional(fc.tuple(buildContainer("i0", { hasProbes: false })), 1, 3),
+      securityContext: makeOptional(generateWholeObjects({ ...sharedFields, sysctls: makeOptional(sysctls, 1, 5) }), 3),
       volumes: makeOptional(volumes, 1, 2),
       runtimeClassName: makeOptional(pickOne("plain", "sandboxed"), 1, 7),
       os: makeOptional(pickOne({ name: "linux" }), 1, 7),
@@ -163,19 +167,19 @@ const spec = fc
   )
   .map(([spec, hostFields]): JsonMap => ({ ...spec, ...hostFields }));
 /** Generates specs of Windows pods. Few security fields are generated, because the API server allows hardly any. */
-const onWindows = pickOne<JsonMap>(
+const windowsPodSpec = pickOne<JsonMap>(
   {},
   { runAsNonRoot: true },
   { runAsNonRoot: false },
   { windowsOptions: { hostProcess: true } },
 ).map((context): JsonMap => {
   const securityContext = { securityContext: context };
-  const isHosted = Object(context).windowsOptions !== undefined;
+  const isHostProcess = Object(context).windowsOptions !== undefined;
   const containers = [{ name: "c0", image, ...securityContext }];
   return {
     os: { name: "windows" },
     containers,
-    ...(isHosted && { hostNetwork: true, securityContext: { windowsOptions: { hostProcess: true } } }),
+    ...(isHostProcess && { hostNetwork: true, securityContext: { windowsOptions: { hostProcess: true } } }),
   };
 });
 const annotations = fc
@@ -199,7 +203,7 @@ const listUpstreamPods = (version: string): PodTemplate[] => {
     });
   return [...new Set(texts)].map((text) => JSON.parse(text));
 };
-const upstreams = listUpstreamPods("/v1.");
+const upstreamPods = listUpstreamPods("/v1.");
 
 interface PodTemplate {
   metadata: JsonMap;
@@ -213,8 +217,8 @@ const template: Arbitrary<PodTemplate> = fc.oneof(
       spec,
     }),
   },
-  { weight: 1, arbitrary: onWindows.map((spec) => ({ metadata: {}, spec })) },
-  ...(upstreams.length > 0 ? [{ weight: 3, arbitrary: pickOne(...upstreams) }] : []),
+  { weight: 1, arbitrary: windowsPodSpec.map((spec) => ({ metadata: {}, spec })) },
+  ...(upstreamPods.length > 0 ? [{ weight: 3, arbitrary: pickOne(...upstreamPods) }] : []),
 );
 
 const buildChange = (path: string, value: Arbitrary<unknown>, subresource?: string) =>
@@ -226,6 +230,7 @@ const resize = buildChange("spec.containers.0.resources.requests", pickOne({ cpu
 const restartPolicy = "Never";
 const selector = { matchLabels: { app: "x" } };
 const addLabels = ({ metadata, spec }: PodTemplate) => ({ metadata: { ...metadata, labels: { app: "x" } }, spec });
+/** Workloads by kind: the resource, the API version, and a function that builds an object around a pod template. */
 const workloads: Record<string, [RequestSequence["kind"], string, (template: PodTemplate) => JsonMap]> = {
   Deployment: ["deployments", "apps/v1", (one) => ({ spec: { selector, template: addLabels(one) } })],
   StatefulSet: [
@@ -236,7 +241,8 @@ const workloads: Record<string, [RequestSequence["kind"], string, (template: Pod
   DaemonSet: ["daemonsets", "apps/v1", (one) => ({ spec: { selector, template: addLabels(one) } })],
   ReplicaSet: ["replicasets", "apps/v1", (one) => ({ spec: { selector, template: addLabels(one) } })],
   ReplicationController: [
-    ...(["replicationcontrollers", "v1"] as const),
+    "replicationcontrollers",
+    "v1",
     (one) => ({ spec: { selector: { app: "x" }, template: addLabels(one) } }),
   ],
   Job: [
@@ -245,7 +251,8 @@ const workloads: Record<string, [RequestSequence["kind"], string, (template: Pod
     ({ metadata, spec }) => ({ spec: { template: { metadata, spec: { ...spec, restartPolicy } } } }),
   ],
   CronJob: [
-    ...(["cronjobs", "batch/v1"] as const),
+    "cronjobs",
+    "batch/v1",
     ({ metadata, spec }) => {
       const template = { metadata, spec: { ...spec, restartPolicy } };
       return { spec: { schedule: "0 0 * * *", jobTemplate: { spec: { template } } } };
@@ -265,11 +272,7 @@ const labels = fc
     "warn-version": makeOptional(version, 1, 5),
     "audit-version": makeOptional(version, 1, 9),
   })
-  .map((said) =>
-    toLabels(
-      Object.fromEntries(Object.entries(said).filter((entry): entry is [string, string] => entry[1] !== undefined)),
-    ),
-  );
+  .map((given) => toLabels(omitUndefinedMembers(given) as Record<string, string>));
 const buildRelabel = (label: string, value: Arbitrary<string>) =>
   buildEditStep(value.map((value) => [{ path: ["metadata", "labels", getLabelKey(label)], value }]));
 const relabel = fc.oneof(
@@ -278,7 +281,7 @@ const relabel = fc.oneof(
   labelSteps,
 );
 
-const standing = [population, population, population, "secured-oddly", "secured-firmly", "secured-not"];
+const existingNamespaces = [population, population, population, "secured-oddly", "secured-firmly", "secured-not"];
 
 export const podSecurityScenarios = {
   securedPods: buildScenario(
@@ -307,6 +310,6 @@ export const podSecurityScenarios = {
       ),
       [relabel, relabel],
     ),
-    ...standing.map((name) => buildDryRunScenario("namespaces", [name], [relabel])),
+    ...existingNamespaces.map((name) => buildDryRunScenario("namespaces", [name], [relabel])),
   ),
 };

@@ -14,7 +14,8 @@ import {
 // names. The API server evaluates several policies in random order. So two thirds of the objects choose one policy; the
 // others choose two to four. Objects of a subresource have no labels, so one policy evaluates all of them.
 
-const nested = ["a", "b", "c", "d", "e", "f"].reduceRight(
+/** An expression that evaluates `true` a million times. */
+export const nestedExpression = ["a", "b", "c", "d", "e", "f"].reduceRight(
   (inner, name) => `variables.list.all(${name}, ${inner})`,
   "true",
 );
@@ -44,7 +45,7 @@ const plainExpressions = [
   "object.spec.replicas <= 3",
   "request.resource.resource == 'configmaps' && request.requestKind.kind == object.kind && !has(request.subResource)",
   "oldObject == null || object.data == oldObject.data",
-  nested,
+  nestedExpression,
 ];
 const integerExpressions = [
   "variables.count != 9007199254740993",
@@ -84,7 +85,7 @@ const conditions = [
   "namespaceObject == null",
   "!(object.metadata == 'x')",
 ];
-/** Real deletions are never refused, because objects that remain would disturb the next run. */
+/** With this condition, a policy refuses no real deletion: objects that remain would disturb the next run. */
 const cleaningCondition = "request.operation != 'DELETE' || request.dryRun";
 const messages = [
   {},
@@ -197,7 +198,7 @@ const policy = parameters.chain(({ paramKind, paramRef }) => {
     constraints,
     matchResources,
     actions,
-    isWarnedTwice: pickOne(false, false, false, true),
+    hasWarningBinding: pickOne(false, false, false, true),
   });
 });
 
@@ -234,73 +235,62 @@ const policies: readonly KubernetesObject[] = fc
       matchResources: parts.matchResources,
     });
     const kind = "ValidatingAdmissionPolicyBinding";
-    const isWarned =
-      parts.isWarnedTwice &&
-      auditAnnotations.length === 0 &&
-      !validationActions.includes("Warn") &&
-      !validationActions.includes("Audit");
-    const warned = { policyName: metadata.name, validationActions: ["Warn"] };
+    const mayBeBoundTwice =
+      auditAnnotations.length === 0 && !validationActions.includes("Warn") && !validationActions.includes("Audit");
+    const warningBinding = { policyName: metadata.name, validationActions: ["Warn"] };
+    const hasSecond = parts.hasWarningBinding && mayBeBoundTwice;
     return [
       { apiVersion, kind: "ValidatingAdmissionPolicy", metadata, spec },
       { apiVersion, kind, metadata, spec: binding },
-      ...(isWarned ? [{ apiVersion, kind, metadata: { name: `${metadata.name}-w` }, spec: warned }] : []),
+      ...(hasSecond ? [{ apiVersion, kind, metadata: { name: `${metadata.name}-w` }, spec: warningBinding }] : []),
     ];
   });
 
-const scalePolicy: readonly KubernetesObject[] = [
+/** Returns a policy with a name, and its binding. */
+export const buildPolicyWithBinding = (
+  kind: "ValidatingAdmissionPolicy" | "MutatingAdmissionPolicy",
+  name: string,
+  spec: object,
+  bindingSpec: object = {},
+): readonly KubernetesObject[] => {
+  const binding = { kind: `${kind}Binding`, metadata: { name }, spec: { policyName: name, ...bindingSpec } };
+  return [{ kind, metadata: { name }, spec }, binding].map((object) => ({ apiVersion, ...object }));
+};
+
+const scalePolicy = buildPolicyWithBinding(
+  "ValidatingAdmissionPolicy",
+  "scale",
   {
-    apiVersion,
-    kind: "ValidatingAdmissionPolicy",
-    metadata: { name: "scale" },
-    spec: {
-      matchConstraints: { resourceRules: [{ ...deploymentRule, resources: ["*/scale"] }] },
-      validations: [
-        {
-          expression: "object.spec.replicas <= oldObject.spec.replicas",
-          messageExpression:
-            "request.name + ' ' + request.subResource + ' ' + object.kind + ' ' + request.requestKind.kind",
-        },
-      ],
-      auditAnnotations: [{ key: "replicas", valueExpression: "string(object.spec.replicas)" }],
-    },
-  } as KubernetesObject,
-  {
-    apiVersion,
-    kind: "ValidatingAdmissionPolicyBinding",
-    metadata: { name: "scale" },
-    spec: { policyName: "scale", validationActions: ["Deny"] },
-  } as KubernetesObject,
-];
+    matchConstraints: { resourceRules: [{ ...deploymentRule, resources: ["*/scale"] }] },
+    validations: [
+      {
+        expression: "object.spec.replicas <= oldObject.spec.replicas",
+        messageExpression:
+          "request.name + ' ' + request.subResource + ' ' + object.kind + ' ' + request.requestKind.kind",
+      },
+    ],
+    auditAnnotations: [{ key: "replicas", valueExpression: "string(object.spec.replicas)" }],
+  },
+  { validationActions: ["Deny"] },
+);
 
 /**
  * Refuses objects with the label `policy: last`. It is created last, so once it refuses, the API server uses all
  * policies.
  */
-const lastPolicy: readonly KubernetesObject[] = [
+const lastPolicy = buildPolicyWithBinding(
+  "ValidatingAdmissionPolicy",
+  "last",
   {
-    apiVersion,
-    kind: "ValidatingAdmissionPolicy",
-    metadata: { name: "last" },
-    spec: {
-      paramKind: { apiVersion: "v1", kind: "ConfigMap" },
-      matchConstraints: {
-        resourceRules: [configMapRule, counterRule],
-        objectSelector: { matchLabels: { policy: "last" } },
-      },
-      validations: [{ expression: "params.data.most == ''", message: "the policies are in use" }],
+    paramKind: { apiVersion: "v1", kind: "ConfigMap" },
+    matchConstraints: {
+      resourceRules: [configMapRule, counterRule],
+      objectSelector: { matchLabels: { policy: "last" } },
     },
-  } as KubernetesObject,
-  {
-    apiVersion,
-    kind: "ValidatingAdmissionPolicyBinding",
-    metadata: { name: "last" },
-    spec: {
-      policyName: "last",
-      validationActions: ["Deny"],
-      paramRef: { name: "limits", parameterNotFoundAction: "Deny" },
-    },
-  } as KubernetesObject,
-];
+    validations: [{ expression: "params.data.most == ''", message: "the policies are in use" }],
+  },
+  { validationActions: ["Deny"], paramRef: { name: "limits", parameterNotFoundAction: "Deny" } },
+);
 
 /** The parameters of the policies, which both clusters have. */
 const policyParameters: readonly KubernetesObject[] = ["default", "limited"].map((namespace) => {
@@ -424,7 +414,8 @@ export const buildPriorityClass = (metadata: fc.Arbitrary<object>) =>
     value: pickOne(1, 2),
     description: makeOptional(pickOne("some")),
   });
-const edit = (path: string, value: Parameters<typeof generateFieldEdit>[1], subresource?: string) =>
+/** Generates a step that sets a field of an object or of its subresource. */
+export const editField = (path: string, value: Parameters<typeof generateFieldEdit>[1], subresource?: string) =>
   buildEditStep(wrapEdit(generateFieldEdit(path, value) as fc.Arbitrary<FieldEdit>), subresource);
 
 export const validatingPolicyScenarios = {
@@ -433,27 +424,27 @@ export const validatingPolicyScenarios = {
     {
       weight: 4,
       arbitrary: buildScenario("configmaps", generateCreateStep(configMap), [
-        edit("data", pickOne({ a: "1" }, { a: "7", b: "yes" })),
+        editField("data", pickOne({ a: "1" }, { a: "7", b: "yes" })),
       ]),
     },
     {
       weight: 1,
       arbitrary: buildScenario("deployments", generateCreateStep(deployment), [
-        edit("spec.replicas", pickOne(2, 4)),
-        edit("spec.replicas", pickOne(2, 4), "scale"),
+        editField("spec.replicas", pickOne(2, 4)),
+        editField("spec.replicas", pickOne(2, 4), "scale"),
       ]),
     },
     {
       weight: 1,
       arbitrary: buildScenario("priorityclasses", generateCreateStep(buildPriorityClass(metadata)), [
-        edit("description", pickOne("some", "other")),
+        editField("description", pickOne("some", "other")),
       ]),
     },
     {
       weight: 2,
       arbitrary: buildScenario("counters", generateCreateStep(counter), [
-        edit("spec.count", integer),
-        edit("spec.any.n", integer),
+        editField("spec.count", integer),
+        editField("spec.any.n", integer),
       ]),
     },
   ),
