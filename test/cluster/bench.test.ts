@@ -30,7 +30,8 @@ describe("npm run bench, through an API server", await needs("API server", "Go w
 
   const requireNumbers = (measured: PodCreateMeasurement[], comparisons: PodCreateComparison[]) => {
     const times = measured.flatMap(({ create, added = create }) => [create.p50, create.p99, added.p50, added.p99]);
-    for (const number of [...times, ...comparisons.map(({ added }) => added.median)]) assert.ok(Number.isFinite(number));
+    for (const number of [...times, ...comparisons.map(({ added }) => added.median)])
+      assert.ok(Number.isFinite(number));
   };
 
   it("measures one call of each server, after it has checked that all return equal pods", async () => {

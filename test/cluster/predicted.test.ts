@@ -157,7 +157,9 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       await admin({ method: "PATCH", path: `${quotasPath}/${name}/status`, body, contentType });
       const secret = { metadata: { name } };
       await waitUntil("the last quota has no effect", async () => {
-        return (await admin({ method: "POST", path: `${namespacePath}/secrets?dryRun=All`, body: secret })).code === 403;
+        return (
+          (await admin({ method: "POST", path: `${namespacePath}/secrets?dryRun=All`, body: secret })).code === 403
+        );
       });
     };
     let count = 0;
@@ -253,7 +255,9 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
         const namespaceObject = { apiVersion: "v1", kind: "Namespace", metadata: { name, labels } };
         return [namespaceObject, ...surroundings.filter((object) => stored.has(getObjectApiPath(object)))];
       });
-      const policies = initialObjects.filter(({ kind }) => /AdmissionPolicy|CustomResourceDefinition/.test(String(kind)));
+      const policies = initialObjects.filter(({ kind }) =>
+        /AdmissionPolicy|CustomResourceDefinition/.test(String(kind)),
+      );
       // Without --state, check knows only the manifests: those of the sets, and the objects that affect them.
       const withoutState = { manifests: [...policies, ...namespacesAndSurroundings, ...manifests] };
       const strict = await cluster.predictIn([], withoutState);

@@ -133,7 +133,13 @@ describe("a comparison", () => {
       [cpu, cpu.replace("8", "9")],
     ];
     verify([
-      ["equal", ...[[cpu, memory], [memory, cpu]].map((faults) => buildRefusal(minimum, ...faults, ratio, podLimit)) as AnswerPair],
+      [
+        "equal",
+        ...([
+          [cpu, memory],
+          [memory, cpu],
+        ].map((faults) => buildRefusal(minimum, ...faults, ratio, podLimit)) as AnswerPair),
+      ],
       ...differentFaults.map((faults): Row => ["different", buildRefusal(cpu, memory), buildRefusal(...faults)]),
       ["different", buildRefusal(cpu, podLimit), buildRefusal(podLimit, cpu)],
       ["different", buildRefusal(minimum, cpu), buildRefusal(cpu, minimum)],

@@ -40,16 +40,14 @@ const buildChange = (kind: GeneratedKind, generators: ObjectGenerators): Arbitra
     },
     {
       weight: 5,
-      arbitrary: fc
-        .tuple(requestOptions, patchTypeGenerator, editList)
-        .map(
-          ([options, type, edits]): SequenceRequest => ({
-            ...options,
-            verb: "patch",
-            type,
-            body: toPatch(type, edits),
-          }),
-        ),
+      arbitrary: fc.tuple(requestOptions, patchTypeGenerator, editList).map(
+        ([options, type, edits]): SequenceRequest => ({
+          ...options,
+          verb: "patch",
+          type,
+          body: toPatch(type, edits),
+        }),
+      ),
     },
     { weight: 1, arbitrary: generateCreateStep(buildObject(kind)) },
     { weight: 2, arbitrary: buildApply(kind, generators) },
