@@ -27,7 +27,8 @@ export interface PredictedCluster {
   /** Returns the evaluations of the manifests in these files, as creations in a cluster whose state check assumes. */
   predictAssumed(paths: readonly string[]): Promise<ObjectEvaluation[]>;
   /**
-   * Returns the evaluations of manifests and reviews in a cluster with the objects of `state`, and the check's notes.
+   * Returns the evaluations of manifests and reviews in a cluster with the objects of `state`, and the check's notes. If
+   * `isStrict` is false, check assumes the rest of the cluster's state instead of being undecided.
    */
   predictIn(
     state: readonly object[],
@@ -67,9 +68,9 @@ export const bootPredictedCluster = async (
     throw error;
   }
 
-  let files = 0;
+  let fileCount = 0;
   const writeManifests = async (items: readonly object[]): Promise<string> => {
-    const file = join(folder, `${++files}.json`);
+    const file = join(folder, `${++fileCount}.json`);
     await writeFile(file, JSON.stringify({ apiVersion: "v1", kind: "List", items }));
     return file;
   };
@@ -156,9 +157,7 @@ const listPredictedFaults = ({ denials }: ObjectEvaluation["checked"]): string[]
     .filter(({ rule }) => rule === "API validation")
     .map(({ message }) => message.replace(/; \S[^;]* changed the object$/, ""));
 
-/**
- * Reports whether both lists have a fault of the same field, or of a field and a part of it: `spec` and `spec.type`.
- */
+/** Reports whether the lists have faults of a common field, or of a field and of a part of this field (`spec.type`). */
 const haveCommonPart = (faults: readonly string[], otherFaults: readonly string[]): boolean => {
   const getField = (fault: string) => fault.split(": ", 1)[0] ?? "";
   const otherFields = otherFaults.map(getField);
