@@ -508,7 +508,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
         .toSorted((left, right) => (JSON.stringify(left.kind) < JSON.stringify(right.kind) ? -1 : 1));
     };
     const aggregated = await listResources(read);
-    // Without its further arguments, `read` doesn't ask for aggregated discovery.
+    // Without the second argument, the media type, `read` requests no aggregated discovery.
     const byGroup = await listResources((path) => read(path));
     assert.ok(aggregated.length > 50);
     assert.deepEqual(aggregated, byGroup);
