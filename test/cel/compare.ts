@@ -276,7 +276,12 @@ const generalize = (text: string | undefined) =>
     .slice(0, 120);
 
 const describeShape = (answer: Answer) =>
-  [generalize(answer.issues), generalize(answer.creation), generalize(answer.error), answer.value === undefined ? "" : "value"].join("|");
+  [
+    generalize(answer.issues),
+    generalize(answer.creation),
+    generalize(answer.error),
+    answer.value === undefined ? "" : "value",
+  ].join("|");
 
 /** Returns a text that is mostly the same for differences with the same cause. */
 const describeCause = ({ kind, task, upstream, postern }: Difference): string => {

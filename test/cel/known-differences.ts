@@ -100,7 +100,8 @@ const knownDifferences: readonly KnownDifference[] = [
       listScalars(print(postern.value)) === listScalars(print(upstream.value)),
   },
   {
-    reason: "the cost of a global name with a dot that a macro's variable hides: upstream omits the cost of its selections",
+    reason:
+      "the cost of a global name with a dot that a macro's variable hides: upstream omits the cost of its selections",
     matches: ({ kind, task }) => kind === "cost" && globalName.test(getText(task)),
   },
   // lib/cel does the following as 1.37 does, in all minors, because hardly any policy needs the older behaviour.

@@ -199,7 +199,9 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
     kinds = buildKindIndex([...valid], minor);
     await compareAll(
       t,
-      [...custom.objects.map((object) => ({ object, fault: "none" })), ...generateFaulty(custom.objects)].map(toCreation),
+      [...custom.objects.map((object) => ({ object, fault: "none" })), ...generateFaulty(custom.objects)].map(
+        toCreation,
+      ),
     );
     const countBefore = stored.length;
     await store(custom.objects);

@@ -155,7 +155,10 @@ describe("Pods that still run after their workload has ended, in a real API serv
       // When a write is refused, the rule finds that Pods still run, and the recount counts these Pods. 80 seconds after
       // the writes, none of them can be stored any more.
       time = start + 80_000;
-      assert.match((await evaluateSecond()) ?? "", /used: requests\.cpu=2, .*; 1 objects .* may have Pods that still run/);
+      assert.match(
+        (await evaluateSecond()) ?? "",
+        /used: requests\.cpu=2, .*; 1 objects .* may have Pods that still run/,
+      );
       assert.match((await recount()) ?? "", /charged [12] that weren't counted/);
       assert.match((await evaluateSecond()) ?? "", /^exceeded quota: q, .* used: requests\.cpu=2, limited: [^;]*$/);
 

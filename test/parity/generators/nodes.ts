@@ -7,9 +7,9 @@ import {
   assignUser,
   buildDryRunScenario,
   buildPatchStep,
+  buildScenario,
   deleteNowStep,
   generateCreateStep,
-  buildScenario,
 } from "./scenario-parts.ts";
 import {
   type FieldEdit,

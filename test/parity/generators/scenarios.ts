@@ -10,11 +10,11 @@ import { quotaScenarios } from "./quotas.ts";
 import {
   buildDryRunScenario,
   buildEditStep,
+  buildScenario,
   deletionStep,
   generateCreateStep,
   generateEditLists,
   labelSteps,
-  buildScenario,
   wrapEdit,
 } from "./scenario-parts.ts";
 import {
