@@ -40,8 +40,8 @@ const unchecked = "Kubernetes refuses unchecked expressions";
 const mixed = "Kubernetes refuses lists and maps of several types";
 
 /**
- * The tests that are left out, with the reasons. `at` is matched with `file/section/test`, `having` with the JSON of the
- * test. Only the first row that matches a test is used.
+ * The tests that are left out, with the reasons. `at` is matched with `file/section/test`, `having` with the JSON of
+ * the test. Only the first row that matches a test is used.
  */
 const leftOut: readonly { reason: string; at?: RegExp; having?: RegExp }[] = [
   { reason: messages, at: /^(dynamic|enums|proto2|proto2_ext|proto3|wrappers|comparisons\/eq_wrapper)\// },

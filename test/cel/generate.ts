@@ -488,7 +488,9 @@ const changeText = (random: Random, literal: string): string => {
   return text.endsWith("\\") ? literal : `r'${text.replaceAll("\t", " ")}'`;
 };
 
-/** Returns one of the texts for a use, such as "url": in 15 % of the cases an invalid one, which stands after the "|". */
+/**
+ * Returns one of the texts for a use, such as "url": in 15 % of the cases an invalid one, which stands after the "|".
+ */
 const pickText = (random: Random, use: string): string => {
   const list = texts[use] ?? [];
   const end = list.indexOf("|");

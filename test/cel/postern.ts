@@ -131,7 +131,9 @@ const createAuthorizerVariables = (request: Value | undefined) => {
   return { authorizer, "authorizer.requestResource": requested };
 };
 
-/** Answers the authorizer's question as main.go (the program with upstream's packages) does: by a hash of the question. */
+/**
+ * Answers the authorizer's question as main.go (the program with upstream's packages) does: by a hash of the question.
+ */
 const decide = (question: AuthorizationAttributes): AuthorizationAnswer => {
   const resource = "resourceAttributes" in question ? question.resourceAttributes : undefined;
   const path = "nonResourceAttributes" in question ? question.nonResourceAttributes : undefined;

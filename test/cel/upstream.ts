@@ -23,7 +23,9 @@ export interface Answer {
   others?: readonly Answer[];
 }
 
-/** A task for a merge. `schema` is the file of the object's schema: an OpenAPI document or a CustomResourceDefinition. */
+/**
+ * A task for a merge. `schema` is the file of the object's schema: an OpenAPI document or a CustomResourceDefinition.
+ */
 export interface Merging {
   schema: string;
   object: JsonMap;
@@ -53,7 +55,9 @@ export interface UpstreamEvaluator {
   stop(): Promise<void>;
 }
 
-/** Starts the Go program with the packages of this minor. The program reads tasks and writes answers as lines of JSON. */
+/**
+ * Starts the Go program with the packages of this minor. The program reads tasks and writes answers as lines of JSON.
+ */
 export const startEvaluator = async (minor: string): Promise<UpstreamEvaluator> => {
   const { program } = await buildCelEvaluator(minor);
   // Go collects garbage often above this limit, which only a mistake of the generator exceeds.

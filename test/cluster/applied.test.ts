@@ -626,7 +626,8 @@ describe("the objects of a deployment", await needs("API server"), () => {
         const conflict = { status: 409, body: JSON.stringify({ kind: "Status", reason: "Conflict", message: "x" }) };
         const noFault = { milliseconds: 0 };
         // These requests are sent: four reads; a read and a dry run for the mutating configuration; then for the
-        // validating configuration a read and a dry run with a conflict, a read, a dry run, and a write with a conflict.
+        // validating configuration a read and a dry run with a conflict, a read, a dry run, and a write with a
+        // conflict.
         proxy.faults.push(...Array(7).fill(noFault), conflict, noFault, noFault, conflict);
         assert.equal((await applyWantedObjectsToCluster(faulty, buildWanted(rules), "postern")).length, 1);
         assert.deepEqual(await listSentences(rules), []);

@@ -185,7 +185,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
 
   const webhookOptions = ["--webhooks", "sizes.json", "--call", "loopback"];
 
-  it("lists each object once, with the verdict that the cluster would give if the object were created again", async () => {
+  it("lists each object once, with the verdict that the cluster gives if the object is created again", async () => {
     const options = [...webhookOptions, "--page", "50"];
     const { code, objects, summary, faults, notes, stderr } = await runJsonAudit(folder, options);
     assert.equal(code, 1);
@@ -515,7 +515,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     assert.equal(byGroup.filter(({ resource }) => resource.resource === "widgets").length, 2, "v1 and v1beta1");
   });
 
-  it("lists all objects that exist during the whole audit, even if others are created and deleted meanwhile", async () => {
+  it("lists all objects that exist during the whole audit, while others are created and deleted", async () => {
     const path = "/api/v1/namespaces/n5/configmaps";
     let isOver = false;
     const otherWrites = (async () => {

@@ -50,7 +50,7 @@ describe("the cases of rules, on a real API server", await needs("API server"), 
   after(() => servers?.stop());
 
   for (const { listed, cases, outcomes } of rowsOfRules) {
-    it(`of ${listed.name} get the outcomes that they state, and the answers of the plugin, if there is one`, async (test) => {
+    it(`of ${listed.name} get the outcomes that they state, and its plugin's answers`, async (test) => {
       const { differences, asSaid, beside, alone } = await servers.check(listed, cases);
       for (const { name, reason } of beside?.leftOut ?? [])
         test.diagnostic(`not compared with the plugin: "${name}": ${reason}`);
@@ -69,7 +69,9 @@ describe("the cases of rules, on a real API server", await needs("API server"), 
   }
 
   it("are reported if their outcome differs from what they state", async () => {
-    /** Changes the first case of a rule. Returns the differences between the changed case and the API server's answer. */
+    /**
+     * Changes the first case of a rule. Returns the differences between the changed case and the API server's answer.
+     */
     const checkChanged = async (rule: string, change: (entry: Case) => Case) => {
       const { listed, cases } = rowsOfRules.find(({ listed }) => listed.name === rule) ?? assert.fail();
       const { asSaid, differences } = await servers.check(listed, cases.slice(0, 1).map(change));
@@ -103,7 +105,7 @@ describe("the cases of rules, on a real API server", await needs("API server"), 
     }
   });
 
-  it("with a pod of 3000 containers are sent to rules, because matchConditions stay within the API server's limit", async () => {
+  it("with 3000 containers are sent to rules: matchConditions stay within the API server's cost limit", async () => {
     const postern = await serveCatalogueForTests(`rules:
       allowed-registries: { settings: { registries: [docker.io, ghcr.io, quay.io, registry.k8s.io] } }
       security-context-deny:`);

@@ -106,7 +106,7 @@ describe("the client's package", () => {
       requireChanges(await runProgram(project, file));
     });
 
-  it("works with a bundle that doesn't contain the package but imports it, even with policies that have scripts", async () => {
+  it("works in a program whose bundle only imports the package, even with policies that have scripts", async () => {
     await bundle("esm", join(project, "bundle.mjs"), { external: ["postern"] });
     requireChanges(await runProgram(project, "bundle.mjs"));
   });

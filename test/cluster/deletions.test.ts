@@ -100,7 +100,7 @@ describe("pods that have to clean up before their deletion, on a real API server
     assert.deepEqual(cleanUpRequests.splice(0), ["POST /default/b"]);
     assert.equal((await readPod("b")).code, 200);
   });
-  it("are deleted by the garbage collector after their owner is deleted, but only when they have finished", async () => {
+  it("are deleted by the garbage collector after their owner, but only when they have finished", async () => {
     const path = "/apis/apps/v1/namespaces/default/replicasets";
     const labels = { app: "owned" };
     const template = { metadata: { labels }, spec: { containers: [{ name: "c", image: "c" }] } };

@@ -178,7 +178,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       assert.deepEqual(formatReports(reports), ["count mutate 0", "sidecar mutate 0"]);
     });
 
-    it("a rule that isn't called in round one isn't called in round two either, and refuses the object later", async () => {
+    it("a rule that isn't called in round one isn't called in round two either, and refuses the object", async () => {
       const always = createPod({ name: "late" }, {}, { imagePullPolicy: "Always" });
       const [answer, reports] = await postern.during(() => create(clusterOne.admin, getPath("pods"), always));
       assert.equal(answer.code, 403);
@@ -454,7 +454,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     );
   });
 
-  it("still stores objects in kube-system if no endpoint responds and all entries have the failurePolicy Fail", async () => {
+  it("still stores objects in kube-system if no endpoint responds and each failurePolicy is Fail", async () => {
     const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*" as const] }];
     const rules = [buildTestRule("everything", rule({ summary: "Validates everything.", match, validate() {} }))];
     const postern = await startServing(rules, "rules: { everything: { failurePolicy: Fail } }");

@@ -131,7 +131,7 @@ for (const [place, minor] of minors.entries())
     const sets = Math.ceil(pairCount / writesPerSet);
     const numbers = Array.from({ length: sets }, (_, index) => index * minors.length + minors.length - 1 - place);
     for (const number of numbers)
-      it(`in its calls and answers for ${writesPerSet} writes under the webhooks of set ${number}, seed ${seed}`, async (context) => {
+      it(`in its calls and answers for the writes with webhook set ${number}, seed ${seed}`, async (context) => {
         const random = createRandom(seed * 1000 + number);
         const set = createSet(number, endpoints.url, certificate.ca, random);
         serve(set);

@@ -178,7 +178,7 @@ for (const minor of chooseMinors())
       });
 
       for (const [policy, { becomes }] of Object.entries(mutations))
-        it(`change an object as stated, in the API server or by a webhook entry: the mutation "${policy}"`, async () => {
+        it(`change an object in the API server or by a webhook entry: mutation "${policy}"`, async () => {
           const labels = { app: "a" };
           const containers = [{ name: "c", image: "i" }];
           const spec = { containers, initContainers: [{ name: "z", image: "i" }] };
@@ -257,8 +257,8 @@ describe("policies in a cluster that is upgraded", suite, () => {
 
   /**
    * Runs `act`, which moves policies between webhook entries and the API server. Meanwhile, eight clients write objects
-   * that must be refused, and objects that must be changed. The clients stop hundreds of writes later, once `isMoved` is
-   * true for the numbers of objects that webhook entries and the API server's own policies have refused.
+   * that must be refused, and objects that must be changed. The clients stop hundreds of writes later, once `isMoved`
+   * is true for the numbers of objects that webhook entries and the API server's own policies have refused.
    */
   const writeDuring = async (
     act: () => Promise<unknown>,

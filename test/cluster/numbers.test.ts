@@ -116,7 +116,7 @@ describe("a number with a fraction or an exponent that is an integer", await nee
     );
   };
 
-  it("is a double for the API server when a custom resource is created, and an int in later writes and for the rule", async () => {
+  it("is a double for the API server at a custom resource's creation, and an int later and for the rule", async () => {
     assert.deepEqual(await listTypes(counter), [
       { native: "double double", own: "int int" },
       { native: "int int", own: "int int" },

@@ -44,7 +44,7 @@ describe("npm run parity", () => {
     assert.deepEqual([code, stdout], [2, ""]);
   });
 
-  it("refuses --write with other settings or other requests than those of the results in docs/background/parity.md", async () => {
+  it("refuses --write with other settings or requests than those behind docs/background/parity.md", async () => {
     const refused: [words: string[], sentence: RegExp][] = [
       [["--config", "postern.yaml"], /^--write needs the settings of the plugins; leave out --config\n$/],
       [

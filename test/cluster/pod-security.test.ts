@@ -23,7 +23,7 @@ const seed = 20_261_121;
 const lastMinor = 40;
 
 describe("pod-security beside upstream's evaluator", await needs("Pod Security evaluator"), () => {
-  it("allows and denies upstream's test pods as their paths state, with the messages of upstream's evaluator", async () => {
+  it("allows and denies upstream's test pods as their paths state, with upstream's messages", async () => {
     assert.ok(evaluator);
     const corpus = await readUpstreamTestPods(evaluator);
     const versions = new Set(corpus.map(({ place }) => place.split("/")[1]));

@@ -185,7 +185,7 @@ describe("policies on a real API server", await needs("API server"), () => {
     }
   });
 
-  it("have their effect within ten seconds after a change, and lose it within ten seconds after a deletion", async () => {
+  it("have an effect within ten seconds after a change, and none ten seconds after a deletion", async () => {
     const policy = buildFixturePolicy("ClusterOverridePolicy", "owner", buildAnnotatingPolicySpec("owner", "api"));
     await requireApplied(policy);
     await wait(staleness);

@@ -141,8 +141,8 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
     };
 
     /**
-     * Waits until the API server's plugins, which read from caches, know the created objects. For this, creates one more
-     * quota, which allows no Secrets, and waits until a Secret is refused.
+     * Waits until the API server's plugins, which read from caches, know the created objects. For this, creates one
+     * more quota, which allows no Secrets, and waits until a Secret is refused.
      */
     const waitForQuotas = async () => {
       const name = `refuses-${count++}`;

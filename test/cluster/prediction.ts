@@ -27,8 +27,8 @@ export interface PredictedCluster {
   /** Returns the evaluations of the manifests in these files, as creations in a cluster whose state check assumes. */
   predictAssumed(paths: readonly string[]): Promise<ObjectEvaluation[]>;
   /**
-   * Returns the evaluations of manifests and reviews in a cluster with the objects of `state`, and the check's notes. If
-   * `isStrict` is false, check assumes the rest of the cluster's state instead of being undecided.
+   * Returns the evaluations of manifests and reviews in a cluster with the objects of `state`, and the check's notes.
+   * If `isStrict` is false, check assumes the rest of the cluster's state instead of being undecided.
    */
   predictIn(
     state: readonly object[],

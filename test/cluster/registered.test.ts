@@ -133,7 +133,7 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
   for (const [mode, { apply, variables }] of Object.entries(modes)) {
     const applyAs = (name: string, text: string) => kubectl(useName(apply, name), text, variables);
 
-    it(`deletes, if it applies ${mode}, the objects of rules that were turned off, but none of another --name`, async () => {
+    it(`deletes objects of rules that were turned off, but none of another --name, if it applies ${mode}`, async () => {
       await applyAs("postern", await print(allRules));
       await applyAs("other", await print(allRules, "other"));
       assert.deepEqual(await listObjects(), [...objectsOf("other"), ...objectsOf("postern")].sort());
@@ -154,7 +154,7 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
       assert.deepEqual(await listObjects(), configurationsOf("other"));
     });
 
-    it(`labels, if it applies ${mode}, older objects without labels, and status lists the unneeded objects`, async () => {
+    it(`labels older objects, and lets status list the unneeded objects, if it applies ${mode}`, async () => {
       const old = (await print(allRules)).replaceAll(/^ +app.kubernetes.io\/instance: .*\n/gm, "");
       await kubectl(["apply", "-f", "-", ...(mode === "server-side" ? ["--server-side"] : [])], old);
       const { "limit-ranger": _, ...fewer } = allRules;
@@ -203,7 +203,7 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
     assert.equal((await runPostern("status", {}, "postern")).code, 0);
   });
 
-  it("stores the selector `y: on` of a policy in postern.yaml unchanged, and not as the YAML booleans true", async () => {
+  it("stores a policy's selector `y: on` in postern.yaml as these texts, not as YAML booleans", async () => {
     await kubectl(["apply", "-f", "-"], await print(allRules));
     const { spec } = JSON.parse(await kubectl(["get", "validatingadmissionpolicy", "postern.no-exec", "-o", "json"]));
     assert.deepEqual(spec.matchConstraints.objectSelector, { matchLabels: { y: "on" } });

@@ -152,8 +152,8 @@ describe("Pods that still run after their workload has ended, in a real API serv
         return way === "deleted before" ? code === 404 : deletedPods.length === 2;
       });
 
-      // When a write is refused, the rule finds that Pods still run, and the recount counts these Pods. 80 seconds after
-      // the writes, none of them can be stored any more.
+      // When a write is refused, the rule finds that Pods still run, and the recount counts these Pods. 80 seconds
+      // after the writes, none of them can be stored any more.
       time = start + 80_000;
       assert.match(
         (await evaluateSecond()) ?? "",

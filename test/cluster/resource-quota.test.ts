@@ -26,8 +26,8 @@ const seconds = Number(POSTERN_QUOTA_SECONDS ?? 2);
 /** With more clients of one quota, a review on a slow machine would not have enough time. */
 const clients = POSTERN_QUOTA_SECONDS === undefined ? 8 : 32;
 
-// The API server's own plugin is off, and kube-controller-manager runs the quota controller. The rule has only the rights
-// that its ClusterRole gives.
+// The API server's own plugin is off, and kube-controller-manager runs the quota controller. The rule has only the
+// rights that its ClusterRole gives.
 describe("quotas on a real API server that doesn't enforce them itself", await needs("API server"), () => {
   let cluster: TestCluster;
   const stops: (() => unknown)[] = [];

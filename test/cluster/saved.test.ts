@@ -100,7 +100,7 @@ describe("a cluster that is saved", await needs("API server", "Kubernetes module
     assert.ok(!(await readdir(folder)).some((name) => name.startsWith("janes.yaml")));
   });
 
-  it("is saved with --namespace without the objects of other namespaces, but with all objects outside namespaces", async () => {
+  it("is saved by --namespace without other namespaces' objects, but with all objects outside namespaces", async () => {
     const options = "--live --kubeconfig kubeconfig --namespace default --save default.yaml";
     const { code, stderr } = await check(...options.split(" "));
     assert.equal(code, 0, stderr);

@@ -134,9 +134,9 @@ export const findHighestSum = (
 };
 
 /**
- * Returns a function that reads the sum of an amount at a time. `count` returns the amount of an object after a write. A
- * write happened at an unknown time between `after` and `before`, so the function returns the smallest and the largest
- * possible sum. The function must be called with times that don't decrease.
+ * Returns a function that reads the sum of an amount at a time. `count` returns the amount of an object after a write.
+ * A write happened at an unknown time between `after` and `before`, so the function returns the smallest and the
+ * largest possible sum. The function must be called with times that don't decrease.
  */
 const createSumReader = (writes: StoredWrite[], count: (write: StoredWrite) => number) => {
   const amounts = new Map<string, number>();

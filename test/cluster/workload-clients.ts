@@ -63,7 +63,9 @@ const isJob = (spec: object): spec is MpiJobSpec => "mpiReplicaSpecs" in spec;
  */
 const hasEnded = (spec: MpiJobSpec, { status }: Pick<StoredObject, "status">) =>
   spec.runPolicy.cleanPodPolicy === "All" && (status?.conditions?.some(({ type }) => type === "Succeeded") ?? false);
-/** Returns the part of a spec whose replicas the subresource `scale` sets: a Deployment's spec, or an MPIJob's workers. */
+/**
+ * Returns the part of a spec whose replicas the subresource `scale` sets: a Deployment's spec, or an MPIJob's workers.
+ */
 const getScaled = (spec: Workload["spec"]): DeploymentSpec => (isJob(spec) ? spec.mpiReplicaSpecs.Worker : spec);
 
 /** Returns the amounts that an object uses, by their names in quotas. `object` is GROUP/RESOURCE/NAMESPACE/NAME. */

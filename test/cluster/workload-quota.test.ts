@@ -489,7 +489,9 @@ describe(
       assert.deepEqual([...exceeded], []);
     });
 
-    /** Returns a program whose clock is ahead by these milliseconds, with a proxy that gives the ledger this clock, too. */
+    /**
+     * Returns a program whose clock is ahead by these milliseconds, with a proxy that gives the ledger this clock, too.
+     */
     const moveClock = async (milliseconds: number): Promise<Program> => {
       const laterDynamoDb = await startFaultyDynamoDb(dynamoDb.url);
       stops.push(laterDynamoDb.stop);

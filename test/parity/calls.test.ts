@@ -13,7 +13,7 @@ import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { evaluateMatchCondition } from "../../infra/testing/cel-condition.ts";
 import { listPluginPorts } from "./plugins.ts";
 
-it("matchConditions let a rule be called only for requests that the rule refuses or changes, except for these cases", async () => {
+it("matchConditions let a rule be called only for requests that it refuses or changes, with exceptions", async () => {
   // The cases of rules that reimplement a plugin and don't read the cluster. No CEL condition can recognize them.
   const casesWithoutEffect: string[] = [];
   for (const listed of listPluginPorts(await readCatalogue()).filter(({ rule }) => !rule.needs))

@@ -159,7 +159,7 @@ describe("a comparison", () => {
     [500, `${inconsistent} ("?")`, inconsistent],
   ];
   for (const [code, upstreamText, ruleText] of refusalsOfKubelets)
-    it(`accepts, where upstream refuses a kubelet's request with "${upstreamText}", the rule's text "${ruleText}"`, () => {
+    it(`accepts that the rule refuses a kubelet by the text "${ruleText}", and upstream by another text`, () => {
       const upstreamMessage = `pods "s0" is forbidden: ${upstreamText}`;
       const ruleMessage = `pods "s0" is forbidden: ${ruleText}`;
       const upstream = buildStatus(code, upstreamMessage);
@@ -180,7 +180,10 @@ describe("a comparison", () => {
     const oldLines = Array.from({ length: 20 }, (_, index) => `l${index + 1}`)
       .with(4, '"Env": null,')
       .with(14, '"Image": "a",');
-    /** Builds a hunk with the old lines from `start` to `end`. These lines replace the old line with the number `changed`. */
+    /**
+     * Builds a hunk with the old lines from `start` to `end`. These lines replace the old line with the number
+     * `changed`.
+     */
     const buildHunk = (start: number, end: number, changed: number, ...added: string[]) =>
       [
         `@@ -${start},${end - start + 1} +${start},${end - start + added.length} @@`,

@@ -192,8 +192,9 @@ export const listReportedVersions = (page: string): string[] => {
 };
 
 /**
- * Returns the text of docs/background/parity.md with these results. Lines about rules and minors that weren't compared stay as
- * they are, and so does the table of requests if none was sent. The numbers of calls and of cases are those of the newest minor.
+ * Returns the text of docs/background/parity.md with these results. Lines about rules and minors that weren't compared
+ * stay as they are, and so does the table of requests if none was sent. The numbers of calls and of cases are those of
+ * the newest minor.
  */
 export const insertParityReport = (page: string, done: ParityRuns): string => {
   const { before, ports, cases, after } = splitReport(page);
@@ -256,8 +257,8 @@ const describePorts = ({ runs, requests, seed, names }: ParityRuns, oldText: str
 };
 
 /**
- * Returns the known differences with their rules, such as "- the order differs (a-rule)"; the old items of the page come
- * first. The page keeps a difference of a rule until a run over all minors doesn't show the difference.
+ * Returns the known differences with their rules, such as "- the order differs (a-rule)"; the old items of the page
+ * come first. The page keeps a difference of a rule until a run over all minors doesn't show the difference.
  */
 const mergeReasons = (
   oldItems: readonly string[],

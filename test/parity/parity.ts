@@ -356,8 +356,8 @@ type StepVerdict = ParityComparisonResult & {
 const isDifferent = ({ verdict }: StepVerdict) => verdict === "different";
 
 /**
- * Compares the answers of both servers to the requests of a sequence. `withAllDenials` are the answers of a run in which
- * the API server called each matching webhook entry.
+ * Compares the answers of both servers to the requests of a sequence. `withAllDenials` are the answers of a run in
+ * which the API server called each matching webhook entry.
  */
 const compareTurns = (
   compared: ComparedPort,

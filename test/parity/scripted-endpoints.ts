@@ -21,9 +21,9 @@ export type TestEndpointScript = (
 ) => { code?: number; type?: string; headers?: Record<string, string>; body: string } | undefined;
 
 /**
- * Opens webhook endpoints for tests. Each endpoint answers by its script. The first segment of the path is its name. One
- * more endpoint answers the webhook entries that `announcer` adds to configurations, to detect which configurations are
- * in use. With `clientCa`, clients need a certificate of that CA.
+ * Opens webhook endpoints for tests. Each endpoint answers by its script. The first segment of the path is its name.
+ * One more endpoint answers the webhook entries that `announcer` adds to configurations, to detect which configurations
+ * are in use. With `clientCa`, clients need a certificate of that CA.
  */
 export const openScriptedWebhookEndpoints = async (
   certificate: ServerCertificate,

@@ -46,8 +46,8 @@ const flags = ["--service-cluster-ip-range=10.0.0.0/16", "--allow-privileged=tru
 const reader = "postern";
 
 /**
- * Boots two API servers with the same objects: one with the plugin that a rule reimplements, one without the plugin. With
- * `latePlugin`, the plugin is turned on after `latePlugin.fill` has created objects.
+ * Boots two API servers with the same objects: one with the plugin that a rule reimplements, one without the plugin.
+ * With `latePlugin`, the plugin is turned on after `latePlugin.fill` has created objects.
  */
 export const bootParityServerPair = async (
   port: PluginPort,

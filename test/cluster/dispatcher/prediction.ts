@@ -158,7 +158,10 @@ const serverFields = [
 /** Reports whether the API server stores a member of metadata. It doesn't store empty maps and lists. */
 const isStored = (value: unknown) => Object.keys(Object(value)).length > 0 || typeof value !== "object";
 
-/** Returns an object without status, random values, fields that the server sets, and metadata that `isCompared` excludes. */
+/**
+ * Returns an object without status, random values, fields that the server sets, and metadata that `isCompared`
+ * excludes.
+ */
 const normalizeObject = (
   object: unknown,
   isCompared: (value: unknown) => boolean = (value) => value !== null,

@@ -75,7 +75,9 @@ const classScope = fc
   })
   .map(({ values, ...scope }) => (/In$/.test(scope.operator) ? { ...scope, values } : scope));
 const crossNamespaceScope = { scopeName: "CrossNamespacePodAffinity", operator: "Exists" };
-/** With a scope, a quota may limit only some resources, and the API server refuses other quotas. So most have no scope. */
+/**
+ * With a scope, a quota may limit only some resources, and the API server refuses other quotas. So most have no scope.
+ */
 const scopes: Arbitrary<JsonMap> = fc.oneof(
   { weight: 9, arbitrary: pickOne({}) },
   {

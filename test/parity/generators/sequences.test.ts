@@ -73,7 +73,7 @@ describe("the requests for one plugin", () => {
     assert.ok(![...places].some((place) => place.startsWith("ending/")));
   });
 
-  it("use every scenario; plugins.yaml names only existing namespaces, and plugins that a rule reimplements", async () => {
+  it("use every scenario, only existing namespaces, and only plugins that a rule reimplements", async () => {
     const usedScenarios = new Set(Object.values(comparisonConfigs).flatMap(({ scenarios = [] }) => scenarios));
     assert.deepEqual(usedScenarios, new Set(Object.keys(scenarioGenerators)));
     const names = Object.values(comparisonConfigs).flatMap(({ namespaces = {} }) => Object.keys(namespaces));
