@@ -9,6 +9,10 @@ import { type Answer, startEvaluator, type UpstreamEvaluator } from "./upstream.
 
 // Compares lib/cel with the packages of kube-apiserver on generated expressions and objects:
 //
+//   node infra/node.js test/cel/compare.ts --pairs 300000 --seed 1
+//   node infra/node.js test/cel/compare.ts --minor 1.36
+//   node infra/node.js test/cel/compare.ts --expression "1 + 1"
+//   node infra/node.js test/cel/compare.ts --texts 1000000 --seed 1
 //
 // The last command only parses random texts, and reports the slowest text.
 //
