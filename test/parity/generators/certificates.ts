@@ -12,7 +12,7 @@ import { assignUser, buildPatchStep, buildScenario, deleteNowStep, generateCreat
 import {
   type FieldEdit,
   generateFieldEdit,
-  makeOptional,
+  presentOrAbsent,
   pickOne,
   type RequestSequence,
   type RequestUser,
@@ -88,7 +88,7 @@ export const generateSigningRequestObject = (signerName: Arbitrary<string>, requ
   });
 const buildTrustBundle = (signerName: string | undefined) =>
   fc
-    .record({ trustBundle: pickOne(...bundles), finalizers: makeOptional(pickOne(["example.com/keep"])) })
+    .record({ trustBundle: pickOne(...bundles), finalizers: presentOrAbsent(pickOne(["example.com/keep"])) })
     .map(({ trustBundle, finalizers }): JsonMap => {
       const [apiVersion, kind] = ["certificates.k8s.io/v1beta1", "ClusterTrustBundle"];
       const spec = { trustBundle, ...(signerName !== undefined && { signerName }) };

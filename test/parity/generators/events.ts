@@ -1,7 +1,7 @@
 import fc, { type Arbitrary } from "fast-check";
 import {
   generateWholeObjects,
-  makeOptional,
+  presentOrAbsent,
   pickOne,
   type RequestSequence,
   requestOptions,
@@ -19,12 +19,12 @@ const manyEvents: Arbitrary<RequestSequence> = fc
   .tuple(
     generateWholeObjects({
       kind: pickOne("Pod", "Node"),
-      name: makeOptional(pickOne("a", "b")),
-      apiVersion: makeOptional(pickOne("v1")),
+      name: presentOrAbsent(pickOne("a", "b")),
+      apiVersion: presentOrAbsent(pickOne("v1")),
       uid: fc.noBias(fc.uuid()),
     }),
-    makeOptional(
-      generateWholeObjects({ component: makeOptional(pickOne("kubelet")), host: makeOptional(pickOne("n1")) }),
+    presentOrAbsent(
+      generateWholeObjects({ component: presentOrAbsent(pickOne("kubelet")), host: presentOrAbsent(pickOne("n1")) }),
     ),
     fc.array(requestOptions, { minLength: 2, maxLength: 5 }),
   )

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import type { KubernetesObject } from "#lib/review.ts";
 import { buildScenario, generateCreateStep } from "./scenario-parts.ts";
-import { generateWholeObjects, makeOptional, omitUndefinedMembers, pickOne } from "./steps.ts";
+import { generateWholeObjects, presentOrAbsent, omitUndefinedMembers, pickOne } from "./steps.ts";
 import {
   buildKindDefinition,
   buildPolicyWithBinding,
@@ -238,7 +238,7 @@ const toMutation = (expression: string) =>
   expression.startsWith("Object")
     ? { patchType: "ApplyConfiguration", applyConfiguration: { expression } }
     : { patchType: "JSONPatch", jsonPatch: { expression } };
-const matchResources = makeOptional(
+const matchResources = presentOrAbsent(
   pickOne<object>(
     { objectSelector: { matchLabels: { app: "x" } } },
     { namespaceSelector: { matchLabels: { "kubernetes.io/metadata.name": "default" } } },
@@ -263,7 +263,7 @@ const policies = Array.from({ length: count }, (_, index) => {
       paramRef: pickOne(paramRef),
       failurePolicy: pickOne("Fail", "Fail", "Ignore", undefined),
       reinvocationPolicy: pickOne("Never", "IfNeeded"),
-      matchConditions: makeOptional(
+      matchConditions: presentOrAbsent(
         fc.uniqueArray(pickOne(...kind.conditions, ...anyConditions), { minLength: 1, maxLength: 2 }),
         1,
         2,
@@ -410,7 +410,7 @@ const buildMetadata = (kind: MutatedKind) => {
   const labels = fc
     .tuple(
       pickOne(...indexes.map((index) => `m${index}`), ...Array(8).fill(pairLabel)),
-      makeOptional(pickOne("x", "y"), 2),
+      presentOrAbsent(pickOne("x", "y"), 2),
     )
     .map(([label, app]) => omitUndefinedMembers({ [label]: "on", app }));
   return generateWholeObjects({ labels });
@@ -420,11 +420,11 @@ const configMap = generateWholeObjects({
   apiVersion: pickOne("v1"),
   kind: pickOne("ConfigMap"),
   metadata: buildMetadata(configMaps),
-  data: makeOptional(
+  data: presentOrAbsent(
     generateWholeObjects({
-      a: makeOptional(number, 5),
-      b: makeOptional(pickOne("yes", "no")),
-      c: makeOptional(number),
+      a: presentOrAbsent(number, 5),
+      b: presentOrAbsent(pickOne("yes", "no")),
+      c: presentOrAbsent(number),
     }),
     7,
   ),
@@ -438,8 +438,8 @@ const deployment = fc
   .record({
     metadata: buildMetadata(deployments),
     replicas: pickOne(1, 3, 5),
-    ports: makeOptional(ports),
-    env: makeOptional(pickOne([{ name: "E", value: "0" }], [{ name: "A" }, { name: "E" }])),
+    ports: presentOrAbsent(ports),
+    env: presentOrAbsent(pickOne([{ name: "E", value: "0" }], [{ name: "A" }, { name: "E" }])),
     hasSidecar: pickOne(true, false),
   })
   .map(({ metadata, replicas, ports, env, hasSidecar }) => {
@@ -455,13 +455,13 @@ const gadget = generateWholeObjects({
   kind: pickOne("Gadget"),
   metadata: buildMetadata(gadgets),
   spec: generateWholeObjects({
-    size: makeOptional(pickOne(1, 2), 3),
-    mixed: makeOptional(pickOne<unknown>(1, "1%")),
-    tags: makeOptional(pickOne(["red"], ["red", "blue"], []), 3),
-    steps: makeOptional(pickOne(["a"], [])),
-    granular: makeOptional(pickOne({ a: "0", z: "9" })),
-    any: makeOptional(pickOne<object>({ n: 1, m: 2 }, { list: [0] }, { long: 9007199254740993n })),
-    parts: makeOptional(
+    size: presentOrAbsent(pickOne(1, 2), 3),
+    mixed: presentOrAbsent(pickOne<unknown>(1, "1%")),
+    tags: presentOrAbsent(pickOne(["red"], ["red", "blue"], []), 3),
+    steps: presentOrAbsent(pickOne(["a"], [])),
+    granular: presentOrAbsent(pickOne({ a: "0", z: "9" })),
+    any: presentOrAbsent(pickOne<object>({ n: 1, m: 2 }, { list: [0] }, { long: 9007199254740993n })),
+    parts: presentOrAbsent(
       pickOne<object[]>(
         [{ name: "p" }],
         [

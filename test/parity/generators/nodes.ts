@@ -15,7 +15,7 @@ import {
   type FieldEdit,
   generateFieldEdit,
   generateWholeObjects,
-  makeOptional,
+  presentOrAbsent,
   pickOne,
   type RequestSequence,
   type RequestUser,
@@ -167,9 +167,9 @@ const labelKeys = [
 const configSource = { configMap: { name: "a", namespace: "b", kubeletConfigKey: "c" } };
 const node = generateWholeObjects({
   metadata: generateWholeObjects({
-    labels: makeOptional(fc.dictionary(pickOne(...labelKeys), pickOne("a", "b"), { maxKeys: 3 }), 2),
+    labels: presentOrAbsent(fc.dictionary(pickOne(...labelKeys), pickOne("a", "b"), { maxKeys: 3 }), 2),
   }),
-  spec: makeOptional(
+  spec: presentOrAbsent(
     pickOne<JsonMap>({ taints: [{ key: "t", effect: "NoSchedule" }] }, { configSource }, { podCIDR: "10.1.0.0/24" }),
   ),
 }).map((rest) => ({ apiVersion: "v1", kind: "Node", metadata: {}, ...rest }));

@@ -9,7 +9,7 @@ import {
   generatePartialObjects,
   generateWholeObjects,
   makeMembersRare,
-  makeOptional,
+  presentOrAbsent,
   omitUndefinedMembers,
   parityGeneratedKinds,
   pickOne,
@@ -167,7 +167,7 @@ const buildContainers = (odds: Odds) => {
     generateWholeObjects({
       name: mostly(fc.constant(name), pickOne("Bad_Name", "c0")),
       image: mostly(image, fc.constant(undefined)),
-      imagePullPolicy: makeOptional(pullPolicy, 3),
+      imagePullPolicy: presentOrAbsent(pullPolicy, 3),
       ...makeMembersRare({
         resources,
         livenessProbe: probe,
@@ -180,7 +180,7 @@ const buildContainers = (odds: Odds) => {
         ports: buildList(
           generateWholeObjects({
             containerPort: mostly(pickOne(80, 443), pickOne(0)),
-            protocol: makeOptional(pickOne("UDP")),
+            protocol: presentOrAbsent(pickOne("UDP")),
           }),
         ),
       }),
@@ -204,7 +204,7 @@ const buildContainers = (odds: Odds) => {
       const deleted = restartPolicy || mayBeInvalid ? [] : ofRunning.map((member) => [member, undefined]);
       return containers.map((one) => omitUndefinedMembers({ ...one, ...Object.fromEntries(deleted), restartPolicy }));
     });
-  const ephemeralContainer = fc.tuple(pickOne("e0", "e1"), image, makeOptional(pullPolicy, 3));
+  const ephemeralContainer = fc.tuple(pickOne("e0", "e1"), image, presentOrAbsent(pullPolicy, 3));
   const ephemeralContainers = buildList(
     ephemeralContainer.map(([name, image, imagePullPolicy]) => omitUndefinedMembers({ name, image, imagePullPolicy })),
   );
@@ -222,7 +222,7 @@ const buildVolumes = (odds: Odds) => {
         mostly(
           fc.oneof(
             generateWholeObjects({
-              image: generateWholeObjects({ reference: image, pullPolicy: makeOptional(pullPolicy, 3) }),
+              image: generateWholeObjects({ reference: image, pullPolicy: presentOrAbsent(pullPolicy, 3) }),
             }),
             pickOne<JsonMap>(
               { emptyDir: {} },
@@ -250,7 +250,7 @@ const buildAffinity = ({ mostly }: Odds) => {
   const term = generateWholeObjects({
     topologyKey,
     labelSelector: pickOne<unknown>({ matchLabels: { app: "a" } }, {}, undefined),
-    namespaces: makeOptional(pickOne(["default"])),
+    namespaces: presentOrAbsent(pickOne(["default"])),
   });
   const preferred = generateWholeObjects({ weight: mostly(pickOne(1, 100), pickOne(0)), podAffinityTerm: term });
   const podTerms = generatePartialObjects({
@@ -322,10 +322,10 @@ const buildPods = (odds: Odds) => {
     .tuple(
       generateWholeObjects({
         containers: mostly(buildContainerList("c", 1, 3), fc.constant([])),
-        initContainers: makeOptional(initContainers),
-        volumes: makeOptional(volumes),
-        affinity: makeOptional(affinity, 2),
-        tolerations: makeOptional(tolerations, 2),
+        initContainers: presentOrAbsent(initContainers),
+        volumes: presentOrAbsent(volumes),
+        affinity: presentOrAbsent(affinity, 2),
+        tolerations: presentOrAbsent(tolerations, 2),
         ...makeMembersRare({
           nodeSelector: pickOne({ a: "b" }),
           activeDeadlineSeconds: mostly(pickOne(100), pickOne(0)),
@@ -364,7 +364,7 @@ const buildServices = ({ mostly }: Odds) => {
       ),
       pickOne([], [{ port: 0 }]),
     ),
-    externalIPs: makeOptional(externalIPs, 2),
+    externalIPs: presentOrAbsent(externalIPs, 2),
     ...makeMembersRare({
       selector: labels,
       clusterIP: pickOne("None"),
@@ -411,10 +411,10 @@ const buildWorkloadSpecs = ({ mayBeInvalid, mostly }: Odds, { podSpec }: Pods) =
       });
 
   return {
-    deployments: buildWorkload({ strategy: makeOptional(pickOne({ type: "Recreate" }, {}), 1, 4) }),
+    deployments: buildWorkload({ strategy: presentOrAbsent(pickOne({ type: "Recreate" }, {}), 1, 4) }),
     statefulsets: buildWorkload({
       serviceName: mostly(pickOne("a"), pickOne("", undefined)),
-      podManagementPolicy: makeOptional(mostly(pickOne("Parallel"), pickOne("Odd")), 1, 4),
+      podManagementPolicy: presentOrAbsent(mostly(pickOne("Parallel"), pickOne("Odd")), 1, 4),
     }),
     jobs: generateWholeObjects({
       spec: fc
@@ -491,7 +491,7 @@ const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<G
     ingresses: generateWholeObjects({
       spec: generateWholeObjects({
         defaultBackend: mostly(pickOne({ service: { name: "a", port: { number: 80 } } }), pickOne(undefined, {})),
-        ingressClassName: makeOptional(mostly(pickOne("web", "inner", "missing"), pickOne("", "not valid")), 1, 3),
+        ingressClassName: presentOrAbsent(mostly(pickOne("web", "inner", "missing"), pickOne("", "not valid")), 1, 3),
       }),
     }),
     namespaces: generatePartialObjects({
@@ -499,8 +499,8 @@ const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<G
     }),
     priorityclasses: generateWholeObjects({
       value: mostly(pickOne(0, 5, 1000, -1), pickOne(2_000_000_000, undefined)),
-      globalDefault: makeOptional(fc.boolean()),
-      preemptionPolicy: makeOptional(mostly(pickOne("Never", "PreemptLowerPriority"), pickOne("Sometimes"))),
+      globalDefault: presentOrAbsent(fc.boolean()),
+      preemptionPolicy: presentOrAbsent(mostly(pickOne("Never", "PreemptLowerPriority"), pickOne("Sometimes"))),
     }),
     podgroups: generateWholeObjects({
       spec: generateWholeObjects({
@@ -508,7 +508,7 @@ const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<G
           pickOne<JsonMap>({ basic: {} }, { gang: { minCount: 2 } }),
           pickOne({}, { gang: {}, basic: {} }),
         ),
-        podGroupTemplateRef: makeOptional(
+        podGroupTemplateRef: presentOrAbsent(
           fc
             .tuple(pickOne("work", "work", "ended-work", "missing"), pickOne("workers", "workers", "driver", "nobody"))
             .map(([workloadName, podGroupTemplateName]) => ({ workload: { workloadName, podGroupTemplateName } })),
@@ -527,25 +527,25 @@ const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<G
 
 /** Annotations with the name of an object's class. Before Kubernetes had a field for the class, they were used. */
 const classAnnotations: Partial<Record<GeneratedKind, Arbitrary<JsonMap | undefined>>> = {
-  ingresses: makeOptional(
+  ingresses: presentOrAbsent(
     pickOne({ "kubernetes.io/ingress.class": "web" }, { "kubernetes.io/ingress.class": "" }),
     1,
     4,
   ),
-  persistentvolumeclaims: makeOptional(pickOne({ "volume.beta.kubernetes.io/storage-class": "slow" }), 1, 8),
+  persistentvolumeclaims: presentOrAbsent(pickOne({ "volume.beta.kubernetes.io/storage-class": "slow" }), 1, 8),
 };
 
 const buildObjects = (odds: Odds, specs: Record<GeneratedKind, Arbitrary<JsonMap>>) => {
   const finalizers = buildFinalizers(odds);
   const metadata = generateWholeObjects({
-    labels: makeOptional(labels),
-    annotations: makeOptional(annotations),
-    finalizers: makeOptional(finalizers, 1, 3),
+    labels: presentOrAbsent(labels),
+    annotations: presentOrAbsent(annotations),
+    finalizers: presentOrAbsent(finalizers, 1, 3),
   });
   const storageMetadata = generateWholeObjects({
-    labels: makeOptional(labels),
-    annotations: makeOptional(annotations),
-    finalizers: makeOptional(finalizers, 2),
+    labels: presentOrAbsent(labels),
+    annotations: presentOrAbsent(annotations),
+    finalizers: presentOrAbsent(finalizers, 2),
   });
 
   const buildObject = (kind: GeneratedKind): Arbitrary<JsonMap> =>
@@ -564,7 +564,7 @@ const buildObjects = (odds: Odds, specs: Record<GeneratedKind, Arbitrary<JsonMap
   const common = [
     generateFieldEdit("metadata.labels", labels),
     generateFieldEdit("metadata.annotations", annotations),
-    generateFieldEdit("metadata.finalizers", makeOptional(finalizers, 3)),
+    generateFieldEdit("metadata.finalizers", presentOrAbsent(finalizers, 3)),
   ];
   return { buildObject, common };
 };
@@ -594,7 +594,7 @@ const buildEdits = (
       generateFieldEdit("spec.schedulingGates", mostly(fc.constant([]), fc.constant(undefined))),
       ...ifInvalid([
         generateFieldEdit("spec.containers.0.imagePullPolicy", pullPolicy),
-        generateFieldEdit("spec.tolerations", makeOptional(tolerations)),
+        generateFieldEdit("spec.tolerations", presentOrAbsent(tolerations)),
         generateFieldEdit("spec.tolerations.0.tolerationSeconds", pickOne(1, undefined)),
         generateFieldEdit("spec.affinity", affinity),
         generateFieldEdit("spec.nodeSelector", pickOne({ a: "b" }, { a: "b", c: "d" })),
@@ -603,7 +603,7 @@ const buildEdits = (
       ]),
     ],
     services: [
-      generateFieldEdit("spec.externalIPs", makeOptional(externalIPs, 3)),
+      generateFieldEdit("spec.externalIPs", presentOrAbsent(externalIPs, 3)),
       generateFieldEdit("spec.externalIPs", externalIPs),
       generateFieldEdit("spec.externalIPs.-", ip),
       generateFieldEdit("spec.externalIPs.0", ip),
@@ -623,7 +623,7 @@ const buildEdits = (
       generateFieldEdit("spec.hostPath.path", pickOne("/y")),
     ],
     nodes: [
-      generateFieldEdit("spec.taints", makeOptional(taints, 3)),
+      generateFieldEdit("spec.taints", presentOrAbsent(taints, 3)),
       generateFieldEdit(
         "spec.taints.-",
         taints.map(([first]) => first ?? { key: "x", effect: "NoSchedule" }),

@@ -13,7 +13,7 @@ import {
   buildList,
   generateFieldEdit,
   generateWholeObjects,
-  makeOptional,
+  presentOrAbsent,
   omitUndefinedMembers,
   pickOne,
   type RequestSequence,
@@ -48,25 +48,25 @@ const profile = pickOne<JsonMap>(
 const flag = fc.boolean();
 /** Fields of the security contexts of pods and of containers. */
 const sharedFields = {
-  seLinuxOptions: makeOptional(seLinuxOptions, 1, 7),
-  seccompProfile: makeOptional(profile, 1, 3),
-  appArmorProfile: makeOptional(profile, 1, 7),
-  runAsNonRoot: makeOptional(pickOne(true, true, false), 1, 2),
-  runAsUser: makeOptional(pickOne(0, 1000), 1, 5),
+  seLinuxOptions: presentOrAbsent(seLinuxOptions, 1, 7),
+  seccompProfile: presentOrAbsent(profile, 1, 3),
+  appArmorProfile: presentOrAbsent(profile, 1, 7),
+  runAsNonRoot: presentOrAbsent(pickOne(true, true, false), 1, 2),
+  runAsUser: presentOrAbsent(pickOne(0, 1000), 1, 5),
 };
 const capability = pickOne("NET_BIND_SERVICE", "CHOWN", "NET_RAW", "SYS_PTRACE", "ALL", "MKNOD", "é😀", "\ue000");
 const containerSecurityContext = fc
   .tuple(
     generateWholeObjects({
       ...sharedFields,
-      privileged: makeOptional(flag, 1, 6),
-      capabilities: makeOptional(
+      privileged: presentOrAbsent(flag, 1, 6),
+      capabilities: presentOrAbsent(
         generateWholeObjects({
-          add: makeOptional(buildList(capability, 3)),
-          drop: makeOptional(pickOne(["ALL"], ["NET_RAW"], ["all"])),
+          add: presentOrAbsent(buildList(capability, 3)),
+          drop: presentOrAbsent(pickOne(["ALL"], ["NET_RAW"], ["all"])),
         }),
       ),
-      procMount: makeOptional(pickOne("Default", "Unmasked"), 1, 9),
+      procMount: presentOrAbsent(pickOne("Default", "Unmasked"), 1, 9),
     }),
     pickOne<JsonMap>({}, { allowPrivilegeEscalation: true }, confined, confined, confined),
   )
@@ -92,17 +92,17 @@ const buildContainer = (name: string, { hasProbes }: { hasProbes: boolean }) =>
   generateWholeObjects({
     name: pickOne(name),
     image: pickOne(image, image, "app:2"),
-    securityContext: makeOptional(containerSecurityContext, 4),
+    securityContext: presentOrAbsent(containerSecurityContext, 4),
     ...(hasProbes && {
-      livenessProbe: makeOptional(action, 1, 9),
-      readinessProbe: makeOptional(action, 1, 9),
-      lifecycle: makeOptional(
+      livenessProbe: presentOrAbsent(action, 1, 9),
+      readinessProbe: presentOrAbsent(action, 1, 9),
+      lifecycle: presentOrAbsent(
         action.map((action) => ({ preStop: action })),
         1,
         9,
       ),
     }),
-    ports: makeOptional(hostPorts, 1, 9),
+    ports: presentOrAbsent(hostPorts, 1, 9),
   });
 
 const source = pickOne<JsonMap>(
@@ -146,11 +146,14 @@ const spec = fc
         fc.tuple(buildContainer("c0", { hasProbes: true })),
         fc.tuple(buildContainer("c0", { hasProbes: true }), buildContainer("c1", { hasProbes: true })),
       ),
-      initContainers: makeOptional(fc.tuple(buildContainer("i0", { hasProbes: false })), 1, 3),
-      securityContext: makeOptional(generateWholeObjects({ ...sharedFields, sysctls: makeOptional(sysctls, 1, 5) }), 3),
-      volumes: makeOptional(volumes, 1, 2),
-      runtimeClassName: makeOptional(pickOne("plain", "sandboxed"), 1, 7),
-      os: makeOptional(pickOne({ name: "linux" }), 1, 7),
+      initContainers: presentOrAbsent(fc.tuple(buildContainer("i0", { hasProbes: false })), 1, 3),
+      securityContext: presentOrAbsent(
+        generateWholeObjects({ ...sharedFields, sysctls: presentOrAbsent(sysctls, 1, 5) }),
+        3,
+      ),
+      volumes: presentOrAbsent(volumes, 1, 2),
+      runtimeClassName: presentOrAbsent(pickOne("plain", "sandboxed"), 1, 7),
+      os: presentOrAbsent(pickOne({ name: "linux" }), 1, 7),
     }),
     pickOne<JsonMap>(
       {},
@@ -213,7 +216,7 @@ const template: Arbitrary<PodTemplate> = fc.oneof(
   {
     weight: 6,
     arbitrary: fc.record({
-      metadata: makeOptional(annotations, 1, 7).map((annotations): JsonMap => (annotations ? { annotations } : {})),
+      metadata: presentOrAbsent(annotations, 1, 7).map((annotations): JsonMap => (annotations ? { annotations } : {})),
       spec,
     }),
   },
@@ -265,12 +268,12 @@ const level = pickOne("privileged", "baseline", "baseline", "restricted", "restr
 const version = pickOne("latest", "v1.0", "v1.21", "v1.34", "v1.99", "1.30");
 const labels = fc
   .record({
-    enforce: makeOptional(level, 2),
-    audit: makeOptional(level),
-    warn: makeOptional(level),
-    "enforce-version": makeOptional(version, 1, 3),
-    "warn-version": makeOptional(version, 1, 5),
-    "audit-version": makeOptional(version, 1, 9),
+    enforce: presentOrAbsent(level, 2),
+    audit: presentOrAbsent(level),
+    warn: presentOrAbsent(level),
+    "enforce-version": presentOrAbsent(version, 1, 3),
+    "warn-version": presentOrAbsent(version, 1, 5),
+    "audit-version": presentOrAbsent(version, 1, 9),
   })
   .map((given) => toLabels(omitUndefinedMembers(given) as Record<string, string>));
 const buildRelabel = (label: string, value: Arbitrary<string>) =>

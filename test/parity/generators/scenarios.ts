@@ -23,7 +23,7 @@ import {
   type GeneratedKind,
   generateFieldEdit,
   generateWholeObjects,
-  makeOptional,
+  presentOrAbsent,
   pickOne,
   type RequestSequence,
   type RequestUser,
@@ -50,7 +50,7 @@ const buildPod = (spec: Arbitrary<JsonMap>, metadata: Arbitrary<JsonMap> = pickO
 
 const cpu = pickOne("100m", "200m", "0.5", "1", "1.500", "2", "4");
 const memory = pickOne("32Mi", "64Mi", "64.5Mi", "1Gi", "1e9", "3Gi");
-const amounts = generateWholeObjects({ cpu: makeOptional(cpu, 2), memory: makeOptional(memory, 2) });
+const amounts = generateWholeObjects({ cpu: presentOrAbsent(cpu, 2), memory: presentOrAbsent(memory, 2) });
 /** Generates the resources of a container. The limits are never below the requests. */
 const validResources = fc.oneof(
   generateWholeObjects({ requests: amounts }),
@@ -63,21 +63,21 @@ const validResources = fc.oneof(
   pickOne({}),
 );
 const buildContainer = (name: string, resources: Arbitrary<unknown> = validResources) =>
-  generateWholeObjects({ name: pickOne(name), image: pickOne(image), resources: makeOptional(resources, 3) });
+  generateWholeObjects({ name: pickOne(name), image: pickOne(image), resources: presentOrAbsent(resources, 3) });
 
 const podNearLimits = buildPod(
   generateWholeObjects({
     containers: fc.oneof(fc.tuple(buildContainer("c0")), fc.tuple(buildContainer("c0"), buildContainer("c1"))),
-    initContainers: makeOptional(
+    initContainers: presentOrAbsent(
       fc
         .tuple(buildContainer("i0"), pickOne({}, { restartPolicy: "Always" }))
         .map(([one, restartPolicy]) => [{ ...one, ...restartPolicy }]),
       1,
       2,
     ),
-    resources: makeOptional(pickOne({ requests: { cpu: "3", memory: "4Gi" } }, { limits: { cpu: "4" } }), 1, 6),
+    resources: presentOrAbsent(pickOne({ requests: { cpu: "3", memory: "4Gi" } }, { limits: { cpu: "4" } }), 1, 6),
   }),
-  generateWholeObjects({ annotations: makeOptional(pickOne({ "kubernetes.io/limit-ranger": "mine" }), 1, 5) }),
+  generateWholeObjects({ annotations: presentOrAbsent(pickOne({ "kubernetes.io/limit-ranger": "mine" }), 1, 5) }),
 );
 
 /** Generates resource requests without limits: a resize may change neither the QoS class nor the set of resources. */
@@ -88,8 +88,8 @@ const buildPodOnNode = (fields: Record<string, Arbitrary<unknown>>) =>
   buildPod(
     generateWholeObjects({
       containers: fc.tuple(buildContainer("c0", burstable).map((one) => ({ ...defaultRequests, ...one }))),
-      nodeName: makeOptional(pickOne("n1", "n2", "old", "small", "bare", "windows", "gone"), 6),
-      overhead: makeOptional(pickOne({ cpu: "250m" }), 1, 9),
+      nodeName: presentOrAbsent(pickOne("n1", "n2", "old", "small", "bare", "windows", "gone"), 6),
+      overhead: presentOrAbsent(pickOne({ cpu: "250m" }), 1, 9),
       ...fields,
     }),
   );
@@ -129,7 +129,7 @@ const resizeScenarios = fc.oneof(
   ]),
   buildObjectScenario(
     "pods",
-    buildPodOnNode({ resources: podLevelResources, initContainers: makeOptional(initContainers) }),
+    buildPodOnNode({ resources: podLevelResources, initContainers: presentOrAbsent(initContainers) }),
     [
       buildResize(generateFieldEdit("spec.resources.requests.cpu", pickOne("5", "6", "4"))),
       buildResize(generateFieldEdit("spec.resources.limits.memory", pickOne("9Gi", "10Gi"))),
@@ -149,7 +149,7 @@ const buildBinding = (place: { subresource: "binding" } | { into: "bindings" }):
       options: requestOptions,
       kind: pickOne("Node", "Node", "Node", "", "Pod"),
       name: pickOne("n1", "n2", "old", "windows", "gone"),
-      labels: makeOptional(pickOne({ "topology.kubernetes.io/zone": "mine" }, { a: "b" }), 1, 2),
+      labels: presentOrAbsent(pickOne({ "topology.kubernetes.io/zone": "mine" }, { a: "b" }), 1, 2),
     })
     .map(({ options, kind, name, labels }) => {
       const metadata = labels && { metadata: { labels } };
@@ -196,17 +196,17 @@ const accountedPod = buildPod(
       fc.tuple(buildAccountedContainer("c0")),
       fc.tuple(buildAccountedContainer("c0"), buildAccountedContainer("c1")),
     ),
-    initContainers: makeOptional(fc.tuple(buildAccountedContainer("i0")), 1, 2),
+    initContainers: presentOrAbsent(fc.tuple(buildAccountedContainer("i0")), 1, 2),
     volumes: fc
       .tuple(volume, pickOne<JsonMap[]>([], [], [{ name: "kube-api-access-mine", emptyDir: {} }]))
       .map(([volume, otherVolumes]) => [volume, ...otherVolumes]),
-    serviceAccountName: makeOptional(pickOne("default", "quiet", "strict", "strict", "lenient", "missing"), 3),
-    serviceAccount: makeOptional(pickOne("quiet"), 1, 9),
-    automountServiceAccountToken: makeOptional(fc.boolean(), 1, 2),
-    imagePullSecrets: makeOptional(pickOne([{ name: "pull" }], [{ name: "pull" }, { name: "b" }]), 1, 2),
-    nodeName: makeOptional(pickOne("n1")),
+    serviceAccountName: presentOrAbsent(pickOne("default", "quiet", "strict", "strict", "lenient", "missing"), 3),
+    serviceAccount: presentOrAbsent(pickOne("quiet"), 1, 9),
+    automountServiceAccountToken: presentOrAbsent(fc.boolean(), 1, 2),
+    imagePullSecrets: presentOrAbsent(pickOne([{ name: "pull" }], [{ name: "pull" }, { name: "b" }]), 1, 2),
+    nodeName: presentOrAbsent(pickOne("n1")),
   }),
-  generateWholeObjects({ annotations: makeOptional(pickOne(mirror), 1, 4) }),
+  generateWholeObjects({ annotations: presentOrAbsent(pickOne(mirror), 1, 4) }),
 );
 const debug = buildEditStep(
   environment.map((environment) => [
@@ -217,25 +217,25 @@ const debug = buildEditStep(
 
 const prioritisedPod = buildPod(
   generateWholeObjects({
-    priorityClassName: makeOptional(
+    priorityClassName: presentOrAbsent(
       pickOne("high", "polite", "usual", "unusual", "system-cluster-critical", "missing"),
       3,
     ),
-    priority: makeOptional(pickOne(1000, 100, 500, 0, 5), 1, 2),
-    preemptionPolicy: makeOptional(pickOne("Never", "PreemptLowerPriority"), 1, 2),
+    priority: presentOrAbsent(pickOne(1000, 100, 500, 0, 5), 1, 2),
+    preemptionPolicy: presentOrAbsent(pickOne("Never", "PreemptLowerPriority"), 1, 2),
   }),
 );
 
 const classedPod = buildPod(
   generateWholeObjects({
-    runtimeClassName: makeOptional(pickOne(...generatorRuntimeClassNames, "missing"), 5),
-    overhead: makeOptional(
+    runtimeClassName: presentOrAbsent(pickOne(...generatorRuntimeClassNames, "missing"), 5),
+    overhead: presentOrAbsent(
       pickOne({ cpu: "250m", memory: "64Mi" }, { cpu: "0.25", memory: "65536Ki" }, { cpu: "1" }),
       1,
       3,
     ),
-    nodeSelector: makeOptional(pickOne({ env: "prod" }, { env: "test" }, { a: "b", c: "d" })),
-    tolerations: makeOptional(generators.tolerations),
+    nodeSelector: presentOrAbsent(pickOne({ env: "prod" }, { env: "test" }, { a: "b", c: "d" })),
+    tolerations: presentOrAbsent(generators.tolerations),
   }),
 );
 
@@ -248,7 +248,7 @@ const selectors = pickOne<JsonMap>(
   { pool: "default" },
   { pool: "other" },
 );
-const selectingPod = buildPod(generateWholeObjects({ nodeSelector: makeOptional(selectors, 4) }));
+const selectingPod = buildPod(generateWholeObjects({ nodeSelector: presentOrAbsent(selectors, 4) }));
 
 const toleration = pickOne<JsonMap>(
   { key: "dedicated", operator: "Exists" },
@@ -264,7 +264,7 @@ const toleration = pickOne<JsonMap>(
 const toleratingPod = buildPod(
   generateWholeObjects({
     containers: fc.tuple(buildContainer("c0")),
-    tolerations: makeOptional(buildList(toleration, 3), 4),
+    tolerations: presentOrAbsent(buildList(toleration, 3), 4),
   }),
 );
 
@@ -272,7 +272,7 @@ const claim = fc
   .record({
     storage: pickOne("1Gi", "1Gi", "2Gi", "1e9", "512Mi", "6Gi"),
     storageClassName: pickOne("fast", "slow", "standard", "", "missing", undefined),
-    betaClass: makeOptional(pickOne("fast", "slow"), 1, 6),
+    betaClass: presentOrAbsent(pickOne("fast", "slow"), 1, 6),
   })
   .map(({ storage, storageClassName, betaClass }) => ({
     apiVersion: "v1",
@@ -310,8 +310,8 @@ const owner = fc
     ),
     name: pickOne("n1", "a"),
     uid: pickOne("1", "2"),
-    controller: makeOptional(pickOne(false), 1, 2),
-    blockOwnerDeletion: makeOptional(fc.boolean(), 4),
+    controller: presentOrAbsent(pickOne(false), 1, 2),
+    blockOwnerDeletion: presentOrAbsent(fc.boolean(), 4),
   })
   .map(({ kind: [apiVersion, kind], blockOwnerDeletion, controller, ...rest }) => ({
     apiVersion,
@@ -332,7 +332,7 @@ const assignUsers = (user: Arbitrary<RequestUser>, sequence: Arbitrary<RequestSe
   });
 /** Builds sequences about an object with owners, whose owners are then changed by users with different rights. */
 const buildOwnedScenario = (kind: GeneratedKind): Arbitrary<RequestSequence> => {
-  const body = fc.tuple(generators.buildObject(kind), makeOptional(owners, 3)).map(([body, ownerReferences]) => {
+  const body = fc.tuple(generators.buildObject(kind), presentOrAbsent(owners, 3)).map(([body, ownerReferences]) => {
     return { ...body, metadata: { ...Object(body.metadata), ...(ownerReferences && { ownerReferences }) } };
   });
   const changeOwners = buildEditStep(
@@ -364,14 +364,14 @@ const checkedImage = pickOne(
 const podWithCheckedImages = buildPod(
   generateWholeObjects({
     containers: checkedImage.map((image) => [{ name: "c0", image }]),
-    initContainers: makeOptional(
+    initContainers: presentOrAbsent(
       checkedImage.map((image) => [{ name: "i0", image }]),
       1,
       2,
     ),
   }),
   generateWholeObjects({
-    annotations: makeOptional(
+    annotations: presentOrAbsent(
       pickOne({ [breakGlassAnnotation]: "yes" }, { "example.com/image-policy.k8s.io": "no" }),
       1,
       4,
@@ -383,8 +383,8 @@ const parallelism = buildEditStep(wrapEdit(generateFieldEdit("spec.parallelism",
 const suspend = buildEditStep(wrapEdit(generateFieldEdit("spec.suspend", fc.boolean())));
 const groupedJob = fc
   .record({
-    podGroupName: makeOptional(pickOne("gang", "loose", "missing"), 3),
-    parallelism: makeOptional(pickOne(1, 2)),
+    podGroupName: presentOrAbsent(pickOne("gang", "loose", "missing"), 3),
+    parallelism: presentOrAbsent(pickOne(1, 2)),
   })
   .map(({ podGroupName, parallelism }) => {
     const containers = [{ name: "a", image }];
@@ -416,7 +416,7 @@ export const scenarioGenerators = {
   placements: buildObjectScenario(
     "pods",
     buildPod(
-      generateWholeObjects({ nodeName: makeOptional(pickOne("n1", "n2", "old", "windows", "gone"), 4) }),
+      generateWholeObjects({ nodeName: presentOrAbsent(pickOne("n1", "n2", "old", "windows", "gone"), 4) }),
       topology,
     ),
     [labelSteps],

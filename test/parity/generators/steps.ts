@@ -107,8 +107,8 @@ export const parityGeneratedKinds = {
 /** A webhook that is called after all rules changes pods with this annotation. */
 export const competingWebhookAnnotation = "parity.postern.dev/never-pull";
 
-/** Generates a value or undefined: `makeOptional(x, 1, 4)` generates a value in one of five cases. */
-export const makeOptional = <T>(arbitrary: Arbitrary<T>, present = 1, absent = 1): Arbitrary<T | undefined> =>
+/** Generates a value or undefined, with these weights: `presentOrAbsent(x, 1, 4)` is a value in one of five cases. */
+export const presentOrAbsent = <T>(arbitrary: Arbitrary<T>, present = 1, absent = 1): Arbitrary<T | undefined> =>
   fc.oneof(
     { withCrossShrink: true },
     { weight: absent, arbitrary: fc.constant(undefined) },
@@ -127,7 +127,7 @@ export const omitUndefinedMembers = (fields: object): JsonMap =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 /** Makes each member absent in most generated objects. */
 export const makeMembersRare = (members: Record<string, Arbitrary<unknown>>): Record<string, Arbitrary<unknown>> =>
-  Object.fromEntries(Object.entries(members).map(([name, arbitrary]) => [name, makeOptional(arbitrary, 1, 4)]));
+  Object.fromEntries(Object.entries(members).map(([name, arbitrary]) => [name, presentOrAbsent(arbitrary, 1, 4)]));
 export const buildList = <T>(arbitrary: Arbitrary<T>, maxLength = 2) => fc.array(arbitrary, { maxLength });
 
 /** Generates an edit that sets the field at a path to a generated value; undefined removes the field. */

@@ -5,7 +5,7 @@ import {
   type FieldEdit,
   generateFieldEdit,
   generateWholeObjects,
-  makeOptional,
+  presentOrAbsent,
   omitUndefinedMembers,
   pickOne,
 } from "./steps.ts";
@@ -103,7 +103,7 @@ const validation = (expressions: readonly string[]) =>
     .record({
       expression: pickOne(...expressions),
       message: pickOne(...messages),
-      reason: makeOptional(pickOne("Forbidden", "Invalid", "RequestEntityTooLarge")),
+      reason: presentOrAbsent(pickOne("Forbidden", "Invalid", "RequestEntityTooLarge")),
     })
     .map(({ message, ...fields }) => omitUndefinedMembers({ ...fields, ...message }));
 const annotations = pickOne(
@@ -138,7 +138,7 @@ const constraints = pickOne(
   { excludeResourceRules: [{ ...configMapRule, operations: ["DELETE"] }] },
   { matchPolicy: "Exact", resourceRules: [{ ...configMapRule, operations: ["CREATE", "UPDATE"] }] },
 );
-const matchResources = makeOptional(
+const matchResources = presentOrAbsent(
   pickOne<object>(
     {
       namespaceSelector: {
@@ -192,7 +192,7 @@ const policy = parameters.chain(({ paramKind, paramRef }) => {
     paramKind: pickOne(paramKind),
     paramRef: pickOne(paramRef),
     failurePolicy: pickOne("Fail", "Fail", "Fail", "Ignore", undefined),
-    matchConditions: makeOptional(fc.uniqueArray(pickOne(...conditions), { minLength: 1, maxLength: 2 }), 1, 2),
+    matchConditions: presentOrAbsent(fc.uniqueArray(pickOne(...conditions), { minLength: 1, maxLength: 2 }), 1, 2),
     validations: fc.array(validation(expressions), { minLength: 1, maxLength: 3 }),
     annotations,
     constraints,
@@ -355,7 +355,7 @@ const chosen = fc.oneof(
   { weight: 1, arbitrary: fc.uniqueArray(label, { minLength: 2, maxLength: 4 }) },
 );
 const labels = fc
-  .tuple(chosen, makeOptional(pickOne("x", "y")))
+  .tuple(chosen, presentOrAbsent(pickOne("x", "y")))
   .map(([names, app]) => omitUndefinedMembers({ ...Object.fromEntries(names.map((name) => [name, "on"])), app }));
 const metadata = generateWholeObjects({ labels });
 const number = pickOne("1", "2", "3", "4", "15", "many");
@@ -363,11 +363,11 @@ const configMap = generateWholeObjects({
   apiVersion: pickOne("v1"),
   kind: pickOne("ConfigMap"),
   metadata,
-  data: makeOptional(
+  data: presentOrAbsent(
     generateWholeObjects({
-      a: makeOptional(number, 5),
-      b: makeOptional(pickOne("yes", "no")),
-      c: makeOptional(number),
+      a: presentOrAbsent(number, 5),
+      b: presentOrAbsent(pickOne("yes", "no")),
+      c: presentOrAbsent(number),
     }),
     7,
   ),
@@ -386,9 +386,9 @@ const counter = generateWholeObjects({
   kind: pickOne("Counter"),
   metadata,
   spec: generateWholeObjects({
-    count: makeOptional(integer, 5),
-    plain: makeOptional(integer),
-    any: makeOptional(
+    count: presentOrAbsent(integer, 5),
+    plain: presentOrAbsent(integer),
+    any: presentOrAbsent(
       generateWholeObjects({
         n: fc.oneof(integer, pickOne<unknown>(1.5, "1", 2n ** 63n, 2n ** 64n)),
         list: fc.array(integer, { maxLength: 3 }),
@@ -397,7 +397,7 @@ const counter = generateWholeObjects({
     ),
   }),
 });
-const deployment = fc.record({ metadata, replicas: pickOne(1, 3, 5), grace: makeOptional(integer) }).map((parts) => {
+const deployment = fc.record({ metadata, replicas: pickOne(1, 3, 5), grace: presentOrAbsent(integer) }).map((parts) => {
   const { metadata, replicas, grace: terminationGracePeriodSeconds } = parts;
   const labels = { app: "web" };
   const pod = { containers: [{ name: "c", image: "i" }], terminationGracePeriodSeconds };
@@ -412,7 +412,7 @@ export const buildPriorityClass = (metadata: fc.Arbitrary<object>) =>
     kind: pickOne("PriorityClass"),
     metadata,
     value: pickOne(1, 2),
-    description: makeOptional(pickOne("some")),
+    description: presentOrAbsent(pickOne("some")),
   });
 /** Generates a step that sets a field of an object or of its subresource. */
 export const editField = (path: string, value: Parameters<typeof generateFieldEdit>[1], subresource?: string) =>
