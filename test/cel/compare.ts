@@ -21,6 +21,7 @@ import { type Answer, startEvaluator, type UpstreamEvaluator } from "./upstream.
 
 const macros = [...standardMacros, ...optionalMacros, ...twoVariableMacros, ...sortByMacro];
 
+/** The result of a comparison: the numbers of tasks by outcome, and the unknown differences. */
 export interface Comparison {
   /** The number of compared pairs of an expression and an object. */
   pairs: number;
@@ -277,6 +278,7 @@ const generalize = (text: string | undefined) =>
     .replace(/'[^']*'|"[^"]*"|\d+/g, "…")
     .slice(0, 120);
 
+/** Describes which parts an answer has, with generalized errors. */
 const describeShape = (answer: Answer) =>
   [
     generalize(answer.issues),
@@ -316,6 +318,7 @@ export const groupDifferences = async (
   return [...groups.values()].sort((one, other) => other.count - one.count);
 };
 
+/** Formats an answer for the report on a difference. */
 const printAnswer = (answer: Answer) => {
   const { issues, creation, error, value, type, cost } = answer;
   const rest = [type, cost === undefined ? "" : `cost ${cost}`].filter(Boolean).join(", ");
@@ -328,6 +331,7 @@ const printAnswer = (answer: Answer) => {
   return `${error === undefined ? print(value).slice(0, 300) : `error: ${error.slice(0, 700)}`} (${rest})`;
 };
 
+/** Formats a difference: the expression, the values that it uses, and both answers. */
 const printDifference = ({ task, upstream, postern }: Difference): string => {
   const { expression, mode, composed, variables } = task;
   const used = Object.entries(variables).filter(

@@ -112,6 +112,7 @@ const toValue = (json: Json): Value => {
   throw new Error(`there is no value for ${kind}`);
 };
 
+/** The types of lib/cel by their names in the specification's protobuf messages. */
 const namedTypes: Readonly<Record<string, Type>> = {
   BOOL: types.bool,
   BYTES: types.bytes,

@@ -65,6 +65,7 @@ const letters: Record<string, readonly string[]> = {
   S: ["int", "uint", "double", "duration"],
 };
 const scalars = ["int", "int", "string", "string", "bool", "double", "uint"];
+/** The types that most letters in templates stand for. A type that is listed several times is chosen more often. */
 const anyTypes = [
   ...scalars,
   ...scalars,
@@ -154,6 +155,7 @@ const unify = (pattern: StaticType, type: StaticType, bound: Map<string, StaticT
   );
 };
 
+/** Literals of CEL by type. `key` has names of fields, and `index` has indexes of lists. */
 const literals: Record<string, readonly string[]> = {
   bool: ["true", "false"],
   int: [
@@ -690,6 +692,7 @@ interface PolicyKind {
   expressions: readonly string[];
 }
 
+/** Converts a value of YAML into a value of lib/cel. */
 const toValue = (value: unknown): Value => {
   if (typeof value === "bigint") return toInt(value);
   if (typeof value === "number") return toDouble(value);
@@ -731,6 +734,7 @@ const mutate = (random: Random, value: Value, probability: number): Value => {
   );
 };
 
+/** The request in the data of most tasks. */
 const request: ValueObject = {
   kind: { group: "apps", version: "v1", kind: "Deployment" },
   resource: { group: "apps", version: "v1", resource: "deployments" },
@@ -748,6 +752,7 @@ const requests: readonly ValueObject[] = [
   { ...request, operation: "UPDATE", requestSubResource: "status", subResource: "status", dryRun: true },
   { ...request, operation: "DELETE", name: "", userInfo: { username: "system:serviceaccount:a:b", uid: "1" } },
 ];
+/** The Namespace in the data of most tasks. */
 const namespaceObject: ValueObject = {
   metadata: {
     name: "shop",

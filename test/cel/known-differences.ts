@@ -6,6 +6,7 @@ import type { Answer } from "./upstream.ts";
 export const kinds = ["failure", "issues", "creation", "type", "error", "value", "cost"] as const;
 export type Kind = (typeof kinds)[number];
 
+/** A difference between upstream's and Postern's answers to a task. */
 export interface Difference {
   kind: Kind;
   /** The minor of Kubernetes that was compared. */
@@ -43,6 +44,7 @@ const listScalars = (text: string) =>
     ?.sort()
     .join(" ");
 
+/** All accepted differences. */
 const knownDifferences: readonly KnownDifference[] = [
   {
     reason:

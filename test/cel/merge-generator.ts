@@ -33,6 +33,7 @@ export const generatePair = (
   return { object: { ...object, ...header }, patch };
 };
 
+/** Generates values of the types in a schema. `depth` limits how deeply lists and maps are nested. */
 class ObjectGenerator {
   readonly #random: Random;
   readonly #types: ObjectSchema["types"];
@@ -165,6 +166,7 @@ export const generateDefinition = (seed: number): object => {
 
 const propertyNames = ["a", "b", "c", "name", "port", "constructor", "type"];
 
+/** Generates the properties of an object in a structural schema. */
 const generateProperties = (random: Random, depth: number): JsonMap =>
   Object.fromEntries(
     Array.from({ length: 1 + random.drawBelow(4) }, () => [
@@ -182,6 +184,7 @@ const scalarSchemas = [
   { type: "boolean", nullable: true },
 ];
 
+/** Generates a structural schema of any type. */
 const generateSchema = (random: Random, depth: number): JsonMap => {
   const choice = random.drawBelow(depth <= 0 ? 2 : 10);
   if (choice < 2) return { ...random.pick(scalarSchemas) };
@@ -206,6 +209,7 @@ const generateSchema = (random: Random, depth: number): JsonMap => {
   return { type: "object", properties: generateProperties(random, depth), ...mapType, ...keeps };
 };
 
+/** Generates the schema of a list: an atomic list, a set, or a map with one or two keys. */
 const generateListSchema = (random: Random, depth: number): JsonMap => {
   const choice = random.drawBelow(5);
   if (choice === 0) return { type: "array", items: generateSchema(random, depth - 1) };

@@ -15,6 +15,7 @@ import { type MergeAnswer, startEvaluator, type UpstreamEvaluator } from "./upst
 //
 //   node infra/node.js test/cel/merge.ts --pairs 20000 --seed 1
 
+/** The built-in kinds of which objects are generated. `path` names the OpenAPI document with the schema of the kind. */
 const builtInKinds = [
   { path: "api/v1", group: "", version: "v1", kind: "Pod" },
   { path: "api/v1", group: "", version: "v1", kind: "Service" },

@@ -77,6 +77,7 @@ const findCompiler = ({ mode, composed }: Task, minor: string): PolicyCompiler =
   return compiler;
 };
 
+/** Evaluates a task by lib/cel, and returns the answer in the form of upstream's answers. */
 const evaluate = (task: Task, minor: string): Answer => {
   const { expression: text, mode, variables, composed } = task;
   const { hasAuthorizer } = scopes[mode];
@@ -113,6 +114,7 @@ const evaluate = (task: Task, minor: string): Answer => {
 
 const uncompiled = "compilation failed: ";
 
+/** Returns the variables `authorizer` and `authorizer.requestResource` for a request. */
 const createAuthorizerVariables = (request: Value | undefined) => {
   const getText = (...path: string[]) => {
     let value: Value | undefined = request;

@@ -51,6 +51,7 @@ after(() => rm(folder, { recursive: true, force: true }));
 const key = "k".repeat(86);
 const base = "https://rules.example.com/base";
 
+/** The tables of applied.test.yaml, with names in place of the values of this run. */
 const rowsWithPlaceholders = readRows<{
   edits: {
     edits: string;

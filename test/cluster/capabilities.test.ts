@@ -17,7 +17,7 @@ describe("the capabilities of a real API server", await needs("API server"), () 
   let cluster: TestCluster;
   let open: (milliseconds?: number) => Capabilities;
   const rbac = "rbac.authorization.k8s.io";
-  const buildRole = (name: string, namespace: string) => [
+  const buildRoleAndBinding = (name: string, namespace: string) => [
     {
       ...buildObject("Role", name, namespace, {}, `${rbac}/v1`),
       rules: [{ apiGroups: [""], resources: ["limitranges"], verbs: ["get"] }],
@@ -32,7 +32,7 @@ describe("the capabilities of a real API server", await needs("API server"), () 
   before(async () => {
     const binaries = await requireBinaries();
     cluster = await bootCluster(binaries, { rbac: true });
-    for (const body of [...objects, ...buildRole("reads", "a")]) {
+    for (const body of [...objects, ...buildRoleAndBinding("reads", "a")]) {
       const { code, body: answer } = await cluster.admin({ method: "POST", path: getCollectionPath(body), body });
       assert.equal(code, 201, String(answer.message));
     }

@@ -50,6 +50,7 @@ const {
   namespaces: string[];
 }>(import.meta.filename);
 
+/** Generates an object of one of the kinds, and a namespace. */
 const generateManifest = (mayBeInvalid: boolean) => {
   const { buildObject } = createObjectGenerators({ mayBeInvalid });
   return fc

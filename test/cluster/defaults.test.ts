@@ -116,6 +116,7 @@ const getPath = (apiVersion: string, kind: string) => {
   return `${root}${namespacePath}/${formPlural(kind.toLowerCase())}?dryRun=All&fieldValidation=Warn`;
 };
 
+/** Generates objects of all kinds with a known type. If `odd` is true, some of their values are invalid. */
 const createAnyObject = (minor: string, odd: boolean): Arbitrary<Fields> => {
   const kinds = listKinds(minor);
   // Usual kinds occur twice in the list, so that they are chosen twice as often.

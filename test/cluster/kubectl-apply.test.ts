@@ -35,6 +35,7 @@ const rows: Row[] = [
   ...objects,
 ];
 
+/** The definition of a custom kind that accepts any fields. */
 const definition = {
   apiVersion: "apiextensions.k8s.io/v1",
   kind: "CustomResourceDefinition",

@@ -89,6 +89,7 @@ export const startKubelets = async (cluster: TestCluster, count: number) => {
 
 const toLeasePath = (node: string) => `/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/${node}`;
 
+/** Returns the requests by which a kubelet registers its Node and its lease. */
 const buildRegistration = (name: string): TestClusterRequest[] => {
   const size = { cpu: "8", memory: "32Gi", pods: "110" };
   const node = {

@@ -77,11 +77,11 @@ describe("a cluster that is read", await needs("API server"), () => {
     for (const folder of folders) await rm(folder, { recursive: true, force: true });
   });
 
-  /** Creates an empty cache, and returns a function that opens capabilities with it for `milliseconds`. */
+  /** Creates an empty cache, and returns a function that opens capabilities with this cache for `milliseconds`. */
   const connect = (change: Partial<ApiServerConnection> = {}) => {
     const credentials = { token: clusterOne.getToken("admin") };
     const openCapabilities = createLiveCapabilities({ prod: { server: proxy.url, ca, credentials, ...change } });
-    return (milliseconds = 4000) => openCapabilities("prod", milliseconds);
+    return ({ milliseconds = 4000 } = {}) => openCapabilities("prod", milliseconds);
   };
   beforeEach(() => {
     proxy.paths.length = 0;
@@ -103,7 +103,7 @@ describe("a cluster that is read", await needs("API server"), () => {
       proxy.faults.push({ milliseconds: 3000 });
       await requireFailure(
         /^could not read namespaces "a" of cluster "prod": it did not answer in time$/,
-        connect()(300),
+        connect()({ milliseconds: 300 }),
       );
     });
 
@@ -153,7 +153,7 @@ describe("a cluster that is read", await needs("API server"), () => {
       proxy.faults.push(busy);
       assert.equal((await read(connect()()))?.metadata?.name, "a");
       proxy.faults.push(busy);
-      await requireFailure(/: the API server answers 429: busy$/, connect()(500));
+      await requireFailure(/: the API server answers 429: busy$/, connect()({ milliseconds: 500 }));
     });
     it("fails with the API server's message after three answers 500", async () => {
       proxy.faults.push(...Array(3).fill({ status: 500, body: '{"message": "no leader"}' }));
@@ -282,8 +282,8 @@ describe("a cluster that is read", await needs("API server"), () => {
   it("is called again if a read gets no answer in time for which reads with more time also wait", async () => {
     const open = connect();
     proxy.faults.push({ milliseconds: 3000 });
-    const readWithLittleTime = open(500).get(namespaces, "a");
-    const laterReads = [0, 1].map(() => open(6000).get(namespaces, "a"));
+    const readWithLittleTime = open({ milliseconds: 500 }).get(namespaces, "a");
+    const laterReads = [0, 1].map(() => open({ milliseconds: 6000 }).get(namespaces, "a"));
     await assert.rejects(readWithLittleTime, expectFailure(/did not answer in time$/));
     for (const namespace of await Promise.all(laterReads)) assert.equal(namespace?.metadata?.name, "a");
     assert.equal(proxy.paths.length, 2);
@@ -299,7 +299,7 @@ describe("a cluster that is read", await needs("API server"), () => {
     proxy.paths.length = 0;
     const open = connect();
     // The review ends in 700 ms, before the three seconds of patience.
-    assert.equal(await open(700).get(namespaces, "never", undefined, patient), undefined);
+    assert.equal(await open({ milliseconds: 700 }).get(namespaces, "never", undefined, patient), undefined);
     assert.ok(proxy.paths.length > 1, "the read was repeated");
     proxy.paths.length = 0;
     assert.equal(await open().get(namespaces, "never", undefined, fresh), undefined);
@@ -314,7 +314,7 @@ describe("a cluster that is read", await needs("API server"), () => {
           .slice(start, start + 50)
           .map((name) => create(clusterOne, "namespaces/default/limitranges", buildLimitRange(name))),
       );
-    const limitRanges = await connect()(10_000).list(limitranges, "default");
+    const limitRanges = await connect()({ milliseconds: 10_000 }).list(limitranges, "default");
     assert.deepEqual(
       limitRanges.map(({ metadata }) => metadata?.name),
       names,

@@ -35,6 +35,7 @@ const buildPolicies = (name: string, rule: object, values: readonly string[]) =>
     { apiVersion, kind: `${kind}Binding`, metadata, spec: { policyName: name, validationActions: ["Warn"] } },
   ];
 };
+/** Returns a policy for the numbers in a custom resource, and one for those in a ControllerRevision. */
 const buildAllPolicies = (prefix: string) => [
   ...buildPolicies(`${prefix}-counters`, { apiGroups: ["example.com"], resources: ["counters"] }, [
     "object.spec.count",

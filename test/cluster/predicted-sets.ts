@@ -71,6 +71,7 @@ const optional = <T extends object>(members: { [Name in keyof T]: Arbitrary<T[Na
 // No request is larger than a limit, because the API server would refuse such an object as invalid.
 const requests = optional({ cpu: pick("100m", "500m"), memory: pick("64Mi") });
 const limits = optional({ cpu: pick("500m", "1"), memory: pick("64Mi", "1Gi") });
+/** Generates pod specs with one container, whose requests and limits vary. */
 const workload = fc
   .record({
     image: pick("a:1", "b"),

@@ -21,6 +21,7 @@ import { readRows } from "../rows.ts";
 // Tests the recordings that `postern record` writes for the reviews of a real API server. Some of the rules read the
 // cluster.
 const program = fileURLToPath(new URL("../../infra/postern.js", import.meta.url));
+/** The rules of the recording gateway. Some of them read the cluster. */
 const rules = {
   "namespace-lifecycle": {},
   "limit-ranger": {},

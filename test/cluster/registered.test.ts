@@ -32,6 +32,7 @@ const modes = {
   "client-side": { apply: pruneCommand, variables: {} },
   "server-side": { apply: setCommand, variables: { KUBECTL_APPLYSET: "true" } },
 };
+/** A policy whose selector has the texts `y` and `on`, which YAML 1.1 reads as booleans. */
 const policy = {
   apiVersion: "admissionregistration.k8s.io/v1",
   kind: "ValidatingAdmissionPolicy",

@@ -14,6 +14,7 @@ export const resources = Object.keys(collections) as (keyof typeof collections)[
 /** The annotation of an object that states the number of the last request that wrote the object. */
 export const requestAnnotation = "test.example.com/request";
 
+/** The definition of the custom kind MPIJob, whose subresource `scale` sets the number of workers. */
 export const mpiJobCrd = {
   apiVersion: "apiextensions.k8s.io/v1",
   kind: "CustomResourceDefinition",

@@ -63,6 +63,7 @@ const names = ["east", "west"] as const;
 const namespaces = ["a", "b"];
 /** The number of object names for each kind and namespace of a cluster. All clients use the same names. */
 const objectNames = clients / 4;
+/** The quotas: one for all namespaces, and one for namespace a. */
 const quotas = [
   { name: "all", unseen: "100%", hard: { "requests.cpu": 8 * clients, "count/deployments.apps": (clients * 3) / 4 } },
   {

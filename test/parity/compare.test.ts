@@ -22,6 +22,7 @@ type AnswerPair = [
   earlier?: readonly ComparableServerAnswer[],
 ];
 type Row = [verdict: ParityComparisonResult["verdict"], ...pair: AnswerPair];
+/** Verifies the verdicts of comparisons: in each row a verdict, upstream's answer and the rule's answer. */
 const verify = (rows: Row[], rule = "some-rule", minor = "1.36") => {
   for (const [index, [verdict, wanted, actual, earlier]] of rows.entries())
     assert.equal(

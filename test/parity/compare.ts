@@ -703,6 +703,7 @@ const toLines = (value: ComparableServerAnswer) =>
     .replaceAll("\\n", "\n    | ")
     .split("\n");
 
+/** Formats a diff of two lists of lines. */
 const formatLines = (oldLines: string[], newLines: string[]): string => {
   const lines: string[] = [];
   let next = 0;

@@ -8,8 +8,8 @@ import type { ParityDifference, PortParityResult } from "./parity.ts";
  * `isAll` is true, otherwise only the newest.
  */
 export const chooseComparedMinors = (option: string | undefined, isAll: boolean): string[] => {
-  const wanted = option?.split(",") ?? (isAll ? minors : [newestMinor]);
-  return wanted.toSorted((one, other) => minors.indexOf(one) - minors.indexOf(other));
+  const chosen = option?.split(",") ?? (isAll ? minors : [newestMinor]);
+  return chosen.toSorted((one, other) => minors.indexOf(one) - minors.indexOf(other));
 };
 
 /** The headings of the table of compared rules, whose rows are printed as each rule is finished. */
@@ -84,6 +84,7 @@ export const describeParityDifferences = (found: PortParityResult[], options: st
     ),
   ].join("");
 
+/** Describes a difference: the requests that lead to it, and the diff of the answers to the last one. */
 const describeDifference = (rule: string, { calls, diff, recurs, withoutConditions }: ParityDifference) =>
   [
     `${rule}${withoutConditions ? ", called without its matchConditions," : ""} differs from upstream (-) in the answer to the last of`,
@@ -185,10 +186,9 @@ export const findReportedRun = (page: string): { requests: number; seed: number 
 
 /** Returns the versions of kube-apiserver that docs/background/parity.md has results of. */
 export const listReportedVersions = (page: string): string[] => {
-  const { ports, cases } = splitReport(page);
-  return [...new Set([...(parseTable(ports)[0] ?? []), findVersionOfCases(cases)])].filter((text) =>
-    text.startsWith("v"),
-  );
+  const { requestsPart, casesPart } = splitReport(page);
+  const headings = parseTable(requestsPart)[0] ?? [];
+  return [...new Set([...headings, findVersionOfCases(casesPart)])].filter((text) => text.startsWith("v"));
 };
 
 /**
@@ -196,14 +196,14 @@ export const listReportedVersions = (page: string): string[] => {
  * stay as they are, and so does the table of requests if none was sent. The numbers of calls and of cases are those of
  * the newest minor.
  */
-export const insertParityReport = (page: string, done: ParityRuns): string => {
-  const { before, ports, cases, after } = splitReport(page);
+export const insertParityReport = (page: string, results: ParityRuns): string => {
+  const { before, requestsPart, casesPart, after } = splitReport(page);
   const parts = [
     before,
     begin,
-    done.requests > 0 ? describePorts(done, ports) : ports,
+    results.requests > 0 ? describeRequestResults(results, requestsPart) : requestsPart,
     casesBegin,
-    describeCasesOfEveryRule(done, cases),
+    describeCasesOfEveryRule(results, casesPart),
   ];
   return `${parts.map((part) => part.trim()).join("\n\n")}\n\n${end}${after}`;
 };

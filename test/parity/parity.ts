@@ -312,7 +312,7 @@ const createDenialCollector = () => {
   };
 };
 
-/** Sends all sequences to one server, several in parallel. Reads the audit log, and deletes the objects that remain. */
+/** Sends all sequences to one server, adds the audit annotations to the answers, and deletes the remaining objects. */
 const sendAndClear = async (
   sequences: NamedSequence[],
   { as, readAuditAnnotations }: TestCluster,
@@ -329,6 +329,7 @@ const sendAndClear = async (
   return turnsBySequence;
 };
 
+/** Sends all sequences to one server, several in parallel. */
 const sendAll = async (
   sequences: NamedSequence[],
   as: GetClient,

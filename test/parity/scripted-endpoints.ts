@@ -84,6 +84,7 @@ export interface ConfigurationUseDetector {
   ask: (admin: TestClusterClient) => ReturnType<TestClusterClient>;
 }
 
+/** Returns the detector. The added entry calls the endpoint at `url`, whose certificate has this CA. */
 const openAnnouncer = (url: string, ca: string): ConfigurationUseDetector => {
   let count = 0;
   const announce = (manifest: Configuration) => {

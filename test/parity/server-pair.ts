@@ -161,6 +161,7 @@ const getPreparedStore = (binaries: ControlPlaneBinaries): Promise<string> => {
 };
 const preparedStores = new Map<string, Promise<string>>();
 
+/** Boots a cluster without plugins, creates the initial objects, and returns the folder of its etcd data. */
 const createPreparedStore = async (binaries: ControlPlaneBinaries): Promise<string> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-store-"));
   process.once("exit", () => rmSync(folder, { recursive: true, force: true }));

@@ -145,6 +145,7 @@ const toCall = ({ hook, request }: AdmissionTrace["steps"][number]) => ({
 const normalizeRequest = ({ uid: _, object, oldObject, ...request }: AdmissionRequest) =>
   maskRandomValues({ ...request, object: normalizeObject(object), oldObject: normalizeObject(oldObject) });
 
+/** The fields of metadata that the API server sets. */
 const serverFields = [
   "uid",
   "creationTimestamp",
@@ -191,6 +192,7 @@ const maskRandomValues = <T>(value: T): T =>
       .replaceAll(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/g, "?"),
   );
 
+/** Sorts the keys of all maps in a value, and removes members that are undefined. */
 const sortKeys = (value: unknown): unknown => {
   if (Array.isArray(value)) return value.map(sortKeys);
   if (!isMap(value)) return value;

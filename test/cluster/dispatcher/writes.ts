@@ -27,6 +27,7 @@ interface Kind {
   content(random: Random): JsonMap;
 }
 
+/** The kinds of the written objects. A kind may occur several times, with different contents or versions. */
 const kinds: Kind[] = [
   {
     apiVersion: "v1",
@@ -109,6 +110,7 @@ const createVersion = (name: string, { storage }: { storage: boolean }) => {
   return { name, served: true, storage, schema, subresources: { status: {}, scale } };
 };
 
+/** The definition of a custom kind with two versions. */
 const widgets = {
   apiVersion: "apiextensions.k8s.io/v1",
   kind: "CustomResourceDefinition",

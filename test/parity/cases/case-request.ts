@@ -250,6 +250,7 @@ const fillRequiredFields = (kind: string, object: KubernetesObject): object => {
   return spec ? { ...object, spec: filledSpec } : object;
 };
 
+/** Adds a name, an image, and limits of extended resources, which must equal the requests, to a container. */
 const fillContainer = (container: JsonMap, name: string): JsonMap => {
   const { requests = {}, limits = {} } = Object(container.resources);
   const extended = Object.entries(requests).filter(([key]) => key.includes("/") && !Object.hasOwn(limits, key));

@@ -186,7 +186,7 @@ export const serveSetups = async (
   };
 };
 
-/** Builds webhook configurations, and keeps only the entries for the phase and the variant of this setup. */
+/** Builds webhook configurations that have only the entries for the phase and the variant of this setup. */
 const buildManifests = (
   { name, phase, variant }: CaseRulesWithSettings,
   build: (options: TestWebhookOptions) => WebhookManifests,

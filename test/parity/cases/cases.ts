@@ -40,6 +40,7 @@ export interface RealServerCaseResults {
   /** The comparison with the plugin that the rule reimplements, only for cases that have the plugin's settings. */
   beside?: {
     equal: number;
+    /** The numbers of cases with known differences, by the reason. */
     known: Record<string, number>;
     /** Cases not compared with the plugin, with reasons: for instance, their objects can't exist in a cluster. */
     leftOut: { name: string; reason: string }[];
@@ -116,6 +117,7 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
   return { admin: ours.admin, check, stop: () => running.disposeAsync() };
 };
 
+/** What a check of a rule needs besides its cases. */
 interface RuleContext {
   served: CaseSetupServer;
   /** The minor of the API servers. */

@@ -86,6 +86,7 @@ export const generateSigningRequestObject = (signerName: Arbitrary<string>, requ
     const [apiVersion, kind] = ["certificates.k8s.io/v1", "CertificateSigningRequest"];
     return { apiVersion, kind, metadata: {}, spec: { ...spec, usages: ["client auth"] } };
   });
+/** Generates ClusterTrustBundles of a signer. */
 const buildTrustBundle = (signerName: string | undefined) =>
   fc
     .record({ trustBundle: pickOne(...bundles), finalizers: presentOrAbsent(pickOne(["example.com/keep"])) })
@@ -94,6 +95,7 @@ const buildTrustBundle = (signerName: string | undefined) =>
       const spec = { trustBundle, ...(signerName !== undefined && { signerName }) };
       return { apiVersion, kind, metadata: { ...(finalizers && { finalizers }) }, spec };
     });
+/** Changes of a ClusterTrustBundle: of its certificates, finalizers and labels. */
 const bundleChanges = [
   buildChange(undefined, generateFieldEdit("spec.trustBundle", pickOne(...bundles))),
   buildChange(

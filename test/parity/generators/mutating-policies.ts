@@ -35,6 +35,7 @@ interface MutatedKind {
 }
 
 const addAnnotation = '[JSONPatch{op: "add", path: "/metadata/annotations/team", value: "a"}]';
+/** Mutations that can be applied to objects of any kind. Some of them are errors. */
 const anyMutations: readonly Mutations[] = [
   [annotate("{}"), addAnnotation],
   [annotate("{}"), `has(object.metadata.annotations) ? ${addAnnotation} : ${annotate('{"team": "b"}')}`],
@@ -157,6 +158,7 @@ const deployments: MutatedKind = {
   ],
 };
 
+/** A custom kind whose schema has lists and maps of every type. */
 const gadgets: MutatedKind = {
   rule: { apiGroups: ["example.com"], apiVersions: ["v1"], resources: ["gadgets"] },
   conditions: ["has(object.spec.tags)", "object.spec.size > 1"],
@@ -224,6 +226,7 @@ const variables = [
   { name: "bad", expression: "object.nope" },
   { name: "list", expression: "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]" },
 ];
+/** matchConditions for objects of any kind. */
 const anyConditions = [
   "!(object.metadata == 'x')",
   "object.metadata.labels != 1",
@@ -238,6 +241,7 @@ const toMutation = (expression: string) =>
   expression.startsWith("Object")
     ? { patchType: "ApplyConfiguration", applyConfiguration: { expression } }
     : { patchType: "JSONPatch", jsonPatch: { expression } };
+/** Generates the `matchResources` of a binding. */
 const matchResources = presentOrAbsent(
   pickOne<object>(
     { objectSelector: { matchLabels: { app: "x" } } },
@@ -252,6 +256,7 @@ const matchResources = presentOrAbsent(
 const count = 240;
 const getKind = (index: number) => kinds[index % kinds.length] ?? configMaps;
 
+/** A generator for each policy. The policy number N is for the kind number N modulo 4. */
 const policies = Array.from({ length: count }, (_, index) => {
   const kind = getKind(index);
   return parameters.chain(({ paramKind, paramRef }) => {
@@ -315,6 +320,7 @@ const pairedRules = {
   resourceRules: kinds.map(({ rule }) => ({ ...rule, operations: ["CREATE"] })),
   objectSelector: { matchLabels: { [pairLabel]: "on" } },
 };
+/** Policies that are not generated: two that change the same objects, and one for the subresource `scale`. */
 const fixedPolicies: readonly KubernetesObject[] = [
   ...buildPolicyWithBinding("MutatingAdmissionPolicy", "first-of-pair", {
     reinvocationPolicy: "IfNeeded",
@@ -392,6 +398,7 @@ const gadgetKind = buildKindDefinition("Gadget", {
   },
 });
 
+/** The set of MutatingAdmissionPolicies that comparisons use. */
 export const mutatingPolicySet: PolicySet = {
   policies: [...mutatingPolicies, ...fixedPolicies],
   lastPolicy,
@@ -416,6 +423,7 @@ const buildMetadata = (kind: MutatedKind) => {
   return generateWholeObjects({ labels });
 };
 const number = pickOne("1", "2", "3", "many");
+/** Generates ConfigMaps whose labels choose policies. */
 const configMap = generateWholeObjects({
   apiVersion: pickOne("v1"),
   kind: pickOne("ConfigMap"),
@@ -434,6 +442,7 @@ const ports = pickOne(
   [{ containerPort: 80, protocol: "UDP" }],
   [{ containerPort: 81, name: "p" }],
 );
+/** Generates Deployments whose labels choose policies. */
 const deployment = fc
   .record({
     metadata: buildMetadata(deployments),
@@ -450,6 +459,7 @@ const deployment = fc
     const spec = { replicas, selector: { matchLabels: labels }, template };
     return { apiVersion: "apps/v1", kind: "Deployment", metadata, spec };
   });
+/** Generates custom resources whose labels choose policies. */
 const gadget = generateWholeObjects({
   apiVersion: pickOne("example.com/v1"),
   kind: pickOne("Gadget"),

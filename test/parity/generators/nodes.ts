@@ -92,6 +92,7 @@ const podSpecFields = pickOne<JsonMap>(
     {},
   ].map((source) => ({ volumes: [{ name: "v", ...source }] })),
 );
+/** Generates owner references, most of which are valid for a mirror pod of node n1. */
 const owner = fc
   .record({
     name: pickOne("n1", "n1", "n1", "n1", "n2"),
@@ -100,6 +101,7 @@ const owner = fc
     blockOwnerDeletion: pickOne(undefined, undefined, undefined, false, true),
   })
   .map((owner) => ({ apiVersion: "v1", kind: "Node", ...owner }));
+/** Generates mirror pods, which are the only pods that a kubelet may create. Some have faults. */
 const mirrorPod = fc
   .record({
     annotations: pickOne<JsonMap>(mirror, mirror, mirror, mirror, mirror, {}),
@@ -117,6 +119,7 @@ const mirrorPod = fc
 
 const editLabel = (key: string) =>
   pickOne("a", "b").map((value): FieldEdit => ({ path: ["metadata", "labels", key], value }));
+/** Generates edits of a pod's status. */
 const status = [
   generateFieldEdit("status.phase", pickOne("Running", "Failed")),
   generateFieldEdit("status.message", pickOne("a", "b")),
@@ -173,6 +176,7 @@ const node = generateWholeObjects({
     pickOne<JsonMap>({ taints: [{ key: "t", effect: "NoSchedule" }] }, { configSource }, { podCIDR: "10.1.0.0/24" }),
   ),
 }).map((rest) => ({ apiVersion: "v1", kind: "Node", metadata: {}, ...rest }));
+/** Edits of a Node. A kubelet may make only some of them. */
 const nodeChanges = [
   ...labelKeys.map(editLabel),
   generateFieldEdit("metadata.labels", pickOne(undefined)),
@@ -187,6 +191,7 @@ const nodeChanges = [
   generateFieldEdit("status.phase", pickOne("Running")),
 ];
 
+/** Generates requests for tokens of a ServiceAccount, most of them for a pod on node n1. */
 const token = fc
   .record({
     audiences: pickOne<string[] | undefined>(
@@ -240,6 +245,7 @@ const resourceSlice = pickOne<JsonMap>(
   spec: buildSlice(node),
 }));
 
+/** Generates requests for the certificate of a pod, most of them for a pod on node n1. */
 const podCertificate = fc
   .record({
     nodeName: pickOne("n1", "n1", "n1", "n1", "n1", "n2"),

@@ -41,6 +41,7 @@ const annotations = fc.oneof(
   { weight: 1, arbitrary: fc.constant({ [competingWebhookAnnotation]: "yes" }) },
 );
 
+/** Builds generators of image names and pull policies. */
 const buildImages = ({ mostly }: Odds) => {
   const image = mostly(
     pickOne(
@@ -57,6 +58,7 @@ const buildImages = ({ mostly }: Odds) => {
   return { image, pullPolicy };
 };
 
+/** Builds a generator of the resources of a container. */
 const buildResources = ({ mostly, ifInvalid }: Odds) => {
   const quantity = mostly(pickOne("1", "2", "0", "4k"), pickOne("-1", "one", "1.5", "1e3", "0.0001", "", "1Ki"));
   const ordinary = {
@@ -104,6 +106,7 @@ const buildResources = ({ mostly, ifInvalid }: Odds) => {
   );
 };
 
+/** Builds a generator of probes. */
 const buildProbe = ({ mostly }: Odds) =>
   fc
     .tuple(
@@ -121,6 +124,7 @@ const buildProbe = ({ mostly }: Odds) =>
     )
     .map(([handler, numbers]) => ({ ...handler, ...numbers }));
 
+/** Builds generators of the security contexts of containers and of pods. */
 const buildSecurityContexts = ({ mostly }: Odds) => {
   const securityContext = mostly(
     pickOne<JsonMap>(
@@ -158,6 +162,7 @@ const buildSecurityContexts = ({ mostly }: Odds) => {
   return { securityContext, podSecurityContext };
 };
 
+/** Builds generators of lists of containers, init containers and ephemeral containers. */
 const buildContainers = (odds: Odds) => {
   const { mayBeInvalid, mostly } = odds;
   const { image, pullPolicy } = buildImages(odds);
@@ -242,6 +247,7 @@ const buildVolumes = (odds: Odds) => {
   ).map((volumes) => volumes.map(({ name, ...source }, index) => ({ name: name ?? `v${index}`, ...source })));
 };
 
+/** Builds a generator of the affinity of a pod. */
 const buildAffinity = ({ mostly }: Odds) => {
   const topologyKey = mostly(
     pickOne("kubernetes.io/hostname", "kubernetes.io/hostname", "topology.kubernetes.io/zone", "rack"),
@@ -268,6 +274,7 @@ const buildAffinity = ({ mostly }: Odds) => {
   });
 };
 
+/** Builds a generator of tolerations: valid ones of several forms, and invalid ones. */
 const buildToleration = ({ ifInvalid }: Odds) => {
   const lost = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
   return fc.oneof(
@@ -310,6 +317,7 @@ const buildToleration = ({ ifInvalid }: Odds) => {
   );
 };
 
+/** Builds generators of pod specs and of their parts. */
 const buildPods = (odds: Odds) => {
   const { mostly } = odds;
   const parts = buildContainers(odds);
@@ -349,6 +357,7 @@ const buildPods = (odds: Odds) => {
 };
 type Pods = ReturnType<typeof buildPods>;
 
+/** Builds generators of Service specs and of external IP addresses. */
 const buildServices = ({ mostly }: Odds) => {
   const ip = mostly(pickOne("192.0.2.1", "192.0.2.2", "2001:db8::1"), pickOne("127.0.0.1", "", "host", "192.0.2.1"));
   const externalIPs = fc.array(ip, { maxLength: 3 });
@@ -399,6 +408,7 @@ const buildTaints = ({ mostly }: Odds) =>
 
 const storage = pickOne("1Gi", "2Gi", "1e9", "0.5Gi");
 
+/** Builds generators of Deployments, StatefulSets and Jobs. */
 const buildWorkloadSpecs = ({ mayBeInvalid, mostly }: Odds, { podSpec }: Pods) => {
   /** Generates a Deployment's or StatefulSet's spec: the fields that both have, and those in `members`. */
   const buildWorkload = (members: Record<string, Arbitrary<unknown>>) =>
@@ -427,6 +437,7 @@ const buildWorkloadSpecs = ({ mayBeInvalid, mostly }: Odds, { podSpec }: Pods) =
   };
 };
 
+/** Builds generators of the kinds of storage. */
 const buildStorageSpecs = ({ mostly }: Odds) => ({
   persistentvolumeclaims: generateWholeObjects({
     spec: generateWholeObjects({
@@ -465,6 +476,7 @@ const buildStorageSpecs = ({ mostly }: Odds) => ({
   }),
 });
 
+/** Builds generators of the fields of objects beside apiVersion, kind and metadata, by kind. */
 const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<GeneratedKind, Arbitrary<JsonMap>> => {
   const { mostly } = odds;
   const taints = buildTaints(odds);
@@ -535,6 +547,7 @@ const classAnnotations: Partial<Record<GeneratedKind, Arbitrary<JsonMap | undefi
   persistentvolumeclaims: presentOrAbsent(pickOne({ "volume.beta.kubernetes.io/storage-class": "slow" }), 1, 8),
 };
 
+/** Builds a generator of objects of a kind, and generators of edits that fit all kinds. */
 const buildObjects = (odds: Odds, specs: Record<GeneratedKind, Arbitrary<JsonMap>>) => {
   const finalizers = buildFinalizers(odds);
   const metadata = generateWholeObjects({

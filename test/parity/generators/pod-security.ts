@@ -55,6 +55,7 @@ const sharedFields = {
   runAsUser: presentOrAbsent(pickOne(0, 1000), 1, 5),
 };
 const capability = pickOne("NET_BIND_SERVICE", "CHOWN", "NET_RAW", "SYS_PTRACE", "ALL", "MKNOD", "é😀", "\ue000");
+/** Generates the security context of a container. Three of five forbid privilege escalation and drop capabilities. */
 const containerSecurityContext = fc
   .tuple(
     generateWholeObjects({
@@ -88,6 +89,7 @@ const hostPorts = pickOne(
   ],
   [{ containerPort: 80, hostPort: 80 }],
 );
+/** Builds a generator of containers. Only some containers, such as init containers, may have no probes. */
 const buildContainer = (name: string, { hasProbes }: { hasProbes: boolean }) =>
   generateWholeObjects({
     name: pickOne(name),
@@ -105,6 +107,7 @@ const buildContainer = (name: string, { hasProbes }: { hasProbes: boolean }) =>
     ports: presentOrAbsent(hostPorts, 1, 9),
   });
 
+/** Generates sources of volumes. The level `restricted` allows only some of them. */
 const source = pickOne<JsonMap>(
   { emptyDir: {} },
   { configMap: { name: "a" } },
@@ -122,6 +125,7 @@ const source = pickOne<JsonMap>(
   { flexVolume: { driver: "example.com/a" } },
 );
 const volumes = buildList(source, 3).map((found) => found.map((source, index) => ({ name: `v${index}`, ...source })));
+/** Generates names of sysctls. The level `baseline` allows only some of them. */
 const sysctl = pickOne(
   "kernel.shm_rmid_forced",
   "net.ipv4.ip_local_reserved_ports",
@@ -139,6 +143,7 @@ const debuggers = fc
   .tuple(buildContainer("e0", { hasProbes: false }))
   .map((found) => found.map(({ ports: _, ...one }) => one));
 
+/** Generates specs of pods, some of which violate the levels `baseline` and `restricted`. */
 const spec = fc
   .tuple(
     generateWholeObjects({
@@ -185,6 +190,7 @@ const windowsPodSpec = pickOne<JsonMap>(
     ...(isHostProcess && { hostNetwork: true, securityContext: { windowsOptions: { hostProcess: true } } }),
   };
 });
+/** Generates annotations about AppArmor and seccomp for a container. */
 const annotations = fc
   .tuple(
     pickOne("apparmor.security.beta", "seccomp.security.alpha"),
@@ -212,6 +218,7 @@ interface PodTemplate {
   metadata: JsonMap;
   spec: JsonMap;
 }
+/** Generates pod templates: generated ones, those of Windows pods, and upstream's test pods. */
 const template: Arbitrary<PodTemplate> = fc.oneof(
   {
     weight: 6,
@@ -266,6 +273,7 @@ const workloads: Record<string, [RequestSequence["kind"], string, (template: Pod
 
 const level = pickOne("privileged", "baseline", "baseline", "restricted", "restricted", "Baseline", "");
 const version = pickOne("latest", "v1.0", "v1.21", "v1.34", "v1.99", "1.30");
+/** Generates the Pod Security labels of a namespace. Some values are invalid. */
 const labels = fc
   .record({
     enforce: presentOrAbsent(level, 2),
@@ -286,6 +294,7 @@ const relabel = fc.oneof(
 
 const existingNamespaces = [population, population, population, "secured-oddly", "secured-firmly", "secured-not"];
 
+/** Scenarios for PodSecurity, by name. */
 export const podSecurityScenarios = {
   securedPods: buildScenario(
     "pods",

@@ -67,6 +67,7 @@ const amounts = {
 } satisfies Record<string, Record<string, Arbitrary<string>>>;
 type QuotaKind = keyof typeof amounts;
 
+/** Generates scopes of a quota that select pods or claims by their classes. */
 const classScope = fc
   .record({
     scopeName: pickOne("PriorityClass", "PriorityClass", "VolumeAttributesClass"),
@@ -148,6 +149,7 @@ const requested = generateWholeObjects({
 });
 const limit = { cpu: "8", memory: "8Gi", "ephemeral-storage": "9Gi" };
 const devices = pickOne({ "example.com/gpu": "1" }, { "example.com/gpu": "2", "hugepages-2Mi": "4Mi" });
+/** Generates the resources of a container, mostly with limits. */
 const resources = fc
   .record({ requests: requested, limits: presentOrAbsent(pickOne(limit), 9), devices: presentOrAbsent(devices, 1, 5) })
   .map(({ requests, limits, devices }) => ({
@@ -175,6 +177,7 @@ const affinity = fc.oneof(
     podAntiAffinity: { preferredDuringSchedulingIgnoredDuringExecution: [{ weight: 1, podAffinityTerm }] },
   })),
 );
+/** Generates pods with all fields that quotas read. */
 const pod = generateWholeObjects({
   containers: buildContainers("c", 2),
   initContainers: presentOrAbsent(buildContainers("i", 2, pickOne({}, { restartPolicy: "Always" })), 1, 3),
@@ -217,6 +220,7 @@ const reportResize = buildEditStep(
   "status",
 );
 
+/** Generates PersistentVolumeClaims, some of which name their class by the older annotation. */
 const claim = fc
   .record({
     storage: pickOne("1Gi", "2G", "1e9", "1500m", "512Mi"),
@@ -230,6 +234,7 @@ const claim = fc
     metadata: betaClass === undefined ? {} : { annotations: { "volume.beta.kubernetes.io/storage-class": betaClass } },
     spec: { accessModes: ["ReadWriteOnce"], resources: { requests: { storage } }, ...spec },
   }));
+/** Sets the status of a claim as a controller does when it binds the claim. */
 const bind = buildEditStep(
   generateEditLists(
     generateFieldEdit("status.phase", pickOne("Bound")),
@@ -243,6 +248,7 @@ const grow = buildEditStep(
   wrapEdit(generateFieldEdit("spec.resources.requests.storage", pickOne("2Gi", "3Gi", "5Gi", "1.5Gi"))),
 );
 
+/** Generates Services with one to three ports. */
 const service = fc
   .record({
     type: pickOne("ClusterIP", "NodePort", "LoadBalancer"),
@@ -264,6 +270,7 @@ const retype = buildEditStep(
 );
 const addPort = buildEditStep(wrapEdit(generateFieldEdit("spec.ports.-", pickOne({ name: "more", port: 8080 }))));
 
+/** Generates requests for devices of one class. */
 const exactRequest = fc
   .record({
     deviceClassName: pickOne("gpu", "gpu", "nic", "other"),

@@ -65,6 +65,7 @@ const validResources = fc.oneof(
 const buildContainer = (name: string, resources: Arbitrary<unknown> = validResources) =>
   generateWholeObjects({ name: pickOne(name), image: pickOne(image), resources: presentOrAbsent(resources, 3) });
 
+/** Generates pods whose resources are near the limits of a LimitRange. */
 const podNearLimits = buildPod(
   generateWholeObjects({
     containers: fc.oneof(fc.tuple(buildContainer("c0")), fc.tuple(buildContainer("c0"), buildContainer("c1"))),
@@ -116,6 +117,7 @@ const resizeGuaranteed = cpu.chain((amount) =>
     ),
   ),
 );
+/** Scenarios of pods whose resources are changed by the subresource `resize`. */
 const resizeScenarios = fc.oneof(
   buildObjectScenario("pods", buildPodOnNode({}), [resize, labelSteps]),
   buildObjectScenario("pods", buildPodOnNode({ containers: fc.tuple(buildContainer("c0", guaranteed)) }), [
@@ -163,6 +165,7 @@ const topology = pickOne(
 
 const mirror = { "kubernetes.io/config.mirror": "x" };
 const referToSecret = (name: string) => ({ secretKeyRef: { name, key: "k" } });
+/** Generates environment variables of a container, some from secrets. */
 const environment = pickOne<JsonMap>(
   {},
   {},
@@ -181,6 +184,7 @@ const mounts = pickOne<JsonMap>(
 );
 const buildAccountedContainer = (name: string) =>
   fc.tuple(environment, mounts).map(([environment, mounts]) => ({ name, image, ...environment, ...mounts }));
+/** Generates volumes, some with a secret. */
 const volume = pickOne<JsonMap>(
   { name: "v", emptyDir: {} },
   { name: "v", secret: { secretName: "a" } },
@@ -190,6 +194,7 @@ const volume = pickOne<JsonMap>(
   { name: "v", projected: { sources: [{ serviceAccountToken: { path: "token" } }] } },
   { name: "v", csi: { driver: "example.com", nodePublishSecretRef: { name: "b" } } },
 );
+/** Generates pods with a ServiceAccount and with fields that the plugin ServiceAccount checks. */
 const accountedPod = buildPod(
   generateWholeObjects({
     containers: fc.oneof(
@@ -215,6 +220,7 @@ const debug = buildEditStep(
   "ephemeralcontainers",
 );
 
+/** Generates pods with a priority class, or with fields that contradict it. */
 const prioritisedPod = buildPod(
   generateWholeObjects({
     priorityClassName: presentOrAbsent(
@@ -226,6 +232,7 @@ const prioritisedPod = buildPod(
   }),
 );
 
+/** Generates pods with a RuntimeClass, or with fields that contradict it. */
 const classedPod = buildPod(
   generateWholeObjects({
     runtimeClassName: presentOrAbsent(pickOne(...generatorRuntimeClassNames, "missing"), 5),
@@ -239,6 +246,7 @@ const classedPod = buildPod(
   }),
 );
 
+/** Generates node selectors, some of which contradict the selector in a namespace's annotation. */
 const selectors = pickOne<JsonMap>(
   {},
   { env: "prod" },
@@ -250,6 +258,7 @@ const selectors = pickOne<JsonMap>(
 );
 const selectingPod = buildPod(generateWholeObjects({ nodeSelector: presentOrAbsent(selectors, 4) }));
 
+/** Generates tolerations, some of which a namespace's annotations don't allow. */
 const toleration = pickOne<JsonMap>(
   { key: "dedicated", operator: "Exists" },
   { key: "tier", operator: "Equal", value: "a", effect: "NoSchedule" },
@@ -268,6 +277,7 @@ const toleratingPod = buildPod(
   }),
 );
 
+/** Generates PersistentVolumeClaims, some of which name their class by the older annotation. */
 const claim = fc
   .record({
     storage: pickOne("1Gi", "1Gi", "2Gi", "1e9", "512Mi", "6Gi"),
@@ -297,6 +307,7 @@ const grow = buildEditStep(
   ),
 );
 
+/** Generates owner references, some of them to unknown kinds. */
 const owner = fc
   .record({
     kind: pickOne(
@@ -352,6 +363,7 @@ const buildOwnedScenario = (kind: GeneratedKind): Arbitrary<RequestSequence> => 
 
 /** The image backend admits a pod with this annotation, whatever its images are. */
 export const breakGlassAnnotation = "ticket.image-policy.k8s.io/break-glass";
+/** Generates names of images. The backend answers by the name, in part with invalid answers. */
 const checkedImage = pickOne(
   "app",
   "app:1",
@@ -361,6 +373,7 @@ const checkedImage = pickOne(
   "fpga:1",
   `app@sha256:${"0af9".repeat(16)}`,
 );
+/** Generates pods about whose images the backend is asked. */
 const podWithCheckedImages = buildPod(
   generateWholeObjects({
     containers: checkedImage.map((image) => [{ name: "c0", image }]),
@@ -381,6 +394,7 @@ const podWithCheckedImages = buildPod(
 
 const parallelism = buildEditStep(wrapEdit(generateFieldEdit("spec.parallelism", pickOne(1, 2, 3, 0))));
 const suspend = buildEditStep(wrapEdit(generateFieldEdit("spec.suspend", fc.boolean())));
+/** Generates Jobs whose pods belong to a pod group. */
 const groupedJob = fc
   .record({
     podGroupName: presentOrAbsent(pickOne("gang", "loose", "missing"), 3),
@@ -400,6 +414,7 @@ const groupedJob = fc
 const moveToGroups = (sequence: Arbitrary<RequestSequence>) =>
   sequence.map((one) => ({ ...one, namespace: "grouped" }));
 
+/** All scenarios by name. plugins.yaml states which of them the comparison of a plugin uses. */
 export const scenarioGenerators = {
   /** Pods with resources near the limits of their namespace. */
   resources: buildObjectScenario("pods", podNearLimits, [resize, labelSteps]),

@@ -85,6 +85,7 @@ const buildChange = (kind: GeneratedKind, generators: ObjectGenerators): Arbitra
   );
 };
 
+/** Generates a request to a pod's subresource `binding` or `eviction`. */
 const bindingOrEviction: Arbitrary<SequenceRequest> = fc
   .tuple(requestOptions, fc.boolean())
   .map(([options, isEviction]): SequenceRequest => {
@@ -111,6 +112,7 @@ const buildApply = (
     .map(([options, body, manager, force]): SequenceRequest => ({ ...options, verb: "apply", manager, force, body }));
 };
 
+/** Generates a sequence that creates an object, changes it up to four times, and deletes it. */
 const buildSequence = (kind: GeneratedKind, generators: ObjectGenerators): Arbitrary<RequestSequence> =>
   fc
     .record({

@@ -19,6 +19,7 @@ export const nestedExpression = ["a", "b", "c", "d", "e", "f"].reduceRight(
   (inner, name) => `variables.list.all(${name}, ${inner})`,
   "true",
 );
+/** Expressions of validations for objects of any kind. Some fail for some objects. */
 const plainExpressions = [
   "object == null || !has(object.data) || object.data.all(k, v, size(v) < 3)",
   "has(object.data.a) && int(object.data.a) > 3",
@@ -47,6 +48,7 @@ const plainExpressions = [
   "oldObject == null || object.data == oldObject.data",
   nestedExpression,
 ];
+/** Expressions about integers, some larger than JavaScript's numbers can be. */
 const integerExpressions = [
   "variables.count != 9007199254740993",
   "variables.count + 1 > 9007199254740993",
@@ -64,6 +66,7 @@ const parameterExpressions = [
   "int(params.data.most) >= size(object.data)",
   "params.metadata.namespace == request.namespace && params.kind == 'ConfigMap'",
 ];
+/** The variables of all policies. */
 const variables = [
   { name: "labels", expression: "has(object.metadata.labels) ? object.metadata.labels : {}" },
   { name: "a", expression: "int(object.data.a)" },
@@ -76,6 +79,7 @@ const variables = [
   },
   { name: "list", expression: "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]" },
 ];
+/** matchConditions of policies. */
 const conditions = [
   "request.operation != 'DELETE'",
   "object.data.b == 'yes'",
@@ -87,6 +91,7 @@ const conditions = [
 ];
 /** With this condition, a policy refuses no real deletion: objects that remain would disturb the next run. */
 const cleaningCondition = "request.operation != 'DELETE' || request.dryRun";
+/** Messages of validations, as texts and as expressions. */
 const messages = [
   {},
   { message: " no " },
@@ -98,6 +103,7 @@ const messages = [
   { messageExpression: "'count ' + string(variables.count)" },
 ];
 
+/** Generates a validation with one of these expressions. */
 const validation = (expressions: readonly string[]) =>
   fc
     .record({
@@ -106,6 +112,7 @@ const validation = (expressions: readonly string[]) =>
       reason: presentOrAbsent(pickOne("Forbidden", "Invalid", "RequestEntityTooLarge")),
     })
     .map(({ message, ...fields }) => omitUndefinedMembers({ ...fields, ...message }));
+/** Generates the audit annotations of a policy. */
 const annotations = pickOne(
   [],
   [],
@@ -138,6 +145,7 @@ const constraints = pickOne(
   { excludeResourceRules: [{ ...configMapRule, operations: ["DELETE"] }] },
   { matchPolicy: "Exact", resourceRules: [{ ...configMapRule, operations: ["CREATE", "UPDATE"] }] },
 );
+/** Generates the `matchResources` of a binding. */
 const matchResources = presentOrAbsent(
   pickOne<object>(
     {
@@ -158,6 +166,7 @@ const matchResources = presentOrAbsent(
   2,
 );
 const actions = pickOne(["Deny"], ["Deny"], ["Deny"], ["Warn"], ["Audit"], ["Deny", "Audit"], ["Warn", "Audit"]);
+/** Generates the kind of parameters of a policy, and the reference to them in the binding. */
 export const parameters = pickOne<{ paramKind?: object; paramRef?: object }>(
   {},
   {},
@@ -184,6 +193,7 @@ export const parameters = pickOne<{ paramKind?: object; paramRef?: object }>(
   { paramKind: { apiVersion: "example.com/v1", kind: "Missing" } },
 );
 
+/** Generates the parts of a policy and of its binding. */
 const policy = parameters.chain(({ paramKind, paramRef }) => {
   const expressions = paramKind
     ? [...plainExpressions, ...parameterExpressions, ...parameterExpressions]
@@ -257,6 +267,7 @@ export const buildPolicyWithBinding = (
   return [{ kind, metadata: { name }, spec }, binding].map((object) => ({ apiVersion, ...object }));
 };
 
+/** A policy for the subresource `scale` of all resources. */
 const scalePolicy = buildPolicyWithBinding(
   "ValidatingAdmissionPolicy",
   "scale",
@@ -338,6 +349,7 @@ export interface PolicySet {
   refused: readonly { apiVersion: string; kind: string }[];
 }
 
+/** The set of ValidatingAdmissionPolicies that comparisons use. */
 export const validatingPolicySet: PolicySet = {
   policies: [...policies, ...scalePolicy],
   lastPolicy,
@@ -359,6 +371,7 @@ const labels = fc
   .map(([names, app]) => omitUndefinedMembers({ ...Object.fromEntries(names.map((name) => [name, "on"])), app }));
 const metadata = generateWholeObjects({ labels });
 const number = pickOne("1", "2", "3", "4", "15", "many");
+/** Generates ConfigMaps whose labels choose policies. */
 const configMap = generateWholeObjects({
   apiVersion: pickOne("v1"),
   kind: pickOne("ConfigMap"),
@@ -372,6 +385,7 @@ const configMap = generateWholeObjects({
     7,
   ),
 });
+/** Generates integers, some around the limits of doubles and of 64 bits. */
 const integer = pickOne<bigint>(
   1n,
   2n ** 53n - 1n,
@@ -381,6 +395,7 @@ const integer = pickOne<bigint>(
   2n ** 62n + 1n,
   2n ** 63n - 1n,
 );
+/** Generates custom resources with integers, whose labels choose policies. */
 const counter = generateWholeObjects({
   apiVersion: pickOne("example.com/v1"),
   kind: pickOne("Counter"),
@@ -397,6 +412,7 @@ const counter = generateWholeObjects({
     ),
   }),
 });
+/** Generates Deployments whose labels choose policies. */
 const deployment = fc.record({ metadata, replicas: pickOne(1, 3, 5), grace: presentOrAbsent(integer) }).map((parts) => {
   const { metadata, replicas, grace: terminationGracePeriodSeconds } = parts;
   const labels = { app: "web" };
@@ -418,6 +434,7 @@ export const buildPriorityClass = (metadata: fc.Arbitrary<object>) =>
 export const editField = (path: string, value: Parameters<typeof generateFieldEdit>[1], subresource?: string) =>
   buildEditStep(wrapEdit(generateFieldEdit(path, value) as fc.Arbitrary<FieldEdit>), subresource);
 
+/** Scenarios for ValidatingAdmissionPolicy, by name. */
 export const validatingPolicyScenarios = {
   /** ConfigMaps, deployments, priority classes and custom resources that choose policies. */
   policies: fc.oneof(
