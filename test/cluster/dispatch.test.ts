@@ -436,6 +436,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       [buildTestRule("names", looking)],
       "rules: { names: { exempt: { namespaces: [spared] } } }",
       async (postern) => {
+        // The API server generates a name only after it has called the mutating webhooks.
         const table: [metadata: Fields, phases: Phase[]][] = [
           [{ name: "claiming" }, ["mutate", "validate"]],
           [{ generateName: "claiming-" }, ["validate"]],

@@ -143,12 +143,11 @@ export const isByValidation = ({ code, body }: TestClusterResponse): boolean =>
 const isByAllocation = ({ message }: TestClusterResponse["body"]): boolean =>
   /\bfailed to allocate\b/.test(String(message));
 
-/** Returns the faults that the API server reports for an invalid object; undefined if it failed before validation. */
-const listFaults = (answer: TestClusterResponse): string[] | undefined => {
-  const causes: Record<string, string>[] = Object(answer.body.details).causes ?? [];
-  return isByAllocation(answer.body)
-    ? undefined
-    : causes.map(({ field, message = "" }) => `${field}: ${message.split("\n", 1)[0]}`);
+/** Returns the faults that the API server reports for an invalid object; undefined if it couldn't allocate an address. */
+const listFaults = ({ body }: TestClusterResponse): string[] | undefined => {
+  if (isByAllocation(body)) return undefined;
+  const causes: Record<string, string>[] = Object(body.details).causes ?? [];
+  return causes.map(({ field, message = "" }) => `${field}: ${message.split("\n", 1)[0]}`);
 };
 
 /** Returns the faults of an object that check reports in the name of API validation. */

@@ -21,7 +21,7 @@ const serverFields: Record<string, string> = {
   clusterIPs: "drawn at random",
   nodePort: "drawn at random",
   healthCheckNodePort: "drawn at random",
-  time: "when a manager of fields last changed them",
+  time: "the time of a field manager's last write",
   token: "signed by a server",
   expirationTimestamp: "a time",
 };

@@ -208,18 +208,19 @@ export const insertParityReport = (page: string, results: ParityRuns): string =>
   return `${parts.map((part) => part.trim()).join("\n\n")}\n\n${end}${after}`;
 };
 
+/** Splits the page into the text before the report, the report's two parts, and the text after the report. */
 const splitReport = (page: string) => {
   const [before = "", rest] = page.split(begin);
   const [report = "", after = "\n"] = rest?.split(end) ?? [];
-  const [ports = "", cases = ""] = report.split(casesBegin);
-  return { before, ports, cases, after };
+  const [requestsPart = "", casesPart = ""] = report.split(casesBegin);
+  return { before, requestsPart, casesPart, after };
 };
 
 /**
  * Describes the results of generated requests. The results of rules and minors that were not compared in these runs are
  * taken from `oldText`.
  */
-const describePorts = ({ runs, requests, seed, names }: ParityRuns, oldText: string): string => {
+const describeRequestResults = ({ runs, requests, seed, names }: ParityRuns, oldText: string): string => {
   const [headings = [], ...rows] = parseTable(oldText);
   const oldVersions = headings.filter((heading) => heading.startsWith("v"));
   const versions = new Map(

@@ -112,6 +112,7 @@ export const measureParity = async (
     .map((sequence) => toServedVersions(sequence, minor))
     .filter((sequence) => sequence !== undefined);
   const sequences = sample(generator, options).map((sequence, index) => ({ sequence, name: `s${index}` }));
+  // A plugin that refuses all objects is turned on only after some objects were created.
   const isLate = refusingPlugins.has(upstreamPlugin.plugin);
   const fill = (as: GetClient) => sendAll(sequences.filter(isCreatedBefore).map(toCreation), as);
   const late = isLate ? { enable: [upstreamPlugin.plugin], fill } : undefined;
@@ -127,6 +128,7 @@ export const measureParity = async (
     stack.defer(served.stop);
     return served;
   };
+  // Both servers also call `competingRule`, which changes pods after the plugin or the rule.
   const competingOnly = await open([]);
   const withRule = await open([port]);
   const withoutConditions = await open([{ ...port, rule: deleteConditions(port.rule) }]);

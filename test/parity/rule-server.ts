@@ -182,7 +182,7 @@ export const applyConfigurations = async (
     if (code >= 300) throw new Error(`the API server refuses the ${body.kind}: ${answer.message}`);
   }
   await waitUntil("the API server did not call by the new webhooks", async () => {
-    const { code, warnings } = await announcer.ask(admin);
+    const { code, warnings } = await announcer.sendProbe(admin);
     // If a mutating entry refuses everything, the API server never calls the validating configuration.
     const isCalled = ({ body }: (typeof announced)[number]) => code < 300 || body.webhooks.length > 1;
     return announced.filter(isCalled).every(({ word }) => warnings.includes(word));
@@ -197,7 +197,7 @@ export const deleteTestWebhookConfigurations = async (
 ): Promise<void> => {
   for (const body of manifests) await admin({ method: "DELETE", path: getObjectApiPath(body) });
   await waitUntil("the API server still calls by webhooks that are gone", async () => {
-    const { code, warnings } = await announcer.ask(admin);
+    const { code, warnings } = await announcer.sendProbe(admin);
     const isGone = ({ kind, metadata }: WebhookManifests[number]) =>
       !warnings.some((word) => word.startsWith(`${kind}/${metadata.name}/`));
     return code === 201 && manifests.every(isGone);

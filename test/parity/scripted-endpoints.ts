@@ -81,7 +81,7 @@ export interface ConfigurationUseDetector {
   /** Returns the configuration with the added entry, and the entry's word. */
   announce(manifest: Configuration): { body: Configuration; word: string };
   /** Sends the special request. The warnings of the answer are the words of the configurations that are in use. */
-  ask: (admin: TestClusterClient) => ReturnType<TestClusterClient>;
+  sendProbe: (admin: TestClusterClient) => ReturnType<TestClusterClient>;
 }
 
 /** Returns the detector. The added entry calls the endpoint at `url`, whose certificate has this CA. */
@@ -108,5 +108,5 @@ const openAnnouncer = (url: string, ca: string): ConfigurationUseDetector => {
   };
   const body = { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: { name: "announcer" } };
   const path = "/apis/coordination.k8s.io/v1/namespaces/default/leases?dryRun=All";
-  return { announce, ask: (admin) => admin({ method: "POST", path, body }) };
+  return { announce, sendProbe: (admin) => admin({ method: "POST", path, body }) };
 };
