@@ -580,7 +580,18 @@ const createLeaf = (random: Random, type: string, scope: Scope): string => {
   }
 };
 
+/** Matches the beginning of a placeholder in a template, such as `$list` in `$list(T)`. */
 const holePattern = /\$(\w+)/g;
+
+/** Returns the index of the parenthesis that closes the one at `start`. */
+const findClosingParenthesis = (text: string, start: number): number => {
+  let depth = 0;
+  for (let index = start; index < text.length; index++) {
+    if (text[index] === "(") depth++;
+    if (text[index] === ")" && --depth === 0) return index;
+  }
+  throw new Error(`a parenthesis isn't closed in ${text}`);
+};
 
 /**
  * Replaces the placeholders of a template in their order. A variable that the template declares can be used in the
@@ -603,10 +614,9 @@ const fillTemplate = (
     end = match.index + length;
     let inner: string | undefined;
     if (template[end] === "(" && ["list", "map", "optional", "text", "var"].includes(name)) {
-      let close = end + 1;
-      for (let open = 1; open > 0; close++) open += template[close] === "(" ? 1 : template[close] === ")" ? -1 : 0;
-      inner = template.slice(end + 1, close - 1);
-      end = close;
+      const close = findClosingParenthesis(template, end);
+      inner = template.slice(end + 1, close);
+      end = close + 1;
     }
     if (name === "text") result += pickText(random, inner ?? "");
     else if (name === "var" && inner !== undefined) {

@@ -76,6 +76,7 @@ const placeholders = {
   KEY: key,
   BASE: base,
   OTHER_CA: toBase64(otherCertificate.ca),
+  // A sentence about a difference shows only the beginning of a long value.
   OWN_CA: toBase64(certificate.ca).slice(0, 159),
 };
 let rowsText = JSON.stringify(rowsWithPlaceholders);

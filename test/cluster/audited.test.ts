@@ -299,6 +299,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
   it("lets the cluster's authorizer answer the questions in a matchCondition", async () => {
     const { webhooks, ...configuration } = JSON.parse(await readFile(join(folder, "sizes.json"), "utf8"));
     const check = "authorizer.group('example.com').resource('widgets').namespace(request.namespace).check('approve')";
+    // The API server doesn't call this webhook for users who may approve Widgets.
     const matchConditions = [{ name: "may-not-approve", expression: `!${check}.allowed()` }];
     const conditional = { ...configuration, webhooks: [{ ...webhooks[0], matchConditions }] };
     await writeFile(join(folder, "conditional.json"), JSON.stringify(conditional));

@@ -315,7 +315,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
   });
 
   it("gets an answer, before it has sent the whole body, to a review that is too large for API Gateway", async () => {
-    const rules = [buildTestRule("vast", createPhaseRule("mutate", { summary: "Sees it before it is validated." }))];
+    const rules = [buildTestRule("vast", createPhaseRule("mutate", { summary: "Is called before API validation." }))];
     await runWhileServing(rules, "rules: { vast: { failurePolicy: Fail } }", async () => {
       // In the review, each `<` has six bytes, so the review is larger than the 10 MB that API Gateway takes.
       const configMap = createConfigMap("vast", { text: "<".repeat(3_000_000) });

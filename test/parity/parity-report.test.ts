@@ -98,13 +98,13 @@ describe("the page of results", () => {
   });
 
   it("has a newer version of a minor in place of the older version of this minor", () => {
-    const twice = insertParityReport(fullPage, {
+    const updatedPage = insertParityReport(fullPage, {
       ...run,
       seed: 8,
       runs: [older, { ...newest, kubernetes: "v1.36.4" }],
     });
-    assert.equal(twice.split("## Generated requests").length, 2);
-    assert.equal(twice, fullPage.replaceAll("v1.36.3", "v1.36.4").replace("--seed 7", "--seed 8"));
+    assert.equal(updatedPage.split("## Generated requests").length, 2);
+    assert.equal(updatedPage, fullPage.replaceAll("v1.36.3", "v1.36.4").replace("--seed 7", "--seed 8"));
   });
 
   it("changes only in the lines about the rules that were compared", () => {
@@ -150,11 +150,11 @@ describe("the page of results", () => {
   it("changes only in its table of cases after a run without requests", () => {
     const cases = [{ ...fine, cases: 5 }];
     const runs = [{ kubernetes: "v1.36.4", rules: [], cases }];
-    const twice = insertParityReport(fullPage, { ...run, runs, requests: 0, seed: 8 });
+    const updatedPage = insertParityReport(fullPage, { ...run, runs, requests: 0, seed: 8 });
     const wanted = fullPage
       .replace("| always-pull-images | 4 |", "| always-pull-images | 5 |")
       .replace("every rule, sent to kube-apiserver v1.36.3", "every rule, sent to kube-apiserver v1.36.4");
-    assert.equal(twice, wanted);
+    assert.equal(updatedPage, wanted);
   });
 
   it("keeps a line if a later run differs only in the order in which the API server lists errors", () => {

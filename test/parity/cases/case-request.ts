@@ -199,7 +199,7 @@ const listConnectOptions = ({
 
 const image = "registry.example.com/app:1";
 const labels = { app: "a" };
-const selecting = {
+const selectorAndTemplate = {
   selector: { matchLabels: labels },
   template: { metadata: { labels }, spec: { containers: [{ name: "a", image }] } },
 };
@@ -207,7 +207,7 @@ const selecting = {
 /** For each kind, the fields without which the API server accepts no object. */
 const requiredFields: Record<string, (namespace: string | undefined) => JsonMap> = {
   Binding: () => ({ target: { kind: "Node", name: "n1" } }),
-  Deployment: () => ({ spec: selecting }),
+  Deployment: () => ({ spec: selectorAndTemplate }),
   Event: (namespace) => ({ involvedObject: { namespace } }),
   Ingress: () => ({ spec: { defaultBackend: { service: { name: "a", port: { number: 80 } } } } }),
   Job: () => ({ spec: { template: { spec: { restartPolicy: "Never", containers: [{ name: "a", image }] } } } }),
@@ -220,7 +220,7 @@ const requiredFields: Record<string, (namespace: string | undefined) => JsonMap>
   SelfSubjectAccessReview: () => ({ spec: { nonResourceAttributes: { path: "/", verb: "get" } } }),
   Service: () => ({ spec: { ports: [{ port: 80 }] } }),
   StorageClass: () => ({ provisioner: "example.com" }),
-  StatefulSet: () => ({ spec: { ...selecting, serviceName: "a" } }),
+  StatefulSet: () => ({ spec: { ...selectorAndTemplate, serviceName: "a" } }),
   TokenReview: () => ({ spec: { token: "a" } }),
   VolumeAttributesClass: () => ({ driverName: "example.com", parameters: { a: "b" } }),
 };

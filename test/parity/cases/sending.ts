@@ -45,12 +45,13 @@ export const createTestObserverRule = () => {
     listed: buildTestRule(
       "observer",
       rule({
-        summary: "Watches.",
+        summary: "Stores every review.",
         match: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] }],
         mutate: (_, { request }) => note("mutate", request),
         validate: (_, { request }) => note("validate", request),
       }),
     ),
+    /** Adds a matchCondition, so that the observer gets only the requests with a word, which the test sends. */
     calledAlways: (manifests: WebhookManifests) =>
       addCondition(`size(${buildExtraExpression(wordKey)}) > 0`, manifests),
     createWord: () => `${count++}`,

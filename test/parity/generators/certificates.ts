@@ -12,8 +12,8 @@ import { assignUser, buildPatchStep, buildScenario, deleteNowStep, generateCreat
 import {
   type FieldEdit,
   generateFieldEdit,
-  presentOrAbsent,
   pickOne,
+  presentOrAbsent,
   type RequestSequence,
   type RequestUser,
   type SequenceRequest,

@@ -1,8 +1,8 @@
 import fc, { type Arbitrary } from "fast-check";
 import {
   generateWholeObjects,
-  presentOrAbsent,
   pickOne,
+  presentOrAbsent,
   type RequestSequence,
   requestOptions,
   type SequenceRequest,

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import type { KubernetesObject } from "#lib/review.ts";
 import { buildScenario, generateCreateStep } from "./scenario-parts.ts";
-import { generateWholeObjects, presentOrAbsent, omitUndefinedMembers, pickOne } from "./steps.ts";
+import { generateWholeObjects, omitUndefinedMembers, pickOne, presentOrAbsent } from "./steps.ts";
 import {
   buildKindDefinition,
   buildPolicyWithBinding,

@@ -9,10 +9,10 @@ import {
   generatePartialObjects,
   generateWholeObjects,
   makeMembersRare,
-  presentOrAbsent,
   omitUndefinedMembers,
   parityGeneratedKinds,
   pickOne,
+  presentOrAbsent,
 } from "./steps.ts";
 
 // Generates objects of all kinds, and their edits.

@@ -13,9 +13,9 @@ import {
   buildList,
   generateFieldEdit,
   generateWholeObjects,
-  presentOrAbsent,
   omitUndefinedMembers,
   pickOne,
+  presentOrAbsent,
   type RequestSequence,
 } from "./steps.ts";
 

@@ -5,8 +5,8 @@ import { buildEditStep, generateCreateStep, generateEditLists, labelSteps, wrapE
 import {
   generateFieldEdit,
   generateWholeObjects,
-  presentOrAbsent,
   pickOne,
+  presentOrAbsent,
   type RequestSequence,
   requestOptions,
   type SequenceQuota,
@@ -22,48 +22,35 @@ const smallCounts = pickOne("9", "5", "3", "2", "1", "0");
 const cpu = pickOne("40e0", "30", "20", "8", "3e0", "1500m", "250e-3", "0");
 const bytes = pickOne("40Gi", "50e9", "40G", "20Gi", "3Gi", "1.5Gi", "1e9", "9223372036854775807", "0");
 
+/** Returns an object with these names, which all have the same generator of amounts. */
+const withAmount = (amount: Arbitrary<string>, ...names: string[]) =>
+  Object.fromEntries(names.map((name) => [name, amount]));
+
 /** For each kind: the names of resources that a quota may limit for objects of this kind, with generated amounts. */
 const amounts = {
   pods: {
-    ...Object.fromEntries(["pods", "count/pods", "requests.example.com/gpu"].map((name) => [name, smallCounts])),
-    "requests.deviceclass.resource.kubernetes.io/gpu": smallCounts,
-    ...Object.fromEntries(["cpu", "requests.cpu", "limits.cpu"].map((name) => [name, cpu])),
-    ...Object.fromEntries(
-      ["memory", "requests.memory", "limits.memory", "requests.ephemeral-storage", "hugepages-2Mi"].map((name) => [
-        name,
-        bytes,
-      ]),
-    ),
+    ...withAmount(smallCounts, "pods", "count/pods", "requests.example.com/gpu"),
+    ...withAmount(smallCounts, "requests.deviceclass.resource.kubernetes.io/gpu"),
+    ...withAmount(cpu, "cpu", "requests.cpu", "limits.cpu"),
+    ...withAmount(bytes, "memory", "requests.memory", "limits.memory", "requests.ephemeral-storage", "hugepages-2Mi"),
   },
-  services: Object.fromEntries(
-    ["services", "count/services", "services.nodeports", "services.loadbalancers"].map((name) => [name, smallCounts]),
-  ),
+  services: withAmount(smallCounts, "services", "count/services", "services.nodeports", "services.loadbalancers"),
   persistentvolumeclaims: {
-    ...Object.fromEntries(
-      [
-        "persistentvolumeclaims",
-        "count/persistentvolumeclaims",
-        "slow.storageclass.storage.k8s.io/persistentvolumeclaims",
-      ].map((name) => [name, smallCounts]),
-    ),
-    ...Object.fromEntries(
-      ["requests.storage", "fast.storageclass.storage.k8s.io/requests.storage"].map((name) => [name, bytes]),
-    ),
+    ...withAmount(smallCounts, "persistentvolumeclaims", "count/persistentvolumeclaims"),
+    ...withAmount(smallCounts, "slow.storageclass.storage.k8s.io/persistentvolumeclaims"),
+    ...withAmount(bytes, "requests.storage", "fast.storageclass.storage.k8s.io/requests.storage"),
   },
-  resourceclaims: Object.fromEntries(
-    [
-      "count/resourceclaims.resource.k8s.io",
-      "gpu.deviceclass.resource.k8s.io/devices",
-      "nic.deviceclass.resource.k8s.io/devices",
-      "requests.deviceclass.resource.kubernetes.io/gpu",
-      "requests.deviceclass.resource.kubernetes.io/nic",
-      "requests.example.com/gpu",
-    ].map((name) => [name, pickOne("90", "40", "5", "2", "0")]),
+  resourceclaims: withAmount(
+    pickOne("90", "40", "5", "2", "0"),
+    "count/resourceclaims.resource.k8s.io",
+    "gpu.deviceclass.resource.k8s.io/devices",
+    "nic.deviceclass.resource.k8s.io/devices",
+    "requests.deviceclass.resource.kubernetes.io/gpu",
+    "requests.deviceclass.resource.kubernetes.io/nic",
+    "requests.example.com/gpu",
   ),
-  configmaps: Object.fromEntries(
-    ["configmaps", "count/configmaps", "count/deployments.apps"].map((name) => [name, smallCounts]),
-  ),
-  deployments: Object.fromEntries(["count/deployments.apps", "pods"].map((name) => [name, smallCounts])),
+  configmaps: withAmount(smallCounts, "configmaps", "count/configmaps", "count/deployments.apps"),
+  deployments: withAmount(smallCounts, "count/deployments.apps", "pods"),
 } satisfies Record<string, Record<string, Arbitrary<string>>>;
 type QuotaKind = keyof typeof amounts;
 

@@ -5,9 +5,9 @@ import {
   type FieldEdit,
   generateFieldEdit,
   generateWholeObjects,
-  presentOrAbsent,
   omitUndefinedMembers,
   pickOne,
+  presentOrAbsent,
 } from "./steps.ts";
 
 // Generates ValidatingAdmissionPolicies, and requests about objects that choose policies by labels with the policies'
