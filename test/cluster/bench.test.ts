@@ -98,7 +98,8 @@ describe("npm run bench, through an API server", await needs("API server", "Go w
         assert.deepEqual(calls?.[what], {}, what);
       assert.deepEqual(calls?.["deletions by kubelets"], { "node-restriction mutate": 1 });
       assert.equal(rounds?.["tokens of Pods"], 1);
-      // The write waits for six calls, one after the other, if each rule is called alone, and for two calls with a group.
+      // The write waits for six calls, one after the other, if each rule is called alone,
+      // and for two calls with a group.
       assert.equal(rounds?.["Pods that need three changes"], kinds === ways[0]?.kinds ? 6 : 2);
       assert.deepEqual(
         kinds.filter(({ again }) => again.changed > 0),

@@ -143,7 +143,10 @@ export const isByValidation = ({ code, body }: TestClusterResponse): boolean =>
 const isByAllocation = ({ message }: TestClusterResponse["body"]): boolean =>
   /\bfailed to allocate\b/.test(String(message));
 
-/** Returns the faults that the API server reports for an invalid object; undefined if it couldn't allocate an address. */
+/**
+ * Returns the faults that the API server reports for an invalid object;
+ * undefined if it couldn't allocate an address.
+ */
 const listFaults = ({ body }: TestClusterResponse): string[] | undefined => {
   if (isByAllocation(body)) return undefined;
   const causes: Record<string, string>[] = Object(body.details).causes ?? [];
