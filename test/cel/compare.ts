@@ -21,6 +21,7 @@ import { type Answer, startEvaluator, type UpstreamEvaluator } from "./upstream.
 
 const macros = [...standardMacros, ...optionalMacros, ...twoVariableMacros, ...sortByMacro];
 
+/** The result of a comparison: the numbers of tasks by outcome, and the unknown differences. */
 export interface Comparison {
   /** The number of compared pairs of an expression and an object. */
   pairs: number;
@@ -55,7 +56,7 @@ const sort = (value: unknown): unknown => {
 /** Returns the position of the first syntax error in issues, such as `1:5`. */
 const findSyntaxError = (issues: string) => /^ERROR: <input>:(\d+:\d+): Syntax error: /m.exec(issues)?.[1];
 
-/** Replaces the text of a syntax error in an error by its position. Errors of variables may contain a syntax error. */
+/** Replaces the text of a syntax error by its position. An error of a variable may contain the error of its syntax. */
 const toComparable = (error: string | undefined) => {
   const position = error === undefined ? undefined : findSyntaxError(error.replace(/.*?(?=ERROR: <input>)/s, ""));
   return position === undefined ? error : `${error?.replace(/ERROR: <input>.*/s, "")}${position}`;
@@ -108,13 +109,13 @@ export const compare = async (
   let answers = evaluator.evaluate(batch);
   for (let done = 0; done < pairs; ) {
     const postern = batch.map((task) => evaluateTask(task, evaluator.minor));
-    const [current, waiting] = [batch, answers];
+    const currentBatch = batch;
+    const upstream = await answers;
     done += batch.length;
     // The Go program evaluates the next tasks while these answers are compared.
     batch = takeBatch(Math.min(batchSize, pairs - done));
-    const upstream = await waiting;
     answers = evaluator.evaluate(batch);
-    const different = current.flatMap((task, index): Difference[] => {
+    const different = currentBatch.flatMap((task, index): Difference[] => {
       const [theirs, ours] = [upstream[index] as Answer, postern[index] as Answer];
       if (isPanic(theirs)) {
         comparison.panics++;
@@ -138,7 +139,9 @@ export const compare = async (
   return comparison;
 };
 
-/** Leaves out differences if Postern's answer is one of several answers that upstream has for the task. */
+/**
+ * Returns the differences, but not those in which Postern's answer is one of upstream's several answers to the task.
+ */
 const dropUndecided = async (evaluator: UpstreamEvaluator, different: readonly Difference[]) => {
   const answers = await evaluator.evaluate(
     different.map(({ task }) => task),
@@ -151,13 +154,9 @@ const dropUndecided = async (evaluator: UpstreamEvaluator, different: readonly D
     // Many keys have more orders than repetitions can show, so a similar answer is accepted: one with another order of
     // lists, and with a cost between the lowest and the highest.
     const costs = upstreamAnswers.map(({ cost = 0 }) => cost);
-    const isWithin = (postern.cost ?? 0) >= Math.min(...costs) && (postern.cost ?? 0) <= Math.max(...costs);
-    const isSimilar = (answer: Answer) =>
-      isWithin &&
-      !compareAnswers(
-        { ...answer, cost: 0, value: sortLists(answer.value) },
-        { ...postern, cost: 0, value: sortLists(postern.value) },
-      );
+    const isCostWithin = (postern.cost ?? 0) >= Math.min(...costs) && (postern.cost ?? 0) <= Math.max(...costs);
+    const reduce = (answer: Answer) => ({ ...answer, cost: 0, value: sortLists(answer.value) });
+    const isSimilar = (answer: Answer) => isCostWithin && !compareAnswers(reduce(answer), reduce(postern));
     return others.length === 0 || !upstreamAnswers.some(isSimilar);
   });
 };
@@ -183,6 +182,7 @@ const findEnd = (text: string, start: number): number => {
   return -1;
 };
 
+/** Splits a text at its commas, but not at commas in brackets. */
 const splitArguments = (text: string): string[] => {
   const parts: string[] = [];
   let start = 0;
@@ -198,39 +198,30 @@ const splitArguments = (text: string): string[] => {
   return [...parts, text.slice(start).trim()];
 };
 
-/** Lists expressions that are shorter than `text`, and may show the same difference. */
+/** Lists expressions that are shorter than `text`, and may show the same difference. The shortest comes first. */
 const listShorter = (text: string): string[] => {
   const found = new Set<string>();
-  const simple = ["1", "'a'", "true", "[]", "dyn(1)", "{}", "x"];
+  const simpleValues = ["1", "'a'", "true", "[]", "dyn(1)", "{}", "x"];
   for (let start = 0; start < text.length; start++) {
     if (!/[([{]/.test(text[start] ?? "")) continue;
     const end = findEnd(text, start);
     if (end < 0) continue;
     const inner = text.slice(start + 1, end);
     const parts = splitArguments(inner);
-    // The part in brackets by itself, the text before and after it, and the text with a simple value instead of the
-    // part.
+    const replaceParts = (newParts: string[]) => text.slice(0, start + 1) + newParts.join(", ") + text.slice(end);
+    // What is in the brackets, and the text without what comes after, before or in the brackets.
     for (const part of [inner, ...parts]) found.add(part);
     found.add(text.slice(0, end + 1));
     found.add(text.slice(start));
     found.add(text.slice(0, start) + text.slice(end + 1));
-    const before = /[\w.]*$/.exec(text.slice(0, start))?.[0].length ?? 0;
-    found.add(text.slice(start - before, end + 1));
-    for (const one of simple) {
-      found.add(text.slice(0, start - before) + one + text.slice(end + 1));
-      for (const [index] of parts.entries())
-        found.add(
-          text.slice(0, start + 1) + parts.map((part, at) => (at === index ? one : part)).join(", ") + text.slice(end),
-        );
-    }
-    for (const [index] of parts.entries()) {
-      found.add(text.slice(0, start + 1) + parts.filter((_, at) => at !== index).join(", ") + text.slice(end));
-      for (const inside of listInner(parts[index] ?? ""))
-        found.add(
-          text.slice(0, start + 1) +
-            parts.map((part, at) => (at === index ? inside : part)).join(", ") +
-            text.slice(end),
-        );
+    // The call alone, and the text with a simple value instead of the call. A call is a name and its brackets.
+    const callStart = start - (/[\w.]*$/.exec(text.slice(0, start))?.[0].length ?? 0);
+    found.add(text.slice(callStart, end + 1));
+    for (const value of simpleValues) found.add(text.slice(0, callStart) + value + text.slice(end + 1));
+    // The text without an argument, or with a simpler one.
+    for (const [index, part] of parts.entries()) {
+      found.add(replaceParts(parts.toSpliced(index, 1)));
+      for (const simpler of [...simpleValues, ...listInner(part)]) found.add(replaceParts(parts.with(index, simpler)));
     }
   }
   for (const { index, 0: operator } of text.matchAll(/ (?:[-+*/%<>?:]|[=!<>]=|&&|\|\||in) |\.\w+/g)) {
@@ -245,6 +236,7 @@ const listShorter = (text: string): string[] => {
     .sort((one, other) => one.length - other.length);
 };
 
+/** Returns the arguments in the first brackets of a text. */
 const listInner = (text: string): string[] => {
   const start = text.search(/[([{]/);
   const end = start < 0 ? -1 : findEnd(text, start);
@@ -261,38 +253,39 @@ const shrink = async (evaluator: UpstreamEvaluator, difference: Difference): Pro
       .filter((expression) => !/range\(\d{5}/.test(expression))
       .map((expression) => ({ ...smallest.task, expression }));
     const answers = await evaluator.evaluate(tasks, 3);
-    const found = tasks
-      .map(
-        (task, index): Difference => ({
-          kind: difference.kind,
-          minor: evaluator.minor,
-          task,
-          upstream: answers[index] as Answer,
-          postern: evaluateTask(task, evaluator.minor),
-        }),
-      )
-      .find(
-        (one) =>
-          !isPanic(one.upstream) &&
-          !one.upstream.others &&
-          compareAnswers(one.upstream, one.postern) === difference.kind &&
-          findReason(one, print) === undefined,
-      );
-    if (!found) return smallest;
-    smallest = found;
+    const { kind, minor } = difference;
+    const candidates = tasks.map((task, index): Difference => {
+      return { kind, minor, task, upstream: answers[index] as Answer, postern: evaluateTask(task, minor) };
+    });
+    const shorter = candidates.find(
+      (one) =>
+        !isPanic(one.upstream) &&
+        !one.upstream.others &&
+        compareAnswers(one.upstream, one.postern) === kind &&
+        findReason(one, print) === undefined,
+    );
+    if (!shorter) return smallest;
+    smallest = shorter;
   }
   return smallest;
 };
 
-const blur = (text: string | undefined) =>
+/** Returns the start of an error without positions, quoted texts and numbers. */
+const generalize = (text: string | undefined) =>
   text
     ?.split("\n")[0]
     ?.replace(/<input>:\d+:\d+/, "")
     .replace(/'[^']*'|"[^"]*"|\d+/g, "…")
     .slice(0, 120);
 
+/** Describes which parts an answer has, with generalized errors. */
 const describeShape = (answer: Answer) =>
-  [blur(answer.issues), blur(answer.creation), blur(answer.error), answer.value === undefined ? "" : "value"].join("|");
+  [
+    generalize(answer.issues),
+    generalize(answer.creation),
+    generalize(answer.error),
+    answer.value === undefined ? "" : "value",
+  ].join("|");
 
 /** Returns a text that is mostly the same for differences with the same cause. */
 const describeCause = ({ kind, task, upstream, postern }: Difference): string => {
@@ -306,26 +299,26 @@ export const groupDifferences = async (
   evaluator: UpstreamEvaluator,
   differences: readonly Difference[],
 ): Promise<{ cause: string; count: number; examples: Difference[] }[]> => {
-  const first = Map.groupBy(differences, (one) => describeCause(one));
+  const sortByLength = (list: readonly Difference[]) =>
+    list.toSorted((one, other) => one.task.expression.length - other.task.expression.length);
   const groups = new Map<string, { cause: string; count: number; examples: Difference[] }>();
-  for (const members of first.values()) {
+  for (const members of Map.groupBy(differences, describeCause).values()) {
     // The shortest expressions are shortened fastest.
-    const shortest = members
-      .toSorted((one, other) => one.task.expression.length - other.task.expression.length)
-      .slice(0, 3);
-    const small: Difference[] = [];
-    for (const one of shortest) small.push(await shrink(evaluator, one));
-    const [smallest] = small.toSorted((one, other) => one.task.expression.length - other.task.expression.length);
-    if (!smallest) continue;
-    const cause = describeCause(smallest);
+    const examples: Difference[] = [];
+    for (const one of sortByLength(members).slice(0, 3)) examples.push(await shrink(evaluator, one));
+    const [shortest] = sortByLength(examples);
+    if (!shortest) continue;
+    // Shortened expressions of several groups may have the same cause. Then these groups are joined.
+    const cause = describeCause(shortest);
     const group = groups.get(cause) ?? { cause, count: 0, examples: [] };
     group.count += members.length;
-    group.examples.push(...small);
+    group.examples.push(...examples);
     groups.set(cause, group);
   }
   return [...groups.values()].sort((one, other) => other.count - one.count);
 };
 
+/** Formats an answer for the report on a difference. */
 const printAnswer = (answer: Answer) => {
   const { issues, creation, error, value, type, cost } = answer;
   const rest = [type, cost === undefined ? "" : `cost ${cost}`].filter(Boolean).join(", ");
@@ -338,6 +331,7 @@ const printAnswer = (answer: Answer) => {
   return `${error === undefined ? print(value).slice(0, 300) : `error: ${error.slice(0, 700)}`} (${rest})`;
 };
 
+/** Formats a difference: the expression, the values that it uses, and both answers. */
 const printDifference = ({ task, upstream, postern }: Difference): string => {
   const { expression, mode, composed, variables } = task;
   const used = Object.entries(variables).filter(

@@ -40,8 +40,8 @@ const unchecked = "Kubernetes refuses unchecked expressions";
 const mixed = "Kubernetes refuses lists and maps of several types";
 
 /**
- * The tests that are left out, with the reasons. `at` is matched with `file/section/test`, `having` with the test's
- * text. Only the first entry that matches a test is used.
+ * The tests that are left out, with the reasons. `at` is matched with `file/section/test`, `having` with the JSON of
+ * the test. Only the first row that matches a test is used.
  */
 const leftOut: readonly { reason: string; at?: RegExp; having?: RegExp }[] = [
   { reason: messages, at: /^(dynamic|enums|proto2|proto2_ext|proto3|wrappers|comparisons\/eq_wrapper)\// },
@@ -62,7 +62,8 @@ const leftOut: readonly { reason: string; at?: RegExp; having?: RegExp }[] = [
   { reason: otherVersion, at: /^optionals\/optionals\/map_(null_entry_no_such_key|present_key_invalid_field)$/ },
 ];
 
-const counts = {
+/** The number of tests that pass, and of those that are left out for each reason. */
+const expectedCounts = {
   passed: 1310,
   [messages]: 682,
   "the library math": 199,
@@ -111,6 +112,7 @@ const toValue = (json: Json): Value => {
   throw new Error(`there is no value for ${kind}`);
 };
 
+/** The types of lib/cel by their names in the specification's protobuf messages. */
 const namedTypes: Readonly<Record<string, Type>> = {
   BOOL: types.bool,
   BYTES: types.bytes,
@@ -148,18 +150,10 @@ const toType = (json: Json): Type => {
 
 const admission = createAdmissionEnvironment({});
 
-/** Runs a test. Returns the reason if it must be left out, and what is wrong if it fails. */
+/** Runs a test of the specification. Returns the reason if the test must be left out, and the fault if it fails. */
 const run = ({ original, type }: Test): { reason: string } | { wrong: string } | undefined => {
-  const {
-    expr,
-    bindings = {},
-    checkOnly,
-    disableCheck,
-    disableMacros,
-    evalError,
-    typedResult,
-    typeEnv = [],
-  }: Json = original;
+  const { expr, bindings = {}, typeEnv = [], evalError, typedResult }: Json = original;
+  const { checkOnly, disableCheck, disableMacros }: Json = original;
   const variables = new Map<string, Type>();
   const functions = new Map(admission.functions);
   for (const { name, ident, function: declared } of typeEnv) {
@@ -174,9 +168,10 @@ const run = ({ original, type }: Test): { reason: string } | { wrong: string } |
     if (declared) functions.set(name, { name, overloads });
   }
   const environment = { ...admission, variables, functions, macros: disableMacros ? [] : admission.macros };
+  /** Returns the fault if an expression fails with this message, unless the test expects an error. */
   const fail = (message: string) => {
-    const isRight = evalError && (/undeclared/.test(evalError.errors[0].message) || !/undeclared/.test(message));
-    return isRight ? undefined : { wrong: message };
+    const isExpected = evalError && (/undeclared/.test(evalError.errors[0].message) || !/undeclared/.test(message));
+    return isExpected ? undefined : { wrong: message };
   };
 
   const parsed = parse(expr, environment.macros);
@@ -188,9 +183,10 @@ const run = ({ original, type }: Test): { reason: string } | { wrong: string } |
     if (failure && disableCheck) return { reason: unchecked };
     return failure && /^expected type '.*' but found '.*'$/.test(message) ? { reason: mixed } : failure;
   }
-  const found = formatType(checked.type);
-  const wanted = typedResult ? formatType(toType(typedResult.deducedType)) : type;
-  if (wanted !== undefined && found !== wanted) return { wrong: `has type ${found} instead of ${wanted}` };
+  const actualType = formatType(checked.type);
+  const wantedType = typedResult ? formatType(toType(typedResult.deducedType)) : type;
+  if (wantedType !== undefined && actualType !== wantedType)
+    return { wrong: `has type ${actualType} instead of ${wantedType}` };
   if (checkOnly) return undefined;
   try {
     const find = (name: string) => (bindings[name] ? toValue(bindings[name].value) : undefined);
@@ -198,8 +194,9 @@ const run = ({ original, type }: Test): { reason: string } | { wrong: string } |
     if ("error" in outcome) return fail(outcome.error);
     const value = print(toCanonical(outcome.value));
     if (evalError) return { wrong: `${value} instead of ${evalError.errors[0].message}` };
-    const result = print(toCanonical(toValue(typedResult?.result ?? original.value ?? { boolValue: true })));
-    return value === result ? undefined : { wrong: `${value} instead of ${result}` };
+    // A test without a value expects `true`.
+    const wanted = print(toCanonical(toValue(typedResult?.result ?? original.value ?? { boolValue: true })));
+    return value === wanted ? undefined : { wrong: `${value} instead of ${wanted}` };
   } catch (error) {
     if (error instanceof EvaluationError) return fail(error.message);
     throw error;
@@ -216,27 +213,27 @@ const listTests = ({
 ];
 
 describe("the tests of CEL's specification", () => {
-  it("pass, except for what Kubernetes doesn't have", (context) => {
-    const found: Record<string, number> = {};
-    const wrong: string[] = [];
+  it("pass, except for tests of what Kubernetes doesn't have", (context) => {
+    const countsByOutcome: Record<string, number> = {};
+    const failures: string[] = [];
     for (const { path, test } of (conformance.suites ?? []).flatMap(listTests)) {
       const json = JSON.stringify(test.original);
-      const known = leftOut.find(({ at, having }) => (at?.test(path) ?? true) && (having?.test(json) ?? true));
-      const outcome = known ?? run(test);
-      if (outcome && "wrong" in outcome) wrong.push(`${path}: ${test.original.expr}: ${outcome.wrong}`);
+      const exception = leftOut.find(({ at, having }) => (at?.test(path) ?? true) && (having?.test(json) ?? true));
+      const outcome = exception ?? run(test);
+      if (outcome && "wrong" in outcome) failures.push(`${path}: ${test.original.expr}: ${outcome.wrong}`);
       else {
-        const count = outcome?.reason ?? "passed";
-        found[count] = (found[count] ?? 0) + 1;
+        const name = outcome?.reason ?? "passed";
+        countsByOutcome[name] = (countsByOutcome[name] ?? 0) + 1;
       }
     }
-    for (const [name, count] of Object.entries(found)) context.diagnostic(`${count} ${name}`);
-    assert.deepEqual(wrong, []);
-    assert.deepEqual(found, counts);
+    for (const [name, count] of Object.entries(countsByOutcome)) context.diagnostic(`${count} ${name}`);
+    assert.deepEqual(failures, []);
+    assert.deepEqual(countsByOutcome, expectedCounts);
   });
 });
 
 describe("the expressions of CEL's specification", await needs("CEL evaluator"), () => {
-  it("have the answers of kube-apiserver's packages", async () => {
+  it("get from lib/cel the answers of kube-apiserver's packages", async () => {
     const evaluator = await startEvaluator(newestMinor);
     const { value: base } = generateTasks(1).next();
     const tests = [checking, comprehension, conformance, parsing].flatMap(listTests);

@@ -29,12 +29,14 @@ type StaticType = { readonly name: string; readonly parameters: readonly StaticT
 
 const parsedTypes = new Map<string, StaticType>();
 
+/** Parses a type as CEL prints it, such as `map(string,list(int))`. */
 const parseType = (text: string): StaticType => {
-  const known = parsedTypes.get(text);
-  if (known) return known;
+  const parsedBefore = parsedTypes.get(text);
+  if (parsedBefore) return parsedBefore;
   const [, name = "", inner] = /^(\w+)(?:\((.*)\))?$/.exec(text) ?? [];
   const parameters: StaticType[] = [];
   let [depth, start] = [0, 0];
+  // Without parentheses, a type has no parameters, and the loop doesn't run.
   const end = inner?.length ?? -1;
   for (let index = 0; index <= end; index++) {
     const character = inner?.[index];
@@ -63,6 +65,7 @@ const letters: Record<string, readonly string[]> = {
   S: ["int", "uint", "double", "duration"],
 };
 const scalars = ["int", "int", "string", "string", "bool", "double", "uint"];
+/** The types that most letters in templates stand for. A type that is listed several times is chosen more often. */
 const anyTypes = [
   ...scalars,
   ...scalars,
@@ -133,11 +136,14 @@ const goals = [
 
 const isLetter = (name: string) => /^[A-Z]$/.test(name);
 
-/** Finds types for the letters of a pattern with which the pattern is the type. Returns false if there are none. */
+/**
+ * Reports whether a pattern such as `list(T)` can stand for a type such as `list(int)`. Adds the types of the pattern's
+ * letters to `bound`.
+ */
 const unify = (pattern: StaticType, type: StaticType, bound: Map<string, StaticType>): boolean => {
   if (isLetter(pattern.name)) {
-    const allowed = letters[pattern.name];
-    if (allowed && !allowed.includes(printType(type))) return false;
+    const allowedTypes = letters[pattern.name];
+    if (allowedTypes && !allowedTypes.includes(printType(type))) return false;
     bound.set(pattern.name, type);
     return true;
   }
@@ -149,6 +155,7 @@ const unify = (pattern: StaticType, type: StaticType, bound: Map<string, StaticT
   );
 };
 
+/** Literals of CEL by type. `key` has names of fields, and `index` has indexes of lists. */
 const literals: Record<string, readonly string[]> = {
   bool: ["true", "false"],
   int: [
@@ -307,9 +314,9 @@ const literals: Record<string, readonly string[]> = {
   index: ["0", "1", "2", "3", "-1", "10", "5"],
 };
 
-/** The values of fields in made-up objects. */
+/** The values of fields in generated objects. */
 const fieldValues: readonly Value[] = [
-  ...[0, 1, 2, -1, 42, 9007199254740993n, 9223372036854775807n, -9223372036854775808n, 3, 10].map((value) => value),
+  ...[0, 1, 2, -1, 42, 9007199254740993n, 9223372036854775807n, -9223372036854775808n, 3, 10],
   ...[1, 0, 0.5, -2.25, 1e21, 1e300, 3].map(toDouble),
   "",
   "a",
@@ -336,13 +343,15 @@ const fieldValues: readonly Value[] = [
 ];
 const fieldNames = ["a", "b", "s", "i", "d", "n", "l", "m", "spec", "namespace", "x", "x-y", "é", "__proto__", "in"];
 
+/** Returns a random value. Lists and maps are nested at most `depth` times. */
 const createFieldValue = (random: Random, depth: number): Value => {
+  // A number from 0 to 1 chooses the kind of value.
   const choice = random.draw();
   if (depth > 0 && choice < 0.02) {
     // A long list, of one value or of small numbers.
     const value = random.pick(fieldValues);
-    const isSame = random.decide(0.7);
-    return Array.from({ length: 20 + random.drawBelow(60) }, () => (isSame ? value : random.drawBelow(100)));
+    const isRepeated = random.decide(0.7);
+    return Array.from({ length: 20 + random.drawBelow(60) }, () => (isRepeated ? value : random.drawBelow(100)));
   }
   if (depth > 0 && choice < 0.2)
     return Array.from({ length: random.drawBelow(4) }, () => createFieldValue(random, depth - 1));
@@ -359,40 +368,42 @@ const createFieldValue = (random: Random, depth: number): Value => {
 };
 
 // Object.fromEntries makes `__proto__` a usual member of the object.
-const createMap = (random: Random, depth: number, most: number): ValueObject =>
+const createMap = (random: Random, depth: number, maxLength: number): ValueObject =>
   Object.fromEntries(
-    Array.from({ length: random.drawBelow(most + 1) }, () => [
+    Array.from({ length: random.drawBelow(maxLength + 1) }, () => [
       random.pick(fieldNames),
       createFieldValue(random, depth),
     ]),
   );
 
-const pathsOf = (value: Value, path: string, depth = 4): [path: string, value: Value][] => {
-  const ofValue: [string, Value][] = [[path, value]];
-  if (depth === 0) return ofValue;
-  if (isList(value))
-    return [...ofValue, ...toArray(value).flatMap((one, index) => pathsOf(one, `${path}[${index}]`, depth - 1))];
-  if (!isMap(value)) return ofValue;
-  return [
-    ...ofValue,
-    ...Object.entries(value).flatMap(([key, one]) =>
-      pathsOf(one, /^[a-zA-Z_]\w*$/.test(key) && key !== "in" ? `${path}.${key}` : `${path}['${key}']`, depth - 1),
-    ),
-  ];
+/** Lists a value and the values in it, with their paths in CEL, such as `object.a[0]` and `object['x-y']`. */
+const listPaths = (value: Value, path: string, depth = 4): [path: string, value: Value][] => {
+  const paths: [string, Value][] = [[path, value]];
+  if (depth > 0 && isList(value))
+    for (const [index, element] of toArray(value).entries())
+      paths.push(...listPaths(element, `${path}[${index}]`, depth - 1));
+  else if (depth > 0 && isMap(value))
+    for (const [key, member] of Object.entries(value)) {
+      const isName = /^[a-zA-Z_]\w*$/.test(key) && key !== "in";
+      paths.push(...listPaths(member, isName ? `${path}.${key}` : `${path}['${key}']`, depth - 1));
+    }
+  return paths;
 };
 
-/** Returns the types as which a value of JSON may be used. */
-const kindsOf = (value: Value): string[] => {
-  if (value === null) return ["null"];
-  if (isList(value)) return ["list"];
-  if (isMap(value)) return ["map"];
-  if (typeof value === "string") return ["string"];
-  if (typeof value === "boolean") return ["bool"];
-  return typeof value === "bigint" || Number.isSafeInteger(value) ? ["int"] : ["double"];
+/** Returns the name of the CEL type that a value of JSON has. */
+const getTypeName = (value: Value): string => {
+  if (value === null) return "null";
+  if (isList(value)) return "list";
+  if (isMap(value)) return "map";
+  if (typeof value === "string") return "string";
+  if (typeof value === "boolean") return "bool";
+  return typeof value === "bigint" || Number.isSafeInteger(value) ? "int" : "double";
 };
 
+/** What a generated expression may use. */
 interface Scope {
   variables: readonly { name: string; type: string }[];
+  /** Paths of values in the object, by the types of the values. */
   paths: ReadonlyMap<string, readonly string[]>;
   /** True if paths must be converted to their types, as in the elements of a list. */
   isTyped: boolean;
@@ -404,56 +415,54 @@ const allTemplates = Object.entries(templates).map(([result, list]) => ({ result
 /** Templates by the type of their value, with the types that the letters in them stand for. */
 const candidatesByType = new Map<string, readonly { template: string; bound: ReadonlyMap<string, StaticType> }[]>();
 
+/** Returns the templates whose value can have a type. */
 const findCandidates = (type: string) => {
-  const known = candidatesByType.get(type);
-  if (known) return known;
+  const foundBefore = candidatesByType.get(type);
+  if (foundBefore) return foundBefore;
   const parsed = parseType(type);
-  const candidates = allTemplates.flatMap(({ result, list }) => {
+  const ofType = allTemplates.flatMap(({ result, list }) => {
     const bound = new Map<string, StaticType>();
     return unify(result, parsed, bound) ? list.map((template) => ({ template, bound })) : [];
   });
-  const add = (list: readonly string[], letter: string) =>
+  const bindLetter = (list: readonly string[], letter: string) =>
     list.map((template) => ({ template, bound: new Map([[letter, parsed]]) }));
-  const found = [
-    ...candidates,
+  const candidates = [
+    ...ofType,
     // There are few templates of any type, so most candidates are templates of this type.
-    ...add(anyTemplates, "T"),
-    ...(letters.C?.includes(type) ? add(orderedTemplates, "C") : []),
-    ...(letters.S?.includes(type) ? add(summableTemplates, "S") : []),
+    ...bindLetter(anyTemplates, "T"),
+    ...(letters.C?.includes(type) ? bindLetter(orderedTemplates, "C") : []),
+    ...(letters.S?.includes(type) ? bindLetter(summableTemplates, "S") : []),
   ];
-  candidatesByType.set(type, found);
-  return found;
+  candidatesByType.set(type, candidates);
+  return candidates;
 };
 
+/** Replaces letters in a type, as in `list(T)`, by their types. For a letter without a type, chooses one at random. */
 const replaceLetters = (type: StaticType, bound: Map<string, StaticType>, random: Random): StaticType => {
-  if (!isLetter(type.name))
-    return type.parameters.length === 0
-      ? type
-      : { name: type.name, parameters: type.parameters.map((one) => replaceLetters(one, bound, random)) };
-  const found = bound.get(type.name) ?? parseType(random.pick(letters[type.name] ?? anyTypes));
-  bound.set(type.name, found);
-  return found;
+  if (!isLetter(type.name)) {
+    const parameters = type.parameters.map((parameter) => replaceLetters(parameter, bound, random));
+    return { name: type.name, parameters };
+  }
+  const typeOfLetter = bound.get(type.name) ?? parseType(random.pick(letters[type.name] ?? anyTypes));
+  bound.set(type.name, typeOfLetter);
+  return typeOfLetter;
 };
 
 const names = ["x", "y", "z", "k", "v", "e", "i", "it", "c"];
 
-/** Returns an expression. Its type is mostly this one, which is written as CEL prints types. */
+/** Returns a random expression. It mostly has this type, which is written as CEL prints types. */
 const createExpression = (random: Random, type: string, depth: number, scope: Scope): string => {
   if (type === "key") return random.pick(literals[type] ?? []);
   if (type === "index") return random.pick(random.decide(0.03) ? (literals.string ?? []) : (literals[type] ?? []));
   if (random.decide(0.006)) return createExpression(random, random.pick(anyTypes), depth, scope);
   if (type === "var") return scope.variables.length > 0 ? random.pick(scope.variables).name : "x";
-  if (type === "path")
-    return random.pick(
-      [...scope.paths.values()]
-        .flat()
-        .filter((path) => /[.\]]/.test(path))
-        .concat("object.a"),
-    );
+  if (type === "path") {
+    const innerPaths = [...scope.paths.values()].flat().filter((path) => path !== "object");
+    return random.pick([...innerPaths, "object.a"]);
+  }
   if (scope.budget.left-- <= 0 || depth <= 0 || random.decide(0.12)) return createLeaf(random, type, scope);
   if (random.decide(scope.isTyped ? 0.001 : 0.02)) return `dyn(${createExpression(random, type, depth - 1, scope)})`;
-  const candidates = findCandidates(type);
-  const { template, bound } = random.pick(candidates);
+  const { template, bound } = random.pick(findCandidates(type));
   return fillTemplate(random, template, new Map(bound), depth - 1, scope);
 };
 
@@ -462,16 +471,17 @@ const textCharacters = [
   ..."0123456789abcdefxyzEGKMTikmnuvszhpZ.:/-+%[]@#?&=_ ,()*^$|\\{}\u00e9\u00df\u212a\u{1f600}\t~!;<>",
 ];
 
-/** Changes some characters of a text that is a literal between single quotes. */
+/** Changes some characters of a CEL text in single quotes, such as 'abc' or r'\d'. Returns other literals unchanged. */
 const changeText = (random: Random, literal: string): string => {
   const prefix = literal.startsWith("r") ? "r" : "";
   if (literal[prefix.length] !== "'" || (prefix === "" && literal.includes("\\"))) return literal;
   const characters = [...literal.slice(prefix.length + 1, -1)];
   for (let count = 1 + random.drawBelow(3); count > 0; count--) {
-    const at = random.drawBelow(characters.length + 1);
-    const character =
-      random.decide(0.3) && characters.length > 0 ? random.pick(characters) : random.pick(textCharacters);
-    characters.splice(at, random.decide(0.6) ? 1 : 0, ...(random.decide(0.75) ? [character] : []));
+    const index = random.drawBelow(characters.length + 1);
+    const isRepeated = random.decide(0.3) && characters.length > 0;
+    const character = random.pick(isRepeated ? characters : textCharacters);
+    const deleteCount = random.decide(0.6) ? 1 : 0;
+    characters.splice(index, deleteCount, ...(random.decide(0.75) ? [character] : []));
   }
   const text = characters.join("");
   // Upstream computes with quantities of any exponent, which may take hours.
@@ -480,10 +490,15 @@ const changeText = (random: Random, literal: string): string => {
   return text.endsWith("\\") ? literal : `r'${text.replaceAll("\t", " ")}'`;
 };
 
-const pickText = (random: Random, pool: string): string => {
-  const list = texts[pool] ?? [];
+/**
+ * Returns one of the texts for a use, such as "url": in 15 % of the cases an invalid one, which stands after the "|".
+ */
+const pickText = (random: Random, use: string): string => {
+  const list = texts[use] ?? [];
   const end = list.indexOf("|");
-  const text = random.pick(end < 0 ? list : random.decide(0.85) ? list.slice(0, end) : list.slice(end + 1));
+  const isAny = end < 0;
+  const valid = isAny ? list : list.slice(0, end);
+  const text = random.pick(isAny || random.decide(0.85) ? valid : list.slice(end + 1));
   return random.decide(0.25) ? changeText(random, text) : text;
 };
 
@@ -499,9 +514,10 @@ const createNumber = (random: Random, type: string): string => {
   return `${sign}${Number(digits) / 10 ** random.drawBelow(20)}`.replace(/^(-?\d+)(e|$)/, "$1.0$2");
 };
 
+/** Returns a simple expression of a type: a variable, a path in the object, or a literal. */
 const createLeaf = (random: Random, type: string, scope: Scope): string => {
-  const fitting = scope.variables.filter((variable) => variable.type === type || variable.type === "dyn");
-  if (fitting.length > 0 && random.decide(0.6)) return random.pick(fitting).name;
+  const usable = scope.variables.filter((variable) => variable.type === type || variable.type === "dyn");
+  if (usable.length > 0 && random.decide(0.6)) return random.pick(usable).name;
   const { name, parameters } = parseType(type);
   const paths = scope.paths.get(name);
   if (paths && paths.length > 0 && random.decide(0.35)) {
@@ -513,19 +529,19 @@ const createLeaf = (random: Random, type: string, scope: Scope): string => {
   if (literal && ["int", "uint", "double"].includes(name) && random.decide(0.15)) return createNumber(random, name);
   if (literal) return random.pick(literal);
   const typed = { ...scope, isTyped: true };
-  const leaf = (one: StaticType | undefined) => createLeaf(random, one ? printType(one) : "int", typed);
-  const text = (pool: string) => pickText(random, pool);
+  const createInner = (inner: StaticType | undefined) => createLeaf(random, inner ? printType(inner) : "int", typed);
+  const text = (use: string) => pickText(random, use);
   switch (name) {
     case "list": {
       const [element] = parameters;
-      return `[${Array.from({ length: random.drawBelow(5) }, () => leaf(element)).join(", ")}]`;
+      return `[${Array.from({ length: random.drawBelow(5) }, () => createInner(element)).join(", ")}]`;
     }
     case "map": {
       const [key, value] = parameters;
-      return `{${Array.from({ length: random.drawBelow(4) }, () => `${leaf(key)}: ${leaf(value)}`).join(", ")}}`;
+      return `{${Array.from({ length: random.drawBelow(4) }, () => `${createInner(key)}: ${createInner(value)}`).join(", ")}}`;
     }
     case "optional":
-      return random.decide(0.3) ? "optional.none()" : `optional.of(${leaf(parameters[0])})`;
+      return random.decide(0.3) ? "optional.none()" : `optional.of(${createInner(parameters[0])})`;
     case "dyn":
       return random.decide(0.5)
         ? createLeaf(random, "path", scope)
@@ -564,7 +580,18 @@ const createLeaf = (random: Random, type: string, scope: Scope): string => {
   }
 };
 
+/** Matches the beginning of a placeholder in a template, such as `$list` in `$list(T)`. */
 const holePattern = /\$(\w+)/g;
+
+/** Returns the index of the parenthesis that closes the one at `start`. */
+const findClosingParenthesis = (text: string, start: number): number => {
+  let depth = 0;
+  for (let index = start; index < text.length; index++) {
+    if (text[index] === "(") depth++;
+    if (text[index] === ")" && --depth === 0) return index;
+  }
+  throw new Error(`a parenthesis isn't closed in ${text}`);
+};
 
 /**
  * Replaces the placeholders of a template in their order. A variable that the template declares can be used in the
@@ -587,10 +614,9 @@ const fillTemplate = (
     end = match.index + length;
     let inner: string | undefined;
     if (template[end] === "(" && ["list", "map", "optional", "text", "var"].includes(name)) {
-      let close = end + 1;
-      for (let open = 1; open > 0; close++) open += template[close] === "(" ? 1 : template[close] === ")" ? -1 : 0;
-      inner = template.slice(end + 1, close - 1);
-      end = close;
+      const close = findClosingParenthesis(template, end);
+      inner = template.slice(end + 1, close);
+      end = close + 1;
     }
     if (name === "text") result += pickText(random, inner ?? "");
     else if (name === "var" && inner !== undefined) {
@@ -606,66 +632,44 @@ const fillTemplate = (
       const type = printType(replaceLetters(pattern, bound, random));
       const expression = createExpression(random, type, depth, scope);
       // As an operand of an operator or a call, an expression keeps its meaning only in parentheses.
-      const isOperand =
-        /^[\s]*[-+*/%<>=!&|?.[]|^ in /.test(template.slice(end)) || /[-+*/%<>=!&|?] *$|^-$| in $/.test(result);
-      result +=
-        isOperand && /^-|[\s?]/.test(expression) && !/^(['"]|\[[^\]]*\]$|\([^)]*\)$)/.test(expression)
-          ? `(${expression})`
-          : expression;
+      const isBeforeOperator = /^[\s]*[-+*/%<>=!&|?.[]|^ in /.test(template.slice(end));
+      const isAfterOperator = /[-+*/%<>=!&|?] *$|^-$| in $/.test(result);
+      // A text, a list and an expression in parentheses need no parentheses.
+      const isComposed = /^-|[\s?]/.test(expression) && !/^(['"]|\[[^\]]*\]$|\([^)]*\)$)/.test(expression);
+      result += (isBeforeOperator || isAfterOperator) && isComposed ? `(${expression})` : expression;
     }
   }
   return result + template.slice(end);
 };
 
-/** Returns an operator between values of any two types, some of them converted to dyn. */
+/** Returns an expression with one operator. Its operands are values of any types, some of them converted to dyn. */
 const createPair = (random: Random, scope: Scope): string => {
-  const side = () => {
+  const createOperand = () => {
     const text = createExpression(random, random.pick(anyTypes), 1, { ...scope, budget: { left: 3 } });
     return random.decide(0.6) ? `dyn(${text})` : `(${text})`;
   };
-  const operator = random.pick([
-    "==",
-    "!=",
-    "<",
-    "<=",
-    ">",
-    ">=",
-    "+",
-    "-",
-    "*",
-    "/",
-    "%",
-    "in",
-    "&&",
-    "||",
-    "[]",
-    "?:",
-    "[?]",
-  ]);
-  if (operator === "[]") return `${side()}[${side()}]`;
-  if (operator === "[?]") return `${side()}[?${side()}]`;
-  if (operator === "?:") return `${side()} ? ${side()} : ${side()}`;
-  return `${side()} ${operator} ${side()}`;
+  const operator = random.pick("== != < <= > >= + - * / % in && || [] ?: [?]".split(" "));
+  if (operator === "[]") return `${createOperand()}[${createOperand()}]`;
+  if (operator === "[?]") return `${createOperand()}[?${createOperand()}]`;
+  if (operator === "?:") return `${createOperand()} ? ${createOperand()} : ${createOperand()}`;
+  return `${createOperand()} ${operator} ${createOperand()}`;
 };
 
-/** Functions that are called with arguments of wrong types. A dot before the name marks a method. */
-const calls = [
-  ...new Map(
-    [...Object.values(templates).flat()].flatMap((template) =>
-      [
-        ...template
-          .replaceAll(/\$\w+(\([^()]*\))?/g, "$")
-          .matchAll(/(\.?)\b([a-zA-Z]\w*(?:\.[a-zA-Z]\w*)?)\(([$, ]*)\)/g),
-      ].map(
-        ([, dot = "", name = "", args = ""]) =>
-          [`${dot}${name}(${args}`, { dot, name, count: args.split("$").length - 1 }] as const,
-      ),
-    ),
-  ).values(),
-].filter(
-  ({ name }) =>
-    !/range|^(all|exists|map|filter|sortBy|transform\w+|optMap|optFlatMap|exists_one|existsOne|has)$/.test(name),
-);
+/** Returns the functions in the templates, for calls with wrong arguments. A dot before the name marks a method. */
+const listCalledFunctions = () => {
+  const functions = new Map<string, { dot: string; name: string; count: number }>();
+  for (const template of Object.values(templates).flat()) {
+    // Placeholders such as `$list(T)` become `$`, so that `$string.charAt($index)` matches as `.charAt($)`.
+    const shortened = template.replaceAll(/\$\w+(\([^()]*\))?/g, "$");
+    for (const [, dot = "", name = "", args = ""] of shortened.matchAll(
+      /(\.?)\b([a-zA-Z]\w*(?:\.[a-zA-Z]\w*)?)\(([$, ]*)\)/g,
+    ))
+      functions.set(`${dot}${name}(${args}`, { dot, name, count: args.split("$").length - 1 });
+  }
+  const macros = /range|^(all|exists|map|filter|sortBy|transform\w+|optMap|optFlatMap|exists_one|existsOne|has)$/;
+  return [...functions.values()].filter(({ name }) => !macros.test(name));
+};
+const calledFunctions = listCalledFunctions();
 
 /** Returns a call of a function with arguments of any types. */
 const createWrongCall = (random: Random, scope: Scope): string => {
@@ -673,22 +677,22 @@ const createWrongCall = (random: Random, scope: Scope): string => {
     const text = createExpression(random, random.pick(anyTypes), 1, { ...scope, budget: { left: 2 } });
     return random.decide(0.85) ? `dyn(${text})` : text;
   };
-  const { dot, name, count } = random.pick(calls);
+  const { dot, name, count } = random.pick(calledFunctions);
   const args = Array.from({ length: random.decide(0.93) ? count : random.drawBelow(4) }, argument).join(", ");
   return dot ? `${argument()}.${name}(${args})` : `${name}(${args})`;
 };
 
 const alphabet = [..."()[]{}.,:?!=<>+-*/%&|'\"`\\ \nabin019xuU_#$@;~^é😀"];
 
-/** Changes a few characters of an expression. */
+/** Deletes or inserts a few characters of an expression. */
 const damage = (random: Random, text: string): string => {
   const characters = [...text];
   for (let count = 1 + random.drawBelow(2); count > 0; count--) {
-    const at = random.drawBelow(characters.length + 1);
+    const index = random.drawBelow(characters.length + 1);
     const choice = random.draw();
-    if (choice < 0.4) characters.splice(at, 1);
-    else if (choice < 0.8) characters.splice(at, 0, random.pick(alphabet));
-    else characters.splice(at, 1 + random.drawBelow(6));
+    if (choice < 0.4) characters.splice(index, 1);
+    else if (choice < 0.8) characters.splice(index, 0, random.pick(alphabet));
+    else characters.splice(index, 1 + random.drawBelow(6));
   }
   return characters.join("");
 };
@@ -698,6 +702,7 @@ interface PolicyKind {
   expressions: readonly string[];
 }
 
+/** Converts a value of YAML into a value of lib/cel. */
 const toValue = (value: unknown): Value => {
   if (typeof value === "bigint") return toInt(value);
   if (typeof value === "number") return toDouble(value);
@@ -714,7 +719,7 @@ const kinds: readonly PolicyKind[] = Object.values(
   >,
 ).map(({ object, expressions }) => ({ object: toValue(object), expressions }));
 
-/** Changes about one of the values in an object or a list. */
+/** Returns a copy of a value in which inner values are changed or missing, each with this probability. */
 const mutate = (random: Random, value: Value, probability: number): Value => {
   if (random.decide(probability)) {
     const choice = random.draw();
@@ -739,6 +744,7 @@ const mutate = (random: Random, value: Value, probability: number): Value => {
   );
 };
 
+/** The request in the data of most tasks. */
 const request: ValueObject = {
   kind: { group: "apps", version: "v1", kind: "Deployment" },
   resource: { group: "apps", version: "v1", resource: "deployments" },
@@ -756,6 +762,7 @@ const requests: readonly ValueObject[] = [
   { ...request, operation: "UPDATE", requestSubResource: "status", subResource: "status", dryRun: true },
   { ...request, operation: "DELETE", name: "", userInfo: { username: "system:serviceaccount:a:b", uid: "1" } },
 ];
+/** The Namespace in the data of most tasks. */
 const namespaceObject: ValueObject = {
   metadata: {
     name: "shop",
@@ -792,6 +799,7 @@ export function* generateTasks(seed: number): Generator<Task, never> {
   }
 }
 
+/** Tokens of CEL, and beginnings of expressions, from which random texts are composed. */
 const tokens = [
   "(",
   ")",
@@ -861,40 +869,39 @@ export function* generateTexts(seed: number): Generator<string, never> {
   const tasks = generateTasks(seed);
   for (;;) {
     const choice = random.draw();
-    const repeat = (list: readonly string[], most: number) =>
-      Array.from({ length: random.drawBelow(most) }, () => random.pick(list)).join("");
+    const joinRandom = (list: readonly string[], maxCount: number) =>
+      Array.from({ length: random.drawBelow(maxCount) }, () => random.pick(list)).join("");
     if (choice < 0.2) {
       let text = tasks.next().value.expression;
       for (let count = random.drawBelow(8); count > 0; count--) text = damage(random, text);
       yield text;
-    } else if (choice < 0.6) yield repeat(tokens, 60);
-    else if (choice < 0.9) yield repeat(alphabet, 60);
-    else if (choice < 0.99)
-      yield Array.from({ length: random.drawBelow(40) }, () => String.fromCodePoint(random.drawBelow(0x1_0000))).join(
-        "",
-      );
-    else {
-      const [one, count] = [random.pick(tokens), random.pick([100, 249, 250, 251, 1000, 10_000])];
-      yield one.repeat(count) + repeat(tokens, 5);
+    } else if (choice < 0.6) yield joinRandom(tokens, 60);
+    else if (choice < 0.9) yield joinRandom(alphabet, 60);
+    else if (choice < 0.99) {
+      const codes = Array.from({ length: random.drawBelow(40) }, () => random.drawBelow(0x1_0000));
+      yield String.fromCodePoint(...codes);
+    } else {
+      const token = random.pick(tokens);
+      const count = random.pick([100, 249, 250, 251, 1000, 10_000]);
+      yield token.repeat(count) + joinRandom(tokens, 5);
     }
   }
 }
 
+/** Returns a task with an expression of a real policy and a changed object of the policy. */
 const createPolicyTask = (random: Random): Omit<Task, "id"> => {
   const { object, expressions } = random.pick(kinds);
   const expression = random.pick(expressions);
   const probability = random.pick([0, 0.002, 0.01, 0.03, 0.1]);
-  const mutated = mutate(random, object, probability);
+  const changedObject = mutate(random, object, probability);
+  const isMutation = /\b(Object|JSONPatch|jsonpatch)\b/.test(expression);
+  const chooseOtherMode = () => (random.decide(0.03) ? "message" : "validation");
   return {
     expression: random.decide(0.15) ? changeToken(random, expression) : expression,
-    mode: /\b(Object|JSONPatch|jsonpatch)\b/.test(expression)
-      ? "mutation"
-      : random.decide(0.03)
-        ? "message"
-        : "validation",
+    mode: isMutation ? "mutation" : chooseOtherMode(),
     variables: {
-      object: mutated,
-      oldObject: random.decide(0.5) ? null : mutate(random, mutated, 0.02),
+      object: changedObject,
+      oldObject: random.decide(0.5) ? null : mutate(random, changedObject, 0.02),
       params: random.decide(0.9) ? policyParameters : null,
       request: random.pick(requests),
       namespaceObject: random.decide(0.8) ? namespaceObject : null,
@@ -914,11 +921,12 @@ const changeToken = (random: Random, text: string): string => {
   return text.slice(0, index) + replacement + text.slice(index + old.length);
 };
 
+/** Returns a task with a generated expression and a generated object. */
 const createFreeTask = (random: Random): Omit<Task, "id"> => {
   const object = { ...createMap(random, 3, 10), s: random.pick(["abc", "", "é😀"]), i: random.pick([0, 1, 7]) };
   const paths = new Map<string, string[]>();
-  for (const [path, value] of pathsOf(object, "object"))
-    for (const kind of kindsOf(value)) paths.set(kind, [...(paths.get(kind) ?? []), path]);
+  for (const [path, value] of listPaths(object, "object"))
+    paths.set(getTypeName(value), [...(paths.get(getTypeName(value)) ?? []), path]);
   const isMutation = random.decide(0.2);
   const variables: { name: string; type: string }[] = [];
   const composed: { name: string; expression: string }[] = [];
@@ -939,12 +947,11 @@ const createFreeTask = (random: Random): Omit<Task, "id"> => {
   const scope = { variables, paths, isTyped: false, budget: { left: 5 } };
   const goal =
     isMutation && random.decide(0.6) ? random.pick(["struct", "patch", "list(JSONPatch)", "dyn"]) : random.pick(goals);
-  const expression =
-    choice < 0.15
-      ? createPair(random, scope)
-      : choice < 0.25
-        ? createWrongCall(random, scope)
-        : create(goal, random.pick([1, 1, 2, 3, 4, 5]));
+  const createAnyExpression = () => {
+    if (choice < 0.15) return createPair(random, scope);
+    return choice < 0.25 ? createWrongCall(random, scope) : create(goal, random.pick([1, 1, 2, 3, 4, 5]));
+  };
+  const expression = createAnyExpression();
   return {
     expression,
     mode: chooseMode(random, [expression, ...composed.map((one) => one.expression)].join(" ")),

@@ -15,8 +15,8 @@ const scalars = ["a", "100m", "1Gi", "2024-01-01T00:00:00Z", 1, 80, "http", true
 /** Values that are valid for few types. */
 const wrongValues = [null, "x", 1, 1000000.5, 0.00001, 2e20, true, [], {}, ["x", null], [{}], { x: [1, "y"], a: null }];
 
-/** What is generated: an object of a cluster, a patch that can be applied, or one that may have what is atomic. */
-type Purpose = "live" | "patch" | "atomic";
+/** Whether an object is generated, a patch without atomic lists and maps, or a patch that may have some of these. */
+type Purpose = "object" | "patch" | "patch with atomic values";
 
 /** Generates objects of a schema, and patches for them. */
 export const generatePair = (
@@ -25,14 +25,15 @@ export const generatePair = (
   header: { apiVersion: string; kind: string },
 ): { object: JsonMap; patch: JsonMap } => {
   const generator = new ObjectGenerator(random, schema.types);
-  const object = { ...toMap(generator.generate(schema.root, "live", 7)), ...header };
+  const object = { ...toMap(generator.generate(schema.root, "object", 7)), ...header };
   const choice = random.draw();
-  const patch = toMap(generator.generate(schema.root, choice < 0.1 ? "atomic" : "patch", 7));
+  const patch = toMap(generator.generate(schema.root, choice < 0.1 ? "patch with atomic values" : "patch", 7));
   if (header.apiVersion === "example.org/v1" && random.decide(0.03)) spoil(random, object);
   for (let times = choice > 0.75 ? 1 + random.drawBelow(2) : 0; times > 0; times--) spoil(random, patch);
   return { object: { ...object, ...header }, patch };
 };
 
+/** Generates values of the types in a schema. `depth` limits how deeply lists and maps are nested. */
 class ObjectGenerator {
   readonly #random: Random;
   readonly #types: ObjectSchema["types"];
@@ -46,14 +47,14 @@ class ObjectGenerator {
     const type = resolveType(this.#types, reference);
     const random = this.#random;
     if (random.decide(0.02)) return null;
-    const possible = [
-      ...(type.scalar ? ["scalar", "scalar"] : []),
-      ...(type.items !== undefined && (purpose !== "patch" || !this.#isAtomicList(type)) ? ["list"] : []),
-      ...(hasMembers(type) ? ["map"] : []),
-    ];
-    const part = random.pick(possible.length > 0 ? possible : ["list"]);
-    if (part === "list") return this.#generateList(type, purpose, depth);
-    return part === "map" ? this.#generateMap(type, purpose, depth) : this.#generateScalar(type.scalar);
+    // A type may allow several forms of values.
+    const forms: ("scalar" | "list" | "map")[] = [];
+    if (type.scalar) forms.push("scalar", "scalar");
+    if (type.items !== undefined && (purpose !== "patch" || !this.#isAtomicList(type))) forms.push("list");
+    if (hasMembers(type)) forms.push("map");
+    const form = random.pick(forms.length > 0 ? forms : ["list" as const]);
+    if (form === "list") return this.#generateList(type, purpose, depth);
+    return form === "map" ? this.#generateMap(type, purpose, depth) : this.#generateScalar(type.scalar);
   }
 
   #generateScalar(scalar: ValueType["scalar"]): unknown {
@@ -65,7 +66,7 @@ class ObjectGenerator {
   #generateList({ items = "any", keys, defaults }: ValueType, purpose: Purpose, depth: number): unknown[] {
     const random = this.#random;
     const length = depth <= 0 ? 0 : random.drawBelow(5);
-    const seen = new Set<string>();
+    const usedKeys = new Set<string>();
     const elements: unknown[] = [];
     for (let index = 0; index < length; index++) {
       const element = this.generate(items, purpose, depth - 1);
@@ -76,12 +77,13 @@ class ObjectGenerator {
           if (field !== undefined && (defaults?.[key] === undefined || random.decide(0.7)))
             element[key] = this.#generateScalar(resolveType(this.#types, field).scalar);
         }
-      const name = JSON.stringify(
+      // In a list with keys, only an object may have two elements with the same values of the keys.
+      const elementKey = JSON.stringify(
         keys?.length && isMap(element) ? keys.map((key) => element[key] ?? defaults?.[key]) : element,
       );
       if (keys && element === null) continue;
-      if (keys && seen.has(name) && !(purpose === "live" && random.decide(0.3))) continue;
-      seen.add(name);
+      if (keys && usedKeys.has(elementKey) && !(purpose === "object" && random.decide(0.3))) continue;
+      usedKeys.add(elementKey);
       elements.push(element);
     }
     return elements;
@@ -164,6 +166,7 @@ export const generateDefinition = (seed: number): object => {
 
 const propertyNames = ["a", "b", "c", "name", "port", "constructor", "type"];
 
+/** Generates the properties of an object in a structural schema. */
 const generateProperties = (random: Random, depth: number): JsonMap =>
   Object.fromEntries(
     Array.from({ length: 1 + random.drawBelow(4) }, () => [
@@ -181,6 +184,7 @@ const scalarSchemas = [
   { type: "boolean", nullable: true },
 ];
 
+/** Generates a structural schema of any type. */
 const generateSchema = (random: Random, depth: number): JsonMap => {
   const choice = random.drawBelow(depth <= 0 ? 2 : 10);
   if (choice < 2) return { ...random.pick(scalarSchemas) };
@@ -205,6 +209,7 @@ const generateSchema = (random: Random, depth: number): JsonMap => {
   return { type: "object", properties: generateProperties(random, depth), ...mapType, ...keeps };
 };
 
+/** Generates the schema of a list: an atomic list, a set, or a map with one or two keys. */
 const generateListSchema = (random: Random, depth: number): JsonMap => {
   const choice = random.drawBelow(5);
   if (choice === 0) return { type: "array", items: generateSchema(random, depth - 1) };

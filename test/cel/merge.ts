@@ -15,6 +15,7 @@ import { type MergeAnswer, startEvaluator, type UpstreamEvaluator } from "./upst
 //
 //   node infra/node.js test/cel/merge.ts --pairs 20000 --seed 1
 
+/** The built-in kinds of which objects are generated. `path` names the OpenAPI document with the schema of the kind. */
 const builtInKinds = [
   { path: "api/v1", group: "", version: "v1", kind: "Pod" },
   { path: "api/v1", group: "", version: "v1", kind: "Service" },
@@ -41,35 +42,36 @@ export interface MergeDifference {
   postern: unknown;
 }
 
-interface Subject {
+/** A kind with its schema, and the file of the schema for upstream. */
+interface KindSchema {
   file: string;
   schema: ObjectSchema;
   header: { apiVersion: string; kind: string };
 }
 
-/** Writes the schemas of all kinds to a folder. */
-const writeSubjects = async (folder: string, seed: number): Promise<Subject[]> => {
+/** Writes the schemas of all kinds to a folder: those of built-in kinds, and those of generated definitions. */
+const writeKindSchemas = async (folder: string, seed: number): Promise<KindSchema[]> => {
   const { schemas } = await readOpenApiDocuments();
   const write = async (name: string, content: unknown) => {
     const file = join(folder, `${name.replaceAll("/", "-")}.json`);
     await writeFile(file, JSON.stringify(content));
     return file;
   };
-  const subjects: Subject[] = [];
+  const kindSchemas: KindSchema[] = [];
   for (const { path, ...gvk } of builtInKinds) {
     const schema = findSchema(gvk, []);
     if (!schema) throw new Error(`${gvk.kind} has no schema`);
     const header = { apiVersion: path.replace(/^apis?\//, ""), kind: gvk.kind };
-    subjects.push({ file: await write(path, schemas[path]), schema, header });
+    kindSchemas.push({ file: await write(path, schemas[path]), schema, header });
   }
   for (let index = 0; index < builtInKinds.length * definitionsPerKind; index++) {
     const definition = generateDefinition(seed * 1000 + index);
     const schema = findSchema({ group: "example.org", version: "v1", kind: "Thing" }, [definition]);
     if (!schema) throw new Error("the generated definition has no schema");
     const file = await write(`definition-${index}`, definition);
-    subjects.push({ file, schema, header: { apiVersion: "example.org/v1", kind: "Thing" } });
+    kindSchemas.push({ file, schema, header: { apiVersion: "example.org/v1", kind: "Thing" } });
   }
-  return subjects;
+  return kindSchemas;
 };
 
 /** Returns upstream's answers to expressions whose values are patches of a pod. */
@@ -91,7 +93,8 @@ export const evaluatePatches = async (
   }
 };
 
-const applyOwn = (schema: ObjectSchema, object: JsonMap, patch: JsonMap): { value?: unknown; error?: string } => {
+/** Returns Postern's answer: the merged object, or the error. */
+const applyPatch = (schema: ObjectSchema, object: JsonMap, patch: JsonMap): { value?: unknown; error?: string } => {
   try {
     return { value: applyConfiguration(schema, object, patch) };
   } catch (error) {
@@ -107,9 +110,10 @@ const sortParts = (error: string): string =>
     .sort()
     .join("\n");
 
-/** The one accepted difference: a cluster may be newer than Postern's schemas, so that its objects have more fields. */
+/** The error of the only accepted difference. Postern accepts fields that a schema lacks: a cluster may be newer. */
 const laterField = /^error applying patch: failed to convert original object .*: field not declared in schema/s;
 
+/** Reports whether Postern's answer equals one of upstream's answers. The parts of an error may have any order. */
 const isSameAnswer = (upstream: MergeAnswer, postern: { value?: unknown; error?: string }): boolean => {
   if (postern.error === undefined || upstream.error === undefined)
     return postern.error === upstream.error && isDeepStrictEqual(postern.value, upstream.value);
@@ -125,30 +129,31 @@ export interface MergeComparison {
   differences: MergeDifference[];
 }
 
+/** Compares Postern's and upstream's merges of this number of generated objects and patches. */
 export const compareMerges = async (
   evaluator: UpstreamEvaluator,
   { pairs, seed }: { pairs: number; seed: number },
 ): Promise<MergeComparison> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-merge-"));
   try {
-    const subjects = await writeSubjects(folder, seed);
+    const kindSchemas = await writeKindSchemas(folder, seed);
+    const builtIn = kindSchemas.slice(0, builtInKinds.length);
+    const generated = kindSchemas.slice(builtInKinds.length);
     const random = createRandom(seed);
     const comparison: MergeComparison = { values: 0, errors: 0, known: 0, differences: [] };
     for (let done = 0; done < pairs; ) {
       const tasks = Array.from({ length: Math.min(500, pairs - done) }, (_, index) => {
-        const builtIn = (done + index) % 2 === 0;
-        const from = builtIn ? subjects.slice(0, builtInKinds.length) : subjects.slice(builtInKinds.length);
-        const subject = random.pick(from);
-        return { subject, ...generatePair(random, subject.schema, subject.header) };
+        const { file, schema, header } = random.pick((done + index) % 2 === 0 ? builtIn : generated);
+        return { file, schema, ...generatePair(random, schema, header) };
       });
       done += tasks.length;
       const answers = await evaluator.merge(
-        tasks.map(({ subject, object, patch }) => ({ schema: subject.file, object, patch })),
+        tasks.map(({ file, object, patch }) => ({ schema: file, object, patch })),
         repeat,
       );
-      for (const [index, { subject, patch }] of tasks.entries()) {
+      for (const [index, { file, schema, patch }] of tasks.entries()) {
         const upstream = answers[index] as MergeAnswer;
-        const postern = applyOwn(subject.schema, upstream.object, patch);
+        const postern = applyPatch(schema, upstream.object, patch);
         if (upstream.error === undefined) comparison.values++;
         else comparison.errors++;
         if (isSameAnswer(upstream, postern)) continue;
@@ -156,8 +161,8 @@ export const compareMerges = async (
           comparison.known++;
           continue;
         }
-        const { object, ...found } = upstream;
-        comparison.differences.push({ kind: subject.file, object, patch, upstream: found, postern });
+        const { object, ...answer } = upstream;
+        comparison.differences.push({ kind: file, object, patch, upstream: answer, postern });
       }
     }
     return comparison;

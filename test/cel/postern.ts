@@ -69,6 +69,7 @@ const createCompiler = (mode: Task["mode"], minor: string): PolicyCompiler =>
     },
   );
 
+/** Returns the compiler for a task. A task that declares variables of a policy gets a compiler of its own. */
 const findCompiler = ({ mode, composed }: Task, minor: string): PolicyCompiler => {
   if (composed.length > 0) return createCompiler(mode, minor);
   const compiler = compilers.get(`${minor} ${mode}`) ?? createCompiler(mode, minor);
@@ -76,6 +77,7 @@ const findCompiler = ({ mode, composed }: Task, minor: string): PolicyCompiler =
   return compiler;
 };
 
+/** Evaluates a task by lib/cel, and returns the answer in the form of upstream's answers. */
 const evaluate = (task: Task, minor: string): Answer => {
   const { expression: text, mode, variables, composed } = task;
   const { hasAuthorizer } = scopes[mode];
@@ -92,14 +94,14 @@ const evaluate = (task: Task, minor: string): Answer => {
   const names = ["object", "oldObject", "params", "request", "namespaceObject"];
   const input = Object.fromEntries(names.map((name) => [name, variables[name] ?? null]));
   const values = { ...input, ...(hasAuthorizer && createAuthorizerVariables(variables.request)) };
-  const evaluateWithin = (most: number) => {
-    const budget = { left: most };
-    // Upstream gets JSON, and no typed objects.
+  const evaluateWithin = (budgetSize: number) => {
+    const budget = { left: budgetSize };
+    // The last argument is the list of typed objects. It is empty, because upstream gets JSON.
     const results = evaluatePass([expression], compiler.variables, values, budget, []);
-    return { results, cost: most - budget.left };
+    return { results, cost: budgetSize - budget.left };
   };
   const exact = evaluateWithin(Number.MAX_SAFE_INTEGER);
-  // Upstream's costs are unsigned: one below 0 is nearly 2^64.
+  // Upstream's costs are unsigned: a cost below 0 becomes nearly 2^64, which only a larger budget allows.
   const { results, cost } = "exhausted" in exact.results ? evaluateWithin(2 ** 65) : exact;
   const [result] = "exhausted" in results ? [] : results;
   const answer = { type, ...(printed !== type && { printed }), cost };
@@ -112,6 +114,7 @@ const evaluate = (task: Task, minor: string): Answer => {
 
 const uncompiled = "compilation failed: ";
 
+/** Returns the variables `authorizer` and `authorizer.requestResource` for a request. */
 const createAuthorizerVariables = (request: Value | undefined) => {
   const getText = (...path: string[]) => {
     let value: Value | undefined = request;
@@ -130,16 +133,17 @@ const createAuthorizerVariables = (request: Value | undefined) => {
   return { authorizer, "authorizer.requestResource": requested };
 };
 
-/** Decides as main.go does: by a digest of what it is asked. */
-const decide = (asked: AuthorizationAttributes): AuthorizationAnswer => {
-  const resource = "resourceAttributes" in asked ? asked.resourceAttributes : undefined;
-  const path = "nonResourceAttributes" in asked ? asked.nonResourceAttributes : undefined;
-  const { group = "", resource: name = "", subresource = "", namespace = "" } = resource ?? {};
+/**
+ * Answers the authorizer's question as main.go (the program with upstream's packages) does: by a hash of the question.
+ */
+const decide = (question: AuthorizationAttributes): AuthorizationAnswer => {
+  const resource = "resourceAttributes" in question ? question.resourceAttributes : undefined;
+  const path = "nonResourceAttributes" in question ? question.nonResourceAttributes : undefined;
+  const { group = "", resource: resourceName = "", subresource = "", namespace = "", name = "" } = resource ?? {};
   const verb = resource?.verb ?? path?.verb;
-  const text = [asked.user, verb, path?.path ?? "", group, name, subresource, namespace, resource?.name ?? ""].join(
-    "|",
-  );
-  // FNV-1a, with 32 bits.
+  const parts = [question.user, verb, path?.path ?? "", group, resourceName, subresource, namespace, name];
+  const text = parts.join("|");
+  // The hash is FNV-1a with 32 bits.
   let digest = 0x811c9dc5;
   for (const byte of Buffer.from(text)) digest = Math.imul(digest ^ byte, 0x01000193);
   switch ((digest >>> 0) % 4) {
@@ -154,7 +158,7 @@ const decide = (asked: AuthorizationAttributes): AuthorizationAnswer => {
   }
 };
 
-/** Returns a value as JSON in which values of all types differ, as main.go prints it. */
+/** Returns a value in the JSON that main.go prints. In this JSON, values of different types always differ. */
 export const toCanonical = (value: Value): unknown => {
   if (value === null) return { null: null };
   // Upstream leaves some errors in fields and entries, and so does lib/cel, although an error is no value.

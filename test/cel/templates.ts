@@ -1,4 +1,4 @@
-/** Returns the entries of a text, which are separated by two spaces or a line break. */
+/** Splits a text at line breaks and at two or more spaces. */
 const list = ({ raw }: TemplateStringsArray): readonly string[] =>
   raw
     .join("")

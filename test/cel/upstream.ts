@@ -23,7 +23,9 @@ export interface Answer {
   others?: readonly Answer[];
 }
 
-/** A task for a merge: a patch, an object, and the file of its schema (upstream's OpenAPI document or a definition). */
+/**
+ * A task for a merge. `schema` is the file of the object's schema: an OpenAPI document or a CustomResourceDefinition.
+ */
 export interface Merging {
   schema: string;
   object: JsonMap;
@@ -53,12 +55,15 @@ export interface UpstreamEvaluator {
   stop(): Promise<void>;
 }
 
+/**
+ * Starts the Go program with the packages of this minor. The program reads tasks and writes answers as lines of JSON.
+ */
 export const startEvaluator = async (minor: string): Promise<UpstreamEvaluator> => {
   const { program } = await buildCelEvaluator(minor);
   // Go collects garbage often above this limit, which only a mistake of the generator exceeds.
   const env = { ...process.env, GOMEMLIMIT: "1GiB" };
   const child = spawn(program, { env, stdio: ["pipe", "pipe", "inherit"] });
-  const waiting = new Map<number, (answer: never) => void>();
+  const waitingById = new Map<number, (answer: never) => void>();
   let fail: ((error: Error) => void) | undefined;
   const failure = new Promise<never>((_, reject) => {
     fail = reject;
@@ -69,16 +74,16 @@ export const startEvaluator = async (minor: string): Promise<UpstreamEvaluator> 
   createInterface({ input: child.stdout, crlfDelay: Number.POSITIVE_INFINITY }).on("line", (line) => {
     const { id, ...answer } = JSON.parse(line) as { id: number };
     // The cast is safe: the program's answer has the type that the task with this id expects.
-    waiting.get(id)?.(answer as never);
-    waiting.delete(id);
+    waitingById.get(id)?.(answer as never);
+    waitingById.delete(id);
   });
-  let last = 0;
-  /** Sends tasks. Each text is the members of a JSON object, without its braces. */
+  let lastId = 0;
+  /** Sends tasks. A task is the text of a JSON object without its braces, because the id is added. */
   const send = <T>(tasks: string[]): Promise<T[]> => {
     const answers = tasks.map((text) => {
-      const id = ++last;
+      const id = ++lastId;
       const { promise, resolve } = Promise.withResolvers<T>();
-      waiting.set(id, resolve);
+      waitingById.set(id, resolve);
       child.stdin.write(`{"id":${id},${text}}\n`);
       return promise;
     });

@@ -51,7 +51,8 @@ after(() => rm(folder, { recursive: true, force: true }));
 const key = "k".repeat(86);
 const base = "https://rules.example.com/base";
 
-const stored = readRows<{
+/** The tables of applied.test.yaml, with names in place of the values of this run. */
+const rowsWithPlaceholders = readRows<{
   edits: {
     edits: string;
     of: "mutating" | "validating" | "account" | "role" | "binding";
@@ -75,30 +76,25 @@ const placeholders = {
   KEY: key,
   BASE: base,
   OTHER_CA: toBase64(otherCertificate.ca),
+  // A sentence about a difference shows only the beginning of a long value.
   OWN_CA: toBase64(certificate.ca).slice(0, 159),
 };
-const rows: typeof stored = JSON.parse(
-  Object.entries(placeholders).reduce((text, [name, value]) => text.replaceAll(name, value), JSON.stringify(stored)),
-);
+let rowsText = JSON.stringify(rowsWithPlaceholders);
+for (const [name, value] of Object.entries(placeholders)) rowsText = rowsText.replaceAll(name, value);
+const rows: typeof rowsWithPlaceholders = JSON.parse(rowsText);
 
-/** Returns all objects of a deployment in a cluster for these rules. */
+/** Returns all objects that a deployment with these rules creates in a cluster. */
 const buildWanted = (
   rules: object,
   { connect = withToken, name = "postern" }: { connect?: object; name?: string } = {},
 ) => {
-  const [cluster] = parseConfig(
-    JSON.stringify({ clusters: { local: { rules, connect } } }),
-    catalogue,
-  ).clusters.values();
+  const yaml = JSON.stringify({ clusters: { local: { rules, connect } } });
+  const [cluster] = parseConfig(yaml, catalogue).clusters.values();
   assert.ok(cluster);
-  const buildAddress = (rule: string, path: string) => `${base}/local.${key}/${rule}/${path}`;
+  const address = (rule: string, path: string) => `${base}/local.${key}/${rule}/${path}`;
+  const options = { name, address, ca: certificate.ca, harden: false };
   return [
-    ...buildWebhookConfigurations(catalogue, cluster, {
-      name,
-      address: buildAddress,
-      ca: certificate.ca,
-      harden: false,
-    }),
+    ...buildWebhookConfigurations(catalogue, cluster, options),
     ...buildFunctionRbacObjects(catalogue, cluster, name),
   ];
 };
@@ -183,12 +179,8 @@ describe("the objects of a deployment", await needs("API server"), () => {
   const edit = async (ref: ObjectReference, change: (object: any) => void) => {
     const object = await getLive(ref);
     change(object);
-    const { object: path } = getPaths(ref);
-    const { code, body } = await cluster.admin({
-      method: "PUT",
-      path: `${path}?fieldManager=kubectl-edit`,
-      body: object,
-    });
+    const path = `${getPaths(ref).object}?fieldManager=kubectl-edit`;
+    const { code, body } = await cluster.admin({ method: "PUT", path, body: object });
     assert.equal(code, 200, String(body.message));
   };
   const create = async (ref: ObjectReference, object: object, query = "") => {
@@ -198,9 +190,8 @@ describe("the objects of a deployment", await needs("API server"), () => {
   };
   const deleteObject = (ref: ObjectReference) => cluster.admin({ method: "DELETE", path: getPaths(ref).object });
 
-  it("are created once, roles before webhook configurations", async () => {
-    const absent = await listSentences(usualRules);
-    assert.deepEqual(absent, [
+  it("are created once; roles are created before webhook configurations", async () => {
+    assert.deepEqual(await listSentences(usualRules), [
       "ServiceAccount postern in namespace kube-system is missing",
       "Secret postern-token in namespace kube-system is missing",
       "ClusterRole postern:limit-ranger is missing",
@@ -261,11 +252,8 @@ describe("the objects of a deployment", await needs("API server"), () => {
       const { roleRef, metadata, ...rest } = await getLive(binding);
       await deleteObject(binding);
       const otherRoleRef = { ...Object(roleRef), name: "cluster-admin" };
-      await create(binding, {
-        ...rest,
-        metadata: { name: metadata.name, labels: metadata.labels },
-        roleRef: otherRoleRef,
-      });
+      const { name, labels } = metadata;
+      await create(binding, { ...rest, metadata: { name, labels }, roleRef: otherRoleRef });
       assert.deepEqual(await listSentences(usualRules), [
         "ClusterRoleBinding postern:limit-ranger: roleRef.name is cluster-admin, not postern:limit-ranger",
       ]);
@@ -276,26 +264,18 @@ describe("the objects of a deployment", await needs("API server"), () => {
       assert.deepEqual(await listSentences(usualRules), []);
     });
 
-    it("are reported and corrected: fields of another manager with server-side apply", async () => {
+    it("are reported and corrected: fields that another field manager has set by server-side apply", async () => {
       await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
       const [, second] = Object((await getLive(mutating)).webhooks);
       const webhooks = [
         { name: entry, objectSelector: { matchLabels: { a: "b" } } },
         { ...second, name: "x.example.com" },
       ];
-      const body = {
-        apiVersion: "admissionregistration.k8s.io/v1",
-        kind: mutating.kind,
-        metadata: { name: "postern" },
-        webhooks,
-      };
+      const apiVersion = "admissionregistration.k8s.io/v1";
+      const body = { apiVersion, kind: mutating.kind, metadata: { name: "postern" }, webhooks };
       const path = `${getPaths(mutating).object}?fieldManager=flux&force=true`;
-      const { code, body: answer } = await cluster.admin({
-        method: "PATCH",
-        path,
-        body,
-        contentType: "application/apply-patch+yaml",
-      });
+      const contentType = "application/apply-patch+yaml";
+      const { code, body: answer } = await cluster.admin({ method: "PATCH", path, body, contentType });
       assert.equal(code, 200, String(answer.message));
       assert.deepEqual(await listSentences(usualRules), [
         `mutating entry ${entry}: objectSelector.matchLabels is {"a":"b"}, but should not be set`,
@@ -323,12 +303,10 @@ describe("the objects of a deployment", await needs("API server"), () => {
 
   it("keep labels and annotations of other programs, and fields that controllers set", async () => {
     await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
-    const marks = { labels: { team: "a" }, annotations: { note: "b" } };
-    await edit(
-      mutating,
-      ({ metadata }) =>
-        Object.assign(metadata.labels, marks.labels) && Object.assign(metadata, { annotations: marks.annotations }),
-    );
+    await edit(mutating, ({ metadata }) => {
+      metadata.labels.team = "a";
+      metadata.annotations = { note: "b" };
+    });
     await edit(secret, (object) => Object.assign(object, { data: { token: "eA==" } }));
     assert.deepEqual(await listSentences(usualRules), []);
     await edit(mutating, ({ webhooks }) => webhooks.pop());
@@ -339,7 +317,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     assert.deepEqual((await getLive(secret)).data, { token: "eA==" });
   });
 
-  it("replace objects that kubectl apply created", async () => {
+  it("can be objects that kubectl apply has created, which a deployment then changes", async () => {
     const objects = buildWanted(usualRules) as DeployedObject[];
     const annotation = "kubectl.kubernetes.io/last-applied-configuration";
     for (const object of objects) {
@@ -361,7 +339,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       );
   });
 
-  it("are deleted when no rule needs them any more, roles after webhook entries", async () => {
+  it("are deleted when no rule needs them any more; roles are deleted after webhook entries", async () => {
     await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
     const fewer = { "deny-service-external-ips": {} };
     assert.deepEqual(await listSentences(fewer), [
@@ -384,16 +362,12 @@ describe("the objects of a deployment", await needs("API server"), () => {
     assert.deepEqual((await getLive(mutating)).webhooks ?? [], []);
   });
 
-  it("are all deleted, webhook configurations first, and objects of other deployments and users are kept", async () => {
+  it("are all deleted, webhook configurations first, but no objects of other deployments or of users", async () => {
     await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
     await applyWantedObjectsToCluster(api, buildWanted(usualRules, { name: "staging" }), "staging");
-    const foreign = {
-      apiVersion: "rbac.authorization.k8s.io/v1",
-      kind: "ClusterRole",
-      metadata: { name: "postern:mine" },
-      rules: [],
-    };
-    await create(role, foreign);
+    const metadata = { name: "postern:mine" };
+    const roleOfUser = { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole", metadata, rules: [] };
+    await create(role, roleOfUser);
     const listRemovals = (name: string) => [
       `removed ValidatingWebhookConfiguration ${name}`,
       `removed MutatingWebhookConfiguration ${name}`,
@@ -428,22 +402,18 @@ describe("the objects of a deployment", await needs("API server"), () => {
     await deletePosternObjects(api, "postern");
   });
 
-  it("can be deleted although an entry refuses everything, because its endpoint is gone", async () => {
+  it("can be deleted even if an entry refuses every write because its endpoint is gone", async () => {
     const rules = { ...usualRules, "always-deny": { failurePolicy: "Fail", exempt: { namespaces: [] } } };
     await applyWantedObjectsToCluster(api, buildWanted(rules), "postern");
     await waitUntil("the API server did not call by the new entry", async () => {
-      const { code } = await cluster.admin({
-        method: "POST",
-        path: "/api/v1/namespaces/default/configmaps?dryRun=All",
-        body: { metadata: { name: "a" } },
-      });
-      return code === 500;
+      const path = "/api/v1/namespaces/default/configmaps?dryRun=All";
+      return (await cluster.admin({ method: "POST", path, body: { metadata: { name: "a" } } })).code === 500;
     });
     assert.equal((await deletePosternObjects(api, "postern")).length, 6);
     assert.deepEqual(await deletePosternObjects(api, "postern"), []);
   });
 
-  it("don't include a configuration of the same name without Postern's entries", async () => {
+  it("don't include a webhook configuration that has the deployment's name but no entry of Postern", async () => {
     const [configuration] = buildWanted(usualRules) as DeployedObject[];
     const webhooks = Object(configuration?.webhooks)
       .map((entry: object) => ({ ...entry, name: "x.example.com" }))
@@ -454,7 +424,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     await deleteObject(mutating);
   });
 
-  it("include the entries that call a URL of Postern, also entries of other configurations", async () => {
+  it("are found by the URLs that their entries call, in all webhook configurations", async () => {
     await applyWantedObjectsToCluster(api, buildWanted({ "deny-service-external-ips": {} }), "postern");
     const urls = {
       "same.example.com": `HTTPS://Rules.Example.com:443/base/prod.${key}/x/validate`,
@@ -469,17 +439,10 @@ describe("the objects of a deployment", await needs("API server"), () => {
       { ...entry, name: "service.example.com", clientConfig: { service: { name: "a", namespace: "b" } } },
     ];
     const foreign = { ...validating, name: "foreign" };
-    await create(foreign, {
-      apiVersion: "admissionregistration.k8s.io/v1",
-      kind: foreign.kind,
-      metadata: { name: "foreign" },
-      webhooks,
-    });
-    const entries = await findEntriesCallingUrls(api, [
-      "https://rules.example.com/base/",
-      "https://nobody.example.com",
-      "no address",
-    ]);
+    const [apiVersion, metadata] = ["admissionregistration.k8s.io/v1", { name: "foreign" }];
+    await create(foreign, { apiVersion, kind: foreign.kind, metadata, webhooks });
+    const urlsOfPostern = ["https://rules.example.com/base/", "https://nobody.example.com", "no address"];
+    const entries = await findEntriesCallingUrls(api, urlsOfPostern);
     assert.deepEqual(
       entries.sort((left, right) => left.name.localeCompare(right.name)),
       [
@@ -491,7 +454,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     await deleteObject(foreign);
   });
 
-  it("are listed in pages", async () => {
+  it("are all found, even if there are so many that the API server lists them in pages", async () => {
     const names = Array.from({ length: 260 }, (_, index) => `staging:${index}`);
     const metadata = { labels: { "app.kubernetes.io/managed-by": "postern" } };
     await Promise.all(names.map((name) => create(role, { metadata: { ...metadata, name } })));
@@ -516,12 +479,9 @@ describe("the objects of a deployment", await needs("API server"), () => {
     });
 
     it("gets an error with a remedy if it can't grant rights that it lacks", async () => {
+      const verbs = ["get", "list", "create", "update", "patch"];
       const rules = [
-        {
-          apiGroups: ["rbac.authorization.k8s.io"],
-          resources: ["*"],
-          verbs: ["get", "list", "create", "update", "patch"],
-        },
+        { apiGroups: ["rbac.authorization.k8s.io"], resources: ["*"], verbs },
         { apiGroups: [""], resources: ["*"], verbs: ["get", "create", "patch"] },
       ];
       const subjects = [{ kind: "Group", name: "deployers", apiGroup: "rbac.authorization.k8s.io" }];
@@ -577,10 +537,8 @@ describe("the objects of a deployment", await needs("API server"), () => {
     it("gets the API server's reason for a refusal", async () => {
       const [, configuration] = selectConfigurations(buildWanted({ "deny-service-external-ips": {} }));
       assert.ok(configuration);
-      const webhooks = configuration.webhooks.map((entry) => ({
-        ...entry,
-        clientConfig: { url: `http://x/local.${key}/a` },
-      }));
+      const clientConfig = { url: `http://x/local.${key}/a` };
+      const webhooks = configuration.webhooks.map((entry) => ({ ...entry, clientConfig }));
       await assert.rejects(
         applyWantedObjectsToCluster(api, [{ ...configuration, webhooks }], "postern"),
         expectComplaint(
@@ -601,9 +559,9 @@ describe("the objects of a deployment", await needs("API server"), () => {
     });
 
     it("gets an error if another server is at the address", async () => {
-      const impostor = await open("deployers", { ca: otherCertificate.ca });
+      const otherServer = await open("deployers", { ca: otherCertificate.ca });
       await assert.rejects(
-        deletePosternObjects(impostor, "postern"),
+        deletePosternObjects(otherServer, "postern"),
         expectComplaint(
           /^cluster prod-eu: the API server at https:\S+ can't be reached: .*; its ca must be the one that signed its certificate$/,
         ),
@@ -619,7 +577,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       });
       after(() => proxy?.stop());
 
-      it("repeats requests and writes on a stale connection", async () => {
+      it("repeats reads and writes that break because their connection is stale", async () => {
         const [, configuration] = selectConfigurations(buildWanted({ "deny-service-external-ips": {} }));
         assert.ok(configuration);
         for (const act of [
@@ -669,8 +627,9 @@ describe("the objects of a deployment", await needs("API server"), () => {
         await edit(validating, ({ webhooks }) => Object.assign(webhooks[0], { timeoutSeconds: 9 }));
         const conflict = { status: 409, body: JSON.stringify({ kind: "Status", reason: "Conflict", message: "x" }) };
         const noFault = { milliseconds: 0 };
-        // The requests: four reads, a read and a dry run of the mutating configuration, a read and a refused dry run, a
-        // read, a dry run, and a refused write.
+        // These requests are sent: four reads; a read and a dry run for the mutating configuration; then for the
+        // validating configuration a read and a dry run with a conflict, a read, a dry run, and a write with a
+        // conflict.
         proxy.faults.push(...Array(7).fill(noFault), conflict, noFault, noFault, conflict);
         assert.equal((await applyWantedObjectsToCluster(faulty, buildWanted(rules), "postern")).length, 1);
         assert.deepEqual(await listSentences(rules), []);
@@ -773,7 +732,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
   });
 
   describe("the entries of served rules", () => {
-    it("pass their probes, for every rule that works without settings and without a ledger", async () => {
+    it("pass the probes of a deployment, for every rule that needs neither settings nor a ledger", async () => {
       const openCapabilities = createLiveCapabilities({
         local: { server: cluster.server, ca: cluster.ca, credentials: { token: cluster.getToken("deployers") } },
       });
@@ -831,13 +790,10 @@ describe("opening a cluster", () => {
     const moto = await startMoto("AWS_ENDPOINT_URL_EKS");
     try {
       const body = { name: "prod", roleArn: "arn:aws:iam::123456789012:role/a", resourcesVpcConfig: {} };
-      const authorization =
-        "AWS4-HMAC-SHA256 Credential=a/20260101/eu-west-1/eks/aws4_request, SignedHeaders=host, Signature=x";
-      const response = await fetch(`${moto.url}/clusters`, {
-        method: "POST",
-        headers: { authorization },
-        body: JSON.stringify(body),
-      });
+      const scope = "a/20260101/eu-west-1/eks/aws4_request";
+      const headers = { authorization: `AWS4-HMAC-SHA256 Credential=${scope}, SignedHeaders=host, Signature=x` };
+      const options = { method: "POST", headers, body: JSON.stringify(body) };
+      const response = await fetch(`${moto.url}/clusters`, options);
       assert.equal(response.status, 200, await response.text());
       const readIdentity = async () => ({ accessKeyId: "a", secretAccessKey: "b" });
       const connection = await readEksServerAndCa({ eks: "prod", region: "eu-west-1" }, readIdentity);
@@ -853,8 +809,8 @@ describe("opening a cluster", () => {
   });
 });
 
-describe("entry names", () => {
-  it("contain the rule, the variant and the phase", () => {
+describe("webhook entries", () => {
+  it("show by their names and configurations the called rule, variant and phase", () => {
     const calledRules = listRulesCalledByEntries(buildWanted({ "always-pull-images": {}, "node-restriction": {} }));
     assert.deepEqual(
       calledRules.filter(({ phase }) => phase === "validate"),
@@ -869,22 +825,16 @@ describe("entry names", () => {
 
 describe("a probe", () => {
   let postern: Awaited<ReturnType<typeof serveCatalogueForTests>>;
-  let scripted: ReturnType<typeof createSecureServer>;
+  let endpoint: ReturnType<typeof createSecureServer>;
   let answers: ((uid: string) => { status: number; body: string } | "cut")[] = [];
-  let requests: {
-    method: string | undefined;
-    url: string | undefined;
-    type: string | undefined;
-    version: string;
-    review: unknown;
-  }[] = [];
+  let requests: (Record<"method" | "url" | "type" | "version", string | undefined> & { review: unknown })[] = [];
   let url: string;
   const threeTries = { tries: 3, pause: 1 };
   before(async () => {
     postern = await serveCatalogueForTests(
       "rules: { always-pull-images: , always-deny: { exempt: { users: [nobody] } }, limit-ranger: }",
     );
-    scripted = createSecureServer(certificate satisfies ServerCertificate, async (request, response) => {
+    endpoint = createSecureServer(certificate satisfies ServerCertificate, async (request, response) => {
       let text = "";
       for await (const chunk of request) text += chunk;
       const review = JSON.parse(text);
@@ -894,14 +844,14 @@ describe("a probe", () => {
       if (answer === "cut") return request.socket.destroy();
       response.writeHead(answer.status).end(answer.body);
     });
-    url = `https://127.0.0.1:${await listen(scripted)}/local.${key}/rule/validate`;
+    url = `https://127.0.0.1:${await listen(endpoint)}/local.${key}/rule/validate`;
   });
   beforeEach(() => {
     [answers, requests] = [[], []];
   });
   after(async () => {
-    scripted?.close();
-    scripted?.closeAllConnections();
+    endpoint?.close();
+    endpoint?.closeAllConnections();
     await postern?.stop();
   });
   const formatReview = (response: object) =>
@@ -909,24 +859,19 @@ describe("a probe", () => {
   const allowReview = (uid: string) => ({ status: 200, body: formatReview({ uid, allowed: true }) });
   const maskUrl = () => url.replace(key, "…");
 
-  it("sends a review with dryRun as the API server does", async () => {
+  it("sends the endpoint a review in the form in which the API server does, with dryRun", async () => {
     const probe = await probeEndpoint(url, certificate.ca);
     assert.deepEqual([probe.ok, probe.sentence], [true, `${maskUrl()} answers in ${probe.milliseconds} ms`]);
-    const [sent] = requests;
-    assert.deepEqual(
-      [sent?.method, sent?.url, sent?.type, sent?.version],
-      ["POST", `/local.${key}/rule/validate?timeout=3s`, "application/json", "1.1"],
-    );
-    const { request } = requireValidReview(sent?.review);
+    const [{ review, ...head } = { review: undefined }] = requests;
+    const path = `/local.${key}/rule/validate?timeout=3s`;
+    assert.deepEqual(head, { method: "POST", url: path, type: "application/json", version: "1.1" });
+    const { request } = requireValidReview(review);
     assert.deepEqual([request.operation, request.dryRun, request.userInfo.username], ["CREATE", true, "postern:probe"]);
-    assert.deepEqual(request.object, {
-      apiVersion: "v1",
-      kind: "ConfigMap",
-      metadata: { name: "postern-probe", namespace: "default" },
-    });
+    const metadata = { name: "postern-probe", namespace: "default" };
+    assert.deepEqual(request.object, { apiVersion: "v1", kind: "ConfigMap", metadata });
   });
 
-  it("has a valid request for every match", () => {
+  it("sends a valid request for every match of a rule", () => {
     for (const { match, fields } of rows.requests) {
       const { request } = requireValidReview(buildProbeReview([match]));
       for (const [name, value] of Object.entries(fields))
@@ -992,7 +937,7 @@ describe("a probe", () => {
     { status: 404, body: '{"kind":"Status","message":"there is nothing here"}' },
     { status: 500, body: '{"message":"Internal Server Error"}' },
   ];
-  it("is repeated until AWS's changes have spread, but not after the given time", async () => {
+  it("is repeated while AWS's changes may still spread, until `spreadingUntil`", async () => {
     answers = answersWhileSpreading.map((answer) => () => answer);
     const limits = { ...threeTries, spreadingUntil: Date.now() + 60_000 };
     assert.equal((await probeEndpoint(url, certificate.ca, limits)).ok, true);

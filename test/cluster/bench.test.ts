@@ -28,31 +28,27 @@ describe("npm run bench, through an API server", await needs("API server", "Go w
   });
   after(() => rm(folder, { recursive: true, force: true }));
 
-  const listNumbers = (measured: PodCreateMeasurement[], comparisons: PodCreateComparison[]) => [
-    ...measured.flatMap(({ create, added = create }) => [create.p50, create.p99, added.p50, added.p99]),
-    ...comparisons.map(({ added }) => added.median),
-  ];
+  const requireNumbers = (measured: PodCreateMeasurement[], comparisons: PodCreateComparison[]) => {
+    const times = measured.flatMap(({ create, added = create }) => [create.p50, create.p99, added.p50, added.p99]);
+    for (const number of [...times, ...comparisons.map(({ added }) => added.median)])
+      assert.ok(Number.isFinite(number));
+  };
 
   it("measures one call of each server, after it has checked that all return equal pods", async () => {
     const binaries = await requireBinaries();
-    const { measured, comparisons } = await compareWebhookCallTimes(
-      binaries,
-      await findBenchControllerRuntimeWebhook(),
-      folder,
-      6,
-    );
+    const peer = await findBenchControllerRuntimeWebhook();
+    const rounds = 6;
+    const { measured, comparisons } = await compareWebhookCallTimes(binaries, peer, folder, rounds);
     assert.deepEqual(
       measured.map(({ what }) => what.replace(/ [\d.]+$/, "")),
       ["no webhook", "node:https by hand", "Postern", "controller-runtime", "Postern, with its matchConditions"],
     );
+    // Postern's time may be 1.15 times that of node:https, and 0.65 times that of controller-runtime.
     assert.deepEqual(
       comparisons.map(({ bar }) => bar),
       [1.15, 0.65],
     );
-    assert.deepEqual(
-      listNumbers(measured, comparisons).filter((number) => !Number.isFinite(number)),
-      [],
-    );
+    requireNumbers(measured, comparisons);
     for (const { what, cpu } of measured.slice(1))
       assert.ok(cpu !== undefined && cpu >= 0, `${what} has used ${cpu} ms`);
   });
@@ -69,7 +65,7 @@ describe("npm run bench, through an API server", await needs("API server", "Go w
     assert.equal(check.wrong, 0);
   });
 
-  it("measures chains that are called, skipped and grouped", async () => {
+  it("measures chains of 1 to 30 mutators that are called one by one, skipped, or called as a group", async () => {
     const binaries = await requireBinaries();
     const { measured, comparisons } = await measureMutatorChains(binaries, folder, 2);
     assert.deepEqual(
@@ -80,13 +76,10 @@ describe("npm run bench, through an API server", await needs("API server", "Go w
       comparisons.map(({ bar }) => bar),
       [1.5],
     );
-    assert.deepEqual(
-      listNumbers(measured, comparisons).filter((number) => !Number.isFinite(number)),
-      [],
-    );
+    requireNumbers(measured, comparisons);
   });
 
-  it("measures a cluster's writes, which cause only the calls that rules need", async () => {
+  it("measures the writes of a cluster, and no write causes calls of rules that it doesn't concern", async () => {
     const { ways } = await measureTrace(await requireBinaries(), await findBenchControllerRuntimeWebhook(), folder, 1);
     const names = ["each rule alone", "mutators of Pods in a group", "and the policies in the API server"];
     assert.deepEqual(
@@ -105,6 +98,8 @@ describe("npm run bench, through an API server", await needs("API server", "Go w
         assert.deepEqual(calls?.[what], {}, what);
       assert.deepEqual(calls?.["deletions by kubelets"], { "node-restriction mutate": 1 });
       assert.equal(rounds?.["tokens of Pods"], 1);
+      // The write waits for six calls, one after the other, if each rule is called alone,
+      // and for two calls with a group.
       assert.equal(rounds?.["Pods that need three changes"], kinds === ways[0]?.kinds ? 6 : 2);
       assert.deepEqual(
         kinds.filter(({ again }) => again.changed > 0),
@@ -121,9 +116,10 @@ describe("npm run bench, through an API server", await needs("API server", "Go w
 });
 
 describe("npm run bench, of a check", () => {
-  it("measures a check and the work that no check can avoid, and throws if the check fails", async () => {
+  it("measures a check, and throws if the check fails", async () => {
     const folder = await mkdtemp(join(tmpdir(), "postern-bench-"));
     try {
+      // One round, with 40 files.
       const { bytes, seconds, memory, overRules, overParser, overReader } = await measureCheck(folder, 1, 40);
       assert.ok(bytes > 40_000 && memory > 1e7);
       const ratios = [overRules, overParser, overReader].map(({ median }) => median);

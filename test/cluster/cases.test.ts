@@ -21,7 +21,7 @@ import { needs } from "../parts.ts";
 const catalogue = await readCatalogue();
 const chosenRules = chooseSixth(catalogue, 0);
 /** The rules whose cases a test below changes. They are used even if they are not in the chosen sixth. */
-const changed = ["deny-service-external-ips", "default-toleration-seconds"];
+const rulesWithChangedCases = ["deny-service-external-ips", "default-toleration-seconds"];
 
 // This is not a unit test, because a new rule or case must not break those: only an API server can write the table.
 it("docs/background/parity.md has the cases of every rule", async () => {
@@ -36,7 +36,7 @@ it("docs/background/parity.md has the cases of every rule", async () => {
 
 describe("the cases of rules, on a real API server", await needs("API server"), async () => {
   const rowsOfRules = await readCasesAndUpstreamOutcomes(
-    catalogue.filter((listed) => chosenRules.includes(listed) || changed.includes(listed.name)),
+    catalogue.filter((listed) => chosenRules.includes(listed) || rulesWithChangedCases.includes(listed.name)),
   );
   let servers: CaseChecker;
 
@@ -50,10 +50,10 @@ describe("the cases of rules, on a real API server", await needs("API server"), 
   after(() => servers?.stop());
 
   for (const { listed, cases, outcomes } of rowsOfRules) {
-    it(`has the outcomes of ${listed.name}'s cases and of its plugin`, async (test) => {
+    it(`of ${listed.name} get the outcomes that they state, and its plugin's answers`, async (test) => {
       const { differences, asSaid, beside, alone } = await servers.check(listed, cases);
       for (const { name, reason } of beside?.leftOut ?? [])
-        test.diagnostic(`not beside its plugin: "${name}": ${reason}`);
+        test.diagnostic(`not compared with the plugin: "${name}": ${reason}`);
       if (alone !== undefined) test.diagnostic(alone);
       assert.equal(differences.map(({ name, from, diff }) => `${name} (${from})\n${diff}`).join("\n"), "");
       // An older API server may not serve the kinds of newer plugins.
@@ -61,15 +61,17 @@ describe("the cases of rules, on a real API server", await needs("API server"), 
       assert.ok(beside === undefined || beside.equal + Object.keys(beside.known).length > 0);
     });
     if (outcomes.length > 0)
-      it(`has the recorded outcomes of ${listed.name}'s removed plugin`, async () => {
+      it(`of ${listed.name} that were recorded from a removed plugin get the recorded outcomes`, async () => {
         const { differences, notReceivable } = await servers.check(listed, outcomes);
         assert.equal(differences.map(({ name, diff }) => `${name}\n${diff}`).join("\n"), "");
         assert.deepEqual(notReceivable, []);
       });
   }
 
-  it("reports a case with another outcome", async () => {
-    /** Changes the first case of a rule. Returns its differences from the API server's outcome. */
+  it("are reported if their outcome differs from what they state", async () => {
+    /**
+     * Changes the first case of a rule. Returns the differences between the changed case and the API server's answer.
+     */
     const checkChanged = async (rule: string, change: (entry: Case) => Case) => {
       const { listed, cases } = rowsOfRules.find(({ listed }) => listed.name === rule) ?? assert.fail();
       const { asSaid, differences } = await servers.check(listed, cases.slice(0, 1).map(change));
@@ -93,7 +95,7 @@ describe("the cases of rules, on a real API server", await needs("API server"), 
     );
   });
 
-  it("accepts the entries of every rule", async () => {
+  it("need webhook entries that the API server accepts, for every rule", async () => {
     const rules = buildConfigOfEveryRule(catalogue.map(({ name }) => name));
     const postern = await serveCatalogueForTests(JSON.stringify({ rules }));
     try {
@@ -103,7 +105,7 @@ describe("the cases of rules, on a real API server", await needs("API server"), 
     }
   });
 
-  it("calls rules for a large pod, because the match conditions stay within the cost limit", async () => {
+  it("with 3000 containers are sent to rules: matchConditions stay within the API server's cost limit", async () => {
     const postern = await serveCatalogueForTests(`rules:
       allowed-registries: { settings: { registries: [docker.io, ghcr.io, quay.io, registry.k8s.io] } }
       security-context-deny:`);

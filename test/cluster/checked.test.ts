@@ -37,15 +37,22 @@ import { createObserver, registerWitness } from "./witness.ts";
 type Fields = Record<string, unknown>;
 
 const catalogue = await readCatalogue();
-const { rules, stateful, kinds, namespaces } = readRows<{
+/** `statePaths` are the collections of objects that the rules read. */
+const {
+  rules,
+  stateful: statePaths,
+  kinds,
+  namespaces,
+} = readRows<{
   rules: Record<string, object>;
   stateful: string[];
   kinds: GeneratedKind[];
   namespaces: string[];
 }>(import.meta.filename);
 
-const createManifest = (hasFaults: boolean) => {
-  const { buildObject } = createObjectGenerators(hasFaults);
+/** Generates an object of one of the kinds, and a namespace. */
+const generateManifest = (mayBeInvalid: boolean) => {
+  const { buildObject } = createObjectGenerators({ mayBeInvalid });
   return fc
     .constantFrom(...kinds)
     .chain((kind) =>
@@ -70,12 +77,12 @@ for (const minor of chooseMinors(POSTERN_RUNS, 0))
       const binaries = await requireBinaries(minor);
       folder = await mkdtemp(join(tmpdir(), "postern-checked-"));
       const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-      const scripted = await openScriptedWebhookEndpoints(certificate, { witness: createObserver(seenObjects) });
+      const endpoints = await openScriptedWebhookEndpoints(certificate, { witness: createObserver(seenObjects) });
       const { defaultOn } = await listPlugins(binaries);
       const disable = defaultOn.filter((plugin) => !webhookPlugins.includes(plugin));
       const flags = listParityObjectFlags(binaries.minor);
       cluster = await bootCluster(binaries, { disable, flags, users: { reader: ["system:masters"] } });
-      stops.push(scripted.stop, cluster.stop);
+      stops.push(endpoints.stop, cluster.stop);
       admin = cluster.admin;
       await createParityTestObjects(admin, binaries.minor);
       const { server, ca, getToken } = cluster;
@@ -87,9 +94,9 @@ for (const minor of chooseMinors(POSTERN_RUNS, 0))
       const enabled = catalogue.filter(({ name }) => name in rules);
       const postern = await serveTestRules(enabled, yaml, { certificate, openCapabilities });
       stops.push(postern.stop);
-      await applyConfigurations(admin, extendWebhookTimeoutsForTests(postern.manifests()), scripted.announcer);
+      await applyConfigurations(admin, extendWebhookTimeoutsForTests(postern.manifests()), endpoints.announcer);
 
-      await registerWitness(admin, scripted.url, certificate.ca, seenObjects);
+      await registerWitness(admin, endpoints.url, certificate.ca, seenObjects);
     });
     after(async () => {
       await Promise.all(stops.map((stop) => stop()));
@@ -104,24 +111,21 @@ for (const minor of chooseMinors(POSTERN_RUNS, 0))
     };
 
     const runs = Number(POSTERN_RUNS ?? 50);
-    for (const hasFaults of [false, true])
-      it(`equals the API server's for ${hasFaults ? "manifests that are partly wrong" : "manifests"}`, async () => {
+    for (const mayBeInvalid of [false, true])
+      it(`equals the API server's answer to manifests ${mayBeInvalid ? "with" : "without"} faults`, async () => {
         const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
         const sample = fc
-          .sample(createManifest(hasFaults), { seed, numRuns: runs })
+          .sample(generateManifest(mayBeInvalid), { seed, numRuns: runs })
           .map(({ kind, object, namespace }, index) => {
             const namespaceField = parityGeneratedKinds[kind].namespaced ? { namespace } : {};
-            const metadata = {
-              ...Object(object.metadata),
-              name: `${hasFaults ? "odd" : "one"}-${index}`,
-              ...namespaceField,
-            };
+            const name = `${mayBeInvalid ? "odd" : "one"}-${index}`;
+            const metadata = { ...Object(object.metadata), name, ...namespaceField };
             return { kind, namespace, object: JSON.parse(JSON.stringify({ ...object, metadata })) };
           });
         const buildPath = (name: string) => join(folder, name);
         const items = sample.map(({ object }) => object);
         await writeFile(buildPath("manifests.json"), JSON.stringify({ apiVersion: "v1", kind: "List", items }));
-        const storedAnswers = await Promise.all(stateful.map((path) => admin({ method: "GET", path })));
+        const storedAnswers = await Promise.all(statePaths.map((path) => admin({ method: "GET", path })));
         // The items of a list have no kind and apiVersion.
         const state = storedAnswers.flatMap(({ body }) =>
           (Array.isArray(body.items) ? body.items : []).map((item) => ({
@@ -161,17 +165,13 @@ for (const minor of chooseMinors(POSTERN_RUNS, 0))
           assert.ok(evaluation);
           for (let triesLeft = 2; ; triesLeft--) {
             const answer = await create(kind, namespace, object);
-            const [serverOutcome, checkOutcome] = compareOutcomes(
-              answer,
-              seenObjects.get(object.metadata.name),
-              evaluation,
-              minor,
-            );
-            const isAlike = isDeepStrictEqual(checkOutcome, serverOutcome);
+            const lastSeen = seenObjects.get(object.metadata.name);
+            const [serverOutcome, checkOutcome] = buildComparableOutcomes(answer, lastSeen, evaluation, minor);
+            const isEqual = isDeepStrictEqual(checkOutcome, serverOutcome);
             // On a busy machine, the API server may skip a rule that took too long. Then the object is compared again.
-            if (!isAlike && triesLeft > 0) continue;
+            if (!isEqual && triesLeft > 0) continue;
             verdicts[answer.code] = (verdicts[answer.code] ?? 0) + 1;
-            if (!isAlike)
+            if (!isEqual)
               differences.push(
                 `${formatAnswerDiff(toAnswer(serverOutcome), toAnswer(checkOutcome))}\n${JSON.stringify(object)}`,
               );
@@ -181,15 +181,18 @@ for (const minor of chooseMinors(POSTERN_RUNS, 0))
         for (let start = 0; start < sample.length; start += 6)
           await Promise.all(sample.slice(start, start + 6).map(compareObject));
         assert.deepEqual(differences.slice(0, 3), [], `${differences.length} of ${runs} with seed ${seed}`);
-        for (const code of [201, 403, ...(hasFaults ? [422] : [])])
+        for (const code of [201, 403, ...(mayBeInvalid ? [422] : [])])
           assert.ok(verdicts[code], `${JSON.stringify(verdicts)}`);
       });
   });
 
 const toAnswer = (body: unknown) => ({ code: 0, warnings: [], body });
 
-/** The API server's outcome and check's outcome, reduced to the parts that can be compared. */
-const compareOutcomes = (
+/**
+ * Returns the API server's outcome and check's outcome, reduced to the parts that can be compared. `lastSeen` is the
+ * object that the webhook after all others (the witness) got.
+ */
+const buildComparableOutcomes = (
   answer: TestClusterResponse,
   lastSeen: Fields | undefined,
   { checked, after }: ObjectEvaluation,
@@ -199,25 +202,25 @@ const compareOutcomes = (
   const denials = checked.denials.map(({ rule, message }) => `${rule}: ${message}`);
   const [, hook = "", text] = /^admission webhook "(.*?)" denied the request: (.*)$/s.exec(String(body.message)) ?? [];
   const denialOfServer = `${hook.replace(/\.postern\.dev$/, "").replace(/^.*\./, "")}: ${text}`;
-  // If several rules deny the object, the API server names only one of them.
-  const verdict = denials.includes(denialOfServer) ? denialOfServer : denials.join("; ");
+  // If several rules deny the object, the API server names only one of these rules.
+  const denialOfCheck = denials.includes(denialOfServer) ? denialOfServer : denials.join("; ");
   const { managedFields: _, ...metadata } = Object(lastSeen?.metadata);
-  // The witness, a webhook, gets an object before the API server prepares it for storage.
+  // The witness gets an object before the API server prepares it for storage.
   const object = lastSeen && prepareForStorage({ ...lastSeen, metadata } as KubernetesObject, minor);
   const ruleWarnings = checked.warnings.map(({ rule, text }) => `${rule} ${text}`);
   if (code === 201)
     return [
       { object, warnings: warnings.filter(isWarningOfRule).sort(), denied: "" },
-      { object: after, warnings: [...new Set(ruleWarnings)].filter(isWarningOfRule).sort(), denied: verdict },
+      { object: after, warnings: [...new Set(ruleWarnings)].filter(isWarningOfRule).sort(), denied: denialOfCheck },
     ];
-  // The API server refuses an invalid object between the two phases. The results of the first phase must still be
-  // equal.
+  // The API server refuses an invalid object after the mutating webhooks and before the validating ones. So only the
+  // changes of the mutating webhooks can be compared.
   if (hook === "")
     return [
       { code, object },
       { code: denials.length > 0 && code === 400 ? 400 : 422, object: after ?? undefined },
     ];
-  return [{ denied: denialOfServer }, { denied: verdict }];
+  return [{ denied: denialOfServer }, { denied: denialOfCheck }];
 };
 
 /** Reports whether a warning comes from a rule, and not from the API server itself. */

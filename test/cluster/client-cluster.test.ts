@@ -84,7 +84,7 @@ describe("the client's package", () => {
       ...options,
     });
 
-  it("works in a separate project, with policies that have scripts", async () =>
+  it("works in a separate project, even with policies that have scripts", async () =>
     requireChanges(await runProgram(project, "program.js")));
 
   for (const [format, file] of [
@@ -106,21 +106,15 @@ describe("the client's package", () => {
       requireChanges(await runProgram(project, file));
     });
 
-  it("works with a bundle that imports it, also for policies with scripts", async () => {
+  it("works in a program whose bundle only imports the package, even with policies that have scripts", async () => {
     await bundle("esm", join(project, "bundle.mjs"), { external: ["postern"] });
     requireChanges(await runProgram(project, "bundle.mjs"));
   });
 
   it("has complete types, which find errors in programs", async () => {
     const types = fileURLToPath(new URL("../../node_modules/@types", import.meta.url));
-    const compilerOptions = {
-      strict: true,
-      noEmit: true,
-      module: "nodenext",
-      target: "esnext",
-      types: ["node"],
-      typeRoots: [types],
-    };
+    const output = { noEmit: true, module: "nodenext", target: "esnext" };
+    const compilerOptions = { ...output, strict: true, types: ["node"], typeRoots: [types] };
     await writeFile(join(project, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["program.ts"] }));
     const buildTypedProgram = (failurePolicy: string) => `
       import { type Guard, guard, readClusterPolicies } from "postern/client";
@@ -144,7 +138,7 @@ describe("the client's package", () => {
 const toLibraryPromise = <T>(answer: Promise<T>) => ({ toPromise: () => answer });
 
 describe("the client's README", () => {
-  it("shows programs that load", async () => {
+  it("has two example programs that run without an error", async () => {
     const readme = await readFile(join(project, "node_modules/postern/lib/client/README.md"), "utf8");
     const programs = [...readme.matchAll(/```js\n(.*?)```/gs)].map(([, program = ""]) => program);
     assert.equal(programs.length, 2);
@@ -214,16 +208,9 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
       data: { team: "red" },
     });
     const podSelectors = [{ apiVersion: "v1", kind: "Pod" }];
-    const owner = {
-      type: "annotations",
-      operation: "add",
-      path: "owner",
-      valueRef: {
-        from: "k8s",
-        path: "/data/team",
-        k8s: { apiVersion: "v1", kind: "ConfigMap", namespace, name: "owners" },
-      },
-    };
+    const k8s = { apiVersion: "v1", kind: "ConfigMap", namespace, name: "owners" };
+    const valueRef = { from: "k8s", path: "/data/team", k8s };
+    const owner = { type: "annotations", operation: "add", path: "owner", valueRef };
     await requireCreated(
       `${policyPath}/clusteroverridepolicies`,
       buildPolicy("ClusterOverridePolicy", "owner", {
@@ -231,11 +218,8 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
         overrideRules: [{ overriders: { template: owner, cue: cueScript } }],
       }),
     );
-    const keepCondition = {
-      cond: "Exist",
-      dataRef: { from: "current", path: "/metadata/labels/keep" },
-      message: "it is kept",
-    };
+    const dataRef = { from: "current", path: "/metadata/labels/keep" };
+    const keepCondition = { cond: "Exist", dataRef, message: "it is kept" };
     await requireCreated(
       `${policyPath}/clustervalidatepolicies`,
       buildPolicy("ClusterValidatePolicy", "kept", {
@@ -264,7 +248,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
   });
   after(() => cluster?.stop());
 
-  it("trust the CA in NODE_EXTRA_CA_CERTS if they use fetch", async () => {
+  it("by fetch instead of the library trust the CA in NODE_EXTRA_CA_CERTS", async () => {
     await writeFile(join(project, "ca.crt"), cluster.ca);
     await writeFile(join(project, "fetching.js"), fetchProgram);
     const env = { PATH: process.env.PATH, SERVER: cluster.server, TOKEN: cluster.getToken("admin") };
@@ -299,7 +283,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     await requireStoredChanges("created");
     assert.ok(outcomes.includes("policy-override mutate 2"), outcomes.join("; "));
   });
-  it("replace a Namespace's finalizers, whose subresource can't be read", async () => {
+  it("replace a Namespace's finalizers by the subresource `finalize`, which has no GET", async () => {
     const admits: { default: Rule } = await importInstalled("functions/always-admit/rule.js");
     const guardedConfig = postern.guardConfig(config, { rules: { "always-admit": { rule: admits.default } } });
     const namespace = await unguardedPods.createNamespace({ body: { metadata: { name: "finalized" } } });
@@ -319,58 +303,47 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     ],
   ];
   for (const [name, strategy, body] of patches)
-    it(`patch an object: ${name}`, async () => {
+    it(`patch an object by ${name}, with the changes of policies and rules`, async () => {
       await unguardedPods.deleteNamespacedPod({ name: "patched", namespace, gracePeriodSeconds: 0 }).catch(() => {});
       await pods.createNamespacedPod({ namespace, body: buildPod("patched", { first: "1" }) });
-      const options = {
-        name: "patched",
-        namespace,
-        body,
-        fieldManager: "test",
-        force: strategy === PatchStrategy.ServerSideApply,
-      };
-      const { force, ...optionsWithoutForce } = options;
-      await pods.patchNamespacedPod(force ? options : optionsWithoutForce, setHeaderOptions("Content-Type", strategy));
+      const isApply = strategy === PatchStrategy.ServerSideApply;
+      const options = { name: "patched", namespace, body, fieldManager: "test", ...(isApply && { force: true }) };
+      await pods.patchNamespacedPod(options, setHeaderOptions("Content-Type", strategy));
       await requireStoredChanges("patched");
       assert.equal((await readPod("patched")).metadata?.labels?.more, "1");
     });
 
   it("patch an object again if another client changed it meanwhile", async () => {
-    await pods.createNamespacedPod({ namespace, body: buildPod("raced") });
     const name = "raced";
+    await pods.createNamespacedPod({ namespace, body: buildPod(name) });
     const merge = setHeaderOptions("Content-Type", PatchStrategy.MergePatch);
     const library = new IsomorphicFetchHttpLibrary();
-    let races = 2;
+    let remainingRaces = 2;
+    /** Sends requests, but before each of the first two writes, another client changes the object. */
     const libraryWithRaces = {
       send: (request: RequestContext) => {
-        const isLast = request.getHttpMethod() === "PATCH" && !request.getUrl().includes("dryRun");
-        if (!isLast || races-- <= 0) return library.send(request);
-        const body = { metadata: { labels: { race: String(races) } } };
-        return toLibraryPromise(
-          unguardedPods
-            .patchNamespacedPod({ name, namespace, body }, merge)
-            .then(() => library.send(request).toPromise()),
-        );
+        const isWrite = request.getHttpMethod() === "PATCH" && !request.getUrl().includes("dryRun");
+        if (!isWrite || remainingRaces-- <= 0) return library.send(request);
+        const body = { metadata: { labels: { race: String(remainingRaces) } } };
+        const changing = unguardedPods.patchNamespacedPod({ name, namespace, body }, merge);
+        return toLibraryPromise(changing.then(() => library.send(request).toPromise()));
       },
     };
     const httpApi = postern.guardLibrary(libraryWithRaces as never, { policies: postern.readClusterPolicies });
     const baseServer = new ServerConfiguration(cluster.server, {});
-    const client = new CoreV1Api(
-      createConfiguration({ baseServer, authMethods: { default: config }, httpApi: httpApi as never }),
-    );
-    await client.patchNamespacedPod(
-      { name, namespace, body: { metadata: { labels: { guarded: null, mine: "1" } } } },
-      merge,
-    );
+    const options = { baseServer, authMethods: { default: config }, httpApi: httpApi as never };
+    const client = new CoreV1Api(createConfiguration(options));
+    const body = { metadata: { labels: { guarded: null, mine: "1" } } };
+    await client.patchNamespacedPod({ name, namespace, body }, merge);
     const { metadata } = await readPod(name);
     assert.deepEqual(metadata?.labels, { guarded: "yes", mine: "1", race: "0" });
   });
 
-  it("are refused with the API server's message", async () => {
+  it("are refused by a policy with the error that an API server with webhooks would answer", async () => {
     await pods.createNamespacedPod({ namespace, body: buildPod("kept", { keep: "yes" }) });
     const requireRefusal = async (write: Promise<unknown>) => {
       const error = await write.then(
-        () => assert.fail("it was let through"),
+        () => assert.fail("the write was not refused"),
         (thrown) => thrown,
       );
       assert.ok(error instanceof ApiException, String(error));
@@ -386,7 +359,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     await pods.deleteNamespacedPod({ name: "created", namespace, gracePeriodSeconds: 0 });
     await assert.rejects(readPod("created"), /404/);
   });
-  it("get the API server's own errors", async () => {
+  it("get the errors that the API server itself answers", async () => {
     await pods.createNamespacedPod({ namespace, body: buildPod("twice") });
     const requireError = async (write: Promise<unknown>, code: number) =>
       assert.rejects(write, (error: ApiException<unknown>) => error.code === code);
@@ -397,7 +370,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     const strategy = setHeaderOptions("Content-Type", PatchStrategy.JsonPatch);
     await requireError(pods.patchNamespacedPod({ name: "twice", namespace, body }, strategy), 422);
   });
-  it("are sent unchanged if they are about policies, or if no rule matches", async () => {
+  it("are sent unchanged if they are about policies, or if no policy or rule matches them", async () => {
     const objects = KubernetesObjectApi.makeApiClient(guarded);
     const spec = { resourceSelectors: [{ apiVersion: "v1", kind: "Secret" }], validateRules: [] };
     const stored = await objects.create(buildPolicy("ClusterValidatePolicy", "another", spec));

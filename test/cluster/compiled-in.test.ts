@@ -10,12 +10,12 @@ import { needsApiServer } from "../parts.ts";
 const toNumber = (minor: string) => Number(minor.split(".")[1]);
 
 describe("the table of compiled-in plugins", async () => {
-  it("describes the minors that can be built", () =>
+  it("has in its heading the oldest and the newest minor that can be built", () =>
     assert.equal(compiledInPluginHeading, `plugin in Kubernetes ${minors[0]} to ${minors.at(-1)}`));
 
   for (const minor of chooseMinors())
     it(
-      `has the plugins of kube-apiserver ${minor}, and knows which are on or behind a gate`,
+      `has the plugins of kube-apiserver ${minor}, and states which are on by default and which need a feature gate`,
       await needsApiServer(minor),
       async () => {
         const binaries = await requireBinaries(minor);

@@ -30,9 +30,9 @@ describe("the console beside a real API server", await needs("API server", "chro
       clusters: { local: { connect: { kubeconfig } } },
     });
     const words = ["--config", join(folder, "postern.yaml"), "--url", gateway.url, "--kubeconfig", kubeconfig];
-    const ca = ["--ca", join(folder, ".postern/ca.crt")];
+    words.push("--ca", join(folder, ".postern/ca.crt"));
     const { NODE_TEST_CONTEXT: _, ...env } = process.env;
-    const { stdout, stderr } = await runProgram([program, "manifests", ...words, ...ca], { env });
+    const { stdout, stderr } = await runProgram([program, "manifests", ...words], { env });
     const manifests = parseAllDocuments(stdout).map((document) => document.toJS());
     assert.ok(manifests.length > 0, stderr);
     for (const manifest of manifests) {
@@ -52,7 +52,7 @@ describe("the console beside a real API server", await needs("API server", "chro
     return cluster.admin({ method: "POST", path: "/api/v1/namespaces/default/pods", body: pod });
   };
 
-  it("shows a review at once, with the change by a member of a group", async (test) => {
+  it("shows a review as soon as it was answered, and the change that a rule of a group made", async (test) => {
     const page = await browser.newPage();
     page.setDefaultTimeout(60_000);
     await page.goto(gateway.console);
@@ -68,17 +68,17 @@ describe("the console beside a real API server", await needs("API server", "chro
     );
     const sent = performance.now();
     assert.equal((await create("second", "ghcr.io/app:1")).code, 201);
-    const row = page.getByRole("link", { name: /defaults mutate \S+ CREATE Pod default\/second changed/ });
-    await row.waitFor();
+    const review = page.getByRole("link", { name: /defaults mutate \S+ CREATE Pod default\/second changed/ });
+    await review.waitFor();
     test.diagnostic(`shown after ${Math.round(performance.now() - sent)} ms`);
-    await page
-      .getByRole("link", { name: /allowed-registries validate \S+ CREATE Pod default\/first denied/ })
-      .first()
-      .waitFor();
-    await row.click();
-    const changed = page.locator("tr:has(td.added)");
-    await changed.first().waitFor();
-    assert.match(String(await changed.first().textContent()), /imagePullPolicy: Always.*always-pull-images$/);
+    const denial = /allowed-registries validate \S+ CREATE Pod default\/first denied/;
+    await page.getByRole("link", { name: denial }).first().waitFor();
+    await review.click();
+    // The added line of the diff names the rule that added it.
+    const addedLine = page.locator("tr:has(td.added)").first();
+    await addedLine.waitFor();
+    assert.match(String(await addedLine.textContent()), /imagePullPolicy: Always.*always-pull-images$/);
+    // The name of the group's matchCondition.
     await page.getByText("concerns-a-member").waitFor();
     await page.close();
   });

@@ -38,9 +38,9 @@ const resources = ["cpu", "memory", "hugepages-2Mi", "example.com/gpu"];
 const words = ["", "a", "b", "app:1"];
 
 /**
- * Returns an arbitrary for values of a type, as infra/apiserver/defaults/types.json writes it: "[Container" is a list
- * of containers, "{quantity" a map of quantities, "?" marks an optional member. `member` is the field's name. If `odd`
- * is true, some values are invalid. Deep values are small.
+ * Generates values of a type, as infra/apiserver/defaults/types.json writes the type: "[Container" is a list of
+ * containers, "{quantity" a map of quantities, "?" marks an optional member. `member` is the field's name. If `odd` is
+ * true, some values are invalid. Values at a large `depth` are small.
  */
 const createArbitrary = (type: string, member: string, depth: number, odd: boolean): Arbitrary<unknown> => {
   const valid = createValidArbitrary(type.replace("?", ""), member, depth, odd);
@@ -116,6 +116,7 @@ const getPath = (apiVersion: string, kind: string) => {
   return `${root}${namespacePath}/${formPlural(kind.toLowerCase())}?dryRun=All&fieldValidation=Warn`;
 };
 
+/** Generates objects of all kinds with a known type. If `odd` is true, some of their values are invalid. */
 const createAnyObject = (minor: string, odd: boolean): Arbitrary<Fields> => {
   const kinds = listKinds(minor);
   // Usual kinds occur twice in the list, so that they are chosen twice as often.
@@ -127,7 +128,7 @@ const createAnyObject = (minor: string, odd: boolean): Arbitrary<Fields> => {
     );
 };
 
-/** Returns an arbitrary for Pods and Deployments in which an API server changes fields after the mutating webhooks. */
+/** Generates Pods and Deployments in which an API server changes fields after it has called the mutating webhooks. */
 const createUnpreparedObject = (): Arbitrary<Fields> => {
   const pickOrOmit = <T>(...values: T[]) => fc.constantFrom(undefined, ...values);
   const amounts = {
@@ -163,7 +164,7 @@ const createUnpreparedObject = (): Arbitrary<Fields> => {
   );
 };
 
-/** Returns the annotations and the pod-level resources of a Pod or of an object's pod template. */
+/** Returns the fields that the API server changes before it stores a pod: its annotations and pod-level resources. */
 const selectPreparedFields = ({ kind, metadata, spec }: Fields) => {
   const { template, jobTemplate } = Object(spec);
   const pod = kind === "Pod" ? { metadata, spec } : Object(template ?? Object(jobTemplate).spec?.template);
@@ -177,7 +178,7 @@ const { POSTERN_RUNS } = process.env;
 for (const minor of chooseMinors(POSTERN_RUNS, 1))
   describe(`an object with defaults of Kubernetes ${minor}`, await needsApiServer(minor), () => {
     let folder: string;
-    let scripted: Awaited<ReturnType<typeof openScriptedWebhookEndpoints>>;
+    let endpoints: Awaited<ReturnType<typeof openScriptedWebhookEndpoints>>;
     let cluster: TestCluster;
     let admin: TestClusterClient;
     /** The objects that the mutating and the validating webhook got, by name. */
@@ -188,29 +189,28 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       const binaries = await requireBinaries(minor);
       folder = await mkdtemp(join(tmpdir(), "postern-defaults-"));
       const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-      scripted = await openScriptedWebhookEndpoints(certificate, {
+      endpoints = await openScriptedWebhookEndpoints(certificate, {
         witness: createObserver(seenObjects),
         validated: createObserver(validated),
       });
       const disable = (await listPlugins(binaries)).defaultOn.filter((plugin) => !webhookPlugins.includes(plugin));
       cluster = await bootCluster(binaries, { disable });
       admin = cluster.admin;
-      await registerWitness(admin, scripted.url, certificate.ca, seenObjects);
+      await registerWitness(admin, endpoints.url, certificate.ca, seenObjects);
       const kind = "ValidatingWebhookConfiguration";
-      await registerWitness(admin, scripted.url, certificate.ca, validated, kind, "validated");
+      await registerWitness(admin, endpoints.url, certificate.ca, validated, kind, "validated");
     });
     after(async () => {
-      await Promise.all([cluster, scripted].map((running) => running?.stop()));
+      await Promise.all([cluster, endpoints].map((server) => server?.stop()));
       await rm(folder, { recursive: true, force: true });
     });
 
     /** Returns the API server's verdict, and the difference from our defaults if there is one. */
-    const compare = async (given: Fields, name: string): Promise<[string, string?]> => {
+    const compare = async (given: Fields, name: string): Promise<[verdict: string, difference?: string]> => {
       const { apiVersion, kind } = given;
       const namespace = clusterWide.includes(String(kind)) ? {} : { namespace: "default" };
-      const object = JSON.parse(
-        JSON.stringify({ ...given, metadata: { ...Object(given.metadata), name, ...namespace } }),
-      );
+      const namedObject = { ...given, metadata: { ...Object(given.metadata), name, ...namespace } };
+      const object = JSON.parse(JSON.stringify(namedObject));
       const before = structuredClone(object);
       const ours = fillDefaults(object, minor);
       assert.deepEqual(object, before, "fillDefaults doesn't change the given object");
@@ -219,19 +219,16 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       const verdict = answer.code === 201 ? "admitted" : theirs ? "invalid" : "refused";
       const context = `${JSON.stringify(object)}, answered ${answer.code} ${answer.body.message}`;
       const { managedFields: _, ...metadata } = Object(theirs?.metadata);
-      const strays = answer.warnings.flatMap((text) => /^unknown field "(.*)"$/.exec(text)?.[1] ?? []);
+      const unknownFields = answer.warnings.flatMap((text) => /^unknown field "(.*)"$/.exec(text)?.[1] ?? []);
       // The API server limits the total length of warnings, so it reports only some of many unknown fields.
-      const reported =
-        ours.strays.join().length < 2000 ? ours.strays : strays.filter((stray) => ours.strays.includes(stray));
-      const [wanted, actual] = theirs
-        ? [
-            { ...theirs, metadata, strays: strays.sort() },
-            { ...ours.object, strays: reported.toSorted() },
-          ]
-        : [
-            { refused: 400, misfits: true },
-            { refused: answer.code, misfits: ours.misfits.length > 0 },
-          ];
+      const isComplete = ours.strays.join().length < 2000;
+      const ourUnknownFields = isComplete ? ours.strays : unknownFields.filter((field) => ours.strays.includes(field));
+      const wanted = theirs
+        ? { ...theirs, metadata, unknownFields: unknownFields.sort() }
+        : { refused: 400, hasMisfits: true };
+      const actual = theirs
+        ? { ...ours.object, unknownFields: ourUnknownFields.toSorted() }
+        : { refused: answer.code, hasMisfits: ours.misfits.length > 0 };
       if (isDeepStrictEqual(actual, wanted)) {
         const difference = comparePrepared(ours.object, validated.get(name));
         return [verdict, difference && `in validation ${difference}\n${context}`];
@@ -246,9 +243,8 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       return isDeepStrictEqual(actual, wanted) ? undefined : formatAnswerDiff(toAnswer(wanted), toAnswer(actual));
     };
 
-    /** Creates an object in a dry run, and tries again after a failure of the connection. */
+    /** Creates an object in a dry run. After an answer 500, tries up to three more times. */
     const create = async (path: string, body: unknown): Promise<TestClusterResponse> => {
-      // After an answer 500, the creation is tried up to three more times.
       for (let retries = 3; ; retries--) {
         const answer = await admin({ method: "POST", path, body });
         if (answer.code !== 500 || retries === 0) return answer;
@@ -262,15 +258,15 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       ["c", "objects as users write them", fc.oneof(createUsualObject(false), createUsualObject(true))],
       ["d", "Pods and templates that change before validation", createUnpreparedObject()],
     ] as const)
-      it(`is the same as on an API server, for ${what}`, async () => {
+      it(`equals the object that the API server sends to webhooks: ${what}`, async () => {
         const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
         const verdicts = new Set<string>();
-        const hasBoth = () => verdicts.has("admitted") && verdicts.has("invalid");
+        const hasBothVerdicts = () => verdicts.has("admitted") && verdicts.has("invalid");
         const different: string[] = [];
         let count = 0;
         // Both verdicts must occur, or the test would prove little: few objects with mistakes are admitted.
-        for (let turn = 0; turn === 0 || (turn < 10 && !hasBoth()); turn++) {
-          const sample = fc.sample(objects, { seed: seed + turn, numRuns: runs });
+        for (let round = 0; round === 0 || (round < 10 && !hasBothVerdicts()); round++) {
+          const sample = fc.sample(objects, { seed: seed + round, numRuns: runs });
           for (let start = 0; start < sample.length; start += 16)
             await Promise.all(
               sample.slice(start, start + 16).map(async (object) => {
@@ -281,6 +277,6 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
             );
         }
         assert.deepEqual(different.slice(0, 3), [], `${different.length} of ${count} with seed ${seed}`);
-        assert.ok(hasBoth(), [...verdicts].join());
+        assert.ok(hasBothVerdicts(), [...verdicts].join());
       });
   });

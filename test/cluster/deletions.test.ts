@@ -20,28 +20,23 @@ import { needs } from "../parts.ts";
 // Tests sequences of deletions with a real API server. Cases can't contain sequences, because a case is a single
 // request.
 describe("pods that have to clean up before their deletion, on a real API server", await needs("API server"), () => {
-  const calls: string[] = [];
-  const workload = createServer(({ method, url }, response) => {
-    calls.push(`${method} ${url}`);
+  /** The requests to clean up that the rule has sent to pods. All pods have the address of this server. */
+  const cleanUpRequests: string[] = [];
+  const podServer = createServer(({ method, url }, response) => {
+    cleanUpRequests.push(`${method} ${url}`);
     response.writeHead(202).end();
   });
   let cluster: TestCluster;
   const stops: (() => Promise<unknown>)[] = [];
-  const sendRequest = async (call: TestClusterRequest) => {
-    const { code, body } = await cluster.admin(call);
-    return { code, body };
-  };
+  const sendRequest = (request: TestClusterRequest) => cluster.admin(request);
   const getPodsPath = (namespace: string) => `/api/v1/namespaces/${namespace}/pods`;
   const podsPath = getPodsPath("default");
   const contentType = "application/merge-patch+json";
   const createPod = async (name: string, labels: object, namespace = "default", ownerReferences: object[] = []) => {
     const path = getPodsPath(namespace);
     const spec = { nodeName: "n1", containers: [{ name: "c", image: "c" }] };
-    const { code, body } = await sendRequest({
-      method: "POST",
-      path,
-      body: { metadata: { name, labels, ownerReferences }, spec },
-    });
+    const pod = { metadata: { name, labels, ownerReferences }, spec };
+    const { code, body } = await sendRequest({ method: "POST", path, body: pod });
     assert.equal(code, 201, String(body.message));
     const status = { phase: "Running", podIP: "127.0.0.1", podIPs: [{ ip: "127.0.0.1" }] };
     await sendRequest({ method: "PATCH", path: `${path}/${name}/status`, body: { status }, contentType });
@@ -57,8 +52,8 @@ describe("pods that have to clean up before their deletion, on a real API server
 
   before(async () => {
     const binaries = await requireBinaries();
-    const port = await listen(workload);
-    stops.push(async () => workload.close());
+    const port = await listen(podServer);
+    stops.push(async () => podServer.close());
     cluster = await bootCluster(binaries, { controllers: ["garbage-collector-controller"] });
     stops.push(cluster.stop);
     const { server, ca, getToken } = cluster;
@@ -78,18 +73,18 @@ describe("pods that have to clean up before their deletion, on a real API server
       () => deletePod("probe", "?dryRun=All"),
       () => postern.reports.length > 0,
     );
-    assert.deepEqual(calls, []);
+    assert.deepEqual(cleanUpRequests, []);
   });
   after(async () => {
     for (const stop of stops.reverse()) await stop();
   });
 
-  it("are not deleted until they have finished, and get only one request to clean up", async () => {
+  it("are deleted only when they have finished, and get one request to clean up for several deletions", async () => {
     await createPod("a", guardedLabels);
     assert.equal(await deletePod("a"), 403);
     assert.equal(await deletePod("a", "?gracePeriodSeconds=0"), 403);
     assert.equal(await evict("a"), 429);
-    assert.deepEqual(calls.splice(0), ["POST /default/a"]);
+    assert.deepEqual(cleanUpRequests.splice(0), ["POST /default/a"]);
     assert.equal(Object((await readPod("a")).body.metadata).deletionTimestamp, undefined);
     const metadata = { annotations: { "deletion-guard.postern.dev/finished": "true" } };
     await sendRequest({ method: "PATCH", path: `${podsPath}/a`, body: { metadata }, contentType });
@@ -98,14 +93,14 @@ describe("pods that have to clean up before their deletion, on a real API server
     assert.equal(await deletePod("a", "?gracePeriodSeconds=0"), 200);
     assert.equal((await readPod("a")).code, 404);
   });
-  it("are not deleted by a deletion of a collection", async () => {
+  it("are not deleted by a deletion of a collection of pods before they have finished", async () => {
     await createPod("b", { app: "x", ...guardedLabels });
     const { code } = await sendRequest({ method: "DELETE", path: `${podsPath}?labelSelector=app%3Dx` });
     assert.equal(code, 403);
-    assert.deepEqual(calls.splice(0), ["POST /default/b"]);
+    assert.deepEqual(cleanUpRequests.splice(0), ["POST /default/b"]);
     assert.equal((await readPod("b")).code, 200);
   });
-  it("are deleted by the garbage collector after their owner, when they have finished", async () => {
+  it("are deleted by the garbage collector after their owner, but only when they have finished", async () => {
     const path = "/apis/apps/v1/namespaces/default/replicasets";
     const labels = { app: "owned" };
     const template = { metadata: { labels }, spec: { containers: [{ name: "c", image: "c" }] } };
@@ -115,8 +110,8 @@ describe("pods that have to clean up before their deletion, on a real API server
     const reference = { apiVersion: "apps/v1", kind: "ReplicaSet", name: "owner", uid };
     await createPod("owned", { ...labels, ...guardedLabels }, "default", [reference]);
     await sendRequest({ method: "DELETE", path: `${path}/owner?propagationPolicy=Background` });
-    await waitUntil("the garbage collector's deletion is not refused", async () => calls.length > 0);
-    assert.deepEqual(calls.splice(0), ["POST /default/owned"]);
+    await waitUntil("the garbage collector's deletion is not refused", async () => cleanUpRequests.length > 0);
+    assert.deepEqual(cleanUpRequests.splice(0), ["POST /default/owned"]);
     assert.equal(Object((await readPod("owned")).body.metadata).deletionTimestamp, undefined);
     const metadata = { annotations: { "deletion-guard.postern.dev/finished": "true" } };
     await sendRequest({ method: "PATCH", path: `${podsPath}/owned`, body: { metadata }, contentType });

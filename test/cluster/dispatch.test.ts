@@ -65,7 +65,7 @@ const matchByName = (name: string) => ({
 describe("a real API server that calls Postern", await needs("API server"), () => {
   let folder: string;
   let certificate: ServerCertificate;
-  let scripted: Awaited<ReturnType<typeof openScriptedWebhookEndpoints>>;
+  let endpoints: Awaited<ReturnType<typeof openScriptedWebhookEndpoints>>;
   let announcer: ConfigurationUseDetector;
   let clusterOne: TestCluster;
   let clusterTwo: TestCluster;
@@ -75,8 +75,8 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-dispatch-"));
     certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-    scripted = await openScriptedWebhookEndpoints(certificate);
-    announcer = scripted.announcer;
+    endpoints = await openScriptedWebhookEndpoints(certificate);
+    announcer = endpoints.announcer;
     const disable = ["DefaultTolerationSeconds"];
     [clusterOne, clusterTwo] = await Promise.all([
       bootCluster(binaries, { disable, audit: true }),
@@ -84,7 +84,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     ]);
   });
   after(async () => {
-    await Promise.all([clusterOne, clusterTwo, scripted, ...opened].map((running) => running?.stop()));
+    await Promise.all([clusterOne, clusterTwo, endpoints, ...opened].map((server) => server?.stop()));
     await rm(folder, { recursive: true, force: true });
   });
 
@@ -119,7 +119,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     return Object.entries(annotations.get(auditId) ?? {});
   };
 
-  describe("calls a rule again if a later mutating rule changed the object:", () => {
+  describe("calls a mutating rule again if a later mutating rule changed the object:", () => {
     let postern: Serving;
     const sidecar = rule<Pod>({
       summary: "Gives every pod a second container.",
@@ -149,7 +149,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     const formatReports = (reports: AnsweredReviewFacts[]) =>
       reports.map(({ rule, phase, operations }) => `${rule} ${phase} ${operations}`);
 
-    it("the object has all changes after two rounds", async () => {
+    it("after two rounds of calls, the object has the changes of all rules", async () => {
       const never = createPod({ name: "twice" }, {}, { imagePullPolicy: "Never" });
       const [answer, reports] = await postern.during(() => create(clusterOne.admin, getPath("pods"), never));
       assert.equal(answer.code, 201);
@@ -167,21 +167,18 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       assert.deepEqual(formatReports(reports), [...earlier, "sidecar mutate 1", ...earlier, "sidecar mutate 0"]);
     });
 
-    it("the next request has one round, in which no rule changes anything", async () => {
+    it("an update of the changed object has one round of calls, in which no rule changes anything", async () => {
       const body = { metadata: { labels: { touched: "yes" } } };
+      const path = `${getPath("pods")}/twice`;
+      const contentType = "application/merge-patch+json";
       const [answer, reports] = await postern.during(() =>
-        clusterOne.admin({
-          method: "PATCH",
-          path: `${getPath("pods")}/twice`,
-          body,
-          contentType: "application/merge-patch+json",
-        }),
+        clusterOne.admin({ method: "PATCH", path, body, contentType }),
       );
       assert.equal(answer.code, 200);
       assert.deepEqual(formatReports(reports), ["count mutate 0", "sidecar mutate 0"]);
     });
 
-    it("a rule that round one did not call mutates nothing in round two, and refuses the object", async () => {
+    it("a rule that isn't called in round one isn't called in round two either, and refuses the object", async () => {
       const always = createPod({ name: "late" }, {}, { imagePullPolicy: "Always" });
       const [answer, reports] = await postern.during(() => create(clusterOne.admin, getPath("pods"), always));
       assert.equal(answer.code, 403);
@@ -226,23 +223,23 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       ["a refusal", "services", createService("dry", ["192.0.2.1"]), 403],
     ];
     for (const [what, resource, body, code] of table)
-      it(`gets the same response to ${what}, and stores nothing`, async () => {
-        const [dry, dryReports] = await postern.during(() =>
+      it(`gets the response that it gets without a dry run, to ${what}, and stores nothing`, async () => {
+        const [dryRun, dryRunReports] = await postern.during(() =>
           create(clusterOne.admin, `${getPath(resource)}?dryRun=All`, body),
         );
         assert.equal((await clusterOne.admin({ method: "GET", path: `${getPath(resource)}/dry` })).code, 404);
-        const [wet, wetReports] = await postern.during(() => create(clusterOne.admin, getPath(resource), body));
-        assert.deepEqual(dropVaryingFields(dry), dropVaryingFields(wet));
-        assert.equal(dry.code, code);
+        const [realRun, realReports] = await postern.during(() => create(clusterOne.admin, getPath(resource), body));
+        assert.deepEqual(dropVaryingFields(dryRun), dropVaryingFields(realRun));
+        assert.equal(dryRun.code, code);
         const summarize = (reports: AnsweredReviewFacts[]) =>
           reports.map(({ rule, phase, refused, operations }) => ({ rule, phase, refused, operations }));
-        assert.deepEqual(summarize(dryReports), summarize(wetReports));
-        assert.deepEqual([...new Set(dryReports.map(({ request }) => request?.dryRun))], [true]);
-        assert.deepEqual([...new Set(wetReports.map(({ request }) => request?.dryRun))], [false]);
+        assert.deepEqual(summarize(dryRunReports), summarize(realReports));
+        assert.deepEqual([...new Set(dryRunReports.map(({ request }) => request?.dryRun))], [true]);
+        assert.deepEqual([...new Set(realReports.map(({ request }) => request?.dryRun))], [false]);
       });
   });
 
-  describe("gets the reason for a failure with status", () => {
+  describe("reports the failure if an endpoint answers with status", () => {
     let postern: Serving;
     const changeRequest =
       (change: Partial<GatewayRequest>) =>
@@ -300,7 +297,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     after(() => postern.stop());
 
     for (const { code, name, policy, sentence, data } of cases)
-      it(`${code} from a rule with failurePolicy ${policy}`, async () => {
+      it(`${code}; with failurePolicy ${policy}, ${policy === "Ignore" ? "the audit log names the webhook" : "the answer has the sentence"}`, async () => {
         const answer = await create(clusterOne.admin, getPath("configmaps"), createConfigMap(name, data));
         if (policy === "Ignore") {
           assert.equal(answer.code, 201);
@@ -312,22 +309,20 @@ describe("a real API server that calls Postern", await needs("API server"), () =
           );
         }
         assert.deepEqual([answer.code, answer.body.reason], [500, "InternalError"]);
-        const before = `Internal error occurred: failed calling webhook "${name}.postern.dev": failed to call webhook: `;
-        assert.equal(answer.body.message, before + sentence);
+        const start = `Internal error occurred: failed calling webhook "${name}.postern.dev": failed to call webhook: `;
+        assert.equal(answer.body.message, start + sentence);
       });
   });
 
-  it("gets a response to a body that is too large for API Gateway before it has sent all of the body", async () => {
-    const rules = [buildTestRule("vast", createPhaseRule("mutate", { summary: "Sees it before it is validated." }))];
+  it("gets an answer, before it has sent the whole body, to a review that is too large for API Gateway", async () => {
+    const rules = [buildTestRule("vast", createPhaseRule("mutate", { summary: "Is called before API validation." }))];
     await runWhileServing(rules, "rules: { vast: { failurePolicy: Fail } }", async () => {
-      const answer = await create(
-        clusterOne.admin,
-        getPath("configmaps"),
-        createConfigMap("vast", { text: "<".repeat(3_000_000) }),
-      );
-      const frame = 'failed calling webhook "vast.postern.dev": failed to call webhook:';
+      // In the review, each `<` has six bytes, so the review is larger than the 10 MB that API Gateway takes.
+      const configMap = createConfigMap("vast", { text: "<".repeat(3_000_000) });
+      const answer = await create(clusterOne.admin, getPath("configmaps"), configMap);
+      const failure = 'failed calling webhook "vast.postern.dev": failed to call webhook:';
       const sentence = "the review is larger than the 6291456 bytes that Lambda takes";
-      assert.equal(answer.body.message, `Internal error occurred: ${frame} ${sentence}`);
+      assert.equal(answer.body.message, `Internal error occurred: ${failure} ${sentence}`);
     });
   });
 
@@ -343,7 +338,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       after(() => postern.stop());
 
       const pull = 'spec.containers[0].imagePullPolicy: Unsupported value: "Never": supported values: "Always"';
-      const table: [resource: string, fate: string, body: Fields, annotations: Record<string, string>][] = [
+      const table: [resource: string, outcome: string, body: Fields, annotations: Record<string, string>][] = [
         [
           "pods",
           "changed, or denied",
@@ -362,8 +357,8 @@ describe("a real API server that calls Postern", await needs("API server"), () =
           },
         ],
       ];
-      for (const [resource, fate, body, annotations] of table)
-        it(`reports that an object would be ${fate}, and neither changes nor denies it`, async () => {
+      for (const [resource, outcome, body, annotations] of table)
+        it(`gets a report that an object would be ${outcome}, and stores the object unchanged`, async () => {
           const answer = await create(clusterOne.admin, getPath(resource), body);
           assert.equal(answer.code, 201);
           const warnings = answer.warnings.filter((text) => / would (deny|change): /.test(text));
@@ -374,8 +369,8 @@ describe("a real API server that calls Postern", await needs("API server"), () =
           const storedObject = await clusterOne.admin({ method: "GET", path: `${getPath(resource)}/${mode}` });
           assert.partialDeepStrictEqual(storedObject.body.spec, body.spec);
           const notes = await readAuditAnnotations(answer);
-          const ours = notes.filter(([key]) => key.includes(".postern.dev/"));
-          assert.deepEqual(Object.fromEntries(ours), mode === "audit" ? annotations : {});
+          const notesOfRules = notes.filter(([key]) => key.includes(".postern.dev/"));
+          assert.deepEqual(Object.fromEntries(notesOfRules), mode === "audit" ? annotations : {});
         });
     });
 
@@ -434,13 +429,14 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       });
   });
 
-  it("calls rules for a namespace that has the name label of an exempt one but another name", async () => {
+  it("calls rules for a namespace that has the label kubernetes.io/metadata.name of an exempt namespace", async () => {
     const namespaces = configMaps.map((match) => ({ ...match, resources: ["namespaces"] }));
     const looking = rule({ summary: "Looks at it.", match: namespaces, mutate() {}, validate() {} });
     await runWhileServing(
       [buildTestRule("names", looking)],
       "rules: { names: { exempt: { namespaces: [spared] } } }",
       async (postern) => {
+        // The API server generates a name only after it has called the mutating webhooks.
         const table: [metadata: Fields, phases: Phase[]][] = [
           [{ name: "claiming" }, ["mutate", "validate"]],
           [{ generateName: "claiming-" }, ["validate"]],
@@ -459,11 +455,9 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     );
   });
 
-  it("still serves kube-system if no endpoint responds and all entries fail closed", async () => {
-    const everything = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*" as const] }];
-    const rules = [
-      buildTestRule("everything", rule({ summary: "Validates everything.", match: everything, validate() {} })),
-    ];
+  it("still stores objects in kube-system if no endpoint responds and each failurePolicy is Fail", async () => {
+    const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*" as const] }];
+    const rules = [buildTestRule("everything", rule({ summary: "Validates everything.", match, validate() {} }))];
     const postern = await startServing(rules, "rules: { everything: { failurePolicy: Fail } }");
     await postern.apply();
     await postern.close();
@@ -496,12 +490,8 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     });
     const node = { apiVersion: "v1", kind: "Node", metadata: { name: "alive" } };
     const lease = { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: { name: "alive" } };
-    const event = {
-      apiVersion: "v1",
-      kind: "Event",
-      metadata: { name: "alive" },
-      involvedObject: { namespace: "default" },
-    };
+    const involvedObject = { namespace: "default" };
+    const event = { apiVersion: "v1", kind: "Event", metadata: { name: "alive" }, involvedObject };
     const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
     const patch = (path: string, body: object) =>
       admin({ method: "PATCH", path, contentType: "application/merge-patch+json", body });
@@ -557,7 +547,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       await postern.close();
     });
 
-    it("gets its cluster's config, which differs from that of another cluster", async () => {
+    it("gets answers by the settings of its own cluster in postern.yaml, not by those of another cluster", async () => {
       const external = createService("keys", ["192.0.2.1"]);
       const [answers, reports] = await postern.during(async () => [
         await create(clusterOne.admin, getPath("services"), external),
@@ -603,7 +593,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       });
   });
 
-  describe("calls without a failure while keys change:", () => {
+  describe("calls rules without a failure while the keys in URLs change:", () => {
     const closed = "rules: { always-pull-images: { failurePolicy: Fail } }";
     const buildYaml = (list: string) => `${closed}\nclusters: { local: { keyVersion: ${list} } }`;
     const [first, second] = [createTestSigner(1), createTestSigner(2)];
@@ -632,17 +622,17 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     for (const { what, stages, keys } of table)
       it(what, async () => {
         const postern = await startServing(selectRules("always-pull-images"), closed);
-        const crowd = createCrowd(clusterOne.admin);
+        const clients = createClients(clusterOne.admin);
         try {
           await postern.apply();
-          crowd.start();
-          await crowd.waitForMorePods();
+          clients.start();
+          await clients.waitForMorePods();
           for (const stage of stages) {
             await stage(postern);
-            // The next stage may remove a key only after the requests that use it have been answered.
-            await crowd.waitForMorePods();
+            // The next stage may remove a key only after the requests that use this key have been answered.
+            await clients.waitForMorePods();
           }
-          const answers = await crowd.stop();
+          const answers = await clients.stop();
           const failed = answers.filter(({ code }) => code !== 201).map(({ body }) => body.message);
           assert.deepEqual(failed, []);
           const policies = answers.map(({ body }) => (body as Pod).spec?.containers[0]?.imagePullPolicy);
@@ -650,7 +640,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
           const usedKeys = postern.reports.map(({ key }) => key);
           assert.deepEqual([...new Set(usedKeys)], keys);
         } finally {
-          await crowd.stop();
+          await clients.stop();
           await postern.stop();
         }
       });
@@ -663,26 +653,19 @@ const createPhaseRule = (phase: Phase, definition: Partial<Rule>): Rule =>
 
 /** Returns a response without the fields that differ between any two responses. */
 const dropVaryingFields = ({ code, body, warnings }: TestClusterResponse) => {
-  const differing = new Set([
-    "uid",
-    "creationTimestamp",
-    "resourceVersion",
-    "managedFields",
-    "clusterIP",
-    "clusterIPs",
-  ]);
-  const plain = JSON.parse(JSON.stringify(body, (key, value) => (differing.has(key) ? undefined : value)));
-  return { code, body: plain, warnings };
+  const varying = ["uid", "creationTimestamp", "resourceVersion", "managedFields", "clusterIP", "clusterIPs"];
+  const comparable = JSON.parse(JSON.stringify(body, (key, value) => (varying.includes(key) ? undefined : value)));
+  return { code, body: comparable, warnings };
 };
 
-/** Starts eight clients that create pods until they are stopped. */
-const createCrowd = (client: TestClusterClient) => {
+/** Returns eight clients that create pods from `start` to `stop`. */
+const createClients = (client: TestClusterClient) => {
   const counts = Array.from({ length: 8 }, () => 0);
   const answers: TestClusterResponse[] = [];
-  let going = true;
-  let clients: Promise<unknown> = Promise.resolve();
+  let isStopped = false;
+  let running: Promise<unknown> = Promise.resolve();
   const run = async (index: number) => {
-    while (going) {
+    while (!isStopped) {
       const body = createPod({ generateName: "crowd-" }, {}, { imagePullPolicy: "Never" });
       answers.push(await create(client, getPath("pods"), body));
       counts[index] = (counts[index] ?? 0) + 1;
@@ -690,7 +673,7 @@ const createCrowd = (client: TestClusterClient) => {
   };
   return {
     start: () => {
-      clients = Promise.all(counts.map((_, index) => run(index)));
+      running = Promise.all(counts.map((_, index) => run(index)));
     },
     /** Waits until each client has created five more pods. */
     waitForMorePods: async () => {
@@ -700,8 +683,8 @@ const createCrowd = (client: TestClusterClient) => {
       );
     },
     stop: async () => {
-      going = false;
-      await clients;
+      isStopped = true;
+      await running;
       return answers;
     },
   };

@@ -8,34 +8,34 @@ import { listen } from "../listen.ts";
 export const endpointFaults = ["hang", "reset connections", "answer after 2.9 s", "are down", "answer 500"] as const;
 export type EndpointFault = (typeof endpointFaults)[number];
 
-/** Opens a proxy in front of a gateway. The proxy can give all endpoints of the gateway a fault. */
+/** Opens a proxy in front of a gateway. The proxy can give all endpoints of the gateway the same fault. */
 export const openFaultyEndpoints = async (getGatewayUrl: () => string) => {
   let fault: EndpointFault | undefined;
-  const open = new Set<Socket>();
+  const openSockets = new Set<Socket>();
   const forward = (incoming: Socket) => {
-    open.add(incoming.on("close", () => open.delete(incoming)).on("error", () => {}));
+    openSockets.add(incoming.on("close", () => openSockets.delete(incoming)).on("error", () => {}));
     if (fault === "reset connections") incoming.resetAndDestroy();
     if (fault === "reset connections" || fault === "hang") return;
-    const onward = connect(Number(new URL(getGatewayUrl()).port), "127.0.0.1");
-    onward.on("error", () => incoming.destroy()).on("close", () => incoming.destroy());
-    incoming.on("close", () => onward.destroy());
-    incoming.pipe(onward).pipe(incoming);
+    const outgoing = connect(Number(new URL(getGatewayUrl()).port), "127.0.0.1");
+    outgoing.on("error", () => incoming.destroy()).on("close", () => incoming.destroy());
+    incoming.on("close", () => outgoing.destroy());
+    incoming.pipe(outgoing).pipe(incoming);
   };
   const server = createServer({ pauseOnConnect: true }, forward);
   const port = await listen(server);
 
   return {
     url: `https://127.0.0.1:${port}`,
-    /** Begins a fault. Without an argument, it ends the fault. */
-    begin: async (wanted?: EndpointFault) => {
+    /** Ends the present fault, and begins the next fault, if any. */
+    begin: async (nextFault?: EndpointFault) => {
       if (fault === "are down") await once(server.listen(port, "127.0.0.1"), "listening");
-      fault = wanted;
+      fault = nextFault;
       if (fault === "are down") server.close();
-      for (const socket of open)
+      for (const socket of openSockets)
         if (fault === "hang") socket.unpipe().pause();
         else socket.resetAndDestroy();
     },
-    /** Returns a handler with the faults that concern answers: a late answer, and the answer 500. */
+    /** Returns a handler that answers as the given one, but late or with 500 if this is the present fault. */
     wrap:
       (handler: GatewayHandler): GatewayHandler =>
       async (request) => {
@@ -46,7 +46,7 @@ export const openFaultyEndpoints = async (getGatewayUrl: () => string) => {
       },
     stop: async () => {
       server.close();
-      for (const socket of open) socket.destroy();
+      for (const socket of openSockets) socket.destroy();
     },
   };
 };

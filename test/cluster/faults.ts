@@ -16,28 +16,28 @@ export type Fault =
 /** Opens a proxy in front of an API server. The proxy causes faults on demand. */
 export const openFaulty = async ({ server, ca }: TestCluster, certificate: ServerCertificate) => {
   const faults: Fault[] = [];
-  const open = new Set<object>();
-  const stale = new WeakSet<object>();
+  const openSockets = new Set<object>();
+  const staleSockets = new WeakSet<object>();
   const paths: string[] = [];
   const listener = createServer({ cert: certificate.cert, key: certificate.key }, async (incoming, outgoing) => {
-    if (stale.has(incoming.socket)) return incoming.socket.destroy();
-    open.add(incoming.socket);
+    if (staleSockets.has(incoming.socket)) return incoming.socket.destroy();
+    openSockets.add(incoming.socket);
     paths.push(`${incoming.method} ${incoming.url}`);
     const fault = faults.shift() ?? { milliseconds: 0 };
     if ("milliseconds" in fault) await wait(fault.milliseconds);
     if ("status" in fault) return outgoing.writeHead(fault.status, fault.headers).end(fault.body);
     if ("broken" in fault && fault.broken === "before") return incoming.socket.destroy();
     const { method, headers } = incoming;
-    const onward = request(`${server}${incoming.url}`, { method, ca, headers });
-    onward.on("error", () => incoming.socket.destroy());
-    onward.on("response", (response) => {
+    const forwarded = request(`${server}${incoming.url}`, { method, ca, headers });
+    forwarded.on("error", () => incoming.socket.destroy());
+    forwarded.on("response", (response) => {
       outgoing.writeHead(response.statusCode ?? 500, response.headers);
       if (!("broken" in fault)) return response.pipe(outgoing);
       response.once("data", (chunk: Buffer) => {
         outgoing.write(chunk.subarray(0, chunk.length / 2), () => incoming.socket.destroy());
       });
     });
-    incoming.pipe(onward);
+    incoming.pipe(forwarded);
   });
   return {
     url: `https://127.0.0.1:${await listen(listener)}`,
@@ -49,7 +49,7 @@ export const openFaulty = async ({ server, ca }: TestCluster, certificate: Serve
     hangUp: () => listener.closeIdleConnections(),
     /** Makes every open connection break at its next request, as after a long idle time behind a NAT. */
     goStale: () => {
-      for (const socket of open) stale.add(socket);
+      for (const socket of openSockets) staleSockets.add(socket);
     },
     stop: async () => {
       listener.close();

@@ -4,17 +4,17 @@ import type { KubernetesObject } from "#lib/review.ts";
 
 export type Path = readonly (string | number)[];
 
-/** A valid object with one fault, or without any. */
+/** A valid object to which one fault was added, or none. */
 export interface FaultyObject {
   object: KubernetesObject;
-  /** What was done to the object, such as `spec.replicas = -1`. */
+  /** The change of the object, such as `spec.replicas = -1`; "none" without a fault. */
   fault: string;
 }
 
 /** Stands for a value that is removed from its object. */
 const removed = Symbol("removed");
 
-/** Returns values that probably make an object invalid in place of this value. */
+/** Returns values that probably make an object invalid if they replace this value. */
 const listWrongValues = (value: unknown): unknown[] => {
   const common = [removed, null, 7, true, "No such value!", ["a"], { unknownField: 1 }];
   if (typeof value === "string")
@@ -36,7 +36,7 @@ const listPaths = (value: unknown, path: Path = []): Path[] => {
 const setAt = (object: KubernetesObject, path: Path, value: unknown): KubernetesObject => {
   const copy = structuredClone(object);
   const last = path.at(-1) ?? "";
-  const parent = path.slice(0, -1).reduce<unknown>((inner, step) => Reflect.get(Object(inner), step), copy);
+  const parent = getAt(copy, path.slice(0, -1));
   if (value !== removed) Reflect.set(Object(parent), last, value);
   else if (Array.isArray(parent)) parent.splice(Number(last), 1);
   else Reflect.deleteProperty(Object(parent), last);

@@ -47,7 +47,7 @@ const createPod = (name: string, spec: object = {}, annotations: Record<string, 
 describe("a group on a real API server", await needs("API server"), () => {
   let folder: string;
   let certificate: ServerCertificate;
-  let scripted: Awaited<ReturnType<typeof openScriptedWebhookEndpoints>>;
+  let endpoints: Awaited<ReturnType<typeof openScriptedWebhookEndpoints>>;
   let announcer: ConfigurationUseDetector;
   let clusterOne: TestCluster;
   let clusterTwo: TestCluster;
@@ -56,17 +56,15 @@ describe("a group on a real API server", await needs("API server"), () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-groups-"));
     certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-    scripted = await openScriptedWebhookEndpoints(certificate);
-    announcer = scripted.announcer;
+    endpoints = await openScriptedWebhookEndpoints(certificate);
+    announcer = endpoints.announcer;
     const reimplemented = mutators.map(({ rule: { upstreamPlugin } }) => upstreamPlugin?.plugin);
     const disable = (await listPlugins(binaries)).defaultOn.filter((plugin) => reimplemented.includes(plugin));
-    [clusterOne, clusterTwo] = await Promise.all([
-      bootCluster(binaries, { disable }),
-      bootCluster(binaries, { disable }),
-    ]);
+    const booting = [1, 2].map(() => bootCluster(binaries, { disable }));
+    [clusterOne, clusterTwo] = (await Promise.all(booting)) as [TestCluster, TestCluster];
   });
   after(async () => {
-    await Promise.all([clusterOne, clusterTwo, scripted].map((running) => running?.stop()));
+    await Promise.all([clusterOne, clusterTwo, endpoints].map((server) => server?.stop()));
     await rm(folder, { recursive: true, force: true });
   });
 
@@ -81,7 +79,7 @@ describe("a group on a real API server", await needs("API server"), () => {
     return { ...postern, stop };
   };
 
-  it("changes and refuses objects as its members do one by one, and needs fewer calls", async () => {
+  it("changes and refuses objects as its rules do if they are called one by one, with fewer calls", async () => {
     const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
     const settings = "{ settings: { requests: { cpu: 100m } } }";
     const rules = mutators.map(({ name }) => `${name}: ${name === "default-requests-and-limits" ? settings : ""}`);
@@ -97,8 +95,8 @@ describe("a group on a real API server", await needs("API server"), () => {
         const name = `s${index}`;
         const [wanted, actual] = await Promise.all(
           [clusterOne, clusterTwo].map(async ({ as }) => {
-            const { turns, remains } = await sendSequence(sequence, name, as);
-            for (const path of remains) await deleteWithFinalizers(path, as);
+            const { turns, remainingPaths } = await sendSequence(sequence, name, as);
+            for (const path of remainingPaths) await deleteWithFinalizers(path, as);
             return turns.map((turn) => toComparable(turn, name));
           }),
         );
@@ -123,7 +121,7 @@ describe("a group on a real API server", await needs("API server"), () => {
     }
   });
 
-  it("reduces the API server's calls for usual writes by the predicted number", async () => {
+  it("reduces the number of calls for usual writes by as much as `findBestGroup` predicts", async () => {
     const createEverywhereRule = (name: string) =>
       buildTestRule(
         name,
@@ -153,10 +151,11 @@ describe("a group on a real API server", await needs("API server"), () => {
     assert.ok(advice && advice.writes.length > 5);
     /** The predicted calls of all usual writes: without the group, and with it. */
     const totalCalls: number[] = [];
-    for (const [cluster, groups] of [
+    const groupsOfClusters = [
       [clusterOne, {}],
       [clusterTwo, { [advice.group.name]: advice.group.members }],
-    ] as const) {
+    ] as const;
+    for (const [cluster, groups] of groupsOfClusters) {
       const predicted = await countSerialCalls(rules, readCluster(groups));
       const isRepeated = ({ mutating }: (typeof predicted)[number]) => new Set(mutating).size < mutating.length;
       assert.ok(predicted.some(isRepeated));
@@ -188,7 +187,7 @@ describe("a group on a real API server", await needs("API server"), () => {
     assert.equal(totalCalls[1], Number(totalCalls[0]) - saved);
   });
 
-  describe("applies to each member", () => {
+  describe("applies to each of its rules", () => {
     const createLabelRule = (name: string) =>
       buildTestRule(
         name,
@@ -229,7 +228,7 @@ describe("a group on a real API server", await needs("API server"), () => {
     const create = (client: TestClusterClient, body: unknown, namespace?: string) =>
       client({ method: "POST", path: getPath("pods", namespace), body });
 
-    it("its mode", async () => {
+    it("the mode of the rule: enforce, warn or audit", async () => {
       const [{ code, body, warnings }, reports] = await postern.during(() =>
         create(clusterOne.admin, createPod("modes")),
       );
@@ -245,7 +244,7 @@ describe("a group on a real API server", await needs("API server"), () => {
       );
     });
 
-    it("its exemptions, and is not called if all members exempt a request", async () => {
+    it("the exemptions of the rule, and isn't called if all rules exempt the request", async () => {
       const [{ body }, reports] = await postern.during(() => create(clusterOne.as("jane"), createPod("spared-user")));
       assert.deepEqual(Object((body as Pod).metadata?.labels), { acts: "yes" });
       assert.equal(reports.length, 1);
@@ -253,7 +252,7 @@ describe("a group on a real API server", await needs("API server"), () => {
       assert.deepEqual([answer.code, (answer.body as Pod).metadata?.labels, noReports], [201, undefined, []]);
     });
 
-    it("its refusal, with the name of the rule", async () => {
+    it("the refusal by the rule, with the rule's name in the message", async () => {
       const [{ code, body }, reports] = await postern.during(() =>
         create(clusterOne.admin, createPod("refused", {}, { refuse: "yes" })),
       );

@@ -24,7 +24,7 @@ const variants = {
 } as const;
 type Variant = keyof typeof variants;
 
-/** The answers to the calls for an image. The last one is repeated. */
+/** The backend's answers to the calls for an image, by the image's name. The last answer is repeated. */
 const answers: Record<string, ReturnType<TestEndpointScript>[]> = {
   approved: [{ body: '{"status": {"allowed": true}}' }],
   denied: [{ body: '{"status": {"allowed": false, "reason": "unsigned"}}' }],
@@ -89,6 +89,7 @@ describe("image-policy-webhook beside its plugin", await needs("API server"), ()
     (review) => {
       const [image = ""] = Object(Object(review).spec).containers.map((one: { image: string }) => one.image);
       const call = `${side} ${image}`;
+      // An image is VARIANT/NAME:1.
       const replies = answers[image.split("/")[1]?.split(":")[0] ?? ""] ?? [];
       const count = received.filter((receivedCall) => receivedCall === call).length;
       received.push(call);
@@ -129,12 +130,9 @@ describe("image-policy-webhook beside its plugin", await needs("API server"), ()
     stack.defer(stop);
     const backend = await readServiceKubeconfig(kubeconfigs.ours);
     for (const [name, imagePolicy] of Object.entries(variants)) {
-      const settings = { imagePolicy, backend };
-      const yaml = JSON.stringify({ rules: { "image-policy-webhook": { settings } } });
-      const served = await serveTestRules(catalogue, yaml, {
-        certificate,
-        openCapabilities: createLiveCapabilities({}),
-      });
+      const yaml = JSON.stringify({ rules: { "image-policy-webhook": { settings: { imagePolicy, backend } } } });
+      const openCapabilities = createLiveCapabilities({});
+      const served = await serveTestRules(catalogue, yaml, { certificate, openCapabilities });
       stack.defer(served.stop);
       const { admin } = ours[name as Variant];
       await applyConfigurations(admin, extendWebhookTimeoutsForTests(served.manifests()), announcer);
@@ -158,15 +156,7 @@ describe("image-policy-webhook beside its plugin", await needs("API server"), ()
         return { name, code, ...(isUsable(name) && { message }) };
       }),
     );
-  const unusable = [
-    "failing",
-    "closed",
-    "approved-in-words",
-    "with-a-number",
-    "with-a-list",
-    "another-status",
-    "unknown",
-  ];
+  const unusable = "failing closed approved-in-words with-a-number with-a-list another-status unknown".split(" ");
   const isUsable = (name: string) => !unusable.includes(name);
   const createPodsTwice = async (cluster: TestCluster, variant: Variant) => {
     const first = await createPods(cluster, variant);
@@ -175,7 +165,7 @@ describe("image-policy-webhook beside its plugin", await needs("API server"), ()
   };
 
   for (const variant of ["approvals", "denials"] as const)
-    it(`reuses ${variant} and retries as the plugin does`, async () => {
+    it(`caches ${variant}, and repeats failed calls of the backend, as often as the plugin does`, async () => {
       const [wanted, actual] = await Promise.all(
         [upstream, ours].map((clusters) => createPodsTwice(clusters[variant], variant)),
       );

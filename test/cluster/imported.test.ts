@@ -17,12 +17,12 @@ import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { runVerb } from "../verb.ts";
 
-/** A request, and the highest status code with which the server with the plugins answers it. */
+/** A request, and the highest status code with which the API server with the plugins answers this request. */
 interface Row {
   name: string;
   user?: "admin" | "system:node:n1";
   request: TestClusterRequest;
-  /** The number of times that it is sent, all at once. For each status code, one answer is compared. */
+  /** How often the request is sent, all at once. For each status code, one answer is compared. */
   times?: number;
   code: number;
 }
@@ -39,7 +39,8 @@ describe("an imported postern.yaml", await needs("API server"), () => {
   const stack = new AsyncDisposableStack();
   let selfManaged: TestCluster;
   let managed: TestCluster;
-  let text = "";
+  /** The postern.yaml that `postern import apiserver` prints. */
+  let importedYaml = "";
 
   const send = async (cluster: TestCluster, { user = "admin", request, times = 1 }: Row) => {
     const answers = await Promise.all(Array.from({ length: times }, () => cluster.as(user)(request)));
@@ -67,12 +68,12 @@ describe("an imported postern.yaml", await needs("API server"), () => {
     await writeFile(join(folder, "kubeconfig"), buildKubeconfig({ managed }));
 
     // An API server has a metric of each plugin that it has called.
-    await managed.admin({ method: "POST", path: "/api/v1/nodes", body: { metadata: { name: "n2" } } });
-    await selfManaged.admin({ method: "POST", path: "/api/v1/nodes", body: { metadata: { name: "n2" } } });
+    for (const { admin } of [managed, selfManaged])
+      await admin({ method: "POST", path: "/api/v1/nodes", body: { metadata: { name: "n2" } } });
     const options = ["--flags", flags.join(" "), "--config", config, "--live", "--kubeconfig", "kubeconfig"];
     const { code, stdout, stderr } = await runVerb(folder, ["import", "apiserver", ...options]);
     assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
-    text = stdout;
+    importedYaml = stdout;
 
     const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
     const { announcer, stop } = await openScriptedWebhookEndpoints(certificate);
@@ -81,7 +82,7 @@ describe("an imported postern.yaml", await needs("API server"), () => {
     const connections = { local: { server, ca, credentials: { token: getToken("admin") } } };
     const ledger = createMemoryLedger();
     const openCapabilities = createLiveCapabilities(connections, { openLedger: () => ledger });
-    const served = await serveTestRules(await readCatalogue(), text, { certificate, openCapabilities });
+    const served = await serveTestRules(await readCatalogue(), importedYaml, { certificate, openCapabilities });
     stack.defer(served.stop);
     await applyConfigurations(managed.admin, extendWebhookTimeoutsForTests(served.manifests()), announcer);
   });
@@ -89,14 +90,14 @@ describe("an imported postern.yaml", await needs("API server"), () => {
 
   it("has the rules of the plugins that the cluster lacks", () => {
     assert.deepEqual(
-      [...text.matchAll(/^ {2}([a-z-]+):$/gm)].map(([, rule]) => rule),
+      [...importedYaml.matchAll(/^ {2}([a-z-]+):$/gm)].map(([, rule]) => rule),
       rules,
     );
-    assert.match(text, /which has on: .*, and (?:\w+, )*NodeRestriction(?:, \w+)*\s+(?:# )?\(\/metrics\)/s);
+    assert.match(importedYaml, /which has on: .*, and (?:\w+, )*NodeRestriction(?:, \w+)*\s+(?:# )?\(\/metrics\)/s);
   });
 
   for (const row of requests)
-    it(`${row.name}, as the plugins do`, async () => {
+    it(`${row.name}, as the plugins of the self-managed API server do`, async () => {
       const [wanted, actual] = await Promise.all([send(selfManaged, row), send(managed, row)]);
       assert.equal(wanted.at(-1)?.code, row.code, JSON.stringify(wanted));
       assert.deepEqual(actual, wanted);

@@ -18,7 +18,7 @@ interface Row {
   it: string;
   user?: object;
   cluster?: object;
-  /** The files in the variable KUBECONFIG that precede the one with the user and the cluster. */
+  /** The files that the variable KUBECONFIG lists before the file with the user and the cluster. */
   before?: object[];
   /** The output of the plugin. */
   prints?: unknown;
@@ -39,7 +39,8 @@ describe("a kubeconfig", await needs("kubectl"), () => {
   let certificate: ServerCertificate;
   let server: Server;
   let url: string;
-  let sent: object[] = [];
+  /** The requests that the server got. */
+  let received: object[] = [];
 
   before(async () => {
     certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
@@ -50,10 +51,8 @@ describe("a kubeconfig", await needs("kubectl"), () => {
     await mkdir(join(folder, "bin"), { recursive: true });
     const plugin = '#!/bin/sh\nprintf "%s" "$KUBERNETES_EXEC_INFO" > "$FOLDER/info"\ncat "$FOLDER/printed"\n';
     await writeFile(join(folder, "bin/plugin"), plugin.replaceAll("$FOLDER", folder));
-    await writeFile(
-      join(folder, "bin/failing"),
-      "#!/bin/sh\necho 'token: SECRET'\necho first >&2\necho log in again >&2\nexit 3\n",
-    );
+    const failing = "#!/bin/sh\necho 'token: SECRET'\necho first >&2\necho log in again >&2\nexit 3\n";
+    await writeFile(join(folder, "bin/failing"), failing);
     for (const name of ["plugin", "failing"]) await chmod(join(folder, "bin", name), 0o755);
     const { cert, key } = certificate;
     server = createServer(
@@ -62,11 +61,10 @@ describe("a kubeconfig", await needs("kubectl"), () => {
         const comparedHeaders = Object.entries(headers).filter(([name]) => /^authorization$|^impersonate-/.test(name));
         assert.ok(socket instanceof TLSSocket);
         const hasCertificate = socket.getPeerCertificate().raw !== undefined;
-        const pathIfOther = url === "/version" ? {} : { path: url };
-        sent.push({
+        received.push({
           ...Object.fromEntries(comparedHeaders),
           ...(hasCertificate && { certificate: true }),
-          ...pathIfOther,
+          ...(url !== "/version" && { path: url }),
         });
         response.writeHead(200, { "content-type": "application/json" }).end('{"major":"1","minor":"37"}');
       },
@@ -100,23 +98,28 @@ describe("a kubeconfig", await needs("kubectl"), () => {
     const printed = JSON.parse(insertValues(prints));
     await writeFile(join(folder, "printed"), typeof printed === "string" ? printed : JSON.stringify(printed));
     await writeFile(join(folder, "info"), "");
-    sent = [];
+    received = [];
     // kubectl and Postern skip missing files if there are several.
     const missing = others.length > 0 ? [join(folder, "nowhere")] : [];
     return [...missing, ...files.map(({ file }) => file)].join(delimiter);
   };
 
   /**
-   * Returns the request that kubectl or Postern sends, the plugin's input, and the error if the kubeconfig is refused.
+   * Runs kubectl or Postern. Returns the request that they send, the plugin's input, and the error if they refuse the
+   * kubeconfig.
    */
-  const observe = async (ask: () => Promise<unknown>) => {
-    sent = [];
-    const error = await ask().then(
+  const observe = async (run: () => Promise<unknown>) => {
+    received = [];
+    const error = await run().then(
       () => undefined,
       (failure: Error) => failure.message,
     );
     const info = await readFile(join(folder, "info"), "utf8");
-    return { sends: sent[0], ...(error !== undefined && { error }), ...(info !== "" && { info: JSON.parse(info) }) };
+    return {
+      sends: received[0],
+      ...(error !== undefined && { error }),
+      ...(info !== "" && { info: JSON.parse(info) }),
+    };
   };
   const observeBoth = async (row: Row) => {
     const files = await writeKubeconfigs(row);

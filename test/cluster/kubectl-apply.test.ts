@@ -15,6 +15,7 @@ import { readRows } from "../rows.ts";
 // Compares check with kubectl apply for stored objects that were not applied before.
 
 type GivenObject = KubernetesObject & { [field: string]: unknown };
+/** An object in the cluster, and a manifest that kubectl then applies. For Pods, only their specs are stated. */
 interface Row<Value = GivenObject> {
   name: string;
   stored: Value;
@@ -34,6 +35,7 @@ const rows: Row[] = [
   ...objects,
 ];
 
+/** The definition of a custom kind that accepts any fields. */
 const definition = {
   apiVersion: "apiextensions.k8s.io/v1",
   kind: "CustomResourceDefinition",
@@ -68,30 +70,25 @@ for (const minor of chooseMinors(undefined, 0))
     });
     after(() => cluster?.stop());
 
-    /** Returns the compared fields of an object. */
-    const select = ({ metadata, status, ...rest }: GivenObject) => {
+    /** Returns the fields of an object that are compared. */
+    const selectComparedFields = ({ metadata, status, ...rest }: GivenObject) => {
       const { labels, finalizers, ownerReferences } = Object(metadata);
       return { ...rest, metadata: { labels, finalizers, ownerReferences } };
     };
 
     for (const [index, { name, stored, manifest }] of rows.entries())
-      it(`merges ${name} as check does`, async () => {
+      it(`stores the object that check computes from a manifest and an existing object: ${name}`, async () => {
         const metadata = { name: `row-${index}`, namespace: "default" };
-        const addMetadata = (object: KubernetesObject) => ({
-          ...object,
-          metadata: { ...object.metadata, ...metadata },
-        });
-        const created = await cluster.admin({
-          method: "POST",
-          path: getCollectionPath(addMetadata(stored)),
-          body: addMetadata(stored),
-        });
+        const addMetadata = (object: KubernetesObject) => {
+          return { ...object, metadata: { ...object.metadata, ...metadata } };
+        };
+        const body = addMetadata(stored);
+        const created = await cluster.admin({ method: "POST", path: getCollectionPath(body), body });
         assert.equal(created.code, 201, String(created.body.message));
-        const old = created.body as KubernetesObject;
         const givenObject = addMetadata(manifest);
         const applied = await applyByKubectl(cluster.admin, givenObject);
         assert.equal(applied?.code, 200, String(applied?.body.message));
-        const merged = fillDefaults(addOmitted(givenObject, old), minor).object as GivenObject;
-        assert.deepEqual(select(merged), select(applied.body));
+        const computed = fillDefaults(addOmitted(givenObject, created.body as KubernetesObject), minor).object;
+        assert.deepEqual(selectComparedFields(computed as GivenObject), selectComparedFields(applied.body));
       });
   });

@@ -20,8 +20,8 @@ export const startKubelets = async (cluster: TestCluster, count: number) => {
       createTokenClient(cluster.server, cluster.ca, cluster.getToken(`system:node:${node}`)),
     ]),
   );
-  const ended = new AbortController();
-  const { signal } = ended;
+  const stopping = new AbortController();
+  const { signal } = stopping;
   const failures: string[] = [];
   /** Sends a request as the kubelet of a node, and records it if it fails. */
   const send = async (node: string, request: TestClusterRequest) => {
@@ -44,16 +44,18 @@ export const startKubelets = async (cluster: TestCluster, count: number) => {
       await Promise.all([send(node, buildLeaseRenewal(node)), send(node, buildNodeStatusPatch(node)), pause]);
     }
   };
-  const busy = new Set<string>();
-  /** Writes that a Pod runs if it is new, and removes it if it is being deleted. */
+  /** The paths of Pods about which a request is being sent. */
+  const busyPaths = new Set<string>();
+  /** Writes that a new Pod runs, and removes a Pod that is being deleted. */
   const updatePod = async ({ metadata, spec, status }: Pod) => {
     const path = `/api/v1/namespaces/${metadata?.namespace}/pods/${metadata?.name}`;
-    const isLeaving = metadata?.deletionTimestamp !== undefined;
-    if (!clients.has(spec?.nodeName ?? "") || busy.has(path) || !(isLeaving || status?.phase === "Pending")) return;
-    busy.add(path);
+    const node = spec?.nodeName ?? "";
+    const isDeleted = metadata?.deletionTimestamp !== undefined;
+    if (!clients.has(node) || busyPaths.has(path) || !(isDeleted || status?.phase === "Pending")) return;
+    busyPaths.add(path);
     const removal: TestClusterRequest = { method: "DELETE", path: `${path}?gracePeriodSeconds=0` };
-    await send(spec?.nodeName ?? "", isLeaving ? removal : buildPodStatusPatch(path));
-    busy.delete(path);
+    await send(node, isDeleted ? removal : buildPodStatusPatch(path));
+    busyPaths.delete(path);
   };
   const updatePods = async () => {
     for (; ; await wait(500, undefined, { signal })) {
@@ -74,11 +76,11 @@ export const startKubelets = async (cluster: TestCluster, count: number) => {
     }),
   );
   return {
-    /** The failed requests since a caller emptied the list. */
+    /** The failed requests. A test may empty this list. */
     failures,
     getClient,
     stop: async () => {
-      ended.abort();
+      stopping.abort();
       for (const { close } of clients.values()) close();
       await Promise.all(loops);
     },
@@ -87,6 +89,7 @@ export const startKubelets = async (cluster: TestCluster, count: number) => {
 
 const toLeasePath = (node: string) => `/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/${node}`;
 
+/** Returns the requests by which a kubelet registers its Node and its lease. */
 const buildRegistration = (name: string): TestClusterRequest[] => {
   const size = { cpu: "8", memory: "32Gi", pods: "110" };
   const node = {

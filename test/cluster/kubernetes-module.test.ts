@@ -71,7 +71,7 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
     await cluster?.stop();
   });
 
-  /** Sends requests to both, and fails with the first 20 differences whose cause isn't known. */
+  /** Sends requests to the API server and the module. Fails with the first 20 differences whose cause isn't known. */
   const compareAll = async (t: TestContext, requests: readonly (ComparedRequest & { fault: string })[]) => {
     const { compare } = createComparison(cluster.admin, module, kinds, olderMinor);
     const counts: Record<string, number> = { refused: 0 };
@@ -86,8 +86,8 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
     t.diagnostic(`seed ${seed}, ${requests.length} requests: ${JSON.stringify(counts)}`);
     assert.deepEqual(unknown.slice(0, 20).join("\n\n"), "", `${unknown.length} of ${requests.length} differ`);
   };
-  /** Returns generated objects with one fault each. */
-  const draw = (objects: readonly KubernetesObject[], isChanged?: (path: Path) => boolean): FaultyObject[] =>
+  /** Returns copies of these objects, each with one random fault. */
+  const generateFaulty = (objects: readonly KubernetesObject[], isChanged?: (path: Path) => boolean): FaultyObject[] =>
     fc.sample(generateFaultyObject(objects, isChanged), { numRuns: runs, seed });
   const toCreation = (faulty: FaultyObject) => ({ verb: "create" as const, ...faulty });
   const toUpdate =
@@ -117,7 +117,7 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
       stored.push(current);
     }
   };
-  /** Creates CustomResourceDefinitions in both, and waits until the API server serves their kinds. */
+  /** Creates CustomResourceDefinitions in the API server and the module, and waits until their kinds are served. */
   const define = async (definitions: readonly KubernetesObject[]) => {
     const countBefore = stored.length;
     await store(definitions);
@@ -146,14 +146,14 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
   });
 
   it("answers creations of valid objects and of objects with one fault as the API server does", (t) =>
-    compareAll(t, [...served.map((object) => ({ object, fault: "none" })), ...draw(served)].map(toCreation)));
+    compareAll(t, [...served.map((object) => ({ object, fault: "none" })), ...generateFaulty(served)].map(toCreation)));
 
   it("answers updates with one change as the API server does", async (t) => {
     await store(served.filter(({ kind }) => kind !== "CustomResourceDefinition"));
     assert.ok(stored.length > 60, String(stored.length));
     const isSetByUsers = ([first, second]: Path) =>
       first !== "metadata" || /^(name|labels|annotations|finalizers|ownerReferences)$/.test(String(second));
-    await compareAll(t, draw(stored, isSetByUsers).map(toUpdate()));
+    await compareAll(t, generateFaulty(stored, isSetByUsers).map(toUpdate()));
   });
 
   it("answers updates of the subresources status and scale as the API server does", async (t) => {
@@ -166,8 +166,8 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
       spec: { replicas: 2 },
     }));
     await compareAll(t, [
-      ...draw(findWithSubresource("status"), ([first]) => first === "status").map(toUpdate("status")),
-      ...draw(scales as KubernetesObject[], ([first, second]) => first === "spec" || second === "name").map(
+      ...generateFaulty(findWithSubresource("status"), ([first]) => first === "status").map(toUpdate("status")),
+      ...generateFaulty(scales as KubernetesObject[], ([first, second]) => first === "spec" || second === "name").map(
         toUpdate("scale"),
       ),
     ]);
@@ -183,7 +183,8 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
       preconditions: { uid: "UID", resourceVersion: "VERSION" },
     }));
     // Without a dry run, the API server would delete the object.
-    const faulty = draw(options as KubernetesObject[], ([first]) => first !== "dryRun");
+    const faulty = generateFaulty(options as KubernetesObject[], ([first]) => first !== "dryRun");
+    // The options are distributed to the stored objects in turn.
     const deletions = faulty.map(({ object, fault }, index) => {
       const oldObject = stored[index % stored.length] ?? {};
       const { uid, resourceVersion } = Object(oldObject.metadata);
@@ -198,12 +199,14 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
     kinds = buildKindIndex([...valid], minor);
     await compareAll(
       t,
-      [...custom.objects.map((object) => ({ object, fault: "none" })), ...draw(custom.objects)].map(toCreation),
+      [...custom.objects.map((object) => ({ object, fault: "none" })), ...generateFaulty(custom.objects)].map(
+        toCreation,
+      ),
     );
     const countBefore = stored.length;
     await store(custom.objects);
     const isInSpec = ([first]: Path) => first === "spec";
-    await compareAll(t, draw(stored.slice(countBefore), isInSpec).map(toUpdate()));
+    await compareAll(t, generateFaulty(stored.slice(countBefore), isInSpec).map(toUpdate()));
   });
 
   it("answers creations of other projects' manifests as the API server does", { skip: !published }, async (t) => {
@@ -216,9 +219,10 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
     }));
     const definitions = located.filter(({ object }) => object.kind === "CustomResourceDefinition");
     await compareAll(t, definitions.filter((_, index) => isChosen(index)).map(toCreation));
-    const unique = new Map(definitions.map(({ object }) => [object.metadata?.name, object]));
-    await define([...unique.values()].filter((definition) => definition.apiVersion === "apiextensions.k8s.io/v1"));
-    kinds = buildKindIndex([...unique.values(), ...valid], minor);
+    const definitionsByName = new Map(definitions.map(({ object }) => [object.metadata?.name, object]));
+    const uniqueDefinitions = [...definitionsByName.values()];
+    await define(uniqueDefinitions.filter(({ apiVersion }) => apiVersion === "apiextensions.k8s.io/v1"));
+    kinds = buildKindIndex([...uniqueDefinitions, ...valid], minor);
     const otherObjects = located.filter(
       ({ object }) => getKind(object)?.off === false && !definitions.some((definition) => definition.object === object),
     );

@@ -9,10 +9,10 @@ import type { KubernetesAnswer, KubernetesRequest } from "../../infra/kubernetes
 import type { TestClusterClient, TestClusterResponse } from "../control-plane/client.ts";
 import { formatAnswerDiff } from "../parity/compare.ts";
 
-/** An object that is sent to an API server and to the module. */
+/** An object that is sent to an API server and to the module, which runs Kubernetes' handlers in this process. */
 export interface ComparedRequest {
   verb: "create" | "update" | "delete";
-  /** The object that is sent. For a deletion, that are the DeleteOptions, with `dryRun` in them. */
+  /** The object that is sent. For a deletion, these are the DeleteOptions, which contain `dryRun`. */
   object: KubernetesObject;
   /** The stored object, which only the module gets. */
   oldObject?: KubernetesObject;
@@ -41,10 +41,10 @@ export const createSender = (admin: TestClusterClient, kinds: KindIndex) => {
       namespace: kindEntry?.namespaced && isNamed ? namespace : undefined,
     };
   };
-  const getPath = (of: KubernetesObject, { verb, subresource }: ComparedRequest): string => {
-    const { resource, namespace } = locate(of);
-    const name = verb !== "create" ? `/${of.metadata?.name}${subresource ? `/${subresource}` : ""}` : "";
-    return `${toApiPath(of.apiVersion ?? "")}${namespace ? `/namespaces/${namespace}` : ""}/${resource}${name}`;
+  const getPath = (object: KubernetesObject, { verb, subresource }: ComparedRequest): string => {
+    const { resource, namespace } = locate(object);
+    const name = verb !== "create" ? `/${object.metadata?.name}${subresource ? `/${subresource}` : ""}` : "";
+    return `${toApiPath(object.apiVersion ?? "")}${namespace ? `/namespaces/${namespace}` : ""}/${resource}${name}`;
   };
   const send = async (request: ComparedRequest, query = "&dryRun=All"): Promise<TestClusterResponse> => {
     const path = getPath(request.oldObject ?? request.object, request);
@@ -68,9 +68,8 @@ export const createComparison = (
 ) => {
   const { locate, send, read } = createSender(admin, kinds);
   const callModule = ({ verb, object, oldObject, subresource }: ComparedRequest): Promise<KubernetesAnswer> => {
-    const of = oldObject ?? object;
-    const { namespace } = locate(of);
-    const { apiVersion = "", kind = "" } = of;
+    const { namespace } = locate(oldObject ?? object);
+    const { apiVersion = "", kind = "" } = oldObject ?? object;
     return module.handle({
       verb,
       apiVersion,
@@ -105,7 +104,7 @@ interface ComparedAnswer {
   body: JsonMap;
 }
 
-/** Reduces a refusal to its reason and fields: an older minor repeats causes, and prints Go values otherwise. */
+/** Reduces a refusal to its reason and fields: an older minor repeats causes, and prints Go's values in another way. */
 const reduceAnswer = ({ body, ...answer }: ComparedAnswer): ComparedAnswer => {
   const causes = toList(toMap(body.details).causes);
   const fields = [...new Set(causes.map(toField))].sort();
@@ -120,6 +119,7 @@ const findOlderCause = (wanted: ComparedAnswer, actual: ComparedAnswer, ours: Ku
   return isSameObject ? "an older minor warns otherwise" : "an older minor stores other fields";
 };
 
+/** Compares the API server's answer with the module's answer, and finds the cause of a difference. */
 const compareAnswers = (
   { object }: ComparedRequest,
   server: TestClusterResponse,
@@ -128,23 +128,22 @@ const compareAnswers = (
 ): ComparedAnswers => {
   const reduce = olderMinor ? reduceAnswer : (answer: ComparedAnswer) => answer;
   const wanted = reduce({ code: server.code, warnings: server.warnings, body: normalize(server.body, object) });
-  const ourObject = ours.object ?? ours.status;
-  const actual = reduce({
-    code: ours.object ? (server.code < 300 ? server.code : 200) : (ours.status?.code ?? 0),
-    warnings: [...ours.warnings],
-    body: normalize(ourObject === undefined ? { ...ours } : { ...ourObject }, object),
-  });
   const isRefused = server.code >= 300;
+  // The module states no code for an object, because 200 or 201 depends on the request.
+  const successCode = isRefused ? 200 : server.code;
+  const actual = reduce({
+    code: ours.object ? successCode : (ours.status?.code ?? 0),
+    warnings: [...ours.warnings],
+    body: normalize({ ...(ours.object ?? ours.status ?? ours) }, object),
+  });
   if (isDeepStrictEqual(actual, wanted)) return { isRefused, cause: "equal", text: "" };
   const cause =
     (olderMinor && findOlderCause(wanted, actual, ours)) ||
     findCause(JSON.stringify(server.body), String(ours.status?.message), olderMinor);
-  const [said, saidHere] = [server.body.message, ours.status?.message ?? ours.undecided].map(String);
-  const text =
-    actual.code === wanted.code
-      ? formatAnswerDiff(toMutable(wanted), toMutable(actual))
-      : `- ${wanted.code} ${said}\n+ ${actual.code} ${saidHere}`;
-  return { isRefused, cause, text };
+  if (actual.code === wanted.code)
+    return { isRefused, cause, text: formatAnswerDiff(toMutable(wanted), toMutable(actual)) };
+  const ourMessage = ours.status?.message ?? ours.undecided;
+  return { isRefused, cause, text: `- ${wanted.code} ${server.body.message}\n+ ${actual.code} ${ourMessage}` };
 };
 
 /** Returns the known reason why the API server's answer (as JSON) differs from the module's message, or "unknown". */

@@ -25,7 +25,7 @@ const limitranges = { group: "", resource: "limitranges" };
 /** Lets a read ask the API server even if the answer is in the cache. */
 const fresh = { maxAge: 0 };
 
-/** A wrong answer of the API server to the named call, and the sentence with which the call fails. */
+/** A wrong answer of the API server to a call, and the sentence with which the call then fails. */
 interface WrongAnswer {
   answer: string;
   call?: string;
@@ -67,21 +67,21 @@ describe("a cluster that is read", await needs("API server"), () => {
     [ca, otherCa] = [first.ca, second.ca];
     [proxy, otherProxy] = [await openFaulty(clusterOne, first), await openFaulty(clusterOne, second)];
     for (const [name, cluster] of Object.entries({ one: clusterOne, two: clusterTwo }))
-      for (const shared of ["a", "b", "c"]) {
-        await create(cluster, "namespaces", buildNamespace(shared, { cluster: name }));
-        await create(cluster, `namespaces/${shared}/limitranges`, buildLimitRange(`of-${name}`));
+      for (const namespace of ["a", "b", "c"]) {
+        await create(cluster, "namespaces", buildNamespace(namespace, { cluster: name }));
+        await create(cluster, `namespaces/${namespace}/limitranges`, buildLimitRange(`of-${name}`));
       }
   });
   after(async () => {
-    await Promise.all([clusterOne, clusterTwo, proxy, otherProxy].map((running) => running?.stop()));
+    await Promise.all([clusterOne, clusterTwo, proxy, otherProxy].map((server) => server?.stop()));
     for (const folder of folders) await rm(folder, { recursive: true, force: true });
   });
 
-  /** Creates an empty cache, and returns a function that opens capabilities with it for `milliseconds`. */
+  /** Creates an empty cache, and returns a function that opens capabilities with this cache for `milliseconds`. */
   const connect = (change: Partial<ApiServerConnection> = {}) => {
     const credentials = { token: clusterOne.getToken("admin") };
     const openCapabilities = createLiveCapabilities({ prod: { server: proxy.url, ca, credentials, ...change } });
-    return (milliseconds = 4000) => openCapabilities("prod", milliseconds);
+    return ({ milliseconds = 4000 } = {}) => openCapabilities("prod", milliseconds);
   };
   beforeEach(() => {
     proxy.paths.length = 0;
@@ -99,11 +99,11 @@ describe("a cluster that is read", await needs("API server"), () => {
     assert.rejects(read(capabilities), expectFailure(sentence));
 
   describe("over a bad connection", () => {
-    it("fails in time if it is slow", async () => {
+    it("fails before the review's time ends if it doesn't answer", async () => {
       proxy.faults.push({ milliseconds: 3000 });
       await requireFailure(
         /^could not read namespaces "a" of cluster "prod": it did not answer in time$/,
-        connect()(300),
+        connect()({ milliseconds: 300 }),
       );
     });
 
@@ -116,7 +116,7 @@ describe("a cluster that is read", await needs("API server"), () => {
       }
     });
 
-    it("is called again over a new connection if all open ones are dead", async () => {
+    it("is called again over a new connection if all open connections are dead", async () => {
       const open = connect();
       const names = ["a", "b", "c", "kube-system", "default"];
       const readAll = () => Promise.all(names.map((name) => open().get(namespaces, name, undefined, fresh)));
@@ -144,7 +144,7 @@ describe("a cluster that is read", await needs("API server"), () => {
     });
 
     for (const status of [500, 502, 503, 504])
-      it(`is called again after ${status}`, async () => {
+      it(`is called again after the answer ${status}`, async () => {
         proxy.faults.push({ status });
         assert.equal((await read(connect()()))?.metadata?.name, "a");
       });
@@ -153,7 +153,7 @@ describe("a cluster that is read", await needs("API server"), () => {
       proxy.faults.push(busy);
       assert.equal((await read(connect()()))?.metadata?.name, "a");
       proxy.faults.push(busy);
-      await requireFailure(/: the API server answers 429: busy$/, connect()(500));
+      await requireFailure(/: the API server answers 429: busy$/, connect()({ milliseconds: 500 }));
     });
     it("fails with the API server's message after three answers 500", async () => {
       proxy.faults.push(...Array(3).fill({ status: 500, body: '{"message": "no leader"}' }));
@@ -177,7 +177,7 @@ describe("a cluster that is read", await needs("API server"), () => {
       assert.deepEqual(await connect()().list(limitranges), []);
     });
 
-    it("reports a conflict and a webhook's refusal as failures, not as answers about the object", async () => {
+    it("fails for a creation that gets a conflict, or that a webhook refuses", async () => {
       const conflict = { kind: "Status", reason: "Conflict", message: "try again", code: 409 };
       proxy.faults.push({ status: 409, body: JSON.stringify(conflict) });
       const createNamespace = () => connect()().create(namespaces, buildNamespace("made"));
@@ -197,7 +197,7 @@ describe("a cluster that is read", await needs("API server"), () => {
       assert.deepEqual(proxy.paths, []);
     });
 
-    it("does not repeat a creation that may have succeeded", async () => {
+    it("is not asked again to create an object if the first creation may have succeeded", async () => {
       proxy.faults.push({ broken: "before" });
       await assert.rejects(
         connect()().create(namespaces, buildNamespace("made")),
@@ -232,10 +232,10 @@ describe("a cluster that is read", await needs("API server"), () => {
       await requireFailure(/answers 401: Unauthorized$/, open());
     });
 
-    it("is trusted by any CA of the connection, such as the old and the new one, and by no other CA", async () => {
-      const bothCas = `${ca}\n${otherCa}`;
+    it("is read if its certificate has any of the connection's CAs, and not with another CA", async () => {
+      const oldAndNewCa = `${ca}\n${otherCa}`;
       for (const server of [proxy.url, otherProxy.url])
-        assert.equal((await read(connect({ server, ca: bothCas })()))?.metadata?.name, "a");
+        assert.equal((await read(connect({ server, ca: oldAndNewCa })()))?.metadata?.name, "a");
       await requireFailure(/certificate/, connect({ server: otherProxy.url })());
     });
 
@@ -264,7 +264,7 @@ describe("a cluster that is read", await needs("API server"), () => {
       assert.equal(proxy.paths.length, 4);
     });
 
-    it("is read again before a refusal that is based on memory", async () => {
+    it("is read again with `anew`, which exists only if an answer came from memory", async () => {
       const open = connect();
       const first = open();
       await first.get(namespaces, "b");
@@ -279,17 +279,17 @@ describe("a cluster that is read", await needs("API server"), () => {
     });
   });
 
-  it("is called again by callers that waited for another caller's read, if that read gets no answer", async () => {
+  it("is called again if a read gets no answer in time for which reads with more time also wait", async () => {
     const open = connect();
     proxy.faults.push({ milliseconds: 3000 });
-    const hasty = open(500).get(namespaces, "a");
-    const laterReads = [0, 1].map(() => open(6000).get(namespaces, "a"));
-    await assert.rejects(hasty, expectFailure(/did not answer in time$/));
+    const readWithLittleTime = open({ milliseconds: 500 }).get(namespaces, "a");
+    const laterReads = [0, 1].map(() => open({ milliseconds: 6000 }).get(namespaces, "a"));
+    await assert.rejects(readWithLittleTime, expectFailure(/did not answer in time$/));
     for (const namespace of await Promise.all(laterReads)) assert.equal(namespace?.metadata?.name, "a");
     assert.equal(proxy.paths.length, 2);
   });
 
-  it("is read again until an object exists, for the time that `patience` states", async () => {
+  it("is read again until an object exists, for the seconds that `patience` states", async () => {
     const patient = { maxAge: 0, patience: 3 };
     const soon = connect()().get(namespaces, "soon", undefined, patient);
     while (proxy.paths.length < 2) await wait(20);
@@ -299,7 +299,7 @@ describe("a cluster that is read", await needs("API server"), () => {
     proxy.paths.length = 0;
     const open = connect();
     // The review ends in 700 ms, before the three seconds of patience.
-    assert.equal(await open(700).get(namespaces, "never", undefined, patient), undefined);
+    assert.equal(await open({ milliseconds: 700 }).get(namespaces, "never", undefined, patient), undefined);
     assert.ok(proxy.paths.length > 1, "the read was repeated");
     proxy.paths.length = 0;
     assert.equal(await open().get(namespaces, "never", undefined, fresh), undefined);
@@ -314,7 +314,7 @@ describe("a cluster that is read", await needs("API server"), () => {
           .slice(start, start + 50)
           .map((name) => create(clusterOne, "namespaces/default/limitranges", buildLimitRange(name))),
       );
-    const limitRanges = await connect()(10_000).list(limitranges, "default");
+    const limitRanges = await connect()({ milliseconds: 10_000 }).list(limitranges, "default");
     assert.deepEqual(
       limitRanges.map(({ metadata }) => metadata?.name),
       names,
@@ -327,7 +327,7 @@ describe("a cluster that is read", await needs("API server"), () => {
     const question = fc.record({
       cluster: fc.constantFrom("one" as const, "two" as const),
       name: fc.constantFrom("a", "b", "c"),
-      lists: fc.boolean(),
+      isList: fc.boolean(),
       maxAge: fc.constantFrom(0, 10),
     });
     await fc.assert(
@@ -338,9 +338,9 @@ describe("a cluster that is read", await needs("API server"), () => {
         const openCapabilities = createLiveCapabilities(Object.fromEntries(connections), {
           memory: createAnswerCache({ entries: 3, bytes: 2000 }),
         });
-        const answers = questions.map(async ({ cluster, name, lists, maxAge }) => {
+        const answers = questions.map(async ({ cluster, name, isList, maxAge }) => {
           const capabilities = openCapabilities(cluster, 8000);
-          if (lists) {
+          if (isList) {
             const items = await capabilities.list(limitranges, name, { maxAge });
             assert.deepEqual(
               items.map(({ metadata }) => metadata?.name),

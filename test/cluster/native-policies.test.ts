@@ -26,6 +26,7 @@ const apiVersion = "admissionregistration.k8s.io/v1";
 const matchConstraints = {
   resourceRules: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE"] }],
 };
+/** Returns a policy that requires a label of ConfigMaps, a policy that adds data to ConfigMaps, and their bindings. */
 const buildPolicies = (label: string, actions = ["Deny"]) => [
   {
     apiVersion,
@@ -47,20 +48,20 @@ const buildPolicies = (label: string, actions = ["Deny"]) => [
   {
     apiVersion,
     kind: "MutatingAdmissionPolicy",
-    metadata: { name: "stamp" },
+    metadata: { name: "add-data" },
     spec: {
       matchConstraints,
       reinvocationPolicy: "Never",
       mutations: [
-        { patchType: "ApplyConfiguration", applyConfiguration: { expression: "Object{data: {'stamp': 'on'}}" } },
+        { patchType: "ApplyConfiguration", applyConfiguration: { expression: "Object{data: {'added': 'yes'}}" } },
       ],
     },
   },
   {
     apiVersion,
     kind: "MutatingAdmissionPolicyBinding",
-    metadata: { name: "stamp" },
-    spec: { policyName: "stamp" },
+    metadata: { name: "add-data" },
+    spec: { policyName: "add-data" },
   },
 ];
 const buildYaml = (policies: object[], exempt: object = { users: ["system:exempt"] }) => {
@@ -73,7 +74,7 @@ const catalogue = (await readCatalogue()).filter(({ name }) => name.endsWith("-a
 const name = "postern";
 
 describe("policies in a cluster whose plugin for them is off", await needs("API server"), () => {
-  it("keep their webhook entries", async () => {
+  it("keep their webhook entries, because the API server wouldn't evaluate them", async () => {
     const folder = await mkdtemp(join(tmpdir(), "postern-native-"));
     const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
     const yaml = buildYaml(buildPolicies("team"));
@@ -177,7 +178,7 @@ for (const minor of chooseMinors())
       });
 
       for (const [policy, { becomes }] of Object.entries(mutations))
-        it(`make the same change in the API server and in Postern: ${policy}`, async () => {
+        it(`change an object in the API server or by a webhook entry: mutation "${policy}"`, async () => {
           const labels = { app: "a" };
           const containers = [{ name: "c", image: "i" }];
           const spec = { containers, initContainers: [{ name: "z", image: "i" }] };
@@ -196,11 +197,11 @@ for (const minor of chooseMinors())
     },
   );
 
-/** Reports whether `whole` has all members of `part`. Lists must have the same length. */
-const isPartOf = (part: unknown, whole: unknown): boolean => {
-  if (typeof part !== "object" || part === null) return part === whole;
-  if (Array.isArray(part) && part.length !== Object(whole).length) return false;
-  return Object.entries(part).every(([key, value]) => isPartOf(value, Object(whole)[key]));
+/** Reports whether a value has all members of `part`. Lists must have the same length. */
+const isPartOf = (part: unknown, value: unknown): boolean => {
+  if (typeof part !== "object" || part === null) return part === value;
+  if (Array.isArray(part) && part.length !== Object(value).length) return false;
+  return Object.entries(part).every(([key, member]) => isPartOf(member, Object(value)[key]));
 };
 
 const { older, newer, skip } = chooseUpgrade(1);
@@ -247,17 +248,17 @@ describe("policies in a cluster that is upgraded", suite, () => {
     const body = { metadata: { generateName: "a-", labels } };
     return cluster.admin({ method: "POST", path: `/api/v1/namespaces/default/configmaps${query}`, body });
   };
-  const isStamped = (body: Record<string, unknown>) => Object(body.data).stamp === "on";
+  const hasAddedData = (body: Record<string, unknown>) => Object(body.data).added === "yes";
   const untilEffective = () =>
     waitUntil("the policies have no effect", async () => {
       const [refused, changed] = await Promise.all([write({}, "?dryRun=All"), write({ team: "a" }, "?dryRun=All")]);
-      return refused.code !== 201 && isStamped(changed.body);
+      return refused.code !== 201 && hasAddedData(changed.body);
     });
 
   /**
-   * Lets eight clients write objects that must be refused, and objects that must be changed. They start before a move,
-   * and stop hundreds of writes after it, once `isMoved` is true for the numbers of objects that the entry and the API
-   * server have refused.
+   * Runs `act`, which moves policies between webhook entries and the API server. Meanwhile, eight clients write objects
+   * that must be refused, and objects that must be changed. The clients stop hundreds of writes later, once `isMoved`
+   * is true for the numbers of objects that webhook entries and the API server's own policies have refused.
    */
   const writeDuring = async (
     act: () => Promise<unknown>,
@@ -273,7 +274,7 @@ describe("policies in a cluster that is upgraded", suite, () => {
         const message = String(refused.body.message);
         if (!message.endsWith("denied request: no label")) counts.faults.push(`${refused.code} ${message}`);
         else counts.refused[message.startsWith("admission webhook") ? "entry" : "native"] += 1;
-        if (changed.code !== 201 || !isStamped(changed.body)) counts.faults.push(JSON.stringify(changed.body));
+        if (changed.code !== 201 || !hasAddedData(changed.body)) counts.faults.push(JSON.stringify(changed.body));
         else counts.changed += 1;
       }
     };
@@ -305,7 +306,7 @@ describe("policies in a cluster that is upgraded", suite, () => {
   const validating = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
   const mutating = ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"];
 
-  it("move before their entries are deleted, and back, if the older API server can evaluate them", async () => {
+  it("move from webhook entries into the older API server, and back, if it can evaluate them", async () => {
     const support = await readPolicySupport(api);
     assert.equal(support.kubernetes, older);
     await apply(buildWanted());
@@ -334,7 +335,7 @@ describe("policies in a cluster that is upgraded", suite, () => {
     await apply(buildWanted(support));
   });
 
-  it("move into the API server after the upgrade, also mutating policies, and back", async () => {
+  it("move into the API server and back after the upgrade, now mutating policies, too", async () => {
     const store = join(folder, "data");
     await cluster.keep(store);
     await boot(newer, store);
@@ -356,7 +357,7 @@ describe("policies in a cluster that is upgraded", suite, () => {
     assert.deepEqual(await listKinds(), [...configurations, ...mutating, ...validating].sort());
   });
 
-  it("have a label in the API server, and are corrected after an edit", async () => {
+  it("have labels in the API server, and are corrected after an edit there", async () => {
     const wanted = buildWanted(await readPolicySupport(api));
     const [policy] = (await readAll()).filter(({ kind }) => kind === "ValidatingAdmissionPolicy");
     assert.ok(policy);
@@ -377,7 +378,7 @@ describe("policies in a cluster that is upgraded", suite, () => {
     assert.deepEqual(await listSentences(wanted), []);
   });
 
-  it("are updated in the API server", async () => {
+  it("are updated in the API server after a change in postern.yaml", async () => {
     yaml = buildYaml(buildPolicies("owner", ["Warn"]));
     const wanted = buildWanted(await readPolicySupport(api));
     assert.deepEqual(await apply(wanted), [
@@ -387,7 +388,7 @@ describe("policies in a cluster that is upgraded", suite, () => {
     await waitUntil("the change has no effect", async () => (await write({ team: "a" })).code === 201);
   });
 
-  it("are adopted and removed without their labels; others with similar names or labels are kept", async () => {
+  it("are removed even if their labels are gone; policies with similar names or labels are kept", async () => {
     const [policy] = (await readAll()).filter(({ kind }) => kind === "ValidatingAdmissionPolicy");
     assert.ok(policy);
     assert.ok(await api.replace({ ...policy, metadata: { ...policy.metadata, labels: {} } }));
@@ -400,8 +401,8 @@ describe("policies in a cluster that is upgraded", suite, () => {
       "ValidatingAdmissionPolicyBinding postern.require-label should not be there",
       "ValidatingAdmissionPolicy postern.require-label should not be there",
       "MutatingWebhookConfiguration postern should not be there",
-      "MutatingAdmissionPolicyBinding postern.stamp should not be there",
-      "MutatingAdmissionPolicy postern.stamp should not be there",
+      "MutatingAdmissionPolicyBinding postern.add-data should not be there",
+      "MutatingAdmissionPolicy postern.add-data should not be there",
     ]);
     assert.equal((await deletePosternObjects(api, name)).length, 6);
     assert.deepEqual((await readAll()).map((object) => object.metadata.name).sort(), [

@@ -29,21 +29,13 @@ const buildPolicies = (name: string, rule: object, values: readonly string[]) =>
     (value) => `(type(${value}) == int ? 'int' : type(${value}) == double ? 'double' : 'other')`,
   );
   const validations = [{ expression: "false", messageExpression: types.join(" + ' ' + ") }];
+  const [kind, metadata] = ["ValidatingAdmissionPolicy", { name }];
   return [
-    {
-      apiVersion,
-      kind: "ValidatingAdmissionPolicy",
-      metadata: { name },
-      spec: { matchConstraints: { resourceRules }, validations },
-    },
-    {
-      apiVersion,
-      kind: "ValidatingAdmissionPolicyBinding",
-      metadata: { name },
-      spec: { policyName: name, validationActions: ["Warn"] },
-    },
+    { apiVersion, kind, metadata, spec: { matchConstraints: { resourceRules }, validations } },
+    { apiVersion, kind: `${kind}Binding`, metadata, spec: { policyName: name, validationActions: ["Warn"] } },
   ];
 };
+/** Returns a policy for the numbers in a custom resource, and one for those in a ControllerRevision. */
 const buildAllPolicies = (prefix: string) => [
   ...buildPolicies(`${prefix}-counters`, { apiGroups: ["example.com"], resources: ["counters"] }, [
     "object.spec.count",
@@ -108,8 +100,8 @@ describe("a number with a fraction or an exponent that is an integer", await nee
   const send = (method: "POST" | "PATCH", body: object, rest = "") =>
     admin({ method, path: `${getCollectionPath(body as KubernetesObject)}${rest}`, body });
   /**
-   * Creates an object and changes its labels. Returns the types of its values in both policies for each of the
-   * requests.
+   * Creates an object and changes its labels. Returns, for each of these two requests, the types of the object's values
+   * in the policy that the API server evaluates (`native`) and in the rule's policy (`own`).
    */
   const listTypes = async (object: KubernetesObject) => {
     const created = await send("POST", object);
@@ -119,12 +111,13 @@ describe("a number with a fraction or an exponent that is an integer", await nee
     const changed = await admin({ method: "PATCH", path, body, contentType: "application/merge-patch+json" });
     return [created, changed].map(({ warnings }) =>
       Object.fromEntries(
-        warnings.map((text) => [/'(native|own)-/.exec(text)?.[1], text.slice(text.lastIndexOf(": ") + 2)]),
+        // A warning ends with ": " and the types.
+        warnings.map((text) => [/'(native|own)-/.exec(text)?.[1], text.split(": ").at(-1)]),
       ),
     );
   };
 
-  it("is a double for the API server when a custom resource is created, and later an int as for the rule", async () => {
+  it("is a double for the API server at a custom resource's creation, and an int later and for the rule", async () => {
     assert.deepEqual(await listTypes(counter), [
       { native: "double double", own: "int int" },
       { native: "int int", own: "int int" },

@@ -44,7 +44,7 @@ describe("npm run parity", () => {
     assert.deepEqual([code, stdout], [2, ""]);
   });
 
-  it("writes no results with other settings or other requests than those in docs/background/parity.md", async () => {
+  it("refuses --write with other settings or requests than those behind docs/background/parity.md", async () => {
     const refused: [words: string[], sentence: RegExp][] = [
       [["--config", "postern.yaml"], /^--write needs the settings of the plugins; leave out --config\n$/],
       [
@@ -59,28 +59,32 @@ describe("npm run parity", () => {
     }
   });
 
-  it("prints one short request that a rule with other settings answers differently", needsApiserver, async () => {
-    const config = join(folder, "other.yaml");
-    await writeFile(config, "rules: { default-toleration-seconds: { settings: { unreachableSeconds: 7 } } }\n");
-    const sizes = ["--minor", newestMinor, "--seed", "7", "--requests", "30"];
-    const words = ["default-toleration-seconds", ...sizes, "--config", config];
-    const { code, stdout, stderr } = await runParity(words);
-    assert.equal(code, 1, stdout + stderr);
-    assert.match(stdout, /\nRULE .* SAVED\ndefault-toleration-seconds +30 /);
-    const [, firstDifference = ""] = /\n\n(default-toleration-seconds differs[\s\S]*?)\n\n/.exec(stdout) ?? [];
-    const [sentence, call = "", ...rest] = firstDifference.split("\n");
-    assert.equal(sentence, "default-toleration-seconds differs from upstream (-) in the answer to the last of");
-    assert.match(call, /^ {2}(POST|PATCH) \/api\/v1\/namespaces\/default\/pods\S* as admin /);
-    assert.ok(call.length < 400, call);
-    assert.ok(rest.includes('-           "tolerationSeconds": 300'), firstDifference);
-    assert.ok(rest.includes('+           "tolerationSeconds": 7'), firstDifference);
-    assert.equal(rest.at(-1), `To repeat: npm run parity -- ${words.join(" ")}`);
-  });
+  it(
+    "prints the shortest request that plugin and rule answer differently, if they have different settings",
+    needsApiserver,
+    async () => {
+      const config = join(folder, "other.yaml");
+      await writeFile(config, "rules: { default-toleration-seconds: { settings: { unreachableSeconds: 7 } } }\n");
+      const sizes = ["--minor", newestMinor, "--seed", "7", "--requests", "30"];
+      const words = ["default-toleration-seconds", ...sizes, "--config", config];
+      const { code, stdout, stderr } = await runParity(words);
+      assert.equal(code, 1, stdout + stderr);
+      assert.match(stdout, /\nRULE .* SAVED\ndefault-toleration-seconds +30 /);
+      const [, firstDifference = ""] = /\n\n(default-toleration-seconds differs[\s\S]*?)\n\n/.exec(stdout) ?? [];
+      const [sentence, call = "", ...rest] = firstDifference.split("\n");
+      assert.equal(sentence, "default-toleration-seconds differs from upstream (-) in the answer to the last of");
+      assert.match(call, /^ {2}(POST|PATCH) \/api\/v1\/namespaces\/default\/pods\S* as admin /);
+      assert.ok(call.length < 400, call);
+      assert.ok(rest.includes('-           "tolerationSeconds": 300'), firstDifference);
+      assert.ok(rest.includes('+           "tolerationSeconds": 7'), firstDifference);
+      assert.equal(rest.at(-1), `To repeat: npm run parity -- ${words.join(" ")}`);
+    },
+  );
 });
 
 /** Each seed generates other requests. */
 const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
-/** The number of requests for each port. `npm run parity -- --requests 1000` sends more. */
+/** The number of requests for each rule. `npm run parity -- --requests 1000` sends more. */
 const requests = 40;
 
 for (const [minor, chosenPorts] of choosePorts(ports))
@@ -90,7 +94,7 @@ for (const [minor, chosenPorts] of choosePorts(ports))
     for (const port of chosenPorts) {
       const { plugin } = port.rule.upstreamPlugin;
       const skip = plugins?.all.includes(plugin) ? false : `Kubernetes ${minor} has no ${plugin}`;
-      it(`${port.name} answers as ${plugin} does`, { skip }, async (context) => {
+      it(`the rule ${port.name} answers as the plugin ${plugin} does`, { skip }, async (context) => {
         context.diagnostic(`POSTERN_SEED=${seed} repeats this run`);
         const result = await measureParity(port, await requireBinaries(minor), { requests, seed });
         const { unexplained, failedConditions, differences, equal, known } = result;
@@ -105,8 +109,8 @@ for (const [minor, chosenPorts] of choosePorts(ports))
     }
   });
 
-describe("with matchConditions", needsApiserver, () => {
-  it("counts a failed condition as an unexplained difference", async () => {
+describe("the comparison of a rule with matchConditions", needsApiserver, () => {
+  it("counts a matchCondition that fails as an unexplained difference", async () => {
     const port = ports.find(({ name }) => name === "deny-service-external-ips");
     assert.ok(port);
     const matchConditions = { fails: 'object.metadata.nobody == "a"' };

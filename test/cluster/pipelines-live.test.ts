@@ -25,7 +25,8 @@ const reader = await readFile(fileURLToPath(new URL("../../infra/pipelines/live-
 describe("the nightly check of a cluster", await needs("API server"), () => {
   let cluster: TestCluster;
   let checkout: Checkout;
-  let knownPod: string;
+  /** The file with the findings of earlier runs. */
+  let knownFindings: string;
 
   const apply = async (object: object) => {
     const path = `${getObjectApiPath(object)}?fieldManager=test&fieldValidation=Strict`;
@@ -34,12 +35,12 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
     assert.ok(code === 200 || code === 201, JSON.stringify(body));
   };
   const pods = "/api/v1/namespaces/shop/pods";
-  /** Waits until the controller has created another Pod than this one. */
-  const waitForPod = async (other?: string): Promise<string> => {
+  /** Waits until the controller has created a Pod, and returns its name. A Pod named `ignored` doesn't count. */
+  const waitForPod = async (ignored?: string): Promise<string> => {
     const { body } = await cluster.admin({ method: "GET", path: pods });
     const names = Object(body).items.map(({ metadata }: { metadata: { name: string } }) => metadata.name);
-    const podName = names.find((name: string) => name !== other);
-    return podName ?? wait(100).then(() => waitForPod(other));
+    const podName = names.find((name: string) => name !== ignored);
+    return podName ?? wait(100).then(() => waitForPod(ignored));
   };
 
   before(async () => {
@@ -48,7 +49,7 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
       bootCluster(await requireBinaries(), { rbac: true, controllers, users: { nightly: ["postern-live"] } }),
       openCheckout(["allowed-registries", "deny-service-external-ips"]),
     ]);
-    knownPod = join(checkout.folder, "postern-check/known.sarif");
+    knownFindings = join(checkout.folder, "postern-check/known.sarif");
     await chmod(await checkout.write("bin/npm", "#!/bin/sh\n"), 0o755);
     await checkout.write("postern.yaml", config);
     const unreachable = { ...cluster, server: "https://127.0.0.1:1" };
@@ -72,7 +73,7 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
     const errors = stdout.match(/^::error .*$/gm) ?? [];
     return { code, lines, errors, files: (await readdir(join(checkout.folder, "postern-check"))).sort() };
   };
-  const assertEnd = (lines: string[], last: string) => assert.equal(lines.filter(Boolean).at(-1), last);
+  const assertLastLine = (lines: string[], expected: string) => assert.equal(lines.filter(Boolean).at(-1), expected);
   const readResults = async (name: string) => {
     const { runs } = JSON.parse(await readFile(join(checkout.folder, "postern-check", name), "utf8"));
     return runs[0].results;
@@ -83,7 +84,7 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
     assert.equal(code, 1);
     assert.equal(lines[0], "### What is new in shop");
     assert.ok(lines.includes("postern-check/known.sarif doesn't exist, so every finding is new"), lines.join("\n"));
-    assertEnd(lines, "5 objects: 3 allowed, 2 denied (2 new)");
+    assertLastLine(lines, "5 objects: 3 allowed, 2 denied (2 new)");
     assert.equal(errors.length, 2);
     const reports = ["github", "json", "reports.json", "sarif", "txt", "xml"].map((name) => `check.${name}`);
     assert.deepEqual(files, [...reports, "known.sarif"]);
@@ -95,7 +96,7 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
   it("passes if all denials are known, and shows them only in the reports", async () => {
     const { code, lines, errors } = await run();
     assert.equal(code, 0, lines.join("\n"));
-    assertEnd(lines, "5 objects: 3 allowed, 2 denied (0 new)");
+    assertLastLine(lines, "5 objects: 3 allowed, 2 denied (0 new)");
     assert.ok(!lines.some((line) => line.includes("denied by")));
     assert.deepEqual(errors, []);
     assert.equal((await readResults("check.sarif")).length, 2);
@@ -107,12 +108,12 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
     assert.notEqual(await waitForPod(pod), pod);
     const { code, lines } = await run();
     assert.equal(code, 0, lines.join("\n"));
-    assertEnd(lines, "5 objects: 3 allowed, 2 denied (0 new)");
+    assertLastLine(lines, "5 objects: 3 allowed, 2 denied (0 new)");
   });
 
-  it("fails for a cluster that it can't reach or read, says so, and keeps the known findings", async () => {
+  it("fails with a reason for a cluster that it can't reach or read, and keeps the known findings", async () => {
     await apply(newcomer);
-    const before = await readFile(knownPod, "utf8");
+    const before = await readFile(knownFindings, "utf8");
     for (const [name, sentence] of [
       ["gone", /^the kinds of the cluster can't be read: .*ECONNREFUSED/],
       ["closed", /^services could not be read whole: the API server answers 403: .*User "jane" cannot list/],
@@ -123,16 +124,16 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
         lines.some((line) => sentence.test(line)),
         lines.join("\n"),
       );
-      assert.equal(await readFile(knownPod, "utf8"), before);
+      assert.equal(await readFile(knownFindings, "utf8"), before);
     }
   });
 
-  it("fails for a new denial, shows only this one, and knows it in the next run", async () => {
+  it("fails for a new denial, shows no other denials, and passes in the next run", async () => {
     const { code, lines, errors } = await run();
     assert.equal(code, 1);
     const denied = lines.filter((line) => line.endsWith(" denied") && !line.includes(": "));
     assert.deepEqual(denied, ["Service shop/till denied"]);
-    assertEnd(lines, "6 objects: 3 allowed, 3 denied (1 new)");
+    assertLastLine(lines, "6 objects: 3 allowed, 3 denied (1 new)");
     assert.equal(errors.length, 1);
     assert.equal((await run()).code, 0);
   });
@@ -143,17 +144,17 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
     ['{"runs":[{"tool":{"driver":{"name":"Other"}},"results":[]}]}', "is not a SARIF report of postern check"],
   ] as const)
     it(`reports every denial as new if the known findings are ${JSON.stringify(text)}, and says why`, async () => {
-      await writeFile(knownPod, text);
+      await writeFile(knownFindings, text);
       const { code, lines } = await run();
       assert.equal(code, 1);
       assert.ok(lines.includes(`postern-check/known.sarif ${why}, so every finding is new`), lines.join("\n"));
-      assertEnd(lines, "6 objects: 3 allowed, 3 denied (3 new)");
+      assertLastLine(lines, "6 objects: 3 allowed, 3 denied (3 new)");
       assert.equal((await run()).code, 0);
     });
 
-  it("works in the same way at GitLab", async () => {
+  it("fails for new denials, and passes in the next run, in the pipeline of GitLab, too", async () => {
     const env = { PATH: `${checkout.folder}/bin:${process.env.PATH}`, CLUSTER: "shop" };
-    await rm(knownPod);
+    await rm(knownFindings);
     const codes = [];
     for (const _ of ["first", "again"]) codes.push((await runBash(checkout.folder, gitlab, env)).code);
     assert.deepEqual(codes, [1, 0]);

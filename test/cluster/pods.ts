@@ -73,6 +73,7 @@ const action = createRecord({
 });
 const probe = makeOptional(action, 8);
 const hostPort = makeOptional(chooseFrom(0, 80, 8080, 10000, 443), 2);
+/** Generates containers, whose probes and hooks may name a host. */
 const container = fc.record(
   {
     name: chooseFrom("a", "b", "c", "c", 'quoted"', "😀", "\ue000"),
@@ -92,6 +93,7 @@ const volume = fc
   .tuple(chooseFrom("v", "w", 'x"'), fc.subarray(texts.volumeSources, { minLength: 1, maxLength: 2 }))
   .map(([name, chosen]) => ({ name, ...Object.fromEntries(chosen.map((source) => [source, {}])) }));
 
+/** Generates annotations about AppArmor and seccomp, which older versions of the checks read. */
 const annotations = fc
   .array(
     fc.tuple(

@@ -98,29 +98,29 @@ describe("policies in a real API server", await needs("API server"), () => {
     await service?.stop();
   });
 
-  /** Creates an object that a request needs. */
+  /** Creates an object that must exist before a request, in place of an older object with the same name. */
   const createObject = async (object: KubernetesObject) => {
     const { admin } = cluster;
     // This cluster has no controller that finishes the deletion of a namespace.
-    const isKept = object.kind === "Namespace";
-    if (!isKept) await admin({ method: "DELETE", path: `${getFixtureApiPath(object)}?gracePeriodSeconds=0` });
-    const answer = isKept
+    const isNamespace = object.kind === "Namespace";
+    if (!isNamespace) await admin({ method: "DELETE", path: `${getFixtureApiPath(object)}?gracePeriodSeconds=0` });
+    const answer = isNamespace
       ? await applyObject(admin, object)
       : await admin({ method: "POST", path: getFixtureCollectionPath(object), body: object });
     assert.ok(answer.code < 300, getMessage(answer));
   };
 
   for (const exampleCase of kinitirasExampleCases)
-    it(exampleCase.id, async () => {
-      const { operation, expect, cluster: neighbours = [], http = [] } = exampleCase;
-      const namedObject = operation === "DELETE" ? exampleCase.oldObject : exampleCase.object;
-      assert.ok(namedObject);
-      // An object that exists already can't be created again.
+    it(`decide as kinitiras' example ${exampleCase.id} states`, async () => {
+      const { operation, expect, cluster: neededObjects = [], http = [] } = exampleCase;
+      const exampleObject = operation === "DELETE" ? exampleCase.oldObject : exampleCase.object;
+      assert.ok(exampleObject);
+      // An object that exists already can't be created again, so a new object gets a new name.
       const isNew = operation === "CREATE";
       const object = isNew
-        ? { ...namedObject, metadata: { ...namedObject.metadata, name: `${namedObject.metadata?.name}-new` } }
-        : namedObject;
-      for (const neighbour of neighbours) await createObject(mergeWithDefaults(requiredFields, neighbour));
+        ? { ...exampleObject, metadata: { ...exampleObject.metadata, name: `${exampleObject.metadata?.name}-new` } }
+        : exampleObject;
+      for (const needed of neededObjects) await createObject(mergeWithDefaults(requiredFields, needed));
       if (!isNew) await createObject(exampleCase.oldObject ?? object);
       answers.clear();
       for (const { path, body } of http) answers.set(path, body);
@@ -170,7 +170,7 @@ describe("policies in a real API server", await needs("API server"), () => {
   const tryCreate = (object: KubernetesObject): Promise<TestClusterResponse> =>
     cluster.admin({ method: "POST", path: `${getFixtureCollectionPath(object)}?dryRun=All`, body: object });
 
-  it("are refused with all their faults, and admitted when they are corrected", async () => {
+  it("are refused if they have faults, and admitted when the faults are corrected", async () => {
     const broken = buildFixturePolicy("ClusterValidatePolicy", "broken", {
       validateRules: [
         { template: { type: "condition", condition: { cond: "Gt", dataRef: { from: "current", path: "" } } } },
@@ -180,22 +180,18 @@ describe("policies in a real API server", await needs("API server"), () => {
     const refused = await applyObject(cluster.admin, broken);
     assert.equal(refused.code, 403);
     assert.match(getMessage(refused), /spec\.validateRules\[0\]\.template\.condition\.dataRef\.path/);
-    const withWrongScript = await applyObject(
-      cluster.admin,
-      buildValidatePolicy("broken", "object: _\nvalidate: {valid: objekt.a}"),
-    );
+    const wrongScript = buildValidatePolicy("broken", "object: _\nvalidate: {valid: objekt.a}");
+    const withWrongScript = await applyObject(cluster.admin, wrongScript);
     assert.match(getMessage(withWrongScript), /spec\.validateRules\[0\]\.cue.*reference "objekt" not found/s);
     await requireApplied(buildValidatePolicy("broken", "object: _\nvalidate: {valid: object.a}"));
     await deleteObject(broken);
-    const withImport = await applyObject(
-      cluster.admin,
-      buildOverridePolicy("tool", { cue: 'import "tool/exec"\npatches: []' }),
-    );
+    const importing = buildOverridePolicy("tool", { cue: 'import "tool/exec"\npatches: []' });
+    const withImport = await applyObject(cluster.admin, importing);
     assert.equal(withImport.code, 403);
     assert.match(getMessage(withImport), /tool\/exec/);
   });
 
-  it("can't refuse updates of themselves", async () => {
+  it("can refuse all objects but not their own updates, so they can be repaired", async () => {
     const failing = buildOverridePolicy("failing", { plaintext: [{ op: "remove", path: "/metadata/nothing" }] });
     await requireApplied(buildValidatePolicy("everything", 'validate: {valid: false, reason: "nothing is let in"}'));
     await requireApplied(failing);
@@ -232,7 +228,7 @@ describe("policies in a real API server", await needs("API server"), () => {
     ],
   ];
   for (const [name, overriders, sentence] of hostileOverriders)
-    it(`fail with a sentence for ${name}`, async () => {
+    it(`make a request fail, with a sentence about the cause, if they use ${name}`, async () => {
       const policy = buildOverridePolicy("hostile", overriders);
       await requireApplied(policy);
       try {
@@ -246,7 +242,7 @@ describe("policies in a real API server", await needs("API server"), () => {
       assert.equal((await tryCreate(buildFixturePod("a"))).code, 201);
     });
 
-  it("are applied only to their objects, also a thousand policies and a megabyte", async () => {
+  it("change only their objects, even if there are a thousand policies and an object has a megabyte", async () => {
     const otherPolicies = Array.from({ length: 1000 }, (_, index) =>
       buildFixturePolicy(
         "ClusterOverridePolicy",
@@ -256,19 +252,10 @@ describe("policies in a real API server", await needs("API server"), () => {
     );
     for (let first = 0; first < otherPolicies.length; first += 16)
       await Promise.all(otherPolicies.slice(first, first + 16).map(requireApplied));
-    const large = {
-      ...buildFixturePod("p-500"),
-      kind: "ConfigMap",
-      data: { a: "x".repeat(1_000_000) },
-      spec: undefined,
-    };
-    await requireApplied(
-      buildFixturePolicy(
-        "ClusterOverridePolicy",
-        "large",
-        buildAnnotatingPolicySpec("c", "d", [{ apiVersion: "v1", kind: "ConfigMap" }]),
-      ),
-    );
+    const data = { a: "x".repeat(1_000_000) };
+    const large = { ...buildFixturePod("p-500"), kind: "ConfigMap", data, spec: undefined };
+    const spec = buildAnnotatingPolicySpec("c", "d", [{ apiVersion: "v1", kind: "ConfigMap" }]);
+    await requireApplied(buildFixturePolicy("ClusterOverridePolicy", "large", spec));
     const getAnnotations = async (object: KubernetesObject) =>
       Object((await tryCreate(object)).body.metadata).annotations;
     assert.deepEqual(await getAnnotations(buildFixturePod("p-500")), { a: "b" });
@@ -281,7 +268,7 @@ describe("policies in a real API server", await needs("API server"), () => {
   });
 });
 
-/** Reports whether a case is one in which the API server itself refuses the affinity that the policy sets. */
+/** Reports whether the API server itself refuses the affinity that the policy of this case sets. */
 const isRefusedByKubernetes = ({ id }: { id: string }) => id.startsWith("affinity/");
 
 /** Fields that workloads must have, and that the cases don't have. */
@@ -296,7 +283,10 @@ const requestsByOperation = {
   CONNECT: { method: "GET", path: getFixtureApiPath },
 } as const;
 
-/** Returns the fields of an object that the case expects, because the API server also adds defaults. */
+/**
+ * Returns an object without the fields that the expected object doesn't have, because the API server adds defaults. In
+ * the `comparedFields`, and if `comparesAll` is true, all fields are returned.
+ */
 const keepExpected = (expected: unknown, actual: unknown, comparesAll = false): unknown => {
   if (comparesAll) return normalizeObjectForComparison(actual);
   if (Array.isArray(expected) && Array.isArray(actual))

@@ -38,7 +38,8 @@ describe("policies on a real API server", await needs("API server"), () => {
   let admin: TestClusterClient;
   let folder = "";
   let url = "";
-  let printed = "";
+  /** What the gateway has printed. */
+  let output = "";
   const stops: (() => unknown)[] = [];
 
   const writeKubeconfig = async (user: string): Promise<string> => {
@@ -72,29 +73,21 @@ describe("policies on a real API server", await needs("API server"), () => {
   };
   /** Runs `npx postern manifests | kubectl apply -f -`. */
   const applyManifests = async () => {
-    const { out, err } = await runPostern(
-      "manifests",
-      "--config",
-      join(folder, "postern.yaml"),
-      "--url",
-      url,
-      "--ca",
-      join(folder, ".postern/ca.crt"),
-      "--kubeconfig",
-      await writeKubeconfig("admin"),
-    );
+    const files = ["--config", join(folder, "postern.yaml"), "--ca", join(folder, ".postern/ca.crt")];
+    const kubeconfig = await writeKubeconfig("admin");
+    const { out, err } = await runPostern("manifests", ...files, "--url", url, "--kubeconfig", kubeconfig);
     const manifests: KinitirasFixtureObject[] = parseAllDocuments(out).map((document) => document.toJS());
     for (const manifest of manifests) await requireApplied(manifest);
     return { manifests, notes: err };
   };
   /** Waits until a dry run of the object's creation has the expected answer. */
-  const waitForAnswer = async (object: KubernetesObject, isSo: (answer: TestClusterResponse) => boolean) => {
+  const waitForAnswer = async (object: KubernetesObject, isExpected: (answer: TestClusterResponse) => boolean) => {
     let last: TestClusterResponse | undefined;
-    const isAnsweredSo = async () => {
+    const isAnswered = async () => {
       last = await create(object, "?dryRun=All");
-      return isSo(last);
+      return isExpected(last);
     };
-    await waitUntil("", isAnsweredSo).catch(() => {
+    await waitUntil("", isAnswered).catch(() => {
       assert.fail(`${object.metadata?.name} is still answered with ${JSON.stringify(last)}`);
     });
   };
@@ -118,9 +111,9 @@ describe("policies on a real API server", await needs("API server"), () => {
       gateway.kill("SIGINT");
       await once(gateway, "exit");
     });
-    for (const stream of [gateway.stdout, gateway.stderr]) stream.on("data", (text) => (printed += text));
-    await waitUntil("the gateway did not start", () => /https:\/\/\S+policy-override/.test(printed));
-    url = /https:\/\/[^/\s]+/.exec(printed)?.[0] ?? "";
+    for (const stream of [gateway.stdout, gateway.stderr]) stream.on("data", (text) => (output += text));
+    await waitUntil("the gateway did not start", () => /https:\/\/\S+policy-override/.test(output));
+    url = /https:\/\/[^/\s]+/.exec(output)?.[0] ?? "";
 
     const { notes } = await applyManifests();
     assert.match(notes, /their CRDs are in functions\/policy-admission\/crds/);
@@ -130,22 +123,20 @@ describe("policies on a real API server", await needs("API server"), () => {
     for (const stop of stops.reverse()) await stop();
   });
 
-  it("has only the entry for policies while there are no policies", async () => {
+  it("need only the webhook entry that checks policies while there are no policies", async () => {
     const { manifests } = await applyManifests();
     const entries = manifests.flatMap(({ webhooks }) => (Array.isArray(webhooks) ? webhooks : []));
     assert.deepEqual([...new Set(entries.map(({ name }) => name))], ["policy-admission.postern.dev"]);
-    await waitUntil("admission is not asked", async () => {
-      const answer = await create(
-        buildFixturePolicy("ClusterOverridePolicy", "probe", {
-          overrideRules: [{ overriders: { template: { type: "labels", operation: "add" } } }],
-        }),
-        "?dryRun=All",
-      );
-      return answer.code === 403;
+    const invalid = buildFixturePolicy("ClusterOverridePolicy", "probe", {
+      overrideRules: [{ overriders: { template: { type: "labels", operation: "add" } } }],
     });
+    await waitUntil(
+      "the API server did not call policy-admission",
+      async () => (await create(invalid, "?dryRun=All")).code === 403,
+    );
   });
 
-  it("warns of a policy that needs new entries, and applies it after the entries are renewed", async () => {
+  it("cause a warning if they need new webhook entries, and have an effect once the entries are applied", async () => {
     const policy = buildFixturePolicy("ClusterOverridePolicy", "owner", buildAnnotatingPolicySpec("owner", "web"));
     const { warnings, body } = await requireApplied(policy);
     assert.ok(
@@ -165,22 +156,14 @@ describe("policies on a real API server", await needs("API server"), () => {
       { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"], scope: "*" },
     ]);
     await waitForAnswer(buildFixturePod("a"), (answer) => getAnnotation(answer, "owner") === "web");
-    assert.deepEqual(
-      (
-        await requireApplied(
-          buildFixturePolicy("ClusterOverridePolicy", "other", buildAnnotatingPolicySpec("other", "web")),
-        )
-      ).warnings,
-      [],
-    );
-    await remove(buildFixturePolicy("ClusterOverridePolicy", "other", {}));
+    const other = buildFixturePolicy("ClusterOverridePolicy", "other", buildAnnotatingPolicySpec("other", "web"));
+    assert.deepEqual((await requireApplied(other)).warnings, []);
+    await remove(other);
   });
 
-  it("does not change a policy when its author applies it again", async () => {
-    const spec = {
-      ...buildAnnotatingPolicySpec("again", "a"),
-      overrideRules: [...buildAnnotatingPolicySpec("again", "a").overrideRules, { overriders: {} }],
-    };
+  it("are not changed when their authors apply them again", async () => {
+    const annotating = buildAnnotatingPolicySpec("again", "a");
+    const spec = { ...annotating, overrideRules: [...annotating.overrideRules, { overriders: {} }] };
     const condition = { cond: "Exist", dataRef: { from: "current", path: "/metadata/labels/never" } };
     const rules = { resourceSelectors: [], validateRules: [{ template: { type: "condition", condition } }] };
     for (const policy of [
@@ -191,12 +174,9 @@ describe("policies on a real API server", await needs("API server"), () => {
       const { body: second } = await requireApplied(policy);
       assert.match(JSON.stringify(first.spec), /renderedCue/);
       assert.deepEqual(second, first);
-      const merge = { contentType: "application/merge-patch+json", body: { spec: policy.spec } };
-      const { body: third } = await admin({
-        method: "PATCH",
-        path: `${getFixtureApiPath(policy)}?fieldManager=other`,
-        ...merge,
-      });
+      const patch = { contentType: "application/merge-patch+json", body: { spec: policy.spec } };
+      const path = `${getFixtureApiPath(policy)}?fieldManager=other`;
+      const { body: third } = await admin({ method: "PATCH", path, ...patch });
       assert.deepEqual(
         [Object(third.metadata).generation, third.spec],
         [Object(first.metadata).generation, first.spec],
@@ -205,13 +185,12 @@ describe("policies on a real API server", await needs("API server"), () => {
     }
   });
 
-  it("uses a changed policy, and stops using a deleted one, within ten seconds", async () => {
-    await requireApplied(
-      buildFixturePolicy("ClusterOverridePolicy", "owner", buildAnnotatingPolicySpec("owner", "api")),
-    );
+  it("have an effect within ten seconds after a change, and none ten seconds after a deletion", async () => {
+    const policy = buildFixturePolicy("ClusterOverridePolicy", "owner", buildAnnotatingPolicySpec("owner", "api"));
+    await requireApplied(policy);
     await wait(staleness);
     assert.equal(getAnnotation(await create(buildFixturePod("a"), "?dryRun=All"), "owner"), "api");
-    await remove(buildFixturePolicy("ClusterOverridePolicy", "owner", {}));
+    await remove(policy);
     await wait(staleness);
     assert.equal(getAnnotation(await create(buildFixturePod("a"), "?dryRun=All"), "owner"), undefined);
   });

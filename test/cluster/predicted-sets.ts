@@ -37,7 +37,7 @@ export interface CreationStep {
   edits: FieldEdit[];
 }
 
-/** A row that is chosen at random. Its share is its weight beside the other rows of the table. */
+/** A row of a table, which is chosen at random. `share` is the weight of this row. */
 interface Row {
   share: number;
 }
@@ -50,7 +50,9 @@ export interface SetTables {
   objects: Record<string, number>;
   verbs: Record<CreationStep["next"], number>;
   edges: Record<string, number>;
+  /** Unusual values of fields, and the kinds of objects that have the field. */
   rows: { kinds?: string[]; path: string; value: unknown }[];
+  /** The ends of unusual names. */
   names: Record<string, number>;
 }
 
@@ -69,6 +71,7 @@ const optional = <T extends object>(members: { [Name in keyof T]: Arbitrary<T[Na
 // No request is larger than a limit, because the API server would refuse such an object as invalid.
 const requests = optional({ cpu: pick("100m", "500m"), memory: pick("64Mi") });
 const limits = optional({ cpu: pick("500m", "1"), memory: pick("64Mi", "1Gi") });
+/** Generates pod specs with one container, whose requests and limits vary. */
 const workload = fc
   .record({
     image: pick("a:1", "b"),
@@ -136,18 +139,18 @@ const limitItem = fc.oneof(
   optional({ storage: pick("2Gi") }).map((max) => ({ type: "PersistentVolumeClaim", max, min: { storage: "1Gi" } })),
 );
 
-/** The fields of an object, changes for an update of it, and a change of one of its subresources. */
-interface Source {
+/** The fields of an object, edits for its update, and an edit of one of its subresources. */
+interface BodyWithEdits {
   body: JsonMap;
   edits: FieldEdit[];
   subresource: [name: string, edit: FieldEdit] | undefined;
 }
 
-/** Generates bodies with edits that fit their kinds. */
-const generateSource = (
+/** Adds edits to generated bodies. The edits fit the kind of the body. */
+const generateBodyWithEdits = (
   body: Arbitrary<JsonMap>,
   { common, edits, subresources }: ObjectGenerators,
-): Arbitrary<Source> =>
+): Arbitrary<BodyWithEdits> =>
   body.chain((body) => {
     const kind = (Object.keys(parityGeneratedKinds) as GeneratedKind[]).find(
       (name) => parityGeneratedKinds[name].kind === body.kind,
@@ -156,7 +159,7 @@ const generateSource = (
     // The edits of the kind occur twice, so that they are chosen twice as often as the common ones.
     const kindEdits = kind ? [...edits[kind], ...edits[kind], ...common] : [];
     const subresourceEdits = (kind ? Object.entries(subresources[kind]) : []).map(([name, edit]) =>
-      edit.map((edit): Source["subresource"] => [name, edit]),
+      edit.map((edit): BodyWithEdits["subresource"] => [name, edit]),
     );
     return fc.record({
       body: fc.constant(body),
@@ -165,8 +168,8 @@ const generateSource = (
     });
   });
 
-/** Generates the object of a sequence's first request. */
-const takeFirst = (sequences: Arbitrary<RequestSequence>): Arbitrary<JsonMap> =>
+/** Generates the object that the first request of a generated sequence creates. */
+const takeFirstBody = (sequences: Arbitrary<RequestSequence>): Arbitrary<JsonMap> =>
   sequences
     // Objects of the kind `counters` have integers that are too large for JSON.parse.
     .filter(({ kind }) => kind !== "counters")
@@ -179,7 +182,9 @@ const buildName = (base: string, end: string): string => {
   return length === undefined ? `${base}${end}` : base.padEnd(length, "x");
 };
 
-/** Generates steps. `name` is the end of the object's name, for buildName. */
+/**
+ * Generates steps, with an object's body instead of the object. `name` is the end of the object's name, for buildName.
+ */
 const generateStep = ({
   objects,
   verbs,
@@ -187,12 +192,12 @@ const generateStep = ({
   rows,
   names,
 }: SetTables): Arbitrary<Omit<CreationStep, "object"> & { body: JsonMap; name: string }> => {
-  const validGenerators = createObjectGenerators(false);
-  const oddGenerators = createObjectGenerators(true);
+  const validGenerators = createObjectGenerators({ mayBeInvalid: false });
+  const oddGenerators = createObjectGenerators({ mayBeInvalid: true });
   const specialBodies = {
     small: smallObject,
-    validated: takeFirst(validatingPolicyScenarios.policies),
-    mutated: takeFirst(mutatingPolicyScenarios.mutatingPolicies),
+    validated: takeFirstBody(validatingPolicyScenarios.policies),
+    mutated: takeFirstBody(mutatingPolicyScenarios.mutatingPolicies),
   };
   // A label such as `p7: "on"` makes policy 7 apply to the object.
   const policyLabels = fc
@@ -207,7 +212,7 @@ const generateStep = ({
         });
   return fc.tuple(pickName(objects), pickName(edges)).chain(([name, edge]) => {
     const generators = edge === "odd" ? oddGenerators : validGenerators;
-    return generateSource(generateBody(name, generators), generators).chain((source) => {
+    return generateBodyWithEdits(generateBody(name, generators), generators).chain((source) => {
       const kindRows = rows.filter(({ kinds }) => kinds === undefined || kinds.includes(String(source.body.kind)));
       return fc
         .record({
@@ -235,7 +240,7 @@ const generateStep = ({
 /** Replaces an integer that is too large for JSON.parse by a small one. */
 const roundInteger = (_: string, value: unknown) => (typeof value === "bigint" ? Number(value % 1000n) : value);
 
-/** Returns generated sets. Set 0 has the namespace of row 0, set 1 that of row 1; when the rows end, a row is drawn. */
+/** Returns generated sets. Each row of `tables.namespaces` is used by one set in turn; further sets use random rows. */
 export const generateSets = (tables: SetTables, count: number, seed: number): ObjectSet[] => {
   const set = fc.record({
     namespace: pickRow(tables.namespaces),
@@ -250,25 +255,22 @@ export const generateSets = (tables: SetTables, count: number, seed: number): Ob
     const namespace = tables.namespaces[index] ?? parts.namespace;
     // Most rows have no name: then the set gets a namespace that no other set uses.
     const { name: namespaceName = setName } = namespace;
-    const buildHead = (kind: string, name: string) => {
-      return { apiVersion: "v1", kind, metadata: { name, namespace: namespaceName } };
+    const buildObject = (kind: string, name: string, fields: object) => {
+      return { apiVersion: "v1", kind, metadata: { name, namespace: namespaceName }, ...fields };
     };
     const { metadata: accountMetadata, ...accountFields } = account;
-    const serviceAccount = buildHead("ServiceAccount", "default");
+    const serviceAccount = buildObject("ServiceAccount", "default", accountFields);
     const { hard = {}, scopes = {} } = parts.quota ?? {};
     // The API server accepts only `pods` in a quota with the scope BestEffort.
     const isBestEffort = "scopes" in scopes && (scopes.scopes as string[])[0] === "BestEffort";
     const allowedHard = isBestEffort ? { pods: hard.pods ?? "1" } : hard;
-    const surroundings = [
-      {
-        ...serviceAccount,
-        ...accountFields,
-        metadata: { ...serviceAccount.metadata, ...Object(accountMetadata) },
-      },
-      ...(parts.limits ? [{ ...buildHead("LimitRange", "limits"), spec: { limits: parts.limits } }] : []),
-      ...(parts.quota ? [{ ...buildHead("ResourceQuota", "quota"), spec: { hard: allowedHard, ...scopes } }] : []),
-      ...(parts.parameters ? [{ ...buildHead("ConfigMap", "limits"), data: { most: parts.parameters } }] : []),
+    const surroundings: object[] = [
+      { ...serviceAccount, metadata: { ...serviceAccount.metadata, ...Object(accountMetadata) } },
     ];
+    if (parts.limits) surroundings.push(buildObject("LimitRange", "limits", { spec: { limits: parts.limits } }));
+    if (parts.quota)
+      surroundings.push(buildObject("ResourceQuota", "quota", { spec: { hard: allowedHard, ...scopes } }));
+    if (parts.parameters) surroundings.push(buildObject("ConfigMap", "limits", { data: { most: parts.parameters } }));
     return {
       namespace: { ...namespace, name: namespaceName },
       surroundings: namespaceName === setName ? (surroundings as NamedObject[]) : [],

@@ -41,8 +41,8 @@ const { POSTERN_RUNS, POSTERN_SEED } = process.env;
 const batchSize = 250;
 
 /**
- * Returns policies, some of which have a condition that is an error since Kubernetes 1.37. Rules that reimplement
- * plugins evaluate policies with the functions of the newest minor, so their comparisons have no such condition.
+ * Adds a condition to every 20th policy that fails from Kubernetes 1.37 on. The policies are shared with comparisons of
+ * rules with plugins, which can't have this condition: the rules evaluate all policies as the newest minor does.
  */
 const addVersionedCondition = (set: PolicySet): PolicySet => {
   const condition = {
@@ -63,7 +63,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
     let cluster: PredictedCluster;
     let admin: TestClusterClient;
     /** The objects in the cluster before the sets are created. */
-    let shared: KubernetesObject[];
+    let initialObjects: KubernetesObject[];
     const kinds = buildKindIndex([], minor);
 
     before(async () => {
@@ -83,9 +83,9 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       cluster = await bootPredictedCluster(minor, [], { flags, fill });
       // If a busy API server doesn't read a policy's parameter in time, it stores nothing, and the write is repeated.
       admin = async (call) => {
-        for (let turn = 1; ; turn++) {
+        for (let tries = 1; ; tries++) {
           const answer = await cluster.admin(call);
-          if (turn === 10 || !/context deadline exceeded/.test(String(answer.body.message))) return answer;
+          if (tries === 10 || !/context deadline exceeded/.test(String(answer.body.message))) return answer;
         }
       };
       await createPolicies(admin, addVersionedCondition(validatingPolicySet), minor);
@@ -96,7 +96,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       const withoutHarmful = { ...mutatingPolicySet, policies: keepHarmless(mutatingPolicySet.policies, minor) };
       const mutating = isOn ? {} : { policies: [], lastPolicy: [], refused: [] };
       await createPolicies(admin, { ...addVersionedCondition(withoutHarmful), ...mutating, surroundings }, minor);
-      shared = await cluster.readLists(tables.state);
+      initialObjects = await cluster.readLists(tables.state);
     });
     after(() => cluster?.stop());
 
@@ -141,42 +141,35 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
     };
 
     /**
-     * Waits until the API server's plugins, which read from caches, know the created objects. A quota that is created
-     * last must refuse an object.
+     * Waits until the API server's plugins, which read from caches, know the created objects. For this, creates one
+     * more quota, which allows no Secrets, and waits until a Secret is refused.
      */
     const waitForQuotas = async () => {
       const name = `refuses-${count++}`;
       const namespacePath = `/api/v1/namespaces/${name}`;
-      assert.equal(
-        (await admin({ method: "POST", path: "/api/v1/namespaces", body: { metadata: { name } } })).code,
-        201,
-      );
+      const quotasPath = `${namespacePath}/resourcequotas`;
+      const namespace = { metadata: { name } };
+      assert.equal((await admin({ method: "POST", path: "/api/v1/namespaces", body: namespace })).code, 201);
       const quota = { metadata: { name }, spec: { hard: { secrets: "0" } } };
-      assert.equal((await admin({ method: "POST", path: `${namespacePath}/resourcequotas`, body: quota })).code, 201);
-      const status = { status: { ...quota.spec, used: { secrets: "0" } } };
+      assert.equal((await admin({ method: "POST", path: quotasPath, body: quota })).code, 201);
+      const body = { status: { ...quota.spec, used: { secrets: "0" } } };
       const contentType = "application/merge-patch+json";
-      await admin({
-        method: "PATCH",
-        path: `${namespacePath}/resourcequotas/${name}/status`,
-        body: status,
-        contentType,
+      await admin({ method: "PATCH", path: `${quotasPath}/${name}/status`, body, contentType });
+      const secret = { metadata: { name } };
+      await waitUntil("the last quota has no effect", async () => {
+        return (
+          (await admin({ method: "POST", path: `${namespacePath}/secrets?dryRun=All`, body: secret })).code === 403
+        );
       });
-      const secret = {
-        method: "POST",
-        path: `${namespacePath}/secrets?dryRun=All`,
-        body: { metadata: { name } },
-      } as const;
-      await waitUntil("the last quota has no effect", async () => (await admin(secret)).code === 403);
     };
     let count = 0;
 
-    /** Returns the manifests of a namespace, without the other objects of the cluster. */
-    const listManifests = ({ steps }: ObjectSet): object[] => [
-      ...steps.slice(0, -1).map(({ object }) => object),
-      ...steps
-        .slice(0, -1)
-        .flatMap(({ object, next, edits }) => (next === "update" ? [applyEdits(object, edits)] : [])),
-    ];
+    /** Returns the objects that a set's steps create and update. The last step's object is sent only as a review. */
+    const listManifests = ({ steps }: ObjectSet): object[] => {
+      const created = steps.slice(0, -1);
+      const updated = created.filter(({ next }) => next === "update");
+      return [...created.map(({ object }) => object), ...updated.map(({ object, edits }) => applyEdits(object, edits))];
+    };
 
     const sendManifest = async (object: NamedObject, stored: Stored): Promise<TestClusterResponse> => {
       const before = stored.get(getObjectApiPath(object));
@@ -199,7 +192,10 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       review: object;
     }
 
-    /** Returns the request that follows a creation, in two forms: as it is sent to the API server, and as a review. */
+    /**
+     * Returns the request that follows a creation, as a call of the API server and as a review. The list is empty if no
+     * request follows. The last step's object wasn't created before, so its request is the creation.
+     */
     const buildLaterStep = async (
       { object: first, edits, subresource, ...step }: CreationStep,
       stored: Stored,
@@ -249,7 +245,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       await forEachSix(sets, (set) => createNamespace(set, stored));
       await waitForQuotas();
       await readQuotas(stored);
-      const state = [...shared, ...stored.values()];
+      const state = [...initialObjects, ...stored.values()];
       const manifests = sets.flatMap(listManifests);
       const first = await cluster.predictIn(state, { manifests });
       assert.equal(first.evaluations.length, manifests.length);
@@ -259,7 +255,9 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
         const namespaceObject = { apiVersion: "v1", kind: "Namespace", metadata: { name, labels } };
         return [namespaceObject, ...surroundings.filter((object) => stored.has(getObjectApiPath(object)))];
       });
-      const policies = shared.filter(({ kind }) => /AdmissionPolicy|CustomResourceDefinition/.test(String(kind)));
+      const policies = initialObjects.filter(({ kind }) =>
+        /AdmissionPolicy|CustomResourceDefinition/.test(String(kind)),
+      );
       // Without --state, check knows only the manifests: those of the sets, and the objects that affect them.
       const withoutState = { manifests: [...policies, ...namespacesAndSurroundings, ...manifests] };
       const strict = await cluster.predictIn([], withoutState);
@@ -267,7 +265,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       const takeStrict = takeByName(strict.evaluations.slice());
       const takeAssumed = takeByName(assumed.evaluations.slice());
       const takeManifest = takeByName(manifests as NamedObject[], ({ metadata }) => metadata.name);
-      const bySet = Map.groupBy(first.evaluations, ({ checked }) => readSet(checked.name));
+      const bySet = Map.groupBy(first.evaluations, ({ checked }) => readSetName(checked.name));
       await forEachSix([...bySet.values()], async (evaluations) => {
         for (const ours of evaluations) {
           const object = takeManifest(ours.checked.name) as NamedObject;
@@ -291,7 +289,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
         }),
       );
       const reviews = later.flat().map(({ review }) => review);
-      const second = await cluster.predictIn([...shared, ...stored.values()], { reviews });
+      const second = await cluster.predictIn([...initialObjects, ...stored.values()], { reviews });
       let next = 0;
       const expected = later.map((steps) => steps.map((step) => ({ ...step, ours: second.evaluations[next++] })));
       await forEachSix(expected, async (steps) => {
@@ -306,7 +304,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
 
     const runs = Number(POSTERN_RUNS ?? 60);
     const seed = Number(POSTERN_SEED ?? randomInt(2 ** 31));
-    it("equals the API server's behaviour for sets of objects under policies, quotas and limits", async (t) => {
+    it("equals the API server's answers for sets of objects under policies, quotas and limits", async (t) => {
       const sets = generateSets(tables, runs, seed);
       const tally = createTally(minor);
       for (let start = 0; start < sets.length; start += batchSize)
@@ -314,12 +312,11 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       const { counts, reasons, different } = tally;
       const steps = sets.flatMap((set) => set.steps);
       const edges = steps.filter(({ isEdge }) => isEdge).length;
-      const [withState, without] = [
-        ["undecided", "requests"] as const,
-        ["undecided without state", "without state"] as const,
-      ].map(([part, whole]) => `${((100 * (counts[part] ?? 0)) / (counts[whole] ?? 1)).toFixed(1)} %`);
+      const formatShare = (outcome: string, all: string) =>
+        `${((100 * (counts[outcome] ?? 0)) / (counts[all] ?? 1)).toFixed(1)} %`;
+      const withoutState = formatShare("undecided without state", "without state");
       t.diagnostic(`${JSON.stringify(counts)} with seed ${seed}; ${edges} of ${steps.length} objects are edge cases`);
-      t.diagnostic(`undecided: ${withState} with --state, ${without} without`);
+      t.diagnostic(`undecided: ${formatShare("undecided", "requests")} with --state, ${withoutState} without`);
       for (const [reason, count] of [...reasons].toSorted(([, left], [, right]) => right - left).slice(0, 10))
         t.diagnostic(`undecided ${count} times: ${reason}`);
       assert.deepEqual(different.slice(0, 3), [], `${different.length} of ${counts.requests} with seed ${seed}`);
@@ -329,7 +326,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
     });
   });
 
-/** Removes the policies that make API servers of a minor panic, and their bindings. */
+/** Removes the policies that make API servers of a minor panic, and the bindings of these policies. */
 const keepHarmless = (objects: PolicySet["policies"], minor: string): PolicySet["policies"] => {
   const harmful = objects
     .filter((object) => object.kind === "MutatingAdmissionPolicy")
@@ -361,7 +358,7 @@ const forEachSix = async <T>(elements: readonly T[], call: (element: T) => Promi
   await Promise.all(Array.from({ length: 6 }, work));
 };
 
-/** Returns a function that returns the next element with a name. */
+/** Returns a function that returns and removes the first remaining element with a name. */
 const takeByName = <T>(
   elements: readonly T[],
   getName = (element: T) => (element as ObjectEvaluation).checked.name,
@@ -370,11 +367,11 @@ const takeByName = <T>(
   return (name) => byName.get(name)?.shift();
 };
 
-/** Reports whether several sets share a namespace: those that the table names. */
+/** Reports whether the table names this namespace. Then several sets use the namespace, and none creates it. */
 const isShared = ({ name }: ObjectSet["namespace"]): boolean => tables.namespaces.some((row) => row.name === name);
 
-/** Returns the set in an object's name: `set-3` in `set-3-1x`. */
-const readSet = (name: string): string => /^set-\d+/.exec(name)?.[0] ?? "";
+/** Returns the name of the set in an object's name: `set-3` in `set-3-1x`. */
+const readSetName = (name: string): string => /^set-\d+/.exec(name)?.[0] ?? "";
 
 /** Compares predictions with the API server's answers, and counts the outcomes. */
 interface Tally {
@@ -386,7 +383,7 @@ interface Tally {
   compare(answer: TestClusterResponse, ours: ObjectEvaluation, sent: object): void;
   /** Compares check's results without --state and with --strict. */
   compareStrict(answer: TestClusterResponse, ours: ObjectEvaluation, sent: object): void;
-  /** Compares the objects that check denies in an assumed cluster. */
+  /** Compares check's results without --state, if check assumes the rest of the cluster. Only denials must be right. */
   compareAssumed(answer: TestClusterResponse, ours: ObjectEvaluation, sent: object): void;
 }
 

@@ -28,6 +28,7 @@ export interface PredictedCluster {
   predictAssumed(paths: readonly string[]): Promise<ObjectEvaluation[]>;
   /**
    * Returns the evaluations of manifests and reviews in a cluster with the objects of `state`, and the check's notes.
+   * If `isStrict` is false, check assumes the rest of the cluster's state instead of being undecided.
    */
   predictIn(
     state: readonly object[],
@@ -67,9 +68,9 @@ export const bootPredictedCluster = async (
     throw error;
   }
 
-  let files = 0;
+  let fileCount = 0;
   const writeManifests = async (items: readonly object[]): Promise<string> => {
-    const file = join(folder, `${++files}.json`);
+    const file = join(folder, `${++fileCount}.json`);
     await writeFile(file, JSON.stringify({ apiVersion: "v1", kind: "List", items }));
     return file;
   };
@@ -142,12 +143,14 @@ export const isByValidation = ({ code, body }: TestClusterResponse): boolean =>
 const isByAllocation = ({ message }: TestClusterResponse["body"]): boolean =>
   /\bfailed to allocate\b/.test(String(message));
 
-/** Returns the faults that the API server reports for an invalid object; undefined if it failed before validation. */
-const listFaults = (answer: TestClusterResponse): string[] | undefined => {
-  const causes: Record<string, string>[] = Object(answer.body.details).causes ?? [];
-  return isByAllocation(answer.body)
-    ? undefined
-    : causes.map(({ field, message = "" }) => `${field}: ${message.split("\n", 1)[0]}`);
+/**
+ * Returns the faults that the API server reports for an invalid object;
+ * undefined if it couldn't allocate an address.
+ */
+const listFaults = ({ body }: TestClusterResponse): string[] | undefined => {
+  if (isByAllocation(body)) return undefined;
+  const causes: Record<string, string>[] = Object(body.details).causes ?? [];
+  return causes.map(({ field, message = "" }) => `${field}: ${message.split("\n", 1)[0]}`);
 };
 
 /** Returns the faults of an object that check reports in the name of API validation. */
@@ -156,9 +159,7 @@ const listPredictedFaults = ({ denials }: ObjectEvaluation["checked"]): string[]
     .filter(({ rule }) => rule === "API validation")
     .map(({ message }) => message.replace(/; \S[^;]* changed the object$/, ""));
 
-/**
- * Reports whether both lists have a fault of the same field, or of a field and a part of it: `spec` and `spec.type`.
- */
+/** Reports whether the lists have faults of a common field, or of a field and of a part of this field (`spec.type`). */
 const haveCommonPart = (faults: readonly string[], otherFaults: readonly string[]): boolean => {
   const getField = (fault: string) => fault.split(": ", 1)[0] ?? "";
   const otherFields = otherFaults.map(getField);

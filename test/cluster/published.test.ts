@@ -44,6 +44,7 @@ for (const minor of chooseMinors(undefined, 1))
       kinds = buildKindIndex(objects, minor);
       const isServed = ({ object }: Manifest) =>
         kinds.of(String(object.apiVersion), String(object.kind))?.off === false;
+      // Each run checks a third of the manifests.
       const isChosen = choosePart("published manifests", 3);
       const isNeeded = (manifest: Manifest) => kindsToCreateFirst.includes(String(manifest.object.kind));
       const served = input.manifests.filter(isServed);
@@ -55,9 +56,9 @@ for (const minor of chooseMinors(undefined, 1))
           "there is no Service kubernetes",
           async () => (await admin({ method: "GET", path })).code === 200,
         );
-        const levels = { enforce: "baseline", warn: "restricted" };
-        const labels = Object.entries(levels).map(([mode, level]) => [`pod-security.kubernetes.io/${mode}`, level]);
-        const body = { metadata: { labels: Object.fromEntries(labels) } };
+        const labelPrefix = "pod-security.kubernetes.io";
+        const labels = { [`${labelPrefix}/enforce`]: "baseline", [`${labelPrefix}/warn`]: "restricted" };
+        const body = { metadata: { labels } };
         const contentType = "application/merge-patch+json";
         await admin({ method: "PATCH", path: "/api/v1/namespaces/default", body, contentType });
       };
@@ -82,6 +83,9 @@ for (const minor of chooseMinors(undefined, 1))
     };
 
     const counts: Record<string, number> = {};
+    const count = (outcome: string) => {
+      counts[outcome] = (counts[outcome] ?? 0) + 1;
+    };
     const differences = new Map<string, string>();
     /** Predicts manifests together, and compares each prediction with the API server's answer to this manifest. */
     const compareAll = async (selected: readonly Manifest[]) => {
@@ -96,21 +100,17 @@ for (const minor of chooseMinors(undefined, 1))
         const answer = await create(manifest.object, "&dryRun=All");
         const { verdict } = evaluation.checked;
         const assumedResult = assumed?.get(index)?.checked;
-        counts[`${assumedResult?.verdict} by assumptions`] =
-          (counts[`${assumedResult?.verdict} by assumptions`] ?? 0) + 1;
+        const name = getName(manifest);
+        count(`${assumedResult?.verdict} by assumptions`);
         if (assumedResult?.verdict === "denied" && answer.code < 300)
-          differences.set(
-            getName(manifest),
-            `${getName(manifest)} is denied wrongly: ${JSON.stringify(assumedResult.denials)}`,
-          );
-        counts[`${answer.code} ${verdict}`] = (counts[`${answer.code} ${verdict}`] ?? 0) + 1;
+          differences.set(name, `${name} is denied wrongly: ${JSON.stringify(assumedResult.denials)}`);
+        count(`${answer.code} ${verdict}`);
         const difference = describeDifference(answer, evaluation, minor);
         // Kubernetes' handlers, which check uses, have the fields of the newest minor.
         const isNewer =
           minor !== newestMinor && answer.code === 400 && /unknown field/.test(String(answer.body.message));
-        if (difference !== undefined && isNewer) counts["with newer fields"] = (counts["with newer fields"] ?? 0) + 1;
-        else if (difference !== undefined)
-          differences.set(getName(manifest), `${getName(manifest)} is a ${getKind(manifest)}\n${difference}`);
+        if (difference !== undefined && isNewer) count("with newer fields");
+        else if (difference !== undefined) differences.set(name, `${name} is a ${getKind(manifest)}\n${difference}`);
       }
     };
 

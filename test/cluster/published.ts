@@ -24,22 +24,25 @@ const folder = join(cacheFolder, `published-${digest}`);
 export const findPublishedManifests = async (): Promise<string | undefined> =>
   existsSync(folder) ? folder : undefined;
 
-/** Downloads the packages unless they were downloaded before, and copies their manifests to the cache. */
+/**
+ * Downloads packages and copies their manifests to the cache, unless the cache already has them. The folder appears in
+ * the cache only when it is complete.
+ */
 export const downloadPublishedManifests = async (): Promise<{ version: string; program: string }> => {
   const packages: Package[] = parse(table);
-  const done = { version: `${packages.length} packages`, program: folder };
-  if (existsSync(folder)) return done;
+  const result = { version: `${packages.length} packages`, program: folder };
+  if (existsSync(folder)) return result;
   const draft = `${folder}.${process.pid}`;
   for (const { name, version, sum, folders } of packages) {
     await using scratch = await mkdtempDisposable(join(tmpdir(), "postern-published-"));
     const download = sum.startsWith("h1:") ? downloadModule : downloadNpmPackage;
-    const { found, sources } = await download(`${name}@${version}`, scratch.path);
-    if (found !== sum) throw new Error(`${name}@${version} has the checksum ${found} instead of ${sum}`);
+    const { checksum, sources } = await download(`${name}@${version}`, scratch.path);
+    if (checksum !== sum) throw new Error(`${name}@${version} has the checksum ${checksum} instead of ${sum}`);
     for (const part of folders)
       await cp(join(sources, part), join(draft, name, part), { recursive: true, filter: isManifestOrFolder });
   }
   await rename(draft, folder);
-  return done;
+  return result;
 };
 
 const isManifestOrFolder = async (path: string): Promise<boolean> =>
@@ -48,11 +51,11 @@ const isManifestOrFolder = async (path: string): Promise<boolean> =>
 const downloadModule = async (name: string, scratch: string) => {
   // The folder has no go.mod, so that no other module affects the download.
   const { Sum, Dir } = JSON.parse(await runCommand(scratch, "go", "mod", "download", "-json", name));
-  return { found: Sum, sources: Dir };
+  return { checksum: Sum, sources: Dir };
 };
 
 const downloadNpmPackage = async (name: string, scratch: string) => {
   const [{ integrity, filename }] = JSON.parse(await runCommand(scratch, "npm", "pack", "--json", name));
   await runCommand(scratch, "tar", "-xzf", filename);
-  return { found: integrity, sources: join(scratch, "package") };
+  return { checksum: integrity, sources: join(scratch, "package") };
 };

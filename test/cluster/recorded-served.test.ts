@@ -21,6 +21,7 @@ import { readRows } from "../rows.ts";
 // Tests the recordings that `postern record` writes for the reviews of a real API server. Some of the rules read the
 // cluster.
 const program = fileURLToPath(new URL("../../infra/postern.js", import.meta.url));
+/** The rules of the recording gateway. Some of them read the cluster. */
 const rules = {
   "namespace-lifecycle": {},
   "limit-ranger": {},
@@ -35,6 +36,7 @@ const rules = {
   "allowed-registries": { settings: { registries: ["registry.example.com"] } },
 };
 
+/** A request, and the code of the answer. */
 type Row = TestClusterRequest & { code: number };
 const rows = readRows<{ before: Row[]; after: Row[] }>(import.meta.filename);
 const firstPod = {
@@ -57,15 +59,8 @@ describe("recordings of the gateway", await needs("API server"), () => {
     await writeFile(join(folder, "kubeconfig"), buildKubeconfig({ prod: cluster }), { mode: 0o600 });
     const clusters = { prod: { connect: { kubeconfig: join(folder, "kubeconfig") } } };
     await writeFile(join(folder, "postern.yaml"), JSON.stringify({ rules, clusters }));
-    child = spawn(process.execPath, [
-      program,
-      "record",
-      ...getConfigOptions(),
-      "--to",
-      join(folder, "to"),
-      "--port",
-      "0",
-    ]);
+    const options = [...getConfigOptions(), "--to", join(folder, "to"), "--port", "0"];
+    child = spawn(process.execPath, [program, "record", ...options]);
     for (const stream of [child.stdout, child.stderr])
       stream?.on("data", (chunk) => {
         printed += chunk;
@@ -78,13 +73,9 @@ describe("recordings of the gateway", await needs("API server"), () => {
       if (!body.kind.endsWith("WebhookConfiguration")) continue;
       assert.equal((await cluster.admin({ method: "POST", path: getCollectionPath(body), body })).code, 201);
     }
-    const dryRunRequest = {
-      method: "POST" as const,
-      path: "/api/v1/namespaces/default/pods?dryRun=All",
-      body: firstPod,
-    };
-    for (let time = 0; time < 1000 && !printed.includes("Pod default/early"); time++) {
-      await cluster.admin(dryRunRequest);
+    const path = "/api/v1/namespaces/default/pods?dryRun=All";
+    for (let tries = 0; tries < 1000 && !printed.includes("Pod default/early"); tries++) {
+      await cluster.admin({ method: "POST", path, body: firstPod });
       await wait(100);
     }
   });
@@ -95,13 +86,14 @@ describe("recordings of the gateway", await needs("API server"), () => {
   });
 
   const getConfigOptions = () => ["--config", join(folder, "postern.yaml")];
-  const waitForOutput = async (what: RegExp): Promise<string> => {
-    for (let time = 0; time < 1000; time++) {
-      const [found, part = found] = what.exec(printed) ?? [];
-      if (part !== undefined) return part;
+  /** Waits until the program has printed a text that matches. Returns the text, or the pattern's group. */
+  const waitForOutput = async (pattern: RegExp): Promise<string> => {
+    for (let tries = 0; tries < 1000; tries++) {
+      const [text, group = text] = pattern.exec(printed) ?? [];
+      if (group !== undefined) return group;
       await wait(100);
     }
-    return assert.fail(`it did not print ${what}: ${printed}`);
+    return assert.fail(`the program did not print ${pattern}: ${printed}`);
   };
   const buildEvent = (name: string) => ({
     apiVersion: "v1",
@@ -112,7 +104,7 @@ describe("recordings of the gateway", await needs("API server"), () => {
     involvedObject: { kind: "Pod", name: "good", namespace: "shop" },
   });
 
-  it("are cases that pass, without the secrets of the requests", async () => {
+  it("are cases that pass, and have no secrets of the requests", async () => {
     const path = "/api/v1/namespaces/shop/events";
     const send = async ({ code: _, ...request }: Row) => (await cluster.admin(request)).code;
     for (const row of rows.before) assert.equal(await send(row), row.code, row.path);

@@ -32,6 +32,7 @@ const modes = {
   "client-side": { apply: pruneCommand, variables: {} },
   "server-side": { apply: setCommand, variables: { KUBECTL_APPLYSET: "true" } },
 };
+/** A policy whose selector has the texts `y` and `on`, which YAML 1.1 reads as booleans. */
 const policy = {
   apiVersion: "admissionregistration.k8s.io/v1",
   kind: "ValidatingAdmissionPolicy",
@@ -121,12 +122,8 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
   /** Waits until the API server admits a pod, or refuses it because the endpoint of a rule can't be called. */
   const awaitPod = (expected: "admitted" | "refused") =>
     waitUntil(`no pod was ${expected}`, async () => {
-      const pod = {
-        apiVersion: "v1",
-        kind: "Pod",
-        metadata: { name: "a", namespace: "default" },
-        spec: { containers: [{ name: "a", image: "a:1" }] },
-      };
+      const spec = { containers: [{ name: "a", image: "a:1" }] };
+      const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "a", namespace: "default" }, spec };
       const outcome = await kubectl(["create", "-f", "-", "--dry-run=server"], JSON.stringify(pod)).then(
         () => "admitted",
         (error) => (/failed calling webhook "always-pull-images.postern.dev"/.test(error) ? "refused" : String(error)),
@@ -137,7 +134,7 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
   for (const [mode, { apply, variables }] of Object.entries(modes)) {
     const applyAs = (name: string, text: string) => kubectl(useName(apply, name), text, variables);
 
-    it(`keeps nothing of rules that were turned off, and all of another name, if applied ${mode}`, async () => {
+    it(`deletes objects of rules that were turned off, but none of another --name, if it applies ${mode}`, async () => {
       await applyAs("postern", await print(allRules));
       await applyAs("other", await print(allRules, "other"));
       assert.deepEqual(await listObjects(), [...objectsOf("other"), ...objectsOf("postern")].sort());
@@ -158,7 +155,7 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
       assert.deepEqual(await listObjects(), configurationsOf("other"));
     });
 
-    it(`labels objects that were applied without labels, and status names unneeded ones, if applied ${mode}`, async () => {
+    it(`labels older objects, and lets status list the unneeded objects, if it applies ${mode}`, async () => {
       const old = (await print(allRules)).replaceAll(/^ +app.kubernetes.io\/instance: .*\n/gm, "");
       await kubectl(["apply", "-f", "-", ...(mode === "server-side" ? ["--server-side"] : [])], old);
       const { "limit-ranger": _, ...fewer } = allRules;
@@ -177,7 +174,7 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
     });
   }
 
-  it("leaves an unneeded ServiceAccount, and status names it", async () => {
+  it("doesn't delete an unneeded ServiceAccount, and status lists the ServiceAccount", async () => {
     const { "limit-ranger": _, ...fewer } = allRules;
     const text = await print(fewer);
     const account = {
@@ -192,7 +189,7 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
     assert.equal((await runPostern("status", fewer, "postern")).code, 0);
   });
 
-  it("prints the name of a role in quotes if a shell would take it for a command", async () => {
+  it("deletes a role by the command that status prints, even if the role's name contains a shell command", async () => {
     const name = "postern:It's; $(touch x)";
     const metadata = { name, labels: { "app.kubernetes.io/managed-by": "postern" } };
     const role = { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole", metadata, rules: [] };
@@ -207,13 +204,13 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
     assert.equal((await runPostern("status", {}, "postern")).code, 0);
   });
 
-  it("applies selectors with exactly the texts of postern.yaml", async () => {
+  it("stores a policy's selector `y: on` in postern.yaml as these texts, not as YAML booleans", async () => {
     await kubectl(["apply", "-f", "-"], await print(allRules));
     const { spec } = JSON.parse(await kubectl(["get", "validatingadmissionpolicy", "postern.no-exec", "-o", "json"]));
     assert.deepEqual(spec.matchConstraints.objectSelector, { matchLabels: { y: "on" } });
   });
 
-  it("is compared with the cluster by status, which hides the key", async () => {
+  it("applies objects that status then compares with postern.yaml, without showing the key of the URLs", async () => {
     assert.deepEqual(
       (await readStatus(allRules)).sentences.filter((sentence) => !sentence.endsWith(" is missing")),
       [],
@@ -225,13 +222,10 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
     await kubectl(["delete", "clusterrolebinding", "postern:limit-ranger"]);
     const change = (object: string, patch: object[]) =>
       kubectl(["patch", object, "postern", "--type", "json", "-p", JSON.stringify(patch)]);
+    const otherUrl = `https://127.0.0.1:2/prod.${key}/limit-ranger/validate`;
     await change("validatingwebhookconfiguration", [
       { op: "replace", path: "/webhooks/1/failurePolicy", value: "Ignore" },
-      {
-        op: "replace",
-        path: "/webhooks/0/clientConfig/url",
-        value: `https://127.0.0.1:2/prod.${key}/limit-ranger/validate`,
-      },
+      { op: "replace", path: "/webhooks/0/clientConfig/url", value: otherUrl },
     ]);
     await change("mutatingwebhookconfiguration", [{ op: "remove", path: "/webhooks/1" }]);
     const { "validating-admission-policy": _, ...fewer } = allRules;

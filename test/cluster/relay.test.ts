@@ -50,6 +50,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
   let cluster: TestCluster;
   let gateway: Awaited<ReturnType<typeof openGateway>>;
   let surroundings: RelaySurroundings;
+  /** The relays: proxies in the cluster that forward the API server's reviews to Postern's gateway. */
   let relays: RunningProgram[] = [];
   /** A promise for which each review waits. */
   let reviewGate: Promise<unknown> = Promise.resolve();
@@ -65,7 +66,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
       },
     });
   };
-  /** Stops the relays, and starts new ones. */
+  /** Stops the relays, and starts this number of relays, with other surroundings in part. */
   const replaceRelays = async (count: number, changed: Partial<RelaySurroundings> = {}) => {
     await Promise.all(relays.map(({ stop }) => stop()));
     relays = [];
@@ -130,15 +131,14 @@ describe("a relay between an API server and the gateway", await needs("API serve
     await rm(folder, { recursive: true, force: true });
   });
 
-  it("has entries that have no URL and no key, and exempt the relay's namespace", async () => {
+  it("is called by webhook entries that have no URL and no key, and exempt the relay's namespace", async () => {
     const text = await printManifests();
     assert.ok(!text.includes(segment.split(".")[1] ?? ""));
     const entries = JSON.parse(text).items.flatMap(({ webhooks = [] }) => webhooks);
+    const paths = ["always-pull-images/mutate", "always-pull-images/validate", "deny-service-external-ips/validate"];
     assert.deepEqual(
       entries.map(({ clientConfig }: { clientConfig: { service: object } }) => clientConfig.service),
-      ["always-pull-images/mutate", "always-pull-images/validate", "deny-service-external-ips/validate"].map((path) => {
-        return { namespace: "postern-relay", name: "postern-relay", port, path: `/${path}` };
-      }),
+      paths.map((path) => ({ namespace: "postern-relay", name: "postern-relay", port, path: `/${path}` })),
     );
     for (const { name, clientConfig, namespaceSelector } of entries) {
       assert.deepEqual(Object.keys(clientConfig), ["service", "caBundle"], name);
@@ -146,19 +146,19 @@ describe("a relay between an API server and the gateway", await needs("API serve
     }
   });
 
-  it("has a manifest that postern check allows", async () => {
+  it("has a manifest, docs/relay.yaml, that postern check allows", async () => {
     const manifest = fileURLToPath(new URL("../../docs/relay.yaml", import.meta.url));
     assert.match(await runPostern("check", manifest), /\n7 objects: 6 allowed, 1 changed\n$/);
   });
 
-  it("is named by postern status", async () => {
+  it("is named in the output of postern status", async () => {
     await writeFile(join(folder, "kubeconfig"), buildKubeconfig({ local: cluster }));
     const stdout = await runPostern("status", "--kubeconfig", "kubeconfig");
     assert.match(stdout, new RegExp(`, calls the relay postern-relay/postern-relay:${port}\n`));
     assert.match(stdout, /\nnothing is missing or left over\n/);
   });
 
-  it("forwards requests that are changed, denied and admitted", async () => {
+  it("forwards reviews, so that rules change, deny and admit objects", async () => {
     const { code, body } = await createObject(buildPod("changed"));
     assert.equal(code, 201, JSON.stringify(body));
     assert.match(JSON.stringify(body.spec), /"imagePullPolicy":"Always"/);
@@ -171,7 +171,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
     assert.equal((await createObject(buildService("admitted"))).code, 201);
   });
 
-  it("forwards the largest reviews", async () => {
+  it("forwards a review with an object of almost 3 MB, as large as the API server accepts", async () => {
     const [{ code, body }, reports] = await gateway.during(() =>
       createObject(buildPod("large", ["x".repeat(2_900_000)]), "?dryRun=All"),
     );
@@ -182,15 +182,16 @@ describe("a relay between an API server and the gateway", await needs("API serve
     );
   });
 
-  it("refuses larger reviews, and reviews of unknown length", async () => {
+  it("refuses reviews of more than 10 MiB, and reviews of unknown length", async () => {
+    const largestLength = 10 * 1024 * 1024;
     const [codes, reports] = await gateway.during(() =>
-      Promise.all([sendHead({ "content-length": 10 * 1024 * 1024 + 1 }), sendHead({ "transfer-encoding": "chunked" })]),
+      Promise.all([sendHead({ "content-length": largestLength + 1 }), sendHead({ "transfer-encoding": "chunked" })]),
     );
     assert.deepEqual(codes, [413, 413]);
     assert.deepEqual(reports, []);
   });
 
-  it("still works if one of two replicas stops", async () => {
+  it("still forwards all reviews if one of two replicas stops", async () => {
     await relays.shift()?.stop();
     for (let number = 0; number < 20; number++)
       assert.equal((await createObject(buildPod(`one-${number}`), "?dryRun=All")).code, 201);
@@ -200,6 +201,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
     const { promise, resolve } = Promise.withResolvers();
     reviewGate = promise;
     try {
+      // The entry of always-pull-images has the failurePolicy Fail, the entry of the other rule has Ignore.
       const { code, body } = await createObject(buildPod("slow"));
       assert.equal(code, 500);
       assert.match(
@@ -241,7 +243,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
     assert.deepEqual(reports, []);
   });
 
-  it("leaves its namespace writable if no replica runs, and its pods meet Pod Security", async () => {
+  it("can be started if no replica runs: its own pods need no relay, and meet Pod Security", async () => {
     await replaceRelays(0);
     const refused = await createObject(buildPod("down"));
     assert.equal(refused.code, 500);

@@ -10,7 +10,7 @@ import { type RunningProgram, startProgram } from "../control-plane/process.ts";
 
 const program = "/usr/sbin/haproxy";
 
-/** Returns the reason why the relay can't run here; undefined if it can. */
+/** Returns the reason why the relay can't run on this machine; undefined if it can. */
 export const findMissingRelay = (): string | undefined => {
   if (!existsSync(program)) return "HAProxy is not here: apt-get install haproxy installs it";
   return spawnSync("openssl", ["version"]).status === 0
@@ -23,13 +23,13 @@ export const relayObjects = parseAllDocuments(
   readFileSync(new URL("../../docs/relay.yaml", import.meta.url), "utf8"),
 ).map((document) => document.toJS());
 
-/** The addresses and files that a pod of the relay uses. */
+/** The addresses and files that a pod of the relay uses. The relay forwards the API server's reviews to Postern. */
 export interface RelaySurroundings {
   /** The address and the port of the Service. */
   service: string;
   /** The file with the relay's certificate. */
   certificate: string;
-  /** The file with the CA that replaces the CAs of the system. */
+  /** The file with the CA of Postern's certificate, which the relay uses instead of the CAs of the system. */
   systemCa: string;
   /** The address of Postern. */
   postern: string;
@@ -51,14 +51,14 @@ export const startRelay = async (
     .replace(/server postern "\S+"/, `server postern ${postern}`);
   const file = join(folder, "haproxy.cfg");
   await writeFile(file, text);
-  const before = countListeners(service);
+  const listenersBefore = countListeners(service);
   const relay = startProgram(program, ["-db", "-f", file], { POSTERN_HOST: host, POSTERN_KEY: key });
-  let isOver = false;
+  let hasEnded = false;
   relay.ended.then(() => {
-    isOver = true;
+    hasEnded = true;
   });
-  while (countListeners(service) === before) {
-    if (isOver) throw new Error(`HAProxy ended: ${relay.tail()}`);
+  while (countListeners(service) === listenersBefore) {
+    if (hasEnded) throw new Error(`HAProxy ended: ${relay.tail()}`);
     await wait(50);
   }
   return relay;

@@ -45,7 +45,7 @@ const buildWorkload = (kind: keyof typeof kinds, namespace: string, name: string
   return { apiVersion: kinds[kind].apiVersion, kind, metadata: { name, namespace }, spec };
 };
 
-/** Ways in which a workload ends although its Pods stay: a deletion, or a patch of its spec. */
+/** Ways in which a workload ends although its Pods stay: a deletion, or a patch of the workload's spec. */
 const ways: [sentence: string, kind: keyof typeof kinds, way: { spec: object } | "deleted" | "deleted before"][] = [
   ["a Deployment that is deleted", "Deployment", "deleted"],
   ["a Deployment that is scaled down", "Deployment", { spec: { replicas: 0 } }],
@@ -91,7 +91,7 @@ describe("Pods that still run after their workload has ended, in a real API serv
   const listItems = async (path: string): Promise<KubernetesObject[]> => Object((await send("GET", path)).items);
 
   for (const [index, [sentence, kind, way]] of ways.entries())
-    it(`count against the quota until they are gone, for ${sentence}`, async () => {
+    it(`count against the quota until they are gone: Pods of ${sentence}`, async () => {
       const namespace = `n${index}`;
       await create({ apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } });
       await waitUntil("there is no service account", async () => {
@@ -102,10 +102,8 @@ describe("Pods that still run after their workload has ended, in a real API serv
       const ledger = createMemoryLedger();
       const { server, ca, getToken } = cluster;
       const connection = { server, ca, credentials: { token: getToken("function") } };
-      const openLive = createLiveCapabilities(
-        { east: connection },
-        { openLedger: () => ledger, tell: () => {}, createPages: createListPage },
-      );
+      const options = { openLedger: () => ledger, tell: () => {}, createPages: createListPage };
+      const openLive = createLiveCapabilities({ east: connection }, options);
       const quota = { quotas: [{ ...settings.quotas[0], namespaces: [namespace], unseen: "100%" }] };
       const start = Date.now();
       let time = start;
@@ -116,22 +114,16 @@ describe("Pods that still run after their workload has ended, in a real API serv
         objects: { object?: object; oldObject?: object },
       ) => {
         const [group = "", version = ""] = kinds[kind].apiVersion.split("/");
-        const request = {
-          uid: String(time),
-          operation,
-          name,
-          namespace,
-          userInfo: { username: "jane" },
-          ...objects,
-          kind: { group, version, kind },
-          resource: { group, version, resource: kinds[kind].plural },
-        };
+        const resource = { group, version, resource: kinds[kind].plural };
+        const type = { kind: { group, version, kind }, resource };
+        const userInfo = { username: "jane" };
+        const request = { uid: String(time), operation, name, namespace, userInfo, ...objects, ...type };
         const capabilities = openLive("east", 30_000);
         const { outcome } = await decide("validate", request, { settings: quota, now: new Date(time), capabilities });
         return outcome.status?.message;
       };
-      const next = buildWorkload(kind, namespace, "next");
-      const askForNext = () => evaluateWrite("CREATE", "next", { object: next });
+      const second = buildWorkload(kind, namespace, "second");
+      const evaluateSecond = () => evaluateWrite("CREATE", "second", { object: second });
       const recount = () => reconcile(openLive("east", 30_000), quota, () => time, time + 1);
 
       const first = buildWorkload(kind, namespace, "first");
@@ -156,15 +148,19 @@ describe("Pods that still run after their workload has ended, in a real API serv
       }
       await waitUntil("the workload still has its Pods", async () => {
         const { code } = await cluster.admin({ method: "GET", path });
-        const leaving = (await listItems(pods)).filter((pod) => toMap(pod.metadata).deletionTimestamp);
-        return way === "deleted before" ? code === 404 : leaving.length === 2;
+        const deletedPods = (await listItems(pods)).filter((pod) => toMap(pod.metadata).deletionTimestamp);
+        return way === "deleted before" ? code === 404 : deletedPods.length === 2;
       });
 
-      // When a write is refused, the rule finds that Pods still run, and the recount counts them.
+      // When a write is refused, the rule finds that Pods still run, and the recount counts these Pods. 80 seconds
+      // after the writes, none of them can be stored any more.
       time = start + 80_000;
-      assert.match((await askForNext()) ?? "", /used: requests\.cpu=2, .*; 1 objects .* may have Pods that still run/);
+      assert.match(
+        (await evaluateSecond()) ?? "",
+        /used: requests\.cpu=2, .*; 1 objects .* may have Pods that still run/,
+      );
       assert.match((await recount()) ?? "", /charged [12] that weren't counted/);
-      assert.match((await askForNext()) ?? "", /^exceeded quota: q, .* used: requests\.cpu=2, limited: [^;]*$/);
+      assert.match((await evaluateSecond()) ?? "", /^exceeded quota: q, .* used: requests\.cpu=2, limited: [^;]*$/);
 
       const release = { metadata: { finalizers: null } };
       const replicaSets = await listItems(`/apis/apps/v1/namespaces/${namespace}/replicasets`);
@@ -175,6 +171,6 @@ describe("Pods that still run after their workload has ended, in a real API serv
       await waitUntil("the Pods are still there", async () => (await listItems(pods)).length === 0);
       time = start + 12 * 60_000;
       await recount();
-      assert.equal(await askForNext(), undefined);
+      assert.equal(await evaluateSecond(), undefined);
     });
 });

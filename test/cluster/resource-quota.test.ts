@@ -26,8 +26,8 @@ const seconds = Number(POSTERN_QUOTA_SECONDS ?? 2);
 /** With more clients of one quota, a review on a slow machine would not have enough time. */
 const clients = POSTERN_QUOTA_SECONDS === undefined ? 8 : 32;
 
-// The API server's own plugin is off, and kube-controller-manager runs the quota controller. The rule has only the rights
-// that its ClusterRole gives.
+// The API server's own plugin is off, and kube-controller-manager runs the quota controller. The rule has only the
+// rights that its ClusterRole gives.
 describe("quotas on a real API server that doesn't enforce them itself", await needs("API server"), () => {
   let cluster: TestCluster;
   const stops: (() => unknown)[] = [];
@@ -47,15 +47,9 @@ describe("quotas on a real API server that doesn't enforce them itself", await n
       creators.push(client);
       stops.push(close);
     }
-    const rules = JSON.stringify({
-      rules: {
-        "resource-quota": {
-          failurePolicy: "Fail",
-          exempt: { namespaces: ["kube-system"] },
-          settings: { charges: true },
-        },
-      },
-    });
+    const exempt = { namespaces: ["kube-system"] };
+    const section = { failurePolicy: "Fail", exempt, settings: { charges: true } };
+    const rules = JSON.stringify({ rules: { "resource-quota": section } });
     const catalogue = await readCatalogue();
     const [local] = parseConfig(rules, catalogue).clusters.values();
     for (const body of local ? buildFunctionRbacObjects(catalogue, local, "postern") : []) {
@@ -109,9 +103,11 @@ describe("quotas on a real API server that doesn't enforce them itself", await n
     const end = Date.now() + seconds * 1000;
     for (let round = 0; round === 0 || Date.now() < end; round++) {
       const namespacePath = await openNamespace(`crowd-${round}`, { "requests.cpu": "12", pods: "60" });
-      const fill = async (create: typeof cluster.admin, index: number) => {
-        for (let turn = 0; ; turn++) {
-          const { code, body } = await createPod(namespacePath, create, `${50 + ((index * 37 + turn * 101) % 300)}m`);
+      /** Creates pods with 50m to 349m CPU until the quota refuses one. */
+      const fill = async (create: typeof cluster.admin, clientIndex: number) => {
+        for (let count = 0; ; count++) {
+          const cpu = `${50 + ((clientIndex * 37 + count * 101) % 300)}m`;
+          const { code, body } = await createPod(namespacePath, create, cpu);
           if (code === 201) counts.created += 1;
           else if (code === 409) counts.conflicts += 1;
           else {
@@ -135,16 +131,14 @@ describe("quotas on a real API server that doesn't enforce them itself", await n
   // A Secret is deleted by one write, and the controller counts once. A pod is deleted by two writes. The second count
   // may come after the next pod is charged and before the controller sees that pod, and would then overwrite the
   // charge.
-  it("allow a new Secret after one is deleted, because the quota controller counts again", async () => {
-    const namespacePath = await openNamespace("healing", { secrets: "2" });
+  it("allow a new Secret after another Secret is deleted, because the quota controller counts again", async () => {
+    const namespacePath = await openNamespace("recounted", { secrets: "2" });
     const path = `${namespacePath}/secrets`;
     const createSecret = (name: string) => cluster.admin({ method: "POST", path, body: { metadata: { name } } });
     assert.equal((await createSecret("a")).code, 201);
     assert.equal((await createSecret("b")).code, 201);
-    assert.match(
-      String((await createSecret("c")).body.message),
-      /exceeded quota: q, requested: secrets=1, used: secrets=2/,
-    );
+    const { body } = await createSecret("c");
+    assert.match(String(body.message), /exceeded quota: q, requested: secrets=1, used: secrets=2/);
     await cluster.admin({ method: "DELETE", path: `${path}/a` });
     await waitUntil("the quota controller doesn't count the deletion", async () => {
       return (await readQuota(namespacePath)).status?.used?.secrets === "1";

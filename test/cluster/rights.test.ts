@@ -47,37 +47,37 @@ describe("a rule's rights on a real API server", await needs("API server"), () =
   for (const { name, rule } of rulesThatAskClusters) {
     const settings = rule.settings ?? {};
     const usedNeeds = Object.values(rule.needs ?? {}).filter(({ isUsed }) => isUsed?.(settings) ?? true);
-    const needs = usedNeeds.flatMap((need) => listQuestions(need, settings));
+    const questions = usedNeeds.flatMap((need) => listQuestions(need, settings));
     it(`let ${name} read and create the objects that it needs`, async () => {
       // The API server checks RBAC first. The refusal of an unserved kind or an invalid object thus shows that RBAC
       // allows the request.
-      for (const need of needs)
-        assert.match(await askCluster(openCapabilities(name), need), /^$|the API server answers (400|404)/);
+      for (const question of questions)
+        assert.match(await askCluster(openCapabilities(name), question), /^$|the API server answers (400|404)/);
     });
 
     it(`let ${name} read nothing else`, async () => {
       const capabilities = openCapabilities(name);
       for (const { group, version, resource } of allKinds)
         for (const verb of ["get", "list"] as const) {
-          const isNeeded = needs.some(
-            (need) => need.verb === verb && need.kind?.group === group && need.kind.resource === resource,
+          const isNeeded = questions.some(
+            (needed) => needed.verb === verb && needed.kind?.group === group && needed.kind.resource === resource,
           );
           if (isNeeded) continue;
-          const need = { verb, kind: { group, version, resource } };
-          assert.match(await askCluster(capabilities, need), /answers 403/, `${verb} ${resource}.${group}`);
+          const question = { verb, kind: { group, version, resource } };
+          assert.match(await askCluster(capabilities, question), /answers 403/, `${verb} ${resource}.${group}`);
         }
     });
   }
 });
 
-/** Returns the questions to the API server that a need allows with these settings. */
+/** Returns the questions that a rule with this need and these settings may ask the API server: verbs and kinds. */
 function listQuestions({ verb, kind, kinds }: Need<unknown>, settings: object): Pick<Need<unknown>, "verb" | "kind">[] {
   if (!kinds) return [{ verb, ...(kind && { kind }) }];
   const read = kinds(settings).flatMap((kind) => (["get", "list"] as const).map((verb) => ({ verb, kind })));
   return [...read, { verb: "discover" }];
 }
 
-/** Sends a question to the API server. Returns the error's message, or an empty text. */
+/** Sends a question to the API server. Returns the message of the error, or an empty string without an error. */
 const askCluster = (
   capabilities: ReturnType<ReturnType<typeof createLiveCapabilities>>,
   { verb, kind = { group: "", resource: "" } }: Pick<Need<unknown>, "verb" | "kind">,
@@ -97,27 +97,24 @@ const askCluster = (
   );
 };
 
-/**
- * Removes the check of settings, so that rules need no settings here. Required settings don't change the rule's rights.
- */
+/** Removes a rule's check of its settings, so that the test can omit required settings. They don't affect rights. */
 const deleteSettingsCheck = (listed: CatalogueRule): CatalogueRule => {
   const { checkSettings: _, ...rule } = listed.rule;
   return { ...listed, rule };
 };
 
+/** Lists the resources that can be listed, in the preferred version of each API group. */
 const listResources = async ({ admin }: TestCluster) => {
   const { body } = await admin({ method: "GET", path: "/apis" });
-  const groups = (body.groups as { preferredVersion: { groupVersion: string } }[]).map(
-    (group) => group.preferredVersion,
-  );
-  const versions = ["v1", ...groups.map(({ groupVersion }) => groupVersion)];
+  const groups = body.groups as { preferredVersion: { groupVersion: string } }[];
+  const versions = ["v1", ...groups.map(({ preferredVersion }) => preferredVersion.groupVersion)];
   const requests = versions.map(async (groupVersion) => {
     const { resources } = (await admin({ method: "GET", path: toApiPath(groupVersion) })).body as {
       resources: { name: string; verbs: string[] }[];
     };
     const [version = "", group = ""] = groupVersion.split("/").reverse();
-    const read = resources.filter(({ name, verbs }) => !name.includes("/") && verbs.includes("list"));
-    return read.map(({ name }) => ({ group, version, resource: name }));
+    const listable = resources.filter(({ name, verbs }) => !name.includes("/") && verbs.includes("list"));
+    return listable.map(({ name }) => ({ group, version, resource: name }));
   });
   return (await Promise.all(requests)).flat();
 };

@@ -55,7 +55,7 @@ describe("a cluster that is saved", await needs("API server", "Kubernetes module
   });
   after(() => cluster.stop());
 
-  it("is a sorted file with the objects that a check reads, and with no others", () => {
+  it("is a sorted file with all objects that a check reads, and with no other objects", () => {
     const savedObjects = parseAllDocuments(savedText).map((document) => document.toJS());
     const names = savedObjects.map(
       ({ kind, metadata: { namespace, name } }) => `${kind} ${namespace ? `${namespace}/` : ""}${name}`,
@@ -73,7 +73,7 @@ describe("a cluster that is saved", await needs("API server", "Kubernetes module
     assert.match(savedText, /owner: team-shop/);
   });
 
-  it("gives the same verdicts with the file and in the cluster", async () => {
+  it("lets check give from the saved file the verdicts that the cluster gives", async () => {
     // Policies have an effect only some time after their creation.
     const [refused] = table.manifests;
     await waitUntil(
@@ -82,14 +82,9 @@ describe("a cluster that is saved", await needs("API server", "Kubernetes module
     );
     for (const [index, { verdict, object }] of table.manifests.entries()) {
       await writeFile(join(folder, "object.yaml"), stringify(object));
-      const options = [
-        "--rules=always-admit",
-        "--plugins=-ServiceAccount,-ResourceQuota",
-        "--no-pod-templates",
-        "-o",
-        "json",
-      ];
-      const { stdout, stderr } = await check("object.yaml", "--state", "state.yaml", ...options);
+      const plugins = "--plugins=-ServiceAccount,-ResourceQuota";
+      const options = ["--state", "state.yaml", "--rules=always-admit", plugins, "--no-pod-templates", "-o", "json"];
+      const { stdout, stderr } = await check("object.yaml", ...options);
       const [checked] = JSON.parse(stdout || "{}").objects ?? [];
       assert.equal(checked?.verdict, verdict, `object ${index}: ${stdout}${stderr}`);
       if (verdict === "undecided") continue;
@@ -98,26 +93,27 @@ describe("a cluster that is saved", await needs("API server", "Kubernetes module
     }
   });
 
-  it("is not saved in part if the user may not read everything", async () => {
+  it("is not saved at all if the user may not read everything", async () => {
     const { code, stderr } = await check("--live", "--kubeconfig", "janes", "--save", "janes.yaml");
     assert.equal(code, 3, stderr);
     assert.match(stderr, /^namespaces can't be read, so nothing is saved: /m);
     assert.ok(!(await readdir(folder)).some((name) => name.startsWith("janes.yaml")));
   });
 
-  it("is saved with all objects outside namespaces, even if --namespace limits it to some namespaces", async () => {
+  it("is saved by --namespace without other namespaces' objects, but with all objects outside namespaces", async () => {
     const options = "--live --kubeconfig kubeconfig --namespace default --save default.yaml";
     const { code, stderr } = await check(...options.split(" "));
     assert.equal(code, 0, stderr);
-    const part = await readFile(join(folder, "default.yaml"), "utf8");
     const parse = (yaml: string) => parseAllDocuments(yaml).map((document) => document.toJS());
+    const ofDefault = parse(await readFile(join(folder, "default.yaml"), "utf8"));
     const isGlobal = ({ kind, metadata }: KubernetesObject) =>
       kind !== "Namespace" && metadata?.namespace === undefined;
-    assert.deepEqual(parse(part).filter(isGlobal), parse(savedText).filter(isGlobal));
-    assert.ok(!parse(part).some(({ kind, metadata }) => kind === "LimitRange" || metadata.name === "shop"));
+    assert.deepEqual(ofDefault.filter(isGlobal), parse(savedText).filter(isGlobal));
+    // The namespace `shop` has the only LimitRange.
+    assert.ok(!ofDefault.some(({ kind, metadata }) => kind === "LimitRange" || metadata.name === "shop"));
   });
 
-  it("may be an empty file, and then has no objects", async () => {
+  it("has no objects, not even namespaces, if its file is empty", async () => {
     await writeFile(join(folder, "empty.yaml"), "# nothing\n");
     await writeFile(join(folder, "object.yaml"), stringify(table.manifests[1]?.object));
     const { code, stdout } = await check("object.yaml", "--state", "empty.yaml");

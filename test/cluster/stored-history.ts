@@ -38,10 +38,11 @@ export const watchWrites = async (
   measure: (object: string, stored: StoredObject) => Amounts,
 ) => {
   const writes: (StoredWrite & { cause: string })[] = [];
-  const causes = new Map<string, number>();
+  /** The times at which requests were sent, by the writes that they caused. */
+  const sentTimes = new Map<string, number>();
   const stored = new Map<string, StoredObject>();
   const faults: string[] = [];
-  const open = Object.entries(collections).map(async ([resource, path]) => {
+  const opening = Object.entries(collections).map(async ([resource, path]) => {
     const { body } = await admin({ method: "GET", path });
     const { resourceVersion } = Object(body.metadata);
     const headers = { authorization: `Bearer ${getToken("admin")}` };
@@ -68,7 +69,7 @@ export const watchWrites = async (
     request.on("error", ({ message }) => faults.push(message));
     return request;
   });
-  const requests = await Promise.all(open);
+  const requests = await Promise.all(opening);
   return {
     /** The objects that are stored now, as far as events have arrived. */
     stored,
@@ -77,14 +78,14 @@ export const watchWrites = async (
      * Records when the request of a write was sent. `cause` is the write's revision, or the uid of a deleted object.
      */
     noteCause: (cause: string, sent: number) => {
-      causes.set(cause, Math.min(sent, causes.get(cause) ?? sent));
+      sentTimes.set(cause, Math.min(sent, sentTimes.get(cause) ?? sent));
     },
     /** Returns the writes in the order of their revisions. */
     readWrites: (): StoredWrite[] => {
       const sorted = writes.toSorted((left, right) => left.revision - right.revision);
       let latestSent = 0;
       const bounded = sorted.map(({ cause, ...write }) => {
-        latestSent = Math.max(latestSent, causes.get(cause) ?? 0);
+        latestSent = Math.max(latestSent, sentTimes.get(cause) ?? 0);
         return { ...write, after: latestSent };
       });
       // The event of a later write may have arrived earlier, because each collection has its own watch.
@@ -101,7 +102,7 @@ export const watchWrites = async (
   };
 };
 
-/** The bounds of a history's largest sum: at some moment, at least `certain` was stored; never more than `possible`. */
+/** The bounds of the largest sum. At some moment, at least `certain` was stored; and never more than `possible`. */
 export interface HighestSum {
   certain: number;
   possible: number;
@@ -133,9 +134,9 @@ export const findHighestSum = (
 };
 
 /**
- * Sums what `count` returns for the newest write of each object, and returns a function for the sum at a time. A write happened
- * at an unknown time between `after` and `before`, so the function returns the smallest and the largest possible sum. Call it
- * with times that don't decrease.
+ * Returns a function that reads the sum of an amount at a time. `count` returns the amount of an object after a write.
+ * A write happened at an unknown time between `after` and `before`, so the function returns the smallest and the
+ * largest possible sum. The function must be called with times that don't decrease.
  */
 const createSumReader = (writes: StoredWrite[], count: (write: StoredWrite) => number) => {
   const amounts = new Map<string, number>();
@@ -147,12 +148,13 @@ const createSumReader = (writes: StoredWrite[], count: (write: StoredWrite) => n
     amounts.set(write.object, amount);
     sums.push(total);
   }
-  let [first, last] = [0, 0];
+  // The numbers of writes that were certainly stored, and possibly stored, at the time of the last call.
+  let [certain, possible] = [0, 0];
   return (time: number) => {
-    for (; (writes[first]?.before ?? time + 1) <= time; first++);
-    for (; (writes[last]?.after ?? time + 1) <= time; last++);
-    const possible = sums.slice(first, Math.max(first, last) + 1);
-    return { least: Math.min(...possible), most: Math.max(...possible) };
+    while ((writes[certain]?.before ?? time + 1) <= time) certain++;
+    while ((writes[possible]?.after ?? time + 1) <= time) possible++;
+    const possibleSums = sums.slice(certain, Math.max(certain, possible) + 1);
+    return { least: Math.min(...possibleSums), most: Math.max(...possibleSums) };
   };
 };
 

@@ -16,8 +16,8 @@ export const createObserver =
   };
 
 /**
- * Registers a mutating or validating webhook at `/witness` or another path, and waits until the API server calls it.
- * The API server calls this webhook after all others.
+ * Registers a webhook at a path of `url`, and waits until the API server calls the webhook. The API server calls it
+ * after all other webhooks, so it gets objects with their changes. `seen` has the objects that the webhook got.
  */
 export const registerWitness = async (
   admin: TestClusterClient,

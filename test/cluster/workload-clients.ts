@@ -14,6 +14,7 @@ export const resources = Object.keys(collections) as (keyof typeof collections)[
 /** The annotation of an object that states the number of the last request that wrote the object. */
 export const requestAnnotation = "test.example.com/request";
 
+/** The definition of the custom kind MPIJob, whose subresource `scale` sets the number of workers. */
 export const mpiJobCrd = {
   apiVersion: "apiextensions.k8s.io/v1",
   kind: "CustomResourceDefinition",
@@ -57,13 +58,18 @@ interface Workload extends StoredObject {
 }
 
 const isJob = (spec: object): spec is MpiJobSpec => "mpiReplicaSpecs" in spec;
-/** Reports whether a job has ended and its Pods are gone. With the policy None, the Pods stay and are still counted. */
+/**
+ * Reports whether a job has succeeded and its Pods are deleted. With the cleanPodPolicy None, the Pods stay, and quotas
+ * count them.
+ */
 const hasEnded = (spec: MpiJobSpec, { status }: Pick<StoredObject, "status">) =>
   spec.runPolicy.cleanPodPolicy === "All" && (status?.conditions?.some(({ type }) => type === "Succeeded") ?? false);
-/** Returns the part of a spec that a change of the scale changes: a Deployment's spec, or an MPIJob's workers. */
+/**
+ * Returns the part of a spec whose replicas the subresource `scale` sets: a Deployment's spec, or an MPIJob's workers.
+ */
 const getScaled = (spec: Workload["spec"]): DeploymentSpec => (isJob(spec) ? spec.mpiReplicaSpecs.Worker : spec);
 
-/** Returns the amounts that an object uses, by their names in quotas. */
+/** Returns the amounts that an object uses, by their names in quotas. `object` is GROUP/RESOURCE/NAMESPACE/NAME. */
 export const measureWorkload = (
   object: string,
   stored: Pick<StoredObject, "spec" | "status"> & { metadata?: object },
@@ -82,14 +88,16 @@ export const measureWorkload = (
 };
 
 export interface Write {
-  what: "create" | "replace" | "patch" | "scale" | "end" | "return" | "delete" | "release";
+  /** `succeed` ends a job, `restart` undoes this, and `release` removes the finalizers of a deleted object. */
+  what: "create" | "replace" | "patch" | "scale" | "succeed" | "restart" | "delete" | "release";
   request: TestClusterRequest;
   /** The amounts that the object uses if the API server stores the write. */
   wanted: Amounts;
 }
 
 /**
- * Returns a random write for the stored state of an object. `isUpward` chooses whether the object uses more or less.
+ * Returns a random write of an object (GROUP/RESOURCE/NAMESPACE/NAME) with this stored state. After the write, the
+ * object uses more amounts if `isUpward` is true, otherwise less. `number` is the number of the write.
  */
 export const chooseWrite = (
   random: Random,
@@ -104,10 +112,10 @@ export const chooseWrite = (
   const path = `${namespaceCollection}/${name}`;
   const contentType = "application/merge-patch+json";
   const annotations = { [requestAnnotation]: number };
-  const size = random.drawBelow(9);
+  const replicas = random.drawBelow(9);
   if (stored === undefined) {
     const metadata = { name, namespace, annotations, ...(random.decide(0.1) && { finalizers: [`${group}/wait`] }) };
-    const spec = resource === "mpijobs" ? buildMpiJobSpec(random, size) : buildDeploymentSpec(random, size);
+    const spec = resource === "mpijobs" ? buildMpiJobSpec(random, replicas) : buildDeploymentSpec(random, replicas);
     const apiVersion = collection.slice("/apis/".length, collection.lastIndexOf("/"));
     const body = { apiVersion, kind: resource === "mpijobs" ? "MPIJob" : "Deployment", metadata, spec };
     const request: TestClusterRequest = { method: "POST", path: namespaceCollection, body };
@@ -122,27 +130,19 @@ export const chooseWrite = (
   const { spec } = next;
   if (isJob(spec) && !isUpward && random.decide(0.2)) {
     const body = { status: { conditions: [{ type: "Succeeded", status: "True" }] } };
-    return { what: "end", request: { method: "PATCH", path: `${path}/status`, body, contentType }, wanted: {} };
+    return { what: "succeed", request: { method: "PATCH", path: `${path}/status`, body, contentType }, wanted: {} };
   }
   if (isJob(spec) && hasEnded(spec, stored) && isUpward && random.decide(0.5)) {
-    const request: TestClusterRequest = {
-      method: "PATCH",
-      path: `${path}/status`,
-      body: { status: null },
-      contentType,
-    };
-    return { what: "return", request, wanted: measureWorkload(object, { spec }) };
+    const request = { method: "PATCH", path: `${path}/status`, body: { status: null }, contentType } as const;
+    return { what: "restart", request, wanted: measureWorkload(object, { spec }) };
   }
   const scaled = getScaled(spec);
   scaled.replicas = Math.max(0, scaled.replicas + (isUpward ? 1 : -1) * (1 + random.drawBelow(4)));
   const getWanted = () => measureWorkload(object, next);
   if (random.decide(0.4)) {
     const body = { spec: { replicas: scaled.replicas } };
-    return {
-      what: "scale",
-      request: { method: "PATCH", path: `${path}/scale`, body, contentType },
-      wanted: getWanted(),
-    };
+    const request = { method: "PATCH", path: `${path}/scale`, body, contentType } as const;
+    return { what: "scale", request, wanted: getWanted() };
   }
   if (isJob(spec) && random.decide(0.3)) spec.runPolicy.suspend = !isUpward;
   else if (random.decide(0.3)) scaled.template = buildTemplate(random.pick(["1", "2"]), isJob(spec));

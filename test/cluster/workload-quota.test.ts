@@ -44,9 +44,7 @@ import {
 // Proves that clusters never store more than a quota of workload-quota allows. There are two API servers and one
 // ledger. The rule's bundle runs under Lambda's own runtime client, in processes that are killed at random moments.
 // Another webhook denies a third of the requests. POSTERN_QUOTA_SECONDS=300 runs the whole proof: 64 clients write for
-// five minutes, and the recount starts 70 s after the last write.
-//
-// POSTERN_QUOTA_SECONDS=300 is the whole proof: 64 clients for five minutes, and 70 s of quiet before the recount.
+// five minutes, and the recount starts 71 s after the last write.
 const { POSTERN_QUOTA_SECONDS, POSTERN_SEED } = process.env;
 const isLongRun = POSTERN_QUOTA_SECONDS !== undefined;
 const seconds = Number(POSTERN_QUOTA_SECONDS ?? 12);
@@ -65,6 +63,7 @@ const names = ["east", "west"] as const;
 const namespaces = ["a", "b"];
 /** The number of object names for each kind and namespace of a cluster. All clients use the same names. */
 const objectNames = clients / 4;
+/** The quotas: one for all namespaces, and one for namespace a. */
 const quotas = [
   { name: "all", unseen: "100%", hard: { "requests.cpu": 8 * clients, "count/deployments.apps": (clients * 3) / 4 } },
   {
@@ -79,7 +78,7 @@ type Quota = (typeof quotas)[number];
 /** Reports whether a quota counts an object. An object is written as `GROUP/RESOURCE/NAMESPACE/NAME`. */
 const covers = (quota: Quota, object: string) => !("namespaceLabels" in quota) || object.split("/")[2] === "a";
 const listHard = ({ hard }: Quota): [name: string, amount: number][] => Object.entries(hard);
-const toNumber = (amount = "0") => Number(requireQuantity(amount).nanos / 10n ** 9n);
+const toNumber = (quantity = "0") => Number(requireQuantity(quantity).nanos / 10n ** 9n);
 /** Returns the amounts with these names as numbers, without amounts of zero. */
 const toNumbers = (amounts: Readonly<Record<string, string | number>>, names: readonly string[]): Amounts =>
   Object.fromEntries(
@@ -90,7 +89,7 @@ const toNumbers = (amounts: Readonly<Record<string, string | number>>, names: re
   );
 const sum = (numbers: Iterable<number>) => [...numbers].reduce((left, right) => left + right, 0);
 
-const [denied, failed] = ["denied by the other webhook", "failed with a function"];
+const [deniedByOther, failedWithFunction] = ["denied by the other webhook", "failed with a function"];
 /**
  * Matches messages of API servers under load, which come with 429, 504 or 500. The write may have been stored
  * nevertheless.
@@ -127,7 +126,8 @@ describe(
     /** Whether the rule has admitted a write, by the number of the write. */
     const ruleAdmitted = new Map<string, boolean>();
     const counts = { deniedBeforeRule: 0, deniedAfterRule: 0, kills: 0, recounts: "" };
-    const called = new Set<string>();
+    /** The webhooks that were called, such as "east rule" and "west denial". */
+    const calledWebhooks = new Set<string>();
     let isDenying = false;
     let processes: Awaited<ReturnType<typeof openProcesses>>;
     let program: Program;
@@ -141,7 +141,7 @@ describe(
     /** Lets the rule's function answer a review. If the function is killed, the answer is 502. */
     const askRule = async (event: unknown) => {
       const { rawPath, body } = Object(event);
-      called.add(`${rawPath.slice(1).split(".")[0]} rule`);
+      calledWebhooks.add(`${rawPath.slice(1).split(".")[0]} rule`);
       const number = readNumber(JSON.parse(body).request);
       const { payload, fault } = await processes.run(program, program, event, "live");
       const isAdmitted = fault === undefined && JSON.parse(Object(payload).body ?? "{}").response?.allowed === true;
@@ -159,7 +159,7 @@ describe(
       return answer;
     };
     const answerByDenial: GatewayHandler = async ({ path, body }) => {
-      called.add(`${path.slice(1).split(".")[0]} denial`);
+      calledWebhooks.add(`${path.slice(1).split(".")[0]} denial`);
       const { request } = JSON.parse(body.toString());
       const allowed = !isDenying || !random.decide(1 / 3);
       const number = readNumber(request);
@@ -182,12 +182,10 @@ describe(
       const folder = await mkdtemp(join(tmpdir(), "postern-quota-"));
       stops.push(() => rm(folder, { recursive: true, force: true }));
       const options = { rbac: true, users: { function: [buildKubernetesGroupName("postern", rule)] } };
-      const [booted, started] = await Promise.all([
-        bootClusters(await requireBinaries(), [options, options]),
-        startDynamoDb(),
-      ]);
-      stops.push(...booted.map(({ stop }) => stop), started.stop);
-      dynamoDb = started;
+      const booting = bootClusters(await requireBinaries(), [options, options]);
+      const [booted, startedDynamoDb] = await Promise.all([booting, startDynamoDb()]);
+      dynamoDb = startedDynamoDb;
+      stops.push(...booted.map(({ stop }) => stop), dynamoDb.stop);
       for (const [index, name] of names.entries()) if (booted[index]) clusters.set(name, booted[index]);
 
       // The functions are built as `postern build` does, with tokens in place of their role.
@@ -230,12 +228,7 @@ describe(
       const certificate = await readOrCreateServerCertificate(state, "127.0.0.1");
       const gateway = await openImitatedApiGateway(certificate, "127.0.0.1", 0);
       stops.push(gateway.close);
-      gateway.serve(
-        new Map([
-          [rule, answerByRule],
-          ["deny", answerByDenial],
-        ]),
-      );
+      gateway.serve(new Map(Object.entries({ [rule]: answerByRule, deny: answerByDenial })));
 
       await Promise.all(
         names.map(async (name) => {
@@ -251,17 +244,14 @@ describe(
             await post("/api/v1/namespaces", { metadata: { name: namespace, labels: { team: namespace } } });
           // The objects that `npx postern manifests` prints are applied as a deployment applies them.
           const words = ["--config", file, "--cluster", name, "--url", gateway.url, "--output", "json"];
-          const ca = ["--ca", join(state, "ca.crt")];
-          const postern = [join(root, "infra/postern.js"), "manifests", ...words, ...ca];
+          words.push("--ca", join(state, "ca.crt"));
+          const postern = [join(root, "infra/postern.js"), "manifests", ...words];
           const { code, stdout, stderr } = await runProgram(postern, { env: process.env });
           assert.equal(code, 0, stderr);
           const access = { kubeconfig: join(folder, "admin"), context: name };
-          await applyWantedObjectsToCluster(
-            await openClusterApi(name, undefined, access),
-            JSON.parse(stdout).items,
-            "postern",
-          );
-          const denial = {
+          const api = await openClusterApi(name, undefined, access);
+          await applyWantedObjectsToCluster(api, JSON.parse(stdout).items, "postern");
+          const denyingEntry = {
             name: "deny.example.com",
             admissionReviewVersions: ["v1"],
             sideEffects: "None",
@@ -279,15 +269,12 @@ describe(
               },
             ],
           };
-          const metadata = { name: "deny" };
-          await post("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", {
-            metadata,
-            webhooks: [denial],
-          });
+          const configuration = { metadata: { name: "deny" }, webhooks: [denyingEntry] };
+          await post("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", configuration);
           const probe = chooseWrite(random, "kubeflow.org/mpijobs/a/probe", undefined, true, "0").request;
           await waitUntil("the API server did not call the webhooks", async () => {
             await admin({ ...probe, path: `${probe.path}?dryRun=All` });
-            return called.has(`${name} rule`) && called.has(`${name} denial`);
+            return calledWebhooks.has(`${name} rule`) && calledWebhooks.has(`${name} denial`);
           });
           const history = await watchWrites(cluster, collections, measureWorkload);
           histories.set(name, history);
@@ -314,15 +301,15 @@ describe(
         ),
       );
 
-    /** Reports whether all quotas would allow a write beside the objects that clusters store now. */
-    const isFree = (cluster: string, object: string, wanted: Amounts): boolean => {
+    /** Reports whether all quotas would allow an object to use these amounts, beside what the clusters store now. */
+    const wouldBeAllowed = (cluster: string, object: string, wanted: Amounts): boolean => {
       const stored = getHistory(cluster).stored.get(object);
-      const present = stored ? measureWorkload(object, stored) : {};
+      const used = stored ? measureWorkload(object, stored) : {};
       return quotas
         .filter((quota) => covers(quota, object))
         .every((quota) =>
           listHard(quota).every(([name, hard]) => {
-            const growth = (wanted[name] ?? 0) - (present[name] ?? 0);
+            const growth = (wanted[name] ?? 0) - (used[name] ?? 0);
             return growth <= 0 || sumStored(quota, name) + growth <= hard;
           }),
         );
@@ -335,6 +322,7 @@ describe(
       for (const [key, value] of values) {
         // The rule's functions have written these values.
         const stored = value as Kept;
+        // The third part of a key is the kind of the value. Then come the quota and, for reservations, the cluster.
         const [, , kind, quota = "", , cluster] = key.split("/");
         if (kind === "quota") read.sums.set(quota, stored);
         for (const [object, reservation] of Object.entries(stored.objects ?? {}))
@@ -343,10 +331,7 @@ describe(
       return read;
     };
 
-    /**
-     * Calls a function as the schedule does, again until a call isn't interrupted. Returns the lines that the function
-     * logs.
-     */
+    /** Starts a recount as the schedule does, until a call isn't killed. Returns the lines that the function logs. */
     const recount = async (): Promise<string[]> => {
       for (;;) {
         const { fault, lines } = await processes.run(program, program, { reconcile: true }, "live");
@@ -395,11 +380,11 @@ describe(
         }
         if (/exceeded (quota|unseen): /.test(message)) {
           results.refused++;
-          if (isFree(cluster, object, write.wanted)) results.refusedButFree++;
+          if (wouldBeAllowed(cluster, object, write.wanted)) results.refusedButFree++;
           return "refused";
         }
-        if (/bad luck/.test(message)) return denied;
-        if (/failed calling webhook/.test(message)) return failed;
+        if (/bad luck/.test(message)) return deniedByOther;
+        if (/failed calling webhook/.test(message)) return failedWithFunction;
         if (code === 404 || code === 409) return "overtaken";
         if ([0, 429, 504].includes(code) || (code === 500 && overload.test(message))) return "failed under load";
         faults.push(`${write.what} ${object}: ${code} ${message}`);
@@ -423,18 +408,18 @@ describe(
         while (!isOver()) {
           const cluster = random.pick(names);
           const { client } = clients.get(cluster) ?? assert.fail();
-          const object = [random.pick(resources), random.pick(namespaces), `w${random.drawBelow(objectNames)}`].join(
-            "/",
-          );
+          const path = [random.pick(resources), random.pick(namespaces), `w${random.drawBelow(objectNames)}`];
+          const object = path.join("/");
           const number = `${numbers++}`;
           const stored = getHistory(cluster).stored.get(object);
           const write = chooseWrite(random, object, stored, random.decide(isUpward() ? 0.95 : 0.3), number);
           // While quotas are filled, clients repeat a write until it is stored or a quota refuses it. Later, some
           // clients give up, and the quota stays charged for some time.
-          for (let turn = 0; turn < 20 && !isOver(); turn++) {
+          for (let tries = 0; tries < 20 && !isOver(); tries++) {
             const outcome = await send(client, cluster, object, write, number);
             count(`${write.what} ${outcome}`);
-            if ((outcome !== denied && outcome !== failed) || (!isUpward() && random.decide(0.3))) break;
+            const mayBeRepeated = outcome === deniedByOther || outcome === failedWithFunction;
+            if (!mayBeRepeated || (!isUpward() && random.decide(0.3))) break;
           }
         }
         for (const { close } of clients.values()) close();
@@ -449,20 +434,16 @@ describe(
         await wait(seconds * 500);
         counts.recounts = (await recount()).flatMap((line) => /"done":"(.*)"/.exec(line)?.[1] ?? []).join("; ");
       };
-      const readAgain = async () => {
+      const readLedgerRepeatedly = async () => {
         for (; !isOver(); await wait(500)) reads.push(await readLedger());
       };
 
       isDenying = true;
-      await Promise.all([
-        ...Array.from({ length: clients }, writeAsClient),
-        killFunctions(),
-        recountOnce(),
-        readAgain(),
-      ]);
+      const writing = Array.from({ length: clients }, writeAsClient);
+      await Promise.all([...writing, killFunctions(), recountOnce(), readLedgerRepeatedly()]);
       isDenying = false;
       while (unanswered.size > 0) await Promise.allSettled(unanswered);
-      await waitUntil("watch events are missing", async () => (await listMissing()).length === 0);
+      await waitUntil("watch events are missing", async () => (await listUnwatched()).length === 0);
 
       assert.deepEqual([...faults, ...[...histories.values()].flatMap((history) => history.faults)], []);
       const writes = new Map([...histories].map(([name, history]) => [name, history.readWrites()]));
@@ -489,10 +470,9 @@ describe(
             for (const quota of quotas.filter((candidate) => covers(candidate, object)))
               for (const [name] of listHard(quota)) {
                 const reserved = toNumber(reservations.get(`${quota.name}/${cluster}/${object}`)?.used[name]);
-                if ((amounts[name] ?? 0) > reserved)
-                  exceeded.add(
-                    `${cluster} ${object} stores ${amounts[name]} ${name}, of which ${reserved} are reserved`,
-                  );
+                const stored = amounts[name] ?? 0;
+                if (stored > reserved)
+                  exceeded.add(`${cluster} ${object} stores ${stored} ${name}, of which ${reserved} are reserved`);
               }
           }
       const { attempts, admitted, refused, refusedButFree } = results;
@@ -510,17 +490,19 @@ describe(
       assert.deepEqual([...exceeded], []);
     });
 
-    /** Starts functions whose clock is ahead, and a ledger with the same clock. */
+    /**
+     * Returns a program whose clock is ahead by these milliseconds, with a proxy that gives the ledger this clock, too.
+     */
     const moveClock = async (milliseconds: number): Promise<Program> => {
-      const later = await startFaultyDynamoDb(dynamoDb.url);
-      stops.push(later.stop);
-      later.setFaults(() => ({ skew: milliseconds }));
+      const laterDynamoDb = await startFaultyDynamoDb(dynamoDb.url);
+      stops.push(laterDynamoDb.stop);
+      laterDynamoDb.setFaults(() => ({ skew: milliseconds }));
       const clock = `const Now = Date; globalThis.Date = class extends Now {
         static now = () => Now.now() + ${milliseconds};
         constructor(...words) { super(...(words.length > 0 ? words : [Date.now()])); }
       };`;
       const preload = `--import=data:text/javascript,${encodeURIComponent(clock)}`;
-      const variables = { NODE_OPTIONS: preload, ...buildDynamoDbVariables(later.url) };
+      const variables = { NODE_OPTIONS: preload, ...buildDynamoDbVariables(laterDynamoDb.url) };
       return {
         ...program,
         environment: { ...program.environment, ...variables },
@@ -529,7 +511,7 @@ describe(
       };
     };
 
-    it("equal the stored objects after a recount", async () => {
+    it("count exactly the stored objects after a recount", async () => {
       if (isLongRun) await wait(quiet);
       program = await moveClock(recountInterval + (isLongRun ? 0 : quiet));
       const lines = await recount();
@@ -551,22 +533,24 @@ describe(
             if (covers(quota, object))
               stored.set(`${quota.name}/${cluster}/${object}`, toNumbers(measureWorkload(object, one), hard));
         for (const key of new Set([...reserved.keys(), ...stored.keys()])) {
-          const [left, right] = [reserved.get(key), stored.get(key)];
-          if (!isDeepStrictEqual(left, right))
-            differences.push(`${key}: reserved ${JSON.stringify(left)}, stored ${JSON.stringify(right)}`);
+          const [reservedAmounts, storedAmounts] = [reserved.get(key), stored.get(key)];
+          const text = `${key}: reserved ${JSON.stringify(reservedAmounts)}, stored ${JSON.stringify(storedAmounts)}`;
+          if (!isDeepStrictEqual(reservedAmounts, storedAmounts)) differences.push(text);
         }
         const clusters = sums.get(quota.name)?.clusters;
         if (clusters) differences.push(`${quota.name}: ${JSON.stringify(clusters)} are unseen`);
         for (const name of hard) {
-          const [left, right] = [toNumber(sums.get(quota.name)?.used?.[name]), sumStored(quota, name)];
-          if (left !== right) differences.push(`${quota.name} ${name}: the sum is ${left}, and ${right} are stored`);
+          const [counted, storedSum] = [toNumber(sums.get(quota.name)?.used?.[name]), sumStored(quota, name)];
+          if (counted !== storedSum)
+            differences.push(`${quota.name} ${name}: the sum is ${counted}, and ${storedSum} are stored`);
         }
       }
       assert.deepEqual(differences, []);
     });
 
-    const listMissing = async (): Promise<string[]> => {
-      const missing: string[] = [];
+    /** Returns the objects whose newest write has caused no watch event yet. */
+    const listUnwatched = async (): Promise<string[]> => {
+      const unwatched: string[] = [];
       for (const name of names)
         for (const [resource, path] of Object.entries(collections)) {
           const { body } = await getCluster(name).admin({ method: "GET", path });
@@ -580,9 +564,9 @@ describe(
           const storedNames = [...stored.keys()].filter((object) => object.startsWith(resource));
           for (const object of new Set([...storedNames, ...versions.keys()]) as Set<string>)
             if (versions.get(object) !== stored.get(object)?.metadata.resourceVersion)
-              missing.push(`${name} ${object}`);
+              unwatched.push(`${name} ${object}`);
         }
-      return missing;
+      return unwatched;
     };
   },
 );

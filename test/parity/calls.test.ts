@@ -13,8 +13,9 @@ import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { evaluateMatchCondition } from "../../infra/testing/cel-condition.ts";
 import { listPluginPorts } from "./plugins.ts";
 
-it("ports that read nothing are called only for requests that they refuse or change, except for those that no condition recognizes", async () => {
-  const idle: string[] = [];
+it("matchConditions let a rule be called only for requests that it refuses or changes, with exceptions", async () => {
+  // The cases of rules that reimplement a plugin and don't read the cluster. No CEL condition can recognize them.
+  const casesWithoutEffect: string[] = [];
   for (const listed of listPluginPorts(await readCatalogue()).filter(({ rule }) => !rule.needs))
     for (const entry of await readCases(listed)) {
       const phase = getCasePhase(entry);
@@ -24,9 +25,9 @@ it("ports that read nothing are called only for requests that they refuse or cha
       if (!conditions.every((expression) => evaluateMatchCondition(expression, review.request))) continue;
       const { outcome, refused } = await evaluateCase(listed, entry, review);
       if (!refused && isDeepStrictEqual([outcome.patch ?? [], outcome.warnings ?? []], [[], []]))
-        idle.push(`${listed.name}/${phase}: ${entry.name}`);
+        casesWithoutEffect.push(`${listed.name}/${phase}: ${entry.name}`);
     }
-  assert.deepEqual(idle, [
+  assert.deepEqual(casesWithoutEffect, [
     "always-pull-images/mutate: does not change a container that is added for debugging",
     "always-pull-images/validate: admits a container that is added for debugging",
     "default-toleration-seconds/mutate: does not replace seconds in a pod with the keep annotation",

@@ -22,6 +22,7 @@ type AnswerPair = [
   earlier?: readonly ComparableServerAnswer[],
 ];
 type Row = [verdict: ParityComparisonResult["verdict"], ...pair: AnswerPair];
+/** Verifies the verdicts of comparisons: in each row a verdict, upstream's answer and the rule's answer. */
 const verify = (rows: Row[], rule = "some-rule", minor = "1.36") => {
   for (const [index, [verdict, wanted, actual, earlier]] of rows.entries())
     assert.equal(
@@ -30,9 +31,9 @@ const verify = (rows: Row[], rule = "some-rule", minor = "1.36") => {
       `row ${index}: ${formatAnswerDiff(wanted, actual)}`,
     );
 };
-/** Verifies that a rule has a known difference, which no other rule has, and that the others are different. */
-const verifyKnown = (rule: string, known: AnswerPair[], others: AnswerPair[], minor?: string) => {
-  const rows = [...known.map((pair): Row => ["known", ...pair]), ...others.map((pair): Row => ["different", ...pair])];
+/** Verifies that the pairs `known` differ in a way that is known only for this rule, and `unknown` in no known way. */
+const verifyKnown = (rule: string, known: AnswerPair[], unknown: AnswerPair[], minor?: string) => {
+  const rows = [...known.map((pair): Row => ["known", ...pair]), ...unknown.map((pair): Row => ["different", ...pair])];
   verify(rows, rule, minor);
   verify(known.map((pair): Row => ["different", ...pair]));
 };
@@ -41,6 +42,7 @@ const buildRefusal = (...faults: string[]) =>
 const buildStatus = (code: number, message: string) =>
   answer(code, { message, ...(code === 403 && { reason: "Forbidden" }) });
 
+/** Pairs of answers in compare-answers.yaml, by the verdict of the comparison. */
 interface Sample {
   name: string;
   rule?: string;
@@ -51,7 +53,7 @@ interface Sample {
   different?: Pair[];
 }
 type StatedAnswer = { code: number; body: object; warnings?: string[]; audit?: Record<string, string> };
-/** `after` is what the rule's server answered before. */
+/** `after` is the answer of the rule's server to an earlier request. */
 type Pair = Record<"upstream" | "ours", StatedAnswer> & { after?: StatedAnswer };
 
 const samples: Sample[] = parse(readFileSync(new URL("compare-answers.yaml", import.meta.url), "utf8"));
@@ -76,8 +78,9 @@ describe("a comparison", () => {
       for (const one of everyPort ? ports : [rule]) verifyKnown(one, toPairs(known), toPairs(different), minor);
     });
 
-  it("accepts any denial of a policy if upstream's is one of them, and the first failure of any policy", () => {
+  it("accepts another policy's denial or failure if the rule has upstream's denial or failure, too", () => {
     const deny = (policy: string, code = 422, audit = {}) => answer(code, { message: `${policy} denied` }, [], audit);
+    // The rule's webhook entries for the policies a and b deny the request.
     const verdict = (wanted: ComparableServerAnswer, actual: ComparableServerAnswer, minor = "1.36") =>
       comparePluginAndPortAnswers({ rule: "validating-admission-policy", minor }, wanted, actual, {
         denials: [deny("a"), deny("b", 403)],
@@ -98,11 +101,12 @@ describe("a comparison", () => {
     assert.equal(verdict(failed("c"), failed("a", "b")), "different");
     assert.equal(verdict(failed(), failed("a", "b")), "different");
     assert.equal(verdict(failed("a", "b"), failed("b")), "different");
+    // From Kubernetes 1.37 on, upstream's audit annotation has the failures of all policies.
     assert.equal(verdict(failed("b"), failed("a", "b"), "1.37"), "different");
     assert.equal(verdict(failed("b", "a"), failed("a", "b"), "1.37"), "equal");
   });
 
-  it("ignores the order of warnings of several policies, but not of one", () => {
+  it("ignores the order of the policies that warn, but not the order of the warnings of one policy", () => {
     const warn = (...texts: string[]) =>
       answer(
         201,
@@ -116,69 +120,78 @@ describe("a comparison", () => {
     ]);
   });
 
-  it("ignores the order of a LimitRange's faults in one container, but not across containers, pods and bounds", () => {
+  it("ignores the order of neighbouring faults with the same bound of a LimitRange, but no other order", () => {
     const cpu = "maximum cpu usage per Container is 2, but limit is 8";
     const memory = "maximum memory usage per Container is 2Gi, but limit is 8Gi";
-    const least = "minimum cpu usage per Container is 1.  No request is specified";
+    const minimum = "minimum cpu usage per Container is 1.  No request is specified";
     const podLimit = "maximum cpu usage per Pod is 3, but limit is 9";
     const ratio = "cpu max limit to request ratio per Container is 2, but no limit is specified or limit is 0";
-    const others = [
+    const differentFaults = [
       [cpu],
-      [cpu, least, memory],
+      [cpu, minimum, memory],
       [podLimit, cpu, memory],
       [ratio, cpu, memory],
       [cpu, cpu.replace("8", "9")],
     ];
     verify([
-      ["equal", buildRefusal(least, cpu, memory, ratio, podLimit), buildRefusal(least, memory, cpu, ratio, podLimit)],
-      ...others.map((faults): Row => ["different", buildRefusal(cpu, memory), buildRefusal(...faults)]),
+      [
+        "equal",
+        ...([
+          [cpu, memory],
+          [memory, cpu],
+        ].map((faults) => buildRefusal(minimum, ...faults, ratio, podLimit)) as AnswerPair),
+      ],
+      ...differentFaults.map((faults): Row => ["different", buildRefusal(cpu, memory), buildRefusal(...faults)]),
       ["different", buildRefusal(cpu, podLimit), buildRefusal(podLimit, cpu)],
-      ["different", buildRefusal(least, cpu), buildRefusal(cpu, least)],
+      ["different", buildRefusal(minimum, cpu), buildRefusal(cpu, minimum)],
     ]);
   });
 
   const claims = "other than status.quantity and status.conditions:";
   const request = 'PodCertificateRequest for pod "a/b"';
-  const unread = "the PEM block holds no PKCS #10 certificate request in DER";
+  const unparsable = "the PEM block holds no PKCS #10 certificate request in DER";
   const differs = `${request} contains pod UID ("0") which differs from running pod`;
   const inconsistent = `${request} names node UID "0", inconsistent with the running node`;
-  const toKubelets: [code: number, upstream: string, ours: string][] = [
+  const refusalsOfKubelets: [code: number, upstream: string, ours: string][] = [
     [403, "node n1 UID mismatch: expected 0 got ?", "node n1 UID mismatch: expected 0 got another"],
     [403, `${claims} @@ -3 +4\n b`, `${claims} metadata.labels`],
-    [403, "unable to parse csr: asn1: syntax error", `unable to parse csr: ${unread}`],
+    [403, "unable to parse csr: asn1: syntax error", `unable to parse csr: ${unparsable}`],
     [500, `${differs} "?"`, differs],
     [500, `${inconsistent} ("?")`, inconsistent],
   ];
-  for (const [code, upstreamText, ours] of toKubelets)
-    it(`accepts another text for a kubelet: ${ours}`, () => {
-      const [there, here] = [upstreamText, ours].map((text) => `pods "s0" is forbidden: ${text}`) as [string, string];
-      const upstream = buildStatus(code, there);
+  for (const [code, upstreamText, ruleText] of refusalsOfKubelets)
+    it(`accepts that the rule refuses a kubelet by the text "${ruleText}", and upstream by another text`, () => {
+      const upstreamMessage = `pods "s0" is forbidden: ${upstreamText}`;
+      const ruleMessage = `pods "s0" is forbidden: ${ruleText}`;
+      const upstream = buildStatus(code, upstreamMessage);
       verifyKnown(
         "node-restriction",
-        [[upstream, buildStatus(403, here)]],
+        [[upstream, buildStatus(403, ruleMessage)]],
         [
-          [upstream, buildStatus(403, `${here}!`.replace("pods", "nodes"))],
-          [buildStatus(201, there), buildStatus(403, here)],
-          [upstream, buildStatus(201, here)],
-          [upstream, { ...buildStatus(403, here), warnings: ["c"] }],
+          [upstream, buildStatus(403, `${ruleMessage}!`.replace("pods", "nodes"))],
+          [buildStatus(201, upstreamMessage), buildStatus(403, ruleMessage)],
+          [upstream, buildStatus(201, ruleMessage)],
+          [upstream, { ...buildStatus(403, ruleMessage), warnings: ["c"] }],
         ],
       );
     });
 
   it("accepts diffs in messages of API validation that differ only in empty values", () => {
-    // The old text has 20 lines from l1 to l20, but with Env as l5 and Image as l15.
-    const old = Array.from(
-      { length: 20 },
-      (_, index) => ({ 4: '"Env": null,', 14: '"Image": "a",' })[index] ?? `l${index + 1}`,
-    );
-    const getLine = (number: number) => ` ${old[number - 1]}`;
+    // The old text has 20 lines from l1 to l20, but Env instead of l5, and Image instead of l15.
+    const oldLines = Array.from({ length: 20 }, (_, index) => `l${index + 1}`)
+      .with(4, '"Env": null,')
+      .with(14, '"Image": "a",');
+    /**
+     * Builds a hunk with the old lines from `start` to `end`. These lines replace the old line with the number
+     * `changed`.
+     */
     const buildHunk = (start: number, end: number, changed: number, ...added: string[]) =>
       [
         `@@ -${start},${end - start + 1} +${start},${end - start + added.length} @@`,
-        ...Array.from({ length: changed - start }, (_, index) => getLine(start + index)),
-        `-${old[changed - 1]}`,
-        ...added.map((text) => `+${text}`),
-        ...Array.from({ length: end - changed }, (_, index) => getLine(changed + 1 + index)),
+        ...oldLines.slice(start - 1, changed - 1).map((line) => ` ${line}`),
+        `-${oldLines[changed - 1]}`,
+        ...added.map((line) => `+${line}`),
+        ...oldLines.slice(changed, end).map((line) => ` ${line}`),
         "",
       ].join("\n");
     const buildInvalid = (...hunks: string[]) =>
@@ -200,7 +213,7 @@ describe("a comparison", () => {
     );
   });
 
-  it("shows both sides, and equal lines only near a difference", () => {
+  it("is shown as a diff of both answers, with equal lines only near a difference", () => {
     const body = { a: 1, b: 2, c: 3, d: 4, e: 5 };
     assert.equal(
       formatAnswerDiff(answer(200, body), answer(200, { ...body, e: 6 })),

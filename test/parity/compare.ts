@@ -5,9 +5,9 @@ import { findOldIndexesOfLines } from "../../infra/diff/alignment.ts";
 import { selectNewest } from "./generators/served-versions.ts";
 import type { RequestWithAnswer } from "./sequence-sender.ts";
 
-/** Fields whose values differ between any two servers: only their presence is compared. */
+/** Fields whose values differ between any two servers, with the reasons. Only the presence of a field is compared. */
 const serverFields: Record<string, string> = {
-  uid: "made for each object",
+  uid: "created for each object",
   resourceVersion: "counts the writes of a server",
   creationTimestamp: "a time",
   deletionTimestamp: "a time",
@@ -21,7 +21,7 @@ const serverFields: Record<string, string> = {
   clusterIPs: "drawn at random",
   nodePort: "drawn at random",
   healthCheckNodePort: "drawn at random",
-  time: "when a manager of fields last changed them",
+  time: "the time of a field manager's last write",
   token: "signed by a server",
   expirationTimestamp: "a time",
 };
@@ -111,20 +111,21 @@ type Body = Record<string, unknown>;
 
 /** Sorts the lists in an answer whose order is random; each key says why. */
 const orderings: Record<string, (body: Body) => Body> = {
-  "a list goes by names, of which the API server made some": (body) =>
+  "a list is sorted by names, some of which the API server generated": (body) =>
     Array.isArray(body.items) ? { ...body, items: body.items.map(sortManagers).toSorted(compareText) } : body,
 
-  "managers of fields go by the second in which they came": (body) => sortManagers(body),
+  "field managers are sorted by the second in which they wrote": (body) => sortManagers(body),
 
-  "what API validation finds in a map, in Go's order of maps": (body) => {
+  "API validation lists the errors of a map in Go's random order of maps": (body) => {
     const texts = [...new Set(listCauses(body)?.map(({ field, message }) => `${field}: ${message}`))];
     const listedTexts = `[${texts.join(", ")}]`;
     const message = String(body.message);
     if (texts.length < 2 || !message.endsWith(listedTexts)) return body;
+    // The message repeats the causes at its end, so the sorted causes are enough.
     return { ...sortCauses(body), message: message.slice(0, -listedTexts.length) };
   },
 
-  "what a LimitRange has against a container or a pod, in Go's order of maps": (body) => {
+  "LimitRanger lists the exceeded limits of a container or a pod in Go's random order of maps": (body) => {
     const [, start, list] =
       /^(.* is forbidden: )\[(.* per (?:Container|Pod|PersistentVolumeClaim) is .*)\]$/.exec(String(body.message)) ??
       [];
@@ -133,17 +134,17 @@ const orderings: Record<string, (body: Body) => Body> = {
     return { ...body, message: `${start}[${sortRuns(faults, getFaultKind).join(", ")}]` };
   },
 
-  "the managers that a field is in conflict with, in Go's order of maps": (body) =>
+  "the conflicting field managers are listed in Go's random order of maps": (body) =>
     listCauses(body)?.every(({ reason }) => reason === "FieldManagerConflict") ? sortCauses(body) : body,
 
-  "what bindings of MutatingAdmissionPolicies refuse, in Go's order of maps": (body) => {
+  "denials by MutatingAdmissionPolicies are listed in Go's random order of maps": (body) => {
     const texts = listCauses(body)?.map(({ message = "" }) => message) ?? [];
     const areDenials = texts.every((text) => /^policy '.* with binding '.* denied request: /s.test(text));
     if (texts.length < 2 || !areDenials || !texts.includes(String(body.message))) return body;
     return { ...sortCauses(body), message: texts.toSorted()[0] };
   },
 
-  "what a strategic patch has twice, in Go's order of maps": (body) => {
+  "the duplicates in a strategic merge patch are listed in Go's random order of maps": (body) => {
     const [start, ...errors] = String(body.message).split(": errors:\n");
     return errors.length > 0 ? { ...body, message: [start, ...errors.join("\n").split("\n").sort()].join("\n") } : body;
   },
@@ -195,7 +196,7 @@ const replaceNames = (text: string, name: string, sequence: string) =>
     `${sequence}-?`,
   );
 
-/** An intended difference between the answers of a plugin and of its port, with the reason for it. */
+/** An intended difference between the answers of a plugin and of the rule that reimplements it, with the reason. */
 interface KnownDifference {
   reason: string;
   /** The rules that have this difference and list it in their READMEs. */
@@ -461,16 +462,17 @@ const knownDifferences: KnownDifference[] = [
 /** Matches a refusal by a quota. The groups are the text up to the cause, and the quota's name. */
 const quotaRefusal = /^(.* is forbidden: )(?:exceeded quota|failed quota|status unknown for quota): ([^:,]+)[:,]/;
 
-/** Deletes the audit annotations that only PodSecurity writes, because its port isn't called for such requests. */
+/**
+ * Deletes from the plugin's answer the audit annotations that only PodSecurity writes: the API server doesn't call the
+ * rule `pod-security` for such requests. `actual` is the rule's answer.
+ */
 const deleteUncalledAudit = ({ audit = {}, ...answer }: ComparableServerAnswer, actual: ComparableServerAnswer) => {
+  const isOnlyOfPlugin = ([key, value]: [string, string]) =>
+    key === "exempt" ||
+    (key === "enforce-policy" && value.startsWith("privileged:")) ||
+    (key === "error" && value.startsWith("Failed to parse policy: "));
   const kept = Object.entries(audit).filter(
-    ([key, value]) =>
-      actual.audit?.[key] !== undefined ||
-      !(
-        key === "exempt" ||
-        (key === "enforce-policy" && value.startsWith("privileged:")) ||
-        (key === "error" && value.startsWith("Failed to parse policy: "))
-      ),
+    (annotation) => actual.audit?.[annotation[0]] !== undefined || !isOnlyOfPlugin(annotation),
   );
   return kept.length > 0 ? { ...answer, audit: Object.fromEntries(kept) } : answer;
 };
@@ -493,8 +495,8 @@ const deleteTopologyLabels = (answer: ComparableServerAnswer): unknown =>
   });
 
 /**
- * Reports whether both answers refuse the request alike, if `rewrite` turns the message of the plugin into that of the
- * rule.
+ * Reports whether both answers refuse the request with equal details and warnings, and `rewrite` turns the message of
+ * the plugin into the message of the rule.
  */
 const isSameRefusal = (
   wanted: ComparableServerAnswer,
@@ -502,13 +504,11 @@ const isSameRefusal = (
   rewrite: (text: string) => string | undefined,
 ): boolean => {
   const [{ details, reason }, ours] = [Object(wanted.body), Object(actual.body)];
-  // kube-apiserver's plain 500 has neither details nor a reason, so they can't be compared with the rule's.
-  const isAlike =
-    wanted.code === 500
-      ? reason === undefined
-      : wanted.code === 403 && isSame([details, reason], [ours.details, ours.reason]);
+  const isForbiddenAlike = wanted.code === 403 && isSame([details, reason], [ours.details, ours.reason]);
+  // A plain 500 of kube-apiserver has neither details nor a reason that could be compared.
+  const isPlain500 = wanted.code === 500 && reason === undefined;
   const isRefused = actual.code === 403 && ours.reason === "Forbidden" && isSame(wanted.warnings, actual.warnings);
-  return isAlike && isRefused && rewrite(getMessage(wanted)) === getMessage(actual);
+  return (isForbiddenAlike || isPlain500) && isRefused && rewrite(getMessage(wanted)) === getMessage(actual);
 };
 
 const getMessage = ({ body }: ComparableServerAnswer) => String(Object(body).message);
@@ -583,9 +583,7 @@ const buildNewLines = (diff: string, oldLines: Map<number, string>, length: numb
   return lines;
 };
 
-/**
- * Sorts the tolerations of pods with a RuntimeClass, after `drop` has dropped some and `replace` has replaced some.
- */
+/** In pods with a RuntimeClass: drops some tolerations by `drop`, then changes each by `replace`, then sorts them. */
 const sortTolerations = (
   answer: ComparableServerAnswer,
   replace = (toleration: unknown, _runtimeClass: string) => toleration,
@@ -605,12 +603,8 @@ const deleteCovered = (tolerations: Toleration[]) => mergeTolerations(toleration
  * Replaces the toleration that the plugin adds by that of the RuntimeClass `impatient`, which surroundings.yaml has.
  */
 const applyRuntimeClass = (toleration: unknown, runtimeClass: string) => {
-  const added = {
-    key: "node.kubernetes.io/not-ready",
-    operator: "Exists",
-    effect: "NoExecute",
-    tolerationSeconds: 300,
-  };
+  const key = "node.kubernetes.io/not-ready";
+  const added = { key, operator: "Exists", effect: "NoExecute", tolerationSeconds: 300 };
   return runtimeClass === "impatient" && isSame(toleration, added) ? { ...added, tolerationSeconds: 30 } : toleration;
 };
 
@@ -664,13 +658,13 @@ export const comparePluginAndPortAnswers = (
   // If several policies deny a request, upstream returns one of their denials at random, and so does the rule. If
   // upstream's denial is one of those of the rule, then any of them is accepted.
   const isDenialOfRule = denials.some((denial) => isSame(adjustFailures(wanted, denial, minor), denial));
-  const accepted = isDenialOfRule ? [adjusted, ...denials] : [adjusted];
-  if (accepted.some((answer) => isSame(answer, actual))) return { verdict: "equal" };
+  const acceptedAnswers = isDenialOfRule ? [adjusted, ...denials] : [adjusted];
+  if (acceptedAnswers.some((answer) => isSame(answer, actual))) return { verdict: "equal" };
   const known = knownDifferences.find(
     ({ rules, since = { "1.0": true }, isInAudit, explains }) =>
       rules.includes(rule) &&
       selectNewest(since, minor) &&
-      accepted.some(
+      acceptedAnswers.some(
         (answer) => (isInAudit || isSame(answer.audit, actual.audit)) && explains(answer, actual, earlier, before),
       ),
   );
@@ -678,19 +672,21 @@ export const comparePluginAndPortAnswers = (
 };
 
 /**
- * Up to Kubernetes 1.36, upstream's audit annotation has only the first of all policies' failures, in random order, and
- * the rule's has all of them. If upstream's failure is one of the rule's, returns upstream's answer with all failures
- * of the rule; otherwise returns it unchanged.
+ * Up to Kubernetes 1.36, upstream's audit annotation has the failure of only one policy, which is chosen at random, and
+ * the rule's annotation has the failures of all policies. If upstream's failure is one of the rule's failures, returns
+ * upstream's answer with all failures of the rule; otherwise returns upstream's answer unchanged.
  */
 const adjustFailures = (
   wanted: ComparableServerAnswer,
   actual: ComparableServerAnswer,
   minor: string,
 ): ComparableServerAnswer => {
-  const [one, all] = [wanted, actual].map(({ audit }): unknown[] => JSON.parse(audit?.validation_failure ?? "[]"));
-  const isFailureOfRule = one?.length === 1 && all?.some((failure) => isSame(failure, one[0]));
+  const listFailures = ({ audit }: ComparableServerAnswer): unknown[] => JSON.parse(audit?.validation_failure ?? "[]");
+  const [first, ...more] = listFailures(wanted);
+  const ruleFailures = listFailures(actual);
+  const isFailureOfRule = more.length === 0 && ruleFailures.some((failure) => isSame(failure, first));
   if (!isFailureOfRule || !selectNewest({ "1.0": true, "1.37": false }, minor)) return wanted;
-  return { ...wanted, audit: { ...wanted.audit, validation_failure: toCanonicalJson(all) } };
+  return { ...wanted, audit: { ...wanted.audit, validation_failure: toCanonicalJson(ruleFailures) } };
 };
 
 /**
@@ -698,8 +694,7 @@ const adjustFailures = (
  * are shown only near a difference.
  */
 export const formatAnswerDiff = (wanted: ComparableServerAnswer, actual: ComparableServerAnswer): string => {
-  const [one, other] = [wanted, actual].map((value) => toLines(value));
-  return formatLines(one ?? [], other ?? []);
+  return formatLines(toLines(wanted), toLines(actual));
 };
 
 /** Returns an API server's answer as lines of JSON. Texts with line breaks become several lines. */
@@ -708,22 +703,24 @@ const toLines = (value: ComparableServerAnswer) =>
     .replaceAll("\\n", "\n    | ")
     .split("\n");
 
-const formatLines = (one: string[], other: string[]): string => {
+/** Formats a diff of two lists of lines. */
+const formatLines = (oldLines: string[], newLines: string[]): string => {
   const lines: string[] = [];
   let next = 0;
   const deleteUntil = (end: number) => {
-    for (; next < end; next++) lines.push(`- ${one[next]}`);
+    for (; next < end; next++) lines.push(`- ${oldLines[next]}`);
   };
-  const aligned = findOldIndexesOfLines(one, other);
-  for (const [index, old] of aligned.entries()) {
-    if (old >= 0) deleteUntil(old);
+  // For each new line, the index of the equal old line, or -1 for an added line.
+  const oldIndexes = findOldIndexesOfLines(oldLines, newLines);
+  for (const [index, oldIndex] of oldIndexes.entries()) {
+    if (oldIndex >= 0) deleteUntil(oldIndex);
     // Before the first added line of a run, the deleted lines are shown.
-    else if (index === 0 || (aligned[index - 1] ?? -1) >= 0)
-      deleteUntil(aligned.slice(index).find((kept) => kept >= 0) ?? one.length);
-    lines.push(`${old < 0 ? "+" : " "} ${other[index]}`);
-    if (old >= 0) next = old + 1;
+    else if (index === 0 || (oldIndexes[index - 1] ?? -1) >= 0)
+      deleteUntil(oldIndexes.slice(index).find((kept) => kept >= 0) ?? oldLines.length);
+    lines.push(`${oldIndex < 0 ? "+" : " "} ${newLines[index]}`);
+    if (oldIndex >= 0) next = oldIndex + 1;
   }
-  deleteUntil(one.length);
+  deleteUntil(oldLines.length);
   const isNear = (index: number) =>
     lines.slice(Math.max(0, index - 2), index + 3).some((line) => !line.startsWith("  "));
   return lines.filter((_, index) => isNear(index)).join("\n");

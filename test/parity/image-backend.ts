@@ -7,8 +7,8 @@ import { breakGlassAnnotation } from "./generators/scenarios.ts";
 import { openScriptedWebhookEndpoints, type TestEndpointScript } from "./scripted-endpoints.ts";
 
 /**
- * Opens a backend that requires a client certificate. For each script, writes a kubeconfig to the folder. The
- * certificates and the key are in files, too. Returns the paths of the kubeconfigs.
+ * Opens a backend that answers by scripts and requires a client certificate. Writes the certificates and, for each
+ * script, a kubeconfig to the folder. Returns the paths of the kubeconfigs.
  */
 export const openImageBackend = async <Name extends string>(
   folder: string,
@@ -42,12 +42,12 @@ export const openImageBackend = async <Name extends string>(
 export const answerAboutImages: TestEndpointScript = (review) => {
   const { containers, annotations } = Object(Object(review).spec);
   const images: string[] = [containers].flat().map((container) => String(Object(container).image));
-  const has = (part: string) => images.some((image) => image.includes(part));
+  const hasImageWith = (part: string) => images.some((image) => image.includes(part));
   const answer = (status: object) => ({ body: JSON.stringify({ ...Object(review), status }) });
   if (Object(annotations)[breakGlassAnnotation] !== undefined) return answer({ allowed: true });
-  if (has("@sha256")) return { code: 404, body: "nothing here" };
-  if (has("fpga")) return { body: "no JSON" };
-  if (has(":latest")) return answer({ allowed: false, reason: "latest is no version" });
-  if (has(":5000/")) return answer({ allowed: false });
+  if (hasImageWith("@sha256")) return { code: 404, body: "nothing here" };
+  if (hasImageWith("fpga")) return { body: "no JSON" };
+  if (hasImageWith(":latest")) return answer({ allowed: false, reason: "latest is no version" });
+  if (hasImageWith(":5000/")) return answer({ allowed: false });
   return answer({ allowed: true, auditAnnotations: { judged: "yes" } });
 };

@@ -19,15 +19,13 @@ import {
 } from "./parity-report.ts";
 import { listPluginPorts } from "./plugins.ts";
 
-const { parity, fine, wrong, text } = readRows<{
-  parity: PortParityResult;
-  fine: RuleCaseResults;
-  wrong: RuleCaseResults;
-  text: string;
-}>(import.meta.filename);
+// `fine` and `wrong` are results of cases: without a difference, and with two. `text` is the description of `fine`.
+const { parity, fine, wrong, text } = readRows<
+  { parity: PortParityResult; text: string } & Record<"fine" | "wrong", RuleCaseResults>
+>(import.meta.filename);
 
 describe("the compared minors", () => {
-  it("are the newest, all or the stated ones, the oldest first", () => {
+  it("are the newest one by default, all with --write, or those of the option --minor, the oldest first", () => {
     assert.deepEqual(chooseComparedMinors(undefined, false), [newestMinor]);
     assert.deepEqual(chooseComparedMinors(undefined, true), minors);
     assert.deepEqual(chooseComparedMinors("1.37,1.33,1.36", false), ["1.33", "1.36", "1.37"]);
@@ -41,14 +39,14 @@ describe("the results of cases", () => {
 
   it("say why a rule has no plugin to compare with", () => {
     const { beside: _, ...rest } = fine;
-    const lonely = { ...rest, alone: "Kubernetes v1.35.4 has no plugin AlwaysPullImages" };
+    const withoutPlugin = { ...rest, alone: "Kubernetes v1.35.4 has no plugin AlwaysPullImages" };
     assert.match(
-      describeCaseResults([lonely]),
+      describeCaseResults([withoutPlugin]),
       /^- always-pull-images: Kubernetes v1.35.4 has no plugin AlwaysPullImages$/m,
     );
   });
 
-  it("show both sides of each difference", () => {
+  it("show both answers for each difference, and are as expected only without differences", () => {
     const text = describeCaseResults([fine, wrong]);
     assert.ok(
       text.includes(
@@ -73,105 +71,109 @@ describe("the page of results", () => {
     cases: [],
   };
   const newest = { kubernetes: "v1.36.3", rules: [parity], cases: [fine] };
-  const once = insertParityReport(page, { ...run, runs: [older, newest] });
-  const listChanges = (text: string) => {
-    const lines = new Set(once.split("\n"));
+  /** The page after the results of both minors were written. */
+  const fullPage = insertParityReport(page, { ...run, runs: [older, newest] });
+  const listNewLines = (text: string) => {
+    const lines = new Set(fullPage.split("\n"));
     return text.split("\n").filter((line) => !lines.has(line));
   };
 
   it("has the command that wrote it, the differences with reasons, and the calls that conditions save", () => {
-    assert.match(once, /^ {4}npm run parity -- --minor 1\.35,1\.36 --requests 10 --seed 7 --write$/m);
-    assert.match(once, /kube-apiserver v1\.36\.3/);
-    assert.match(once, /^\| rule \| v1\.35\.4 \| v1\.36\.3 \| calls \|/m);
-    assert.match(once, /^\| a-rule \| 9 \/ 1 \/ 2 \| 9 \/ 1 \/ 0 \| 3 \| 2 \| 8 \| 63% \|$/m);
-    assert.match(once, /^\| old-rule \| 9 \/ 1 \/ 0 \| - \| - \| - \| - \| - \|$/m);
-    assert.match(once, /- for a reason \(old-rule, a-rule\)/);
-    assert.match(once, /^\| always-pull-images \| 4 \| 3 \| 1 \| 2 \| - \|$/m);
-    assert.deepEqual(findReportedRun(once), { requests: 10, seed: 7 });
-    assert.deepEqual(listReportedVersions(once), ["v1.35.4", "v1.36.3"]);
+    assert.match(fullPage, /^ {4}npm run parity -- --minor 1\.35,1\.36 --requests 10 --seed 7 --write$/m);
+    assert.match(fullPage, /kube-apiserver v1\.36\.3/);
+    assert.match(fullPage, /^\| rule \| v1\.35\.4 \| v1\.36\.3 \| calls \|/m);
+    assert.match(fullPage, /^\| a-rule \| 9 \/ 1 \/ 2 \| 9 \/ 1 \/ 0 \| 3 \| 2 \| 8 \| 63% \|$/m);
+    assert.match(fullPage, /^\| old-rule \| 9 \/ 1 \/ 0 \| - \| - \| - \| - \| - \|$/m);
+    assert.match(fullPage, /- for a reason \(old-rule, a-rule\)/);
+    assert.match(fullPage, /^\| always-pull-images \| 4 \| 3 \| 1 \| 2 \| - \|$/m);
+    assert.deepEqual(findReportedRun(fullPage), { requests: 10, seed: 7 });
+    assert.deepEqual(listReportedVersions(fullPage), ["v1.35.4", "v1.36.3"]);
     assert.deepEqual([findReportedRun(page), listReportedVersions(page)], [undefined, []]);
   });
 
-  it("is appended to the page, and stays as it is if the same results are written again", () => {
-    assert.ok(once.startsWith(page));
-    const edited = `${once}\nA paragraph below.\n`;
+  it("has the report at its end, and isn't changed if the same results are written again", () => {
+    assert.ok(fullPage.startsWith(page));
+    const edited = `${fullPage}\nA paragraph below.\n`;
     assert.equal(insertParityReport(edited, { ...run, runs: [older, newest] }), edited);
   });
 
-  it("has another version of a minor in the place of the former", () => {
-    const twice = insertParityReport(once, { ...run, seed: 8, runs: [older, { ...newest, kubernetes: "v1.36.4" }] });
-    assert.equal(twice.split("## Generated requests").length, 2);
-    assert.equal(twice, once.replaceAll("v1.36.3", "v1.36.4").replace("--seed 7", "--seed 8"));
+  it("has a newer version of a minor in place of the older version of this minor", () => {
+    const updatedPage = insertParityReport(fullPage, {
+      ...run,
+      seed: 8,
+      runs: [older, { ...newest, kubernetes: "v1.36.4" }],
+    });
+    assert.equal(updatedPage.split("## Generated requests").length, 2);
+    assert.equal(updatedPage, fullPage.replaceAll("v1.36.3", "v1.36.4").replace("--seed 7", "--seed 8"));
   });
 
-  it("has only other rows of the rules that were compared", () => {
+  it("changes only in the lines about the rules that were compared", () => {
     const runs = [{ ...newest, rules: [{ ...parity, equal: 8, known: { "for another": 2 } }], cases: [] }];
-    assert.deepEqual(listChanges(insertParityReport(once, { ...run, runs })), [
+    assert.deepEqual(listNewLines(insertParityReport(fullPage, { ...run, runs })), [
       "| a-rule | 9 / 1 / 2 | 8 / 2 / 0 | 3 | 2 | 8 | 63% |",
       "- for another (a-rule)",
     ]);
   });
 
-  it("has a column more for another minor, and then no other changes but of what is about the newest minor", () => {
+  it("gets one more column for a newer minor, whose numbers of calls replace those of the former newest minor", () => {
     const next = {
       kubernetes: "v1.37.2",
       rules: [{ ...parity, calls: { made: 1, acted: 1, withoutConditions: 2 } }],
       cases: [],
     };
-    const nextReport = insertParityReport(once, { ...run, runs: [next] });
+    const nextReport = insertParityReport(fullPage, { ...run, runs: [next] });
     assert.match(nextReport, /^\| rule \| v1\.35\.4 \| v1\.36\.3 \| v1\.37\.2 \| calls \|/m);
     assert.match(nextReport, /^\| a-rule \| 9 \/ 1 \/ 2 \| 9 \/ 1 \/ 0 \| 9 \/ 1 \/ 0 \| 1 \| 1 \| 2 \| 50% \|$/m);
     assert.match(nextReport, /^\| old-rule \| 9 \/ 1 \/ 0 \| - \| - \| - \| - \| - \| - \|$/m);
     assert.match(nextReport, /^\| always-pull-images \| 4 \| 3 \| 1 \| 2 \| - \|$/m);
   });
 
-  it("has no other cases after a run with an older minor alone", () => {
+  it("keeps its table of cases after a run with only an older minor", () => {
     const runs = [{ ...older, cases: [{ ...fine, cases: 5 }] }];
-    assert.equal(insertParityReport(once, { ...run, runs }), once);
+    assert.equal(insertParityReport(fullPage, { ...run, runs }), fullPage);
   });
 
   it("keeps a known difference until all minors were compared without it", () => {
     const equal = { ...parity, equal: 10, known: {} };
     const listReasons = (runs: MinorParityResults[]) =>
-      insertParityReport(once, { ...run, runs }).match(/^- for .*$/gm) ?? [];
+      insertParityReport(fullPage, { ...run, runs }).match(/^- for .*$/gm) ?? [];
     assert.deepEqual(listReasons([{ ...newest, rules: [equal] }]), ["- for a reason (old-rule, a-rule)"]);
     const bothMinors = [older, newest].map((minor) => ({ ...minor, rules: [equal] }));
     assert.deepEqual(listReasons(bothMinors), ["- for a reason (old-rule)"]);
   });
 
-  it("has no rule that the catalogue doesn't have any more", () => {
-    const text = insertParityReport(once, { ...run, runs: [newest], names: ["a-rule"] });
+  it("loses the lines of a rule that was removed from the catalogue", () => {
+    const text = insertParityReport(fullPage, { ...run, runs: [newest], names: ["a-rule"] });
     assert.doesNotMatch(text, /old-rule|always-pull-images/);
   });
 
-  it("has only another table of cases after a run without requests", () => {
+  it("changes only in its table of cases after a run without requests", () => {
     const cases = [{ ...fine, cases: 5 }];
     const runs = [{ kubernetes: "v1.36.4", rules: [], cases }];
-    const twice = insertParityReport(once, { ...run, runs, requests: 0, seed: 8 });
-    const wanted = once
+    const updatedPage = insertParityReport(fullPage, { ...run, runs, requests: 0, seed: 8 });
+    const wanted = fullPage
       .replace("| always-pull-images | 4 |", "| always-pull-images | 5 |")
       .replace("every rule, sent to kube-apiserver v1.36.3", "every rule, sent to kube-apiserver v1.36.4");
-    assert.equal(twice, wanted);
+    assert.equal(updatedPage, wanted);
   });
 
-  it("keeps the order of errors that an API server lists in any order", () => {
+  it("keeps a line if a later run differs only in the order in which the API server lists errors", () => {
     const insert = (text: string, errors: string) => {
       const notReceivable = [{ name: "has no name", reason: `Pod "a" is invalid: ${errors}` }];
       return insertParityReport(text, { ...run, runs: [{ ...newest, cases: [{ ...fine, notReceivable }] }] });
     };
-    const before = insert(once, "[spec: Required, status: Wrong]");
+    const before = insert(fullPage, "[spec: Required, status: Wrong]");
     assert.ok(before.includes("[spec: Required, status: Wrong]"));
     assert.equal(insert(before, "[status: Wrong, spec: Required]"), before);
   });
 
-  it("exists for every port without unexplained differences", async () => {
-    const present = await readFile(join(packageRoot, "docs/background/parity.md"), "utf8");
-    const [report] =
-      /<!-- Written by npm run parity -- --write\. -->[\s\S]*<!-- End of parity\. -->/.exec(present) ?? [];
-    assert.ok(report);
+  it("shows for each rule that reimplements a plugin no unexplained differences", async () => {
+    const text = await readFile(join(packageRoot, "docs/background/parity.md"), "utf8");
+    const [written] = /<!-- Written by npm run parity -- --write\. -->[\s\S]*<!-- End of parity\. -->/.exec(text) ?? [];
+    assert.ok(written);
     for (const { name } of listPluginPorts(await readCatalogue()))
       assert.match(
-        report,
+        written,
         new RegExp(`^\\| ${name} \\| (- \\| )*\\d+ / \\d+ / 0 \\| ((\\d+ / \\d+ / 0|\\d+|-) \\| )*(\\d+%|-) \\|$`, "m"),
       );
   });

@@ -8,11 +8,11 @@ import type { ParityDifference, PortParityResult } from "./parity.ts";
  * `isAll` is true, otherwise only the newest.
  */
 export const chooseComparedMinors = (option: string | undefined, isAll: boolean): string[] => {
-  const wanted = option?.split(",") ?? (isAll ? minors : [newestMinor]);
-  return wanted.toSorted((one, other) => minors.indexOf(one) - minors.indexOf(other));
+  const chosen = option?.split(",") ?? (isAll ? minors : [newestMinor]);
+  return chosen.toSorted((one, other) => minors.indexOf(one) - minors.indexOf(other));
 };
 
-/** The headings of the table of ports, whose rows are printed as each port is finished. */
+/** The headings of the table of compared rules, whose rows are printed as each rule is finished. */
 export const parityTableHeadings = [
   "RULE",
   "REQUESTS",
@@ -25,7 +25,7 @@ export const parityTableHeadings = [
   "SAVED",
 ];
 
-/** Returns a port's row of the parity table, in the order of `parityTableHeadings`. */
+/** Returns a rule's row of the parity table, in the order of `parityTableHeadings`. */
 export const buildParityTableRow = ({
   rule,
   requests,
@@ -84,6 +84,7 @@ export const describeParityDifferences = (found: PortParityResult[], options: st
     ),
   ].join("");
 
+/** Describes a difference: the requests that lead to it, and the diff of the answers to the last one. */
 const describeDifference = (rule: string, { calls, diff, recurs, withoutConditions }: ParityDifference) =>
   [
     `${rule}${withoutConditions ? ", called without its matchConditions," : ""} differs from upstream (-) in the answer to the last of`,
@@ -159,7 +160,7 @@ const [begin, casesBegin, end] = [
   "<!-- End of parity. -->",
 ];
 
-/** The results of all ports and cases with one minor of Kubernetes. The fields are part of the JSON output. */
+/** The results of all compared rules and cases with one minor of Kubernetes. The fields are part of the JSON output. */
 export interface MinorParityResults {
   /** The version of kube-apiserver, such as v1.37.2. */
   kubernetes: string;
@@ -185,66 +186,69 @@ export const findReportedRun = (page: string): { requests: number; seed: number 
 
 /** Returns the versions of kube-apiserver that docs/background/parity.md has results of. */
 export const listReportedVersions = (page: string): string[] => {
-  const { ports, cases } = splitReport(page);
-  return [...new Set([...(parseTable(ports)[0] ?? []), findVersionOfCases(cases)])].filter((text) =>
-    text.startsWith("v"),
-  );
+  const { requestsPart, casesPart } = splitReport(page);
+  const headings = parseTable(requestsPart)[0] ?? [];
+  return [...new Set([...headings, findVersionOfCases(casesPart)])].filter((text) => text.startsWith("v"));
 };
 
 /**
- * Returns the text of docs/background/parity.md with these results. Lines about rules and minors that weren't compared stay as
- * they are, and so does the table of requests if none was sent. The numbers of calls and of cases are those of the newest minor.
+ * Returns the text of docs/background/parity.md with these results. Lines about rules and minors that weren't compared
+ * stay as they are, and so does the table of requests if none was sent. The numbers of calls and of cases are those of
+ * the newest minor.
  */
-export const insertParityReport = (page: string, done: ParityRuns): string => {
-  const { before, ports, cases, after } = splitReport(page);
+export const insertParityReport = (page: string, results: ParityRuns): string => {
+  const { before, requestsPart, casesPart, after } = splitReport(page);
   const parts = [
     before,
     begin,
-    done.requests > 0 ? describePorts(done, ports) : ports,
+    results.requests > 0 ? describeRequestResults(results, requestsPart) : requestsPart,
     casesBegin,
-    describeCasesOfEveryRule(done, cases),
+    describeCasesOfEveryRule(results, casesPart),
   ];
   return `${parts.map((part) => part.trim()).join("\n\n")}\n\n${end}${after}`;
 };
 
+/** Splits the page into the text before the report, the report's two parts, and the text after the report. */
 const splitReport = (page: string) => {
   const [before = "", rest] = page.split(begin);
   const [report = "", after = "\n"] = rest?.split(end) ?? [];
-  const [ports = "", cases = ""] = report.split(casesBegin);
-  return { before, ports, cases, after };
+  const [requestsPart = "", casesPart = ""] = report.split(casesBegin);
+  return { before, requestsPart, casesPart, after };
 };
 
-const describePorts = ({ runs, requests, seed, names }: ParityRuns, present: string): string => {
-  const [headings = [], ...rows] = parseTable(present);
-  const known = headings.filter((heading) => heading.startsWith("v"));
+/**
+ * Describes the results of generated requests. The results of rules and minors that were not compared in these runs are
+ * taken from `oldText`.
+ */
+const describeRequestResults = ({ runs, requests, seed, names }: ParityRuns, oldText: string): string => {
+  const [headings = [], ...rows] = parseTable(oldText);
+  const oldVersions = headings.filter((heading) => heading.startsWith("v"));
   const versions = new Map(
-    [...known, ...runs.map(({ kubernetes }) => kubernetes)].map((text) => [toMinor(text), text]),
+    [...oldVersions, ...runs.map(({ kubernetes }) => kubernetes)].map((text) => [toMinor(text), text]),
   );
   const compared = [...versions]
     .filter(([minor]) => minors.includes(minor))
     .sort(([one], [other]) => compareMinors(one, other));
   const newest = compared.at(-1)?.[0];
   const table = names.flatMap((name) => {
-    const row = rows.find(([rule]) => rule === name) ?? [];
-    const find = (minor: string) => {
+    const oldRow = rows.find(([rule]) => rule === name) ?? [];
+    const findResult = (minor: string) => {
       const run = runs.find(({ kubernetes }) => toMinor(kubernetes) === minor);
       return run?.rules.find(({ rule }) => rule === name);
     };
     const cells = compared.map(([minor]) => {
-      const result = find(minor);
-      const column = headings.findIndex((heading) => toMinor(heading) === minor);
-      return result ? [result.equal, sumCounts(result.known), result.unexplained].join(" / ") : (row[column] ?? "-");
+      const result = findResult(minor);
+      if (result) return [result.equal, sumCounts(result.known), result.unexplained].join(" / ");
+      return oldRow[headings.findIndex((heading) => toMinor(heading) === minor)] ?? "-";
     });
-    const isCounted = find(newest ?? "") !== undefined || row.length === 0;
-    const calls = isCounted ? buildCallCells(find(newest ?? "")) : row.slice(-columns.length);
+    const resultOfNewest = findResult(newest ?? "");
+    const calls =
+      resultOfNewest || oldRow.length === 0 ? buildCallCells(resultOfNewest) : oldRow.slice(-columns.length);
     return cells.every((cell) => cell === "-") ? [] : [[name, ...cells, ...calls]];
   });
-  const reasons = mergeReasons(listItems(present, knownTitle), {
-    runs,
-    names,
-    all: compared.map(([minor]) => minor),
-  });
-  const command = `npm run parity -- --minor ${compared.map(([minor]) => minor).join(",")} --requests ${requests} --seed ${seed} --write`;
+  const comparedMinors = compared.map(([minor]) => minor);
+  const reasons = mergeReasons(listItems(oldText, knownTitle), { runs, names, comparedMinors });
+  const command = `npm run parity -- --minor ${comparedMinors.join(",")} --requests ${requests} --seed ${seed} --write`;
   return [
     "## Generated requests",
     `This command sends the same ${requests} generated requests for each rule to two API servers. One has the compiled-in plugin, and\nthe other one calls the rule instead.\n\n    ${command}\n\n- A cell such as \`884 / 116 / 0\` counts 884 equal answers, 116 answers with a known difference, and no answer with an\n  unexplained difference. "-" means that this version has no such plugin.\n- Two answers are equal if their status, object, message, details, warnings and audit annotations are equal.\n- The last four columns show for ${compared.at(-1)?.[1]} how often the API server called the rule, how often the rule refused or\n  changed something, how often the API server calls the rule without matchConditions, and the percentage of calls that\n  matchConditions save.`,
@@ -254,45 +258,45 @@ const describePorts = ({ runs, requests, seed, names }: ParityRuns, present: str
 };
 
 /**
- * Returns the known differences with their rules; those that the page already has come first. The page keeps a
- * difference of a rule until all minors were compared without it.
+ * Returns the known differences with their rules, such as "- the order differs (a-rule)"; the old items of the page
+ * come first. The page keeps a difference of a rule until a run over all minors doesn't show the difference.
  */
 const mergeReasons = (
-  present: readonly string[],
-  { runs, names, all }: { runs: MinorParityResults[]; names: readonly string[]; all: readonly string[] },
+  oldItems: readonly string[],
+  { runs, names, comparedMinors }: Pick<ParityRuns, "runs" | "names"> & { comparedMinors: readonly string[] },
 ): string[] => {
-  const rules = new Map<string, Set<string>>();
-  for (const item of present) {
+  const rulesByReason = new Map<string, Set<string>>();
+  for (const item of oldItems) {
     const [, reason = item, list = ""] = /^- (.*) \(([^()]*)\)$/.exec(item) ?? [];
-    rules.set(reason, new Set(list.split(", ").filter((name) => names.includes(name))));
+    rulesByReason.set(reason, new Set(list.split(", ").filter((name) => names.includes(name))));
   }
-  for (const name of names) {
-    const results = runs.flatMap(({ rules }) => rules.filter(({ rule }) => rule === name));
-    const isComplete =
-      results.length > 0 && all.every((minor) => runs.some((run) => toMinor(run.kubernetes) === minor));
-    if (isComplete) for (const withReason of rules.values()) withReason.delete(name);
-  }
+  const isComplete = comparedMinors.every((minor) => runs.some((run) => toMinor(run.kubernetes) === minor));
+  const comparedRules = new Set(runs.flatMap(({ rules }) => rules.map(({ rule }) => rule)));
+  if (isComplete) for (const rules of rulesByReason.values()) for (const name of comparedRules) rules.delete(name);
   for (const { rule, known } of runs.toReversed().flatMap(({ rules }) => rules))
-    for (const reason of Object.keys(known)) rules.set(reason, (rules.get(reason) ?? new Set()).add(rule));
-  return [...rules].flatMap(([reason, withReason]) => {
-    const listed = names.filter((name) => withReason.has(name));
+    for (const reason of Object.keys(known))
+      rulesByReason.set(reason, (rulesByReason.get(reason) ?? new Set()).add(rule));
+  return [...rulesByReason].flatMap(([reason, rules]) => {
+    const listed = names.filter((name) => rules.has(name));
     return listed.length > 0 ? [`- ${reason} (${listed.join(", ")})`] : [];
   });
 };
 
-const describeCasesOfEveryRule = ({ runs, names }: ParityRuns, present: string): string => {
+/** Describes the results of cases. The results of rules without cases in the last run are taken from `oldText`. */
+const describeCasesOfEveryRule = ({ runs, names }: ParityRuns, oldText: string): string => {
   const { kubernetes = "", cases = [] } = runs.at(-1) ?? {};
-  // The table is about the newest minor, so the results of an older one don't change it.
-  const before = findVersionOfCases(present);
-  if (before !== "" && compareMinors(toMinor(kubernetes), toMinor(before)) < 0) return present;
-  const rows = new Map([...parseTable(present).slice(1), ...cases.map(buildCaseRow)].map((row) => [row[0], row]));
-  const mergeItems = (title: string, found: string[]) => {
-    const old = listItems(present, title);
+  // The table is about the newest minor, so the results of an older minor don't change it.
+  const oldVersion = findVersionOfCases(oldText);
+  if (oldVersion !== "" && compareMinors(toMinor(kubernetes), toMinor(oldVersion)) < 0) return oldText;
+  const rows = new Map([...parseTable(oldText).slice(1), ...cases.map(buildCaseRow)].map((row) => [row[0], row]));
+  const mergeItems = (title: string, newItems: string[]) => {
     const merged = names.flatMap((name) => {
-      const isOf = (item: string) => item.startsWith(`- ${name}, `) || item.startsWith(`- ${name}: `);
-      const kept = old.filter(isOf);
-      if (!cases.some(({ rule }) => rule === name)) return kept;
-      return found.filter(isOf).map((item) => kept.find((line) => sortWords(line) === sortWords(item)) ?? item);
+      const isOfRule = (item: string) => item.startsWith(`- ${name}, `) || item.startsWith(`- ${name}: `);
+      const oldItems = listItems(oldText, title).filter(isOfRule);
+      if (!cases.some(({ rule }) => rule === name)) return oldItems;
+      // An old item with the same words in another order stays as it is.
+      const keepOld = (item: string) => oldItems.find((old) => sortWords(old) === sortWords(item)) ?? item;
+      return newItems.filter(isOfRule).map(keepOld);
     });
     return merged.length > 0 ? [`${title}:\n\n${merged.join("\n")}`] : [];
   };

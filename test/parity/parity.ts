@@ -107,22 +107,18 @@ export const measureParity = async (
   const { path: folder } = stack.use(await mkdtempDisposable(join(tmpdir(), "postern-parity-")));
   const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
   const { minor } = binaries;
-  const topics = buildTopics(getComparisonConfig(upstreamPlugin.plugin, minor));
-  const sequence = buildSequences(listMatches(port), topics)
+  const generatorOptions = buildGeneratorOptions(getComparisonConfig(upstreamPlugin.plugin, minor));
+  const generator = buildSequences(listMatches(port), generatorOptions)
     .map((sequence) => toServedVersions(sequence, minor))
     .filter((sequence) => sequence !== undefined);
-  const numbered = sample(sequence, options).map((sequence, index) => ({ sequence, name: `s${index}` }));
+  const sequences = sample(generator, options).map((sequence, index) => ({ sequence, name: `s${index}` }));
+  // A plugin that refuses all objects is turned on only after some objects were created.
   const isLate = refusingPlugins.has(upstreamPlugin.plugin);
-  const fill = (as: GetClient) => sendAll(numbered.filter(isKept).map(toCreation), as);
+  const fill = (as: GetClient) => sendAll(sequences.filter(isCreatedBefore).map(toCreation), as);
   const late = isLate ? { enable: [upstreamPlugin.plugin], fill } : undefined;
-  const { upstream, ours, openCapabilities, ...standard } = await bootParityServerPair(
-    port,
-    binaries,
-    { folder, stack },
-    late,
-  );
-
-  const settings = mergeWithDefaults(standard.settings, options.settings);
+  const pair = await bootParityServerPair(port, binaries, { folder, stack }, late);
+  const { upstream, ours, openCapabilities } = pair;
+  const settings = mergeWithDefaults(pair.settings, options.settings);
   const { announcer, stop } = await openScriptedWebhookEndpoints(certificate);
   stack.defer(stop);
   const denials = createDenialCollector();
@@ -132,14 +128,14 @@ export const measureParity = async (
     stack.defer(served.stop);
     return served;
   };
+  // Both servers also call `competingRule`, which changes pods after the plugin or the rule.
   const competingOnly = await open([]);
   const withRule = await open([port]);
   const withoutConditions = await open([{ ...port, rule: deleteConditions(port.rule) }]);
 
   const compared = { rule: port.name, minor };
   const sendToOurs = (sequences: NamedSequence[]) => sendAndClear(sequences, ours, denials.take);
-  const pair = { compared, upstream, sendToOurs };
-  const property = createProperty(sequence, pair);
+  const property = createProperty(generator, { compared, upstream, sendToOurs });
   if (isLate) await fill(ours.as);
   const outcome: PortParityResult = {
     rule: port.name,
@@ -155,27 +151,33 @@ export const measureParity = async (
 
   // No webhook is registered in a server whose plugin refuses everything: it would refuse the webhook configuration.
   await Promise.all([isLate || competingOnly.callFrom(upstream), withRule.callFrom(ours)]);
-  const [wanted, actual] = await Promise.all([sendAndClear(numbered, upstream), sendToOurs(numbered)]);
+  const [wanted, actual] = await Promise.all([sendAndClear(sequences, upstream), sendToOurs(sequences)]);
   outcome.calls.made = withRule.calls().length;
   outcome.calls.acted = withRule.calls().filter(({ refused, operations }) => refused || operations !== 0).length;
   await withoutConditions.callFrom(ours);
-  const again = await sendToOurs(numbered);
+  const actualWithoutConditions = await sendToOurs(sequences);
   outcome.calls.withoutConditions = withoutConditions.calls().length;
-  const compare = (answers: RequestWithAnswer[][], index: number) =>
-    compareExchanges(compared, wanted[index] ?? [], answers[index] ?? [], numbered[index]?.name ?? "", again[index]);
-  const verdicts = numbered.map((_, index) => compare(actual, index));
+  const compare = (answers: RequestWithAnswer[][], index: number) => {
+    const { name = "" } = sequences[index] ?? {};
+    return compareTurns(compared, wanted[index] ?? [], answers[index] ?? [], name, actualWithoutConditions[index]);
+  };
+  const verdicts = sequences.map((_, index) => compare(actual, index));
   for (const verdict of verdicts.flat())
     if (verdict.verdict === "equal") outcome.equal += 1;
     else if (verdict.verdict === "known") outcome.known[verdict.reason] = (outcome.known[verdict.reason] ?? 0) + 1;
     else outcome.unexplained += 1;
-  // A sequence that differs with matchConditions isn't reported a second time for the run without them.
-  const onlyNow = numbered.map((_, index) => (verdicts[index]?.some(isDifferent) ? [] : compare(again, index)));
-  outcome.unexplained += onlyNow.flat().filter(isDifferent).length;
-  for (const [served, found] of [[withRule, verdicts] as const, [withoutConditions, onlyNow] as const])
-    if (found.flat().some(isDifferent)) {
-      await served.callFrom(ours);
-      outcome.differences.push(...(await explain(found, property, options, served === withoutConditions)));
-    }
+  // A sequence that differs with matchConditions isn't reported a second time for the run without matchConditions.
+  const verdictsWithoutConditions = sequences.map((_, index) =>
+    verdicts[index]?.some(isDifferent) ? [] : compare(actualWithoutConditions, index),
+  );
+  outcome.unexplained += verdictsWithoutConditions.flat().filter(isDifferent).length;
+  const addDifferences = async (served: typeof withRule, found: StepVerdict[][]) => {
+    if (!found.flat().some(isDifferent)) return;
+    await served.callFrom(ours);
+    outcome.differences.push(...(await explain(found, property, options, served === withoutConditions)));
+  };
+  await addDifferences(withRule, verdicts);
+  await addDifferences(withoutConditions, verdictsWithoutConditions);
   // For generated policies, failures are not counted: their conditions may fail.
   if (!getComparisonConfig(upstreamPlugin.plugin, minor).policies)
     outcome.failedConditions = await countFailedConditions(ours);
@@ -193,9 +195,10 @@ const deleteConditions = ({ matchConditions: _, variants, ...rule }: PluginPort[
   };
 };
 
-const buildTopics = ({ namespaces = {}, scenarios: names = [] }: PortComparisonConfig) => ({
-  namespaces: Object.entries(namespaces).flatMap(([name, length]) =>
-    Array.from({ length }, () => (name === "own" ? undefined : name)),
+/** Returns the options of the generator: each namespace as often as its weight says, and the planned sequences. */
+const buildGeneratorOptions = ({ namespaces = {}, scenarios: names = [] }: PortComparisonConfig) => ({
+  namespaces: Object.entries(namespaces).flatMap(([name, weight]) =>
+    Array<string | undefined>(weight).fill(name === "own" ? undefined : name),
   ),
   scenarios: names.map((name) => scenarioGenerators[name]),
 });
@@ -217,7 +220,7 @@ const countFailedConditions = async ({ admin }: TestCluster): Promise<Record<str
 
 /** Plugins that refuse all creations. For them, each second sequence creates its object before the plugin is on. */
 const refusingPlugins = new Set(["AlwaysDeny"]);
-const isKept = (_: NamedSequence, index: number) => index % 2 === 0;
+const isCreatedBefore = (_: NamedSequence, index: number) => index % 2 === 0;
 const toCreation = ({ sequence, name }: NamedSequence): NamedSequence => {
   const steps = sequence.steps.slice(0, 1).map((step) => ({ ...step, dryRun: false }));
   return { name, sequence: { ...sequence, generateName: false, steps } };
@@ -238,7 +241,7 @@ export const competingRule = buildTestRule(
   }),
 );
 
-/** Serves these rules with settings, and `competingRule`, which changes the same pods. */
+/** Serves these rules with settings, and `competingRule`, which changes pods, too. */
 const serve = async (
   ports: PluginPort[],
   host: TestRuleServerOptions,
@@ -265,7 +268,7 @@ const serve = async (
       reports
         .slice(start)
         .filter(({ rule, request }) => names.has(rule) && users.has(request?.userInfo.username ?? "")),
-    /** Registers these webhooks in a cluster, in place of those registered before. */
+    /** Registers the webhooks of these rules in a cluster, in place of the webhooks that were registered before. */
     callFrom: async ({ admin }: TestCluster) => {
       await applyConfigurations(admin, extendWebhookTimeoutsForTests(callForVitalResources(manifests())), announcer);
       start = reports.length;
@@ -280,7 +283,10 @@ interface NamedSequence {
   name: string;
 }
 
-/** Collects the denials of all webhook entries, because the API server's answer contains only one of them. */
+/**
+ * Collects the denials of all webhook entries by sequence, because the API server's answer contains only one of them. A
+ * label of the object names the sequence.
+ */
 const createDenialCollector = () => {
   const collected = new Map<string, Status[]>();
   return {
@@ -308,41 +314,41 @@ const createDenialCollector = () => {
   };
 };
 
-/** Sends all sequences to one server, several in parallel. Reads the audit log, and deletes the objects that remain. */
+/** Sends all sequences to one server, adds the audit annotations to the answers, and deletes the remaining objects. */
 const sendAndClear = async (
-  numbered: NamedSequence[],
+  sequences: NamedSequence[],
   { as, readAuditAnnotations }: TestCluster,
   takeDenials?: (sequence: string) => readonly Status[],
 ): Promise<RequestWithAnswer[][]> => {
-  const { played, remains } = await sendAll(numbered, as, takeDenials);
-  const logged = played.flat().flatMap((turn) => {
+  const { turnsBySequence, remainingPaths } = await sendAll(sequences, as, takeDenials);
+  const logged = turnsBySequence.flat().flatMap((turn) => {
     const { auditId } = turn.answer;
     return auditId === undefined || turn.call.method === "GET" ? [] : [{ turn, auditId }];
   });
   const annotations = await readAuditAnnotations(logged.map(({ auditId }) => auditId));
   for (const { turn, auditId } of logged) turn.audit = annotations.get(auditId) ?? {};
-  for (const path of remains) await deleteWithFinalizers(path, as);
-  return played;
+  for (const path of remainingPaths) await deleteWithFinalizers(path, as);
+  return turnsBySequence;
 };
 
+/** Sends all sequences to one server, several in parallel. */
 const sendAll = async (
-  numbered: NamedSequence[],
+  sequences: NamedSequence[],
   as: GetClient,
   takeDenials?: (sequence: string) => readonly Status[],
 ) => {
-  const played: RequestWithAnswer[][] = [];
-  const remains: string[] = [];
-  let next = 0;
-  const sendNext = async () => {
-    for (let index = next++; index < numbered.length; index = next++) {
-      const { sequence, name } = numbered[index] as NamedSequence;
+  const turnsBySequence: RequestWithAnswer[][] = [];
+  const remainingPaths: string[] = [];
+  const unsent = sequences.entries();
+  const sendSequences = async () => {
+    for (const [index, { sequence, name }] of unsent) {
       const outcome = await sendSequence(sequence, name, as, takeDenials);
-      played[index] = outcome.turns;
-      remains.push(...outcome.remains);
+      turnsBySequence[index] = outcome.turns;
+      remainingPaths.push(...outcome.remainingPaths);
     }
   };
-  await Promise.all(Array.from({ length: concurrency }, sendNext));
-  return { played, remains };
+  await Promise.all(Array.from({ length: concurrency }, sendSequences));
+  return { turnsBySequence, remainingPaths };
 };
 
 type StepVerdict = ParityComparisonResult & {
@@ -352,20 +358,23 @@ type StepVerdict = ParityComparisonResult & {
 };
 const isDifferent = ({ verdict }: StepVerdict) => verdict === "different";
 
-/** Compares the answers of both servers to a sequence. `complete`: answers for which each matching entry was called. */
-const compareExchanges = (
+/**
+ * Compares the answers of both servers to the requests of a sequence. `withAllDenials` are the answers of a run in
+ * which the API server called each matching webhook entry.
+ */
+const compareTurns = (
   compared: ComparedPort,
   wanted: RequestWithAnswer[],
   actual: RequestWithAnswer[],
   sequence: string,
-  complete = actual,
+  withAllDenials = actual,
 ): StepVerdict[] => {
   const earlier: ComparableServerAnswer[] = [];
   const before: ComparableServerAnswer[] = [];
   return wanted.map((turn, index) => {
     const wantedAnswer = toComparable(turn, sequence);
     const actualAnswer = toComparable(actual[index] ?? turn, sequence);
-    const denials = listDenials(complete[index] ?? turn, sequence);
+    const denials = listDenials(withAllDenials[index] ?? turn, sequence);
     const comparison = comparePluginAndPortAnswers(compared, wantedAnswer, actualAnswer, { earlier, before, denials });
     earlier.push(actualAnswer);
     before.push(wantedAnswer);
@@ -395,11 +404,7 @@ const listMatches = ({ phases, rule }: PluginPort) =>
  */
 const createProperty = (
   sequence: Arbitrary<RequestSequence>,
-  {
-    compared,
-    upstream,
-    sendToOurs,
-  }: {
+  servers: {
     compared: ComparedPort;
     upstream: TestCluster;
     sendToOurs(sequences: NamedSequence[]): Promise<RequestWithAnswer[][]>;
@@ -412,8 +417,11 @@ const createProperty = (
     if (runs.left-- <= 0) return;
     const name = `t${count++}`;
     const sequences = [{ sequence, name }];
-    const [wanted, actual] = await Promise.all([sendAndClear(sequences, upstream), sendToOurs(sequences)]);
-    const difference = compareExchanges(compared, wanted?.[0] ?? [], actual?.[0] ?? [], name).find(isDifferent);
+    const [wanted, actual] = await Promise.all([
+      sendAndClear(sequences, servers.upstream),
+      servers.sendToOurs(sequences),
+    ]);
+    const difference = compareTurns(servers.compared, wanted[0] ?? [], actual[0] ?? [], name).find(isDifferent);
     if (difference) throw new DifferenceError(difference);
   });
   return { property, runs };
@@ -437,24 +445,25 @@ const sample = (arbitrary: Arbitrary<RequestSequence>, { requests, seed }: Parit
   });
 };
 
-/** Returns the first few differences. Each has the shortest sequence that was found that still shows a difference. */
+/** Returns the first few differences. Shortens the sequence of each as far as the answers still differ. */
 const explain = async (
   verdicts: StepVerdict[][],
   { property, runs }: Property,
   { seed }: ParityOptions,
   withoutConditions: boolean,
 ): Promise<ParityDifference[]> => {
-  const found = verdicts.flatMap((of, index) => {
-    const verdict = of.find(isDifferent);
+  const found = verdicts.flatMap((ofSequence, index) => {
+    const verdict = ofSequence.find(isDifferent);
     return verdict ? [{ verdict, index }] : [];
   });
   const differences: ParityDifference[] = [];
   for (const { verdict, index } of found.slice(0, maxExplained)) {
     runs.left = maxShrinkingRuns;
+    // fast-check generates the sequence with this index again, and shortens it.
     const { errorInstance } = await fc.check(property, { seed, path: String(index), numRuns: 1 });
-    const again = errorInstance instanceof DifferenceError;
-    if (!again && errorInstance) throw errorInstance;
-    differences.push(toDifference(again ? errorInstance.verdict : verdict, withoutConditions, again));
+    const recurs = errorInstance instanceof DifferenceError;
+    if (!recurs && errorInstance) throw errorInstance;
+    differences.push(toDifference(recurs ? errorInstance.verdict : verdict, withoutConditions, recurs));
   }
   return differences;
 };

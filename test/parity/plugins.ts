@@ -16,14 +16,13 @@ export const listPluginPorts = (catalogue: CatalogueRule[]): PluginPort[] =>
 export interface PortComparisonConfig {
   /**
    * The weights of namespaces in the random choice of objects' namespaces. `default` has the weight 2. `own` stands for
-   * a namespace of the sequence, which doesn't exist at first.
+   * a namespace that only one sequence of requests uses, and that doesn't exist at first.
    */
   namespaces?: Record<string, number>;
   scenarios?: readonly ScenarioName[];
   /**
-   * True if all other plugins are off. Another plugin that refuses or changes the same objects would be called after
-   * the compared plugin, but before the rule, because webhooks are called late. The answers would differ only for this
-   * reason.
+   * True if all other plugins are off. The API server calls webhooks late: after the compared plugin come the other
+   * plugins, then the rule. If another plugin refuses or changes an object, the answers differ only for this reason.
    */
   alone?: true;
   /** With `alone`: further admission plugins that are on. */

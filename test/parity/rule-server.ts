@@ -40,13 +40,13 @@ export interface TestWebhookOptions {
   name?: string;
   cluster?: string;
   signer?: ReturnType<typeof createTestSigner>;
-  /** True if each rule gets only one webhook entry, without its variants. */
-  whole?: boolean;
+  /** True if each rule gets only one webhook entry, as if it had no variants. */
+  withoutVariants?: boolean;
   /** The policies that the API server evaluates itself; they get no webhook entry. */
   policySupport?: PolicySupport | undefined;
 }
 
-/** Serves these rules behind Postern's gateway. Keys and postern.yaml can change while they are served. */
+/** Serves these rules behind Postern's gateway. A test can replace the keys and the postern.yaml at any time. */
 export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host: TestRuleServerOptions) => {
   const defaultSigner = createTestSigner(1);
   const reports: AnsweredReviewFacts[] = [];
@@ -70,15 +70,15 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
   };
   const buildManifests = ({
     name = "postern",
-    cluster: wanted,
+    cluster: clusterName,
     signer = defaultSigner,
-    whole = false,
+    withoutVariants = false,
     policySupport,
   }: TestWebhookOptions = {}) => {
-    const [chosen, cluster] = chooseCluster(config, wanted);
-    const segment = signer.segment(chosen, cluster.keyVersions.at(-1));
+    const [chosenName, cluster] = chooseCluster(config, clusterName);
+    const segment = signer.segment(chosenName, cluster.keyVersions.at(-1));
     const buildAddress = (rule: string, phase: string) => `${gateway.url}/${segment}/${rule}/${phase}`;
-    const catalogue = whole ? rules.map(deleteVariants) : rules;
+    const catalogue = withoutVariants ? rules.map(deleteVariants) : rules;
     return buildWebhookConfigurations(
       catalogue,
       { ...cluster, policySupport },
@@ -87,8 +87,8 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
         address: buildAddress,
         ca: host.certificate.ca,
         harden: false,
-        // `slow` is called if requests would call too many webhooks. Comparisons have more policies than a cluster can
-        // have, but each request calls few of them.
+        // `slow` complains if a request may call too many webhooks. A comparison has more policies than a cluster can
+        // have, but each request calls few of them, so no complaint is needed.
         slow: () => {},
       },
     );
@@ -160,8 +160,8 @@ export const createTestWebhookConfigurations = async (
   query = "",
 ): Promise<void> => {
   for (const body of manifests) {
-    const { code, body: said } = await admin({ method: "POST", path: `${getCollectionPath(body)}${query}`, body });
-    if (code !== 201) throw new Error(`the API server refuses the ${body.kind}: ${said.message}`);
+    const { code, body: answer } = await admin({ method: "POST", path: `${getCollectionPath(body)}${query}`, body });
+    if (code !== 201) throw new Error(`the API server refuses the ${body.kind}: ${answer.message}`);
   }
 };
 
@@ -173,16 +173,16 @@ export const applyConfigurations = async (
 ): Promise<void> => {
   const announced = manifests.map((manifest) => announcer.announce(manifest));
   for (const { body } of announced) {
-    const { code, body: said } = await admin({
+    const { code, body: answer } = await admin({
       method: "PATCH",
       path: `${getObjectApiPath(body)}?fieldManager=postern&force=true`,
       contentType: "application/apply-patch+yaml",
       body,
     });
-    if (code >= 300) throw new Error(`the API server refuses the ${body.kind}: ${said.message}`);
+    if (code >= 300) throw new Error(`the API server refuses the ${body.kind}: ${answer.message}`);
   }
   await waitUntil("the API server did not call by the new webhooks", async () => {
-    const { code, warnings } = await announcer.ask(admin);
+    const { code, warnings } = await announcer.sendProbe(admin);
     // If a mutating entry refuses everything, the API server never calls the validating configuration.
     const isCalled = ({ body }: (typeof announced)[number]) => code < 300 || body.webhooks.length > 1;
     return announced.filter(isCalled).every(({ word }) => warnings.includes(word));
@@ -197,7 +197,7 @@ export const deleteTestWebhookConfigurations = async (
 ): Promise<void> => {
   for (const body of manifests) await admin({ method: "DELETE", path: getObjectApiPath(body) });
   await waitUntil("the API server still calls by webhooks that are gone", async () => {
-    const { code, warnings } = await announcer.ask(admin);
+    const { code, warnings } = await announcer.sendProbe(admin);
     const isGone = ({ kind, metadata }: WebhookManifests[number]) =>
       !warnings.some((word) => word.startsWith(`${kind}/${metadata.name}/`));
     return code === 201 && manifests.every(isGone);

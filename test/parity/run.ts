@@ -13,7 +13,8 @@ import { readAllRules } from "../../infra/project/project-rules.ts";
 import type { MinorParityResults } from "./parity-report.ts";
 
 const command = {
-  summary: "Compares ports with their upstream plugins on real API servers, and runs the cases of every rule there.",
+  summary:
+    "Compares rules with the plugins that they reimplement on real API servers, and runs the cases of every rule.",
   usage: "[RULE…]",
   options: {
     minor: {
@@ -29,7 +30,7 @@ const command = {
     requests: {
       type: "string",
       value: "N",
-      says: "the number of generated requests for each port; 0 runs only the cases (default: 2000; with --write that of docs/background/parity.md)",
+      says: "the number of generated requests for each rule; 0 runs only the cases (default: 2000; with --write that of docs/background/parity.md)",
     },
     config: {
       type: "string",
@@ -49,7 +50,8 @@ const command = {
     if (isWritten && file !== undefined)
       throw new Complaint("--write needs the settings of the plugins; leave out --config");
 
-    // These modules are loaded here, because `postern` without a verb loads this file, too.
+    // These modules are loaded here, because `postern` without a verb loads this file, too. A port is a rule that
+    // reimplements a plugin.
     const { listPlugins, requireBinaries } = await import("../control-plane/binaries.ts");
     const { checkAllCases } = await import("./cases/cases.ts");
     const { measureParity } = await import("./parity.ts");
@@ -67,8 +69,8 @@ const command = {
       listReportedVersions,
     } = await import("./parity-report.ts");
     const page = join(getProjectRoot(), "docs/background/parity.md");
-    const present = isWritten ? await readFile(page, "utf8") : "";
-    const reported = findReportedRun(present);
+    const oldText = isWritten ? await readFile(page, "utf8") : "";
+    const reported = findReportedRun(oldText);
     const requests = options.number("requests") ?? reported?.requests ?? 2000;
     const seed = options.number("seed") ?? reported?.seed ?? randomInt(2 ** 31);
     if (seed >= 2 ** 31) throw new Complaint(`--seed must be below 2147483648, not ${seed}`);
@@ -79,34 +81,34 @@ const command = {
       );
     const minors = chooseMinors(options.text("minor"), isWritten && requests > 0);
     const { catalogue, broken, names } = await readAllRules();
-    const wanted = resolveRuleNames(words, names);
-    const isChosen = (name: string) => wanted.length === 0 || wanted.includes(name);
+    const chosenNames = resolveRuleNames(words, names);
+    const isChosen = (name: string) => chosenNames.length === 0 || chosenNames.includes(name);
     reportBroken(broken, isChosen);
     const cluster =
       file === undefined ? undefined : chooseCluster(await readConfig(file, catalogue, names), undefined)[1];
-    const every = await Promise.all(minors.map(async (minor) => ({ minor, binaries: await requireBinaries(minor) })));
-    const versions = every.map(({ binaries }) => binaries.version);
-    const missing =
-      words.length > 0 ? versions.filter((version) => !listReportedVersions(present).includes(version)) : [];
-    if (isWritten && missing.length > 0)
+    const servers = await Promise.all(minors.map(async (minor) => ({ minor, binaries: await requireBinaries(minor) })));
+    const versions = servers.map(({ binaries }) => binaries.version);
+    const unreported =
+      words.length > 0 ? versions.filter((version) => !listReportedVersions(oldText).includes(version)) : [];
+    if (isWritten && unreported.length > 0)
       throw new Complaint(
-        `--write: docs/background/parity.md has no results of ${missing.join(", ")}; leave out the rules`,
+        `--write: docs/background/parity.md has no results of ${unreported.join(", ")}; leave out the rules`,
       );
 
     const rules = catalogue.filter(({ name }) => isChosen(name));
-    const longest = Math.max(...rules.map(({ name }) => name.length));
+    const longestName = Math.max(...rules.map(({ name }) => name.length));
     const print = (text: string) => json || writeOutput(text);
     const runs: MinorParityResults[] = [];
-    for (const { minor, binaries } of every) {
+    for (const { minor, binaries } of servers) {
       const { version } = binaries;
       const { all } = await listPlugins(binaries);
       const ports = listPorts(requests > 0 ? rules : []).filter(({ rule }) => all.includes(rule.upstreamPlugin.plugin));
-      print(`Kubernetes ${version}${ports.length > 0 ? `, seed ${seed}\n\n${alignRow(headings, longest)}` : ""}\n`);
-      // One port alone leaves a core idle while its servers start, and while one server waits for the other.
+      print(`Kubernetes ${version}${ports.length > 0 ? `, seed ${seed}\n\n${alignRow(headings, longestName)}` : ""}\n`);
+      // Two rules are compared at a time: one alone leaves a core idle while its API servers start.
       const found = await runInParallel(2, ports, async (port) => {
         const settings = cluster?.rules.get(port.name)?.settings;
         const parity = await measureParity(port, binaries, { requests, seed, ...(settings && { settings }) });
-        print(`${alignRow(buildRow(parity), longest)}\n`);
+        print(`${alignRow(buildRow(parity), longestName)}\n`);
         return parity;
       });
       const cases = await checkAllCases(binaries, rules);
@@ -117,7 +119,7 @@ const command = {
     if (json) writeOutput(`${JSON.stringify({ seed, minors: runs }, null, 2)}\n`);
     if (isWritten) {
       const order = catalogue.map(({ name }) => name);
-      await writeFile(page, insertReport(present, { runs, requests, seed, names: order }));
+      await writeFile(page, insertReport(oldText, { runs, requests, seed, names: order }));
     }
     return runs.every(({ rules, cases }) => rules.every(({ unexplained }) => unexplained === 0) && areAsExpected(cases))
       ? 0

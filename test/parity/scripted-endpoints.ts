@@ -21,9 +21,9 @@ export type TestEndpointScript = (
 ) => { code?: number; type?: string; headers?: Record<string, string>; body: string } | undefined;
 
 /**
- * Opens webhook endpoints for tests. Each endpoint answers by its script. The first segment of the path is its name. A
- * further endpoint serves the entries of `announcer`, which show which configurations are in use. With `clientCa`,
- * clients need a certificate of that CA.
+ * Opens webhook endpoints for tests. Each endpoint answers by its script. The first segment of the path is its name.
+ * One more endpoint answers the webhook entries that `announcer` adds to configurations, to detect which configurations
+ * are in use. With `clientCa`, clients need a certificate of that CA.
  */
 export const openScriptedWebhookEndpoints = async (
   certificate: ServerCertificate,
@@ -39,7 +39,7 @@ export const openScriptedWebhookEndpoints = async (
       for await (const chunk of request) text += chunk;
       const { pathname } = new URL(request.url ?? "", "https://localhost");
       const [, name = "", ...rest] = pathname.split("/");
-      const script = name === announcerPath ? answerWord : scripts[name];
+      const script = name === announcerPath ? warnWithWord : scripts[name];
       const answer = script?.(JSON.parse(text), rest.join("/"));
       if (answer) {
         const headers = { "content-type": answer.type ?? "application/json", ...answer.headers };
@@ -47,7 +47,8 @@ export const openScriptedWebhookEndpoints = async (
       }
     },
   );
-  // Idle connections are not closed early: a client that reuses a connection while it is closed gets no answer.
+  // Idle connections stay open for ten minutes. A client that uses a connection just when the server closes it would
+  // get no answer.
   server.keepAliveTimeout = 600_000;
   await once(server.listen(0, "127.0.0.1"), "listening");
   const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
@@ -70,20 +71,20 @@ export const buildReviewAnswer = ({ request: { uid } }: ReviewBody, response: ob
   });
 
 const announcerPath = "announcer";
-const answerWord: TestEndpointScript = (review, word) => ({ body: buildReviewAnswer(review, { warnings: [word] }) });
+const warnWithWord: TestEndpointScript = (review, word) => ({ body: buildReviewAnswer(review, { warnings: [word] }) });
 
 /**
- * Detects when the API server uses a webhook configuration. It adds an entry to the configuration, which answers a
- * special request with a warning: a unique word.
+ * Detects when the API server uses a webhook configuration. For this, the configuration gets one more entry, which
+ * answers a special request with a warning: a unique word.
  */
 export interface ConfigurationUseDetector {
+  /** Returns the configuration with the added entry, and the entry's word. */
   announce(manifest: Configuration): { body: Configuration; word: string };
-  /**
-   * Sends the special request. The warnings of the answer are the words of the configurations that are in use.
-   */
-  ask: (admin: TestClusterClient) => ReturnType<TestClusterClient>;
+  /** Sends the special request. The warnings of the answer are the words of the configurations that are in use. */
+  sendProbe: (admin: TestClusterClient) => ReturnType<TestClusterClient>;
 }
 
+/** Returns the detector. The added entry calls the endpoint at `url`, whose certificate has this CA. */
 const openAnnouncer = (url: string, ca: string): ConfigurationUseDetector => {
   let count = 0;
   const announce = (manifest: Configuration) => {
@@ -107,5 +108,5 @@ const openAnnouncer = (url: string, ca: string): ConfigurationUseDetector => {
   };
   const body = { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: { name: "announcer" } };
   const path = "/apis/coordination.k8s.io/v1/namespaces/default/leases?dryRun=All";
-  return { announce, ask: (admin) => admin({ method: "POST", path, body }) };
+  return { announce, sendProbe: (admin) => admin({ method: "POST", path, body }) };
 };

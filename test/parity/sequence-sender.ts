@@ -32,22 +32,23 @@ export interface RequestWithAnswer {
 
 /**
  * Sends a sequence's requests, which are about an object of this name. In the result, `turns` has each request with its
- * answer, and `remains` has the API paths of the created objects that still exist. `takeDenials` returns and forgets
- * what webhook entries answered if they denied a request of this sequence.
+ * answer, and `remainingPaths` has the API paths of the created objects that still exist. `takeDenials` returns and
+ * forgets the answers of webhook entries that denied a request of this sequence.
  */
 export const sendSequence = async (
   sequence: RequestSequence,
   name: string,
   as: GetClient,
   takeDenials: (sequence: string) => readonly Status[] = () => [],
-): Promise<{ turns: RequestWithAnswer[]; remains: string[] }> => {
-  const { kind, namespace = name, standing, generateName, prefix: start = "", steps } = sequence;
+): Promise<{ turns: RequestWithAnswer[]; remainingPaths: string[] }> => {
+  const { kind, namespace = name, existingObject, generateName, prefix = "", steps } = sequence;
   const { namespaced, kind: kindName, ...usual } = { ...parityGeneratedKinds, ...handWrittenOnlyKinds }[kind];
   const { apiVersion = usual.apiVersion } = sequence;
   const home = `/api/v1/namespaces/${namespace}`;
   const collection = `${toApiPath(apiVersion)}${namespaced ? `/namespaces/${namespace}` : ""}/${kind}`;
   const turns: RequestWithAnswer[] = [];
-  let current = standing ?? (generateName ? `${name}-none` : start + name);
+  // With generateName, no object has this name: the first create replaces it by the generated name.
+  let current = existingObject ?? (generateName ? `${name}-none` : prefix + name);
   const createdNames = new Set<string>();
 
   const read = async (step: SequenceRequest & { verb: "replace" }) => {
@@ -73,28 +74,19 @@ export const sendSequence = async (
       if (Date.now() > end) throw new Error(`the API server's copy of ${object} stays older than what is stored`);
       await wait(5);
     }
-    const place = {
-      home,
-      namespace,
-      isKept: kind !== "localsubjectaccessreviews",
-      collection,
-      object,
-      name,
-      current,
-      generateName,
-      read,
-      first: steps[0],
-    };
-    const built = await buildCall(standing === undefined ? step : { ...step, dryRun: true }, place);
+    const paths = { home, namespace, collection, object };
+    const isKindStored = kind !== "localsubjectaccessreviews";
+    const context = { ...paths, isKindStored, name, current, generateName, read, first: steps[0] };
+    const built = await buildCall(existingObject === undefined ? step : { ...step, dryRun: true }, context);
     const call = await replaceUidPlaceholders(built, as("admin"));
     // A closed connection counts as an answer with code 0: a panic of the API server closes the connection.
     const answer = await as(step.user)(call).catch((error: Error): TestClusterResponse => {
       return { code: 0, body: { message: error.message }, warnings: [] };
     });
-    const { name: called } = Object(answer.body.metadata);
-    if (answer.code === 201 && answer.body.kind === kindName && called && !step.dryRun) {
-      current = called;
-      createdNames.add(called);
+    const { name: answeredName } = Object(answer.body.metadata);
+    if (answer.code === 201 && answer.body.kind === kindName && answeredName && !step.dryRun) {
+      current = answeredName;
+      createdNames.add(answeredName);
     }
     turns.push({ call: { ...call, user: step.user }, answer, name: current, denials: takeDenials(name) });
   }
@@ -103,14 +95,14 @@ export const sendSequence = async (
     ...(quotas ?? []),
     ...(sequence.namespace === undefined ? [home] : []),
   ];
-  const remains: string[] = [];
-  for (const path of paths) if ((await as("admin")({ method: "GET", path })).code === 200) remains.push(path);
-  return { turns, remains };
+  const remainingPaths: string[] = [];
+  for (const path of paths) if ((await as("admin")({ method: "GET", path })).code === 200) remainingPaths.push(path);
+  return { turns, remainingPaths };
 };
 
 /**
- * Creates a namespace with these quotas and with one more that allows no Secrets, and waits until Secrets are refused.
- * Returns the API paths of all quotas. The API server may refuse to create some of the given ones.
+ * Creates a namespace with these quotas, and waits until they have an effect: one more quota, which is created last,
+ * allows no Secrets. Returns the API paths of all quotas. The API server may refuse to create some of these quotas.
  */
 const createQuotas = async (
   quotas: readonly SequenceQuota[],
@@ -120,11 +112,10 @@ const createQuotas = async (
   const home = `/api/v1/namespaces/${name}`;
   await admin({ method: "POST", path: "/api/v1/namespaces", body: { metadata: { name } } });
   const noSecrets = { hard: { secrets: "0" } };
-  const all = [...quotas, { spec: noSecrets, status: { ...noSecrets, used: { secrets: "0" } } }].map(
-    (quota, index, { length }) => {
-      return { ...quota, name: index === length - 1 ? "refuses-secrets" : `q${index}` };
-    },
-  );
+  const all = [
+    ...quotas.map((quota, index) => ({ ...quota, name: `q${index}` })),
+    { name: "refuses-secrets", spec: noSecrets, status: { ...noSecrets, used: { secrets: "0" } } },
+  ];
   for (const { name, spec } of all)
     await admin({ method: "POST", path: `${home}/resourcequotas`, body: { metadata: { name }, spec } });
   const contentType = "application/merge-patch+json";
@@ -136,7 +127,7 @@ const createQuotas = async (
   return all.map(({ name }) => `${home}/resourcequotas/${name}`);
 };
 
-/** Deletes an object that a sequence left behind. Its finalizers are removed, because they would keep it. */
+/** Deletes an object that remains after a sequence. Removes its finalizers, because they would keep the object. */
 export const deleteWithFinalizers = async (path: string, as: GetClient): Promise<void> => {
   // Background propagation: otherwise, a Job would stay until its pods are deleted.
   const deletion = { method: "DELETE", path: `${path}?gracePeriodSeconds=0&propagationPolicy=Background` } as const;
@@ -158,7 +149,7 @@ interface StepContext {
   /** The API path of the namespace that the sequence uses. */
   home: string;
   /** False for kinds that the API server answers but doesn't store, such as LocalSubjectAccessReview. */
-  isKept: boolean;
+  isKindStored: boolean;
   /** The API path of the collection of objects. */
   collection: string;
   /** The API path of the sequence's object. */
@@ -173,8 +164,8 @@ interface StepContext {
 }
 
 /** Returns the API request of a step. */
-const buildCall = async (step: SequenceRequest, place: StepContext): Promise<TestClusterRequest> => {
-  const { collection, object, current, generateName, name } = place;
+const buildCall = async (step: SequenceRequest, context: StepContext): Promise<TestClusterRequest> => {
+  const { collection, object, current, generateName, name } = context;
   const query = (parameters: Record<string, string> = {}) => {
     const all = new URLSearchParams({ ...(step.dryRun && { dryRun: "All" }), ...parameters }).toString();
     return all && `?${all}`;
@@ -182,18 +173,15 @@ const buildCall = async (step: SequenceRequest, place: StepContext): Promise<Tes
   const subresource = "subresource" in step && step.subresource ? `/${step.subresource}` : "";
   switch (step.verb) {
     case "create": {
-      const main = step.into === undefined ? collection : `${place.home}/${step.into}`;
-      const path = `${subresource ? `${object}${subresource}` : main}${query()}`;
-      const given =
-        generateName && !subresource && step.into === undefined ? { generateName: `${name}-` } : { name: current };
-      return {
-        method: "POST",
-        path,
-        body: place.isKept ? addName(step.body, name, given) : addNamespace(step.body, place.namespace),
-      };
+      const resource = step.into === undefined ? collection : `${context.home}/${step.into}`;
+      const path = `${subresource ? `${object}${subresource}` : resource}${query()}`;
+      const isNameGenerated = generateName && !subresource && step.into === undefined;
+      const nameField = isNameGenerated ? { generateName: `${name}-` } : { name: current };
+      if (!context.isKindStored) return { method: "POST", path, body: addNamespace(step.body, context.namespace) };
+      return { method: "POST", path, body: addName(step.body, name, nameField) };
     }
     case "replace": {
-      const before = (await place.read(step)) ?? addName(getBody(place.first), name, { name: current });
+      const before = (await context.read(step)) ?? addName(getBody(context.first), name, { name: current });
       return { method: "PUT", path: `${object}${subresource}${query()}`, body: applyEdits(before, step.edits) };
     }
     case "patch": {
@@ -212,7 +200,7 @@ const buildCall = async (step: SequenceRequest, place: StepContext): Promise<Tes
       return { method: "DELETE", path: `${collection}${query(selector)}` };
     }
     case "look":
-      return { method: "GET", path: step.at === undefined ? place.home : `${place.home}/${step.at}` };
+      return { method: "GET", path: step.at === undefined ? context.home : `${context.home}/${step.at}` };
   }
 };
 
@@ -221,10 +209,11 @@ export const sequenceLabel = "parity.postern.dev/sequence";
 
 const getBody = (step: SequenceRequest | undefined): JsonMap => (step && "body" in step ? Object(step.body) : {});
 
-const addName = (body: JsonMap, sequence: string, given: JsonMap): JsonMap => {
+/** Adds the label of a sequence, and the object's name (or `generateName`). */
+const addName = (body: JsonMap, sequence: string, nameField: JsonMap): JsonMap => {
   const metadata = Object(body.metadata);
   const labels = { ...metadata.labels, [sequenceLabel]: sequence };
-  return { ...body, metadata: { ...metadata, labels, ...given } };
+  return { ...body, metadata: { ...metadata, labels, ...nameField } };
 };
 
 /** Sets the namespace of an access review. */
@@ -248,11 +237,10 @@ export const applyEdits = <T extends object>(object: T, edits: readonly FieldEdi
 const applyEdit = (target: object, { path: [first, ...rest], ...edit }: FieldEdit): void => {
   const key = first === "-" && Array.isArray(target) ? target.length : (first ?? "");
   if (rest.length > 0) {
-    const inner = Reflect.get(target, key);
-    const isPresent = typeof inner === "object" && inner !== null;
-    const nextTarget = isPresent ? inner : rest[0] === "-" || typeof rest[0] === "number" ? [] : {};
-    if (!isPresent) Reflect.set(target, key, nextTarget);
-    applyEdit(nextTarget, { path: rest, ...edit });
+    const isPresent = typeof Reflect.get(target, key) === "object" && Reflect.get(target, key) !== null;
+    const isListNext = rest[0] === "-" || typeof rest[0] === "number";
+    if (!isPresent) Reflect.set(target, key, isListNext ? [] : {});
+    applyEdit(Reflect.get(target, key), { path: rest, ...edit });
   } else if ("value" in edit) Reflect.set(target, key, structuredClone(edit.value));
   else if (Array.isArray(target)) target.splice(Number(key), 1);
   else Reflect.deleteProperty(target, key);

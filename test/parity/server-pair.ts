@@ -46,21 +46,20 @@ const flags = ["--service-cluster-ip-range=10.0.0.0/16", "--allow-privileged=tru
 const reader = "postern";
 
 /**
- * Boots both servers with the same objects. With `latePlugin`, the plugin is turned on after `latePlugin.fill` has
- * created objects.
+ * Boots two API servers with the same objects: one with the plugin that a rule reimplements, one without the plugin.
+ * With `latePlugin`, the plugin is turned on after `latePlugin.fill` has created objects.
  */
 export const bootParityServerPair = async (
   port: PluginPort,
   binaries: ControlPlaneBinaries,
-  place: PairResources,
+  { folder, stack }: PairResources,
   latePlugin?: TestClusterOptions["late"],
 ): Promise<ParityServerPair> => {
   const { plugin, settings } = port.rule.upstreamPlugin;
   const config = getComparisonConfig(plugin, binaries.minor);
-  const backend =
-    config.imageBackend && (await openImageBackend(place.folder, place.stack, { images: answerAboutImages }));
+  const backend = config.imageBackend && (await openImageBackend(folder, stack, { images: answerAboutImages }));
   const set = config.policies && policySets[config.policies];
-  const standard = mergeWithDefaults(
+  const ruleSettings = mergeWithDefaults(
     settings ?? {},
     mergeWithDefaults(config.settings ?? {}, {
       ...(backend && { backend: await readServiceKubeconfig(backend.images) }),
@@ -68,9 +67,9 @@ export const bootParityServerPair = async (
     }),
   );
   const plugins = await listPlugins(binaries);
-  const staying = [plugin, ...webhookPlugins, ...(config.keptPlugins ?? [])];
-  const others = plugins.defaultOn.filter((other) => config.alone && !staying.includes(other));
-  const wishes = {
+  const keptPlugins = [plugin, ...webhookPlugins, ...(config.keptPlugins ?? [])];
+  const disabledPlugins = plugins.defaultOn.filter((other) => config.alone && !keptPlugins.includes(other));
+  const commonOptions = {
     store: await getPreparedStore(binaries),
     flags: [...flags, ...(config.flags ?? [])],
     audit: true,
@@ -78,23 +77,23 @@ export const bootParityServerPair = async (
     ...(config.rbac && { rbac: true }),
   };
   // Settings that only the rule has are left out of the plugin's configuration, because the plugin doesn't accept them.
-  const settingsOfRule = Object.keys(settings ?? {});
-  const taken = Object.fromEntries(Object.entries(standard).filter(([key]) => !settingsOfRule.includes(key)));
-  // The plugin reads the backend's kubeconfig itself. For the rule, it is converted to settings.
-  const named = mergeWithDefaults(taken, backend && { imagePolicy: { kubeConfigFile: backend.images } });
-  const configuration = await writeConfiguration(plugin, config, named, place.folder);
+  const onlyOfRule = Object.keys(settings ?? {});
+  const shared = Object.fromEntries(Object.entries(ruleSettings).filter(([key]) => !onlyOfRule.includes(key)));
+  // The plugin reads the backend's kubeconfig from a file. The rule has the contents of this file in its settings.
+  const pluginSettings = mergeWithDefaults(shared, backend && { imagePolicy: { kubeConfigFile: backend.images } });
+  const configurationFlags = await writeConfiguration(plugin, config, pluginSettings, folder);
   const clusters = await bootClusters(binaries, [
     {
-      ...wishes,
-      disable: others,
-      flags: [...wishes.flags, ...configuration],
+      ...commonOptions,
+      disable: disabledPlugins,
+      flags: [...commonOptions.flags, ...configurationFlags],
       ...(latePlugin ? { late: latePlugin } : { enable: [plugin] }),
     },
-    { ...wishes, disable: [...others, ...(plugins.defaultOn.includes(plugin) ? [plugin] : [])] },
+    { ...commonOptions, disable: [...disabledPlugins, ...plugins.defaultOn.filter((name) => name === plugin)] },
   ]);
-  for (const { stop } of clusters) place.stack.defer(stop);
+  for (const { stop } of clusters) stack.defer(stop);
   const [upstream, ours] = clusters as [TestCluster, TestCluster];
-  if (config.rbac) await grantRights(port, standard, ours);
+  if (config.rbac) await grantRights(port, ruleSettings, ours);
   if (set)
     await Promise.all([createPolicies(upstream.admin, set, binaries.minor), createPolicySurroundings(ours.admin, set)]);
 
@@ -104,7 +103,7 @@ export const bootParityServerPair = async (
     const ledger = createMemoryLedger();
     return createLiveCapabilities(connections, { openLedger: () => ledger });
   };
-  return { upstream, ours, settings: standard, openCapabilities };
+  return { upstream, ours, settings: ruleSettings, openCapabilities };
 };
 
 /** Creates the RBAC objects that give the rule's user the rights of the rule's needs, and no other rights. */
@@ -114,8 +113,8 @@ const grantRights = async (port: PluginPort, settings: object, { admin }: TestCl
 };
 
 const createObject = async (admin: TestClusterClient, body: KubernetesObject) => {
-  const { code, body: said } = await admin({ method: "POST", path: getCollectionPath(body), body });
-  if (code !== 201) throw new Error(`the API server refuses a ${body.kind}: ${said.message}`);
+  const { code, body: answer } = await admin({ method: "POST", path: getCollectionPath(body), body });
+  if (code !== 201) throw new Error(`the API server refuses a ${body.kind}: ${answer.message}`);
 };
 
 const isCustomKind = ({ kind }: KubernetesObject) => kind === "CustomResourceDefinition";
@@ -147,14 +146,12 @@ export const createPolicies = async (admin: TestClusterClient, set: PolicySet, m
   for (const body of buildRefusedObjects(set))
     await waitUntil("the API server does not evaluate its policies", async () => {
       const path = `${getCollectionPath(body)}?dryRun=All`;
-      const { body: said } = await admin({ method: "POST", path, body });
-      return String(said.message).includes(set.lastMessage);
+      const { body: answer } = await admin({ method: "POST", path, body });
+      return String(answer.message).includes(set.lastMessage);
     });
 };
 
-/**
- * Returns a folder with the etcd data of a cluster with the initial objects. It is made once for each minor version.
- */
+/** Returns a folder with the etcd data of a cluster with the initial objects, which is created once for each minor. */
 const getPreparedStore = (binaries: ControlPlaneBinaries): Promise<string> => {
   const { minor } = binaries;
   const existing = preparedStores.get(minor);
@@ -164,14 +161,12 @@ const getPreparedStore = (binaries: ControlPlaneBinaries): Promise<string> => {
 };
 const preparedStores = new Map<string, Promise<string>>();
 
+/** Boots a cluster without plugins, creates the initial objects, and returns the folder of its etcd data. */
 const createPreparedStore = async (binaries: ControlPlaneBinaries): Promise<string> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-store-"));
   process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
   const { defaultOn: disable } = await listPlugins(binaries);
-  const cluster = await bootCluster(binaries, {
-    flags: [...flags, ...listParityObjectFlags(binaries.minor)],
-    disable,
-  });
+  const cluster = await bootCluster(binaries, { flags: [...flags, ...listParityObjectFlags(binaries.minor)], disable });
   try {
     await createParityTestObjects(cluster.admin, binaries.minor);
     await cluster.keep(join(folder, "store"));

@@ -28,7 +28,7 @@ export interface ObservedWrite {
   annotations: Record<string, string>;
 }
 
-/** Runs Postern's admission chain for a request in the form in which the first webhook got it. */
+/** Runs Postern's admission chain for a request, which has the form in which the first webhook got the request. */
 export const predict = async (
   set: ScriptedSet,
   manifests: unknown[],
@@ -36,15 +36,15 @@ export const predict = async (
   minor: string,
 ): Promise<AdmissionTrace> => {
   const { uid: _, requestKind: __, requestResource: ___, requestSubResource: ____, ...attributes } = firstRequest;
-  return await runAdmissionChain(attributes as AdmissionAttributes, parseWebhookConfigurations(manifests, minor), {
+  return runAdmissionChain(attributes as AdmissionAttributes, parseWebhookConfigurations(manifests, minor), {
     kubernetes: minor,
     findNamespace: (name) => {
       const labels = namespaces[name];
       return labels && { metadata: { name, labels } };
     },
     equivalents: ({ group, version, resource }) => {
-      const others = versions[`${group}/${resource}`] ?? [];
-      return others.filter((other) => other !== version).map((other) => ({ group, version: other, resource }));
+      const otherVersions = (versions[`${group}/${resource}`] ?? []).filter((other) => other !== version);
+      return otherVersions.map((other) => ({ group, version: other, resource }));
     },
     convert,
     fill: (object, step) => (isMap(object) ? fillDefaults(object, minor, step).object : object),
@@ -66,13 +66,9 @@ const callScript = (
   { apiVersion, request }: ReviewToSend,
 ): HookCallResult | Promise<HookCallResult> => {
   const answer = set.scripts[getHookKey(hook)]?.answer(request, apiVersion);
-  if (answer)
-    return parseWebhookHttpAnswer({
-      code: answer.code ?? 200,
-      type: answer.type ?? "application/json",
-      text: answer.body,
-    });
-  return new Promise(() => {});
+  if (!answer) return new Promise(() => {});
+  const { code = 200, type = "application/json", body } = answer;
+  return parseWebhookHttpAnswer({ code, type, text: body });
 };
 
 /** Returns the key of a webhook's script: the first segment of the webhook's URL path. */
@@ -91,19 +87,16 @@ const convert = (object: unknown, to: GroupVersionKind): unknown => {
     return { ...object, apiVersion, spec: { ...spec, targetCPUUtilizationPercentage: averageUtilization } };
   }
   const target = { type: "Utilization", averageUtilization: targetCPUUtilizationPercentage };
-  return {
-    ...object,
-    apiVersion,
-    spec: { ...spec, metrics: [{ type: "Resource", resource: { name: "cpu", target } }] },
-  };
+  const cpuMetrics = [{ type: "Resource", resource: { name: "cpu", target } }];
+  return { ...object, apiVersion, spec: { ...spec, metrics: cpuMetrics } };
 };
 
 /** Returns a line for each difference between the prediction and the API server's behaviour. */
 export const listDifferences = (trace: AdmissionTrace, observed: ObservedWrite): string[] => {
   const { answer, calls, annotations } = observed;
   if (trace.undecided.length > 0) return trace.undecided.map((reason) => `can't say: ${reason}`);
-  const expected = trace.steps.filter(({ outcome, request }) => outcome === "called" && request);
-  const listPhaseCalls = (phase: string) => expected.filter((step) => step.phase === phase).map(toCall);
+  const calledSteps = trace.steps.filter(({ outcome, request }) => outcome === "called" && request);
+  const listPhaseCalls = (phase: string) => calledSteps.filter((step) => step.phase === phase).map(toCall);
   const mutating = listPhaseCalls("mutate");
   const actualCalls = calls.map(({ hook, request }) => ({ hook, request: normalizeRequest(request) }));
   const differences: string[] = [];
@@ -127,17 +120,17 @@ export const listDifferences = (trace: AdmissionTrace, observed: ObservedWrite):
     const isWithoutObject = isMap(answer.body) && answer.body.kind === "Status";
     if (isRefused) {
       // The cluster has no kubelet, so an exec that admission allows still fails.
-      if (!expected.some(({ request }) => request?.operation === "CONNECT"))
+      if (!calledSteps.some(({ request }) => request?.operation === "CONNECT"))
         differences.push(`allowed, but ${JSON.stringify(answer)}`);
-    } else if (!isWithoutObject && expected[0]?.request?.operation !== "DELETE")
+    } else if (!isWithoutObject && calledSteps[0]?.request?.operation !== "DELETE")
       compare("object", normalizeObject(addGeneratedName(trace.object), isStored), normalizeObject(answer.body));
   } else {
-    const { code, reason, message, details } = answer.body;
-    const refusal = maskRandomValues({ code, reason, message, details });
-    const possible = trace.refusals.map(({ code, reason, message, details }) =>
-      maskRandomValues({ code, reason, message, details }),
-    );
-    if (!possible.some((expected) => JSON.stringify(sortKeys(expected)) === JSON.stringify(sortKeys(refusal))))
+    const selectFields = ({ code, reason, message, details }: Record<string, unknown>) =>
+      maskRandomValues({ code, reason, message, details });
+    const refusal = selectFields(answer.body);
+    // If several webhooks deny a request, the API server answers with any of these denials.
+    const possible = trace.refusals.map((one) => selectFields({ ...one }));
+    if (!possible.some((one) => JSON.stringify(sortKeys(one)) === JSON.stringify(sortKeys(refusal))))
       compare("refusal", possible.length === 1 ? possible[0] : possible, refusal);
   }
   return differences;
@@ -152,6 +145,7 @@ const toCall = ({ hook, request }: AdmissionTrace["steps"][number]) => ({
 const normalizeRequest = ({ uid: _, object, oldObject, ...request }: AdmissionRequest) =>
   maskRandomValues({ ...request, object: normalizeObject(object), oldObject: normalizeObject(oldObject) });
 
+/** The fields of metadata that the API server sets. */
 const serverFields = [
   "uid",
   "creationTimestamp",
@@ -165,14 +159,20 @@ const serverFields = [
 /** Reports whether the API server stores a member of metadata. It doesn't store empty maps and lists. */
 const isStored = (value: unknown) => Object.keys(Object(value)).length > 0 || typeof value !== "object";
 
-/** Returns an object without status, random values, fields that the server sets, and metadata that `isKept` rejects. */
-const normalizeObject = (object: unknown, isKept: (value: unknown) => boolean = (value) => value !== null): unknown => {
+/**
+ * Returns an object without status, random values, fields that the server sets, and metadata that `isCompared`
+ * excludes.
+ */
+const normalizeObject = (
+  object: unknown,
+  isCompared: (value: unknown) => boolean = (value) => value !== null,
+): unknown => {
   if (!isMap(object)) return object ?? null;
   const { status: _, ...rest } = object;
   // The API server sets the spec of a namespace when it stores the namespace.
   if (object.kind === "Namespace") delete rest.spec;
   const metadata = Object.entries(Object(object.metadata)).filter(
-    ([key, value]) => !serverFields.includes(key) && isKept(value),
+    ([key, value]) => !serverFields.includes(key) && isCompared(value),
   );
   return maskRandomValues({ ...rest, metadata: Object.fromEntries(metadata) });
 };
@@ -192,6 +192,7 @@ const maskRandomValues = <T>(value: T): T =>
       .replaceAll(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/g, "?"),
   );
 
+/** Sorts the keys of all maps in a value, and removes members that are undefined. */
 const sortKeys = (value: unknown): unknown => {
   if (Array.isArray(value)) return value.map(sortKeys);
   if (!isMap(value)) return value;
@@ -201,7 +202,7 @@ const sortKeys = (value: unknown): unknown => {
   );
 };
 
-/** Returns the request that the observer got. It is the first webhook, so no other one has changed the object. */
+/** Returns the request that the observer got. The observer is the first webhook, so the object is unchanged. */
 export const findFirstRequest = (calls: Call[]): AdmissionRequest | undefined =>
   calls.find(({ hook }) => hook === observer)?.request;
 

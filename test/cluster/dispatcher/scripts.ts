@@ -4,10 +4,10 @@ import type { Phase } from "#lib/rule.ts";
 import type { Random } from "../../../infra/testing/random.ts";
 import { vocabulary } from "./vocabulary.ts";
 
-/** Returns a webhook's response to a request, or undefined if the webhook never answers. */
+/** Returns a webhook's answer to a request, or undefined if the webhook never answers. */
 export type HookScript = (
   request: AdmissionRequest,
-  version: string,
+  reviewVersion: string,
 ) => { code?: number; type?: string; body: string } | undefined;
 
 type Change = Record<string, unknown>;
@@ -23,24 +23,22 @@ const buildPatchFields = (changes: unknown) => {
 const getLabels = (object: unknown): Record<string, string> => Object(Object(Object(object).metadata).labels);
 const getAnnotations = (object: unknown): Record<string, string> => Object(Object(Object(object).metadata).annotations);
 
-/** Returns the patch operation that sets a label or annotation, also on an object without labels or annotations. */
+/** Returns the patch operation that sets a label or annotation, even if the object has no labels or annotations. */
 const buildSetOperations = (object: unknown, field: "labels" | "annotations", key: string, value: string): Change[] => {
-  const present = Object(Object(object).metadata)[field];
   const path = `/metadata/${field}`;
-  return present === undefined
-    ? [{ op: "add", path, value: { [key]: value } }]
-    : [{ op: "add", path: `${path}/${key.replaceAll("/", "~1")}`, value }];
+  if (Object(Object(object).metadata)[field] === undefined) return [{ op: "add", path, value: { [key]: value } }];
+  return [{ op: "add", path: `${path}/${key.replaceAll("/", "~1")}`, value }];
 };
 
 const { denials, faultyAnswers, oddPatches } = vocabulary;
 
-/** Returns a change that is made only in Pods. */
+/** Returns a function that changes Pods as `change` does, and no other objects. */
 const forPods =
   (change: (object: unknown) => Change[]) =>
   (object: unknown): Change[] =>
     Object(object).kind === "Pod" ? change(object) : [];
 
-/** The patches that scripts send, computed from the object of the request. */
+/** Functions that compute the patch of a script from the object of the request. */
 const changes: ((object: unknown) => Change[])[] = [
   (object) => buildSetOperations(object, "labels", "tier", getLabels(object).tier === "a" ? "b" : "a"),
   (object) => buildSetOperations(object, "labels", "env", "x"),
@@ -74,16 +72,17 @@ const notes: Record<string, string>[] = [
 
 /** Returns a script that behaves at random, with a description of its behaviour. */
 export const createScript = (phase: Phase, random: Random): { what: string; answer: HookScript } => {
+  const pickWarnings = () => {
+    const areLong = phase === "mutate" && random.decide(0.15);
+    return areLong ? createLongWarnings(random.pick([5, 14, 30])) : random.pickSome(warnings);
+  };
   const extras = {
-    ...(random.decide(0.3) && {
-      warnings:
-        phase === "mutate" && random.decide(0.15)
-          ? createLongWarnings(random.pick([5, 14, 30]))
-          : random.pickSome(warnings),
-    }),
+    ...(random.decide(0.3) && { warnings: pickWarnings() }),
     ...(random.decide(0.3) && { auditAnnotations: random.pick(notes) }),
   };
   const admit: HookScript = ({ uid }, version) => respond(version, { uid, allowed: true, ...extras });
+  const patchObject = ({ uid }: AdmissionRequest, version: string, operations: unknown) =>
+    respond(version, { uid, allowed: true, ...extras, ...buildPatchFields(operations) });
   // A number from 0 to 1 chooses the behaviour: below 0.05, the script denies.
   const choice = random.draw();
   if (choice < 0.05) {
@@ -116,15 +115,10 @@ export const createScript = (phase: Phase, random: Random): { what: string; answ
     ];
     return {
       what: `patches oddly: ${JSON.stringify(patch)}`,
-      answer: (request, version) =>
-        request.kind.kind === "SelfSubjectAccessReview"
-          ? admit(request, version)
-          : respond(version, {
-              uid: request.uid,
-              allowed: true,
-              ...extras,
-              ...buildPatchFields(buildOperations(request.object)),
-            }),
+      answer: (request, version) => {
+        if (request.kind.kind === "SelfSubjectAccessReview") return admit(request, version);
+        return patchObject(request, version, buildOperations(request.object));
+      },
     };
   }
   if (choice < 0.3) return { what: "admits", answer: admit };
@@ -137,12 +131,7 @@ export const createScript = (phase: Phase, random: Random): { what: string; answ
       // The objects of CONNECT requests and of access reviews can't have labels.
       if (request.operation === "CONNECT" || request.kind.kind === "SelfSubjectAccessReview")
         return admit(request, version);
-      return respond(version, {
-        uid: request.uid,
-        allowed: true,
-        ...extras,
-        ...buildPatchFields(buildChange(request.object)),
-      });
+      return patchObject(request, version, buildChange(request.object));
     },
   };
 };

@@ -1,4 +1,3 @@
-import type { AdmissionRequest } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
 import type { Random } from "../../../infra/testing/random.ts";
 import type { WebhookManifests } from "../../parity/rule-server.ts";
@@ -25,7 +24,7 @@ const namespaceSelectors = [
   { matchExpressions: [{ key: "kubernetes.io/metadata.name", operator: "NotIn", values: ["plain", "tiers"] }] },
 ];
 
-/** Creates the observer's configuration and a few random ones. `url` is the base URL of the scripts. */
+/** Creates the observer's configuration and a few random configurations. `url` is the base URL of the scripts. */
 export const createSet = (number: number, url: string, ca: string, random: Random): ScriptedSet => {
   const scripts: ScriptedSet["scripts"] = {};
   const caBundle = Buffer.from(ca).toString("base64");
@@ -98,14 +97,10 @@ export const createSet = (number: number, url: string, ca: string, random: Rando
       },
     ],
   };
-  scripts.observer = {
-    what: "watches",
-    answer: ({ uid }: AdmissionRequest, version) => {
-      return {
-        body: JSON.stringify({ kind: "AdmissionReview", apiVersion: version, response: { uid, allowed: true } }),
-      };
-    },
+  const admit: HookScript = ({ uid }, apiVersion) => {
+    return { body: JSON.stringify({ kind: "AdmissionReview", apiVersion, response: { uid, allowed: true } }) };
   };
+  scripts.observer = { what: "observes", answer: admit };
   const createConfigurations = (phase: Phase) =>
     Array.from({ length: 1 + random.drawBelow(4) }, () => createConfiguration(phase));
   const manifests = [observerConfiguration, ...createConfigurations("mutate"), ...createConfigurations("validate")];

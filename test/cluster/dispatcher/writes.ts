@@ -19,6 +19,7 @@ const createCpuMetric = (averageUtilization: number) => {
   return [{ type: "Resource", resource: { name: "cpu", target: { type: "Utilization", averageUtilization } } }];
 };
 
+/** A kind of the written objects. `content` returns the object's fields beside apiVersion, kind and metadata. */
 interface Kind {
   apiVersion: string;
   kind: string;
@@ -26,6 +27,7 @@ interface Kind {
   content(random: Random): JsonMap;
 }
 
+/** The kinds of the written objects. A kind may occur several times, with different contents or versions. */
 const kinds: Kind[] = [
   {
     apiVersion: "v1",
@@ -86,10 +88,10 @@ export const listFixtureCalls = (): TestClusterRequest[] => [
   }),
 ];
 
-/** Returns the calls that create objects in each namespace, for updates and deletions. */
+/** Returns the calls that create one object of each resource in each namespace. Writes update and delete them. */
 export const listObjectCalls = (random: Random): TestClusterRequest[] =>
   Object.keys(namespaces).flatMap((namespace) =>
-    // One object for each resource: the last of its kinds.
+    // Of several entries with the same resource, the Map keeps the last one.
     [...new Map(kinds.map((kind) => [kind.resource, kind])).values()].map(
       ({ apiVersion, kind, resource, content }): TestClusterRequest => {
         const metadata = { name: "base", labels: { tier: "a" } };
@@ -102,12 +104,13 @@ export const listObjectCalls = (random: Random): TestClusterRequest[] =>
     ),
   );
 
-const createVersion = (name: string, storage: boolean) => {
+const createVersion = (name: string, { storage }: { storage: boolean }) => {
   const schema = { openAPIV3Schema: { type: "object", "x-kubernetes-preserve-unknown-fields": true } };
   const scale = { specReplicasPath: ".spec.replicas", statusReplicasPath: ".status.replicas" };
   return { name, served: true, storage, schema, subresources: { status: {}, scale } };
 };
 
+/** The definition of a custom kind with two versions. */
 const widgets = {
   apiVersion: "apiextensions.k8s.io/v1",
   kind: "CustomResourceDefinition",
@@ -116,14 +119,13 @@ const widgets = {
     group: "example.com",
     scope: "Namespaced",
     names: { plural: "widgets", singular: "widget", kind: "Widget" },
-    versions: [createVersion("v1", true), createVersion("v2", false)],
+    versions: [createVersion("v1", { storage: true }), createVersion("v2", { storage: false })],
   },
 };
 
 /** Returns a random write. Names of new objects contain the number of the write, so that they are unique. */
 export const createWrite = (number: number, random: Random): TestClusterRequest => {
-  const isDry = random.decide(0.8);
-  const query = isDry ? "?dryRun=All" : "";
+  const isDryRun = random.decide(0.8);
   const buildMetadata = (name: object): JsonMap => {
     const [chosenLabels, chosenAnnotations] = [random.pick(labels), random.pick(annotations)];
     return {
@@ -132,7 +134,7 @@ export const createWrite = (number: number, random: Random): TestClusterRequest 
       ...(chosenAnnotations && { annotations: chosenAnnotations }),
     };
   };
-  // A number from 0 to 1 chooses the write: below 0.08, a namespace is created, from 0.08 to 0.11, one is updated.
+  // A number from 0 to 1 chooses the write: below 0.08, a namespace is created; from 0.08 to 0.11, one is updated.
   const choice = random.draw();
   if (choice < 0.08) {
     const body = { apiVersion: "v1", kind: "Namespace", metadata: buildMetadata({ name: `n${number}` }) };
@@ -145,20 +147,13 @@ export const createWrite = (number: number, random: Random): TestClusterRequest 
   if (choice < 0.13) return { method: "DELETE", path: "/api/v1/namespaces/envs?dryRun=All" };
   if (choice < 0.14) {
     const spec = { resourceAttributes: { verb: "get", resource: "pods" } };
-    const body = {
-      apiVersion: "authorization.k8s.io/v1",
-      kind: "SelfSubjectAccessReview",
-      spec,
-    };
+    const body = { apiVersion: "authorization.k8s.io/v1", kind: "SelfSubjectAccessReview", spec };
     return { method: "POST", path: "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews?dryRun=All", body };
   }
   if (choice < 0.15) {
     const apiVersion = "admissionregistration.k8s.io/v1";
-    const body = {
-      apiVersion,
-      kind: "ValidatingWebhookConfiguration",
-      metadata: buildMetadata({ name: `v${number}` }),
-    };
+    const metadata = buildMetadata({ name: `v${number}` });
+    const body = { apiVersion, kind: "ValidatingWebhookConfiguration", metadata };
     return { method: "POST", path: `/apis/${apiVersion}/validatingwebhookconfigurations?dryRun=All`, body };
   }
   const namespace = random.pick(Object.keys(namespaces));
@@ -170,29 +165,18 @@ export const createWrite = (number: number, random: Random): TestClusterRequest 
       ["example.com/v1", "widgets"],
       ["example.com/v2", "widgets"],
     ] as const);
-    const body = {
-      apiVersion: "autoscaling/v1",
-      kind: "Scale",
-      metadata: { name: "base", namespace },
-      spec: { replicas: random.drawBelow(6) },
-    };
+    const spec = { replicas: random.drawBelow(6) };
+    const body = { apiVersion: "autoscaling/v1", kind: "Scale", metadata: { name: "base", namespace }, spec };
     return { method: "PUT", path: `${getCollection(apiVersion, resource)}/base/scale?dryRun=All`, body };
   }
   if (choice < 0.23)
     return { method: "GET", path: `${getCollection("v1", "pods")}/base/exec?command=true&stdout=true` };
   const { apiVersion, kind, resource, content } = random.pick(kinds);
   if (choice < 0.25) {
-    const body = {
-      apiVersion: "apps/v1",
-      kind: "Deployment",
-      metadata: buildMetadata({ name: "base" }),
-      ...kinds[3]?.content(random),
-    };
-    return {
-      method: "PUT",
-      path: `${getCollection("apps/v1", "deployments")}/base/status?dryRun=All`,
-      body: { ...body, status: { replicas: 1 } },
-    };
+    const metadata = buildMetadata({ name: "base" });
+    const deployment = kinds.find((one) => one.kind === "Deployment")?.content(random);
+    const body = { apiVersion: "apps/v1", kind: "Deployment", metadata, ...deployment, status: { replicas: 1 } };
+    return { method: "PUT", path: `${getCollection("apps/v1", "deployments")}/base/status?dryRun=All`, body };
   }
   if (choice < 0.33) return { method: "DELETE", path: `${getCollection(apiVersion, resource)}/base?dryRun=All` };
   if (choice < 0.55 && resource !== "pods") {
@@ -205,6 +189,6 @@ export const createWrite = (number: number, random: Random): TestClusterRequest 
   const name = random.decide(0.15) ? { generateName: "g-" } : { name: `${random.pick(["g", "o"])}${number}` };
   const body = { apiVersion, kind, metadata: buildMetadata(name), ...content(random) };
   // Only ConfigMaps may be stored: all other creations are dry runs.
-  const creationQuery = kind === "ConfigMap" ? query : "?dryRun=All";
+  const creationQuery = kind === "ConfigMap" && !isDryRun ? "" : "?dryRun=All";
   return { method: "POST", path: `${getCollection(apiVersion, resource)}${creationQuery}`, body };
 };

@@ -28,9 +28,9 @@ const isNamespace = ({ kind, apiVersion }: KubernetesObject) => kind === "Namesp
  */
 export const renameNamespaces = (entry: Case, replacementNamespace: string): Case => {
   const given = entry[getCasePhase(entry)];
-  const ownNamespace = entry.namespace ?? given?.metadata?.namespace ?? "default";
-  if (entry.resource === "namespaces" || /[^a-z\d-]/.test(ownNamespace)) return entry;
-  const rename = (name: string) => (name === ownNamespace ? replacementNamespace : `${replacementNamespace}-${name}`);
+  const caseNamespace = entry.namespace ?? given?.metadata?.namespace ?? "default";
+  if (entry.resource === "namespaces" || /[^a-z\d-]/.test(caseNamespace)) return entry;
+  const rename = (name: string) => (name === caseNamespace ? replacementNamespace : `${replacementNamespace}-${name}`);
   const renameIn = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(renameIn);
     if (typeof value !== "object" || value === null) return value;
@@ -43,9 +43,8 @@ export const renameNamespaces = (entry: Case, replacementNamespace: string): Cas
       : Object.fromEntries(members);
   };
   const { mutate, validate, oldObject, needs } = entry;
-  const members = { mutate, validate, oldObject, needs };
-  const present = Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined));
-  return { ...entry, ...Object(renameIn(present)), namespace: replacementNamespace };
+  const members = Object.entries({ mutate, validate, oldObject, needs }).filter(([, value]) => value !== undefined);
+  return { ...entry, ...Object(renameIn(Object.fromEntries(members))), namespace: replacementNamespace };
 };
 
 /** Returns the namespaces of a case and of the objects that it needs. */
@@ -62,14 +61,14 @@ export const listCaseNamespaces = (entry: Case): string[] =>
 
 /** Replaces the uid of the case's old object by that of the stored object, wherever a value contains it. */
 export const insertStoredUid = <T>(value: T, oldObject: KubernetesObject | undefined, stored: object): T => {
-  const [given, own] = [oldObject, stored].map((object) => Object(Object(object).metadata).uid);
-  if (typeof given !== "string" || typeof own !== "string") return value;
-  return JSON.parse(JSON.stringify(value).replaceAll(JSON.stringify(given), JSON.stringify(own)));
+  const [caseUid, storedUid] = [oldObject, stored].map((object) => Object(Object(object).metadata).uid);
+  if (typeof caseUid !== "string" || typeof storedUid !== "string") return value;
+  return JSON.parse(JSON.stringify(value).replaceAll(JSON.stringify(caseUid), JSON.stringify(storedUid)));
 };
 
 /**
- * The objects that were created for a case. `lacks` describes those that could not be created and other differences
- * from the case's cluster; `leave` deletes the created ones.
+ * The objects that were created for a case. `lacks` describes the objects that could not be created, and other
+ * differences between the test cluster and the cluster that the case describes. `leave` deletes the created objects.
  */
 export interface CreatedCaseObjects {
   lacks: string[];
@@ -158,7 +157,7 @@ export const ensureNamespace = async (
  */
 const findDisagreements = async (admin: TestClusterClient, { needs = {}, user }: Case): Promise<string[]> => {
   const { refused = [], may = [], discovery = {} } = needs;
-  const asked = may.map(async ({ user: other, allowed, reason: _, evaluationError: __, ...resourceAttributes }) => {
+  const reviewed = may.map(async ({ user: other, allowed, reason: _, evaluationError: __, ...resourceAttributes }) => {
     const { username, groups } = other ?? user ?? { username: "jane" };
     const path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
     const spec = { user: username, groups, resourceAttributes };
@@ -180,7 +179,7 @@ const findDisagreements = async (admin: TestClusterClient, { needs = {}, user }:
     const { code } = await admin({ method: "POST", path, body: { metadata: { name } } });
     return code === 422 ? [] : [`in the test, ${resource} "${name}" can be created`];
   });
-  return (await Promise.all([...created, ...asked, ...listed])).flat();
+  return (await Promise.all([...created, ...reviewed, ...listed])).flat();
 };
 
 /**

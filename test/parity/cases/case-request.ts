@@ -43,15 +43,15 @@ export const buildCaseRequest = async (
 
   const given = entry[getCasePhase(entry)] ?? {};
   const { name: statedName, generateName } = { ...entry.oldObject?.metadata, ...given.metadata };
-  const isStored = main.verbs.includes("get");
+  const isKindStored = main.verbs.includes("get");
   const isNameGenerated = statedName === undefined && generateName !== undefined;
   const name = statedName ?? generateName?.replace(/-$/, "") ?? "a";
-  const nameMember = isNameGenerated || !isStored ? {} : { name };
+  const nameMember = isNameGenerated || !isKindStored ? {} : { name };
   const namespace = main.namespaced ? (entry.namespace ?? given.metadata?.namespace ?? defaultNamespace) : undefined;
-  // A Namespace is deleted in dry runs only, because no controller would empty it. The API server's own namespaces are
-  // neither created nor deleted.
+  // A Namespace is deleted in dry runs only, because no controller would empty it. The namespaces that each API server
+  // has from its start are neither created nor deleted.
   const isNamespace = main.kind === "Namespace";
-  const isOfCase = !isNamespace || !/^(default|kube-(system|public|node-lease))$/.test(name);
+  const mayBeCreated = !isNamespace || !/^(default|kube-(system|public|node-lease))$/.test(name);
   const collection = [
     getRoot(request.resource),
     ...(namespace ? ["namespaces", namespace] : []),
@@ -70,7 +70,7 @@ export const buildCaseRequest = async (
       { apiVersion, kind, metadata: nameMember, ...addApiRequiredFields({ ...object, kind }, namespace) },
       nameMember,
     );
-  const before = getPresentObject(entry, subResource);
+  const present = getPresentObject(entry, subResource);
   return {
     user: request.userInfo,
     namespace,
@@ -79,8 +79,8 @@ export const buildCaseRequest = async (
     method: ({ CREATE: "POST", UPDATE: "PUT", DELETE: "DELETE", CONNECT: "POST" } as const)[operation],
     path: query.size > 0 ? `${path}?${query}` : path,
     body: (object) => completeBody(object, requested),
-    ...(before && isOfCase && splitEphemeralContainers(completeBody(before, main))),
-    place: isNameGenerated || !isStored || !isOfCase ? undefined : `${collection}/${name}`,
+    ...(present && mayBeCreated && splitEphemeralContainers(completeBody(present, main))),
+    place: isNameGenerated || !isKindStored || !mayBeCreated ? undefined : `${collection}/${name}`,
   };
 };
 
@@ -121,16 +121,16 @@ const findResource = async (
 ): Promise<ResourceInfo> => {
   const apiVersion = joinApiVersion(resource);
   const path = [resource.resource, subResource].filter(Boolean).join("/");
-  const known = discovered.get(admin) ?? new Map<string, Listing>();
-  discovered.set(admin, known);
+  const listings = discovered.get(admin) ?? new Map<string, Listing>();
+  discovered.set(admin, listings);
   const find = async () => {
     const prefix = getRoot(resource);
-    const found = known.get(prefix)?.find(({ name }) => name === path);
+    const found = listings.get(prefix)?.find(({ name }) => name === path);
     if (found) return found;
     const { body } = await admin({ method: "GET", path: prefix });
-    const list: Listing = Array.isArray(body.resources) ? body.resources : [];
-    known.set(prefix, list);
-    return list.find(({ name }) => name === path);
+    const listing: Listing = Array.isArray(body.resources) ? body.resources : [];
+    listings.set(prefix, listing);
+    return listing.find(({ name }) => name === path);
   };
   const found = (await find()) ?? (await createDefinition(admin, resource, kind, find));
   const { group, version, ...rest } = { kind, namespaced: true, verbs: ["get"], ...found };
@@ -141,6 +141,7 @@ type Listing = { name: string; group?: string; version?: string }[];
 /** The discovered resources of each API server. They stay valid, because no kind is deleted during a run. */
 const discovered = new WeakMap<TestClusterClient, Map<string, Listing>>();
 
+/** Creates a CustomResourceDefinition, and waits until `find` finds its resource in the discovery. */
 const createDefinition = async (
   admin: TestClusterClient,
   { group, version, resource }: Resource,
@@ -198,7 +199,7 @@ const listConnectOptions = ({
 
 const image = "registry.example.com/app:1";
 const labels = { app: "a" };
-const selecting = {
+const selectorAndTemplate = {
   selector: { matchLabels: labels },
   template: { metadata: { labels }, spec: { containers: [{ name: "a", image }] } },
 };
@@ -206,7 +207,7 @@ const selecting = {
 /** For each kind, the fields without which the API server accepts no object. */
 const requiredFields: Record<string, (namespace: string | undefined) => JsonMap> = {
   Binding: () => ({ target: { kind: "Node", name: "n1" } }),
-  Deployment: () => ({ spec: selecting }),
+  Deployment: () => ({ spec: selectorAndTemplate }),
   Event: (namespace) => ({ involvedObject: { namespace } }),
   Ingress: () => ({ spec: { defaultBackend: { service: { name: "a", port: { number: 80 } } } } }),
   Job: () => ({ spec: { template: { spec: { restartPolicy: "Never", containers: [{ name: "a", image }] } } } }),
@@ -219,7 +220,7 @@ const requiredFields: Record<string, (namespace: string | undefined) => JsonMap>
   SelfSubjectAccessReview: () => ({ spec: { nonResourceAttributes: { path: "/", verb: "get" } } }),
   Service: () => ({ spec: { ports: [{ port: 80 }] } }),
   StorageClass: () => ({ provisioner: "example.com" }),
-  StatefulSet: () => ({ spec: { ...selecting, serviceName: "a" } }),
+  StatefulSet: () => ({ spec: { ...selectorAndTemplate, serviceName: "a" } }),
   TokenReview: () => ({ spec: { token: "a" } }),
   VolumeAttributesClass: () => ({ driverName: "example.com", parameters: { a: "b" } }),
 };
@@ -231,21 +232,25 @@ const requiredFields: Record<string, (namespace: string | undefined) => JsonMap>
 const fillRequiredFields = (kind: string, object: KubernetesObject): object => {
   const { spec } = Object(object);
   if (kind === "Workload" && Array.isArray(spec?.podGroupTemplates)) {
-    const full = spec.podGroupTemplates.map((one: JsonMap) => ({ schedulingPolicy: { basic: {} }, ...one }));
-    return { ...object, spec: { ...spec, podGroupTemplates: full } };
+    const podGroupTemplates = spec.podGroupTemplates.map((one: JsonMap) => ({
+      schedulingPolicy: { basic: {} },
+      ...one,
+    }));
+    return { ...object, spec: { ...spec, podGroupTemplates } };
   }
   if (kind === "PersistentVolume" && !spec?.csi && !spec?.azureDisk)
     return { ...object, spec: { hostPath: { path: "/a" }, ...spec } };
   if (kind === "PodGroup") return { ...object, spec: { schedulingPolicy: { basic: {} }, ...spec } };
   if (kind !== "Pod") return object;
-  const lists = ["initContainers", "containers", "ephemeralContainers"].filter((list) => Array.isArray(spec?.[list]));
-  const full = lists.map((list) => [
-    list,
-    spec[list].map((one: JsonMap, at: number) => fillContainer(one, `${list[0]}${at}`)),
-  ]);
-  return { ...object, ...(spec && { spec: { ...spec, ...Object.fromEntries(full) } }) };
+  const filledSpec = { ...spec };
+  for (const list of ["initContainers", "containers", "ephemeralContainers"])
+    if (Array.isArray(spec?.[list]))
+      // A container without a name gets the first letter of its list and its index, such as `c0`.
+      filledSpec[list] = spec[list].map((one: JsonMap, index: number) => fillContainer(one, `${list[0]}${index}`));
+  return spec ? { ...object, spec: filledSpec } : object;
 };
 
+/** Adds a name, an image, and limits of extended resources, which must equal the requests, to a container. */
 const fillContainer = (container: JsonMap, name: string): JsonMap => {
   const { requests = {}, limits = {} } = Object(container.resources);
   const extended = Object.entries(requests).filter(([key]) => key.includes("/") && !Object.hasOwn(limits, key));

@@ -61,8 +61,8 @@ export const buildCaseSetupKey = ({ name, rule }: CatalogueRule, entry: Case) =>
   JSON.stringify([name, entry.variant, getCasePhase(entry), mergeWithDefaults(rule.settings ?? {}, entry.settings)]);
 
 /**
- * Returns the setups of all cases by key. For each group of ports, there is one more setup, with the group's name as
- * key, in which the ports have the settings of their plugins.
+ * Returns the setups of all cases by key. For each group of ports (rules that reimplement a plugin), there is one more
+ * setup, with the group's name as key, in which the rules have the settings of their plugins.
  */
 export const buildWebhookSetups = (
   all: RuleCases[],
@@ -73,8 +73,8 @@ export const buildWebhookSetups = (
   for (const { listed, cases } of all)
     for (const entry of cases) {
       const key = buildCaseSetupKey(listed, entry);
-      const settings = mergeWithDefaults(listed.rule.settings ?? {}, entry.settings);
       if (setups.has(key)) continue;
+      const settings = mergeWithDefaults(listed.rule.settings ?? {}, entry.settings);
       setups.set(key, {
         name: `case-${setups.size}`,
         rules: { [listed.name]: configure(settings) },
@@ -103,8 +103,8 @@ const getNamespaceLabels = (
 };
 
 /**
- * Returns a rule without `authorizedBy`, because in these clusters every user has every right, and the rule would never
- * be called; and without `checkSettings`, because settings of cases name clusters that aren't here.
+ * Returns a rule without `authorizedBy` and `checkSettings`. In these clusters every user has every right, so a rule
+ * with `authorizedBy` would never be called. `checkSettings` would refuse settings that name clusters of other cases.
  */
 const adaptToSetups = (listed: CatalogueRule): CatalogueRule => {
   const { authorizedBy: _, checkSettings: __, ...rule } = listed.rule;
@@ -137,10 +137,12 @@ export const serveSetups = async (
   const { announcer, stop } = await openScriptedWebhookEndpoints(certificate);
   opening.defer(stop);
   const observer = createTestObserverRule();
-  const named = [...setups.values(), { name: "observer", rules: { observer: {} } }];
-  const clusters = Object.fromEntries(named.map(({ name, rules }) => [name, { rules, kubernetes: minor }]));
+  const setupsWithObserver = [...setups.values(), { name: "observer", rules: { observer: {} } }];
+  const clusters = Object.fromEntries(
+    setupsWithObserver.map(({ name, rules }) => [name, { rules, kubernetes: minor }]),
+  );
   const connection = { server, ca, credentials: { token: getToken("admin") } };
-  const connections = Object.fromEntries(named.map(({ name }) => [name, connection]));
+  const connections = Object.fromEntries(setupsWithObserver.map(({ name }) => [name, connection]));
   const live = createLiveCapabilities(connections, { memory: createAnswerCache({ entries: 0, bytes: 0 }) });
   const answers = new Map<string, RecordedCapabilityAnswers>();
   const chooseCapabilities = (cluster: string, milliseconds: number) => {
@@ -161,16 +163,19 @@ export const serveSetups = async (
   const caseServer: ObservedTestServer = { admin, observer };
   await waitUntilObserved(caseServer);
 
-  const called = new Map<CaseRulesWithSettings, WebhookManifests>();
+  const registered = new Map<CaseRulesWithSettings, WebhookManifests>();
   const callOnly = async (wanted: CaseRulesWithSettings[]) => {
-    const uncalled = [...called].filter(([setup]) => !wanted.includes(setup));
-    for (const [setup] of uncalled) called.delete(setup);
-    const manifestsOfGone = uncalled.flatMap(([, manifests]) => manifests);
-    await deleteTestWebhookConfigurations(admin, manifestsOfGone, announcer);
-    const added = [...new Set(wanted)].filter((setup) => !called.has(setup));
-    for (const setup of added) called.set(setup, buildManifests(setup, served.manifests));
-    const manifestsOfAdded = added.flatMap((setup) => called.get(setup) ?? []);
-    await applyConfigurations(admin, manifestsOfAdded, announcer);
+    const deletedManifests: WebhookManifests = [];
+    for (const [setup, manifests] of registered)
+      if (!wanted.includes(setup)) {
+        registered.delete(setup);
+        deletedManifests.push(...manifests);
+      }
+    await deleteTestWebhookConfigurations(admin, deletedManifests, announcer);
+    const added = [...new Set(wanted)].filter((setup) => !registered.has(setup));
+    for (const setup of added) registered.set(setup, buildManifests(setup, served.manifests));
+    const addedManifests = added.flatMap((setup) => registered.get(setup) ?? []);
+    await applyConfigurations(admin, addedManifests, announcer);
   };
   const running = opening.move();
   return {
@@ -181,13 +186,13 @@ export const serveSetups = async (
   };
 };
 
-/** Builds webhook configurations, and keeps only the entries for the phase and the variant of this setup. */
+/** Builds webhook configurations that have only the entries for the phase and the variant of this setup. */
 const buildManifests = (
   { name, phase, variant }: CaseRulesWithSettings,
   build: (options: TestWebhookOptions) => WebhookManifests,
 ): WebhookManifests => {
-  const isWholeRule = phase !== undefined && variant === undefined;
-  const manifests = build({ name, cluster: name, whole: isWholeRule }).flatMap((manifest): WebhookManifests => {
+  const withoutVariants = phase !== undefined && variant === undefined;
+  const manifests = build({ name, cluster: name, withoutVariants }).flatMap((manifest): WebhookManifests => {
     if (phase !== undefined && manifest.kind !== getConfigurationKind(phase)) return [];
     if (variant === undefined) return [manifest];
     const ofVariant = manifest.webhooks.filter((webhook) => webhook.name.startsWith(`${variant}.`));
@@ -196,6 +201,7 @@ const buildManifests = (
   return restrictWebhooksToCaseSetup(name, extendWebhookTimeoutsForTests(callForVitalResources(manifests)));
 };
 
+/** Waits until the API server sends requests to both webhooks of the observer. */
 const waitUntilObserved = async (caseServer: ObservedTestServer) => {
   const path = "/api/v1/namespaces/default/configmaps?dryRun=All";
   const probe = { method: "POST" as const, path, user: { username: "jane" }, name: "probe" };

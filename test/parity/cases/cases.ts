@@ -33,17 +33,19 @@ import {
 export interface RealServerCaseResults {
   rule: string;
   cases: number;
+  /** The number of cases with the outcome that they state. */
   asSaid: number;
   /** Cases that no API server can send to a webhook as they are, with reasons. */
   notReceivable: { name: string; reason: string }[];
-  /** The comparison with the plugin's own answers, only for the port's cases that have the plugin's settings. */
+  /** The comparison with the plugin that the rule reimplements, only for cases that have the plugin's settings. */
   beside?: {
     equal: number;
+    /** The numbers of cases with known differences, by the reason. */
     known: Record<string, number>;
     /** Cases not compared with the plugin, with reasons: for instance, their objects can't exist in a cluster. */
     leftOut: { name: string; reason: string }[];
   };
-  /** The reason why no plugin answers the cases of this port. */
+  /** The reason why the cases are not compared with a plugin. */
   alone?: string;
   differences: CaseDifference[];
 }
@@ -71,8 +73,8 @@ export interface CaseChecker {
 }
 
 /**
- * Starts one API server without plugins, which calls every rule with all settings of its cases; each request names the
- * setup that it needs. For ports, starts more API servers, with the compiled-in plugins.
+ * Starts one API server without plugins, which calls every rule with all settings of its cases. For the rules that
+ * reimplement a plugin (ports), starts more API servers, which have these plugins.
  */
 export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleCases[]): Promise<CaseChecker> => {
   await using opening = new AsyncDisposableStack();
@@ -82,12 +84,12 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
     (port) => explainMissingUpstreamServer(port, plugins.all, binaries) === undefined,
   );
   const groups = Map.groupBy(ports, getPluginServerName);
-  const options = {
+  const withoutPlugins = {
     flags: ["--allow-privileged=true", ...listParityObjectFlags(binaries.minor)],
     disable: plugins.defaultOn.filter((plugin) => !webhookPlugins.includes(plugin)),
   };
-  const grouped = [...groups.values()].map((ports) => buildUpstreamServerOptions(ports, all, options));
-  const clusters = await bootClusters(binaries, [options, ...grouped]);
+  const withPlugins = [...groups.values()].map((ports) => buildUpstreamServerOptions(ports, all, withoutPlugins));
+  const clusters = await bootClusters(binaries, [withoutPlugins, ...withPlugins]);
   for (const { stop } of clusters) opening.defer(stop);
   const [ours, ...others] = clusters;
   if (!ours) throw new Error("no API server was booted");
@@ -99,7 +101,7 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
   const upstream = new Map([...groups.keys()].map((group, index) => [group, others[index]?.admin]));
   const getSetup = (key: string): CaseRulesWithSettings => {
     const setup = setups.get(key);
-    if (!setup) throw new Error(`nothing is served as ${key} has it`);
+    if (!setup) throw new Error(`no setup has the key ${key}`);
     return setup;
   };
   const check = (listed: CatalogueRule, cases: Case[]): Promise<RealServerCaseResults> => {
@@ -109,26 +111,29 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
     const group = port && whyNotCompared === undefined ? getPluginServerName(port) : undefined;
     const plugin = group === undefined ? undefined : upstream.get(group);
     const comparable = port && group !== undefined && plugin ? { port, group, plugin } : undefined;
-    return checkRule(listed, cases, { served, minor: binaries.minor, getSetup, alone: whyNotCompared, comparable });
+    return checkRule(listed, cases, { served, minor: binaries.minor, getSetup, whyNotCompared, comparable });
   };
   const running = opening.move();
   return { admin: ours.admin, check, stop: () => running.disposeAsync() };
 };
 
+/** What a check of a rule needs besides its cases. */
 interface RuleContext {
   served: CaseSetupServer;
   /** The minor of the API servers. */
   minor: string;
   getSetup(key: string): CaseRulesWithSettings;
-  alone: string | undefined;
-  /** The port, its group of cases with the plugin's settings, and a client of the API server with the plugin. */
+  /** The reason why the cases are not compared with a plugin. */
+  whyNotCompared: string | undefined;
+  /** The rule, the key of the setup with the plugin's settings, and a client of the API server with the plugin. */
   comparable: { port: PluginPort; group: string; plugin: TestClusterClient } | undefined;
 }
 
+/** Sends the cases of a rule to the API server that calls the rule, and to the API server with the plugin, if any. */
 const checkRule = async (
   listed: CatalogueRule,
   cases: Case[],
-  { served, minor, getSetup, alone, comparable }: RuleContext,
+  { served, minor, getSetup, whyNotCompared, comparable }: RuleContext,
 ): Promise<RealServerCaseResults> => {
   const beside: RealServerCaseResults["beside"] = comparable && { equal: 0, known: {}, leftOut: [] };
   const results: RealServerCaseResults = {
@@ -138,16 +143,16 @@ const checkRule = async (
     notReceivable: [],
     differences: [],
     ...(beside && { beside }),
-    ...(alone && { alone }),
+    ...(whyNotCompared && { alone: whyNotCompared }),
   };
   const setups = cases.map((entry) => getSetup(buildCaseSetupKey(listed, entry)));
   await served.callOnly([...setups, ...(comparable ? [getSetup(comparable.group)] : [])]);
   for (const [index, stated] of cases.entries()) {
     const { name } = stated;
     const entry = { ...stated, kubernetes: minor };
-    const unfit = await explainUnfit(listed, stated, entry);
-    if (unfit !== undefined) {
-      results.notReceivable.push({ name, reason: unfit });
+    const reason = await explainUnsendable(listed, stated, entry);
+    if (reason !== undefined) {
+      results.notReceivable.push({ name, reason });
       continue;
     }
     const setup = getSetup(buildCaseSetupKey(listed, entry));
@@ -182,21 +187,26 @@ const checkRule = async (
   return results;
 };
 
-/** A quantity with an exponent so large that an API server computes with it for minutes. */
+/** A quantity with an exponent so large that an API server computes with it for minutes, such as "1e99999". */
 const hugeExponent = /"[+-]?[\d.]+e[+-]?\d{5,}"/i;
 
 /**
  * Returns why a case can't be sent to API servers of a minor at this time, for instance because the rule would now
- * decide otherwise. Whether the API server accepts the case's objects is not checked here.
+ * decide otherwise. Whether the API server accepts the case's objects is not checked here. `caseOfMinor` is the case
+ * for the API servers' minor.
  */
-const explainUnfit = async (listed: CatalogueRule, stated: Case, entry: Case): Promise<string | undefined> => {
-  const isOther = await hasOtherOutcome(listed, entry);
-  if (listed.rule.since && isOther)
+const explainUnsendable = async (
+  listed: CatalogueRule,
+  stated: Case,
+  caseOfMinor: Case,
+): Promise<string | undefined> => {
+  const isWrong = await hasOtherOutcome(listed, caseOfMinor);
+  if (listed.rule.since && isWrong)
     return `the case states the answer of Kubernetes ${stated.kubernetes ?? newestMinor}`;
-  // A case that is wrong at its own time is sent, so that it is reported.
-  if (!isOther && (await hasOtherOutcome(listed, { ...entry, now: new Date().toISOString() })))
+  // A case that is wrong even at the time that it states is sent, so that it is reported.
+  if (!isWrong && (await hasOtherOutcome(listed, { ...caseOfMinor, now: new Date().toISOString() })))
     return "the case states the answer at another time";
-  if (!buildReview(listed, entry).request.userInfo.username) return "a user without a name sends no request";
+  if (!buildReview(listed, caseOfMinor).request.userInfo.username) return "a user without a name sends no request";
   return hugeExponent.test(JSON.stringify([stated.mutate, stated.validate, stated.oldObject]))
     ? "the API server computes with a quantity for minutes"
     : undefined;
@@ -215,7 +225,7 @@ export const readCasesAndUpstreamOutcomes = (rules: CatalogueRule[]): Promise<(R
     rules.map(async (listed) => ({ listed, cases: await readCases(listed), outcomes: await readOutcomes(listed) })),
   );
 
-/** Returns the recorded outcomes of a plugin that was removed from Kubernetes, as more cases of its port. */
+/** Returns the recorded outcomes of a plugin that was removed from Kubernetes, as more cases of the rule. */
 const readOutcomes = async ({ name, phases }: CatalogueRule): Promise<Case[]> => {
   const text = await readFile(new URL(`outcomes/${name}.yaml`, import.meta.url), "utf8").catch(() => undefined);
   if (text === undefined) return [];

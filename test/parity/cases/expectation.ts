@@ -23,25 +23,26 @@ import {
 export type UnsendableReasonOrCaseDiff = { reason: string } | { diff?: string; shape: CaseBodyBuilder };
 
 /**
- * Sends a case to the API server and compares the answer. A case may omit fields that an update would keep, so if the
- * answer differs, the case is sent again with these fields.
+ * Sends a case to the API server and compares the answer. A case may omit fields that the stored object has. So if the
+ * answer differs, the case is sent again with these fields of the stored object.
  */
 export const checkCaseAgainstApiServer = async (
   server: ObservedTestServer,
   question: CaseToSend,
   setup: string,
 ): Promise<UnsendableReasonOrCaseDiff> => {
-  const found = await checkCaseIn(caseBodyBuilders, server, question, setup);
-  if ("reason" in found || found.diff === undefined) return found;
-  const kept = await checkCaseIn(caseBodyBuilders.slice(1), server, question, setup);
-  return "reason" in kept || kept.diff !== undefined ? found : kept;
+  const first = await checkCaseWith(caseBodyBuilders, server, question, setup);
+  if ("reason" in first || first.diff === undefined) return first;
+  // Without the first builder, which sends the case's object unchanged.
+  const second = await checkCaseWith(caseBodyBuilders.slice(1), server, question, setup);
+  return "reason" in second || second.diff !== undefined ? first : second;
 };
 
 /**
- * Compares the API server's answer with the case. First sends the request without calling the rule, which shows whether
- * the API server sends the case to webhooks at all.
+ * Compares the API server's answer with the case. First sends the request without calling the rule, with each of these
+ * bodies until one is accepted. This shows whether the API server sends the case to webhooks at all.
  */
-const checkCaseIn = async (
+const checkCaseWith = async (
   shapes: readonly CaseBodyBuilder[],
   server: ObservedTestServer,
   question: CaseToSend,
@@ -66,19 +67,18 @@ const checkCaseIn = async (
   const serverWarnings = plain.answer.warnings.filter((text) => !isRefusedEarly || ours.answer.warnings.includes(text));
   const warnings = [...serverWarnings, ...(entry.warnings ?? [])];
   const becomes = entry.becomes && (await sendCase(server, question, entry.becomes, shape));
-  const [wanted, actual] =
-    entry.refused === undefined
-      ? [{ ...toStored(becomes ?? plain), warnings }, toStored(ours)]
-      : [toExpectedRefusal(listed, entry, warnings), isAccepted(ours.answer) ? toStored(ours) : toActualRefusal(ours)];
+  const isRefusalExpected = entry.refused !== undefined;
+  const wanted = isRefusalExpected
+    ? toExpectedRefusal(listed, entry, warnings)
+    : { ...toStored(becomes ?? plain), warnings };
+  const actual = isRefusalExpected && !isAccepted(ours.answer) ? toActualRefusal(ours) : toStored(ours);
   if (isDeepStrictEqual(wanted, actual)) return { shape };
 
   // An API server drops fields that its version doesn't know, so they never reach the rule.
   const [dropped] = findAdded(given, plain.seen[phase]?.object);
   if (dropped) return { reason: `the API server drops ${formatPath(dropped)}` };
-  const missing = await findMissing(question, plain, ours);
-  return missing
-    ? { reason: `the API server always adds ${missing}` }
-    : { shape, diff: formatAnswerDiff(wanted, actual) };
+  const added = await findAddedFieldThatExplains(question, plain, ours);
+  return added ? { reason: `the API server always adds ${added}` } : { shape, diff: formatAnswerDiff(wanted, actual) };
 };
 
 /**
@@ -104,10 +104,10 @@ const toActualRefusal = ({ answer: { code, warnings, body } }: SentCaseWithRevie
 };
 
 /**
- * Finds a field that every received object has, but the case omits, and that explains the difference: without this
- * field, the rule decides as the case states; with it, the rule decides as the API server answered.
+ * Finds a field that the API server adds to the case's object and that explains the difference: without this field, the
+ * rule decides as the case states; with it, the rule decides as the API server answered.
  */
-const findMissing = async (
+const findAddedFieldThatExplains = async (
   { listed, entry }: CaseToSend,
   plain: SentCaseWithReviews,
   ours: SentCaseWithReviews,
@@ -115,21 +115,17 @@ const findMissing = async (
   const phase = getCasePhase(entry);
   const received = phase === "mutate" ? plain.seen.mutate : ours.seen.validate;
   const review = buildReview(listed, entry);
-  if (
-    entry.becomes ||
-    !received ||
-    describeCaseDifferences(entry, await evaluateCase(listed, entry, review)).length > 0
-  )
-    return;
+  if (entry.becomes || !received) return;
+  if (describeCaseDifferences(entry, await evaluateCase(listed, entry, review)).length > 0) return;
 
   const evaluateRefusal = async (request: AdmissionRequest) =>
     (await evaluateCase(listed, entry, { ...review, request })).outcome.status?.message;
-  const [refusal, { answer }] = [await evaluateRefusal(received), ours];
+  const refusal = await evaluateRefusal(received);
   if (refusal === entry.refused) return;
-  if (
-    isAccepted(answer) ? refusal !== undefined : answer.body.message !== `${buildDenialPrefix(listed, entry)}${refusal}`
-  )
-    return;
+  const isAsAnswered = isAccepted(ours.answer)
+    ? refusal === undefined
+    : ours.answer.body.message === `${buildDenialPrefix(listed, entry)}${refusal}`;
+  if (!isAsAnswered) return;
   for (const path of findAdded(received.object, entry[phase])) {
     const object = structuredClone(received.object);
     deleteAt(object, path);

@@ -30,32 +30,36 @@ const addCondition = (expression: string, manifests: WebhookManifests) => {
 /** For each phase, the last review that the API server sent for a request. */
 type SeenReviews = Partial<Record<Phase, AdmissionRequest>>;
 
-/** Creates an observer, which is a rule that admits everything and stores the reviews that it gets. */
+/**
+ * Creates an observer, which is a rule that admits everything and stores the reviews that it gets. To find the reviews
+ * of a request, the test puts a unique word into the request's user.
+ */
 export const createTestObserverRule = () => {
-  const seen = new Map<string, SeenReviews>();
+  const reviewsByWord = new Map<string, SeenReviews>();
   const note = (phase: Phase, request: AdmissionRequest) => {
     const [word = ""] = request.userInfo.extra?.[wordKey] ?? [];
-    seen.set(word, { ...seen.get(word), [phase]: request });
+    reviewsByWord.set(word, { ...reviewsByWord.get(word), [phase]: request });
   };
   let count = 0;
   return {
     listed: buildTestRule(
       "observer",
       rule({
-        summary: "Watches.",
+        summary: "Stores every review.",
         match: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] }],
         mutate: (_, { request }) => note("mutate", request),
         validate: (_, { request }) => note("validate", request),
       }),
     ),
+    /** Adds a matchCondition, so that the observer gets only the requests with a word, which the test sends. */
     calledAlways: (manifests: WebhookManifests) =>
       addCondition(`size(${buildExtraExpression(wordKey)}) > 0`, manifests),
-    word: () => `${count++}`,
+    createWord: () => `${count++}`,
     /** Returns and forgets the reviews of the request with this word. */
-    recall: (word: string): SeenReviews => {
-      const found = seen.get(word) ?? {};
-      seen.delete(word);
-      return found;
+    takeReviews: (word: string): SeenReviews => {
+      const reviews = reviewsByWord.get(word) ?? {};
+      reviewsByWord.delete(word);
+      return reviews;
     },
   };
 };
@@ -126,9 +130,10 @@ export const sendCase = async (
   if (sent.answer.code === 201 && sent.answer.body.kind === "Status" && request.place)
     sent.answer = { ...sent.answer, body: (await admin({ method: "GET", path: request.place })).body };
   await leave?.();
-  const { name: made } = Object(sent.answer.body.metadata);
-  const left = request.place ?? (sent.answer.code === 201 && made ? `${collection}/${made}` : undefined);
-  if (left) await deleteWithFinalizers(left, () => admin);
+  const { name: createdName } = Object(sent.answer.body.metadata);
+  const createdPath = sent.answer.code === 201 && createdName ? `${collection}/${createdName}` : undefined;
+  const remainingPath = request.place ?? createdPath;
+  if (remainingPath) await deleteWithFinalizers(remainingPath, () => admin);
   return sent;
 };
 
@@ -141,58 +146,66 @@ export const sendCaseAndObserveReviews = async (
   body: JsonMap,
   setup?: string,
 ): Promise<SentCaseWithReviews> => {
-  const word = observer?.word();
+  const word = observer?.createWord();
   const extra = { ...user.extra, ...(word && { [wordKey]: [word] }), ...(setup && { [setupKey]: [setup] }) };
   const call = { method, path, impersonate: { ...user, extra }, ...(method !== "DELETE" && { body }) };
   const answer = await admin(call)
     // Some objects make the API server panic and close the connection; that counts as an answer with code 0.
     .catch(({ message }: Error): TestClusterResponse => ({ code: 0, body: { message }, warnings: [] }));
   // Some objects store their user with `extra`, so the members that the test added there are deleted from the answer.
-  const { extra: own } = Object(answer.body.spec);
-  if (own) for (const key of [setupKey, wordKey]) Reflect.deleteProperty(own, key);
-  if (own && Object.keys(own).length === 0) Reflect.deleteProperty(Object(answer.body.spec), "extra");
-  return { call: { ...call, user: "admin" }, name, answer, seen: (word && observer?.recall(word)) || {} };
+  const { extra: storedExtra } = Object(answer.body.spec);
+  if (storedExtra) for (const key of [setupKey, wordKey]) Reflect.deleteProperty(storedExtra, key);
+  if (storedExtra && Object.keys(storedExtra).length === 0) Reflect.deleteProperty(Object(answer.body.spec), "extra");
+  return { call: { ...call, user: "admin" }, name, answer, seen: (word && observer?.takeReviews(word)) || {} };
 };
 
-/** Creates the object that a case's request needs; no rule is called. Returns the API server's answer if it refuses. */
+/**
+ * Creates the object that must exist before a case's request; no rule is called. Returns the API server's answer if the
+ * API server refuses the object.
+ */
 export const prepareCaseObjectOrGetRefusal = async (
   admin: TestClusterClient,
   { namespace, place, present, collection, ephemeralContainers }: CaseRequest,
   labels: Record<string, string>,
 ): Promise<TestClusterResponse | undefined> => {
-  const home = { metadata: { name: namespace, labels } };
-  if (namespace) await admin({ method: "POST", path: "/api/v1/namespaces", body: home });
-  const isThere = place !== undefined && isAccepted(await admin({ method: "GET", path: place }));
-  if (isThere && !present) await deleteWithFinalizers(place, () => admin);
-  if (isThere || !present) return undefined;
+  const namespaceBody = { metadata: { name: namespace, labels } };
+  if (namespace) await admin({ method: "POST", path: "/api/v1/namespaces", body: namespaceBody });
+  const exists = place !== undefined && isAccepted(await admin({ method: "GET", path: place }));
+  if (exists && !present) await deleteWithFinalizers(place, () => admin);
+  if (exists || !present) return undefined;
 
   const created = await admin({ method: "POST", path: collection, body: present });
   if (!isAccepted(created)) return created;
   const { status } = present;
   if (status !== undefined) {
     const contentType = "application/merge-patch+json";
-    const stated = await admin({ method: "PATCH", path: `${place}/status`, body: { status }, contentType });
-    if (!isAccepted(stated)) return stated;
+    const answer = await admin({ method: "PATCH", path: `${place}/status`, body: { status }, contentType });
+    if (!isAccepted(answer)) return answer;
   }
   if (ephemeralContainers === undefined) return undefined;
   const body = { spec: { ephemeralContainers } };
   const contentType = "application/strategic-merge-patch+json";
-  const debugged = await admin({ method: "PATCH", path: `${place}/ephemeralcontainers`, body, contentType });
-  return isAccepted(debugged) ? undefined : debugged;
+  const answer = await admin({ method: "PATCH", path: `${place}/ephemeralcontainers`, body, contentType });
+  return isAccepted(answer) ? undefined : answer;
 };
 
 /** Merges an object into a copy of the present one. Elements of lists with the same name are merged, too. */
 const mergeOnto = (present: unknown, given: unknown): unknown => {
   if (given === undefined) return present;
-  if (isNamed(present) && isNamed(given)) {
-    const updated = present.map((one) => [one, given.find(({ name }) => name === one.name)] as const);
-    const added = given.filter(({ name }) => !present.some((one) => one.name === name));
-    return [...updated.map(([one, other]) => mergeOnto(one, other)), ...added];
+  if (isListOfNamed(present) && isListOfNamed(given)) {
+    const merged = present.map((old) =>
+      mergeOnto(
+        old,
+        given.find(({ name }) => name === old.name),
+      ),
+    );
+    const added = given.filter(({ name }) => !present.some((old) => old.name === name));
+    return [...merged, ...added];
   }
   if (!isMap(present) || !isMap(given)) return given;
   const changed = Object.entries(given).map(([key, value]) => [key, mergeOnto(present[key], value)]);
   return { ...present, ...Object.fromEntries(changed) };
 };
 
-const isNamed = (value: unknown): value is (JsonMap & { name: unknown })[] =>
+const isListOfNamed = (value: unknown): value is (JsonMap & { name: unknown })[] =>
   Array.isArray(value) && value.length > 0 && value.every((one) => isMap(one) && "name" in one);

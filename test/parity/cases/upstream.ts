@@ -35,7 +35,7 @@ import {
   sendCase,
 } from "./sending.ts";
 
-/** Returns the reason if the cases of a port can't be sent to an API server with its plugin. */
+/** Returns the reason if the cases of a rule can't be sent to an API server with the plugin that it reimplements. */
 export const explainMissingUpstreamServer = (
   { rule: { upstreamPlugin, needs = {} } }: PluginPort,
   plugins: string[],
@@ -49,8 +49,8 @@ export const explainMissingUpstreamServer = (
 };
 
 /**
- * Returns the reason if a port's plugin would answer the port's cases differently, because in these clusters every user
- * has every right and there are no policies.
+ * Returns the reason if the plugin that a rule reimplements would answer the rule's cases differently, because in these
+ * clusters every user has every right and there are no policies.
  */
 export const explainIncomparable = ({ rule }: PluginPort): string | undefined => {
   const { plugin } = rule.upstreamPlugin;
@@ -63,8 +63,8 @@ export const explainIncomparable = ({ rule }: PluginPort): string | undefined =>
 };
 
 /**
- * Returns the name of the API server in which a port's plugin is on. Several plugins share an API server, but only one
- * of them may decide about missing namespaces, and a plugin that refuses everything has its own API server.
+ * Returns the name of the API server in which the plugin that a rule reimplements is on. Several plugins share an API
+ * server, but only one of them may decide about missing namespaces. A plugin that refuses everything shares none.
  */
 export const getPluginServerName = ({ name, rule }: PluginPort): string => {
   if (rule.exemptionRequired) return `plugins-${name}`;
@@ -106,10 +106,10 @@ export const buildUpstreamServerOptions = (
   const fill = async (as: TestCluster["as"]) => {
     for (const { listed, cases } of all.filter(({ listed }) => ports.some(({ name }) => name === listed.name)))
       for (const [index, entry] of cases.entries()) {
-        const home = getCaseNamespace(listed, index);
-        const moved = renameNamespaces(entry, home);
+        const caseNamespace = getCaseNamespace(listed, index);
+        const moved = renameNamespaces(entry, caseNamespace);
         for (const namespace of listCaseNamespaces(moved)) await ensureNamespace(as("admin"), namespace);
-        const request = await buildCaseRequest(listed, moved, home, as("admin"));
+        const request = await buildCaseRequest(listed, moved, caseNamespace, as("admin"));
         // Cluster-scoped objects would affect other cases, so each is created only while its case is sent.
         if (request.namespace !== undefined || !readsResource(listed.rule, "priorityclasses"))
           await prepareCaseObjectOrGetRefusal(as("admin"), request, {});
@@ -119,7 +119,7 @@ export const buildUpstreamServerOptions = (
 };
 
 /** Known differences between rules and plugins that only cases show. The README of each rule lists its own. */
-const known: {
+const knownCaseDifferences: {
   rule: string;
   reason: string;
   explains(wanted: TestClusterResponse, actual: TestClusterResponse): boolean;
@@ -147,38 +147,39 @@ export const compareCaseWithUpstreamPlugin = async (
 ): Promise<UpstreamComparison> => {
   const { listed, entry } = question;
   const given = entry[getCasePhase(entry)] ?? {};
+  /** The objects that could not be created for the case in each API server. */
   const lacks = new Map<TestClusterClient, string[]>();
   const createNeeded = async (admin: TestClusterClient, stored: object) => {
-    const settled = await createNeededObjects(admin, listed, insertStoredUid(entry, entry.oldObject, stored));
-    lacks.set(admin, settled.lacks);
-    return settled.leave;
+    const created = await createNeededObjects(admin, listed, insertStoredUid(entry, entry.oldObject, stored));
+    lacks.set(admin, created.lacks);
+    return created.leave;
   };
   const sendUpstream = () => sendCase({ admin: upstream }, { ...question, around: createNeeded }, given, shape);
   const [wanted, actual] = await Promise.all([
     sendUpstream(),
     sendCase(ours, { ...question, around: createNeeded }, given, shape, setup),
   ]);
-  const compareTo = (one: SentCaseWithReviews): { plain: ComparableServerAnswer; comparison: UpstreamComparison } => {
-    const [plain, other] = [toComparable(one, one.name), toComparable(actual, actual.name)];
-    return {
-      plain,
-      comparison: {
-        ...comparePluginAndPortAnswers({ rule: listed.name, minor: entry.kubernetes ?? newestMinor }, plain, other),
-        diff: formatAnswerDiff(plain, other),
-      },
-    };
+  const answerOfRule = toComparable(actual, actual.name);
+  const minor = entry.kubernetes ?? newestMinor;
+  /** Compares an answer of the plugin with the answer of the rule. */
+  const compareAnswer = (
+    sent: SentCaseWithReviews,
+  ): { plain: ComparableServerAnswer; comparison: UpstreamComparison } => {
+    const plain = toComparable(sent, sent.name);
+    const result = comparePluginAndPortAnswers({ rule: listed.name, minor }, plain, answerOfRule);
+    return { plain, comparison: { ...result, diff: formatAnswerDiff(plain, answerOfRule) } };
   };
-  const first = compareTo(wanted);
+  const first = compareAnswer(wanted);
   let { comparison } = first;
   // A plugin may read objects in random order and so answer differently each time: more of its answers are compared.
   const mayVary = listed.rule.needs !== undefined && getCaseOperation(entry) === "CREATE";
   let varies = false;
   for (let left = 8; left > 0 && mayVary && comparison.verdict === "different"; left--) {
-    const again = compareTo(await sendUpstream());
+    const again = compareAnswer(await sendUpstream());
     varies ||= !isDeepStrictEqual(again.plain, first.plain);
     if (again.comparison.verdict !== "different") comparison = again.comparison;
   }
-  const explanation = known.find(
+  const explanation = knownCaseDifferences.find(
     ({ rule, explains }) => rule === listed.name && explains(wanted.answer, actual.answer),
   );
   if (comparison.verdict === "different" && explanation)
@@ -191,11 +192,11 @@ export const compareCaseWithUpstreamPlugin = async (
   // The name of the namespace ends with the number of the case, which changes if cases are added before it.
   const message = getFirstMessageLine(body).replaceAll(question.namespace, "…");
   const fault = code === 500 && isAsExpected ? `the plugin answers 500: ${message}` : undefined;
-  const [here = [], there = []] = [ours.admin, upstream].map((one) => lacks.get(one));
+  const [ourLacks = [], upstreamLacks = []] = [ours.admin, upstream].map((one) => lacks.get(one));
   // If objects of a case could not be created, the case is left out of the comparison; but not if the answers differ
   // although both servers lack the same objects.
-  const mayBeLeftOut = comparison.verdict !== "different" || !isDeepStrictEqual(here, there);
-  const lacking = mayBeLeftOut ? (here[0] ?? there[0]) : undefined;
+  const mayBeLeftOut = comparison.verdict !== "different" || !isDeepStrictEqual(ourLacks, upstreamLacks);
+  const lacking = mayBeLeftOut ? (ourLacks[0] ?? upstreamLacks[0]) : undefined;
   const leftOut = lacking ?? fault ?? (varies ? "upstream's answers vary" : undefined);
   return { ...comparison, ...(leftOut !== undefined && { leftOut }) };
 };

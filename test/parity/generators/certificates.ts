@@ -12,8 +12,8 @@ import { assignUser, buildPatchStep, buildScenario, deleteNowStep, generateCreat
 import {
   type FieldEdit,
   generateFieldEdit,
-  makeOptional,
   pickOne,
+  presentOrAbsent,
   type RequestSequence,
   type RequestUser,
   type SequenceRequest,
@@ -26,43 +26,25 @@ import {
 const signers = ["example.com/known", "example.com/other", "example.org/any", "example.org/more"];
 const client = "kubernetes.io/kube-apiserver-client";
 
-const masters = encodeX509NameAttribute("O", "system:masters");
-/** Certificate requests in PEM, by what is special about their subject. */
+const [jane, node1, node2] = ["jane", "system:node:n1", "system:node:n2"].map((name) =>
+  encodeX509NameAttribute("CN", name),
+) as [Buffer, Buffer, Buffer];
+const [developers, masters, nodes] = ["developers", "system:masters", "system:nodes"].map((name) =>
+  encodeX509NameAttribute("O", name),
+) as [Buffer, Buffer, Buffer];
+/** Builds a certificate request in PEM. The subject has these sets of attributes. */
+const buildPem = (...subject: Buffer[][]) =>
+  toPem(buildCertificateRequest(...subject.map((attributes) => encodeX509NameSet(...attributes))));
+/** Certificate requests in PEM, by what is special about their subject. The last three are no valid requests. */
 export const testCertificateRequestPems = {
-  plain: toPem(
-    buildCertificateRequest(
-      encodeX509NameSet(encodeX509NameAttribute("O", "developers")),
-      encodeX509NameSet(encodeX509NameAttribute("CN", "jane")),
-    ),
-  ),
-  masters: toPem(
-    buildCertificateRequest(encodeX509NameSet(masters), encodeX509NameSet(encodeX509NameAttribute("CN", "jane"))),
-  ),
-  both: toPem(
-    buildCertificateRequest(
-      encodeX509NameSet(encodeX509NameAttribute("CN", "jane"), encodeX509NameAttribute("O", "developers"), masters),
-    ),
-  ),
-  node: toPem(
-    buildCertificateRequest(
-      encodeX509NameSet(encodeX509NameAttribute("O", "system:nodes")),
-      encodeX509NameSet(encodeX509NameAttribute("CN", "system:node:n1")),
-    ),
-  ),
-  otherNode: toPem(
-    buildCertificateRequest(
-      encodeX509NameSet(encodeX509NameAttribute("O", "system:nodes")),
-      encodeX509NameSet(encodeX509NameAttribute("CN", "system:node:n2")),
-    ),
-  ),
-  twice: toPem(
-    buildCertificateRequest(
-      encodeX509NameSet(encodeX509NameAttribute("CN", "system:node:n1")),
-      encodeX509NameSet(encodeX509NameAttribute("CN", "system:node:n2")),
-    ),
-  ),
+  plain: buildPem([developers], [jane]),
+  masters: buildPem([masters], [jane]),
+  mastersAndDevelopers: buildPem([jane, developers, masters]),
+  node: buildPem([nodes], [node1]),
+  otherNode: buildPem([nodes], [node2]),
+  twoNodes: buildPem([node1], [node2]),
   cut: toPem(buildCertificateRequest(encodeX509NameSet(masters)).subarray(0, 20)),
-  nothing: "hello",
+  noPem: "hello",
   certificate: toPem(buildCertificateRequest(encodeX509NameSet(masters)), "CERTIFICATE"),
 };
 /** Generates one of the named certificate requests, encoded as in `spec.request`. */
@@ -74,6 +56,7 @@ const bundles = await Promise.all([1, 2].map(async () => generateAuthorityCertif
 const tenant = pickOne<RequestUser>("jane", "jane", "admin", "system:node:n1");
 const buildChange = (subresource: string | undefined, ...edits: Arbitrary<FieldEdit>[]) =>
   assignUser(tenant, buildPatchStep(pickOne("json", "merge"), subresource, ...edits));
+/** Builds sequences about an object that is created with every right, and changed by users with fewer rights. */
 const buildTenantScenario = (
   kind: RequestSequence["kind"],
   body: Arbitrary<JsonMap>,
@@ -103,15 +86,16 @@ export const generateSigningRequestObject = (signerName: Arbitrary<string>, requ
     const [apiVersion, kind] = ["certificates.k8s.io/v1", "CertificateSigningRequest"];
     return { apiVersion, kind, metadata: {}, spec: { ...spec, usages: ["client auth"] } };
   });
+/** Generates ClusterTrustBundles of a signer. */
 const buildTrustBundle = (signerName: string | undefined) =>
   fc
-    .record({ trustBundle: pickOne(...bundles), finalizers: makeOptional(pickOne(["example.com/keep"])) })
-    .map((given): JsonMap => {
-      const { trustBundle, finalizers } = given;
+    .record({ trustBundle: pickOne(...bundles), finalizers: presentOrAbsent(pickOne(["example.com/keep"])) })
+    .map(({ trustBundle, finalizers }): JsonMap => {
       const [apiVersion, kind] = ["certificates.k8s.io/v1beta1", "ClusterTrustBundle"];
       const spec = { trustBundle, ...(signerName !== undefined && { signerName }) };
       return { apiVersion, kind, metadata: { ...(finalizers && { finalizers }) }, spec };
     });
+/** Changes of a ClusterTrustBundle: of its certificates, finalizers and labels. */
 const bundleChanges = [
   buildChange(undefined, generateFieldEdit("spec.trustBundle", pickOne(...bundles))),
   buildChange(
@@ -161,7 +145,7 @@ export const certificateScenarios = {
     "certificatesigningrequests",
     generateSigningRequestObject(
       pickOne(client, client, client, "example.com/known"),
-      pickCertificateRequest("plain", "masters", "both", "cut", "nothing", "certificate"),
+      pickCertificateRequest("plain", "masters", "mastersAndDevelopers", "cut", "noPem", "certificate"),
     ),
     [buildChange("approval", label)],
   ),

@@ -1,8 +1,8 @@
 import fc, { type Arbitrary } from "fast-check";
 import {
   generateWholeObjects,
-  makeOptional,
   pickOne,
+  presentOrAbsent,
   type RequestSequence,
   requestOptions,
   type SequenceRequest,
@@ -11,29 +11,30 @@ import {
 // Generates requests about events, more than the token buckets of EventRateLimit have tokens.
 
 /**
- * Builds sequences that create an event and change it several times. Each sequence has its own token bucket, and its
- * events are all alike. So if one server has a token more than the other, this doesn't change what happens later.
+ * Builds sequences that create an event and change it several times. Each sequence has its own token bucket. All
+ * changes of a sequence are equal: so if one server refuses a change that the other server accepts, later answers stay
+ * equal.
  */
 const manyEvents: Arbitrary<RequestSequence> = fc
   .tuple(
     generateWholeObjects({
       kind: pickOne("Pod", "Node"),
-      name: makeOptional(pickOne("a", "b")),
-      apiVersion: makeOptional(pickOne("v1")),
+      name: presentOrAbsent(pickOne("a", "b")),
+      apiVersion: presentOrAbsent(pickOne("v1")),
       uid: fc.noBias(fc.uuid()),
     }),
-    makeOptional(
-      generateWholeObjects({ component: makeOptional(pickOne("kubelet")), host: makeOptional(pickOne("n1")) }),
+    presentOrAbsent(
+      generateWholeObjects({ component: presentOrAbsent(pickOne("kubelet")), host: presentOrAbsent(pickOne("n1")) }),
     ),
     fc.array(requestOptions, { minLength: 2, maxLength: 5 }),
   )
-  .map(([object, source, [first, ...others]]): RequestSequence => {
-    const involvedObject = { ...object, namespace: "default" };
+  .map(([reference, source, [first, ...others]]): RequestSequence => {
+    const involvedObject = { ...reference, namespace: "default" };
     const body = { apiVersion: "v1", kind: "Event", metadata: {}, involvedObject, ...(source && { source }) };
-    const seen = { count: 2, reason: "Again" };
+    const repeated = { count: 2, reason: "Again" };
     const steps = [
       ...(first ? [{ ...first, dryRun: false, verb: "create", body } satisfies SequenceRequest] : []),
-      ...others.map((by) => ({ ...by, verb: "patch", type: "merge", body: seen }) satisfies SequenceRequest),
+      ...others.map((by) => ({ ...by, verb: "patch", type: "merge", body: repeated }) satisfies SequenceRequest),
     ];
     return { kind: "events", namespace: "default", generateName: false, steps };
   });

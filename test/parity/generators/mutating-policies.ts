@@ -1,17 +1,13 @@
 import fc from "fast-check";
 import type { KubernetesObject } from "#lib/review.ts";
-import { buildEditStep, buildScenario, generateCreateStep, wrapEdit } from "./scenario-parts.ts";
-import {
-  type FieldEdit,
-  generateFieldEdit,
-  generateWholeObjects,
-  makeOptional,
-  omitUndefinedMembers,
-  pickOne,
-} from "./steps.ts";
+import { buildScenario, generateCreateStep } from "./scenario-parts.ts";
+import { generateWholeObjects, omitUndefinedMembers, pickOne, presentOrAbsent } from "./steps.ts";
 import {
   buildKindDefinition,
+  buildPolicyWithBinding,
   buildPriorityClass,
+  editField,
+  nestedExpression,
   type PolicySet,
   parameters,
   validatingPolicySet,
@@ -23,10 +19,6 @@ import {
 // changes all of them.
 
 const apiVersion = "admissionregistration.k8s.io/v1";
-const nested = ["a", "b", "c", "d", "e", "f"].reduceRight(
-  (inner, name) => `variables.list.all(${name}, ${inner})`,
-  "true",
-);
 const annotate = (value: string) => `[JSONPatch{op: "add", path: "/metadata/annotations", value: ${value}}]`;
 
 /** An expression, or several that belong together. */
@@ -43,6 +35,7 @@ interface MutatedKind {
 }
 
 const addAnnotation = '[JSONPatch{op: "add", path: "/metadata/annotations/team", value: "a"}]';
+/** Mutations that can be applied to objects of any kind. Some of them are errors. */
 const anyMutations: readonly Mutations[] = [
   [annotate("{}"), addAnnotation],
   [annotate("{}"), `has(object.metadata.annotations) ? ${addAnnotation} : ${annotate('{"team": "b"}')}`],
@@ -74,7 +67,7 @@ const anyMutations: readonly Mutations[] = [
   '[JSONPatch{op: "nope", path: "/metadata"}]',
   '[JSONPatch{op: "add", value: "x"}]',
   "variables.bad == 1 ? [JSONPatch{}] : []",
-  `${nested} ? [JSONPatch{}] : []`,
+  `${nestedExpression} ? [JSONPatch{}] : []`,
   'Object{metadata: Object.metadata{labels: {"added": "yes"}, annotations: {"n": string(variables.size)}}}',
   "Object{metadata: Object.metadata{?labels: optional.none()}}",
   "Object{metadata: Object.spec{}}",
@@ -165,6 +158,7 @@ const deployments: MutatedKind = {
   ],
 };
 
+/** A custom kind whose schema has lists and maps of every type. */
 const gadgets: MutatedKind = {
   rule: { apiGroups: ["example.com"], apiVersions: ["v1"], resources: ["gadgets"] },
   conditions: ["has(object.spec.tags)", "object.spec.size > 1"],
@@ -232,6 +226,7 @@ const variables = [
   { name: "bad", expression: "object.nope" },
   { name: "list", expression: "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]" },
 ];
+/** matchConditions for objects of any kind. */
 const anyConditions = [
   "!(object.metadata == 'x')",
   "object.metadata.labels != 1",
@@ -246,7 +241,8 @@ const toMutation = (expression: string) =>
   expression.startsWith("Object")
     ? { patchType: "ApplyConfiguration", applyConfiguration: { expression } }
     : { patchType: "JSONPatch", jsonPatch: { expression } };
-const matchResources = makeOptional(
+/** Generates the `matchResources` of a binding. */
+const matchResources = presentOrAbsent(
   pickOne<object>(
     { objectSelector: { matchLabels: { app: "x" } } },
     { namespaceSelector: { matchLabels: { "kubernetes.io/metadata.name": "default" } } },
@@ -260,9 +256,11 @@ const matchResources = makeOptional(
 const count = 240;
 const getKind = (index: number) => kinds[index % kinds.length] ?? configMaps;
 
+/** A generator for each policy. The policy number N is for the kind number N modulo 4. */
 const policies = Array.from({ length: count }, (_, index) => {
   const kind = getKind(index);
   return parameters.chain(({ paramKind, paramRef }) => {
+    // Expressions that are listed several times are chosen more often.
     const expressions = [...kind.mutations, ...kind.mutations, ...anyMutations];
     if (paramKind) expressions.push(...Array.from({ length: 8 }, () => parameterMutations).flat());
     return fc.record({
@@ -270,7 +268,7 @@ const policies = Array.from({ length: count }, (_, index) => {
       paramRef: pickOne(paramRef),
       failurePolicy: pickOne("Fail", "Fail", "Ignore", undefined),
       reinvocationPolicy: pickOne("Never", "IfNeeded"),
-      matchConditions: makeOptional(
+      matchConditions: presentOrAbsent(
         fc.uniqueArray(pickOne(...kind.conditions, ...anyConditions), { minLength: 1, maxLength: 2 }),
         1,
         2,
@@ -303,45 +301,40 @@ const mutatingPolicies: readonly KubernetesObject[] = policies.flatMap((policy, 
   const kind = "MutatingAdmissionPolicyBinding";
   const { paramRef, matchResources } = parts;
   const binding = omitUndefinedMembers({ policyName: metadata.name, paramRef, matchResources });
-  const second = { policyName: metadata.name, matchResources: { objectSelector: { matchLabels: { app: "y" } } } };
+  const secondBinding = {
+    policyName: metadata.name,
+    matchResources: { objectSelector: { matchLabels: { app: "y" } } },
+  };
   const hasSecond = parts.hasSecondBinding && paramRef === undefined && matchResources !== undefined;
   return [
     { apiVersion, kind: "MutatingAdmissionPolicy", metadata, spec },
     { apiVersion, kind, metadata, spec: binding },
-    ...(hasSecond ? [{ apiVersion, kind, metadata: { name: `${metadata.name}-b` }, spec: second }] : []),
+    ...(hasSecond ? [{ apiVersion, kind, metadata: { name: `${metadata.name}-b` }, spec: secondBinding }] : []),
   ];
 });
 
-/** The label of objects that two policies change. The first of them is called again after the second. */
+/** The label of objects that two policies change. The API server evaluates the first policy again after the second. */
 const pairLabel = "pair";
-/** Returns a policy with a name, and its binding. */
-const buildNamedPolicy = (name: string, spec: object): KubernetesObject[] => [
-  { apiVersion, kind: "MutatingAdmissionPolicy", metadata: { name }, spec } as KubernetesObject,
-  {
-    apiVersion,
-    kind: "MutatingAdmissionPolicyBinding",
-    metadata: { name },
-    spec: { policyName: name },
-  } as KubernetesObject,
-];
+
 const pairedRules = {
   resourceRules: kinds.map(({ rule }) => ({ ...rule, operations: ["CREATE"] })),
   objectSelector: { matchLabels: { [pairLabel]: "on" } },
 };
+/** Policies that are not generated: two that change the same objects, and one for the subresource `scale`. */
 const fixedPolicies: readonly KubernetesObject[] = [
-  ...buildNamedPolicy("first-of-pair", {
+  ...buildPolicyWithBinding("MutatingAdmissionPolicy", "first-of-pair", {
     reinvocationPolicy: "IfNeeded",
     matchConstraints: pairedRules,
     mutations: [
       'Object{metadata: Object.metadata{annotations: {"sees": object.metadata.?annotations[?"second"].orValue("nothing")}}}',
     ].map(toMutation),
   }),
-  ...buildNamedPolicy("second-of-pair", {
+  ...buildPolicyWithBinding("MutatingAdmissionPolicy", "second-of-pair", {
     reinvocationPolicy: "Never",
     matchConstraints: pairedRules,
     mutations: [toMutation('Object{metadata: Object.metadata{annotations: {"second": "done"}}}')],
   }),
-  ...buildNamedPolicy("scale", {
+  ...buildPolicyWithBinding("MutatingAdmissionPolicy", "scale", {
     reinvocationPolicy: "Never",
     matchConstraints: { resourceRules: [{ ...deployments.rule, resources: ["*/scale"], operations: ["UPDATE"] }] },
     matchConditions: [{ name: "grows", expression: "object.spec.replicas > oldObject.spec.replicas" }],
@@ -356,28 +349,20 @@ const fixedPolicies: readonly KubernetesObject[] = [
  * Refuses objects with the label `policy: last`. It is created last, so once it refuses, the API server uses all
  * policies.
  */
-const lastPolicy: readonly KubernetesObject[] = [
+const lastPolicy = buildPolicyWithBinding(
+  "MutatingAdmissionPolicy",
+  "last",
   {
-    apiVersion,
-    kind: "MutatingAdmissionPolicy",
-    metadata: { name: "last" },
-    spec: {
-      reinvocationPolicy: "Never",
-      paramKind: { apiVersion: "v1", kind: "ConfigMap" },
-      matchConstraints: {
-        resourceRules: kinds.map(({ rule }) => ({ ...rule, operations: ["CREATE"] })),
-        objectSelector: { matchLabels: { policy: "last" } },
-      },
-      mutations: [toMutation('[JSONPatch{op: "remove", path: "/" + params.data.most}]')],
+    reinvocationPolicy: "Never",
+    paramKind: { apiVersion: "v1", kind: "ConfigMap" },
+    matchConstraints: {
+      resourceRules: kinds.map(({ rule }) => ({ ...rule, operations: ["CREATE"] })),
+      objectSelector: { matchLabels: { policy: "last" } },
     },
-  } as KubernetesObject,
-  {
-    apiVersion,
-    kind: "MutatingAdmissionPolicyBinding",
-    metadata: { name: "last" },
-    spec: { policyName: "last", paramRef: { name: "limits", parameterNotFoundAction: "Deny" } },
-  } as KubernetesObject,
-];
+    mutations: [toMutation('[JSONPatch{op: "remove", path: "/" + params.data.most}]')],
+  },
+  { paramRef: { name: "limits", parameterNotFoundAction: "Deny" } },
+);
 
 /** A custom kind with lists and maps of every type. Both clusters have it. */
 const gadgetKind = buildKindDefinition("Gadget", {
@@ -413,6 +398,7 @@ const gadgetKind = buildKindDefinition("Gadget", {
   },
 });
 
+/** The set of MutatingAdmissionPolicies that comparisons use. */
 export const mutatingPolicySet: PolicySet = {
   policies: [...mutatingPolicies, ...fixedPolicies],
   lastPolicy,
@@ -425,26 +411,28 @@ export const mutatingPolicySet: PolicySet = {
   ],
 };
 
+/** Generates metadata of objects of a kind. The labels choose one policy for this kind, or the pair of policies. */
 const buildMetadata = (kind: MutatedKind) => {
   const indexes = Array.from({ length: count }, (_, index) => index).filter((index) => getKind(index) === kind);
   const labels = fc
     .tuple(
       pickOne(...indexes.map((index) => `m${index}`), ...Array(8).fill(pairLabel)),
-      makeOptional(pickOne("x", "y"), 2),
+      presentOrAbsent(pickOne("x", "y"), 2),
     )
     .map(([label, app]) => omitUndefinedMembers({ [label]: "on", app }));
   return generateWholeObjects({ labels });
 };
 const number = pickOne("1", "2", "3", "many");
+/** Generates ConfigMaps whose labels choose policies. */
 const configMap = generateWholeObjects({
   apiVersion: pickOne("v1"),
   kind: pickOne("ConfigMap"),
   metadata: buildMetadata(configMaps),
-  data: makeOptional(
+  data: presentOrAbsent(
     generateWholeObjects({
-      a: makeOptional(number, 5),
-      b: makeOptional(pickOne("yes", "no")),
-      c: makeOptional(number),
+      a: presentOrAbsent(number, 5),
+      b: presentOrAbsent(pickOne("yes", "no")),
+      c: presentOrAbsent(number),
     }),
     7,
   ),
@@ -454,34 +442,36 @@ const ports = pickOne(
   [{ containerPort: 80, protocol: "UDP" }],
   [{ containerPort: 81, name: "p" }],
 );
+/** Generates Deployments whose labels choose policies. */
 const deployment = fc
   .record({
     metadata: buildMetadata(deployments),
     replicas: pickOne(1, 3, 5),
-    ports: makeOptional(ports),
-    env: makeOptional(pickOne([{ name: "E", value: "0" }], [{ name: "A" }, { name: "E" }])),
-    isDouble: pickOne(true, false),
+    ports: presentOrAbsent(ports),
+    env: presentOrAbsent(pickOne([{ name: "E", value: "0" }], [{ name: "A" }, { name: "E" }])),
+    hasSidecar: pickOne(true, false),
   })
-  .map(({ metadata, replicas, ports, env, isDouble }) => {
+  .map(({ metadata, replicas, ports, env, hasSidecar }) => {
     const labels = { app: "web" };
     const container = omitUndefinedMembers({ name: "c", image: "i", ports, env });
-    const containers = [container, ...(isDouble ? [{ name: "sidecar", image: "old" }] : [])];
+    const containers = [container, ...(hasSidecar ? [{ name: "sidecar", image: "old" }] : [])];
     const template = { metadata: { labels }, spec: { containers } };
     const spec = { replicas, selector: { matchLabels: labels }, template };
     return { apiVersion: "apps/v1", kind: "Deployment", metadata, spec };
   });
+/** Generates custom resources whose labels choose policies. */
 const gadget = generateWholeObjects({
   apiVersion: pickOne("example.com/v1"),
   kind: pickOne("Gadget"),
   metadata: buildMetadata(gadgets),
   spec: generateWholeObjects({
-    size: makeOptional(pickOne(1, 2), 3),
-    mixed: makeOptional(pickOne<unknown>(1, "1%")),
-    tags: makeOptional(pickOne(["red"], ["red", "blue"], []), 3),
-    steps: makeOptional(pickOne(["a"], [])),
-    granular: makeOptional(pickOne({ a: "0", z: "9" })),
-    any: makeOptional(pickOne<object>({ n: 1, m: 2 }, { list: [0] }, { long: 9007199254740993n })),
-    parts: makeOptional(
+    size: presentOrAbsent(pickOne(1, 2), 3),
+    mixed: presentOrAbsent(pickOne<unknown>(1, "1%")),
+    tags: presentOrAbsent(pickOne(["red"], ["red", "blue"], []), 3),
+    steps: presentOrAbsent(pickOne(["a"], [])),
+    granular: presentOrAbsent(pickOne({ a: "0", z: "9" })),
+    any: presentOrAbsent(pickOne<object>({ n: 1, m: 2 }, { list: [0] }, { long: 9007199254740993n })),
+    parts: presentOrAbsent(
       pickOne<object[]>(
         [{ name: "p" }],
         [
@@ -494,22 +484,20 @@ const gadget = generateWholeObjects({
     ),
   }),
 });
-const edit = (path: string, value: Parameters<typeof generateFieldEdit>[1], subresource?: string) =>
-  buildEditStep(wrapEdit(generateFieldEdit(path, value) as fc.Arbitrary<FieldEdit>), subresource);
 
 export const mutatingPolicyScenarios = {
   /** ConfigMaps, deployments, priority classes and custom resources that choose policies. */
   mutatingPolicies: fc.oneof(
     buildScenario("configmaps", generateCreateStep(configMap), [
-      edit("data", pickOne({ a: "1" }, { a: "7", b: "yes" })),
+      editField("data", pickOne({ a: "1" }, { a: "7", b: "yes" })),
     ]),
     buildScenario("deployments", generateCreateStep(deployment), [
-      edit("spec.replicas", pickOne(2, 4)),
-      edit("spec.replicas", pickOne(2, 4), "scale"),
+      editField("spec.replicas", pickOne(2, 4)),
+      editField("spec.replicas", pickOne(2, 4), "scale"),
     ]),
     buildScenario("priorityclasses", generateCreateStep(buildPriorityClass(buildMetadata(priorityClasses))), [
-      edit("description", pickOne("some", "other")),
+      editField("description", pickOne("some", "other")),
     ]),
-    buildScenario("gadgets", generateCreateStep(gadget), [edit("spec.size", pickOne(2, 3))]),
+    buildScenario("gadgets", generateCreateStep(gadget), [editField("spec.size", pickOne(2, 3))]),
   ),
 };

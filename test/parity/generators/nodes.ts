@@ -7,16 +7,16 @@ import {
   assignUser,
   buildDryRunScenario,
   buildPatchStep,
+  buildScenario,
   deleteNowStep,
   generateCreateStep,
-  buildScenario as storyOf,
 } from "./scenario-parts.ts";
 import {
   type FieldEdit,
   generateFieldEdit,
   generateWholeObjects,
-  makeOptional,
   pickOne,
+  presentOrAbsent,
   type RequestSequence,
   type RequestUser,
   requestOptions,
@@ -33,15 +33,16 @@ const buildSlice = (node: JsonMap) => {
   return { driver: "driver.example.com", pool: { name: "p", generation: 1, resourceSliceCount: 1 }, ...node };
 };
 
-/** Replaces placeholders for the uid of an object by the uid that this server generated. */
+/** Replaces placeholders for uids of objects in a request's body by the uids that this server generated. */
 export const replaceUidPlaceholders = async (
   call: TestClusterRequest,
   admin: TestClusterClient,
 ): Promise<TestClusterRequest> => {
   let text = exactJson.stringify(call.body ?? null);
-  for (const [whole, path = ""] of text.matchAll(/"uid of ([^"]+)"/g)) {
+  // A placeholder contains the API path of the object, such as "uid of /api/v1/nodes/n1".
+  for (const [placeholder, path = ""] of text.matchAll(/"uid of ([^"]+)"/g)) {
     const { body } = await admin({ method: "GET", path });
-    text = text.replaceAll(whole, JSON.stringify(Object(body.metadata).uid ?? "unknown"));
+    text = text.replaceAll(placeholder, JSON.stringify(Object(body.metadata).uid ?? "unknown"));
   }
   return call.body === undefined ? call : { ...call, body: exactJson.parse(text) };
 };
@@ -56,16 +57,17 @@ const buildCreate = (body: Arbitrary<JsonMap>, subresource?: string) =>
 const deletion = assignUser(kubelet, deleteNowStep);
 const deletions = assignUser(
   kubelet,
-  requestOptions.map((asked): SequenceRequest => ({ ...asked, verb: "deletecollection" })),
+  requestOptions.map((options): SequenceRequest => ({ ...options, verb: "deletecollection" })),
 );
 const buildKubeletScenario = (
   kind: RequestSequence["kind"],
   body: Arbitrary<JsonMap>,
   changes: Arbitrary<SequenceRequest>[],
   namespace = "default",
-) => storyOf(kind, buildCreate(body), changes, { namespace, last: deleteNowStep });
+) => buildScenario(kind, buildCreate(body), changes, { namespace, last: deleteNowStep });
 
-const podParts = pickOne<JsonMap>(
+/** Generates fields of pod specs. A kubelet may create no pod with most of them. */
+const podSpecFields = pickOne<JsonMap>(
   ...Array<JsonMap>(6).fill({}),
   { serviceAccountName: "default" },
   { imagePullSecrets: [{ name: "s" }] },
@@ -90,6 +92,7 @@ const podParts = pickOne<JsonMap>(
     {},
   ].map((source) => ({ volumes: [{ name: "v", ...source }] })),
 );
+/** Generates owner references, most of which are valid for a mirror pod of node n1. */
 const owner = fc
   .record({
     name: pickOne("n1", "n1", "n1", "n1", "n2"),
@@ -98,6 +101,7 @@ const owner = fc
     blockOwnerDeletion: pickOne(undefined, undefined, undefined, false, true),
   })
   .map((owner) => ({ apiVersion: "v1", kind: "Node", ...owner }));
+/** Generates mirror pods, which are the only pods that a kubelet may create. Some have faults. */
 const mirrorPod = fc
   .record({
     annotations: pickOne<JsonMap>(mirror, mirror, mirror, mirror, mirror, {}),
@@ -107,14 +111,15 @@ const mirrorPod = fc
       { weight: 1, arbitrary: fc.tuple(owner, owner) },
     ),
     nodeName: pickOne("n1", "n1", "n1", "n1", "n1", "n2", undefined),
-    taken: podParts,
+    fields: podSpecFields,
   })
-  .map(({ nodeName, taken, ...metadata }): JsonMap => {
-    return { apiVersion: "v1", kind: "Pod", metadata, spec: { containers, ...(nodeName && { nodeName }), ...taken } };
+  .map(({ nodeName, fields, ...metadata }): JsonMap => {
+    return { apiVersion: "v1", kind: "Pod", metadata, spec: { containers, ...(nodeName && { nodeName }), ...fields } };
   });
 
 const editLabel = (key: string) =>
   pickOne("a", "b").map((value): FieldEdit => ({ path: ["metadata", "labels", key], value }));
+/** Generates edits of a pod's status. */
 const status = [
   generateFieldEdit("status.phase", pickOne("Running", "Failed")),
   generateFieldEdit("status.message", pickOne("a", "b")),
@@ -145,7 +150,8 @@ const podChanges = [
   deletions,
 ];
 
-const keys = [
+/** Keys of labels. A kubelet may set only some of them on its Node. */
+const labelKeys = [
   "pool",
   "example.com/a",
   "node-restriction.kubernetes.io/a",
@@ -164,14 +170,15 @@ const keys = [
 const configSource = { configMap: { name: "a", namespace: "b", kubeletConfigKey: "c" } };
 const node = generateWholeObjects({
   metadata: generateWholeObjects({
-    labels: makeOptional(fc.dictionary(pickOne(...keys), pickOne("a", "b"), { maxKeys: 3 }), 2),
+    labels: presentOrAbsent(fc.dictionary(pickOne(...labelKeys), pickOne("a", "b"), { maxKeys: 3 }), 2),
   }),
-  spec: makeOptional(
+  spec: presentOrAbsent(
     pickOne<JsonMap>({ taints: [{ key: "t", effect: "NoSchedule" }] }, { configSource }, { podCIDR: "10.1.0.0/24" }),
   ),
 }).map((rest) => ({ apiVersion: "v1", kind: "Node", metadata: {}, ...rest }));
+/** Edits of a Node. A kubelet may make only some of them. */
 const nodeChanges = [
-  ...keys.map(editLabel),
+  ...labelKeys.map(editLabel),
   generateFieldEdit("metadata.labels", pickOne(undefined)),
   generateFieldEdit("spec.taints", pickOne([{ key: "t", effect: "NoSchedule" }], [], undefined)),
   generateFieldEdit("spec.unschedulable", fc.boolean()),
@@ -184,6 +191,7 @@ const nodeChanges = [
   generateFieldEdit("status.phase", pickOne("Running")),
 ];
 
+/** Generates requests for tokens of a ServiceAccount, most of them for a pod on node n1. */
 const token = fc
   .record({
     audiences: pickOne<string[] | undefined>(
@@ -202,14 +210,23 @@ const token = fc
       [],
     ),
     name: pickOne("on-n1", "on-n1", "on-n1", "plain-on-n1", "broken-on-n1", "on-n2", "gone"),
-    stale: pickOne(false, false, false, false, true),
-    odd: pickOne<JsonMap>({}, {}, {}, {}, {}, { uid: undefined }, { kind: "Node", name: "n1" }, { apiVersion: "v2" }),
-    bound: pickOne(true, true, true, true, true, true, true, false),
+    hasOtherUid: pickOne(false, false, false, false, true),
+    changes: pickOne<JsonMap>(
+      {},
+      {},
+      {},
+      {},
+      {},
+      { uid: undefined },
+      { kind: "Node", name: "n1" },
+      { apiVersion: "v2" },
+    ),
+    isBound: pickOne(true, true, true, true, true, true, true, false),
   })
-  .map(({ audiences, name, stale, odd, bound }): JsonMap => {
-    const uid = referToPodUid(stale ? "on-n2" : name);
-    const boundObjectRef = { apiVersion: "v1", kind: "Pod", name, uid, ...odd };
-    const spec = { ...(audiences && { audiences }), ...(bound && { boundObjectRef }) };
+  .map(({ audiences, name, hasOtherUid, changes, isBound }): JsonMap => {
+    const uid = referToPodUid(hasOtherUid ? "on-n2" : name);
+    const boundObjectRef = { apiVersion: "v1", kind: "Pod", name, uid, ...changes };
+    const spec = { ...(audiences && { audiences }), ...(isBound && { boundObjectRef }) };
     return { apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest", metadata: {}, spec };
   });
 
@@ -228,6 +245,7 @@ const resourceSlice = pickOne<JsonMap>(
   spec: buildSlice(node),
 }));
 
+/** Generates requests for the certificate of a pod, most of them for a pod on node n1. */
 const podCertificate = fc
   .record({
     nodeName: pickOne("n1", "n1", "n1", "n1", "n1", "n2"),
@@ -239,14 +257,15 @@ const podCertificate = fc
       referToNodeUid("n2"),
     ),
     podName: pickOne("on-n1", "on-n1", "on-n1", "plain-on-n1", "shown-on-n1", "on-n2", "gone"),
-    stale: pickOne(false, false, false, false, true),
+    hasOtherUid: pickOne(false, false, false, false, true),
     serviceAccountName: pickOne("default", "default", "default", "missing", "other"),
-    account: pickOne("default", "default", "default", "quiet"),
+    accountOfUid: pickOne("default", "default", "default", "quiet"),
     signerName: pickOne("example.com/one", "example.com/one", "example.com/two", "example.com/three"),
   })
-  .map(({ stale, account, ...spec }): JsonMap => {
-    const path = `/api/v1/namespaces/${account === "quiet" ? "accounted" : "default"}/serviceaccounts/${account}`;
-    const uids = { podUID: referToPodUid(stale ? "on-n2" : spec.podName), serviceAccountUID: `uid of ${path}` };
+  .map(({ hasOtherUid, accountOfUid, ...spec }): JsonMap => {
+    const namespace = accountOfUid === "quiet" ? "accounted" : "default";
+    const serviceAccountUID = `uid of /api/v1/namespaces/${namespace}/serviceaccounts/${accountOfUid}`;
+    const uids = { podUID: referToPodUid(hasOtherUid ? "on-n2" : spec.podName), serviceAccountUID };
     return {
       apiVersion: "certificates.k8s.io/v1beta1",
       kind: "PodCertificateRequest",
@@ -266,6 +285,7 @@ export const nodeScenarios = {
       buildChange(undefined, ...nodeChanges),
       buildChange("status", ...nodeChanges),
     ]),
+    // This scenario stands here twice, so that it is chosen twice as often.
     ...[0, 1].map(() =>
       buildDryRunScenario(
         "nodes",
@@ -280,6 +300,7 @@ export const nodeScenarios = {
     [
       buildCreate(pickOne({ apiVersion: "v1", kind: "PersistentVolumeClaim", metadata: {}, spec: claimed })),
       buildChange(undefined, editLabel("app")),
+      // This change stands here three times, so that it is chosen more often.
       ...[0, 1, 2].map(() =>
         buildChange(
           "status",
@@ -334,7 +355,7 @@ export const nodeScenarios = {
       "certificatesigningrequests",
       generateSigningRequestObject(
         pickOne(serving, client, client, "example.com/one"),
-        pickCertificateRequest("node", "node", "otherNode", "twice", "plain", "nothing", "certificate", "cut"),
+        pickCertificateRequest("node", "node", "otherNode", "twoNodes", "plain", "noPem", "certificate", "cut"),
       ),
       [buildChange("approval", editLabel("app"))],
     ),

@@ -9,22 +9,28 @@ import {
   generatePartialObjects,
   generateWholeObjects,
   makeMembersRare,
-  makeOptional,
   omitUndefinedMembers,
   parityGeneratedKinds,
   pickOne,
+  presentOrAbsent,
 } from "./steps.ts";
 
 // Generates objects of all kinds, and their edits.
 
-/** Decides how often generated objects have invalid parts: often if `odd` is true, otherwise hardly ever. */
+/** Decides whether generated objects may have invalid parts. */
 interface Odds {
-  odd: boolean;
+  mayBeInvalid: boolean;
+  /** Generates a valid value; if objects may be invalid, in one of 15 cases an invalid value. */
   mostly<T, U>(valid: Arbitrary<T>, invalid: Arbitrary<U>): Arbitrary<T | U>;
-  ifOdd<T>(arbitraries: T[]): T[];
+  /** Returns these generators if objects may be invalid, otherwise none. */
+  ifInvalid<T>(arbitraries: T[]): T[];
 }
 
-const stored: readonly GeneratedKind[] = ["persistentvolumes", "persistentvolumeclaims", "volumeattributesclasses"];
+const storageKinds: readonly GeneratedKind[] = [
+  "persistentvolumes",
+  "persistentvolumeclaims",
+  "volumeattributesclasses",
+];
 
 /** Returns a pod spec without restartPolicy and activeDeadlineSeconds: templates of Deployments can't have these. */
 const deleteRunOnceFields = ({ restartPolicy: _, activeDeadlineSeconds: __, ...spec }: JsonMap): JsonMap => spec;
@@ -35,6 +41,7 @@ const annotations = fc.oneof(
   { weight: 1, arbitrary: fc.constant({ [competingWebhookAnnotation]: "yes" }) },
 );
 
+/** Builds generators of image names and pull policies. */
 const buildImages = ({ mostly }: Odds) => {
   const image = mostly(
     pickOne(
@@ -51,7 +58,8 @@ const buildImages = ({ mostly }: Odds) => {
   return { image, pullPolicy };
 };
 
-const buildResources = ({ mostly, ifOdd }: Odds) => {
+/** Builds a generator of the resources of a container. */
+const buildResources = ({ mostly, ifInvalid }: Odds) => {
   const quantity = mostly(pickOne("1", "2", "0", "4k"), pickOne("-1", "one", "1.5", "1e3", "0.0001", "", "1Ki"));
   const ordinary = {
     cpu: pickOne("1", "100m", "0.5", "1e-1", "1.500"),
@@ -91,13 +99,14 @@ const buildResources = ({ mostly, ifOdd }: Odds) => {
         requests: amounts,
       })),
     },
-    ...ifOdd([
+    ...ifInvalid([
       generatePartialObjects({ requests: generatePartialObjects(makeMembersRare({ ...extended, ...unusual })) }),
       generatePartialObjects({ limits: generatePartialObjects(makeMembersRare({ ...ordinary, ...unusual })) }),
     ]).map((arbitrary) => ({ weight: 1, arbitrary })),
   );
 };
 
+/** Builds a generator of probes. */
 const buildProbe = ({ mostly }: Odds) =>
   fc
     .tuple(
@@ -115,6 +124,7 @@ const buildProbe = ({ mostly }: Odds) =>
     )
     .map(([handler, numbers]) => ({ ...handler, ...numbers }));
 
+/** Builds generators of the security contexts of containers and of pods. */
 const buildSecurityContexts = ({ mostly }: Odds) => {
   const securityContext = mostly(
     pickOne<JsonMap>(
@@ -152,8 +162,9 @@ const buildSecurityContexts = ({ mostly }: Odds) => {
   return { securityContext, podSecurityContext };
 };
 
+/** Builds generators of lists of containers, init containers and ephemeral containers. */
 const buildContainers = (odds: Odds) => {
-  const { odd, mostly } = odds;
+  const { mayBeInvalid, mostly } = odds;
   const { image, pullPolicy } = buildImages(odds);
   const [resources, probe] = [buildResources(odds), buildProbe(odds)];
   const { securityContext } = buildSecurityContexts(odds);
@@ -161,7 +172,7 @@ const buildContainers = (odds: Odds) => {
     generateWholeObjects({
       name: mostly(fc.constant(name), pickOne("Bad_Name", "c0")),
       image: mostly(image, fc.constant(undefined)),
-      imagePullPolicy: makeOptional(pullPolicy, 3),
+      imagePullPolicy: presentOrAbsent(pullPolicy, 3),
       ...makeMembersRare({
         resources,
         livenessProbe: probe,
@@ -174,7 +185,7 @@ const buildContainers = (odds: Odds) => {
         ports: buildList(
           generateWholeObjects({
             containerPort: mostly(pickOne(80, 443), pickOne(0)),
-            protocol: makeOptional(pickOne("UDP")),
+            protocol: presentOrAbsent(pickOne("UDP")),
           }),
         ),
       }),
@@ -192,19 +203,20 @@ const buildContainers = (odds: Odds) => {
     );
   const initContainers = fc
     .tuple(buildContainerList("i", 1, 2), pickOne(undefined, undefined, "Always"))
-    .map(([found, restartPolicy]) => {
+    .map(([containers, restartPolicy]) => {
       // Only init containers that keep running may have probes.
       const ofRunning = ["livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy"];
-      const unprobed = restartPolicy || odd ? {} : Object.fromEntries(ofRunning.map((member) => [member, undefined]));
-      return found.map((one) => omitUndefinedMembers({ ...one, ...unprobed, restartPolicy }));
+      const deleted = restartPolicy || mayBeInvalid ? [] : ofRunning.map((member) => [member, undefined]);
+      return containers.map((one) => omitUndefinedMembers({ ...one, ...Object.fromEntries(deleted), restartPolicy }));
     });
-  const ephemeralContainer = fc.tuple(pickOne("e0", "e1"), image, makeOptional(pullPolicy, 3));
+  const ephemeralContainer = fc.tuple(pickOne("e0", "e1"), image, presentOrAbsent(pullPolicy, 3));
   const ephemeralContainers = buildList(
     ephemeralContainer.map(([name, image, imagePullPolicy]) => omitUndefinedMembers({ name, image, imagePullPolicy })),
   );
   return { image, pullPolicy, resources, buildContainerList, initContainers, ephemeralContainers };
 };
 
+/** Generates volumes. They are named by position, `v0` and `v1`, but an invalid second volume is also named `v0`. */
 const buildVolumes = (odds: Odds) => {
   const { mostly } = odds;
   const { image, pullPolicy } = buildImages(odds);
@@ -215,7 +227,7 @@ const buildVolumes = (odds: Odds) => {
         mostly(
           fc.oneof(
             generateWholeObjects({
-              image: generateWholeObjects({ reference: image, pullPolicy: makeOptional(pullPolicy, 3) }),
+              image: generateWholeObjects({ reference: image, pullPolicy: presentOrAbsent(pullPolicy, 3) }),
             }),
             pickOne<JsonMap>(
               { emptyDir: {} },
@@ -232,9 +244,10 @@ const buildVolumes = (odds: Odds) => {
         ),
       )
       .map(([name, source]) => ({ name, ...source })),
-  ).map((found) => found.map(({ name, ...source }, index) => ({ name: name ?? `v${index}`, ...source })));
+  ).map((volumes) => volumes.map(({ name, ...source }, index) => ({ name: name ?? `v${index}`, ...source })));
 };
 
+/** Builds a generator of the affinity of a pod. */
 const buildAffinity = ({ mostly }: Odds) => {
   const topologyKey = mostly(
     pickOne("kubernetes.io/hostname", "kubernetes.io/hostname", "topology.kubernetes.io/zone", "rack"),
@@ -243,7 +256,7 @@ const buildAffinity = ({ mostly }: Odds) => {
   const term = generateWholeObjects({
     topologyKey,
     labelSelector: pickOne<unknown>({ matchLabels: { app: "a" } }, {}, undefined),
-    namespaces: makeOptional(pickOne(["default"])),
+    namespaces: presentOrAbsent(pickOne(["default"])),
   });
   const preferred = generateWholeObjects({ weight: mostly(pickOne(1, 100), pickOne(0)), podAffinityTerm: term });
   const podTerms = generatePartialObjects({
@@ -261,7 +274,8 @@ const buildAffinity = ({ mostly }: Odds) => {
   });
 };
 
-const buildToleration = ({ ifOdd }: Odds) => {
+/** Builds a generator of tolerations: valid ones of several forms, and invalid ones. */
+const buildToleration = ({ ifInvalid }: Odds) => {
   const lost = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
   return fc.oneof(
     {
@@ -277,7 +291,7 @@ const buildToleration = ({ ifOdd }: Odds) => {
       weight: 3,
       arbitrary: generateWholeObjects({
         key: pickOne(...lost, "example.com/gpu"),
-        operator: pickOne("Exists", "Equal").map((operator) => operator),
+        operator: pickOne("Exists", "Equal"),
         effect: fc.constant("NoExecute"),
         tolerationSeconds: pickOne(undefined, 0, 5, 300, -1),
       }),
@@ -291,7 +305,7 @@ const buildToleration = ({ ifOdd }: Odds) => {
         effect: pickOne(undefined, "NoExecute", "NoSchedule"),
       }),
     },
-    ...ifOdd([
+    ...ifInvalid([
       generatePartialObjects({
         key: pickOne("", "example.com/gpu", "not valid"),
         operator: pickOne("", "Exists", "Lt", "In"),
@@ -303,6 +317,7 @@ const buildToleration = ({ ifOdd }: Odds) => {
   );
 };
 
+/** Builds generators of pod specs and of their parts. */
 const buildPods = (odds: Odds) => {
   const { mostly } = odds;
   const parts = buildContainers(odds);
@@ -315,10 +330,10 @@ const buildPods = (odds: Odds) => {
     .tuple(
       generateWholeObjects({
         containers: mostly(buildContainerList("c", 1, 3), fc.constant([])),
-        initContainers: makeOptional(initContainers),
-        volumes: makeOptional(volumes),
-        affinity: makeOptional(affinity, 2),
-        tolerations: makeOptional(tolerations, 2),
+        initContainers: presentOrAbsent(initContainers),
+        volumes: presentOrAbsent(volumes),
+        affinity: presentOrAbsent(affinity, 2),
+        tolerations: presentOrAbsent(tolerations, 2),
         ...makeMembersRare({
           nodeSelector: pickOne({ a: "b" }),
           activeDeadlineSeconds: mostly(pickOne(100), pickOne(0)),
@@ -342,6 +357,7 @@ const buildPods = (odds: Odds) => {
 };
 type Pods = ReturnType<typeof buildPods>;
 
+/** Builds generators of Service specs and of external IP addresses. */
 const buildServices = ({ mostly }: Odds) => {
   const ip = mostly(pickOne("192.0.2.1", "192.0.2.2", "2001:db8::1"), pickOne("127.0.0.1", "", "host", "192.0.2.1"));
   const externalIPs = fc.array(ip, { maxLength: 3 });
@@ -357,7 +373,7 @@ const buildServices = ({ mostly }: Odds) => {
       ),
       pickOne([], [{ port: 0 }]),
     ),
-    externalIPs: makeOptional(externalIPs, 2),
+    externalIPs: presentOrAbsent(externalIPs, 2),
     ...makeMembersRare({
       selector: labels,
       clusterIP: pickOne("None"),
@@ -392,22 +408,23 @@ const buildTaints = ({ mostly }: Odds) =>
 
 const storage = pickOne("1Gi", "2Gi", "1e9", "0.5Gi");
 
-const buildWorkloadSpecs = ({ odd, mostly }: Odds, { podSpec }: Pods) => {
+/** Builds generators of Deployments, StatefulSets and Jobs. */
+const buildWorkloadSpecs = ({ mayBeInvalid, mostly }: Odds, { podSpec }: Pods) => {
   /** Generates a Deployment's or StatefulSet's spec: the fields that both have, and those in `members`. */
   const buildWorkload = (members: Record<string, Arbitrary<unknown>>) =>
     fc
       .tuple(labels, podSpec, mostly(pickOne(0, 1, 3, undefined), pickOne(-1)), generateWholeObjects(members))
-      .map(([labels, spec, replicas, own]): JsonMap => {
-        const together = { app: "a", ...labels };
-        const template = { metadata: { labels: together }, spec: odd ? spec : deleteRunOnceFields(spec) };
-        return { spec: omitUndefinedMembers({ replicas, selector: { matchLabels: together }, template, ...own }) };
+      .map(([labels, spec, replicas, moreFields]): JsonMap => {
+        const matchLabels = { app: "a", ...labels };
+        const template = { metadata: { labels: matchLabels }, spec: mayBeInvalid ? spec : deleteRunOnceFields(spec) };
+        return { spec: omitUndefinedMembers({ replicas, selector: { matchLabels }, template, ...moreFields }) };
       });
 
   return {
-    deployments: buildWorkload({ strategy: makeOptional(pickOne({ type: "Recreate" }, {}), 1, 4) }),
+    deployments: buildWorkload({ strategy: presentOrAbsent(pickOne({ type: "Recreate" }, {}), 1, 4) }),
     statefulsets: buildWorkload({
       serviceName: mostly(pickOne("a"), pickOne("", undefined)),
-      podManagementPolicy: makeOptional(mostly(pickOne("Parallel"), pickOne("Odd")), 1, 4),
+      podManagementPolicy: presentOrAbsent(mostly(pickOne("Parallel"), pickOne("Odd")), 1, 4),
     }),
     jobs: generateWholeObjects({
       spec: fc
@@ -420,6 +437,7 @@ const buildWorkloadSpecs = ({ odd, mostly }: Odds, { podSpec }: Pods) => {
   };
 };
 
+/** Builds generators of the kinds of storage. */
 const buildStorageSpecs = ({ mostly }: Odds) => ({
   persistentvolumeclaims: generateWholeObjects({
     spec: generateWholeObjects({
@@ -458,6 +476,7 @@ const buildStorageSpecs = ({ mostly }: Odds) => ({
   }),
 });
 
+/** Builds generators of the fields of objects beside apiVersion, kind and metadata, by kind. */
 const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<GeneratedKind, Arbitrary<JsonMap>> => {
   const { mostly } = odds;
   const taints = buildTaints(odds);
@@ -484,7 +503,7 @@ const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<G
     ingresses: generateWholeObjects({
       spec: generateWholeObjects({
         defaultBackend: mostly(pickOne({ service: { name: "a", port: { number: 80 } } }), pickOne(undefined, {})),
-        ingressClassName: makeOptional(mostly(pickOne("web", "inner", "missing"), pickOne("", "not valid")), 1, 3),
+        ingressClassName: presentOrAbsent(mostly(pickOne("web", "inner", "missing"), pickOne("", "not valid")), 1, 3),
       }),
     }),
     namespaces: generatePartialObjects({
@@ -492,8 +511,8 @@ const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<G
     }),
     priorityclasses: generateWholeObjects({
       value: mostly(pickOne(0, 5, 1000, -1), pickOne(2_000_000_000, undefined)),
-      globalDefault: makeOptional(fc.boolean()),
-      preemptionPolicy: makeOptional(mostly(pickOne("Never", "PreemptLowerPriority"), pickOne("Sometimes"))),
+      globalDefault: presentOrAbsent(fc.boolean()),
+      preemptionPolicy: presentOrAbsent(mostly(pickOne("Never", "PreemptLowerPriority"), pickOne("Sometimes"))),
     }),
     podgroups: generateWholeObjects({
       spec: generateWholeObjects({
@@ -501,7 +520,7 @@ const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<G
           pickOne<JsonMap>({ basic: {} }, { gang: { minCount: 2 } }),
           pickOne({}, { gang: {}, basic: {} }),
         ),
-        podGroupTemplateRef: makeOptional(
+        podGroupTemplateRef: presentOrAbsent(
           fc
             .tuple(pickOne("work", "work", "ended-work", "missing"), pickOne("workers", "workers", "driver", "nobody"))
             .map(([workloadName, podGroupTemplateName]) => ({ workload: { workloadName, podGroupTemplateName } })),
@@ -518,58 +537,58 @@ const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<G
   };
 };
 
-/** Annotations with the name of an object's class, from the time before there was a field for it. */
-const older: Partial<Record<GeneratedKind, Arbitrary<JsonMap | undefined>>> = {
-  ingresses: makeOptional(
+/** Annotations with the name of an object's class. Before Kubernetes had a field for the class, they were used. */
+const classAnnotations: Partial<Record<GeneratedKind, Arbitrary<JsonMap | undefined>>> = {
+  ingresses: presentOrAbsent(
     pickOne({ "kubernetes.io/ingress.class": "web" }, { "kubernetes.io/ingress.class": "" }),
     1,
     4,
   ),
-  persistentvolumeclaims: makeOptional(pickOne({ "volume.beta.kubernetes.io/storage-class": "slow" }), 1, 8),
+  persistentvolumeclaims: presentOrAbsent(pickOne({ "volume.beta.kubernetes.io/storage-class": "slow" }), 1, 8),
 };
 
+/** Builds a generator of objects of a kind, and generators of edits that fit all kinds. */
 const buildObjects = (odds: Odds, specs: Record<GeneratedKind, Arbitrary<JsonMap>>) => {
   const finalizers = buildFinalizers(odds);
   const metadata = generateWholeObjects({
-    labels: makeOptional(labels),
-    annotations: makeOptional(annotations),
-    finalizers: makeOptional(finalizers, 1, 3),
+    labels: presentOrAbsent(labels),
+    annotations: presentOrAbsent(annotations),
+    finalizers: presentOrAbsent(finalizers, 1, 3),
   });
   const storageMetadata = generateWholeObjects({
-    labels: makeOptional(labels),
-    annotations: makeOptional(annotations),
-    finalizers: makeOptional(finalizers, 2),
+    labels: presentOrAbsent(labels),
+    annotations: presentOrAbsent(annotations),
+    finalizers: presentOrAbsent(finalizers, 2),
   });
 
   const buildObject = (kind: GeneratedKind): Arbitrary<JsonMap> =>
     fc
-      .tuple(stored.includes(kind) ? storageMetadata : metadata, specs[kind], older[kind] ?? pickOne(undefined))
-      .map(([metadata, rest, olderAnnotations]) => {
-        const annotations = olderAnnotations && {
-          annotations: { ...Object(metadata.annotations), ...olderAnnotations },
-        };
-        return {
-          apiVersion: parityGeneratedKinds[kind].apiVersion,
-          kind: parityGeneratedKinds[kind].kind,
-          metadata: { ...metadata, ...annotations },
-          ...rest,
-        };
+      .tuple(
+        storageKinds.includes(kind) ? storageMetadata : metadata,
+        specs[kind],
+        classAnnotations[kind] ?? pickOne(undefined),
+      )
+      .map(([metadata, rest, added]) => {
+        const { apiVersion, kind: kindName } = parityGeneratedKinds[kind];
+        const annotations = added && { annotations: { ...Object(metadata.annotations), ...added } };
+        return { apiVersion, kind: kindName, metadata: { ...metadata, ...annotations }, ...rest };
       });
 
   const common = [
     generateFieldEdit("metadata.labels", labels),
     generateFieldEdit("metadata.annotations", annotations),
-    generateFieldEdit("metadata.finalizers", makeOptional(finalizers, 3)),
+    generateFieldEdit("metadata.finalizers", presentOrAbsent(finalizers, 3)),
   ];
   return { buildObject, common };
 };
 
+/** Returns generators of edits by kind. */
 const buildEdits = (
   odds: Odds,
   pods: Pods,
   { ip, externalIPs }: Services,
 ): Record<GeneratedKind, Arbitrary<FieldEdit>[]> => {
-  const { mostly, ifOdd } = odds;
+  const { mostly, ifInvalid } = odds;
   const { image, pullPolicy, affinity, toleration, tolerations, ephemeralContainers } = pods;
   const taints = buildTaints(odds);
   const ofTemplate = [
@@ -586,9 +605,9 @@ const buildEdits = (
       generateFieldEdit("spec.tolerations.-", toleration),
       generateFieldEdit("spec.activeDeadlineSeconds", mostly(pickOne(1, 50), pickOne(1000, undefined))),
       generateFieldEdit("spec.schedulingGates", mostly(fc.constant([]), fc.constant(undefined))),
-      ...ifOdd([
+      ...ifInvalid([
         generateFieldEdit("spec.containers.0.imagePullPolicy", pullPolicy),
-        generateFieldEdit("spec.tolerations", makeOptional(tolerations)),
+        generateFieldEdit("spec.tolerations", presentOrAbsent(tolerations)),
         generateFieldEdit("spec.tolerations.0.tolerationSeconds", pickOne(1, undefined)),
         generateFieldEdit("spec.affinity", affinity),
         generateFieldEdit("spec.nodeSelector", pickOne({ a: "b" }, { a: "b", c: "d" })),
@@ -597,7 +616,7 @@ const buildEdits = (
       ]),
     ],
     services: [
-      generateFieldEdit("spec.externalIPs", makeOptional(externalIPs, 3)),
+      generateFieldEdit("spec.externalIPs", presentOrAbsent(externalIPs, 3)),
       generateFieldEdit("spec.externalIPs", externalIPs),
       generateFieldEdit("spec.externalIPs.-", ip),
       generateFieldEdit("spec.externalIPs.0", ip),
@@ -617,7 +636,7 @@ const buildEdits = (
       generateFieldEdit("spec.hostPath.path", pickOne("/y")),
     ],
     nodes: [
-      generateFieldEdit("spec.taints", makeOptional(taints, 3)),
+      generateFieldEdit("spec.taints", presentOrAbsent(taints, 3)),
       generateFieldEdit(
         "spec.taints.-",
         taints.map(([first]) => first ?? { key: "x", effect: "NoSchedule" }),
@@ -707,14 +726,14 @@ const buildSubresources = (
 
 /**
  * Returns generators of objects and edits. A pod has so many parts that hardly any pod would be valid if each part were
- * sometimes invalid. So with `mayBeInvalid` many parts are invalid, and without it all parts are valid.
+ * sometimes invalid. So with `mayBeInvalid` each part is sometimes invalid, and without it all parts are valid.
  */
-export const createObjectGenerators = (mayBeInvalid: boolean) => {
+export const createObjectGenerators = ({ mayBeInvalid }: Pick<Odds, "mayBeInvalid">) => {
   const odds: Odds = {
-    odd: mayBeInvalid,
+    mayBeInvalid,
     mostly: (valid, invalid) =>
       mayBeInvalid ? fc.oneof({ weight: 14, arbitrary: valid }, { weight: 1, arbitrary: invalid }) : valid,
-    ifOdd: (arbitraries) => (mayBeInvalid ? arbitraries : []),
+    ifInvalid: (arbitraries) => (mayBeInvalid ? arbitraries : []),
   };
   const [pods, services] = [buildPods(odds), buildServices(odds)];
   return {
@@ -727,7 +746,7 @@ export const createObjectGenerators = (mayBeInvalid: boolean) => {
 
 export type ObjectGenerators = ReturnType<typeof createObjectGenerators>;
 
-const usual = [
+const usualKinds: readonly GeneratedKind[] = [
   "pods",
   "services",
   "persistentvolumeclaims",
@@ -735,8 +754,8 @@ const usual = [
   "statefulsets",
   "ingresses",
   "jobs",
-] as const;
+];
 
 /** Generates objects of the kinds that users write most. */
 export const createUsualObject = (mayBeInvalid: boolean): Arbitrary<JsonMap> =>
-  fc.constantFrom(...usual).chain(createObjectGenerators(mayBeInvalid).buildObject);
+  pickOne(...usualKinds).chain(createObjectGenerators({ mayBeInvalid }).buildObject);

@@ -13,8 +13,9 @@ import {
   buildList,
   generateFieldEdit,
   generateWholeObjects,
-  makeOptional,
+  omitUndefinedMembers,
   pickOne,
+  presentOrAbsent,
   type RequestSequence,
 } from "./steps.ts";
 
@@ -45,31 +46,33 @@ const profile = pickOne<JsonMap>(
   { type: "Localhost", localhostProfile: "a" },
 );
 const flag = fc.boolean();
-const shared = {
-  seLinuxOptions: makeOptional(seLinuxOptions, 1, 7),
-  seccompProfile: makeOptional(profile, 1, 3),
-  appArmorProfile: makeOptional(profile, 1, 7),
-  runAsNonRoot: makeOptional(pickOne(true, true, false), 1, 2),
-  runAsUser: makeOptional(pickOne(0, 1000), 1, 5),
+/** Fields of the security contexts of pods and of containers. */
+const sharedFields = {
+  seLinuxOptions: presentOrAbsent(seLinuxOptions, 1, 7),
+  seccompProfile: presentOrAbsent(profile, 1, 3),
+  appArmorProfile: presentOrAbsent(profile, 1, 7),
+  runAsNonRoot: presentOrAbsent(pickOne(true, true, false), 1, 2),
+  runAsUser: presentOrAbsent(pickOne(0, 1000), 1, 5),
 };
 const capability = pickOne("NET_BIND_SERVICE", "CHOWN", "NET_RAW", "SYS_PTRACE", "ALL", "MKNOD", "é😀", "\ue000");
-const ofContainer = fc
+/** Generates the security context of a container. Three of five forbid privilege escalation and drop capabilities. */
+const containerSecurityContext = fc
   .tuple(
     generateWholeObjects({
-      ...shared,
-      privileged: makeOptional(flag, 1, 6),
-      capabilities: makeOptional(
+      ...sharedFields,
+      privileged: presentOrAbsent(flag, 1, 6),
+      capabilities: presentOrAbsent(
         generateWholeObjects({
-          add: makeOptional(buildList(capability, 3)),
-          drop: makeOptional(pickOne(["ALL"], ["NET_RAW"], ["all"])),
+          add: presentOrAbsent(buildList(capability, 3)),
+          drop: presentOrAbsent(pickOne(["ALL"], ["NET_RAW"], ["all"])),
         }),
       ),
-      procMount: makeOptional(pickOne("Default", "Unmasked"), 1, 9),
+      procMount: presentOrAbsent(pickOne("Default", "Unmasked"), 1, 9),
     }),
     pickOne<JsonMap>({}, { allowPrivilegeEscalation: true }, confined, confined, confined),
   )
-  .map(([one, runAs]): JsonMap => {
-    const { allowPrivilegeEscalation, ...context } = { ...one, ...runAs };
+  .map(([fields, moreFields]): JsonMap => {
+    const { allowPrivilegeEscalation, ...context } = { ...fields, ...moreFields };
     // API validation refuses a privileged container without privilege escalation.
     const isLimited = !context.privileged && allowPrivilegeEscalation !== undefined;
     return { ...context, ...(isLimited && { allowPrivilegeEscalation }) };
@@ -86,23 +89,25 @@ const hostPorts = pickOne(
   ],
   [{ containerPort: 80, hostPort: 80 }],
 );
-const buildContainer = (name: string, runs: boolean) =>
+/** Builds a generator of containers. Only some containers, such as init containers, may have no probes. */
+const buildContainer = (name: string, { hasProbes }: { hasProbes: boolean }) =>
   generateWholeObjects({
     name: pickOne(name),
     image: pickOne(image, image, "app:2"),
-    securityContext: makeOptional(ofContainer, 4),
-    ...(runs && {
-      livenessProbe: makeOptional(action, 1, 9),
-      readinessProbe: makeOptional(action, 1, 9),
-      lifecycle: makeOptional(
+    securityContext: presentOrAbsent(containerSecurityContext, 4),
+    ...(hasProbes && {
+      livenessProbe: presentOrAbsent(action, 1, 9),
+      readinessProbe: presentOrAbsent(action, 1, 9),
+      lifecycle: presentOrAbsent(
         action.map((action) => ({ preStop: action })),
         1,
         9,
       ),
     }),
-    ports: makeOptional(hostPorts, 1, 9),
+    ports: presentOrAbsent(hostPorts, 1, 9),
   });
 
+/** Generates sources of volumes. The level `restricted` allows only some of them. */
 const source = pickOne<JsonMap>(
   { emptyDir: {} },
   { configMap: { name: "a" } },
@@ -120,6 +125,7 @@ const source = pickOne<JsonMap>(
   { flexVolume: { driver: "example.com/a" } },
 );
 const volumes = buildList(source, 3).map((found) => found.map((source, index) => ({ name: `v${index}`, ...source })));
+/** Generates names of sysctls. The level `baseline` allows only some of them. */
 const sysctl = pickOne(
   "kernel.shm_rmid_forced",
   "net.ipv4.ip_local_reserved_ports",
@@ -133,20 +139,26 @@ const sysctls = fc
   .uniqueArray(sysctl, { minLength: 1, maxLength: 3 })
   .map((names) => names.map((name) => ({ name, value: "0" })));
 
-const debuggers = fc.tuple(buildContainer("e0", false)).map((found) => found.map(({ ports: _, ...one }) => one));
+const debuggers = fc
+  .tuple(buildContainer("e0", { hasProbes: false }))
+  .map((found) => found.map(({ ports: _, ...one }) => one));
 
+/** Generates specs of pods, some of which violate the levels `baseline` and `restricted`. */
 const spec = fc
   .tuple(
     generateWholeObjects({
       containers: fc.oneof(
-        fc.tuple(buildContainer("c0", true)),
-        fc.tuple(buildContainer("c0", true), buildContainer("c1", true)),
+        fc.tuple(buildContainer("c0", { hasProbes: true })),
+        fc.tuple(buildContainer("c0", { hasProbes: true }), buildContainer("c1", { hasProbes: true })),
       ),
-      initContainers: makeOptional(fc.tuple(buildContainer("i0", false)), 1, 3),
-      securityContext: makeOptional(generateWholeObjects({ ...shared, sysctls: makeOptional(sysctls, 1, 5) }), 3),
-      volumes: makeOptional(volumes, 1, 2),
-      runtimeClassName: makeOptional(pickOne("plain", "sandboxed"), 1, 7),
-      os: makeOptional(pickOne({ name: "linux" }), 1, 7),
+      initContainers: presentOrAbsent(fc.tuple(buildContainer("i0", { hasProbes: false })), 1, 3),
+      securityContext: presentOrAbsent(
+        generateWholeObjects({ ...sharedFields, sysctls: presentOrAbsent(sysctls, 1, 5) }),
+        3,
+      ),
+      volumes: presentOrAbsent(volumes, 1, 2),
+      runtimeClassName: presentOrAbsent(pickOne("plain", "sandboxed"), 1, 7),
+      os: presentOrAbsent(pickOne({ name: "linux" }), 1, 7),
     }),
     pickOne<JsonMap>(
       {},
@@ -163,21 +175,22 @@ const spec = fc
   )
   .map(([spec, hostFields]): JsonMap => ({ ...spec, ...hostFields }));
 /** Generates specs of Windows pods. Few security fields are generated, because the API server allows hardly any. */
-const onWindows = pickOne<JsonMap>(
+const windowsPodSpec = pickOne<JsonMap>(
   {},
   { runAsNonRoot: true },
   { runAsNonRoot: false },
   { windowsOptions: { hostProcess: true } },
 ).map((context): JsonMap => {
   const securityContext = { securityContext: context };
-  const isHosted = Object(context).windowsOptions !== undefined;
+  const isHostProcess = Object(context).windowsOptions !== undefined;
   const containers = [{ name: "c0", image, ...securityContext }];
   return {
     os: { name: "windows" },
     containers,
-    ...(isHosted && { hostNetwork: true, securityContext: { windowsOptions: { hostProcess: true } } }),
+    ...(isHostProcess && { hostNetwork: true, securityContext: { windowsOptions: { hostProcess: true } } }),
   };
 });
+/** Generates annotations about AppArmor and seccomp for a container. */
 const annotations = fc
   .tuple(
     pickOne("apparmor.security.beta", "seccomp.security.alpha"),
@@ -199,22 +212,23 @@ const listUpstreamPods = (version: string): PodTemplate[] => {
     });
   return [...new Set(texts)].map((text) => JSON.parse(text));
 };
-const upstreams = listUpstreamPods("/v1.");
+const upstreamPods = listUpstreamPods("/v1.");
 
 interface PodTemplate {
   metadata: JsonMap;
   spec: JsonMap;
 }
+/** Generates pod templates: generated ones, those of Windows pods, and upstream's test pods. */
 const template: Arbitrary<PodTemplate> = fc.oneof(
   {
     weight: 6,
     arbitrary: fc.record({
-      metadata: makeOptional(annotations, 1, 7).map((annotations): JsonMap => (annotations ? { annotations } : {})),
+      metadata: presentOrAbsent(annotations, 1, 7).map((annotations): JsonMap => (annotations ? { annotations } : {})),
       spec,
     }),
   },
-  { weight: 1, arbitrary: onWindows.map((spec) => ({ metadata: {}, spec })) },
-  ...(upstreams.length > 0 ? [{ weight: 3, arbitrary: pickOne(...upstreams) }] : []),
+  { weight: 1, arbitrary: windowsPodSpec.map((spec) => ({ metadata: {}, spec })) },
+  ...(upstreamPods.length > 0 ? [{ weight: 3, arbitrary: pickOne(...upstreamPods) }] : []),
 );
 
 const buildChange = (path: string, value: Arbitrary<unknown>, subresource?: string) =>
@@ -226,6 +240,7 @@ const resize = buildChange("spec.containers.0.resources.requests", pickOne({ cpu
 const restartPolicy = "Never";
 const selector = { matchLabels: { app: "x" } };
 const addLabels = ({ metadata, spec }: PodTemplate) => ({ metadata: { ...metadata, labels: { app: "x" } }, spec });
+/** Workloads by kind: the resource, the API version, and a function that builds an object around a pod template. */
 const workloads: Record<string, [RequestSequence["kind"], string, (template: PodTemplate) => JsonMap]> = {
   Deployment: ["deployments", "apps/v1", (one) => ({ spec: { selector, template: addLabels(one) } })],
   StatefulSet: [
@@ -236,7 +251,8 @@ const workloads: Record<string, [RequestSequence["kind"], string, (template: Pod
   DaemonSet: ["daemonsets", "apps/v1", (one) => ({ spec: { selector, template: addLabels(one) } })],
   ReplicaSet: ["replicasets", "apps/v1", (one) => ({ spec: { selector, template: addLabels(one) } })],
   ReplicationController: [
-    ...(["replicationcontrollers", "v1"] as const),
+    "replicationcontrollers",
+    "v1",
     (one) => ({ spec: { selector: { app: "x" }, template: addLabels(one) } }),
   ],
   Job: [
@@ -245,7 +261,8 @@ const workloads: Record<string, [RequestSequence["kind"], string, (template: Pod
     ({ metadata, spec }) => ({ spec: { template: { metadata, spec: { ...spec, restartPolicy } } } }),
   ],
   CronJob: [
-    ...(["cronjobs", "batch/v1"] as const),
+    "cronjobs",
+    "batch/v1",
     ({ metadata, spec }) => {
       const template = { metadata, spec: { ...spec, restartPolicy } };
       return { spec: { schedule: "0 0 * * *", jobTemplate: { spec: { template } } } };
@@ -256,20 +273,17 @@ const workloads: Record<string, [RequestSequence["kind"], string, (template: Pod
 
 const level = pickOne("privileged", "baseline", "baseline", "restricted", "restricted", "Baseline", "");
 const version = pickOne("latest", "v1.0", "v1.21", "v1.34", "v1.99", "1.30");
+/** Generates the Pod Security labels of a namespace. Some values are invalid. */
 const labels = fc
   .record({
-    enforce: makeOptional(level, 2),
-    audit: makeOptional(level),
-    warn: makeOptional(level),
-    "enforce-version": makeOptional(version, 1, 3),
-    "warn-version": makeOptional(version, 1, 5),
-    "audit-version": makeOptional(version, 1, 9),
+    enforce: presentOrAbsent(level, 2),
+    audit: presentOrAbsent(level),
+    warn: presentOrAbsent(level),
+    "enforce-version": presentOrAbsent(version, 1, 3),
+    "warn-version": presentOrAbsent(version, 1, 5),
+    "audit-version": presentOrAbsent(version, 1, 9),
   })
-  .map((said) =>
-    toLabels(
-      Object.fromEntries(Object.entries(said).filter((entry): entry is [string, string] => entry[1] !== undefined)),
-    ),
-  );
+  .map((given) => toLabels(omitUndefinedMembers(given) as Record<string, string>));
 const buildRelabel = (label: string, value: Arbitrary<string>) =>
   buildEditStep(value.map((value) => [{ path: ["metadata", "labels", getLabelKey(label)], value }]));
 const relabel = fc.oneof(
@@ -278,8 +292,9 @@ const relabel = fc.oneof(
   labelSteps,
 );
 
-const standing = [population, population, population, "secured-oddly", "secured-firmly", "secured-not"];
+const existingNamespaces = [population, population, population, "secured-oddly", "secured-firmly", "secured-not"];
 
+/** Scenarios for PodSecurity, by name. */
 export const podSecurityScenarios = {
   securedPods: buildScenario(
     "pods",
@@ -307,6 +322,6 @@ export const podSecurityScenarios = {
       ),
       [relabel, relabel],
     ),
-    ...standing.map((name) => buildDryRunScenario("namespaces", [name], [relabel])),
+    ...existingNamespaces.map((name) => buildDryRunScenario("namespaces", [name], [relabel])),
   ),
 };

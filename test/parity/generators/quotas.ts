@@ -5,8 +5,8 @@ import { buildEditStep, generateCreateStep, generateEditLists, labelSteps, wrapE
 import {
   generateFieldEdit,
   generateWholeObjects,
-  makeOptional,
   pickOne,
+  presentOrAbsent,
   type RequestSequence,
   requestOptions,
   type SequenceQuota,
@@ -15,67 +15,57 @@ import {
 
 // Generates requests about objects that are counted by quotas in the sequence's own namespace.
 
-const generators = createObjectGenerators(false);
+const generators = createObjectGenerators({ mayBeInvalid: false });
 
 // The first of these values are the most likely ones.
 const smallCounts = pickOne("9", "5", "3", "2", "1", "0");
 const cpu = pickOne("40e0", "30", "20", "8", "3e0", "1500m", "250e-3", "0");
 const bytes = pickOne("40Gi", "50e9", "40G", "20Gi", "3Gi", "1.5Gi", "1e9", "9223372036854775807", "0");
 
-/** The names that quotas may have for objects of a kind, with amounts. */
+/** Returns an object with these names, which all have the same generator of amounts. */
+const withAmount = (amount: Arbitrary<string>, ...names: string[]) =>
+  Object.fromEntries(names.map((name) => [name, amount]));
+
+/** For each kind: the names of resources that a quota may limit for objects of this kind, with generated amounts. */
 const amounts = {
   pods: {
-    ...Object.fromEntries(["pods", "count/pods", "requests.example.com/gpu"].map((name) => [name, smallCounts])),
-    "requests.deviceclass.resource.kubernetes.io/gpu": smallCounts,
-    ...Object.fromEntries(["cpu", "requests.cpu", "limits.cpu"].map((name) => [name, cpu])),
-    ...Object.fromEntries(
-      ["memory", "requests.memory", "limits.memory", "requests.ephemeral-storage", "hugepages-2Mi"].map((name) => [
-        name,
-        bytes,
-      ]),
-    ),
+    ...withAmount(smallCounts, "pods", "count/pods", "requests.example.com/gpu"),
+    ...withAmount(smallCounts, "requests.deviceclass.resource.kubernetes.io/gpu"),
+    ...withAmount(cpu, "cpu", "requests.cpu", "limits.cpu"),
+    ...withAmount(bytes, "memory", "requests.memory", "limits.memory", "requests.ephemeral-storage", "hugepages-2Mi"),
   },
-  services: Object.fromEntries(
-    ["services", "count/services", "services.nodeports", "services.loadbalancers"].map((name) => [name, smallCounts]),
-  ),
+  services: withAmount(smallCounts, "services", "count/services", "services.nodeports", "services.loadbalancers"),
   persistentvolumeclaims: {
-    ...Object.fromEntries(
-      [
-        "persistentvolumeclaims",
-        "count/persistentvolumeclaims",
-        "slow.storageclass.storage.k8s.io/persistentvolumeclaims",
-      ].map((name) => [name, smallCounts]),
-    ),
-    ...Object.fromEntries(
-      ["requests.storage", "fast.storageclass.storage.k8s.io/requests.storage"].map((name) => [name, bytes]),
-    ),
+    ...withAmount(smallCounts, "persistentvolumeclaims", "count/persistentvolumeclaims"),
+    ...withAmount(smallCounts, "slow.storageclass.storage.k8s.io/persistentvolumeclaims"),
+    ...withAmount(bytes, "requests.storage", "fast.storageclass.storage.k8s.io/requests.storage"),
   },
-  resourceclaims: Object.fromEntries(
-    [
-      "count/resourceclaims.resource.k8s.io",
-      "gpu.deviceclass.resource.k8s.io/devices",
-      "nic.deviceclass.resource.k8s.io/devices",
-      "requests.deviceclass.resource.kubernetes.io/gpu",
-      "requests.deviceclass.resource.kubernetes.io/nic",
-      "requests.example.com/gpu",
-    ].map((name) => [name, pickOne("90", "40", "5", "2", "0")]),
+  resourceclaims: withAmount(
+    pickOne("90", "40", "5", "2", "0"),
+    "count/resourceclaims.resource.k8s.io",
+    "gpu.deviceclass.resource.k8s.io/devices",
+    "nic.deviceclass.resource.k8s.io/devices",
+    "requests.deviceclass.resource.kubernetes.io/gpu",
+    "requests.deviceclass.resource.kubernetes.io/nic",
+    "requests.example.com/gpu",
   ),
-  configmaps: Object.fromEntries(
-    ["configmaps", "count/configmaps", "count/deployments.apps"].map((name) => [name, smallCounts]),
-  ),
-  deployments: Object.fromEntries(["count/deployments.apps", "pods"].map((name) => [name, smallCounts])),
+  configmaps: withAmount(smallCounts, "configmaps", "count/configmaps", "count/deployments.apps"),
+  deployments: withAmount(smallCounts, "count/deployments.apps", "pods"),
 } satisfies Record<string, Record<string, Arbitrary<string>>>;
 type QuotaKind = keyof typeof amounts;
 
-const classes = fc
+/** Generates scopes of a quota that select pods or claims by their classes. */
+const classScope = fc
   .record({
     scopeName: pickOne("PriorityClass", "PriorityClass", "VolumeAttributesClass"),
     operator: pickOne("In", "NotIn", "Exists", "DoesNotExist"),
     values: fc.subarray(["high", "gold", "silver"], { minLength: 1 }),
   })
   .map(({ values, ...scope }) => (/In$/.test(scope.operator) ? { ...scope, values } : scope));
-const across = { scopeName: "CrossNamespacePodAffinity", operator: "Exists" };
-/** With a scope, a quota may limit only some resources, and the API server refuses other quotas. So most have no scope. */
+const crossNamespaceScope = { scopeName: "CrossNamespacePodAffinity", operator: "Exists" };
+/**
+ * With a scope, a quota may limit only some resources, and the API server refuses other quotas. So most have no scope.
+ */
 const scopes: Arbitrary<JsonMap> = fc.oneof(
   { weight: 9, arbitrary: pickOne({}) },
   {
@@ -85,19 +75,20 @@ const scopes: Arbitrary<JsonMap> = fc.oneof(
       { scopes: ["NotBestEffort", "NotTerminating"] },
       { scopes: ["Terminating"] },
       { scopes: ["PriorityClass"] },
-      { scopeSelector: { matchExpressions: [across] } },
+      { scopeSelector: { matchExpressions: [crossNamespaceScope] } },
     ),
   },
-  { weight: 2, arbitrary: classes.map((scope) => ({ scopeSelector: { matchExpressions: [scope] } })) },
+  { weight: 2, arbitrary: classScope.map((scope) => ({ scopeSelector: { matchExpressions: [scope] } })) },
 );
 
-/** Generates quotas. In few of them, the status lacks what is used of some names. */
+/** Generates a list of quotas: mostly one, sometimes two or none. */
 const buildQuotas = (kind: QuotaKind): Arbitrary<SequenceQuota[]> =>
   fc.oneof(
     { weight: 5, arbitrary: fc.tuple(buildQuota(kind)) },
     { weight: 1, arbitrary: fc.tuple(buildQuota(kind), buildQuota(kind)) },
     { weight: 1, arbitrary: pickOne([]) },
   );
+/** Generates a quota. Mostly nothing is used yet, and in few quotas, the status lacks the first used amount. */
 const buildQuota = (kind: QuotaKind): Arbitrary<SequenceQuota> =>
   fc
     .record({
@@ -106,16 +97,16 @@ const buildQuota = (kind: QuotaKind): Arbitrary<SequenceQuota> =>
         fc.subarray(Object.keys(amounts[kind]), { maxLength: Math.min(4, Object.keys(amounts[kind]).length) }),
       ),
       used: generateWholeObjects(amounts[kind]),
-      isNew: fc.noBias(fc.nat(3)).map((chance) => chance > 0),
-      isKnown: fc.noBias(fc.nat(15)).map((chance) => chance > 0),
+      isUnused: fc.noBias(fc.nat(3)).map((chance) => chance > 0),
+      isComplete: fc.noBias(fc.nat(15)).map((chance) => chance > 0),
       scopes,
     })
-    .map(({ hard: [all, named], used, isNew, isKnown, scopes }) => {
-      const hard = Object.fromEntries(named.map((name) => [name, all[name]]));
-      const names = named.slice(isKnown ? 0 : 1);
+    .map(({ hard: [allAmounts, limitedNames], used, isUnused, isComplete, scopes }) => {
+      const hard = Object.fromEntries(limitedNames.map((name) => [name, allAmounts[name]]));
+      const usedNames = limitedNames.slice(isComplete ? 0 : 1);
       return {
         spec: { hard, ...scopes },
-        status: { hard, used: Object.fromEntries(names.map((name) => [name, isNew ? "0" : used[name]])) },
+        status: { hard, used: Object.fromEntries(usedNames.map((name) => [name, isUnused ? "0" : used[name]])) },
       };
     });
 
@@ -139,26 +130,24 @@ const buildQuotaScenario = (
 
 const image = "registry.example.com/app:1";
 const requested = generateWholeObjects({
-  cpu: makeOptional(pickOne("100m", "250e-3", "0.5", "1", "1.500"), 9),
-  memory: makeOptional(pickOne("32Mi", "64.5Mi", "2Ki", "1Gi", "1e9"), 9),
-  "ephemeral-storage": makeOptional(pickOne("1Gi", "1G")),
+  cpu: presentOrAbsent(pickOne("100m", "250e-3", "0.5", "1", "1.500"), 9),
+  memory: presentOrAbsent(pickOne("32Mi", "64.5Mi", "2Ki", "1Gi", "1e9"), 9),
+  "ephemeral-storage": presentOrAbsent(pickOne("1Gi", "1G")),
 });
 const limit = { cpu: "8", memory: "8Gi", "ephemeral-storage": "9Gi" };
 const devices = pickOne({ "example.com/gpu": "1" }, { "example.com/gpu": "2", "hugepages-2Mi": "4Mi" });
+/** Generates the resources of a container, mostly with limits. */
 const resources = fc
-  .record({ requests: requested, limits: makeOptional(pickOne(limit), 9), devices: makeOptional(devices, 1, 5) })
+  .record({ requests: requested, limits: presentOrAbsent(pickOne(limit), 9), devices: presentOrAbsent(devices, 1, 5) })
   .map(({ requests, limits, devices }) => ({
     requests: { ...requests, ...devices },
     ...((limits || devices) && { limits: { ...limit, ...devices } }),
   }));
-const buildContainers = (prefix: string, most: number, fields: Arbitrary<JsonMap> = pickOne({})) =>
-  fc.array(fc.tuple(makeOptional(resources, 15), fields), { minLength: 1, maxLength: most }).map((all) =>
-    all.map(([resources, more], index) => ({
-      name: `${prefix}${index}`,
-      image,
-      ...(resources && { resources }),
-      ...more,
-    })),
+const buildContainers = (prefix: string, maxLength: number, moreFields: Arbitrary<JsonMap> = pickOne({})) =>
+  fc.array(fc.tuple(presentOrAbsent(resources, 15), moreFields), { minLength: 1, maxLength }).map((all) =>
+    all.map(([resources, fields], index) => {
+      return { name: `${prefix}${index}`, image, ...(resources && { resources }), ...fields };
+    }),
   );
 const term = fc.record(
   {
@@ -175,14 +164,15 @@ const affinity = fc.oneof(
     podAntiAffinity: { preferredDuringSchedulingIgnoredDuringExecution: [{ weight: 1, podAffinityTerm }] },
   })),
 );
+/** Generates pods with all fields that quotas read. */
 const pod = generateWholeObjects({
   containers: buildContainers("c", 2),
-  initContainers: makeOptional(buildContainers("i", 2, pickOne({}, { restartPolicy: "Always" })), 1, 3),
-  resources: makeOptional(pickOne({ requests: { cpu: "9", memory: "9Gi" } }, { limits: { cpu: "9" } }, {}), 1, 8),
-  overhead: makeOptional(pickOne({ cpu: "250m", memory: "64Mi" }), 1, 5),
-  activeDeadlineSeconds: makeOptional(pickOne(60), 1, 3),
-  priorityClassName: makeOptional(pickOne("high", "gold", "silver"), 1, 3),
-  affinity: makeOptional(affinity, 1, 4),
+  initContainers: presentOrAbsent(buildContainers("i", 2, pickOne({}, { restartPolicy: "Always" })), 1, 3),
+  resources: presentOrAbsent(pickOne({ requests: { cpu: "9", memory: "9Gi" } }, { limits: { cpu: "9" } }, {}), 1, 8),
+  overhead: presentOrAbsent(pickOne({ cpu: "250m", memory: "64Mi" }), 1, 5),
+  activeDeadlineSeconds: presentOrAbsent(pickOne(60), 1, 3),
+  priorityClassName: presentOrAbsent(pickOne("high", "gold", "silver"), 1, 3),
+  affinity: presentOrAbsent(affinity, 1, 4),
 }).map((spec) => ({ apiVersion: "v1", kind: "Pod", metadata: {}, spec }));
 
 const resize = buildEditStep(
@@ -193,16 +183,15 @@ const resize = buildEditStep(
   "resize",
 );
 const terminate = buildEditStep(wrapEdit(generateFieldEdit("spec.activeDeadlineSeconds", pickOne(30, 60))));
-/** Sets what the kubelet reports while a resize isn't finished. */
-const report = buildEditStep(
+/** Sets the status that the kubelet reports while a resize isn't finished. */
+const reportResize = buildEditStep(
   generateEditLists(
     generateFieldEdit(
       "status.containerStatuses",
       fc
-        .record({ allocated: requested, present: requested, limits: pickOne({ cpu: "9" }, {}) })
-        .map(({ allocated, present, limits }) => {
-          const has = { allocatedResources: allocated, resources: { requests: present, limits } };
-          return [{ name: "c0", image, imageID: "", ready: true, restartCount: 0, ...has }];
+        .record({ allocatedResources: requested, requests: requested, limits: pickOne({ cpu: "9" }, {}) })
+        .map(({ allocatedResources, ...resources }) => {
+          return [{ name: "c0", image, imageID: "", ready: true, restartCount: 0, allocatedResources, resources }];
         }),
     ),
     generateFieldEdit(
@@ -218,19 +207,21 @@ const report = buildEditStep(
   "status",
 );
 
+/** Generates PersistentVolumeClaims, some of which name their class by the older annotation. */
 const claim = fc
   .record({
     storage: pickOne("1Gi", "2G", "1e9", "1500m", "512Mi"),
-    storageClassName: makeOptional(pickOne("fast", "slow", "gold", ""), 3),
-    volumeAttributesClassName: makeOptional(pickOne("gold", "silver"), 1, 3),
-    older: makeOptional(pickOne("fast", "slow"), 1, 6),
+    storageClassName: presentOrAbsent(pickOne("fast", "slow", "gold", ""), 3),
+    volumeAttributesClassName: presentOrAbsent(pickOne("gold", "silver"), 1, 3),
+    betaClass: presentOrAbsent(pickOne("fast", "slow"), 1, 6),
   })
-  .map(({ storage, older, ...spec }) => ({
+  .map(({ storage, betaClass, ...spec }) => ({
     apiVersion: "v1",
     kind: "PersistentVolumeClaim",
-    metadata: older === undefined ? {} : { annotations: { "volume.beta.kubernetes.io/storage-class": older } },
+    metadata: betaClass === undefined ? {} : { annotations: { "volume.beta.kubernetes.io/storage-class": betaClass } },
     spec: { accessModes: ["ReadWriteOnce"], resources: { requests: { storage } }, ...spec },
   }));
+/** Sets the status of a claim as a controller does when it binds the claim. */
 const bind = buildEditStep(
   generateEditLists(
     generateFieldEdit("status.phase", pickOne("Bound")),
@@ -244,11 +235,12 @@ const grow = buildEditStep(
   wrapEdit(generateFieldEdit("spec.resources.requests.storage", pickOne("2Gi", "3Gi", "5Gi", "1.5Gi"))),
 );
 
+/** Generates Services with one to three ports. */
 const service = fc
   .record({
     type: pickOne("ClusterIP", "NodePort", "LoadBalancer"),
     ports: fc.integer({ min: 1, max: 3 }),
-    allocateLoadBalancerNodePorts: makeOptional(fc.boolean(), 1, 2),
+    allocateLoadBalancerNodePorts: presentOrAbsent(fc.boolean(), 1, 2),
   })
   .map(({ type, ports, allocateLoadBalancerNodePorts: allocates }) => ({
     apiVersion: "v1",
@@ -265,18 +257,22 @@ const retype = buildEditStep(
 );
 const addPort = buildEditStep(wrapEdit(generateFieldEdit("spec.ports.-", pickOne({ name: "more", port: 8080 }))));
 
-const exact = fc
+/** Generates requests for devices of one class. */
+const exactRequest = fc
   .record({
     deviceClassName: pickOne("gpu", "gpu", "nic", "other"),
-    allocationMode: makeOptional(pickOne("ExactCount", "ExactCount", "All"), 2),
+    allocationMode: presentOrAbsent(pickOne("ExactCount", "ExactCount", "All"), 2),
     count: fc.integer({ min: 1, max: 4 }),
   })
-  .map(({ count, ...one }) => (one.allocationMode === "All" ? one : { ...one, count }))
-  .map(({ allocationMode, ...one }) => ({ ...one, ...(allocationMode && { allocationMode }) }));
+  .map(({ deviceClassName, allocationMode, count }) => ({
+    deviceClassName,
+    ...(allocationMode !== "All" && { count }),
+    ...(allocationMode && { allocationMode }),
+  }));
 const deviceRequest = fc.oneof(
-  exact.map((exactly) => ({ exactly })),
+  exactRequest.map((exactly) => ({ exactly })),
   fc
-    .array(exact, { minLength: 1, maxLength: 3 })
+    .array(exactRequest, { minLength: 1, maxLength: 3 })
     .map((all) => ({ firstAvailable: all.map((one, index) => ({ name: `s${index}`, ...one })) })),
 );
 const deviceClaim = fc.array(deviceRequest, { maxLength: 3 }).map((all) => ({
@@ -287,15 +283,15 @@ const deviceClaim = fc.array(deviceRequest, { maxLength: 3 }).map((all) => ({
 }));
 
 /** Deletes the object. The quotas still count it, because no quota controller runs. */
-const remove: Arbitrary<SequenceRequest> = requestOptions.map((asked) => ({
-  ...asked,
+const remove: Arbitrary<SequenceRequest> = requestOptions.map((options) => ({
+  ...options,
   verb: "delete",
   graceful: false,
 }));
 
 /** Scenarios for ResourceQuota, by name. */
 export const quotaScenarios = {
-  quotasOfPods: buildQuotaScenario("pods", pod, [resize, terminate, report, labelSteps]),
+  quotasOfPods: buildQuotaScenario("pods", pod, [resize, terminate, reportResize, labelSteps]),
   quotasOfServices: buildQuotaScenario("services", service, [retype, addPort, labelSteps]),
   quotasOfClaims: buildQuotaScenario("persistentvolumeclaims", claim, [bind, bind, grow, grow, labelSteps]),
   quotasOfDevices: buildQuotaScenario("resourceclaims", deviceClaim),

@@ -14,15 +14,14 @@ import {
 
 // Builds steps and sequences of requests, from which scenarios.ts composes the scenario of each plugin.
 
-/** Builds a step that edits an object by a PUT or by a patch. */
+/** Builds a step that edits an object, or one of its subresources, by a PUT (`replace`) or by a patch. */
 export const buildEditStep = (edits: Arbitrary<FieldEdit[]>, subresource?: string): Arbitrary<SequenceRequest> =>
   fc
     .tuple(requestOptions, edits, pickOne("replace" as const, ...(["json", "merge", "strategic-merge"] as const)))
-    .map(([asked, edits, how]) => {
-      const place = subresource && { subresource };
-      return how === "replace"
-        ? { ...asked, ...place, verb: "replace", edits }
-        : { ...asked, ...place, verb: "patch", type: how, body: toPatch(how, edits) };
+    .map(([options, edits, method]) => {
+      const target = { ...options, ...(subresource && { subresource }) };
+      if (method === "replace") return { ...target, verb: "replace", edits };
+      return { ...target, verb: "patch", type: method, body: toPatch(method, edits) };
     });
 /** Turns a generator of one edit (an Arbitrary of fast-check) into a generator of lists with one edit. */
 export const wrapEdit = (edit: Arbitrary<FieldEdit>) => edit.map((one) => [one]);
@@ -42,21 +41,23 @@ export const buildPatchStep = (
   subresource: string | undefined,
   ...edits: Arbitrary<FieldEdit>[]
 ): Arbitrary<SequenceRequest> =>
-  fc.tuple(requestOptions, fc.oneof(...edits), types).map(([asked, edit, given]): SequenceRequest => {
+  fc.tuple(requestOptions, fc.oneof(...edits), types).map(([options, edit, chosenType]): SequenceRequest => {
     // A JSON patch can't remove a missing field, so every removal is sent as a merge patch.
-    const type = "value" in edit ? given : "merge";
-    return { ...asked, ...(subresource && { subresource }), verb: "patch", type, body: toPatch(type, [edit]) };
+    const type = "value" in edit ? chosenType : "merge";
+    return { ...options, ...(subresource && { subresource }), verb: "patch", type, body: toPatch(type, [edit]) };
   });
 
 export const generateCreateStep = (body: Arbitrary<JsonMap>, subresource?: string): Arbitrary<SequenceRequest> =>
   fc
     .tuple(requestOptions, body)
-    .map(([asked, body]): SequenceRequest => ({ ...asked, ...(subresource && { subresource }), verb: "create", body }));
+    .map(
+      ([options, body]): SequenceRequest => ({ ...options, ...(subresource && { subresource }), verb: "create", body }),
+    );
 
 /** Generates a step that deletes the object, at once or gracefully, in some cases as a dry run. */
 export const deletionStep: Arbitrary<SequenceRequest> = fc
   .tuple(requestOptions, fc.boolean())
-  .map(([asked, graceful]) => ({ ...asked, verb: "delete", graceful }));
+  .map(([options, graceful]) => ({ ...options, verb: "delete", graceful }));
 
 /** A step in which a user with every right deletes the object at once, without a grace period. */
 export const deleteNowStep = pickOne<SequenceRequest>({
@@ -66,17 +67,20 @@ export const deleteNowStep = pickOne<SequenceRequest>({
   graceful: false,
 });
 
-/** Builds sequences that create an object, change it in some of these ways, and delete it. */
+/**
+ * Builds sequences that create an object, change it in some of these ways, and delete it. The options replace the
+ * deletion (`last`) and fields of the sequences.
+ */
 export const buildScenario = (
   kind: RequestSequence["kind"],
   first: Arbitrary<SequenceRequest>,
   changes: Arbitrary<SequenceRequest>[],
-  { last = lastDeletionStep, ...more }: { last?: Arbitrary<SequenceRequest> } & Partial<RequestSequence> = {},
+  { last = lastDeletionStep, ...fields }: { last?: Arbitrary<SequenceRequest> } & Partial<RequestSequence> = {},
 ): Arbitrary<RequestSequence> =>
   fc
     .tuple(first, changes.length > 0 ? buildSteps(changes) : pickOne([]), last, pickOne(false, false, false, true))
     .map(([first, changes, last, generateName]) => {
-      return { kind, namespace: "default", generateName, steps: [first, ...changes, last], ...more };
+      return { kind, namespace: "default", generateName, steps: [first, ...changes, last], ...fields };
     });
 
 /** Builds sequences of dry-run requests that change an existing object in some of these ways. */
@@ -88,7 +92,7 @@ export const buildDryRunScenario = (
 ): Arbitrary<RequestSequence> =>
   fc
     .tuple(pickOne(...existingNames), buildSteps(changes))
-    .map(([standing, steps]) => ({ kind, namespace, standing, generateName: false, steps }));
+    .map(([existingObject, steps]) => ({ kind, namespace, existingObject, generateName: false, steps }));
 
 const buildSteps = (changes: Arbitrary<SequenceRequest>[]) =>
   fc.array(fc.oneof(...changes), { minLength: 1, maxLength: 4 });

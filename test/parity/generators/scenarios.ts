@@ -10,11 +10,11 @@ import { quotaScenarios } from "./quotas.ts";
 import {
   buildDryRunScenario,
   buildEditStep,
+  buildScenario,
   deletionStep,
   generateCreateStep,
   generateEditLists,
   labelSteps,
-  buildScenario as storyOf,
   wrapEdit,
 } from "./scenario-parts.ts";
 import {
@@ -23,8 +23,8 @@ import {
   type GeneratedKind,
   generateFieldEdit,
   generateWholeObjects,
-  makeOptional,
   pickOne,
+  presentOrAbsent,
   type RequestSequence,
   type RequestUser,
   requestOptions,
@@ -36,11 +36,11 @@ import { validatingPolicyScenarios } from "./validating-policies.ts";
 // Generates planned sequences of requests for each plugin. Most of them are valid, and about fields that the plugin
 // reads.
 
-const generators = createObjectGenerators(false);
+const generators = createObjectGenerators({ mayBeInvalid: false });
 
 /** Builds sequences that create an object with this body, change it in some of these ways, and delete it. */
 const buildObjectScenario = (kind: GeneratedKind, body: Arbitrary<JsonMap>, changes: Arbitrary<SequenceRequest>[]) =>
-  storyOf(kind, generateCreateStep(body), changes);
+  buildScenario(kind, generateCreateStep(body), changes);
 
 const image = "registry.example.com/app:1";
 const buildPod = (spec: Arbitrary<JsonMap>, metadata: Arbitrary<JsonMap> = pickOne({})): Arbitrary<JsonMap> =>
@@ -50,9 +50,9 @@ const buildPod = (spec: Arbitrary<JsonMap>, metadata: Arbitrary<JsonMap> = pickO
 
 const cpu = pickOne("100m", "200m", "0.5", "1", "1.500", "2", "4");
 const memory = pickOne("32Mi", "64Mi", "64.5Mi", "1Gi", "1e9", "3Gi");
-const amounts = generateWholeObjects({ cpu: makeOptional(cpu, 2), memory: makeOptional(memory, 2) });
-/** Generated limits are never below the requests. */
-const within = fc.oneof(
+const amounts = generateWholeObjects({ cpu: presentOrAbsent(cpu, 2), memory: presentOrAbsent(memory, 2) });
+/** Generates the resources of a container. The limits are never below the requests. */
+const validResources = fc.oneof(
   generateWholeObjects({ requests: amounts }),
   generateWholeObjects({ limits: amounts }),
   generateWholeObjects({
@@ -62,34 +62,35 @@ const within = fc.oneof(
   fc.tuple(cpu, memory).map(([cpu, memory]) => ({ requests: { cpu, memory }, limits: { cpu, memory } })),
   pickOne({}),
 );
-const buildContainer = (name: string, resources: Arbitrary<unknown> = within) =>
-  generateWholeObjects({ name: pickOne(name), image: pickOne(image), resources: makeOptional(resources, 3) });
+const buildContainer = (name: string, resources: Arbitrary<unknown> = validResources) =>
+  generateWholeObjects({ name: pickOne(name), image: pickOne(image), resources: presentOrAbsent(resources, 3) });
 
-const limited = buildPod(
+/** Generates pods whose resources are near the limits of a LimitRange. */
+const podNearLimits = buildPod(
   generateWholeObjects({
     containers: fc.oneof(fc.tuple(buildContainer("c0")), fc.tuple(buildContainer("c0"), buildContainer("c1"))),
-    initContainers: makeOptional(
+    initContainers: presentOrAbsent(
       fc
         .tuple(buildContainer("i0"), pickOne({}, { restartPolicy: "Always" }))
         .map(([one, restartPolicy]) => [{ ...one, ...restartPolicy }]),
       1,
       2,
     ),
-    resources: makeOptional(pickOne({ requests: { cpu: "3", memory: "4Gi" } }, { limits: { cpu: "4" } }), 1, 6),
+    resources: presentOrAbsent(pickOne({ requests: { cpu: "3", memory: "4Gi" } }, { limits: { cpu: "4" } }), 1, 6),
   }),
-  generateWholeObjects({ annotations: makeOptional(pickOne({ "kubernetes.io/limit-ranger": "mine" }), 1, 5) }),
+  generateWholeObjects({ annotations: presentOrAbsent(pickOne({ "kubernetes.io/limit-ranger": "mine" }), 1, 5) }),
 );
 
 /** Generates resource requests without limits: a resize may change neither the QoS class nor the set of resources. */
 const burstable = fc.tuple(cpu, memory).map(([cpu, memory]) => ({ requests: { cpu, memory } }));
-const usual = { resources: { requests: { cpu: "1", memory: "1Gi" } } };
-/** Builds pods on different nodes; `more` adds init containers or pod-level resources to resize. */
+const defaultRequests = { resources: { requests: { cpu: "1", memory: "1Gi" } } };
+/** Builds pods on different nodes. `fields` adds init containers or pod-level resources, which can be resized, too. */
 const buildPodOnNode = (fields: Record<string, Arbitrary<unknown>>) =>
   buildPod(
     generateWholeObjects({
-      containers: fc.tuple(buildContainer("c0", burstable).map((one) => ({ ...usual, ...one }))),
-      nodeName: makeOptional(pickOne("n1", "n2", "old", "small", "bare", "windows", "gone"), 6),
-      overhead: makeOptional(pickOne({ cpu: "250m" }), 1, 9),
+      containers: fc.tuple(buildContainer("c0", burstable).map((one) => ({ ...defaultRequests, ...one }))),
+      nodeName: presentOrAbsent(pickOne("n1", "n2", "old", "small", "bare", "windows", "gone"), 6),
+      overhead: presentOrAbsent(pickOne({ cpu: "250m" }), 1, 9),
       ...fields,
     }),
   );
@@ -101,10 +102,10 @@ const resize = fc.oneof(
     generateFieldEdit("spec.containers.0.resources.requests.cpu", cpu),
   ),
 );
-const first = fc
+const initContainers = fc
   .tuple(buildContainer("i0", burstable), pickOne({}, {}, { restartPolicy: "Always" }))
-  .map(([one, restartPolicy]) => [{ ...usual, ...one, ...restartPolicy }]);
-const shared = pickOne({ requests: { cpu: "4", memory: "4Gi" }, limits: { cpu: "8", memory: "8Gi" } });
+  .map(([one, restartPolicy]) => [{ ...defaultRequests, ...one, ...restartPolicy }]);
+const podLevelResources = pickOne({ requests: { cpu: "4", memory: "4Gi" }, limits: { cpu: "8", memory: "8Gi" } });
 /** Generates limits that equal the requests, so that the QoS class is Guaranteed. */
 const guaranteed = fc.tuple(cpu, memory).map(([cpu, memory]) => {
   return { requests: { cpu, memory }, limits: { cpu, memory } };
@@ -116,40 +117,46 @@ const resizeGuaranteed = cpu.chain((amount) =>
     ),
   ),
 );
-const resized = fc.oneof(
+/** Scenarios of pods whose resources are changed by the subresource `resize`. */
+const resizeScenarios = fc.oneof(
   buildObjectScenario("pods", buildPodOnNode({}), [resize, labelSteps]),
   buildObjectScenario("pods", buildPodOnNode({ containers: fc.tuple(buildContainer("c0", guaranteed)) }), [
     resizeGuaranteed,
     labelSteps,
   ]),
-  buildObjectScenario("pods", buildPodOnNode({ initContainers: first }), [
+  buildObjectScenario("pods", buildPodOnNode({ initContainers }), [
     buildResize(generateFieldEdit("spec.initContainers.0.resources.requests.cpu", cpu)),
     buildResize(generateFieldEdit("spec.initContainers.0.resources.requests.memory", memory)),
     resize,
   ]),
-  buildObjectScenario("pods", buildPodOnNode({ resources: shared, initContainers: makeOptional(first) }), [
-    buildResize(generateFieldEdit("spec.resources.requests.cpu", pickOne("5", "6", "4"))),
-    buildResize(generateFieldEdit("spec.resources.limits.memory", pickOne("9Gi", "10Gi"))),
-    buildResize(
-      generateFieldEdit("spec.resources.requests.cpu", pickOne("5", "6")),
-      generateFieldEdit("spec.initContainers.0.resources.requests.cpu", cpu),
-    ),
-    resize,
-  ]),
+  buildObjectScenario(
+    "pods",
+    buildPodOnNode({ resources: podLevelResources, initContainers: presentOrAbsent(initContainers) }),
+    [
+      buildResize(generateFieldEdit("spec.resources.requests.cpu", pickOne("5", "6", "4"))),
+      buildResize(generateFieldEdit("spec.resources.limits.memory", pickOne("9Gi", "10Gi"))),
+      buildResize(
+        generateFieldEdit("spec.resources.requests.cpu", pickOne("5", "6")),
+        generateFieldEdit("spec.initContainers.0.resources.requests.cpu", cpu),
+      ),
+      resize,
+    ],
+  ),
 );
 
-const buildBinding = (into: boolean): Arbitrary<SequenceRequest> =>
+/** Builds a request that binds a pod to a node: to the pod's subresource, or to the resource `bindings`. */
+const buildBinding = (place: { subresource: "binding" } | { into: "bindings" }): Arbitrary<SequenceRequest> =>
   fc
     .record({
-      asked: requestOptions,
+      options: requestOptions,
       kind: pickOne("Node", "Node", "Node", "", "Pod"),
       name: pickOne("n1", "n2", "old", "windows", "gone"),
-      labels: makeOptional(pickOne({ "topology.kubernetes.io/zone": "mine" }, { a: "b" }), 1, 2),
+      labels: presentOrAbsent(pickOne({ "topology.kubernetes.io/zone": "mine" }, { a: "b" }), 1, 2),
     })
-    .map(({ asked, kind, name, labels }) => {
+    .map(({ options, kind, name, labels }) => {
       const metadata = labels && { metadata: { labels } };
       const body = { apiVersion: "v1", kind: "Binding", ...metadata, target: { apiVersion: "v1", kind, name } };
-      return { ...asked, verb: "create", ...(into ? { into: "bindings" } : { subresource: "binding" }), body };
+      return { ...options, verb: "create", ...place, body };
     });
 const topology = pickOne(
   {},
@@ -158,6 +165,7 @@ const topology = pickOne(
 
 const mirror = { "kubernetes.io/config.mirror": "x" };
 const referToSecret = (name: string) => ({ secretKeyRef: { name, key: "k" } });
+/** Generates environment variables of a container, some from secrets. */
 const environment = pickOne<JsonMap>(
   {},
   {},
@@ -166,16 +174,17 @@ const environment = pickOne<JsonMap>(
   { envFrom: [{ secretRef: { name: "b" } }] },
   { envFrom: [{ configMapRef: { name: "b" } }] },
 );
-const mounted = "/var/run/secrets/kubernetes.io/serviceaccount";
+const tokenFolder = "/var/run/secrets/kubernetes.io/serviceaccount";
 const mounts = pickOne<JsonMap>(
   {},
   {},
   {},
-  { volumeMounts: [{ name: "v", mountPath: mounted }] },
-  { volumeMounts: [{ name: "v", mountPath: `${mounted}/` }] },
+  { volumeMounts: [{ name: "v", mountPath: tokenFolder }] },
+  { volumeMounts: [{ name: "v", mountPath: `${tokenFolder}/` }] },
 );
 const buildAccountedContainer = (name: string) =>
   fc.tuple(environment, mounts).map(([environment, mounts]) => ({ name, image, ...environment, ...mounts }));
+/** Generates volumes, some with a secret. */
 const volume = pickOne<JsonMap>(
   { name: "v", emptyDir: {} },
   { name: "v", secret: { secretName: "a" } },
@@ -185,23 +194,24 @@ const volume = pickOne<JsonMap>(
   { name: "v", projected: { sources: [{ serviceAccountToken: { path: "token" } }] } },
   { name: "v", csi: { driver: "example.com", nodePublishSecretRef: { name: "b" } } },
 );
+/** Generates pods with a ServiceAccount and with fields that the plugin ServiceAccount checks. */
 const accountedPod = buildPod(
   generateWholeObjects({
     containers: fc.oneof(
       fc.tuple(buildAccountedContainer("c0")),
       fc.tuple(buildAccountedContainer("c0"), buildAccountedContainer("c1")),
     ),
-    initContainers: makeOptional(fc.tuple(buildAccountedContainer("i0")), 1, 2),
+    initContainers: presentOrAbsent(fc.tuple(buildAccountedContainer("i0")), 1, 2),
     volumes: fc
       .tuple(volume, pickOne<JsonMap[]>([], [], [{ name: "kube-api-access-mine", emptyDir: {} }]))
-      .map(([first, otherVolumes]) => [first, ...otherVolumes]),
-    serviceAccountName: makeOptional(pickOne("default", "quiet", "strict", "strict", "lenient", "missing"), 3),
-    serviceAccount: makeOptional(pickOne("quiet"), 1, 9),
-    automountServiceAccountToken: makeOptional(fc.boolean(), 1, 2),
-    imagePullSecrets: makeOptional(pickOne([{ name: "pull" }], [{ name: "pull" }, { name: "b" }]), 1, 2),
-    nodeName: makeOptional(pickOne("n1")),
+      .map(([volume, otherVolumes]) => [volume, ...otherVolumes]),
+    serviceAccountName: presentOrAbsent(pickOne("default", "quiet", "strict", "strict", "lenient", "missing"), 3),
+    serviceAccount: presentOrAbsent(pickOne("quiet"), 1, 9),
+    automountServiceAccountToken: presentOrAbsent(fc.boolean(), 1, 2),
+    imagePullSecrets: presentOrAbsent(pickOne([{ name: "pull" }], [{ name: "pull" }, { name: "b" }]), 1, 2),
+    nodeName: presentOrAbsent(pickOne("n1")),
   }),
-  generateWholeObjects({ annotations: makeOptional(pickOne(mirror), 1, 4) }),
+  generateWholeObjects({ annotations: presentOrAbsent(pickOne(mirror), 1, 4) }),
 );
 const debug = buildEditStep(
   environment.map((environment) => [
@@ -210,30 +220,33 @@ const debug = buildEditStep(
   "ephemeralcontainers",
 );
 
+/** Generates pods with a priority class, or with fields that contradict it. */
 const prioritisedPod = buildPod(
   generateWholeObjects({
-    priorityClassName: makeOptional(
+    priorityClassName: presentOrAbsent(
       pickOne("high", "polite", "usual", "unusual", "system-cluster-critical", "missing"),
       3,
     ),
-    priority: makeOptional(pickOne(1000, 100, 500, 0, 5), 1, 2),
-    preemptionPolicy: makeOptional(pickOne("Never", "PreemptLowerPriority"), 1, 2),
+    priority: presentOrAbsent(pickOne(1000, 100, 500, 0, 5), 1, 2),
+    preemptionPolicy: presentOrAbsent(pickOne("Never", "PreemptLowerPriority"), 1, 2),
   }),
 );
 
+/** Generates pods with a RuntimeClass, or with fields that contradict it. */
 const classedPod = buildPod(
   generateWholeObjects({
-    runtimeClassName: makeOptional(pickOne(...generatorRuntimeClassNames, "missing"), 5),
-    overhead: makeOptional(
+    runtimeClassName: presentOrAbsent(pickOne(...generatorRuntimeClassNames, "missing"), 5),
+    overhead: presentOrAbsent(
       pickOne({ cpu: "250m", memory: "64Mi" }, { cpu: "0.25", memory: "65536Ki" }, { cpu: "1" }),
       1,
       3,
     ),
-    nodeSelector: makeOptional(pickOne({ env: "prod" }, { env: "test" }, { a: "b", c: "d" })),
-    tolerations: makeOptional(generators.tolerations),
+    nodeSelector: presentOrAbsent(pickOne({ env: "prod" }, { env: "test" }, { a: "b", c: "d" })),
+    tolerations: presentOrAbsent(generators.tolerations),
   }),
 );
 
+/** Generates node selectors, some of which contradict the selector in a namespace's annotation. */
 const selectors = pickOne<JsonMap>(
   {},
   { env: "prod" },
@@ -243,8 +256,9 @@ const selectors = pickOne<JsonMap>(
   { pool: "default" },
   { pool: "other" },
 );
-const selectingPod = buildPod(generateWholeObjects({ nodeSelector: makeOptional(selectors, 4) }));
+const selectingPod = buildPod(generateWholeObjects({ nodeSelector: presentOrAbsent(selectors, 4) }));
 
+/** Generates tolerations, some of which a namespace's annotations don't allow. */
 const toleration = pickOne<JsonMap>(
   { key: "dedicated", operator: "Exists" },
   { key: "tier", operator: "Equal", value: "a", effect: "NoSchedule" },
@@ -259,20 +273,21 @@ const toleration = pickOne<JsonMap>(
 const toleratingPod = buildPod(
   generateWholeObjects({
     containers: fc.tuple(buildContainer("c0")),
-    tolerations: makeOptional(buildList(toleration, 3), 4),
+    tolerations: presentOrAbsent(buildList(toleration, 3), 4),
   }),
 );
 
+/** Generates PersistentVolumeClaims, some of which name their class by the older annotation. */
 const claim = fc
   .record({
     storage: pickOne("1Gi", "1Gi", "2Gi", "1e9", "512Mi", "6Gi"),
     storageClassName: pickOne("fast", "slow", "standard", "", "missing", undefined),
-    older: makeOptional(pickOne("fast", "slow"), 1, 6),
+    betaClass: presentOrAbsent(pickOne("fast", "slow"), 1, 6),
   })
-  .map(({ storage, storageClassName, older }) => ({
+  .map(({ storage, storageClassName, betaClass }) => ({
     apiVersion: "v1",
     kind: "PersistentVolumeClaim",
-    metadata: older === undefined ? {} : { annotations: { "volume.beta.kubernetes.io/storage-class": older } },
+    metadata: betaClass === undefined ? {} : { annotations: { "volume.beta.kubernetes.io/storage-class": betaClass } },
     spec: {
       accessModes: ["ReadWriteOnce"],
       resources: { requests: { storage } },
@@ -292,6 +307,7 @@ const grow = buildEditStep(
   ),
 );
 
+/** Generates owner references, some of them to unknown kinds. */
 const owner = fc
   .record({
     kind: pickOne(
@@ -305,8 +321,8 @@ const owner = fc
     ),
     name: pickOne("n1", "a"),
     uid: pickOne("1", "2"),
-    controller: makeOptional(pickOne(false), 1, 2),
-    blockOwnerDeletion: makeOptional(fc.boolean(), 4),
+    controller: presentOrAbsent(pickOne(false), 1, 2),
+    blockOwnerDeletion: presentOrAbsent(fc.boolean(), 4),
   })
   .map(({ kind: [apiVersion, kind], blockOwnerDeletion, controller, ...rest }) => ({
     apiVersion,
@@ -316,7 +332,7 @@ const owner = fc
     ...(blockOwnerDeletion !== undefined && { blockOwnerDeletion }),
   }));
 const owners = fc.uniqueArray(owner, { maxLength: 2, selector: ({ uid }) => uid });
-/** Generates the user of a request: a user with all rights, one with some, or one with none. */
+/** Generates the user of a request. admin has all rights, and the others only some or none. */
 const tenant = pickOne<RequestUser>("jane", "jane", "system:node:n1", "admin");
 const assignUsers = (user: Arbitrary<RequestUser>, sequence: Arbitrary<RequestSequence>): Arbitrary<RequestSequence> =>
   fc.tuple(sequence, fc.array(user, { minLength: 6, maxLength: 6 })).map(([sequence, users]) => {
@@ -325,28 +341,30 @@ const assignUsers = (user: Arbitrary<RequestUser>, sequence: Arbitrary<RequestSe
       steps: sequence.steps.map((step, index) => ({ ...step, user: users[index % users.length] ?? step.user })),
     };
   });
+/** Builds sequences about an object with owners, whose owners are then changed by users with different rights. */
 const buildOwnedScenario = (kind: GeneratedKind): Arbitrary<RequestSequence> => {
-  const body = fc.tuple(generators.buildObject(kind), makeOptional(owners, 3)).map(([body, ownerReferences]) => {
+  const body = fc.tuple(generators.buildObject(kind), presentOrAbsent(owners, 3)).map(([body, ownerReferences]) => {
     return { ...body, metadata: { ...Object(body.metadata), ...(ownerReferences && { ownerReferences }) } };
   });
-  const change = buildEditStep(
+  const changeOwners = buildEditStep(
     wrapEdit(generateFieldEdit("metadata.ownerReferences", fc.oneof(owners, owners, pickOne(undefined)))),
   );
-  const ofStatus = buildEditStep(wrapEdit(generateFieldEdit("metadata.ownerReferences", owners)), "status");
+  const changeByStatus = buildEditStep(wrapEdit(generateFieldEdit("metadata.ownerReferences", owners)), "status");
   return assignUsers(
     tenant,
     buildObjectScenario(kind, body, [
-      change,
-      change,
+      changeOwners,
+      changeOwners,
       labelSteps,
-      ...(generators.subresources[kind].status ? [ofStatus] : []),
+      ...(generators.subresources[kind].status ? [changeByStatus] : []),
     ]),
   );
 };
 
 /** The image backend admits a pod with this annotation, whatever its images are. */
 export const breakGlassAnnotation = "ticket.image-policy.k8s.io/break-glass";
-const judgedImage = pickOne(
+/** Generates names of images. The backend answers by the name, in part with invalid answers. */
+const checkedImage = pickOne(
   "app",
   "app:1",
   "app:1",
@@ -355,17 +373,18 @@ const judgedImage = pickOne(
   "fpga:1",
   `app@sha256:${"0af9".repeat(16)}`,
 );
-const judgedPod = buildPod(
+/** Generates pods about whose images the backend is asked. */
+const podWithCheckedImages = buildPod(
   generateWholeObjects({
-    containers: judgedImage.map((image) => [{ name: "c0", image }]),
-    initContainers: makeOptional(
-      judgedImage.map((image) => [{ name: "i0", image }]),
+    containers: checkedImage.map((image) => [{ name: "c0", image }]),
+    initContainers: presentOrAbsent(
+      checkedImage.map((image) => [{ name: "i0", image }]),
       1,
       2,
     ),
   }),
   generateWholeObjects({
-    annotations: makeOptional(
+    annotations: presentOrAbsent(
       pickOne({ [breakGlassAnnotation]: "yes" }, { "example.com/image-policy.k8s.io": "no" }),
       1,
       4,
@@ -375,10 +394,11 @@ const judgedPod = buildPod(
 
 const parallelism = buildEditStep(wrapEdit(generateFieldEdit("spec.parallelism", pickOne(1, 2, 3, 0))));
 const suspend = buildEditStep(wrapEdit(generateFieldEdit("spec.suspend", fc.boolean())));
+/** Generates Jobs whose pods belong to a pod group. */
 const groupedJob = fc
   .record({
-    podGroupName: makeOptional(pickOne("gang", "loose", "missing"), 3),
-    parallelism: makeOptional(pickOne(1, 2)),
+    podGroupName: presentOrAbsent(pickOne("gang", "loose", "missing"), 3),
+    parallelism: presentOrAbsent(pickOne(1, 2)),
   })
   .map(({ podGroupName, parallelism }) => {
     const containers = [{ name: "a", image }];
@@ -394,23 +414,24 @@ const groupedJob = fc
 const moveToGroups = (sequence: Arbitrary<RequestSequence>) =>
   sequence.map((one) => ({ ...one, namespace: "grouped" }));
 
+/** All scenarios by name. plugins.yaml states which of them the comparison of a plugin uses. */
 export const scenarioGenerators = {
   /** Pods with resources near the limits of their namespace. */
-  resources: buildObjectScenario("pods", limited, [resize, labelSteps]),
+  resources: buildObjectScenario("pods", podNearLimits, [resize, labelSteps]),
   /** Pods that are bound to different nodes, and whose containers' resources are then changed. */
-  resizes: resized,
+  resizes: resizeScenarios,
   /** The scenario of pods that a request for their subresource `binding` binds to a node. */
   bindings: buildObjectScenario("pods", buildPod(pickOne({}), topology), [
-    buildBinding(false),
-    buildBinding(false),
-    buildBinding(true),
+    buildBinding({ subresource: "binding" }),
+    buildBinding({ subresource: "binding" }),
+    buildBinding({ into: "bindings" }),
     labelSteps,
   ]),
   /** The scenario of pods that are created with a `spec.nodeName`. */
   placements: buildObjectScenario(
     "pods",
     buildPod(
-      generateWholeObjects({ nodeName: makeOptional(pickOne("n1", "n2", "old", "windows", "gone"), 4) }),
+      generateWholeObjects({ nodeName: presentOrAbsent(pickOne("n1", "n2", "old", "windows", "gone"), 4) }),
       topology,
     ),
     [labelSteps],
@@ -456,11 +477,11 @@ export const scenarioGenerators = {
     }),
     [],
   ),
-  images: buildObjectScenario("pods", judgedPod, [
+  images: buildObjectScenario("pods", podWithCheckedImages, [
     labelSteps,
-    buildEditStep(wrapEdit(generateFieldEdit("spec.containers.0.image", judgedImage))),
+    buildEditStep(wrapEdit(generateFieldEdit("spec.containers.0.image", checkedImage))),
     buildEditStep(
-      judgedImage.map((image) => [{ path: ["spec", "ephemeralContainers"], value: [{ name: "e0", image }] }]),
+      checkedImage.map((image) => [{ path: ["spec", "ephemeralContainers"], value: [{ name: "e0", image }] }]),
       "ephemeralcontainers",
     ),
   ]),

@@ -19,47 +19,52 @@ import {
 
 /** Kinds that are not generated for every rule, because not every API server serves or stores them. */
 const excludedKinds: readonly GeneratedKind[] = ["podgroups", "localsubjectaccessreviews"];
-const every = (Object.keys(parityGeneratedKinds) as GeneratedKind[]).filter((kind) => !excludedKinds.includes(kind));
+const usualKinds = (Object.keys(parityGeneratedKinds) as GeneratedKind[]).filter(
+  (kind) => !excludedKinds.includes(kind),
+);
 
-const buildChange = (kind: GeneratedKind, words: ObjectGenerators): Arbitrary<SequenceRequest> => {
-  const { common, edits, buildObject, subresources } = words;
+/** Generates a request that changes an object of a kind, creates it again, deletes it, or is about a subresource. */
+const buildChange = (kind: GeneratedKind, generators: ObjectGenerators): Arbitrary<SequenceRequest> => {
+  const { common, edits, buildObject, subresources } = generators;
   const edit = fc.oneof(
     ...common.map((arbitrary) => ({ weight: 1, arbitrary })),
     ...edits[kind].map((arbitrary) => ({ weight: 2, arbitrary })),
   );
-  const several = fc.array(edit, { minLength: 1, maxLength: 2 });
-  const subs = Object.entries(subresources[kind]);
+  const editList = fc.array(edit, { minLength: 1, maxLength: 2 });
   return fc.oneof(
     {
       weight: 4,
       arbitrary: fc
-        .tuple(requestOptions, several)
-        .map(([asked, edits]): SequenceRequest => ({ ...asked, verb: "replace", edits })),
+        .tuple(requestOptions, editList)
+        .map(([options, edits]): SequenceRequest => ({ ...options, verb: "replace", edits })),
     },
     {
       weight: 5,
-      arbitrary: fc
-        .tuple(requestOptions, patchTypeGenerator, several)
-        .map(
-          ([asked, type, edits]): SequenceRequest => ({ ...asked, verb: "patch", type, body: toPatch(type, edits) }),
-        ),
+      arbitrary: fc.tuple(requestOptions, patchTypeGenerator, editList).map(
+        ([options, type, edits]): SequenceRequest => ({
+          ...options,
+          verb: "patch",
+          type,
+          body: toPatch(type, edits),
+        }),
+      ),
     },
     { weight: 1, arbitrary: generateCreateStep(buildObject(kind)) },
-    { weight: 2, arbitrary: buildApply(kind, words) },
-    { weight: 1, arbitrary: buildApply(kind, words, several.map(buildMergePatch)) },
+    { weight: 2, arbitrary: buildApply(kind, generators) },
+    { weight: 1, arbitrary: buildApply(kind, generators, editList.map(buildMergePatch)) },
     // A deletion may come before other steps, because an object with finalizers or a grace period can still be changed.
     { weight: 1, arbitrary: deletionStep },
-    ...subs.flatMap(([subresource, edit]) => [
+    ...Object.entries(subresources[kind]).flatMap(([subresource, edit]) => [
       {
         weight: 1,
-        arbitrary: fc.tuple(requestOptions, edit).map(([asked, edit]): SequenceRequest => {
-          return { ...asked, verb: "replace", subresource, edits: [edit] };
+        arbitrary: fc.tuple(requestOptions, edit).map(([options, edit]): SequenceRequest => {
+          return { ...options, verb: "replace", subresource, edits: [edit] };
         }),
       },
       {
         weight: 1,
-        arbitrary: fc.tuple(requestOptions, patchTypeGenerator, edit).map(([asked, type, edit]): SequenceRequest => {
-          return { ...asked, verb: "patch", subresource, type, body: toPatch(type, [edit]) };
+        arbitrary: fc.tuple(requestOptions, patchTypeGenerator, edit).map(([options, type, edit]): SequenceRequest => {
+          return { ...options, verb: "patch", subresource, type, body: toPatch(type, [edit]) };
         }),
       },
       // Nothing is applied to the subresource `scale`, because its object is of another kind, Scale.
@@ -70,60 +75,60 @@ const buildChange = (kind: GeneratedKind, words: ObjectGenerators): Arbitrary<Se
               weight: 1,
               arbitrary: buildApply(
                 kind,
-                words,
+                generators,
                 edit.map((edit) => buildMergePatch([edit])),
               ).map((step) => ({ ...step, subresource })),
             },
           ]),
     ]),
-    ...(kind === "pods" ? [{ weight: 1, arbitrary: binding }] : []),
+    ...(kind === "pods" ? [{ weight: 1, arbitrary: bindingOrEviction }] : []),
   );
 };
 
-const binding: Arbitrary<SequenceRequest> = fc
+/** Generates a request to a pod's subresource `binding` or `eviction`. */
+const bindingOrEviction: Arbitrary<SequenceRequest> = fc
   .tuple(requestOptions, fc.boolean())
-  .map(([asked, evicts]): SequenceRequest => {
-    return evicts
-      ? { ...asked, verb: "create", subresource: "eviction", body: { apiVersion: "policy/v1", kind: "Eviction" } }
+  .map(([options, isEviction]): SequenceRequest => {
+    return isEviction
+      ? { ...options, verb: "create", subresource: "eviction", body: { apiVersion: "policy/v1", kind: "Eviction" } }
       : {
-          ...asked,
+          ...options,
           verb: "create",
           subresource: "binding",
           body: { apiVersion: "v1", kind: "Binding", target: { apiVersion: "v1", kind: "Node", name: "n1" } },
         };
   });
 
-/** Builds a step in which one of two field managers applies an object, or a part of it, server-side. */
+/** Builds a step in which one of two field managers applies a generated object server-side, or only these fields. */
 const buildApply = (
   kind: GeneratedKind,
   { buildObject }: ObjectGenerators,
-  part?: Arbitrary<JsonMap>,
+  someFields?: Arbitrary<JsonMap>,
 ): Arbitrary<SequenceRequest> => {
   const { apiVersion, kind: name } = parityGeneratedKinds[kind];
-  const body = part ? part.map((fields) => ({ apiVersion, kind: name, ...fields })) : buildObject(kind);
+  const body = someFields?.map((fields) => ({ apiVersion, kind: name, ...fields })) ?? buildObject(kind);
   return fc
     .tuple(requestOptions, body, pickOne("one", "other"), fc.boolean())
-    .map(([asked, body, manager, force]): SequenceRequest => ({ ...asked, verb: "apply", manager, force, body }));
+    .map(([options, body, manager, force]): SequenceRequest => ({ ...options, verb: "apply", manager, force, body }));
 };
 
-const buildSequence = (kind: GeneratedKind, words: ObjectGenerators): Arbitrary<RequestSequence> =>
+/** Generates a sequence that creates an object, changes it up to four times, and deletes it. */
+const buildSequence = (kind: GeneratedKind, generators: ObjectGenerators): Arbitrary<RequestSequence> =>
   fc
     .record({
       generateName: fc.oneof({ weight: 7, arbitrary: pickOne(false) }, { weight: 1, arbitrary: pickOne(true) }),
       first: fc.oneof(
-        { weight: 7, arbitrary: generateCreateStep(words.buildObject(kind)) },
-        { weight: 1, arbitrary: buildApply(kind, words) },
+        { weight: 7, arbitrary: generateCreateStep(generators.buildObject(kind)) },
+        { weight: 1, arbitrary: buildApply(kind, generators) },
       ),
-      changes: fc.array(buildChange(kind, words), { maxLength: 4 }),
+      changes: fc.array(buildChange(kind, generators), { maxLength: 4 }),
       last: lastDeletionStep,
     })
     .map(({ generateName, first, changes, last }): RequestSequence => {
       return { kind, namespace: "default", generateName, steps: [first, ...changes, last] };
     });
 
-/**
- * The namespaces and the planned sequences that generated requests for a rule use.
- */
+/** The namespaces and the planned sequences that generated requests for a rule use. */
 export interface SequenceGeneratorOptions {
   /**
    * More namespaces for the generated requests, besides `default`; undefined stands for a new namespace. A name that is
@@ -141,16 +146,16 @@ export const buildSequences = (
 ): Arbitrary<RequestSequence> => {
   const resources = matches.flatMap(({ resources }) => resources.map((path) => path.split("/")[0]));
   const isMatched = (kind: GeneratedKind) =>
-    resources.includes(kind) || (resources.includes("*") && every.includes(kind));
-  const matched = (Object.keys(parityGeneratedKinds) as GeneratedKind[]).filter(isMatched);
-  const [sound, odd] = [createObjectGenerators(false), createObjectGenerators(true)];
-  const buildSequencesOf = (kinds: GeneratedKind[], words: ObjectGenerators) =>
-    fc.oneof(...kinds.map((kind) => buildSequence(kind, words)));
-  const concerned = matched.length > 0 ? matched : every;
+    resources.includes(kind) || (resources.includes("*") && usualKinds.includes(kind));
+  const matchedKinds = (Object.keys(parityGeneratedKinds) as GeneratedKind[]).filter(isMatched);
+  const validObjects = createObjectGenerators({ mayBeInvalid: false });
+  const buildSequencesOf = (kinds: GeneratedKind[], generators: ObjectGenerators) =>
+    fc.oneof(...kinds.map((kind) => buildSequence(kind, generators)));
+  const kinds = matchedKinds.length > 0 ? matchedKinds : usualKinds;
   const sequences = fc.oneof(
-    { weight: 12, arbitrary: buildSequencesOf(concerned, sound) },
-    { weight: 4, arbitrary: buildSequencesOf(concerned, odd) },
-    { weight: 2, arbitrary: buildSequencesOf(every, sound) },
+    { weight: 12, arbitrary: buildSequencesOf(kinds, validObjects) },
+    { weight: 4, arbitrary: buildSequencesOf(kinds, createObjectGenerators({ mayBeInvalid: true })) },
+    { weight: 2, arbitrary: buildSequencesOf(usualKinds, validObjects) },
     ...scenarios.map((arbitrary) => ({ weight: Math.ceil(16 / scenarios.length), arbitrary })),
   );
   return namespaces.length === 0
@@ -165,14 +170,10 @@ export const buildSequences = (
  * and adds a step that reads whether this namespace exists.
  */
 const moveSequence = (sequence: RequestSequence, namespace: string | undefined): RequestSequence => {
-  const { standing, kind } = sequence;
-  if (
-    standing !== undefined ||
-    sequence.namespace !== "default" ||
-    !{ ...parityGeneratedKinds, ...handWrittenOnlyKinds }[kind].namespaced
-  )
-    return sequence;
+  const { existingObject, kind } = sequence;
+  const { namespaced } = { ...parityGeneratedKinds, ...handWrittenOnlyKinds }[kind];
+  if (existingObject !== undefined || sequence.namespace !== "default" || !namespaced) return sequence;
   if (namespace !== undefined) return { ...sequence, namespace };
-  const { namespace: _, ...homeless } = sequence;
-  return { ...homeless, steps: [...sequence.steps, { user: "admin", dryRun: false, verb: "look" }] };
+  const { namespace: _, ...withoutNamespace } = sequence;
+  return { ...withoutNamespace, steps: [...sequence.steps, { user: "admin", dryRun: false, verb: "look" }] };
 };

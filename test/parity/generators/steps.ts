@@ -74,8 +74,8 @@ export interface RequestSequence {
   namespace?: string;
   /** The quotas of the sequence's own namespace, which is then created before the first request. */
   quotas?: SequenceQuota[];
-  /** The name of an existing object that the sequence doesn't change, because all requests about it are dry runs. */
-  standing?: string;
+  /** The name of an object that exists before and after the sequence, because all requests about it are dry runs. */
+  existingObject?: string;
   /** Whether the API server generates the object's name. */
   generateName: boolean;
   steps: SequenceRequest[];
@@ -107,8 +107,8 @@ export const parityGeneratedKinds = {
 /** A webhook that is called after all rules changes pods with this annotation. */
 export const competingWebhookAnnotation = "parity.postern.dev/never-pull";
 
-/** Generates a value or undefined, with the weights `present` and `absent`. */
-export const makeOptional = <T>(arbitrary: Arbitrary<T>, present = 1, absent = 1): Arbitrary<T | undefined> =>
+/** Generates a value or undefined, with these weights: `presentOrAbsent(x, 1, 4)` is a value in one of five cases. */
+export const presentOrAbsent = <T>(arbitrary: Arbitrary<T>, present = 1, absent = 1): Arbitrary<T | undefined> =>
   fc.oneof(
     { withCrossShrink: true },
     { weight: absent, arbitrary: fc.constant(undefined) },
@@ -127,7 +127,7 @@ export const omitUndefinedMembers = (fields: object): JsonMap =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 /** Makes each member absent in most generated objects. */
 export const makeMembersRare = (members: Record<string, Arbitrary<unknown>>): Record<string, Arbitrary<unknown>> =>
-  Object.fromEntries(Object.entries(members).map(([name, arbitrary]) => [name, makeOptional(arbitrary, 1, 4)]));
+  Object.fromEntries(Object.entries(members).map(([name, arbitrary]) => [name, presentOrAbsent(arbitrary, 1, 4)]));
 export const buildList = <T>(arbitrary: Arbitrary<T>, maxLength = 2) => fc.array(arbitrary, { maxLength });
 
 /** Generates an edit that sets the field at a path to a generated value; undefined removes the field. */
@@ -150,17 +150,19 @@ export const toPatch = (type: "json" | "merge" | "strategic-merge", edits: Field
 
 /** Returns a merge patch with these edits. */
 export const buildMergePatch = (edits: FieldEdit[]): JsonMap =>
-  edits.reduce<JsonMap>((whole, edit) => mergeWithDefaults(whole, nestEdit(edit)) as JsonMap, {});
+  edits.reduce<JsonMap>((patch, edit) => mergeWithDefaults(patch, nestEdit(edit)) as JsonMap, {});
 
-const named: Record<string, string> = { containers: "c", initContainers: "i", volumes: "v" };
+/** The first letters of the names in lists. The generators name elements by position: `c0`, `c1`. */
+const firstLetters: Record<string, string> = { containers: "c", initContainers: "i", volumes: "v" };
 
+/** Returns a merge patch with one edit. In the lists of `firstLetters`, the name tells which element is edited. */
 const nestEdit = ({ path: [first, ...rest], value = null }: FieldEdit): JsonMap => {
   if (first === undefined) return {};
   if (rest.length === 0) return { [first]: value };
   const [index, ...deeper] = rest;
   if (index === "-") return { [first]: [value] };
   if (typeof index !== "number") return { [first]: nestEdit({ path: rest, value }) };
-  const letter = named[String(first)];
+  const letter = firstLetters[String(first)];
   const member = deeper.length > 0 ? nestEdit({ path: deeper, value }) : value;
   return { [first]: [letter ? { name: `${letter}${index}`, ...Object(member) } : member] };
 };
@@ -185,6 +187,6 @@ export const lastDeletionStep: Arbitrary<SequenceRequest> = fc
     all: pickOne(false, false, false, true),
     graceful: pickOne(false, false, false, true),
   })
-  .map(({ all, graceful, ...asked }) =>
-    all ? { ...asked, verb: "deletecollection" } : { ...asked, verb: "delete", graceful },
+  .map(({ all, graceful, ...options }) =>
+    all ? { ...options, verb: "deletecollection" } : { ...options, verb: "delete", graceful },
   );

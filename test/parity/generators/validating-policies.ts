@@ -5,19 +5,21 @@ import {
   type FieldEdit,
   generateFieldEdit,
   generateWholeObjects,
-  makeOptional,
   omitUndefinedMembers,
   pickOne,
+  presentOrAbsent,
 } from "./steps.ts";
 
 // Generates ValidatingAdmissionPolicies, and requests about objects that choose policies by labels with the policies'
 // names. The API server evaluates several policies in random order. So two thirds of the objects choose one policy; the
 // others choose two to four. Objects of a subresource have no labels, so one policy evaluates all of them.
 
-const nested = ["a", "b", "c", "d", "e", "f"].reduceRight(
+/** An expression that evaluates `true` a million times. */
+export const nestedExpression = ["a", "b", "c", "d", "e", "f"].reduceRight(
   (inner, name) => `variables.list.all(${name}, ${inner})`,
   "true",
 );
+/** Expressions of validations for objects of any kind. Some fail for some objects. */
 const plainExpressions = [
   "object == null || !has(object.data) || object.data.all(k, v, size(v) < 3)",
   "has(object.data.a) && int(object.data.a) > 3",
@@ -44,8 +46,9 @@ const plainExpressions = [
   "object.spec.replicas <= 3",
   "request.resource.resource == 'configmaps' && request.requestKind.kind == object.kind && !has(request.subResource)",
   "oldObject == null || object.data == oldObject.data",
-  nested,
+  nestedExpression,
 ];
+/** Expressions about integers, some larger than JavaScript's numbers can be. */
 const integerExpressions = [
   "variables.count != 9007199254740993",
   "variables.count + 1 > 9007199254740993",
@@ -63,6 +66,7 @@ const parameterExpressions = [
   "int(params.data.most) >= size(object.data)",
   "params.metadata.namespace == request.namespace && params.kind == 'ConfigMap'",
 ];
+/** The variables of all policies. */
 const variables = [
   { name: "labels", expression: "has(object.metadata.labels) ? object.metadata.labels : {}" },
   { name: "a", expression: "int(object.data.a)" },
@@ -75,6 +79,7 @@ const variables = [
   },
   { name: "list", expression: "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]" },
 ];
+/** matchConditions of policies. */
 const conditions = [
   "request.operation != 'DELETE'",
   "object.data.b == 'yes'",
@@ -84,8 +89,9 @@ const conditions = [
   "namespaceObject == null",
   "!(object.metadata == 'x')",
 ];
-/** Real deletions are never refused, because objects that remain would disturb the next run. */
+/** With this condition, a policy refuses no real deletion: objects that remain would disturb the next run. */
 const cleaningCondition = "request.operation != 'DELETE' || request.dryRun";
+/** Messages of validations, as texts and as expressions. */
 const messages = [
   {},
   { message: " no " },
@@ -97,14 +103,16 @@ const messages = [
   { messageExpression: "'count ' + string(variables.count)" },
 ];
 
+/** Generates a validation with one of these expressions. */
 const validation = (expressions: readonly string[]) =>
   fc
     .record({
       expression: pickOne(...expressions),
       message: pickOne(...messages),
-      reason: makeOptional(pickOne("Forbidden", "Invalid", "RequestEntityTooLarge")),
+      reason: presentOrAbsent(pickOne("Forbidden", "Invalid", "RequestEntityTooLarge")),
     })
     .map(({ message, ...fields }) => omitUndefinedMembers({ ...fields, ...message }));
+/** Generates the audit annotations of a policy. */
 const annotations = pickOne(
   [],
   [],
@@ -137,7 +145,8 @@ const constraints = pickOne(
   { excludeResourceRules: [{ ...configMapRule, operations: ["DELETE"] }] },
   { matchPolicy: "Exact", resourceRules: [{ ...configMapRule, operations: ["CREATE", "UPDATE"] }] },
 );
-const matchResources = makeOptional(
+/** Generates the `matchResources` of a binding. */
+const matchResources = presentOrAbsent(
   pickOne<object>(
     {
       namespaceSelector: {
@@ -157,6 +166,7 @@ const matchResources = makeOptional(
   2,
 );
 const actions = pickOne(["Deny"], ["Deny"], ["Deny"], ["Warn"], ["Audit"], ["Deny", "Audit"], ["Warn", "Audit"]);
+/** Generates the kind of parameters of a policy, and the reference to them in the binding. */
 export const parameters = pickOne<{ paramKind?: object; paramRef?: object }>(
   {},
   {},
@@ -183,6 +193,7 @@ export const parameters = pickOne<{ paramKind?: object; paramRef?: object }>(
   { paramKind: { apiVersion: "example.com/v1", kind: "Missing" } },
 );
 
+/** Generates the parts of a policy and of its binding. */
 const policy = parameters.chain(({ paramKind, paramRef }) => {
   const expressions = paramKind
     ? [...plainExpressions, ...parameterExpressions, ...parameterExpressions]
@@ -191,13 +202,13 @@ const policy = parameters.chain(({ paramKind, paramRef }) => {
     paramKind: pickOne(paramKind),
     paramRef: pickOne(paramRef),
     failurePolicy: pickOne("Fail", "Fail", "Fail", "Ignore", undefined),
-    matchConditions: makeOptional(fc.uniqueArray(pickOne(...conditions), { minLength: 1, maxLength: 2 }), 1, 2),
+    matchConditions: presentOrAbsent(fc.uniqueArray(pickOne(...conditions), { minLength: 1, maxLength: 2 }), 1, 2),
     validations: fc.array(validation(expressions), { minLength: 1, maxLength: 3 }),
     annotations,
     constraints,
     matchResources,
     actions,
-    isWarnedTwice: pickOne(false, false, false, true),
+    hasWarningBinding: pickOne(false, false, false, true),
   });
 });
 
@@ -234,73 +245,63 @@ const policies: readonly KubernetesObject[] = fc
       matchResources: parts.matchResources,
     });
     const kind = "ValidatingAdmissionPolicyBinding";
-    const isWarned =
-      parts.isWarnedTwice &&
-      auditAnnotations.length === 0 &&
-      !validationActions.includes("Warn") &&
-      !validationActions.includes("Audit");
-    const warned = { policyName: metadata.name, validationActions: ["Warn"] };
+    const mayBeBoundTwice =
+      auditAnnotations.length === 0 && !validationActions.includes("Warn") && !validationActions.includes("Audit");
+    const warningBinding = { policyName: metadata.name, validationActions: ["Warn"] };
+    const hasSecond = parts.hasWarningBinding && mayBeBoundTwice;
     return [
       { apiVersion, kind: "ValidatingAdmissionPolicy", metadata, spec },
       { apiVersion, kind, metadata, spec: binding },
-      ...(isWarned ? [{ apiVersion, kind, metadata: { name: `${metadata.name}-w` }, spec: warned }] : []),
+      ...(hasSecond ? [{ apiVersion, kind, metadata: { name: `${metadata.name}-w` }, spec: warningBinding }] : []),
     ];
   });
 
-const scalePolicy: readonly KubernetesObject[] = [
+/** Returns a policy with a name, and its binding. */
+export const buildPolicyWithBinding = (
+  kind: "ValidatingAdmissionPolicy" | "MutatingAdmissionPolicy",
+  name: string,
+  spec: object,
+  bindingSpec: object = {},
+): readonly KubernetesObject[] => {
+  const binding = { kind: `${kind}Binding`, metadata: { name }, spec: { policyName: name, ...bindingSpec } };
+  return [{ kind, metadata: { name }, spec }, binding].map((object) => ({ apiVersion, ...object }));
+};
+
+/** A policy for the subresource `scale` of all resources. */
+const scalePolicy = buildPolicyWithBinding(
+  "ValidatingAdmissionPolicy",
+  "scale",
   {
-    apiVersion,
-    kind: "ValidatingAdmissionPolicy",
-    metadata: { name: "scale" },
-    spec: {
-      matchConstraints: { resourceRules: [{ ...deploymentRule, resources: ["*/scale"] }] },
-      validations: [
-        {
-          expression: "object.spec.replicas <= oldObject.spec.replicas",
-          messageExpression:
-            "request.name + ' ' + request.subResource + ' ' + object.kind + ' ' + request.requestKind.kind",
-        },
-      ],
-      auditAnnotations: [{ key: "replicas", valueExpression: "string(object.spec.replicas)" }],
-    },
-  } as KubernetesObject,
-  {
-    apiVersion,
-    kind: "ValidatingAdmissionPolicyBinding",
-    metadata: { name: "scale" },
-    spec: { policyName: "scale", validationActions: ["Deny"] },
-  } as KubernetesObject,
-];
+    matchConstraints: { resourceRules: [{ ...deploymentRule, resources: ["*/scale"] }] },
+    validations: [
+      {
+        expression: "object.spec.replicas <= oldObject.spec.replicas",
+        messageExpression:
+          "request.name + ' ' + request.subResource + ' ' + object.kind + ' ' + request.requestKind.kind",
+      },
+    ],
+    auditAnnotations: [{ key: "replicas", valueExpression: "string(object.spec.replicas)" }],
+  },
+  { validationActions: ["Deny"] },
+);
 
 /**
  * Refuses objects with the label `policy: last`. It is created last, so once it refuses, the API server uses all
  * policies.
  */
-const lastPolicy: readonly KubernetesObject[] = [
+const lastPolicy = buildPolicyWithBinding(
+  "ValidatingAdmissionPolicy",
+  "last",
   {
-    apiVersion,
-    kind: "ValidatingAdmissionPolicy",
-    metadata: { name: "last" },
-    spec: {
-      paramKind: { apiVersion: "v1", kind: "ConfigMap" },
-      matchConstraints: {
-        resourceRules: [configMapRule, counterRule],
-        objectSelector: { matchLabels: { policy: "last" } },
-      },
-      validations: [{ expression: "params.data.most == ''", message: "the policies are in use" }],
+    paramKind: { apiVersion: "v1", kind: "ConfigMap" },
+    matchConstraints: {
+      resourceRules: [configMapRule, counterRule],
+      objectSelector: { matchLabels: { policy: "last" } },
     },
-  } as KubernetesObject,
-  {
-    apiVersion,
-    kind: "ValidatingAdmissionPolicyBinding",
-    metadata: { name: "last" },
-    spec: {
-      policyName: "last",
-      validationActions: ["Deny"],
-      paramRef: { name: "limits", parameterNotFoundAction: "Deny" },
-    },
-  } as KubernetesObject,
-];
+    validations: [{ expression: "params.data.most == ''", message: "the policies are in use" }],
+  },
+  { validationActions: ["Deny"], paramRef: { name: "limits", parameterNotFoundAction: "Deny" } },
+);
 
 /** The parameters of the policies, which both clusters have. */
 const policyParameters: readonly KubernetesObject[] = ["default", "limited"].map((namespace) => {
@@ -348,6 +349,7 @@ export interface PolicySet {
   refused: readonly { apiVersion: string; kind: string }[];
 }
 
+/** The set of ValidatingAdmissionPolicies that comparisons use. */
 export const validatingPolicySet: PolicySet = {
   policies: [...policies, ...scalePolicy],
   lastPolicy,
@@ -365,23 +367,25 @@ const chosen = fc.oneof(
   { weight: 1, arbitrary: fc.uniqueArray(label, { minLength: 2, maxLength: 4 }) },
 );
 const labels = fc
-  .tuple(chosen, makeOptional(pickOne("x", "y")))
+  .tuple(chosen, presentOrAbsent(pickOne("x", "y")))
   .map(([names, app]) => omitUndefinedMembers({ ...Object.fromEntries(names.map((name) => [name, "on"])), app }));
 const metadata = generateWholeObjects({ labels });
 const number = pickOne("1", "2", "3", "4", "15", "many");
+/** Generates ConfigMaps whose labels choose policies. */
 const configMap = generateWholeObjects({
   apiVersion: pickOne("v1"),
   kind: pickOne("ConfigMap"),
   metadata,
-  data: makeOptional(
+  data: presentOrAbsent(
     generateWholeObjects({
-      a: makeOptional(number, 5),
-      b: makeOptional(pickOne("yes", "no")),
-      c: makeOptional(number),
+      a: presentOrAbsent(number, 5),
+      b: presentOrAbsent(pickOne("yes", "no")),
+      c: presentOrAbsent(number),
     }),
     7,
   ),
 });
+/** Generates integers, some around the limits of doubles and of 64 bits. */
 const integer = pickOne<bigint>(
   1n,
   2n ** 53n - 1n,
@@ -391,14 +395,15 @@ const integer = pickOne<bigint>(
   2n ** 62n + 1n,
   2n ** 63n - 1n,
 );
+/** Generates custom resources with integers, whose labels choose policies. */
 const counter = generateWholeObjects({
   apiVersion: pickOne("example.com/v1"),
   kind: pickOne("Counter"),
   metadata,
   spec: generateWholeObjects({
-    count: makeOptional(integer, 5),
-    plain: makeOptional(integer),
-    any: makeOptional(
+    count: presentOrAbsent(integer, 5),
+    plain: presentOrAbsent(integer),
+    any: presentOrAbsent(
       generateWholeObjects({
         n: fc.oneof(integer, pickOne<unknown>(1.5, "1", 2n ** 63n, 2n ** 64n)),
         list: fc.array(integer, { maxLength: 3 }),
@@ -407,7 +412,8 @@ const counter = generateWholeObjects({
     ),
   }),
 });
-const deployment = fc.record({ metadata, replicas: pickOne(1, 3, 5), grace: makeOptional(integer) }).map((parts) => {
+/** Generates Deployments whose labels choose policies. */
+const deployment = fc.record({ metadata, replicas: pickOne(1, 3, 5), grace: presentOrAbsent(integer) }).map((parts) => {
   const { metadata, replicas, grace: terminationGracePeriodSeconds } = parts;
   const labels = { app: "web" };
   const pod = { containers: [{ name: "c", image: "i" }], terminationGracePeriodSeconds };
@@ -422,38 +428,40 @@ export const buildPriorityClass = (metadata: fc.Arbitrary<object>) =>
     kind: pickOne("PriorityClass"),
     metadata,
     value: pickOne(1, 2),
-    description: makeOptional(pickOne("some")),
+    description: presentOrAbsent(pickOne("some")),
   });
-const edit = (path: string, value: Parameters<typeof generateFieldEdit>[1], subresource?: string) =>
+/** Generates a step that sets a field of an object or of its subresource. */
+export const editField = (path: string, value: Parameters<typeof generateFieldEdit>[1], subresource?: string) =>
   buildEditStep(wrapEdit(generateFieldEdit(path, value) as fc.Arbitrary<FieldEdit>), subresource);
 
+/** Scenarios for ValidatingAdmissionPolicy, by name. */
 export const validatingPolicyScenarios = {
   /** ConfigMaps, deployments, priority classes and custom resources that choose policies. */
   policies: fc.oneof(
     {
       weight: 4,
       arbitrary: buildScenario("configmaps", generateCreateStep(configMap), [
-        edit("data", pickOne({ a: "1" }, { a: "7", b: "yes" })),
+        editField("data", pickOne({ a: "1" }, { a: "7", b: "yes" })),
       ]),
     },
     {
       weight: 1,
       arbitrary: buildScenario("deployments", generateCreateStep(deployment), [
-        edit("spec.replicas", pickOne(2, 4)),
-        edit("spec.replicas", pickOne(2, 4), "scale"),
+        editField("spec.replicas", pickOne(2, 4)),
+        editField("spec.replicas", pickOne(2, 4), "scale"),
       ]),
     },
     {
       weight: 1,
       arbitrary: buildScenario("priorityclasses", generateCreateStep(buildPriorityClass(metadata)), [
-        edit("description", pickOne("some", "other")),
+        editField("description", pickOne("some", "other")),
       ]),
     },
     {
       weight: 2,
       arbitrary: buildScenario("counters", generateCreateStep(counter), [
-        edit("spec.count", integer),
-        edit("spec.any.n", integer),
+        editField("spec.count", integer),
+        editField("spec.any.n", integer),
       ]),
     },
   ),
