@@ -152,8 +152,8 @@ class ComposedVariables extends FieldObject {
     const variable = this.#variables.get(name);
     if (variable === undefined) return undefined;
     // A value may be null.
-    const known = this.#values.get(name);
-    const value = known === undefined ? this.#evaluate(name, variable) : known;
+    const cached = this.#values.get(name);
+    const value = cached === undefined ? this.#evaluate(name, variable) : cached;
     this.#values.set(name, value);
     if (value instanceof EvaluationError) throw value;
     return value;

@@ -44,13 +44,13 @@ export const findParamKind = async (
  * only value is null. Throws a PolicyConfigurationError in the cases in which upstream reports one.
  */
 export const collectParameters = async (
-  found: ServedParamKind | undefined,
+  servedKind: ServedParamKind | undefined,
   paramRef: ParamRef | undefined,
   requestNamespace: string | undefined,
   reader: ObjectReader,
 ): Promise<readonly Value[]> => {
-  if (found === undefined || paramRef === undefined) return [null];
-  const { paramKind, resource, namespaced } = found;
+  if (servedKind === undefined || paramRef === undefined) return [null];
+  const { paramKind, resource, namespaced } = servedKind;
   const { name, selector, namespace, parameterNotFoundAction } = paramRef;
   const paramNamespace = namespace || requestNamespace || undefined;
   if (namespaced && paramNamespace === undefined)
@@ -65,7 +65,7 @@ export const collectParameters = async (
     name ? [await reader.get(place, name, scope)] : reader.list(place, scope, { labels: selector as object });
   const parameters = (await read()).filter((parameter) => parameter !== undefined);
   if (parameters.length === 0 && parameterNotFoundAction === "Deny")
-    throw new PolicyConfigurationError("no params found for policy binding with `Deny` parameterNotFoundAction");
+    throw new PolicyConfigurationError("no params servedKind for policy binding with `Deny` parameterNotFoundAction");
   // The cast is safe: objects in a cluster are JSON. Elements of its lists don't say their kind.
   return parameters.map((parameter) => ({ ...parameter, ...paramKind }) as unknown as Value);
 };

@@ -28,7 +28,7 @@ const pieces = [
   "p: list.Max([1])\n",
 ];
 
-describe("splitScript", () => {
+describe("splitCueScript", () => {
   it("accepts exactly the scripts that CUE accepts", () =>
     fc.assert(
       fc.asyncProperty(fc.array(fc.constantFrom(...pieces), { maxLength: 7 }), async (parts) => {

@@ -37,7 +37,7 @@ suite("a failure of a policy", () => {
     );
   });
 
-  test("can be distinguished from other errors", () => {
+  test("names its policy, while other errors have no policy", () => {
     for (const value of [new Failure(500, "a"), new Error("a"), "a", null])
       assert.equal(findFailedPolicy(value), undefined);
   });

@@ -71,6 +71,7 @@ export const createPolicyNeeds = (policyResources: readonly ResourceType[]) => (
     ...guessReferencedResources(policies),
     ...reads,
   ]),
+  // Scripts may run; and a script is known before the first review.
   cue: cue(
     ({ scripts, inCluster, policies }: PolicySettings) => scripts && (inCluster || policies.some(hasScript)),
     ({ scripts, policies }) => scripts && policies.some(hasScript),
@@ -121,14 +122,14 @@ export const listPolicies = async (
   if (!inCluster) return policies;
   const lists = await Promise.all(places.map((place) => listPoliciesOfKind(place, reader)));
   const [first = noObjects] = lists;
-  const known = joinedPolicies.get(first);
-  if (known?.policies === policies && hasSameLists(known.lists, lists)) return known.all;
+  const cached = joinedPolicies.get(first);
+  if (cached?.policies === policies && hasSameLists(cached.lists, lists)) return cached.all;
   const configured = new Set(policies.map(formatIdentity));
   // The cast says only that these objects have the kinds of policies: their content has not been checked.
-  const others = lists
+  const clusterPolicies = lists
     .flat()
     .filter((policy) => !configured.has(formatIdentity(policy))) as unknown as KinitirasPolicy[];
-  const all = others.length > 0 ? [...policies, ...others] : policies;
+  const all = clusterPolicies.length > 0 ? [...policies, ...clusterPolicies] : policies;
   joinedPolicies.set(first, { policies, lists, all });
   // CUE is started early, so that the first script waits less.
   if (scripts && all.some(hasScript)) warmUpCueEngine();

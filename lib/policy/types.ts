@@ -99,6 +99,7 @@ export interface OriginOverrider {
   /** Optional if `replace` is true, or if the type supports only `replace`. */
   operation?: "add" | "replace" | "remove";
   replace?: boolean;
+  /** The index of the container. */
   containerCount?: number;
   annotations?: Record<string, string>;
   labels?: Record<string, string>;
@@ -145,6 +146,7 @@ export interface HttpReference {
   auth?: HttpReferenceAuth;
 }
 
+/** How an HTTP reference authenticates: with a token or password of the policy, or with a token that `authUrl` returns. */
 export interface HttpReferenceAuth {
   staticToken?: string;
   username?: string;

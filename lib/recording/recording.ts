@@ -103,7 +103,7 @@ export const convertRequestToCase = (
   // `requireValidReview` has checked that this object is present.
   const subject = (isDelete ? oldObject : object) as KubernetesObject;
   const isOld = !isDelete && isObject(oldObject);
-  const left = {
+  const unusableMembers = {
     ...("namespace" in request && !namespace && { namespace }),
     ...("subResource" in request && !subResource && { subResource }),
     ...("dryRun" in request && typeof dryRun !== "boolean" && { dryRun }),
@@ -119,7 +119,7 @@ export const convertRequestToCase = (
     user: userInfo,
     ...(typeof dryRun === "boolean" && { dryRun }),
     // Members without a usable value, such as null, stay in `request`, and `restoreRequest` restores them from there.
-    request: { ...rest, ...(left as Partial<AdmissionRequest>) },
+    request: { ...rest, ...(unusableMembers as Partial<AdmissionRequest>) },
   };
 };
 

@@ -55,9 +55,9 @@ export const createRedactor = ({
   let remainingSize = 0;
 
   const getPlaceholder = (text: string): string => {
-    const known = placeholders.get(text) ?? createPlaceholder(text, placeholders.size + 1);
-    placeholders.set(text, known);
-    return known;
+    const placeholder = placeholders.get(text) ?? createPlaceholder(text, placeholders.size + 1);
+    placeholders.set(text, placeholder);
+    return placeholder;
   };
 
   const copyValue = (value: unknown, at: RedactionPosition): unknown => {

@@ -29,13 +29,13 @@ const matchResourcesShape: FieldShape = {
   excludeResourceRules: rules,
   matchPolicy: "text",
 };
-const named: FieldShape = [{ name: "text", expression: "text" }];
+const namedExpressions: FieldShape = [{ name: "text", expression: "text" }];
 /** The fields of the specs of both kinds of policies. */
 export const policySpecShape = {
   paramKind: { apiVersion: "text", kind: "text" },
   matchConstraints: matchResourcesShape,
-  matchConditions: named,
-  variables: named,
+  matchConditions: namedExpressions,
+  variables: namedExpressions,
   failurePolicy: "text",
 } satisfies FieldShape;
 /** The fields of the specs of both kinds of bindings. */
@@ -63,11 +63,11 @@ export const findShapeFaults = (value: unknown, shape: FieldShape, path: FieldPa
   }
   if (!isMap(value)) return createFault("a map");
   return Object.entries(value).flatMap(([key, member]) => {
-    const inner = [...path, key];
-    if (shape === "texts") return findShapeFaults(member, "text", inner);
-    const known = Object.hasOwn(shape, key) ? shape[key] : undefined;
-    if (known !== undefined) return findShapeFaults(member, known, inner);
-    return [{ path: inner, sentence: `strict decoding error: unknown field "${formatFieldPath(inner)}"` }];
+    const memberPath = [...path, key];
+    if (shape === "texts") return findShapeFaults(member, "text", memberPath);
+    const memberShape = Object.hasOwn(shape, key) ? shape[key] : undefined;
+    if (memberShape !== undefined) return findShapeFaults(member, memberShape, memberPath);
+    return [{ path: memberPath, sentence: `strict decoding error: unknown field "${formatFieldPath(memberPath)}"` }];
   });
 };
 

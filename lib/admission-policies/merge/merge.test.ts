@@ -56,7 +56,7 @@ describe("a patch of an ApplyConfiguration", () => {
 });
 
 describe("the schema of a kind", () => {
-  it("exists for built-in kinds", () => {
+  it("of a Pod merges containers by their names, and refuses to change args, which are atomic", () => {
     const pod = findSchema({ group: "", version: "v1", kind: "Pod" }, []);
     assert.ok(pod);
     const object = {

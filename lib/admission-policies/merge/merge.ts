@@ -18,13 +18,13 @@ export class ApplyConfigurationError extends Error {
 export const applyConfiguration = (schema: ObjectSchema, object: JsonMap, patch: JsonMap): JsonMap => {
   const { types, root } = schema;
   const complete: JsonMap = { ...patch, apiVersion: object.apiVersion, kind: object.kind };
-  throwFaults("failed to convert patch object to typed object", findFaults(types, root, complete, false));
+  throwFaults("failed to convert patch object to typed object", findFaults(types, root, complete, /* isLive */ false));
   const atomics = findAtomics(types, root, complete, "");
   if (atomics.length > 0)
     throw new ApplyConfigurationError(
       `invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: ${atomics.join(", ")}`,
     );
-  throwFaults("failed to convert original object to typed object", findFaults(types, root, object, true));
+  throwFaults("failed to convert original object to typed object", findFaults(types, root, object, /* isLive */ true));
   return merge(types, root, object, complete) as JsonMap;
 };
 
@@ -213,30 +213,30 @@ const mergeElements = (types: Types, type: ValueType, live: unknown[], patch: un
   const shared = patchNames.filter((name) => liveElements.has(name)).values();
   let nextShared = shared.next().value;
   const merged: unknown[] = [];
-  const done = new Set<string>();
+  const mergedNames = new Set<string>();
   const addMerged = (name: string) => {
-    done.add(name);
+    mergedNames.add(name);
     merged.push(merge(types, type.items ?? "any", liveElements.get(name), patchElements.get(name)));
     if (name === nextShared) nextShared = shared.next().value;
   };
-  // The next element of the live list and of the patch.
-  let [left, right] = [0, 0];
-  while (left < live.length || right < patch.length) {
-    const liveName = liveNames[left];
-    const patchName = patchNames[right];
+  // The indexes of the next elements.
+  let [liveIndex, patchIndex] = [0, 0];
+  while (liveIndex < live.length || patchIndex < patch.length) {
+    const liveName = liveNames[liveIndex];
+    const patchName = patchNames[patchIndex];
     if (liveName !== undefined && liveName === patchName) {
       addMerged(liveName);
-      left++;
-      right++;
+      liveIndex++;
+      patchIndex++;
     } else if (liveName !== undefined && !patchElements.has(liveName)) {
-      merged.push(live[left]);
-      left++;
+      merged.push(live[liveIndex]);
+      liveIndex++;
     } else if (liveName !== undefined && patchName !== undefined && nextShared && liveName !== nextShared) {
-      left++;
+      liveIndex++;
     } else {
-      if (liveName !== undefined && done.has(liveName)) left++;
+      if (liveName !== undefined && mergedNames.has(liveName)) liveIndex++;
       if (patchName !== undefined) addMerged(patchName);
-      right++;
+      patchIndex++;
     }
   }
   return merged;

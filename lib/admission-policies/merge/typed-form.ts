@@ -35,6 +35,7 @@ const dropEmptyFields = (kind: string, value: unknown, before: unknown): unknown
     const isOmitted = Array.isArray(result)
       ? result.length === 0 && !writtenLists.test(name)
       : isMap(result) && Object.keys(result).length === 0 && maps.has(key) && !structs.test(name);
+    // A field that was empty before the mutation is kept.
     if (!isOmitted || isEmpty(previous)) kept.push([key, result]);
   }
   return Object.fromEntries(kept);

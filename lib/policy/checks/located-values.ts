@@ -13,7 +13,7 @@ export interface LocatedPolicyReference extends LocatedValue<ValueReference> {
 }
 
 export const listPolicyReferences = (policy: KinitirasPolicy): LocatedPolicyReference[] => {
-  const found: (Omit<LocatedPolicyReference, "what"> & { what: ValueReference | undefined })[] =
+  const candidates: (Omit<LocatedPolicyReference, "what"> & { what: ValueReference | undefined })[] =
     policy.kind === "ClusterValidatePolicy"
       ? policy.spec.validateRules.flatMap(({ template }, index) =>
           (["dataRef", "valueRef"] as const).map((field) => {
@@ -26,7 +26,7 @@ export const listPolicyReferences = (policy: KinitirasPolicy): LocatedPolicyRefe
           const at = `spec.overrideRules[${index}].overriders.template.valueRef`;
           return { at, what: template?.valueRef, isUsed: template !== undefined && usesReference(template) };
         });
-  return found.filter((place): place is LocatedPolicyReference => place.what !== undefined);
+  return candidates.filter((place): place is LocatedPolicyReference => place.what !== undefined);
 };
 
 /**

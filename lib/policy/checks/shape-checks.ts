@@ -96,10 +96,7 @@ export const checkEachMapValue =
 export const checkTexts: ValueCheck = checkEachListElement(checkText);
 export const checkTextMap: ValueCheck = checkEachMapValue(checkText);
 
-/**
- * Checks fields of a map against each other. It is called only if each field is valid by itself. It calls `blame` to
- * report a fault of a field.
- */
+/** Checks whether the valid fields of a map fit together. Such a check calls `blame` to report a fault of a field. */
 export type CrossFieldCheck<T> = (value: T, blame: (field: string, sentence: string) => void, at: string) => void;
 
 const createFieldCheck = <T>(
@@ -107,21 +104,21 @@ const createFieldCheck = <T>(
   allowsUnknown: boolean,
   checkTogether?: CrossFieldCheck<T>,
 ): ValueCheck => {
-  const known = Object.keys(shape);
+  const knownFields = Object.keys(shape);
   return (value, at, faults) => {
     if (value === undefined || isFull(faults)) return;
     if (!isMap(value)) return addFault(faults, at, `must be a map, not ${describeValue(value)}`);
-    const before = faults.length;
+    const faultsBefore = faults.length;
     const joinField = (field: string) => (at === "" ? field : `${at}.${field}`);
-    for (const field of known) shape[field]?.(getOwn(value, field), joinField(field), faults);
+    for (const field of knownFields) shape[field]?.(getOwn(value, field), joinField(field), faults);
     if (!allowsUnknown)
       for (const field of Object.keys(value)) {
         if (isFull(faults)) return;
-        if (!known.includes(field))
-          addFault(faults, `${at}${at && "."}${field.slice(0, 60)}`, `is unknown; ${at} has ${known.join(", ")}`);
+        if (!knownFields.includes(field))
+          addFault(faults, joinField(field.slice(0, 60)), `is unknown; ${at} has ${knownFields.join(", ")}`);
       }
-    // The cast is safe: every field of T was checked and has no fault.
-    if (faults.length === before)
+    // The fields are checked together only if each of them is valid. Then the cast to T is safe.
+    if (faults.length === faultsBefore)
       checkTogether?.(value as T, (field, sentence) => addFault(faults, joinField(field), sentence), at);
   };
 };

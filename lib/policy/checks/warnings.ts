@@ -132,11 +132,11 @@ const warnOfTemplate = (
     for (const fault of findTolerationFaults(tolerations, `${at}.tolerations`).slice(0, 5)) warn(fault);
   if (!isMetadataType(type)) return;
   const kind = findSetField(value);
-  const pairs: [place: string, key: string, value: unknown][] =
+  const members: [place: string, key: string, value: unknown][] =
     kind === "stringMap"
       ? Object.entries(value?.stringMap ?? {}).map(([key, text]) => [`value.stringMap[${quoteValue(key)}]`, key, text])
       : [["path", path, kind && value?.[kind]]];
-  for (const [place, escaped, entryValue] of pairs.slice(0, 100)) {
+  for (const [place, escaped, entryValue] of members.slice(0, 100)) {
     const key = unescapeJsonPointerStep(escaped);
     // Kubernetes validates annotation keys in lower case.
     const fault =
@@ -161,12 +161,14 @@ const warnOfValidateRule = (rule: ValidatePolicyRule, at: string, warn: AddWarni
   const place = `${at}.template.condition`;
   const { cond, message, value, valueRef, valueProcess } = condition;
   const ignoredByIn = cond.endsWith("In") ? ["valueProcess"] : [];
-  const ignored = needsComparison(condition) ? ignoredByIn : ["value", "valueRef", "valueProcess"];
+  const ignoredFields = needsComparison(condition) ? ignoredByIn : ["value", "valueRef", "valueProcess"];
   if (!message) warn(`${place}.message is empty: a refusal gives no reason`);
-  if (ignored.length === 0 && value && valueRef) warn(`${place}.value is ignored because valueRef is set`);
-  for (const field of ignored)
-    if (Object.hasOwn(condition, field)) warn(`${place}.${field} is ignored: ${cond} doesn't use it`);
-  if (!valueRef && findSetField(value) === "boolean" && (valueProcess ? ignored.length === 0 : /^[GL]te?$/.test(cond)))
+  if (ignoredFields.length === 0 && value && valueRef) warn(`${place}.value is ignoredFields because valueRef is set`);
+  for (const field of ignoredFields)
+    if (Object.hasOwn(condition, field)) warn(`${place}.${field} is ignoredFields: ${cond} doesn't use it`);
+  const isOrderCondition = ["Gt", "Gte", "Lt", "Lte"].includes(cond);
+  const needsNumber = isOrderCondition || (valueProcess && ignoredFields.length === 0);
+  if (!valueRef && findSetField(value) === "boolean" && needsNumber)
     warn(`${place}.value is true or false, which can't be ordered or calculated with: every request fails`);
 };
 

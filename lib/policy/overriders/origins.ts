@@ -59,16 +59,16 @@ const computeChange = (object: KubernetesObject, origin: OriginOverrider): Field
 
 type ComputeChange = (parent: JsonMap, origin: OriginOverrider) => FieldChange;
 
-/** Returns a function that replaces a field by the overrider's value, or by `nothing` if the overrider has no value. */
+/** Returns a function that replaces a field by the overrider's value, or by `defaultValue` if the overrider has no value. */
 const createReplacement =
   (
     key: "hostNetwork" | "schedulerName" | "affinity" | "topologySpreadConstraints",
     isValid: (value: unknown) => boolean,
     expected: string,
-    nothing?: unknown,
+    defaultValue?: unknown,
   ): ComputeChange =>
   (parent, origin) => {
-    const value = origin[key] ?? nothing;
+    const value = origin[key] ?? defaultValue;
     if (value !== undefined && !isValid(value)) throw new Error(`${key} must be ${expected}`);
     return { parent, key, value };
   };
@@ -77,12 +77,12 @@ const createReplacement =
 const createTextMerge =
   (key: "annotations" | "labels" | "nodeSelector"): ComputeChange =>
   (parent, origin) => {
-    const entries = requireTexts(origin[key], key);
+    const texts = requireTexts(origin[key], key);
     const present = requireMap(getOwn(parent, key), key);
     const toChange = (value: JsonMap | undefined) => ({ parent, key, value });
-    if (origin.replace === true) return toChange(entries);
-    if (origin.operation !== "remove") return toChange(entries || present ? { ...present, ...entries } : undefined);
-    const kept = Object.entries(present ?? {}).filter(([name]) => !Object.hasOwn(entries ?? {}, name));
+    if (origin.replace === true) return toChange(texts);
+    if (origin.operation !== "remove") return toChange(texts || present ? { ...present, ...texts } : undefined);
+    const kept = Object.entries(present ?? {}).filter(([name]) => !Object.hasOwn(texts ?? {}, name));
     return toChange(present && Object.fromEntries(kept));
   };
 
@@ -133,14 +133,14 @@ const multiplyResources: ComputeChange = (podSpec, origin) => {
   const resources = cloneDeep(requireMap(getOwn(parent, "resources"), "resources"));
   for (const list of ["requests", "limits"]) {
     const quantities = requireMap(getOwn(resources, list), `resources.${list}`) ?? {};
-    const listed = requireMap(getOwn(factors, list), `resourcesOversell.${list}`);
+    const factorsOfList = requireMap(getOwn(factors, list), `resourcesOversell.${list}`);
     for (const name of originOversellResources) {
-      const [factor, quantity] = [getOwn(listed, name), getOwn(quantities, name)];
+      const [factor, quantity] = [getOwn(factorsOfList, name), getOwn(quantities, name)];
       if (factor == null || quantity == null) continue;
       requireFactor(factor, `resourcesOversell.${list}.${name}`);
       const present = parseTemplateQuantity(quantity, `resources.${list}.${name}`);
-      if (present.nanos !== 0n)
-        setMemberToCopy(quantities, name, multiplyTruncated(present, Number(factor), name === "cpu"));
+      const isCpu = name === "cpu";
+      if (present.nanos !== 0n) setMemberToCopy(quantities, name, multiplyTruncated(present, Number(factor), isCpu));
     }
   }
   return { parent, key: "resources", value: resources };

@@ -100,7 +100,7 @@ const createMetadataMap = (object: object, [first, second, ...rest]: string[]) =
 /** The functions that apply an operation and report whether anything changed, by the operation's name. */
 const appliers: Record<string, (place: OperationTarget) => boolean> = {
   add(place) {
-    const element = findElement(place, 1);
+    const element = findElement(place, 1); // A new element may also come after the last one.
     if (element === undefined) return setMemberToCopy(place.parent, place.key, place.value);
     element.list.splice(element.index, 0, cloneDeep(place.value));
     return true;

@@ -22,7 +22,7 @@ const cases: Cases = parse(readFileSync(new URL("requests.yaml", import.meta.url
 
 describe("an address", () => {
   for (const { url, params, href } of cases.addresses)
-    it(`is ${href} for ${url} and ${JSON.stringify(params)}`, () =>
+    it(`of ${url} with the parameters ${JSON.stringify(params)} is ${href}`, () =>
       assert.equal(buildReferenceUrl(url, "url", params).href, href));
 
   it("keeps every parameter", () => {

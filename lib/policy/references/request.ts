@@ -6,8 +6,8 @@ export const buildReferenceUrl = (text: unknown, field: string, params?: unknown
   if (url === null || !/^https?:$/.test(url.protocol))
     throw new Error(`${field} must be an address that begins with https:// or http://`);
   const query = new URLSearchParams(parseTextEntries(params ?? {}, "params").sort(compareNames));
-  const written = String(query).replaceAll("*", "%2A").replaceAll("%7E", "~");
-  if (written !== "") url.search = url.search === "" ? written : `${url.search}&${written}`;
+  const queryText = String(query).replaceAll("*", "%2A").replaceAll("%7E", "~");
+  if (queryText !== "") url.search = url.search === "" ? queryText : `${url.search}&${queryText}`;
   return url;
 };
 

@@ -12,8 +12,8 @@ import {
 
 /** Renders a template of labels or annotations as CUE. */
 export const renderMetadataAsCue = (template: OverrideTemplate): string => {
-  const { type, operation: act } = template;
-  if (act === "remove")
+  const { type, operation } = template;
+  if (operation === "remove")
     return renderCueScript(["object: data.object"], [renderPresentMaps(type), renderRemoval(type, getKey(template))]);
 
   const constants = renderConstants(template);

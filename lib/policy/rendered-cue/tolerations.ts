@@ -16,18 +16,16 @@ import {
 
 const tolerationsPath = `"\\(place)/tolerations"`;
 
-export const renderTolerationsTemplateAsCue = ({ operation: act, tolerations = [] }: OverrideTemplate): string => {
-  const parts =
-    act === "add"
-      ? renderAddition(tolerations)
-      : act === "remove"
-        ? renderRemoval(tolerations)
-        : renderReplacement(tolerations);
-  return renderCueScript(podScriptCueInputs, [
+export const renderTolerationsTemplateAsCue = ({ operation, tolerations = [] }: OverrideTemplate): string =>
+  renderCueScript(podScriptCueInputs, [
     podSpecCueDefinition,
     renderListOrEmptyAsCue("existing", "podSpec.tolerations"),
-    ...parts,
+    ...renderOperation(operation, tolerations),
   ]);
+
+const renderOperation = (operation: OverrideTemplate["operation"], tolerations: readonly Toleration[]) => {
+  if (operation === "add") return renderAddition(tolerations);
+  return operation === "remove" ? renderRemoval(tolerations) : renderReplacement(tolerations);
 };
 
 /** A patch operation that sets the tolerations if the pod has none. */
@@ -43,7 +41,7 @@ const renderAddition = (tolerations: readonly Toleration[]) => [
 
 const renderRemoval = (tolerations: readonly Toleration[]) => [
   `// by their key, or by key and value
-meant: ${renderValuesAsCueList(tolerations.flatMap(listMeant))}
+meant: ${renderValuesAsCueList(tolerations.flatMap(listIdentities))}
 gone: [for index, toleration in existing if (_meant & {of: toleration, by: meant}).out {index}]
 ${meantDefinition}`,
   renderCuePatchesOutput(
@@ -66,7 +64,7 @@ const renderStep = (
 ) => `_step${index + 1}: _replacement & {
 	before: ${index === 0 ? "existing" : `_step${index}.after`}
 	by: wanted[${index}]
-	meant: ${renderCueLiteral(listMeant(toleration))}
+	meant: ${renderCueLiteral(listIdentities(toleration))}
 	others: ${renderCueLiteral(tolerations.filter((_, otherIndex) => otherIndex !== index))}
 }`;
 
@@ -100,7 +98,7 @@ _replacement: {
  * Returns a list with the key and value that identify the tolerations which a template's toleration replaces or
  * removes. For the operator Exists, only the key. The list is empty if the toleration identifies none.
  */
-const listMeant = ({ key, operator = "", value }: Toleration): object[] => {
+const listIdentities = ({ key, operator = "", value }: Toleration): object[] => {
   if (typeof key !== "string") return [];
   if (operator === "Exists") return [{ key }];
   return ["", "Equal"].includes(operator) && typeof value === "string" ? [{ key, value }] : [];
