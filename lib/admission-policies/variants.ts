@@ -64,7 +64,7 @@ const maxPolicyConditions = 61;
  * would refuse such a request, too, or fails open.
  */
 const selectConditions = ({ spec: { matchConditions = [] } }: AnyPolicy): NamedConditions => {
-  // An entry's conditions have no `params`. Functions that the oldest usable version lacks are not used either.
+  // An entry's conditions have no `params`. Functions that the oldest known version lacks are not used either.
   const environment = createAdmissionEnvironment({ kubernetes: oldestKubernetes, hasAuthorizer: true });
   const usable = matchConditions.filter(
     ({ expression }) => "program" in compileExpression(expression, environment, [bool]),

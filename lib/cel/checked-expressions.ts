@@ -83,10 +83,10 @@ const findRepeatedValues = (values: readonly Encoded[]) => {
   const count = (value: Encoded): void => {
     if (!Array.isArray(value)) return;
     const key = JSON.stringify(value);
-    const known = counts.get(key) ?? 0;
-    counts.set(key, known + 1);
+    const earlierCount = counts.get(key) ?? 0;
+    counts.set(key, earlierCount + 1);
     // A repeated value is written only once, so its parts count only once.
-    if (known === 0) value.forEach(count);
+    if (earlierCount === 0) value.forEach(count);
   };
   values.forEach(count);
   const repeated: Encoded[] = [];
@@ -142,10 +142,10 @@ export const createCheckLookup = (readChecks: () => EncodedChecks) => {
   let checks: EncodedChecks | undefined;
   const checkExpression: typeof parseAndCheckExpression = (text, { context }, results) => {
     checks ??= readChecks();
-    const known = checks.results[describeContext(context, results)] ?? {};
-    if (!Object.hasOwn(known, text))
+    const resultsByText = checks.results[describeContext(context, results)] ?? {};
+    if (!Object.hasOwn(resultsByText, text))
       throw new Error(`the expression ${JSON.stringify(text)} isn't in the settings that this function was built with`);
-    return decode(known[text], checks);
+    return decode(resultsByText[text], checks);
   };
   return { checkExpression, createDeclarations: () => ({ variables: {}, macros: [] }) };
 };

@@ -129,7 +129,7 @@ export interface CollectedCheck {
 
 let collected: CollectedCheck[] | undefined;
 
-/** Calls `act`, and returns all expressions that were checked meanwhile. */
+/** Calls `act`, and returns all expressions that were checked during the call. */
 export const collectChecks = (act: () => void): readonly CollectedCheck[] => {
   const checks: CollectedCheck[] = [];
   collected = checks;

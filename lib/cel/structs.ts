@@ -132,9 +132,9 @@ const toNativeField = (value: Value): Value => {
   // An element that can't be converted becomes an error, which counts only if the element is used.
   const convert = (element: Value) => toNative(element) as Value;
   if (!isList(value) && !(value instanceof CelMap)) return convert(value);
-  const known = nativeFields.get(value);
+  const cached = nativeFields.get(value);
   const converted =
-    known ??
+    cached ??
     (isList(value)
       ? toArray(value).map(convert)
       : new CelMap(new Map(Array.from(value.entries, ([text, [key, member]]) => [text, [key, convert(member)]]))));

@@ -111,7 +111,9 @@ describe("a CUE engine", () => {
   it("evaluates a script although earlier scripts have filled the memory", async () => {
     const smallEngine = createSmallEngine();
     const sizes = [70_000_000, 80_000_000, 75_000_000];
-    const outcomes = sizes.map((size) => getOutcome(smallEngine, `import "strings"\na: len(strings.Repeat("x", ${size}))`));
+    const outcomes = sizes.map((size) =>
+      getOutcome(smallEngine, `import "strings"\na: len(strings.Repeat("x", ${size}))`),
+    );
     const expected = sizes.map((size) => `{"a":${size}}`);
     assert.deepEqual(await Promise.all(outcomes), expected);
   });

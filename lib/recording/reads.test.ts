@@ -33,7 +33,11 @@ const trackedReads: [what: string, rule: (pod: Pod) => unknown, expected: string
     ["main"],
   ],
   ["a list of texts", (pod) => pod.spec.containers[0]?.args.includes("none"), ["x", "y"]],
-  ["a member that was read before the rule listed all members", (pod) => [pod.metadata.annotations.a, Object.values(pod.metadata.annotations)], ["one"]],
+  [
+    "a member that was read before the rule listed all members",
+    (pod) => [pod.metadata.annotations.a, Object.values(pod.metadata.annotations)],
+    ["one"],
+  ],
   [
     "none if all keys are listed and each member is read several times",
     (pod) => {
@@ -51,7 +55,11 @@ const trackedReads: [what: string, rule: (pod: Pod) => unknown, expected: string
   ["none if the pod is converted to JSON", (pod) => JSON.stringify(pod), []],
   ["none if objects are copied", (pod) => ({ ...pod.metadata, ...pod.spec.containers[0] }), []],
   ["none if the pod is compared with another pod", (pod) => assert.deepEqual(pod, buildPod()), []],
-  ["none if all entries are searched for a value", (pod) => Object.entries(pod.metadata.annotations).find(([, value]) => value === "two"), []],
+  [
+    "none if all entries are searched for a value",
+    (pod) => Object.entries(pod.metadata.annotations).find(([, value]) => value === "two"),
+    [],
+  ],
   [
     "none if all keys are listed and each member is read",
     (pod) => Object.keys(pod.metadata.annotations).map((key) => pod.metadata.annotations[key]),

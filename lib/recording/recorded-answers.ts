@@ -76,7 +76,9 @@ const createObjectCapabilities = ({
     const resource = plurals[`${group}/${kind}`] ?? toPlural(kind);
     return buildKey({ group, resource }, metadata.namespace, metadata.name);
   };
-  const present = new Map<string, KubernetesObject>(objects.map((object) => [getObjectKey(object), freezeDeep(object)]));
+  const present = new Map<string, KubernetesObject>(
+    objects.map((object) => [getObjectKey(object), freezeDeep(object)]),
+  );
   const requireRecorded = (question: object) => {
     if (reads && !reads.some((read) => covers(question, read))) throw createUnansweredFailure(question);
   };

@@ -86,7 +86,8 @@ const findParamKindFaults = ({ apiVersion = "", kind = "" }: ParamKind, path: Fi
     const groupFaults = group === "" ? [] : findSubdomainFaults(group);
     if (groupFaults.length > 0) faults.push(createInvalidFault(versionPath, group, groupFaults.join(",")));
     const versionFaults = version === "" ? ["version must be specified"] : findOldLabelFaults(version);
-    if (versionFaults.length > 0) faults.push(createInvalidFault(versionPath, version || apiVersion, versionFaults.join(",")));
+    if (versionFaults.length > 0)
+      faults.push(createInvalidFault(versionPath, version || apiVersion, versionFaults.join(",")));
   }
   const kindFaults = findOldLabelFaults(kind.toLowerCase());
   if (kind === "") faults.push(createRequiredFault([...path, "kind"]));
@@ -140,7 +141,9 @@ const findSelectorFaults = ({ matchLabels = {}, matchExpressions = [] }: LabelSe
     if (!operators.includes(operator))
       faults.push(createInvalidFault([...expressionPath, "operator"], operator ?? "", "not a valid selector operator"));
     else if (operator.endsWith("In") && values.length === 0)
-      faults.push(createRequiredFault([...expressionPath, "values"], "must be specified when `operator` is 'In' or 'NotIn'"));
+      faults.push(
+        createRequiredFault([...expressionPath, "values"], "must be specified when `operator` is 'In' or 'NotIn'"),
+      );
     else if (!operator.endsWith("In") && values.length > 0) {
       const detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
       faults.push(createForbiddenFault([...expressionPath, "values"], detail));
@@ -148,7 +151,9 @@ const findSelectorFaults = ({ matchLabels = {}, matchExpressions = [] }: LabelSe
     faults.push(...findKeyFaults(key).map((detail) => createInvalidFault([...expressionPath, "key"], key, detail)));
     for (const [valueIndex, value] of values.entries())
       faults.push(
-        ...findValueFaults(value).map((detail) => createInvalidFault([...expressionPath, "values", valueIndex], value, detail)),
+        ...findValueFaults(value).map((detail) =>
+          createInvalidFault([...expressionPath, "values", valueIndex], value, detail),
+        ),
       );
     return faults;
   }),

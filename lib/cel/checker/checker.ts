@@ -66,7 +66,7 @@ class Checker {
 
   finish(expression: Expression): CheckedExpression {
     const finalTypes = new Map<Expression, Type>();
-    for (const [part, type] of this.#types) finalTypes.set(part, this.#bindings.substitute(type, true));
+    for (const [part, type] of this.#types) finalTypes.set(part, this.#bindings.substitute(type, /* isFinal */ true));
     return {
       expression,
       type: finalTypes.get(expression) ?? types.dyn,

@@ -17,15 +17,15 @@ import { createConversionError, getUnixSeconds, identify } from "./time.ts";
 import { decodeBytes, toText } from "./value-text.ts";
 
 const parseInteger =
-  (to: Type, form: RegExp, convert: (value: bigint) => Value) =>
+  (resultType: Type, pattern: RegExp, convert: (value: bigint) => Value) =>
   (text: string): Value => {
     // Without leading zeros, an integer of 64 bits has at most 20 characters, including its sign.
     const digits = text.replace(/^([+-]?)0+(?=\d)/, "$1").replace(/^\+/, "");
-    if (!form.test(text) || digits.length > 20) throw createConversionError(string, to);
+    if (!pattern.test(text) || digits.length > 20) throw createConversionError(string, resultType);
     try {
       return convert(BigInt(digits));
     } catch {
-      throw createConversionError(string, to);
+      throw createConversionError(string, resultType);
     }
   };
 

@@ -176,7 +176,8 @@ const createOldZone = (hours: number, year: number, summers = "", successor = ""
 
 /**
  * Time zones that are not named after a place. For their early years, Node has the history of a place, which differs
- * from the history in Go's files of time zones.
+ * from the history in Go's files of time zones. The arguments are the hours ahead of UTC, the year in which the history
+ * ends, the summers, and the zone whose rules apply afterwards, with the hours that this zone is ahead of it.
  */
 const oldZones: Readonly<Record<string, OldZone>> = {
   EST: createOldZone(-5, 1970),

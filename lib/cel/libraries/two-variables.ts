@@ -14,10 +14,10 @@ const growing = new WeakMap<CelMap, Entries>();
 const toKey = (entries: Entries, key: Value) => toMapKey(key) ?? `*${entries.size}`;
 
 const insert = (map: ValueObject | CelMap, added: Iterable<readonly [key: Value, value: Value]>): CelMap => {
-  const known = map instanceof CelMap ? growing.get(map) : undefined;
-  const entries: Entries = known ?? new Map();
-  const result = known ? (map as CelMap) : new CelMap(entries);
-  if (!known) {
+  const loopEntries = map instanceof CelMap ? growing.get(map) : undefined;
+  const entries: Entries = loopEntries ?? new Map();
+  const result = loopEntries ? (map as CelMap) : new CelMap(entries);
+  if (!loopEntries) {
     for (const entry of listEntries(map)) entries.set(toKey(entries, entry[0]), entry);
     growing.set(result, entries);
   }

@@ -158,7 +158,7 @@ export const standardMacros: readonly Macro[] = [
   declareLoop("exists", 1, createExists),
   declareLoop("exists_one", 1, createExistsOne),
   map,
-  declareLoop("map", 1, createMap, notIdentifier, true),
+  declareLoop("map", 1, createMap, notIdentifier, /* hasFilter */ true),
   declareLoop("filter", 1, createFilter, notIdentifier),
 ];
 

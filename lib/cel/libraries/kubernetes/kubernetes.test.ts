@@ -59,7 +59,7 @@ describe("the authorizer", () => {
     return asked;
   };
 
-  it("is asked for a resource with everything that the expression states about it", () => {
+  it("is asked about a resource with everything that the expression states about the resource", () => {
     const chain = 'group("apps").resource("deployments").subresource("scale").namespace("a").name("b")';
     assert.deepEqual(ask(`authorizer.${chain}.check("patch").allowed()`), [
       {
@@ -78,20 +78,14 @@ describe("the authorizer", () => {
     ]);
   });
 
-  it("is asked for the resource of the request, with what the expression changes", () => {
+  it("is asked about the resource of the request, with the name that the expression sets", () => {
     const asked = ask('authorizer.requestResource.name("other").check("get").allowed()');
-    const resourceAttributes = {
-      group: "",
-      version: "*",
-      resource: "pods",
-      namespace: "a",
-      name: "other",
-      verb: "get",
-    };
+    const resource = { group: "", version: "*", resource: "pods", namespace: "a", name: "other" };
+    const resourceAttributes = { ...resource, verb: "get" };
     assert.deepEqual(asked, [{ user: "alice", groups: ["developers"], resourceAttributes }]);
   });
 
-  it("is asked for a path, for a service account instead of the user", () => {
+  it("is asked whether a service account, instead of the user, may read a path", () => {
     const asked = ask('authorizer.serviceAccount("ns", "app").path("/metrics").check("get").allowed()');
     const nonResourceAttributes = { path: "/metrics", verb: "get" };
     const groups = ["system:serviceaccounts", "system:serviceaccounts:ns"];

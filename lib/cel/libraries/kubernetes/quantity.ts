@@ -72,6 +72,7 @@ const parseAmount = (text: string): Amount => {
   if (text.length > maxLength) throw createNumberError();
 
   const power = Math.max(binarySuffixes.indexOf(suffix), 0);
+  // Upstream's exponent has 32 bits.
   const exponent = ((power > 0 ? 0 : (decimalSuffixes[suffix] ?? parseExponent(suffix))) - fraction.length) | 0;
   const integerDigits = integer.replace(/^0+/, "") || "0";
   const isLarge =

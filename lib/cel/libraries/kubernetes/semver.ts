@@ -49,8 +49,8 @@ const comparePart = (left: bigint | string, right: bigint | string): number => {
 };
 
 /** Parses a version as github.com/blang/semver/v4 does, with its error messages. */
-const parseSemver = (text: string, isNormalized = false): Semver => {
-  const source = isNormalized ? normalize(text) : text;
+const parseSemver = (text: string, normalizes = false): Semver => {
+  const source = normalizes ? normalize(text) : text;
   if (source === "") throw new EvaluationError("Version string empty");
   const [major = "", minor, end] = splitParts(source);
   if (minor === undefined || end === undefined) throw new EvaluationError("No Major.Minor.Patch elements found");

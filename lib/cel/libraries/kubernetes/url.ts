@@ -173,7 +173,9 @@ const parseHost = (scheme: string, bytes: string): string => {
   const name = bytes.slice(1, end);
   const zone = name.indexOf("%25");
   const address =
-    zone < 0 ? unescapeHost(name) : unescapeHost(name.slice(0, zone)) + unescapeHost(name.slice(zone), true);
+    zone < 0
+      ? unescapeHost(name)
+      : unescapeHost(name.slice(0, zone)) + unescapeHost(name.slice(zone), /* isZone */ true);
   const { bits } = rewordErrors(
     () => parseAddress(toMarkedText(address)),
     (message) => showMarks(`invalid host: ${message}`),
@@ -199,7 +201,7 @@ const parseUrl = (text: string): Url =>
       const [beforeFragment, fragment = ""] = cut(text, "#");
       // Upstream parses the URL a second time, because a request has no fragment. The errors contain the text before
       // the fragment, or the whole text if the fragment is wrong.
-      const parts = parseNamed(beforeFragment, () => parseParts(toBytes(beforeFragment), false));
+      const parts = parseNamed(beforeFragment, () => parseParts(toBytes(beforeFragment), /* isRequest */ false));
       return new Url({ ...parts, fragment: parseNamed(text, () => requireEscapes(toBytes(fragment))) });
     },
     (message) => `URL parse error during conversion from string: ${message}`,
