@@ -31,9 +31,7 @@ export interface PolicyCompiler {
   addVariable(name: string, text: string): PolicyExpression;
   /** The errors of all expressions that were compiled. */
   readonly errors: readonly string[];
-  /**
-   * Compiles an expression. If `results` is given, its type must be one of them. By default, it may use `authorizer`.
-   */
+  /** Compiles an expression. Its type must be one of `results`, if given. By default, it may use `authorizer`. */
   compile(text: string, results: readonly types.Type[] | undefined, hasAuthorizer?: boolean): PolicyExpression;
 }
 

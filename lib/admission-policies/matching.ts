@@ -121,6 +121,7 @@ const isServed = async (
   return (await discover(joinApiVersion(wanted)))?.some(({ resource }) => resource === path) === true;
 };
 
+/** Reports whether the labels of the object, or of the old object, match a selector. */
 const matchesObjectSelector = (selector: LabelSelector, { object, oldObject }: AdmissionRequest): boolean =>
   selectsEverything(selector) ||
   [object, oldObject].some((value) => {

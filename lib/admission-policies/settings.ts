@@ -45,9 +45,7 @@ const readsNamespaces = ({ policies }: PolicySettings): boolean =>
     return isBinding(object) && !selectsEverything(toSelector(object.spec.matchResources?.namespaceSelector));
   });
 
-/**
- * Reports whether policies need discovery: to find the kind of parameters, or equivalent resources in other versions.
- */
+/** Reports whether policies need discovery, to find kinds of parameters, or equivalent resources in other versions. */
 const discoversResources = ({ policies }: PolicySettings): boolean =>
   policies.some((object) =>
     isPolicy(object)

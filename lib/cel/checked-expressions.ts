@@ -18,9 +18,7 @@ type Encoded = string | number | boolean | null | readonly Encoded[];
 /** The shape of several objects: members with the same values in all, and the names of the other members. */
 type Shape = readonly [common: Readonly<Record<string, unknown>>, names: readonly string[]];
 
-/**
- * Checked expressions, or their errors, as JSON. `results` has them by the keys of their contexts and by their texts.
- */
+/** Checked expressions, or their errors, as JSON. `results` has them by the keys of their contexts and their texts. */
 export interface EncodedChecks {
   readonly shapes: readonly Shape[];
   /** Values that occur several times. */
@@ -135,9 +133,7 @@ const decode = (encoded: Encoded | undefined, { shapes, repeated }: EncodedCheck
   return { ...(toValue(encoded) as CheckedExpression), types, references };
 };
 
-/**
- * Returns replacements for the functions of expression-check.ts, which find the results of the build in `readChecks()`.
- */
+/** Returns replacements for the functions of expression-check.ts, which find the build's results in `readChecks()`. */
 export const createCheckLookup = (readChecks: () => EncodedChecks) => {
   let checks: EncodedChecks | undefined;
   const checkExpression: typeof parseAndCheckExpression = (text, { context }, results) => {

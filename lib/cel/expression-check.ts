@@ -108,6 +108,7 @@ export const checkExpression = (
   return result;
 };
 
+/** Parses and checks an expression. Its type must be one of `results`, if given. */
 const parseAndCheck = (text: string, environment: Environment, results: readonly Type[] | undefined): CheckResult => {
   const parsed = parse(text, environment.macros, environment.hasQuotedNames);
   if (Array.isArray(parsed)) return { error: `compilation failed: ${formatIssues(parsed, text)}` };

@@ -28,6 +28,7 @@ export interface AlwaysInterceptedRequests extends Omit<RequestMatch, "operation
   operations?: RequestMatch["operations"];
 }
 
+/** The settings of the rules policy-override and policy-validate. */
 export interface PolicySettings {
   /** Policies. In postern.yaml, it may also have names of files and folders that contain policies. */
   policies: readonly KinitirasPolicy[];
@@ -80,6 +81,7 @@ export const createPolicyNeeds = (policyResources: readonly ResourceType[]) => (
   count: counter(),
 });
 
+/** What a rule for policies needs: the request, the settings and its capabilities. */
 interface PolicyRuleContext {
   request: AdmissionRequest;
   oldObject: KubernetesObject | null;
@@ -90,9 +92,7 @@ interface PolicyRuleContext {
   count(counts: readonly MetricCount[]): void;
 }
 
-/**
- * Reports whether policies apply to a request. They don't apply to policies, which could refuse their own correction.
- */
+/** Reports whether policies apply to a request: not to policies, because these could refuse their own correction. */
 export const isGovernedByPolicies = ({ operation, kind }: AdmissionRequest): boolean =>
   operation !== "CONNECT" && kind.group !== policyGroup;
 

@@ -76,7 +76,7 @@ describe("evaluateOverrideScript", () => {
           message: "the script has a number that is too large",
         },
       ));
-  it("accepts large numbers and texts that look like larger ones", async () => {
+  it("accepts large numbers, and texts that look like numbers which are too large", async () => {
     const value = { a: 1e300, b: `E+${"9".repeat(400)}` };
     const patches = await evaluateOverrideScript(
       `patches: [{op: "add", path: "/a", value: ${JSON.stringify(value)}}]`,

@@ -122,9 +122,7 @@ const evaluateOutput = async (
   return value[output];
 };
 
-/**
- * Renders inputs as quoted fields. CUE can't refer to a quoted field, so a script must declare the inputs that it uses.
- */
+/** Renders inputs as quoted fields. CUE can't refer to a quoted field, so a script must declare the inputs it uses. */
 const renderInputs = (name: string, inputs: Record<string, unknown>): string =>
   Object.entries(inputs)
     .map(([field, value]) => `${name}: "${field}": ${toCueLiteral(value)}\n`)

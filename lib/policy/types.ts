@@ -67,6 +67,7 @@ export interface PolicyPatchOperation {
   value?: unknown;
 }
 
+/** A template of an override rule. `type` names the part of the object that the template changes. */
 export interface OverrideTemplate {
   type: "annotations" | "labels" | "resources" | "resourcesOversell" | "tolerations" | "affinity";
   operation: "add" | "replace" | "remove";
@@ -137,6 +138,7 @@ export interface ValueReference {
   http?: HttpReference;
 }
 
+/** An HTTP request whose response has the value of a reference. */
 export interface HttpReference {
   url: string;
   method?: string;
@@ -169,9 +171,7 @@ export interface PolicyCondition {
   message?: string;
 }
 
-/**
- * The request for which policies are evaluated. On DELETE, `object` is the deleted object, and `oldObject` is absent.
- */
+/** The request for which policies are evaluated. On DELETE, `object` is the deleted object; `oldObject` is absent. */
 export interface PolicyRequest {
   operation: Operation;
   object: KubernetesObject;
@@ -211,6 +211,7 @@ export interface HttpReferenceResponse {
   trailer: Record<string, string[]>;
 }
 
+/** An HTTP request that a CUE script describes. */
 export interface ScriptHttpRequest {
   method: string;
   url: string;

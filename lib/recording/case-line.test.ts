@@ -232,7 +232,7 @@ describe("a recording", () => {
         if (times > 1) throw new Error("not again");
       },
     });
-    moody.validate?.({}, {} as never);
+    moody.validate?.({}, {} as never); // This first evaluation succeeds.
     const decision = { outcome: { allowed: true }, refused: false, operations: 0 };
     const evaluation = { rule: moody, phase: "validate" as const, request: requestWith({}), decision };
     await assert.rejects(

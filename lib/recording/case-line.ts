@@ -89,9 +89,7 @@ const createRecording = async (
   };
 };
 
-/**
- * Returns the parts of an outcome that contain no text of the object, to compare it with that of the redacted object.
- */
+/** Returns the parts of an outcome without text of the object, to compare them with those of the redacted object. */
 const summarizeOutcome = ({ status, warnings = [], audit = {} }: ReviewOutcome): string =>
   JSON.stringify([status?.code, status?.reason, warnings.length, Object.keys(audit).length]);
 
@@ -102,6 +100,7 @@ const selectChangedSettings = (settings: object, defaults: object = {}, redact: 
   return Object.fromEntries(Object.entries(redact(settings)).filter(([key]) => !defaultKeys.includes(key)));
 };
 
+/** Converts an outcome to the members of a case that state it, such as `refused` or `becomes`. */
 const toCaseOutcome = ({ status, patch = [], warnings = [], audit = {} }: ReviewOutcome, object: KubernetesObject) => {
   const { code, reason, message, details } = status ?? {};
   const refusal = {

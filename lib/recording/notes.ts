@@ -25,9 +25,7 @@ export interface NotingCapabilities {
   noted(): RecordedCapabilityAnswers;
 }
 
-/**
- * Wraps capabilities so that the questions of one review and their answers are noted. Failed questions are left out.
- */
+/** Wraps capabilities so that the questions and answers of one review are noted. Failed questions are left out. */
 export const noteAnswers = (capabilities: Capabilities): NotingCapabilities => {
   let notes = openNotes();
   const noteCalls = (inner: Capabilities): Capabilities => ({

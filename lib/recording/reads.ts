@@ -74,7 +74,7 @@ export const createFieldReadTracker = (): FieldReadTracker => {
   };
 
   return {
-    watch: <T>(value: T): T => (isObject(value) ? (view(value, false) as T) : value),
+    watch: <T>(value: T): T => (isObject(value) ? (view(value, /* isListed */ false) as T) : value),
     has: (holder, key) => readKeys.get(holder)?.has(key) ?? false,
     close: () => {
       isOpen = false;

@@ -45,6 +45,7 @@ export interface RecordedRead extends Pick<ReadOptions, "most" | "labels"> {
   name?: string;
 }
 
+/** Returns capabilities that give recorded answers. Questions without a recorded answer fail. */
 export const createRecordedCapabilities = (recorded: RecordedCapabilityAnswers): Capabilities => {
   const { https = [], http = [], aws = [] } = recorded;
   const ledger = createMemoryLedger();
@@ -155,9 +156,7 @@ const omitSecrets = (name: string, value: unknown) => (/^(authorization|connect)
 const covers = (question: object, record: object): boolean =>
   Object.entries(record).every(([key, value]) => JSON.stringify(Reflect.get(question, key)) === JSON.stringify(value));
 
-/**
- * Returns the plural of a kind in lower case, such as `ingresses`. It is formed as for Kubernetes' own kinds.
- */
+/** Returns the plural of a kind in lower case, such as `ingresses`. It is formed as for Kubernetes' own kinds. */
 export const toPlural = (kind: string) => {
   const lower = kind.toLowerCase();
   if (lower.endsWith("s") || lower.endsWith("x") || lower.endsWith("ch"))

@@ -4,6 +4,7 @@ import type { AdmissionRequest, KubernetesObject, Operation, Status, UserInfo } 
 import type { Phase, Rule } from "../rule.ts";
 import type { RecordedCapabilityAnswers } from "./recorded-answers.ts";
 
+/** An evaluation of a rule, from which a recording is made. */
 export interface RecordedEvaluation {
   rule: Rule;
   phase: Phase;
@@ -24,7 +25,7 @@ export interface Case {
   oldObject?: KubernetesObject;
   /** The request's operation. Default: UPDATE if the case has an oldObject, else CREATE. */
   operation?: Operation;
-  /** The members of a recorded request that no other member of the case has. With it, no member has a default. */
+  /** The members of a recorded request that no other member has. A case with `request` has no defaults. */
   request?: RecordedRequestMembers;
   /** The resource, such as `pods/exec`. Default: the object's resource, or else the first that the rule matches. */
   resource?: string;
@@ -77,6 +78,7 @@ export interface Recording extends Case {
   recorded: RecordingOrigin;
 }
 
+/** Where a recording comes from. */
 export interface RecordingOrigin {
   rule: string;
   cluster: string;
@@ -91,9 +93,7 @@ export interface RecordingOrigin {
   redacted?: true;
 }
 
-/**
- * Converts a request to the form of a case, from which `restoreRequest` can restore it.
- */
+/** Converts a request to the form of a case, from which `restoreRequest` can restore it. */
 export const convertRequestToCase = (
   request: AdmissionRequest,
   phase: Phase,
@@ -126,6 +126,7 @@ export const convertRequestToCase = (
 /** The uid of each request that is made from a case. No verdict depends on the uid. */
 export const caseRequestUid = "705ab4f5-6393-11e8-b7cc-42010a800002";
 
+/** Makes a request from a case: the opposite of `convertRequestToCase`. */
 export const restoreRequest = (recorded: RecordedRequest): AdmissionRequest => {
   const { mutate, validate, oldObject, resource = "", namespace, user = {}, dryRun, request } = recorded;
   const { operation = oldObject === undefined ? "CREATE" : "UPDATE" } = recorded;

@@ -24,6 +24,7 @@ export interface RedactValue {
   body(text: string, content?: unknown): string;
 }
 
+/** The position of a value in the value that is redacted. */
 interface RedactionPosition {
   holder: object;
   /** The key of the value in `holder`, or its index if `holder` is a list. */

@@ -25,9 +25,7 @@ interface RedactedCapabilities {
 }
 
 export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRepeater => {
-  /**
-   * The answers in the first evaluation, by the number of the question. The second evaluation gets the same answers.
-   */
+  /** The answers in the first evaluation, by the question's number. The second evaluation gets the same answers. */
   const answers = new Map<number, unknown>();
   /** The parsed JSON of a service's response, by the response. */
   const contents = new WeakMap<object, unknown>();
@@ -90,9 +88,7 @@ export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRe
 /** The verb and arguments of a question. Members that only say how it is sent are left out, as they may not be JSON. */
 type Question = readonly [verb: string, ...args: unknown[]];
 
-/**
- * Returns capabilities whose calls go through `answer`. `restoreValue` replaces the values that a ledger's change gets.
- */
+/** Returns capabilities whose calls go through `answer`. `restoreValue` replaces values before a ledger's change. */
 const interceptAnswers = (
   capabilities: Capabilities,
   answer: (question: Question, ask: () => Promise<unknown>) => Promise<unknown>,

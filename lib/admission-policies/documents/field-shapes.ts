@@ -2,9 +2,7 @@
 import { isMap } from "../../json.ts";
 import { type FieldFault, type FieldPath, formatFieldPath } from "./faults.ts";
 
-/**
- * The type of a field: a text, any value, a map of texts, a list of elements of one type, or a map with these members.
- */
+/** The type of a field: text, any value, a map of texts, a list of elements of a type, or a map with these members. */
 export type FieldShape = "text" | "any" | "texts" | readonly [FieldShape] | { readonly [member: string]: FieldShape };
 
 const selector: FieldShape = {

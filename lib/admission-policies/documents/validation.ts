@@ -74,6 +74,7 @@ export const findBindingSpecFaults = (
   ];
 };
 
+/** Returns the faults of the kind of parameters: of its apiVersion (group and version), and of its kind. */
 const findParamKindFaults = ({ apiVersion = "", kind = "" }: ParamKind, path: FieldPath): FieldFault[] => {
   const [first = "", second, ...more] = apiVersion.split("/");
   const [group, version] = second === undefined ? ["", first] : [first, second];
@@ -130,6 +131,7 @@ const findMatchResourcesFaults = (
 
 const operators = ["In", "NotIn", "Exists", "DoesNotExist"];
 
+/** Returns the faults of a label selector. */
 const findSelectorFaults = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector = {}, path: FieldPath) => [
   ...Object.entries(matchLabels).flatMap(([key, value]) => [
     ...findKeyFaults(key).map((detail) => createInvalidFault([...path, "matchLabels"], key, detail)),
@@ -159,6 +161,7 @@ const findSelectorFaults = ({ matchLabels = {}, matchExpressions = [] }: LabelSe
   }),
 ];
 
+/** Returns the faults of a rule of matchConstraints or matchResources, in upstream's order. */
 const findRuleFaults = (rule: NamedRuleWithOperations, path: FieldPath): FieldFault[] => {
   const { apiGroups = [], apiVersions = [], resources = [], operations = [], resourceNames = [], scope = "*" } = rule;
   const requireAny = (list: readonly string[], key: string) =>
@@ -194,6 +197,7 @@ const findRuleFaults = (rule: NamedRuleWithOperations, path: FieldPath): FieldFa
   ];
 };
 
+/** Returns the faults of the list `resources` of a rule: empty texts, and resources that an entry with `*` includes. */
 const findResourceFaults = (resources: readonly string[], path: FieldPath): FieldFault[] => {
   const faults: FieldFault[] = [];
   /** The resources of entries such as `pods/*`. */

@@ -23,6 +23,7 @@ const writtenLists =
 export const toTypedForm = (object: JsonMap, before: JsonMap): JsonMap =>
   dropEmptyFields(String(object.kind), object, before) as JsonMap;
 
+/** Leaves out the empty fields that Go omits, in a value and its parts. `before` is the value before the mutation. */
 const dropEmptyFields = (kind: string, value: unknown, before: unknown): unknown => {
   if (value === before) return value;
   if (Array.isArray(value)) return value.map((element, index) => dropEmptyFields(kind, element, toList(before)[index]));

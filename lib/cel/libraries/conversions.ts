@@ -16,6 +16,7 @@ import {
 import { createConversionError, getUnixSeconds, identify } from "./time.ts";
 import { decodeBytes, toText } from "./value-text.ts";
 
+/** Returns a function that converts a text to an int or a uint. `pattern` matches the texts with valid digits. */
 const parseInteger =
   (resultType: Type, pattern: RegExp, convert: (value: bigint) => Value) =>
   (text: string): Value => {
@@ -42,6 +43,7 @@ const parseDouble = (text: string): Value => {
   return toDouble(value);
 };
 
+/** Parses a decimal or hexadecimal number of Go, such as `1_000.5` or `0x1p-2`; undefined if it is invalid. */
 const findNumber = (text: string): number | undefined => {
   // An underscore stands between digits, or after the prefix.
   if (/^[+-]?_|(?<![\da-fx])_|_(?![\da-f])/i.test(text)) return undefined;

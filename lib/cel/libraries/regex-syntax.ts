@@ -203,6 +203,7 @@ interface Group {
   parts: Part[];
 }
 
+/** A parser of Go's regular expressions. It returns the pattern as a part. */
 class Parser {
   readonly #text: string;
   /** The index of the last `:]`. After it, no `[:` begins a named set, so the rest isn't searched for `:]` again. */

@@ -46,9 +46,7 @@ class Ways {
     this.#round++;
   }
 
-  /**
-   * Adds the instructions that can be reached from `first` without reading a character. `found`: the met conditions.
-   */
+  /** Adds the instructions that are reached from `first` without reading a character. `found`: the met conditions. */
   add(first: number, start: number, found: number): void {
     for (let next: number | undefined = first; next !== undefined; next = this.#stack.pop()) {
       if (this.#rounds[next] === this.#round) continue;

@@ -90,6 +90,7 @@ const splitSeconds = (nanos: bigint): readonly [seconds: bigint, nanos: bigint] 
   return [(nanos - rest) / second, rest];
 };
 
+/** Formats a time in RFC 3339, such as `2030-01-31T12:00:00.5+01:00`. */
 export const formatTimestamp = ({ nanos, offset }: Timestamp): string => {
   const [seconds, rest] = splitSeconds(nanos);
   const date = new Date((Number(seconds) + offset * 60) * 1000);
@@ -193,6 +194,7 @@ const oldZones: Readonly<Record<string, OldZone>> = {
   EET: createOldZone(2, 1977, "", "CET", 1),
 };
 
+/** Returns a date whose UTC hour, day and so on are those of a time in a named time zone. */
 const findZonedDate = (milliseconds: number, zone: string): Date => {
   const old = Object.hasOwn(oldZones, zone) ? oldZones[zone] : undefined;
   if (!old) return findPlaceDate(milliseconds, zone);
@@ -203,6 +205,7 @@ const findZonedDate = (milliseconds: number, zone: string): Date => {
   return new Date(standard + (isSummer ? hour : 0));
 };
 
+/** Returns a date whose UTC hour, day and so on are those of a time in a zone of Node, such as `Europe/Berlin`. */
 const findPlaceDate = (milliseconds: number, zone: string): Date => {
   if (/^[/\\]|(^|[/\\])\.\.($|[/\\])/.test(zone)) throw new EvaluationError("time: invalid location name");
   let formatter = formatters.get(zone);
@@ -254,9 +257,7 @@ const declarePart = (
   return { name, overloads };
 };
 
-/**
- * Returns how often a unit fits into a duration. Go computes it with doubles, so it may round up a value just below.
- */
+/** Returns how often a unit fits into a duration. Go uses doubles, so a value just below an integer may be rounded up. */
 const countUnits = (unit: bigint) => (nanos: bigint) =>
   Math.trunc(Number(nanos / unit) + Number(nanos % unit) / Number(unit));
 

@@ -188,9 +188,7 @@ export const twoVariableMacros: readonly Macro[] = [
 /** The kinds of expressions that `sortBy` can be called on. */
 const sortable: readonly Expression["kind"][] = ["list", "select", "identifier", "comprehension", "call"];
 
-/**
- * Sorts a list by keys, which the macro computes from its elements. The list gets a name, so that it is evaluated once.
- */
+/** Sorts a list by keys, which the macro computes from its elements. The list gets a name, to be evaluated once. */
 export const sortByMacro: readonly Macro[] = [
   {
     name: "sortBy",

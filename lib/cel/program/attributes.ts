@@ -76,6 +76,7 @@ const findPart = (object: Result, key: Key, isTest: boolean, isField: boolean): 
 
 const getElement = (list: List, index: number) => (list instanceof JoinedList ? list.at(index) : list[index]);
 
+/** Returns the element of a list at an index, which may be a number of any type; undefined if there is none. */
 const findElement = (list: List, key: Key): Result | undefined => {
   if (typeof key === "number" && Number.isSafeInteger(key)) return getElement(list, key);
   if (isInt(key)) return undefined;

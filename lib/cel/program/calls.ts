@@ -61,6 +61,7 @@ export const buildEquality = (
   };
 };
 
+/** Returns the value of `left == right` (with `isPositive`) or `left != right`. `isTyped` tests for typed objects. */
 const compare = (left: Result, right: Result, isPositive: boolean, isTyped: TypedTest | undefined): Result => {
   if (left instanceof EvaluationError) return left;
   if (right instanceof EvaluationError) return right;
@@ -185,9 +186,7 @@ const buildArguments = (
   };
 };
 
-/**
- * Wraps a function with a constant pattern. As upstream, it accepts each value that is a text after conversion to Go.
- */
+/** Wraps a function with a constant pattern. As upstream, accepts each value that is a text after conversion to Go. */
 const withText =
   (apply: Evaluate): Evaluate =>
   (value: Value, ...rest: Value[]) => {

@@ -134,6 +134,7 @@ export const compile = (checked: CheckedExpression, environment: Environment): P
   };
 };
 
+/** Calls the function of an expression. Returns its result, or the Interruption that ended it. */
 const run = (evaluate: Evaluator, frame: Frame): Result | Interruption => {
   try {
     return evaluate(frame);
@@ -146,6 +147,7 @@ const run = (evaluate: Evaluator, frame: Frame): Result | Interruption => {
   }
 };
 
+/** Makes the plans of an expression and its parts. */
 class Planner {
   slots = 0;
   readonly #checked: CheckedExpression;
@@ -417,6 +419,7 @@ const readPart = (given: Result, isOptional: boolean | undefined, describe: () =
   throw new EvaluationError(`cannot initialize optional ${describe()} from non-optional value ${formatValue(value)}`);
 };
 
+/** Plans `operand[index]`, or with `isOptional` `operand[?index]` and `operand.?index`. */
 const planIndex = (operand: Plan, index: Plan, isOptional: boolean): Plan => {
   const attribute = toAttribute(operand);
   if (index.kind === "constant") {

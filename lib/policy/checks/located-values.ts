@@ -12,6 +12,7 @@ export interface LocatedPolicyReference extends LocatedValue<ValueReference> {
   isUsed: boolean;
 }
 
+/** Lists the references in the templates of a policy's rules. */
 export const listPolicyReferences = (policy: KinitirasPolicy): LocatedPolicyReference[] => {
   const candidates: (Omit<LocatedPolicyReference, "what"> & { what: ValueReference | undefined })[] =
     policy.kind === "ClusterValidatePolicy"
@@ -29,9 +30,7 @@ export const listPolicyReferences = (policy: KinitirasPolicy): LocatedPolicyRefe
   return candidates.filter((place): place is LocatedPolicyReference => place.what !== undefined);
 };
 
-/**
- * Reports whether an override template uses its `valueRef`: only annotations and labels do, and only without a value.
- */
+/** Reports whether an override template uses its `valueRef`: only annotations and labels without a value do. */
 const usesReference = ({ type, operation, value }: OverrideTemplate): boolean =>
   (type === "annotations" || type === "labels") && operation !== "remove" && findSetField(value) === undefined;
 

@@ -64,6 +64,7 @@ const findFractionFault = (value: string): string | undefined => {
 
 type AddFieldFault = Parameters<CrossFieldCheck<OverrideTemplate>>[1];
 
+/** Checks the fields that a template of annotations or labels needs. */
 const checkMetadataTemplate = ({ type, operation, path, value, valueRef }: OverrideTemplate, blame: AddFieldFault) => {
   const constantField = findSetField(value);
   if (constantField?.endsWith("Slice"))

@@ -4,9 +4,7 @@ import { quoteValue } from "../values/texts.ts";
 /** Checks a value of JSON. For each fault, adds a sentence to `faults` that begins with the value's path (`at`). */
 export type ValueCheck = (value: unknown, at: string, faults: string[]) => void;
 
-/**
- * The most faults that are reported for one policy. Without it, a hostile policy could cause a response of megabytes.
- */
+/** The most faults that are reported for a policy. Otherwise, a hostile policy could cause an answer of megabytes. */
 const maximumFaults = 50;
 
 export const addFault = (faults: string[], at: string, sentence: string): void => {
@@ -125,13 +123,13 @@ const createFieldCheck = <T>(
 
 /** Returns a check of a map that may have only these fields. `shape` has the check of each field. */
 export const checkFields = <T>(shape: Record<string, ValueCheck>, checkTogether?: CrossFieldCheck<T>): ValueCheck =>
-  createFieldCheck(shape, false, checkTogether);
+  createFieldCheck(shape, /* allowsUnknown */ false, checkTogether);
 
 /** Returns a check of a map that may have further fields, because new versions of Kubernetes add fields. */
 export const checkFieldsAllowingUnknown = <T>(
   shape: Record<string, ValueCheck>,
   checkTogether?: CrossFieldCheck<T>,
-): ValueCheck => createFieldCheck(shape, true, checkTogether);
+): ValueCheck => createFieldCheck(shape, /* allowsUnknown */ true, checkTogether);
 
 /** The greatest depth of a policy: real policies are less deep, and recursive functions can process it. */
 const maximumDepth = 300;

@@ -35,6 +35,7 @@ export const findPolicyWarnings = (policy: unknown): string[] => {
 /** Adds a warning about a kinitiras policy: a sentence that begins with the field's path. */
 type AddWarning = (sentence: string) => void;
 
+/** Warns of selectors that select everything or nothing, or that are partly ignored. */
 const warnOfSelectors = (policy: KinitirasPolicy, warn: AddWarning) => {
   const { resourceSelectors: selectors = [] } = policy.spec;
   const policyNamespace = policy.kind === "OverridePolicy" ? policy.metadata.namespace : undefined;
@@ -120,9 +121,7 @@ const warnOfOverrideRule = (
 
 const isMetadataType = (type: string) => type === "annotations" || type === "labels";
 
-/**
- * Warns of values in a template that the API server refuses. Each request to which such a policy applies fails.
- */
+/** Warns of values in a template that the API server refuses. Each request to which such a policy applies fails. */
 const warnOfTemplate = (
   { type, path = "", value, tolerations = [] }: OverrideTemplate,
   at: string,
@@ -151,6 +150,7 @@ const podKinds = new Set(
   "Pod Deployment ReplicaSet StatefulSet DaemonSet Job CronJob ReplicationController".split(" "),
 );
 
+/** Warns of a rule that refuses nothing, and of fields that the rule's condition ignores. */
 const warnOfValidateRule = (rule: ValidatePolicyRule, at: string, warn: AddWarning) => {
   warnOfOperations(rule.targetOperations, at, ["CONNECT"], warn);
   if (rule.template === undefined) {
@@ -172,6 +172,7 @@ const warnOfValidateRule = (rule: ValidatePolicyRule, at: string, warn: AddWarni
     warn(`${place}.value is true or false, which can't be ordered or calculated with: every request fails`);
 };
 
+/** Warns of a reference that always fails or exposes a secret, and of fields that are ignored. */
 const warnOfReference = ({ at, what: { from, http, k8s }, isUsed }: LocatedPolicyReference, warn: AddWarning) => {
   // The texts whose placeholders are filled.
   const objectTexts = [k8s?.name, k8s?.namespace, k8s?.name ? "" : JSON.stringify(k8s?.labelSelector ?? {})];

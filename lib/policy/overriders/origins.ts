@@ -42,6 +42,7 @@ export const applyOriginOverriders = (object: KubernetesObject, origins: readonl
   );
 };
 
+/** Returns the change of an overrider to an object; undefined if the object has no metadata or no pod spec. */
 const computeChange = (object: KubernetesObject, origin: OriginOverrider): FieldChange | undefined => {
   if (!isMap(origin)) throw new Error("an overrider must be a map");
   const { type }: OriginOverrider = origin;
@@ -127,6 +128,7 @@ const replaceResources: ComputeChange = (podSpec, origin) => {
 /** The only resources of a container that `resourcesOversell` can multiply. */
 export const originOversellResources = ["cpu", "memory", "storage", "ephemeral-storage"];
 
+/** Multiplies the requests and limits of a container by the overrider's factors. */
 const multiplyResources: ComputeChange = (podSpec, origin) => {
   const parent = requireContainer(podSpec, origin);
   const factors = requireMap(origin.resourcesOversell, "resourcesOversell");
@@ -138,9 +140,9 @@ const multiplyResources: ComputeChange = (podSpec, origin) => {
       const [factor, quantity] = [getOwn(factorsOfList, name), getOwn(quantities, name)];
       if (factor == null || quantity == null) continue;
       requireFactor(factor, `resourcesOversell.${list}.${name}`);
-      const present = parseTemplateQuantity(quantity, `resources.${list}.${name}`);
+      const parsed = parseTemplateQuantity(quantity, `resources.${list}.${name}`);
       const isCpu = name === "cpu";
-      if (present.nanos !== 0n) setMemberToCopy(quantities, name, multiplyTruncated(present, Number(factor), isCpu));
+      if (parsed.nanos !== 0n) setMemberToCopy(quantities, name, multiplyTruncated(parsed, Number(factor), isCpu));
     }
   }
   return { parent, key: "resources", value: resources };
@@ -148,6 +150,7 @@ const multiplyResources: ComputeChange = (podSpec, origin) => {
 
 const isBoolean = (value: unknown) => typeof value === "boolean";
 
+// The arguments of createReplacement: the field, a test of its value, the valid values in words, and the default value.
 const computations: Record<OriginOverrider["type"], ComputeChange> = {
   annotations: createTextMerge("annotations"),
   labels: createTextMerge("labels"),

@@ -32,6 +32,7 @@ const maximumPathLength = 4096;
 
 const isNonEmptyText = (value: unknown) => typeof value === "string" && value !== "";
 
+/** Applies one operation of a patch, and reports whether anything changed. */
 const applyOperation = (object: object, operation: PolicyPatchOperation): boolean => {
   if (!isMap(operation)) throw new Error("an operation of a patch must be a map with op, path and value");
   const { op, path, value = null }: PolicyPatchOperation = operation;

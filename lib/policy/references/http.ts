@@ -140,6 +140,7 @@ export const createPolicyHttpCapabilities = (
 
 const scriptMethods = ["GET", "POST", "PUT", "PATCH", "DELETE"] as const;
 
+/** Converts a reference to an HTTP request. */
 const buildReferenceRequest = ({ url: text, method, header, params, body: content, auth }: HttpReference) => {
   const url = buildReferenceUrl(text, "url", params);
   const body = toJsonRequestBody(content);
@@ -164,6 +165,7 @@ const describeMissingToken = ({ token }: HttpReferenceAuth, { host }: URL) =>
 
 type StoredCredential = Pick<HttpsRequest, "bearer" | "username">;
 
+/** Finds the credential of the settings for a URL's host, and for the username `name`, if given. */
 const findCredential = ({ credentials }: PolicyHttpSettings, url: URL, name = ""): StoredCredential | undefined => {
   const found = credentials.find(
     ({ host, username = "" }) => isAllowedHost([host], url) && (name === "" || name === username),
@@ -226,6 +228,7 @@ const toReferenceResponse = (answer: HttpsResponse, url: URL): HttpReferenceResp
   return { body, header: toGoHeaders(answer.headers), trailer: toGoHeaders(answer.trailers) };
 };
 
+/** Returns the JSON object in a response. Throws if the response is no success, or no object. */
 const parseJsonObject = (answer: HttpsResponse, { host }: URL): Record<string, unknown> => {
   const { status } = answer;
   if (status >= 300 && status < 400) throw new Error(`${host} answers ${status}, and redirects are not followed`);

@@ -91,9 +91,7 @@ const requireStrings = <Key extends string>(values: Record<Key, unknown>, where:
   return values as Record<Key, string>;
 };
 
-/**
- * Checks a name that becomes a segment of an API server's path: it must not contain characters that change the path.
- */
+/** Checks a name that becomes a segment of an API server's path: no character in the name may change the path. */
 const requirePathSegment = (name: string, field: string): string => {
   if (name === "" || name === "." || name === ".." || name.length > 253 || /[/%]/.test(name))
     throw new Error(`k8s.${field} becomes ${quoteValue(name)}, which is no valid name of an object`);

@@ -53,9 +53,7 @@ export const buildPolicyRequestHeaders = (
   return Object.fromEntries(headers);
 };
 
-/**
- * An allowed host. With `isEnding`, `name` is an ending such as `.example.com`. `port` is empty for the default port.
- */
+/** An allowed host. With `isEnding`, `name` is an ending, as `.example.com`. An empty `port` is the default port. */
 interface AllowedHost {
   name: string;
   isEnding: boolean;

@@ -62,6 +62,7 @@ const listParents = (steps: readonly string[]): ParentMap[] =>
 /** Returns the CUE field for a step of a path. It is `required` for the long key of required terms. */
 const toFieldName = (step = "podSpec") => (step === requiredTermsField ? "required" : step);
 
+/** Renders the operations `add` (with `keepsPresent`) and `replace`. */
 const renderSetting = (termLists: TermList[], parents: ParentMap[], keepsPresent: boolean) => {
   const existing = termLists.map(({ name, steps, within }) =>
     renderListOrEmptyAsCue(name, `${within}.${steps.at(-1)}`),
@@ -90,16 +91,21 @@ const renderSetting = (termLists: TermList[], parents: ParentMap[], keepsPresent
   ];
 };
 
-/** Renders the removal of lists, and of maps that become empty. In CUE, `x != _|_` means that x exists. */
+/**
+ * Renders the removal of lists, and of maps that become empty. The CUE field `<map>Gone` lists the keys that are removed
+ * from a map. In CUE, `x != _|_` means that x exists.
+ */
 const renderRemoval = (termLists: TermList[], parents: ParentMap[]) => {
   const maps = [{ name: "podSpec", steps: [] as string[], within: "" }, ...parents].reverse();
-  const gone = maps.map(({ name }) => {
-    const isIn = ({ within }: ParentMap) => within === name;
-    const ofLists = termLists.filter(isIn).map(({ steps }) => `if ${name}.${steps.at(-1)} != _|_ {"${steps.at(-1)}"}`);
-    const ofMaps = parents
-      .filter(isIn)
+  const goneFields = maps.map(({ name }) => {
+    const isInMap = ({ within }: ParentMap) => within === name;
+    const goneLists = termLists
+      .filter(isInMap)
+      .map(({ steps }) => `if ${name}.${steps.at(-1)} != _|_ {"${steps.at(-1)}"}`);
+    const goneMaps = parents
+      .filter(isInMap)
       .map(({ name: map, steps }) => `if len(${map}Gone) > 0 if len(${map}Gone) == len(${map}) {"${steps.at(-1)}"}`);
-    return `${name}Gone: ${renderCueList([...ofLists, ...ofMaps])}`;
+    return `${name}Gone: ${renderCueList([...goneLists, ...goneMaps])}`;
   });
   const operations = maps.map(({ name, steps }) =>
     renderCuePatchOperation(
@@ -110,7 +116,7 @@ const renderRemoval = (termLists: TermList[], parents: ParentMap[]) => {
     ),
   );
   return [
-    `// a map that becomes empty is removed, too\n${gone.join("\n")}`,
+    `// a map that becomes empty is removed, too\n${goneFields.join("\n")}`,
     renderCuePatchesOutput("podSpec", renderCueList(operations)),
   ];
 };

@@ -54,6 +54,7 @@ const renderExistence = ({ cond }: PolicyCondition): RenderedCondition => {
   return { inputs: [], parts: [], hit: `len(found) ${cond === "Exist" ? ">" : "=="} 0`, definitions: [] };
 };
 
+/** Renders a condition that compares the tested value (`one`) with another value (`other`). */
 const renderComparison = (condition: PolicyCondition): RenderedCondition => {
   const { cond, valueRef } = condition;
   const place = valueRef && locateReferenceInCue(valueRef);
@@ -120,6 +121,7 @@ _same: {
 
 const renderSame = (left: string, right: string) => `(_same & {"one": ${left}, "other": ${right}}).out`;
 
+/** Returns CUE that tests whether `one` equals `other`. A constant allows a simpler test than two references. */
 const renderEquality = (value: ConstantValue): string => {
   if (value === undefined) return renderSame("one", "other");
   const { value: constant } = value;
@@ -150,6 +152,7 @@ const renderSingle = (name: string, constants: unknown[]): string => {
     : `list.Contains([one], ${name})`;
 };
 
+/** Returns CUE that compares `one` with `other` by an operator such as `<`. */
 const renderOrder = (sign: string, value: ConstantValue): string => {
   const constant = value?.value;
   if (typeof constant === "number" || isExactFraction(constant))
@@ -193,15 +196,14 @@ const renderProcessedTest = ({ cond, valueProcess }: PolicyCondition, value: Con
   return { test: cond === "NotEqual" ? `!${test}` : test, shape };
 };
 
-/**
- * The sides of a comparison in CUE. `amount` is appended to the data's amount, as ` * 3`; `wanted` is the other side.
- */
+/** The sides of a comparison in CUE. `amount` is appended to the data's amount, as ` * 3`; `wanted` is the other. */
 interface ComparedSides {
   amount: string;
   wanted: string;
   shape?: string | undefined;
 }
 
+/** Returns the sides for a constant. If the constant has no finite decimal, both sides are multiplied. */
 const renderConstantSides = (wanted: ExactFraction | undefined): ComparedSides => {
   // If the constant is no number, the rendered CUE fails once there is data to compare, as kinitiras does.
   if (wanted === undefined) return { amount: "", wanted: "(other & number)" };
@@ -215,6 +217,7 @@ const renderConstantSides = (wanted: ExactFraction | undefined): ComparedSides =
   };
 };
 
+/** Returns the sides for a referenced value, with which CUE calculates. */
 const renderReferenceSides = (sign: string, operand: ExactFraction): ComparedSides => {
   const amount = `${renderAmountExpression("other")}[0]`;
   const text = formatDecimal(operand) ?? "";

@@ -58,6 +58,7 @@ const renderPath = (type: string, key: string) => renderCueLiteral(`/metadata/${
 
 const getKey = ({ path }: OverrideTemplate): string => unescapeJsonPointerStep(path ?? "");
 
+/** Renders the operations that set the labels or annotations of a template's constant. */
 const renderConstants = (template: OverrideTemplate): string[] => {
   const { string, integer, float, boolean, stringMap } = template.value ?? {};
   const scalar = string ?? integer ?? float ?? boolean;

@@ -60,6 +60,7 @@ export const renderResourcesTemplateAsCue = ({ operation, resources = {} }: Over
   ]);
 };
 
+/** Renders a template as CUE that sets requests to limits multiplied by factors, or removes the requests. */
 export const renderOversellTemplateAsCue = ({ operation, resourcesOversell = {} }: OverrideTemplate): string => {
   const factors = templateOversellFactors.filter(({ factor }) => (resourcesOversell[factor] ?? "") !== "");
   if (operation === "remove") {

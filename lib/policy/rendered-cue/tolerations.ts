@@ -39,6 +39,7 @@ const renderAddition = (tolerations: readonly Toleration[]) => [
   ),
 ];
 
+/** Renders the removal of the tolerations that the template identifies. */
 const renderRemoval = (tolerations: readonly Toleration[]) => [
   `// by their key, or by key and value
 meant: ${renderValuesAsCueList(tolerations.flatMap(listIdentities))}
@@ -68,6 +69,7 @@ const renderStep = (
 	others: ${renderCueLiteral(tolerations.filter((_, otherIndex) => otherIndex !== index))}
 }`;
 
+/** Renders the replacements by the template's tolerations, one step after another. */
 const renderReplacement = (tolerations: readonly Toleration[]) => [
   `wanted: ${renderValuesAsCueList(tolerations)}`,
   `// each replaces those with its key, or with its key and value; if there are none, it is prepended\n${tolerations.map(renderStep).join("\n")}`,
